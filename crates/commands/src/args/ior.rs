@@ -97,11 +97,13 @@ pub fn own_command() -> clap::Command {
         .mut_arg("output", |output| output.short(None))
 }
 
-/// Returns the names of tonnage's options and whether each takes a value.
+/// Returns the names of tonnage's options, hidden ones included, and whether each takes a value.
 fn own(command: &clap::Command) -> Vec<OwnOption> {
-    let options = command.get_arguments().filter_map(|argument| {
-        Some(OwnOption {
-            name: argument.get_long()?.to_owned(),
+    let options = command.get_arguments().flat_map(|argument| {
+        let hidden = argument.get_all_aliases().unwrap_or_default();
+        let names = argument.get_long().into_iter().chain(hidden);
+        names.map(|name| OwnOption {
+            name: name.to_owned(),
             value: argument.get_action().takes_values(),
         })
     });
@@ -112,6 +114,16 @@ fn own(command: &clap::Command) -> Vec<OwnOption> {
 mod tests {
     use super::*;
     use tonnage_report::Format;
+
+    #[test]
+    fn earlier_names_of_options_are_read() {
+        let Ok(IorRequest::Run(asked)) = read("-w -b 4m -t 4m --interface lo --times 2") else {
+            panic!("not read");
+        };
+        let (_, ours) = *asked;
+        assert_eq!(ours.ranks.control_interface.as_deref(), Some("lo"));
+        assert_eq!(ours.results.runs, Some(2));
+    }
 
     fn read(line: &str) -> Result<IorRequest> {
         let words = line.split_whitespace().map(str::to_owned).collect();

@@ -28,6 +28,7 @@ pub struct LayersArgs {
     /// Bytes of one write, and of each rank in a collective: a value or a sweep. [default: 100MB]
     #[arg(
         long,
+        alias = "size",
         value_name = "SWEEP",
         allow_hyphen_values = true,
         value_delimiter = ','

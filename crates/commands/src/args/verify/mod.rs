@@ -76,6 +76,7 @@ pub struct VerifyArgs {
     /// pages, 64k and 1M; atomic operations have words of 8 B]
     #[arg(
         long,
+        alias = "size",
         value_name = "SWEEP",
         allow_hyphen_values = true,
         value_delimiter = ','
