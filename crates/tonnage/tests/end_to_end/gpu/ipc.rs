@@ -29,7 +29,7 @@ fn every_verb_reaches_memory_of_another_process() {
         let records = driver.reached(records);
         all_verified(&records);
         let told = serde_json::to_string(&records).unwrap();
-        let tells = told.contains("\"arrivals\":\"told by the ");
+        let tells = told.contains("\"arrivals\":\"reported by the ");
         assert!(tells || records.is_empty(), "{told}");
         let of_double = [
             "GPU d1d1d1d1-d1d1-d1d1-d1d1-d1d1d1d1d1d1",
@@ -129,7 +129,7 @@ fn a_rank_that_cannot_open_its_peers_memory_keeps_its_own_while_that_is_open() {
     let records = brief(&cuda(&double), &line);
     are_skipped(
         &records[..1],
-        "cuda:0 (Double of a GPU, 0000:1b:00.0) does not open",
+        "cuda:0 (Double of a GPU, 0000:1b:00.0) cannot open memory of",
     );
     // A rank that initiates nothing opens nothing, so only the other direction is used.
     all_verified(&brief(
