@@ -128,7 +128,7 @@ insmod ./other_layout.ko
 # shellcheck disable=SC2086
 transfer "a module of another layout" 1 'has layout 7 of its calls, and this program 1\. Build' --op read --sizes 64 \
     $BRIEF
-expect "devices, with one of another layout" 0 'layout of whose calls is 7 and not 1' tonnage devices
+expect "devices, with one of another layout" 0 'has layout 7 of its calls, and this program 1' tonnage devices
 rmmod tonnage_kread
 insmod ./tonnage_kread.ko
 expect "devices, with it" 0 '^ *module tonnage_kread +verbs:kernel +version [0-9.]+ +layout 1 +/dev/tonnage_kread' \

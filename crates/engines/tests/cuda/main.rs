@@ -335,13 +335,19 @@ fn the_way_of_allocating_is_chosen_and_reported() {
             &CUDA,
             "vmm 0",
             4096,
-            ["CUDA's driver says that this GPU has no", advice],
+            [
+                "CUDA's driver does not support memory by virtual-memory handles",
+                advice,
+            ],
         ),
         (
             &HIP,
             "vmm 0",
             4096,
-            ["HIP's driver says that this GPU has no", advice],
+            [
+                "HIP's driver does not support memory by virtual-memory handles",
+                advice,
+            ],
         ),
     ] {
         let Some(double) = double_of(entry, lines) else {
