@@ -63,7 +63,11 @@ impl Worker {
         let step = match (asks(own, rank), theirs.port) {
             (true, Some(_)) => CmStep::Unasked,
             (false, None) if own != rank => CmStep::Awaiting,
-            _ => return Err("who of both is to ask the other is not clear".to_owned()),
+            _ => {
+                return Err(
+                    "it is not clear which of the two sides connects to the other".to_owned(),
+                );
+            }
         };
         let expected = PairIntroduction {
             secret,
