@@ -278,9 +278,9 @@ impl Endpoint {
         let mut registered =
             taken.ok_or_else(|| LibraryError::argument("the region is not registered"))?;
         let memory = registered.bytes.memory;
-        let closed = registered.mr.take().is_none_or(Fid::close);
+        let code = registered.mr.take().map_or(0, Fid::close);
         // Only the registration needed the file.
-        let kept = if closed {
+        let kept = if code == 0 {
             memory.without_file()
         } else {
             Some(memory)
@@ -290,12 +290,12 @@ impl Endpoint {
         {
             self.retired.push(memory);
         }
-        if closed {
+        if code == 0 {
             return Ok(());
         }
         Err(LibraryError::call(
             "fi_close",
-            -libc::EBUSY,
+            code,
             "the registration is in use",
         ))
     }
@@ -426,7 +426,7 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        let close = |fid: &mut Option<Fid>| fid.take().is_none_or(Fid::close);
+        let close = |fid: &mut Option<Fid>| fid.take().is_none_or(|fid| fid.close() == 0);
         // Regions bound to the endpoint are closed first. All others may still be used by the endpoint's operations in
         // flight.
         let mut closed = true;

@@ -57,11 +57,11 @@ impl Fid {
         (code == 0 && descriptor >= 0).then_some(descriptor)
     }
 
-    /// Closes the object; returns false if it is still in use.
-    pub(super) fn close(self) -> bool {
+    /// Closes the object and returns the library's code: 0, or -EBUSY if it is still in use.
+    pub(super) fn close(self) -> c_int {
         let fid = std::mem::ManuallyDrop::new(self);
         // SAFETY: the object is open, and no copy of the pointer is used after this.
-        unsafe { ((*(*fid.0.as_ptr()).ops).close)(fid.0.as_ptr()) == 0 }
+        unsafe { ((*(*fid.0.as_ptr()).ops).close)(fid.0.as_ptr()) }
     }
 }
 
