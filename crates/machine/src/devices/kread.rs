@@ -54,7 +54,7 @@ pub(super) fn find(
     let has = abi.map_or_else(|| "none".to_owned(), |abi| abi.to_string());
     absent.push(Absent::new(
         what,
-        format!("version {version} is loaded, but its ABI is {has} and not {KREAD_ABI}"),
+        format!("version {version} is loaded, which has layout {has} of its calls, and this program {KREAD_ABI}"),
         format!(
             "Build the module of this tonnage version and load it: make -C kernel/{NAME}, rmmod {NAME}, insmod \
              kernel/{NAME}/{NAME}.ko."
