@@ -50,6 +50,8 @@ report() {
     [ ${#SKIPS[@]} = 0 ] || printf 'skip: %s\n' "${SKIPS[@]}"
     # Last, because whoever sees only the end of the output needs it most.
     grep -hE '^(test [^ ]+ .*\.\.\. FAILED|FAILED )' "$LOGS"/*.log 2>/dev/null
+    awk '/^successes:$/ { failures = 0 } /^failures:$/ { failures = 1 }
+        failures && / panicked at / { print; getline; print "  " $0 }' "$LOGS"/*.log 2>/dev/null
     if [ "$status" = 0 ]; then printf 'Passed'; else printf 'Failed%s' "${FAILED[*]:+: ${FAILED[*]}}"; fi
     printf ' in %d s, with %d skipped.\n' $((SECONDS - BEGAN)) ${#SKIPS[@]}
     exit "$status"
