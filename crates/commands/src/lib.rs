@@ -14,7 +14,6 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use clap::Parser;
 use env_logger::Target;
 use tonnage_bench::deadlines::DEADLINES;
 use tonnage_judge::check::CheckVerdict;
@@ -22,7 +21,6 @@ use tonnage_units::Result;
 use tonnage_units::message::bounded;
 
 use args::common::LogLevel;
-use args::run::TourArgs;
 use args::{Cli, Command};
 use command::remote_rank;
 use command::screen::MessageWriter;
@@ -55,7 +53,7 @@ pub fn main(this: Build) -> ExitCode {
     let _ = BUILD.set(this);
     last_resort::prepare();
     tonnage_sys::process::refuse_oversized_writes();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::parse_arguments() {
         Ok(cli) => cli,
         Err(answer) => {
             let said = command::answer(&answer);
@@ -94,7 +92,10 @@ pub fn main(this: Build) -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode> {
     tonnage_ranks::spawn::local::end_with_supervisor(&command::env)?;
     bind_deadlines()?;
-    match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
+    let Some(command) = cli.command else {
+        return command::print(&Cli::overview()).map(|()| ExitCode::SUCCESS);
+    };
+    match command {
         Command::Tour(args) => command::tour::tour(&args),
         Command::Experiment(args) => command::measure::experiment(&args),
         Command::Ior(args) => command::ior::ior(&args),
@@ -111,6 +112,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Report(args) => command::report::report(&args),
         Command::Explain(args) => command::show::explain(&args),
         Command::Devices(args) => command::show::devices(args.json),
+        Command::Engines(args) => command::show::engines(args.name.as_deref()),
+        Command::Plans(args) => command::plans::plans(&args),
         Command::Completions(args) => command::manual::completions(&args),
         Command::Man(args) => command::manual::man(&args),
         Command::Hosts(args) => command::hosts::hosts(&args),

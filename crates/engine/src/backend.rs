@@ -15,9 +15,9 @@ use crate::{EngineReport, Libraries, Library, Lifecycle};
 pub struct BackendEntry {
     /// The name that `--backend` takes, up to a colon.
     pub name: &'static str,
-    /// One line for `tonnage devices`.
+    /// One line for `tonnage engines`.
     pub about: &'static str,
-    /// Requirements on the machine and the run, for `tonnage devices`.
+    /// Requirements on the machine and the run, for `tonnage engines`.
     pub needs: &'static str,
     /// The text that may follow the colon.
     pub variant: BackendVariant,
@@ -120,7 +120,7 @@ pub enum BackendVariant {
 pub struct BackendPart {
     /// The text.
     pub name: &'static str,
-    /// The library behind it, for `tonnage devices`.
+    /// The library behind it, for `tonnage engines`.
     pub about: &'static str,
     /// Ending of the sentence that [`BackendEntry::needs`] starts; may be empty.
     pub needs: &'static str,
@@ -143,7 +143,7 @@ pub fn find<'a, 'b>(
             "backend {name} takes nothing after a colon: use backend {name}"
         ))),
         BackendVariant::Engine if variant.is_empty() => Err(Error::Usage(format!(
-            "backend {name} needs an engine: use backend {name}:shm, or another engine that `tonnage devices` lists"
+            "backend {name} needs an engine: use backend {name}:shm, or another engine that `tonnage engines` lists"
         ))),
         BackendVariant::OneOf(parts) if parts.iter().all(|part| part.name != variant) => {
             let known: Vec<_> = parts.iter().map(|part| part.name).collect();

@@ -21,7 +21,7 @@ use crate::{
 pub struct FileEntry {
     /// The name that `--engine` takes.
     pub name: &'static str,
-    /// One line for `--help` and `tonnage devices`.
+    /// One line for `--help` and `tonnage engines`.
     pub about: &'static str,
     /// Options of its own, which `--engine-option NAME=VALUE` sets.
     pub options: &'static [EngineOption],

@@ -19,7 +19,7 @@ pub type Domains = Vec<Arc<dyn Domain>>;
 pub struct Entry {
     /// The name that `--engine` takes, up to a colon.
     pub name: &'static str,
-    /// One line for `--help` and `tonnage devices`.
+    /// One line for `--help` and `tonnage engines`.
     pub about: &'static str,
     /// The part that must follow the name after a colon, such as "PROVIDER" in `fabric:PROVIDER`; `None` if nothing
     /// may.

@@ -25,7 +25,7 @@ use crate::pattern::{self, Key, Mismatches};
 pub struct MemoryEntry {
     /// The name that `--memory` takes, up to a colon.
     pub name: &'static str,
-    /// One line for help and `tonnage devices`.
+    /// One line for help and `tonnage engines`.
     pub about: &'static str,
     /// The part that may follow the name after a colon, such as "DEVICE" in `gpu:DEVICE`; `None` if nothing may.
     pub variant: Option<Variant>,

@@ -38,7 +38,7 @@ impl Plan {
         let shown = path.display();
         let unreadable = |why: &dyn std::fmt::Display| {
             Error::Usage(format!(
-                "the plan {shown} cannot be read: {why}; plans that ship are plans/*.toml"
+                "the plan {shown} cannot be read: {why}; `tonnage plans` lists those inside this program"
             ))
         };
         let metadata = std::fs::metadata(path).map_err(|error| unreadable(&error))?;

@@ -81,7 +81,7 @@ pub(crate) fn one_process(entry: &Entry, experiment: &str) -> Result<()> {
     }
     usage(format!(
         "engine {} moves bytes within one process, and the ranks of {experiment} are processes: use `tonnage transfer` \
-         ([[transfer]] in a plan), or an engine between processes, as `tonnage devices` lists them",
+         ([[transfer]] in a plan), or an engine between processes, as `tonnage engines` lists them",
         entry.name
     ))
 }

@@ -1,15 +1,13 @@
 //! Draws the page of `tonnage devices` from the results of [`tonnage_machine::devices`].
 //!
-//! Only formatting is here, including the lists of engines, memories and backends at the end of the page. Detection is
-//! not.
+//! Only formatting is here, with the page of `tonnage engines` in [`engines`]. Detection is in `machine`.
 
-mod engines;
+pub mod engines;
 mod fabric;
 mod gpus;
 mod rows;
 mod summary;
 
-pub use engines::{backends, engines, file_engines, memories};
 pub use summary::summary;
 use tonnage_machine::devices::{
     Absent, Inventory, KernelModule, MemoryFound, MountedFileSystem, NetworkInterface, NumaNode,
@@ -66,6 +64,7 @@ pub fn text(found: &Inventory) -> String {
     let providers_absent = &found.providers_absent;
     let absent: Vec<&Absent> = found.absent.iter().chain(providers_absent).collect();
     missing(&mut page, &absent);
+    page += "\nEngines, memories and backends of this program: tonnage engines\n";
     page
 }
 

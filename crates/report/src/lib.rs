@@ -22,7 +22,7 @@
 //! | [`published`] | comparison with published figures |
 //! | [`place`] | socket placement of peers, in titles |
 //! | [`tour`] | the final page of a tour |
-//! | [`devices`] | the page of `tonnage devices`: this host, and lists of engines and memories |
+//! | [`devices`] | the pages of `tonnage devices` and `tonnage engines` |
 //! | [`text`] | line wrapping |
 //!
 //! Nothing here measures or reads files, and tables know no engine by name. Records come from `tonnage_record`, host

@@ -70,8 +70,8 @@ pub struct RankArgs {
     #[arg(long, value_name = "BANDWIDTH", value_parser = link_speed)]
     pub link_speed: Option<u64>,
 
-    /// A library to load, such as libfabric=/opt/lib/libfabric.so.1 or mpi=auto; may be repeated. `tonnage devices`
-    /// ends with the engines and their libraries.
+    /// A library to load, such as libfabric=/opt/lib/libfabric.so.1 or mpi=auto; may be repeated. `tonnage engines
+    /// NAME` has those of an engine.
     #[arg(long, value_name = "NAME=PATH", value_parser = library)]
     pub library: Vec<(String, PathBuf)>,
 

@@ -17,6 +17,7 @@ pub mod hosts;
 pub mod ior;
 pub mod layers;
 pub mod manual;
+mod overview;
 pub mod passed_on;
 pub mod report;
 pub mod run;
@@ -26,7 +27,7 @@ pub mod version;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tonnage_plan::options::one_of;
 use tonnage_report::Format;
 
@@ -46,18 +47,12 @@ use report::ReportArgs;
 use run::{RunArgs, TourArgs};
 use verify::VerifyArgs;
 
-/// Measure how fast bytes really move in this cluster, and where they slow down.
-///
-/// Without a command, tonnage makes a tour: it looks at this machine, measures it for less than a minute and prints
-/// one page.
+/// Measure how fast bytes really move in a cluster, and where they slow down.
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(name = "tonnage", version = version::short(), long_version = version::long(), max_term_width = 100)]
-#[command(
-    after_help = "Exit codes: 0 everything was measured, 1 something failed, 2 the request is wrong, \
-                        128 + signal when interrupted."
-)]
+#[command(after_help = EXIT_CODES)]
 pub struct Cli {
-    /// Command to run. [default: tour]
+    /// Command to run; without one, the overview of commands is printed.
     #[command(subcommand)]
     pub command: Option<Command>,
 
@@ -66,7 +61,28 @@ pub struct Cli {
     pub log_level: LogLevel,
 }
 
+/// Meaning of the exit codes of all commands but `check`, which has more.
+const EXIT_CODES: &str = "Exit codes: 0 everything was measured, 1 something failed, 2 the request is wrong, \
+                          128 + signal when interrupted.";
+
 impl Cli {
+    /// Parses this process's arguments. The program's own help is the [`overview`].
+    ///
+    /// # Errors
+    /// The parser's answer: help, the version, or why the command line is wrong.
+    pub fn parse_arguments() -> Result<Self, clap::Error> {
+        let program = Self::command();
+        let overview = overview::text(&program);
+        let mut program = program.override_help(overview);
+        let matches = program.try_get_matches_from_mut(std::env::args_os())?;
+        Self::from_arg_matches(&matches).map_err(|wrong| wrong.format(&mut program))
+    }
+
+    /// Returns the overview of commands.
+    pub fn overview() -> String {
+        overview::text(&Self::command())
+    }
+
     /// Returns the log level; IOR's command lines have their own options for it.
     pub fn log_level(&self) -> LogLevel {
         match &self.command {
@@ -79,44 +95,63 @@ impl Cli {
 /// Command to run.
 #[derive(Debug, Clone, PartialEq, Subcommand)]
 pub enum Command {
-    /// Look at this machine, measure it for less than a minute, and print one page.
+    /// Measure this host in less than a minute; one page.
+    ///
+    /// Its hardware, its upper bounds for memory, caches and loopback, and how near transfers between two local ranks
+    /// come to them.
     Tour(TourArgs),
     /// One experiment of some kind.
     #[command(flatten)]
     Experiment(Box<ExperimentArgs>),
-    /// Experiments with files by IOR's own command lines, with IOR's result block: `tonnage ior --help`.
+    /// The same by IOR's command lines and result block.
     #[command(disable_help_flag = true)]
     Ior(IorArgs),
-    /// Measure everything that a plan file asks for.
+    /// Measure everything in a plan, a file or one that ships.
     Run(RunArgs),
-    /// Print the table of a results file, or of a page, again.
+    /// Print the tables of a results file or page again.
     Show(ShowArgs),
-    /// Measure two sides in alternation, so that they can be compared.
+    /// Measure two sides in alternation, for `compare`.
     Ab(AbArgs),
-    /// Compare records of two sides: which one is better on each point, with confidence intervals.
+    /// Compare two sides point by point, with intervals.
     Compare(CompareArgs),
-    /// Create a baseline from records: typical figures of each kind of host, and limits for warnings and failures.
+    /// Derive thresholds from the records of healthy hosts.
+    ///
+    /// A baseline has the typical figures of each kind of host, and thresholds for warnings and failures.
     Baseline(BaselineArgs),
-    /// Measure this host within a time budget and judge it against a baseline.
+    /// Judge this host by a baseline, in limited time.
     Check(Box<CheckArgs>),
-    /// Show a metric over the runs of files, and mark its changes and simultaneous changes of the surroundings.
+    /// Show a metric over many runs and mark its changes.
+    ///
+    /// Changes of the environment at the same time are marked too.
     History(HistoryArgs),
-    /// Write records in formats of other programs: Prometheus, CI systems, pages in Markdown.
+    /// Write records as Prometheus, JUnit or Markdown.
     Export(ExportArgs),
-    /// Write one page with tables, plots and the records, which can be sent on.
+    /// Write one HTML page: tables, plots and the records.
     Report(ReportArgs),
     /// Explain a column of a table.
     Explain(ExplainArgs),
-    /// List hardware and libraries of this machine; for each one missing, why and how to get it.
+    /// List hardware and libraries here, and what is missing.
+    ///
+    /// For each missing item: why, and how to get it. Engines and their options are in `tonnage engines`.
     Devices(DevicesArgs),
-    /// Move a batch of four at each of many sizes, or call every collective, and check all data.
+    /// List engines, memories and backends, or one's options.
+    Engines(EnginesArgs),
+    /// List the plans in this program, or print one.
+    Plans(PlansArgs),
+    /// Move data of many sizes and check all of it.
+    ///
+    /// A batch of four operations at each size, or every collective.
     Verify(VerifyArgs),
-    /// Move the same bytes by engines, by collectives over them and by libraries, and say how much each keeps of the
-    /// layer below.
+    /// Cost of each layer: engine, collective, library.
+    ///
+    /// Moves the same bytes by engines, by collectives over them and by libraries, and prints the part of the layer
+    /// below that each one keeps.
     Layers(Box<LayersArgs>),
-    /// Reach other hosts by ssh as --hosts does, and show facts about each and where ranks would meet.
+    /// Check that hosts can be reached by ssh and take part.
+    ///
+    /// Reaches them as --hosts does, and prints facts about each and where ranks would meet.
     Hosts(HostsArgs),
-    /// Print the completion script of a shell.
+    /// Print a shell's completion script.
     Completions(CompletionsArgs),
     /// Print a man page, or write all of them.
     Man(ManArgs),
@@ -162,6 +197,23 @@ pub struct DevicesArgs {
     /// Write JSON instead of text.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `tonnage engines`.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct EnginesArgs {
+    /// Engine, memory or backend whose options to print, such as verbs or fabric:tcp; by default all are listed
+    /// without options.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// `tonnage plans`.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct PlansArgs {
+    /// Plan to print, as a start for one of your own: `tonnage plans tour > mine.toml`; by default all are listed.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
 }
 
 #[cfg(test)]

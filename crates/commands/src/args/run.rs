@@ -1,6 +1,6 @@
 //! `tonnage run` and `tonnage tour`: experiments from a plan file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tonnage_plan::Plan;
@@ -9,11 +9,12 @@ use tonnage_units::Result;
 use super::common::{RankArgs, ResultArgs};
 use super::values::scale;
 use super::verify::RANKS_DEFAULT;
+use crate::command::plans::load;
 
 /// `tonnage run`.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct RunArgs {
-    /// The plan file, such as plans/mori-io-write.toml.
+    /// A plan file, such as my.toml, or the name of a plan that `tonnage plans` lists, such as tour.
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
 
@@ -43,7 +44,7 @@ impl RunArgs {
     /// the names of the experiments that use none of these engines. If the plan sets a number of ranks, it still has
     /// that number.
     pub fn to_plan(&self) -> Result<(Plan, Vec<String>)> {
-        let mut plan = Plan::load(&self.plan)?;
+        let mut plan = load(&self.plan)?;
         let mut left_out = Vec::new();
         if !self.engine.is_empty() {
             plan.refuse_given("--engine")?;
@@ -60,7 +61,8 @@ impl RunArgs {
 /// `tonnage tour`.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct TourArgs {
-    /// Write the results to this file instead of one named after the time.
+    /// Write the results to this file. By default it is named after the time, in $XDG_STATE_HOME/tonnage or
+    /// ~/.local/state/tonnage.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -76,8 +78,7 @@ pub struct TourArgs {
 impl TourArgs {
     /// Returns the scaled plan of the tour's measurements between ranks.
     pub fn to_plan(&self) -> Result<Plan> {
-        let text = include_str!("../../../../plans/tour.toml");
-        let mut plan = Plan::from_toml(text, "plans/tour.toml")?;
+        let mut plan = load(Path::new("tour"))?;
         if let Some(factor) = self.scale {
             plan.scale(factor, plan.ranks.unwrap_or(RANKS_DEFAULT))?;
         }

@@ -24,7 +24,8 @@
 //! | [`export`] | `export`: records in the formats of other programs |
 //! | [`report`] | `report`: a page of records |
 //! | `record_files`, [`atomic_file`] | record files as input; files that are written atomically |
-//! | [`show`] | `show`, `explain`, `devices` |
+//! | [`show`] | `show`, `explain`, `devices`, `engines` |
+//! | [`plans`] | `plans`: the plans inside this program |
 //! | `remote` | the supervisor of ranks on other hosts |
 //! | `letter` | letters to ranks on other hosts |
 //! | [`remote_rank`] | a rank that the agent of a host has started |
@@ -55,6 +56,7 @@ pub mod measure;
 mod memory_file;
 mod observer;
 mod output;
+pub mod plans;
 mod rank_count;
 mod record_files;
 mod remote;

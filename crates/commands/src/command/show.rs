@@ -1,4 +1,4 @@
-//! `tonnage show`, `tonnage explain` and `tonnage devices`: commands that measure nothing.
+//! `tonnage show`, `explain`, `devices` and `engines`: commands that measure nothing.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -90,17 +90,23 @@ fn missing(engine: &str) -> Option<String> {
         .flatten()
 }
 
-/// Lists this host's devices, and the engines, memories and backends of this program.
+/// Lists this host's devices.
 pub fn devices(json: bool) -> Result<ExitCode> {
     let found = Inventory::read().ask_drivers();
     let text = if json {
         devices::json(&found)? + "\n"
     } else {
         devices::text(&found)
-            + &devices::engines(LISTS.engines)
-            + &devices::file_engines(LISTS.file_engines, missing)
-            + &devices::memories(LISTS.memories)
-            + &devices::backends(LISTS.backends)
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists the engines, memories and backends of this program, or the options of one.
+pub fn engines(name: Option<&str>) -> Result<ExitCode> {
+    let text = match name {
+        Some(name) => devices::engines::options(&LISTS, name, missing)?,
+        None => devices::engines::list(&LISTS, missing),
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)

@@ -136,7 +136,7 @@ fn rank_arguments(args: &TourArgs, output: &Path) -> Vec<std::ffi::OsString> {
     arguments
 }
 
-/// Returns a name that sorts by time.
+/// Returns a file in this user's folder of program states, with a name that sorts by time. Creates the folder.
 fn default_output() -> Result<PathBuf> {
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -146,7 +146,28 @@ fn default_output() -> Result<PathBuf> {
             )
         })?
         .as_secs();
-    Ok(PathBuf::from(format!("tonnage-tour-{seconds}.jsonl")))
+    let folder = state_folder(&env).ok_or_else(|| {
+        Error::Usage(
+            "HOME is not set, so there is no place for results: name a file with -o".into(),
+        )
+    })?;
+    std::fs::create_dir_all(&folder).map_err(|error| {
+        let what = format!(
+            "{} cannot be created; name a file for the results with -o",
+            folder.display()
+        );
+        Error::io(what, error)
+    })?;
+    Ok(folder.join(format!("tour-{seconds}.jsonl")))
+}
+
+/// Returns `$XDG_STATE_HOME/tonnage`, or `~/.local/state/tonnage`. The standard has relative paths ignored.
+fn state_folder(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let state = env("XDG_STATE_HOME").filter(|path| path.starts_with('/'));
+    let home = || env("HOME").filter(|home| !home.is_empty());
+    let state = state.map(PathBuf::from);
+    let state = state.or_else(|| Some(Path::new(&home()?).join(".local/state")));
+    Some(state?.join("tonnage"))
 }
 
 #[cfg(test)]
@@ -154,6 +175,26 @@ mod tests {
     use tonnage_plan::Point;
 
     use super::*;
+
+    #[test]
+    fn results_go_to_the_folder_of_states() {
+        for (state, home, expected) in [
+            (Some("/s"), Some("/h"), Some("/s/tonnage")),
+            (Some("s"), Some("/h"), Some("/h/.local/state/tonnage")),
+            (None, Some("/h"), Some("/h/.local/state/tonnage")),
+            (None, Some(""), None),
+            (None, None, None),
+        ] {
+            let env = |name: &str| {
+                let value = match name {
+                    "XDG_STATE_HOME" => state,
+                    _ => home,
+                };
+                value.map(str::to_owned)
+            };
+            assert_eq!(state_folder(&env).as_deref(), expected.map(Path::new));
+        }
+    }
 
     /// On a host with AMD GPUs, the page must not suggest installing NVIDIA's driver.
     #[test]

@@ -144,7 +144,7 @@ fn files_that_are_no_plans_are_refused() {
     let absent = folder.path().join("absent.toml");
     let message = Plan::load(&absent).unwrap_err().to_string();
     assert!(
-        message.contains("cannot be read") && message.contains("plans/*.toml"),
+        message.contains("cannot be read") && message.contains("`tonnage plans`"),
         "{message}"
     );
     Plan::load(folder.path()).refused("not a file");

@@ -31,13 +31,13 @@ pub const ASKED: &[Figure] = &[
     Figure::asked(
         "Engine",
         "engine",
-        "Mover of the bytes; `tonnage devices` lists the engines. Of collectives the backend, such as native:shm.",
+        "Mover of the bytes; `tonnage engines` lists the engines. Of collectives the backend, such as native:shm.",
         |row| row.body().engine(row.part).into(),
     ),
     Figure::asked(
         "Engine options",
         "engine_options",
-        "Options of the engine's own that differ from their defaults; `tonnage devices` lists all of them.",
+        "Options of the engine's own that differ from their defaults; `tonnage engines` lists all of them.",
         |row| pairs(row.options().engine_options).into(),
     ),
     Figure::asked("Ranks", "ranks", "Processes that take part.", |row| {
@@ -76,7 +76,7 @@ pub const EXCHANGE: &[Figure] = &[
 const MEMORY_OF: Figure = Figure::asked(
     "Memory",
     "memory",
-    "Memory that the bytes live in; `tonnage devices` lists the memories. The record's `effective` part has \
+    "Memory that the bytes live in; `tonnage engines` lists the memories. The record's `effective` part has \
              the memory actually used.",
     |row| {
         let had = row.record.collective().and_then(|_| memory_of(row));

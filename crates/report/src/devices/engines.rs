@@ -1,10 +1,10 @@
-//! Lists the engines, memories and backends of this program: how to select each, its options and libraries. It ends the
-//! page.
+//! The page of `tonnage engines`: engines, memories and backends of this program, how to select each, its options and
+//! libraries.
 
 use tonnage_engine::backend::{BackendEntry, BackendPart, BackendVariant};
-use tonnage_engine::calls::FileEntry;
-use tonnage_engine::memory::MemoryEntry;
-use tonnage_engine::{EngineOption, Entry, Library, Variant};
+use tonnage_engine::{EngineOption, Entry, Library, Lists, Variant};
+use tonnage_units::names::nearest;
+use tonnage_units::{Error, Result};
 
 use crate::text::entry;
 
@@ -14,8 +14,17 @@ const INDENT: usize = 2;
 /// Space between a name and its description.
 const GAP: usize = 2;
 
+/// A list of one sort of entries.
+struct Group {
+    heading: &'static str,
+    entries: Vec<Listed>,
+}
+
 /// An entry of a list.
 struct Listed {
+    /// Name without its variant.
+    name: &'static str,
+    /// Names as the command line accepts them, each with its description.
     names: Vec<(String, String)>,
     /// Why it cannot be used here.
     missing: Option<String>,
@@ -25,18 +34,69 @@ struct Listed {
     libraries: &'static [Library],
 }
 
-fn list(heading: &str, all: impl Iterator<Item = Listed>) -> String {
-    let all: Vec<Listed> = all.collect();
-    let names = all.iter().flat_map(|one| &one.names);
+/// Lists the engines, memories and backends of this program, each with its description. `missing` returns the reason why
+/// an engine for files cannot be used here.
+pub fn list(lists: &Lists, missing: impl Fn(&str) -> Option<String>) -> String {
+    let mut page = String::new();
+    for group in groups(lists, missing) {
+        page += &drawn(group.heading, &group.entries, false);
+    }
+    page += "\nOptions and libraries of one of them: tonnage engines NAME\n";
+    page.trim_start().to_owned()
+}
+
+/// Lists one engine, memory or backend with its options and libraries. Entries of several sorts may share a name.
+///
+/// # Errors
+/// `Usage` for an unknown name, suggesting the nearest one.
+pub fn options(
+    lists: &Lists,
+    name: &str,
+    missing: impl Fn(&str) -> Option<String>,
+) -> Result<String> {
+    let groups = groups(lists, missing);
+    let known: Vec<&str> = groups
+        .iter()
+        .flat_map(|group| group.entries.iter().map(|entry| entry.name))
+        .collect();
+    let base = name.split_once(':').map_or(name, |(base, _)| base);
+    if !known.contains(&base) {
+        return Err(Error::Usage(match nearest(base, &known) {
+            Some(near) => {
+                format!("there is no engine, memory or backend {name:.40?}: did you mean {near}?")
+            }
+            None => format!(
+                "there is no engine, memory or backend {name:.40?}: `tonnage engines` lists them"
+            ),
+        }));
+    }
+    let mut page = String::new();
+    for Group { heading, entries } in groups {
+        let matching: Vec<Listed> = entries.into_iter().filter(|it| it.name == base).collect();
+        if !matching.is_empty() {
+            page += &drawn(heading, &matching, true);
+        }
+    }
+    Ok(page.trim_start().to_owned())
+}
+
+fn drawn(heading: &str, entries: &[Listed], with_options: bool) -> String {
+    let names = entries.iter().flat_map(|one| &one.names);
     let width = names.map(|(name, _)| name.chars().count()).max();
     let width = INDENT + width.unwrap_or(0) + GAP;
     let mut page = format!("\n{heading}\n");
-    for one in &all {
+    for one in entries {
         for (name, about) in &one.names {
             page += &entry(&format!("{:INDENT$}{name}", ""), width, about);
         }
         if let Some(why) = &one.missing {
             page += &entry("", width, &format!("missing: {why}"));
+        }
+        if !with_options {
+            continue;
+        }
+        if one.options.is_empty() && one.libraries.is_empty() {
+            page += &entry("", width, "It has no options of its own.");
         }
         let options = one.options.iter();
         page.extend(options.map(|option| option_lines((one.asked_by, option), width)));
@@ -46,52 +106,57 @@ fn list(heading: &str, all: impl Iterator<Item = Listed>) -> String {
     page
 }
 
-/// Lists the engines that transfer data.
-pub fn engines(entries: &[Entry]) -> String {
-    let listed = entries.iter().map(|one| Listed {
+fn groups(lists: &Lists, missing: impl Fn(&str) -> Option<String>) -> Vec<Group> {
+    let engines = lists.engines.iter().map(|one| Listed {
+        name: one.name,
         names: vec![(with_variant(one.name, one.variant), about(one))],
         missing: None,
         asked_by: "engine-option",
         options: one.options,
         libraries: one.libraries,
     });
-    list("Engines of this program", listed)
-}
-
-/// Lists the engines for files. `missing` returns the reason why an engine cannot be used here.
-pub fn file_engines(entries: &[FileEntry], missing: impl Fn(&str) -> Option<String>) -> String {
-    let listed = entries.iter().map(|one| Listed {
+    let file_engines = lists.file_engines.iter().map(|one| Listed {
+        name: one.name,
         names: vec![(one.name.to_owned(), one.about.to_owned())],
         missing: missing(one.name),
         asked_by: "engine-option",
         options: one.options,
         libraries: one.libraries,
     });
-    list("Engines for files", listed)
-}
-
-/// Lists the kinds of memory.
-pub fn memories(entries: &[MemoryEntry]) -> String {
-    let listed = entries.iter().map(|one| Listed {
+    let memories = lists.memories.iter().map(|one| Listed {
+        name: one.name,
         names: vec![(with_variant(one.name, one.variant), one.about.to_owned())],
         missing: None,
         asked_by: "memory-option",
         options: one.options,
         libraries: one.libraries,
     });
-    list("Memories", listed)
-}
-
-/// Lists the backends for collectives.
-pub fn backends(entries: &[BackendEntry]) -> String {
-    let listed = entries.iter().map(|one| Listed {
+    let backends = lists.backends.iter().map(|one| Listed {
+        name: one.name,
         names: backend_rows(one),
         missing: None,
         asked_by: "",
         options: &[],
         libraries: one.libraries,
     });
-    list("Backends of collectives", listed)
+    vec![
+        Group {
+            heading: "Engines between memories (--engine)",
+            entries: engines.collect(),
+        },
+        Group {
+            heading: "Engines for files (--engine of `tonnage file`)",
+            entries: file_engines.collect(),
+        },
+        Group {
+            heading: "Memories (--memory)",
+            entries: memories.collect(),
+        },
+        Group {
+            heading: "Backends of collectives (--backend)",
+            entries: backends.collect(),
+        },
+    ]
 }
 
 /// Names of a backend as `--backend` accepts them, with description and requirements.
@@ -160,61 +225,61 @@ fn library_lines(library: &Library, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tonnage_engines::memory::MEMORIES;
-    use tonnage_engines::{BACKENDS, ENGINES, FILE_ENGINES};
+    use tonnage_engines::{FILE_ENGINES, LISTS};
 
     use super::*;
     use crate::text::WIDTH;
 
-    /// Checks that a page shows each name with its options and libraries, and fits the screen width.
-    fn check(page: &str, one: (&str, &str), options: &[EngineOption], libraries: &[Library]) {
-        assert!(page.lines().all(|line| line.chars().count() <= WIDTH));
-        let (name, asked_by) = one;
-        assert!(page.contains(&format!("\n  {name}  ")), "{name}: {page}");
-        for option in options {
-            let asked = format!("--{asked_by} {}={}", option.name, option.values());
-            assert!(page.contains(&asked), "no {asked} in {page}");
-        }
-        for library in libraries {
-            let asked = format!("--library {}=PATH", library.name);
-            assert!(page.contains(&asked), "no {asked} in {page}");
-        }
+    fn fits(page: &str) -> bool {
+        page.lines().all(|line| line.chars().count() <= WIDTH)
     }
 
     #[test]
-    fn every_engine_and_memory_is_listed_with_its_options() {
-        let page = engines(ENGINES);
-        for it in ENGINES {
-            let name = with_variant(it.name, it.variant);
-            check(&page, (&name, "engine-option"), it.options, it.libraries);
-        }
-        insta::assert_snapshot!("every_engine_and_option_is_listed_within_the_width", page);
-        let page = memories(MEMORIES);
-        for it in MEMORIES {
-            let name = with_variant(it.name, it.variant);
-            check(&page, (&name, "memory-option"), it.options, it.libraries);
-            assert!(page.contains(&it.about[..20]), "{page}");
-        }
-    }
-
-    #[test]
-    fn every_backend_is_listed_within_the_width() {
-        let page = backends(BACKENDS);
-        let fits = |line: &str| line.chars().count() <= WIDTH;
-        assert!(page.lines().all(fits), "{page}");
+    fn all_entries_are_listed_with_their_descriptions() {
+        let page = list(&LISTS, |_| None);
+        assert!(fits(&page), "{page}");
         insta::assert_snapshot!(page);
     }
 
     #[test]
-    fn every_engine_for_files_is_listed_and_one_that_is_missing_with_the_reason() {
-        let page = file_engines(FILE_ENGINES, |_| None);
-        for it in FILE_ENGINES {
-            check(&page, (it.name, "engine-option"), it.options, it.libraries);
+    fn every_entry_is_shown_with_its_options_and_libraries() {
+        let mut all = String::new();
+        for group in groups(&LISTS, |_| None) {
+            for entry in &group.entries {
+                let page = options(&LISTS, entry.name, |_| None).unwrap();
+                assert!(fits(&page), "{page}");
+                for (name, _) in &entry.names {
+                    assert!(page.contains(&format!("\n  {name}  ")), "{name}: {page}");
+                }
+                for option in entry.options {
+                    let asked = format!("--{} {}={}", entry.asked_by, option.name, option.values());
+                    assert!(page.contains(&asked), "no {asked} in {page}");
+                }
+                for library in entry.libraries {
+                    let asked = format!("--library {}=PATH", library.name);
+                    assert!(page.contains(&asked), "no {asked} in {page}");
+                }
+                all += &page;
+            }
         }
-        assert!(!page.contains("missing"), "{page}");
-        let missing = file_engines(FILE_ENGINES, |name| {
-            (name == FILE_ENGINES[0].name).then(|| "the kernel refuses it".to_owned())
-        });
-        assert!(missing.contains("missing: the kernel refuses it"));
+        insta::assert_snapshot!(all);
+    }
+
+    #[test]
+    fn a_name_with_a_variant_is_its_entry_and_an_unknown_one_is_refused() {
+        let page = |name: &str| options(&LISTS, name, |_| None);
+        assert_eq!(page("fabric:tcp").unwrap(), page("fabric").unwrap());
+        let refused = page("fabrik").unwrap_err().to_string();
+        assert!(refused.ends_with("did you mean fabric?"), "{refused}");
+        let refused = page("zzz").unwrap_err().to_string();
+        assert!(refused.contains("`tonnage engines`"), "{refused}");
+    }
+
+    #[test]
+    fn a_missing_engine_for_files_has_its_reason() {
+        let first = FILE_ENGINES[0].name;
+        let missing = |name: &str| (name == first).then(|| "the kernel refuses it".to_owned());
+        assert!(list(&LISTS, missing).contains("missing: the kernel refuses it"));
+        assert!(!list(&LISTS, |_| None).contains("missing:"));
     }
 }

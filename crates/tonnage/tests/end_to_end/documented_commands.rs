@@ -1,5 +1,7 @@
 //! The commands shown in the documentation, with less time for each point.
 
+use std::path::Path;
+
 use tempfile::tempdir;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::{Outcome, Record};
@@ -88,11 +90,36 @@ fn verify_checks_every_operation_at_every_size() {
     }
 }
 
+#[test]
+fn the_program_alone_lists_its_commands_and_measures_nothing() {
+    let dir = tempdir().unwrap();
+    for arguments in ["", "-h", "help"] {
+        let run = tonnage(dir.path(), arguments).run();
+        run.with_code(0)
+            .printing(&["Measure", "Check", "Read", "Set up", "tonnage tour"]);
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn plans_run_by_name_from_any_folder() {
+    let dir = tempdir().unwrap();
+    let run = tonnage(dir.path(), "run gpu-node --print-plan").run();
+    run.with_code(0).printing(&["name = \"gpu-node\""]);
+    let listed = tonnage(dir.path(), "plans").run();
+    listed.with_code(0).printing(&["mori-io-read", "tour"]);
+    let refused = tonnage(dir.path(), "run gpu-nod").run();
+    refused.with_code(2).saying(&["did you mean gpu-node?"]);
+}
+
 /// The tour measures its bounds for as long as they need, so this is the longest of these tests.
 #[test]
 fn the_tour_is_one_page_and_a_file() {
     let dir = tempdir().unwrap();
-    let run = tonnage(dir.path(), "--log-level error tour --scale 0.01").run();
+    let states = dir.path().join("states");
+    let run = tonnage(dir.path(), "--log-level error tour --scale 0.01")
+        .env("XDG_STATE_HOME", &states)
+        .run();
     let run = run.with_code(0).printing(&[
         "memory copy in cache",
         "over loopback",
@@ -104,13 +131,17 @@ fn the_tour_is_one_page_and_a_file() {
         "provider tcp",
         "tonnage show",
     ]);
-    let saved = std::fs::read_dir(dir.path()).unwrap();
-    let saved: Vec<_> = saved
-        .map(|it| it.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let files = |folder: &Path| {
+        let files = std::fs::read_dir(folder).unwrap();
+        let files = files.map(|it| it.unwrap().path());
+        files.collect::<Vec<_>>()
+    };
+    // The current folder stays as it was.
+    assert_eq!(files(dir.path()), [states.clone()]);
+    let saved = files(&states.join("tonnage"));
     assert_eq!(saved.len(), 1, "{saved:?}");
-    let run = run.printing(&[&saved[0]]);
-    let records = records::read(&dir.path().join(&saved[0]));
+    let run = run.printing(&[saved[0].to_str().unwrap()]);
+    let records = records::read(&saved[0]);
     assert!(records.len() > 15, "{}", records.len());
     // A GPU is measured if there is one; otherwise the page names what to install.
     let (on_gpu, others): (Vec<_>, Vec<_>) = records

@@ -47,8 +47,7 @@ const CONFLICTS: &[Conflict] = &[
 impl Kind for CollectiveJob {
     type Point = CollectivePoint;
 
-    const ABOUT: &'static str =
-        "Measure operations that all ranks call together, such as all-reduce";
+    const ABOUT: &'static str = "Operations of all ranks together, such as all-reduce";
     const AFTER_HELP: &'static str = "Sizes and chunk take sweeps: one value (4), a doubling range (1..16), a range with a factor (4k..1G*16), or \
     several of these joined by commas. Several sweeps multiply. k, M and G are powers of two; MB is 1e6.\n\n\
     The time of an iteration is that of the slowest rank; bandwidth of the algorithm is size / time, that of the bus \

@@ -55,7 +55,7 @@ pub struct CallOptions {
     pub backend: Option<Many<String>>,
 
     /// An option of the engine of native backends, such as completion=delivery for fabric; may be repeated.
-    /// `tonnage devices` ends with the engines and all their options.
+    /// `tonnage engines NAME` lists them.
     #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
     #[serde(with = "pairs")]
     pub engine_options: Vec<Pair>,

@@ -29,8 +29,7 @@ const TRIAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
 impl Kind for Connect {
     type Point = ConnectPoint;
 
-    const ABOUT: &'static str =
-        "Set up connections between ranks, take them down again, and measure each step";
+    const ABOUT: &'static str = "Time each step of setting connections up and taking them down";
     const AFTER_HELP: &'static str = "Workers and register take sweeps: one value (4), a doubling range (1..16), a range with a factor \
     (4k..1G*16), or several of these joined by commas. Several sweeps multiply. k, M and G are powers of two.\n\n\
     Examples:\n  \

@@ -34,12 +34,12 @@ pub struct What {
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
 
-    /// Engine to connect by, such as shm or fabric:tcp; several are joined by commas. `tonnage devices` lists them.
+    /// Engine to connect by, such as shm or fabric:tcp; several are joined by commas. `tonnage engines` lists them.
     #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
     pub engine: Option<Many<String>>,
 
-    /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage devices` ends
-    /// with the engines and all their options.
+    /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage engines
+    /// NAME` lists them.
     #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
     #[serde(with = "pairs")]
     pub engine_options: Vec<Pair>,
@@ -61,7 +61,7 @@ pub struct What {
     #[arg(long, value_name = SWEEP)]
     pub register: Option<Sweep>,
 
-    /// Memory to register; several are joined by commas. `tonnage devices` ends with the memories. [default: host]
+    /// Memory to register; several are joined by commas. `tonnage engines` lists them. [default: host]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub memory: Option<Many<String>>,
 }

@@ -19,7 +19,7 @@ use tonnage_units::Result;
 impl Kind for FileJob {
     type Point = FilePoint;
 
-    const ABOUT: &'static str = "Write and read files from all ranks and measure it";
+    const ABOUT: &'static str = "Write and read files from all ranks";
     const AFTER_HELP: &'static str = "Block, transfer and window take sweeps: one value (4096), a doubling range (8..1M), a linear range \
     (1M..32M+1M), a range with a factor (1..1000*10), or several of these joined by commas. Several sweeps multiply. \
     k, M and G are powers of two; kB, MB and GB are decimal.\n\n\

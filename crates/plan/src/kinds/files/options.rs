@@ -178,7 +178,7 @@ pub struct HowOptions {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub engine: Option<Many<String>>,
 
-    /// An option of the engine's own; may be repeated. `tonnage devices` ends with the engines and all their options.
+    /// An option of the engine's own; may be repeated. `tonnage engines NAME` lists them.
     #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
     #[serde(with = "pairs")]
     pub engine_options: Vec<Pair>,

@@ -24,7 +24,7 @@ const DURATION_NS_MAX: u64 = 7 * 24 * 3_600_000_000_000;
 impl Kind for Stress {
     type Point = StressPoint;
 
-    const ABOUT: &'static str = "Draw transfers of all sorts for some time, and verify their data";
+    const ABOUT: &'static str = "Random transfers for a given time, with verified data";
     const AFTER_HELP: &'static str = "Operation, size, window or batch, session, queue pairs, traffic, offsets and memory of each \
     transfer are drawn from the seed. A wrong byte ends its draw and not the run; the command line that repeats the \
     first one is printed at once and again at the end, and the exit code is 1.\n\n\

@@ -31,12 +31,12 @@ pub struct Drawn {
     pub label: Option<String>,
 
     /// Engine that moves the bytes, such as shm or fabric:tcp; several, joined by commas, are open at once and take
-    /// turns draw by draw. `tonnage devices` lists them.
+    /// turns draw by draw. `tonnage engines` lists them.
     #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
     pub engine: Option<Many<String>>,
 
-    /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage devices` ends
-    /// with the engines and all their options.
+    /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage engines
+    /// NAME` lists them.
     #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
     #[serde(with = "pairs")]
     pub engine_options: Vec<Pair>,
@@ -53,8 +53,8 @@ pub struct Drawn {
     #[arg(long, value_name = SWEEP)]
     pub workers: Option<Sweep>,
 
-    /// Memories to draw from, for both ends of a transfer; several are joined by commas. `tonnage devices` ends with
-    /// the memories. [default: host]
+    /// Memories to draw from, for both ends of a transfer; several are joined by commas. `tonnage engines` lists
+    /// them. [default: host]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub memory: Option<Many<String>>,
 

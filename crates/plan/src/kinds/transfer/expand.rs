@@ -54,7 +54,7 @@ const CONFLICTS: &[&[Conflict]] = &[
 impl Kind for Transfer {
     type Point = TransferPoint;
 
-    const ABOUT: &'static str = "Move bytes between ranks and measure them";
+    const ABOUT: &'static str = "Move bytes between ranks: bandwidth, latency, rates";
     const AFTER_HELP: &'static str = "A sweep is one value (4096), a doubling range (8..1M), a linear range (1M..32M+1M), a range \
     with a factor (1..1000*10), or several of these joined by commas. Several sweeps multiply. k, M and G are powers \
     of two in sizes and sweeps; kB, MB and GB are decimal.\n\n\

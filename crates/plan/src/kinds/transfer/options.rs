@@ -82,13 +82,13 @@ pub struct OperationOptions {
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
 
-    /// Engine that moves the bytes, such as shm or fabric:tcp; several are joined by commas. `tonnage devices` lists
+    /// Engine that moves the bytes, such as shm or fabric:tcp; several are joined by commas. `tonnage engines` lists
     /// them.
     #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
     pub engine: Option<Many<String>>,
 
-    /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage devices` ends
-    /// with the engines and all their options.
+    /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage engines
+    /// NAME` lists them.
     #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
     #[serde(with = "pairs")]
     pub engine_options: Vec<Pair>,
@@ -172,7 +172,7 @@ impl Group for OperationOptions {
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Memory", mut_args = with_default::<Self>)]
 pub struct MemoryOptions {
-    /// Memory that the bytes live in; several are joined by commas. `tonnage devices` ends with the memories.
+    /// Memory that the bytes live in; several are joined by commas. `tonnage engines` lists them.
     /// [default: host]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub memory: Option<Many<String>>,
@@ -183,7 +183,7 @@ pub struct MemoryOptions {
     pub target_memory: Option<Many<String>>,
 
     /// An option of the memory's own, such as alloc=vmm for cuda or hip; may be repeated. Memories of both ends that
-    /// know it take it. `tonnage devices` ends with the memories and all their options.
+    /// know it take it. `tonnage engines NAME` lists them.
     #[arg(long = "memory-option", value_name = "NAME=VALUE", value_parser = pairs::memory_option)]
     #[serde(with = "pairs")]
     pub memory_options: Vec<Pair>,

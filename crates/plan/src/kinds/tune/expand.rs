@@ -21,7 +21,7 @@ const TRIAL_NS_MAX: u64 = 60_000_000_000;
 impl Kind for Tune {
     type Point = TunePoint;
 
-    const ABOUT: &'static str = "Search the options of a transfer that serve a goal best";
+    const ABOUT: &'static str = "Find the options of a transfer that serve a goal best";
     const AFTER_HELP: &'static str = "Window or batch, queue pairs, chunk, rails and the engine's own options compete, \
     one after the other, in rounds of short trials. An option that is given is fixed; a list is what is searched. The \
     cheapest value wins that is surely as good as the best, within 3 %; where that cannot be told, the best one wins, and \

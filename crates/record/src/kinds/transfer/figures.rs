@@ -425,7 +425,7 @@ const MEMORIES: &[Figure] = &[
         "Memory options",
         "memory_options",
         "Options of the memories' own that differ from their defaults, each for the ends whose memory knows it; \
-             `tonnage devices` lists all of them.",
+             `tonnage engines` lists all of them.",
         |row| point(row, |point| pairs(&point.memory_options)),
     ),
 ];
