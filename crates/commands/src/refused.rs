@@ -41,7 +41,7 @@ const REFUSED: &str = r#"
 --sizes 64 --traffic fan-in --target-footprint shared => target-footprint shared and op write contradict each other
 --sizes 64 --target-memory smal => did you mean
 --sizes 64 --target-memory gpu => gpu
---sizes 64 --target-memory small --traffic all-to-all => every rank is both: leave target-memory out, or use traffic pair
+--sizes 64 --target-memory small --traffic all-to-all => every rank is initiator and target: leave target-memory out, or use traffic pair
 --sizes 4k --chunk 4k => write a smaller chunk, or leave chunk out
 --traffic file --sizes 8 => add traffic-file FILE
 --traffic-file missing.txt => missing.txt | name a file with a row of sizes
@@ -53,7 +53,7 @@ const REFUSED: &str = r#"
 --place near --cpus none => --cpus none and place near contradict each other
 --place far --numa 0 => --numa 0 and place far contradict each other | on node 0
 --window 0 => the smallest window is 1
---window 8..64+0 => never ends, for its step is 0: write 8..64+8
+--window 8..64+0 => never ends, because its step is 0: write 8..64+8
 --batch 0 => the smallest batch is 1
 --batch 2M => the largest batch is
 --batch -1 => "-1" is not a number of bytes
@@ -140,19 +140,19 @@ const REFUSED: &str = r#"
 --ping-pong --background size=99T => size=99T of a background is out of range: it is from 1 to 1G
 --ping-pong --background size=1G,window=64 --trial-time 50ms => no path moves 64G in a trial of 50ms: use a smaller window
     or size, or trial-time 688ms or more
---ping-pong --background window=x => is no count
---ping-pong --background colour=red => is no key of a background
---ping-pong --background op=write,op=read => is said twice
---ping-pong --background fast => is no part of a background
+--ping-pong --background window=x => is not a number
+--ping-pong --background colour=red => is not a key of a background
+--ping-pong --background op=write,op=read => is given twice
+--ping-pong --background fast => is not a setting of a background
 --ping-pong --background op=fly => fly
 
 # transfer --engine shm --op write --ranks 2 --sizes 8
 --ping-pong --background pair=other => use more ranks
 
 # transfer --engine shm --ranks 2 --sizes 4k
---op write --window 4 --batches-in-flight 2 => batches-in-flight is of batches, and there are none: leave it out, or write batch 64
---op write --ping-pong --merge on => merge is of batches
---op write --batch-call many => batch-call is of batches, and there are none
+--op write --window 4 --batches-in-flight 2 => batches-in-flight applies to batches, and there are none: leave it out, or write batch 64
+--op write --ping-pong --merge on => merge applies to batches
+--op write --batch-call many => batch-call applies to batches, and there are none
 --op write --batch 1M --batches-in-flight 4 => write batches-in-flight 1 or less, or a smaller batch
 --op write-imm --batch 8 --merge on => merge on and op write-imm contradict each other
 --op send --batch 8 --merge on => merge on and op send contradict each other
@@ -164,9 +164,9 @@ const REFUSED: &str = r#"
 --op write --batch 8 --merge on --footprint 4k => a worker's part of a batch or its footprint has one operation
 --op write --batch 4 --batches-in-flight 2 --local-addresses permuted --verify => write batches-in-flight 1
 --op write --batch 8 --merge o => did you mean
---op write --window 8 --batch-of rank => batch-of is of batches, and there are none
+--op write --window 8 --batch-of rank => batch-of applies to batches, and there are none
 --op write --batch 4 --workers 4 --batch-of rank --merge on => a worker's part of a batch or its footprint has one operation
---op send --session on => api poll has no op send, for its sessions name the memory at both ends: use op write-imm, or api engine
+--op send --session on => api poll has no op send, because its sessions name the memory at both ends: use op write-imm, or api engine
 --op write --api engine --session on => leave api out, or write api poll
 --op write --api async --session fresh => write api poll, or session on
 --op write --api pol => did you mean "poll"?
@@ -201,7 +201,7 @@ const REFUSED: &str = r#"
 --op write --rails stripe --devices lo => only lo is named: name another
 --op write --rail-shift 1 --devices lo => --rail-shift is about several devices
 --op send --rails stripe --devices lo,lo => rails stripe cuts operations
---op write --ping-pong --rails stripe --devices lo,lo => rails stripe leaves it open which part is the last
+--op write --ping-pong --rails stripe --devices lo,lo => with rails stripe any part may be the last
 --op write --rails striped --devices lo,lo => did you mean "stripe"?
 --op write --devices-of 2=lo => --devices-of names rank 2, and there are 2 ranks: the last is rank 1
 --op write --devices-of 1=lo --devices-of 1=lo => names the devices of rank 1 twice
@@ -210,8 +210,7 @@ const REFUSED: &str = r#"
 --op write --link-speed fast => is not the speed of a link
 --op write --link-speed 1Gb/s --limit none => --link-speed says what bandwidth is set beside, and has no effect on limit
     none: leave it out, or use limit auto
---op write,write-imm --link-speed 1Gb/s --ping-pong => no effect on ping-pong, whose operations wait for each other: leave it
-    out, or use window in place of ping-pong
+--op write,write-imm --link-speed 1Gb/s --ping-pong => no effect on ping-pong, which has one operation in flight: leave it out, or use window in place of ping-pong
 --op write --traffic all-to-all --rail-shift 1 --devices lo,lo => all initiate
 --op write --traffic in-turn --initiators 1 => rank 0 alone initiates
 
@@ -222,7 +221,7 @@ const REFUSED: &str = r#"
 --engine fabric:tcp --engine-option completion=soon => completion=auto|delivery|transmit
 --engine fabric:tcp --engine-option shm-writes=cma => shm-writes | fabric:shm | leave it out
 --engine fabric:tcp --memory cuda-pinned --engine-option registration=hmem => registration=hmem is about memory of a GPU, and
-    no end has any with memory cuda-pinned: leave it out, or use memory cuda
+    with memory cuda-pinned neither end has any: leave it out, or use memory cuda
 --engine cuda-ipc --ping-pong --memory cuda => use op write-imm
 
 # transfer --sizes 64
@@ -264,7 +263,7 @@ const REFUSED: &str = r#"
 
 # file
 --block 4k => --path
---path t --block 10k --transfer 4k => block 10k is no whole number of transfers of 4k | write block 8k
+--path t --block 10k --transfer 4k => block 10k is not a whole number of transfers of 4k | write block 8k
 --path t --block 10m --transfer 4m => write block 8M
 --path t --block 1k --transfer 4k => write block 4k
 --path t --block -4 => "-4" is not a number of bytes
@@ -280,9 +279,9 @@ const REFUSED: &str = r#"
 --path t --data zero => write random, or compressible=30%
 --path t --stripe-count 0 => write a number from 1, or all
 --path t --hint romio => such as romio_cb_write=disable
---path t --hint a=b => engine posix does not take hint
---path t --collective => engine posix does not take collective
---path t --file-view => engine posix does not take file-view
+--path t --hint a=b => engine posix does not support hint
+--path t --collective => engine posix does not support collective
+--path t --file-view => engine posix does not support file-view
 --path t --window 8 => one transfer at a time | leave window out | engine uring
 --path t --engine uring --fsync each => fsync each | write fsync end, or use engine posix
 --path t --direct --block 1000 --transfer 1000 => multiples of 512 bytes | write transfer 1k
@@ -342,7 +341,7 @@ const REFUSED: &str = r#"
 --trial-time 1ns => trial-time
 --ping-pong --window 4,8 => ping-pong and window 4,8 contradict
 --ping-pong --batch 7 => ping-pong and batch 7 contradict
---goal bandwidth --rate 10k => decides the bandwidth itself
+--goal bandwidth --rate 10k => already fixes the bandwidth
 --goal latency --window 8 --batch 8 => cannot compete
 
 # verify

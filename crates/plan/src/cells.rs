@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_cells_are_kept_beside_possible_ones_and_refused_alone() {
+    fn impossible_cells_are_kept_among_possible_ones_and_refused_alone() {
         let mut cells = Cells::new();
         cells.add('a', refused("first")).unwrap();
         cells.add('b', Ok(())).unwrap();

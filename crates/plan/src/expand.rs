@@ -70,18 +70,18 @@ impl Plan {
         Ok(planned)
     }
 
-    /// Returns the given points, for a run of `ranks` ranks.
+    /// Returns the points that the plan gives as records have them. Refuses points of another number of ranks.
     fn given_points(&self, ranks: u32) -> Result<Vec<Planned>> {
         let planned = self.given.iter().map(|given| match given.ranks() {
             Some(own) if own != ranks => usage(format!(
-                "a [[point]] is of {own} ranks, and the run has {ranks}: start as many"
+                "a [[point]] is of {own} ranks, and the run has {ranks}: use --ranks {own}"
             )),
             _ => given.point().map(Planned::from),
         });
         planned.collect()
     }
 
-    /// Adds to an error which experiment it is about, unless the plan has only one.
+    /// Prefixes an error with the experiment that it is about, unless the plan has only one.
     fn located(&self, index: usize, error: Error) -> Error {
         match (error, self.experiments.get(index)) {
             (Error::Usage(message), Some(experiment)) if self.experiments.len() > 1 => {
@@ -139,7 +139,7 @@ mod tests {
 
     /// One sweep of each kind. Each value is possible alone, but not every combination.
     #[test]
-    fn cells_that_cannot_be_are_kept_with_their_reason() {
+    fn impossible_cells_are_kept_with_their_reason() {
         let transfer = "transfer]]\nengine = 'shm'\nsizes = ";
         let file = "file]]\npath = 't'\nblock = '1M'\n";
         let connect = "connect]]\nengine = 'shm'\n";

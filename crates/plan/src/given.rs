@@ -30,8 +30,8 @@ impl GivenPoint {
     pub fn point(&self) -> Result<Point> {
         if checksum(&self.json) != self.checksum {
             return usage(
-                "the point was changed by hand: points are measured as records have them, and a plan's experiments make \
-                 others",
+                "the point was changed by hand, and a [[point]] is measured only as its record has it: copy it again, \
+                 or write an experiment",
             );
         }
         serde_json::from_str(&self.json)
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_point_goes_round_and_is_measured_as_it_is() {
+    fn a_given_point_reads_back_and_is_measured_unchanged() {
         let plan = Plan {
             name: "again".into(),
             ranks: Some(2),

@@ -25,7 +25,7 @@ pub(crate) fn check_gpu_options(
     let instead = all.find(|entry| is_of_gpu(entry));
     let instead = instead.map(|entry| format!(", or use memory {}", entry.name));
     usage(format!(
-        "{about}, and no end has any with memory {}: leave it out{}",
+        "{about}, and with memory {} neither end has any: leave it out{}",
         memories.join(" and "),
         instead.unwrap_or_default()
     ))
@@ -95,8 +95,8 @@ mod tests {
         let said = checked("file", &["host", "huge"]).unwrap_err().to_string();
         assert_eq!(
             said,
-            "engine-option keys=file is about memory of a GPU, and no end has any with memory host and huge: leave it out, \
-             or use memory cuda"
+            "engine-option keys=file is about memory of a GPU, and with memory host and huge neither end has any: \
+             leave it out, or use memory cuda"
         );
     }
 
@@ -119,7 +119,7 @@ mod tests {
             "[[tune]]\nengine = 'gpus'\nop = 'write'\nsizes = 8",
         ] {
             let said = refused(table).unwrap();
-            said.holds("no end has any with memory host");
+            said.holds("with memory host neither end has any");
         }
         // Collectives cannot use another memory, so the message does not suggest one.
         let collective = "[[collective]]\nbackend = 'native:gpus'\nop = 'all-reduce'\nsizes = 8";

@@ -92,12 +92,12 @@ pub trait AnyPoint {
     /// Names it on the progress line.
     fn progress(&self) -> String;
 
-    /// Returns whether its payload crosses devices between ranks, so that device counters can prove the path.
+    /// Whether its payload crosses devices between ranks, so that device counters can prove the path.
     fn crosses_devices(&self) -> bool {
         false
     }
 
-    /// Returns whether each worker uses all devices of its rank instead of one.
+    /// Whether each worker uses all devices of its rank instead of one.
     fn spans_devices(&self) -> bool {
         false
     }
@@ -112,8 +112,8 @@ pub trait AnyPoint {
         0
     }
 
-    /// The setting that leaves its bandwidth without a bound, and how to change it. `None` if there is a bound, which
-    /// can be the speed of a link.
+    /// The setting that keeps its bandwidth from having a bound, and how to change it. `None` if there is a bound,
+    /// which can be the speed of a link.
     fn without_limit(&self) -> Option<&'static str> {
         Some("a run that measures no bandwidth between ranks: leave it out")
     }

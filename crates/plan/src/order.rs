@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn every_point_comes_to_every_place() {
+    fn every_point_comes_to_every_position() {
         let plain = points(TRANSFERS);
         let count = plain.len();
         let mut seen = vec![vec![false; count]; count];
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn files_stay_where_the_plan_has_them() {
+    fn files_keep_their_positions_in_the_plan() {
         let plain = points(&format!(
             "{TRANSFERS}{FILES}{}",
             FILES.replace("'t'", "'u'")

@@ -20,8 +20,8 @@ pub(crate) fn places(
             _ => "all exchange bytes with each other",
         };
         return usage(format!(
-            "place far and traffic {} contradict each other, for {ranks} ranks that {how} cannot be on two sockets with \
-             their peers on the other one: use traffic pair, fan-out or fan-in, or place near",
+            "place far and traffic {} contradict each other, because {ranks} ranks that {how} cannot all have their \
+             peers on the other one of two sockets: use traffic pair, fan-out or fan-in, or place near",
             traffic.name()
         ));
     }

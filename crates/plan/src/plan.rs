@@ -72,7 +72,7 @@ impl Plan {
         });
         if had_some && self.experiments.is_empty() {
             return usage(format!(
-                "no experiment of the plan is about {}: leave --engine out, or name one that it is about",
+                "no experiment of the plan uses {}: leave --engine out, or name one that it uses",
                 engines.join(", ")
             ));
         }
@@ -104,7 +104,7 @@ impl Plan {
         }
         if place.is_empty() || place.contains('\0') {
             return usage(format!(
-                "path {} cannot be the place of files: write a directory, or what the files' names shall begin with",
+                "path {} cannot be the place of files: write a directory, or a prefix for the files' names",
                 quote(place)
             ));
         }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_as_many_ranks_as_in_ior() {
+    fn a_node_has_the_number_of_ranks_that_ior_assumes() {
         for (hosts, expected) in [
             ("", 1),
             ("a", 1),

@@ -44,11 +44,11 @@ tonnage_units::names! {
         FanIn = "fan-in",
         /// Every rank to every other.
         AllToAll = "all-to-all",
-        /// Every rank to the one so many places behind it, at once.
+        /// Every rank to the rank K places after it, at once.
         Shift = "shift",
         /// Every rank to every other, pair after pair.
         Matrix = "matrix",
-        /// Every pair as many bytes as a file says.
+        /// Every pair moves the number of bytes that a file gives.
         File = "file",
     }
 }
@@ -64,7 +64,7 @@ tonnage_units::names! {
 }
 
 tonnage_units::names! {
-    /// One part of an experiment, measured by itself.
+    /// One part of an experiment, with its own figures.
     pub enum Phase: "phase" {
         /// All transfers are writes.
         Write = "write",
@@ -103,10 +103,10 @@ pub struct Published {
     /// Number of ranks, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
-    /// Part of an earlier figure, in percent, and which.
+    /// This figure in percent of an earlier one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent_of_earlier: Option<f64>,
-    /// The machine and the acceptance test.
+    /// The machine and the test that the figures are from.
     pub what: String,
 }
 

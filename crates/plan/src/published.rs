@@ -64,7 +64,7 @@ fn check(table: &PublishedTable) -> Result<()> {
     let named = quote(what);
     if what.trim().is_empty() || what.chars().any(char::is_control) {
         return usage(format!(
-            "what of published, {named}, says nothing: write the machine in one line of text"
+            "what of published, {named}, is empty or has control characters: write the machine in one line of text"
         ));
     }
     if columns.is_empty() || rows.is_empty() {
@@ -83,7 +83,7 @@ fn check(table: &PublishedTable) -> Result<()> {
         let mut numbers = row.iter().filter_map(Cell::number);
         if numbers.any(|value| !value.is_finite() || value < 0.0) {
             return usage(format!(
-                "row {number} of published of {named} has a value that nobody can have measured: write numbers from 0"
+                "row {number} of published of {named} has a value that no measurement can give: write numbers from 0"
             ));
         }
     }

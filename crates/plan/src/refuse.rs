@@ -11,7 +11,7 @@ pub(crate) fn usage<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::Usage(message.into()))
 }
 
-/// Checks a number of things that move bytes, such as workers: 1 to `most`.
+/// Checks a count of workers or the like, without which nothing would move: 1 to `most`.
 pub(crate) fn movers(option: &str, value: u64, most: u32) -> Result<u32> {
     match u32::try_from(value) {
         Ok(0) => usage(format!(
@@ -74,7 +74,7 @@ pub(crate) fn time(
     Ok(ns)
 }
 
-/// Refuses an engine with ranks as threads of one process, for an experiment with ranks as processes.
+/// Refuses an engine with ranks that are threads of one process, because the ranks of this experiment are processes.
 pub(crate) fn one_process(entry: &Entry, experiment: &str) -> Result<()> {
     if !entry.one_process {
         return Ok(());

@@ -335,8 +335,8 @@ impl Roles {
         (0..count).map(move |at| of_part(at) as u32)
     }
 
-    /// Whether the copies of a rank count towards a bound. All initiators count; if ranks take turns, only as many as
-    /// initiate at once.
+    /// Whether this rank's copies count towards the measured bound. All initiators count. If ranks take turns, only the
+    /// number that initiates at once counts.
     pub fn stands_for_a_round(self, rank: u32) -> bool {
         match self.traffic {
             Traffic::Matrix => rank < self.initiating_at_once(),
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn initiators_of_pairs_take_turns_with_the_targets_behind_them() {
+    fn initiators_of_pairs_go_round_the_targets_behind_them() {
         let roles = |initiators, target_shift| Roles {
             initiators: Some(initiators),
             target_shift,
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pair_of_a_file_has_a_round_beside_that_of_all() {
+    fn each_pair_of_a_file_also_has_a_round_alone() {
         let roles = Roles::new(Traffic::File, 4);
         let mut rounds = Vec::new();
         for (from, to) in
@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn who_initiates_has_targets() {
+    fn initiators_have_targets() {
         for traffic in Traffic::ALL {
             for (ranks, bidirectional) in [1, 2, 5].map(|n| [(n, false), (n, true)]).concat() {
                 let roles = Roles {
@@ -667,7 +667,7 @@ mod tests {
     }
 
     #[test]
-    fn few_rounds_are_all_measured_and_those_who_copy_are_those_at_once() {
+    fn few_rounds_are_all_sampled_and_the_ranks_that_count_are_those_at_once() {
         let in_turn = Roles::new(Traffic::InTurn, 5);
         assert!(in_turn.sampled_rounds(32).eq(0..4));
         let copiers = |roles: Roles| {

@@ -8,13 +8,13 @@ use tonnage_engine::Lists;
 use tonnage_engine::memory::MemoryEntry;
 use tonnage_units::Result;
 
-/// Consequence of what a machine lacks.
+/// Whether missing hardware or libraries fail the run.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Results", mut_args = with_default::<Self>)]
 pub struct SkippingOptions {
-    /// Leave the exit code at 0 where this machine lacks what a point needs, such as a second device or a kind of
-    /// memory; the table has its row and the reason all the same. What fails is still an error.
+    /// Keep exit code 0 if this machine lacks a requirement of a point, such as a second device or a kind of memory;
+    /// the table still has its row with the reason. Failures remain errors.
     #[arg(long)]
     pub optional: bool,
 }

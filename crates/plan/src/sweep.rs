@@ -176,14 +176,14 @@ fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, Step)> {
         usage(format!("the range {} {why}: write {instead}", quote(part)))
     };
     if last < first {
-        let why = format!("never reaches its end, for {last} is less than {first}");
+        let why = format!("never reaches its end, because {last} is less than {first}");
         return endless(why, format!("{last}..{first}"));
     }
     match step {
         Step::Add(0) => {
             let step = Bytes(first.0.max(1));
             endless(
-                "never ends, for its step is 0".into(),
+                "never ends, because its step is 0".into(),
                 format!("{first}..{last}+{step}"),
             )
         }
@@ -191,14 +191,14 @@ fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, Step)> {
             let first = Bytes(first.0.max(1));
             let last = last.max(first);
             endless(
-                format!("never ends, for its factor is {factor}"),
+                format!("never ends, because its factor is {factor}"),
                 format!("{first}..{last}*2"),
             )
         }
         Step::Multiply(_) if first.0 == 0 => {
             let last = last.max(Bytes(1));
             endless(
-                "never ends, for 0 multiplied stays 0".into(),
+                "never ends, because 0 multiplied stays 0".into(),
                 format!("1..{last}"),
             )
         }
@@ -213,7 +213,7 @@ fn empty_part(text: &str) -> Error {
             .into()
     } else {
         format!(
-            "the sweep {} has a comma with no value beside it: write it like 64,4096",
+            "the sweep {} has a comma without a value next to it: write it like 64,4096",
             quote(text)
         )
     })
@@ -276,14 +276,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sweep_is_refused_with_the_nearest_that_is() {
+    fn an_invalid_sweep_is_refused_with_the_nearest_valid_one() {
         for (text, part) in [
-            ("8..64+0", "never ends, for its step is 0: write 8..64+8"),
-            ("8..64*1", "never ends, for its factor is 1: write 8..64*2"),
-            ("0..8", "never ends, for 0 multiplied stays 0: write 1..8"),
+            (
+                "8..64+0",
+                "never ends, because its step is 0: write 8..64+8",
+            ),
+            (
+                "8..64*1",
+                "never ends, because its factor is 1: write 8..64*2",
+            ),
+            (
+                "0..8",
+                "never ends, because 0 multiplied stays 0: write 1..8",
+            ),
             (
                 "1M..8",
-                "never reaches its end, for 8 is less than 1M: write 8..1M",
+                "never reaches its end, because 8 is less than 1M: write 8..1M",
             ),
             ("0..0*0", "write 1..1*2"),
             (
@@ -299,7 +308,7 @@ mod tests {
             ("", "on each side of a comma: write it like 8..1M"),
             (
                 "64,,4096",
-                "has a comma with no value beside it: write it like 64,4096",
+                "has a comma without a value next to it: write it like 64,4096",
             ),
             ("8...64", "write a size like"),
             ("8..64..128", "write a size like"),

@@ -173,7 +173,7 @@ fn a_gpu_that_is_filled_by_copies_is_named_below_the_table() {
 fn an_operation_that_the_cpu_must_watch_is_refused() {
     let refused = planned("op = 'write'\nping-pong = true").unwrap_err();
     let said = refused.to_string();
-    assert!(said.contains("the CPU cannot look at memory far"), "{said}");
+    assert!(said.contains("the CPU cannot read memory far"), "{said}");
     let answered = records("op = 'write-imm'\nping-pong = true");
     assert!(
         answered

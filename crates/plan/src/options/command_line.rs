@@ -85,7 +85,7 @@ mod tests {
     use crate::transfer::Transfer;
 
     #[test]
-    fn a_command_line_says_again_what_was_asked_for() {
+    fn a_command_line_repeats_the_requested_experiment() {
         let line = "transfer --engine shm,fabric:tcp --engine-option a=b --op write,read --sizes 8..64 --ping-pong \
                     --latency off --verify=each --trials 2";
         let matches = Transfer::augment_args(Command::new("transfer"))

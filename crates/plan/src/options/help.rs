@@ -19,7 +19,10 @@ pub fn on_off(text: &str) -> Result<bool, Error> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => usage(format!("{} is neither: write on or off", quote(text))),
+        _ => usage(format!(
+            "{} is neither on nor off: write on or off",
+            quote(text)
+        )),
     }
 }
 
@@ -83,8 +86,8 @@ where
 /// Name of the value of an option that takes a sweep.
 pub const SWEEP: &str = "SWEEP";
 
-/// Adds a group's default to the help of an option, makes a list of one that takes a sweep, and lets lists be repeated,
-/// for `#[command(mut_args = with_default::<Self>)]`.
+/// Adds a group's default to the help of an option, turns an option with a sweep into a list, and lets lists be
+/// repeated. Used as `#[command(mut_args = with_default::<Self>)]`.
 pub fn with_default<T: Group>(arg: Arg) -> Arg {
     declared(arg, keys::<T>(), || {
         said(&T::defaults(), &[]).unwrap_or_default()
@@ -129,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn on_and_off_are_said_in_words() {
+    fn switches_are_on_or_off() {
         assert_eq!(
             (on_off("on").unwrap(), on_off("off").unwrap()),
             (true, false)

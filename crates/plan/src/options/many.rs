@@ -88,7 +88,7 @@ mod tests {
     use serde_json::{from_str, to_string};
 
     #[test]
-    fn what_is_printed_reads_back_however_it_was_written() {
+    fn printed_lists_read_back_in_every_form() {
         for text in [
             r#""a""#,
             r#""a, b""#,

@@ -14,19 +14,19 @@ pub type Pair = (String, String);
 
 /// Reads one option of an engine. Whether the engine has it is checked when the plan is expanded.
 pub fn engine_option(text: &str) -> Result<Pair, Error> {
-    pair(text, "is no option of an engine: write NAME=VALUE")
+    pair(text, "is not an option of an engine: write NAME=VALUE")
 }
 
 /// Reads one option of a memory. Whether the memory has it is checked when the plan is expanded.
 pub fn memory_option(text: &str) -> Result<Pair, Error> {
-    pair(text, "is no option of a memory: write NAME=VALUE")
+    pair(text, "is not an option of a memory: write NAME=VALUE")
 }
 
 /// Reads one hint. Only the library knows which hints exist.
 pub fn hint(text: &str) -> Result<Pair, Error> {
     pair(
         text,
-        "is no hint: write NAME=VALUE, such as romio_cb_write=disable",
+        "is not a hint: write NAME=VALUE, such as romio_cb_write=disable",
     )
 }
 
@@ -67,7 +67,7 @@ mod tests {
             let message = engine_option(wrong).unwrap_err().to_string();
             assert!(message.ends_with("write NAME=VALUE"), "{message}");
             let message = memory_option(wrong).unwrap_err().to_string();
-            assert!(message.contains("no option of a memory"), "{message}");
+            assert!(message.contains("not an option of a memory"), "{message}");
             let message = hint(wrong).unwrap_err().to_string();
             assert!(message.contains("romio_cb_write=disable"), "{message}");
         }

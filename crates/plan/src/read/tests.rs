@@ -105,7 +105,7 @@ fn numbers_lists_and_texts_are_the_same() {
 }
 
 #[test]
-fn a_plan_is_printed_as_a_person_would_write_it() {
+fn a_plan_is_printed_as_a_user_would_write_it() {
     let text = "name = \"p\"\nranks = 2\n\n[[transfer]]\nengine = \"shm\"\nop = [\"write\", \"read\"]\n\
                 sizes = \"8..1M\"\nbatch = 128\ntrial-time = \"100ms\"\n";
     assert_eq!(Plan::from_toml(text, "p").unwrap().to_toml().unwrap(), text);
@@ -130,7 +130,7 @@ fn experiments_stay_in_the_order_of_the_file() {
 }
 
 #[test]
-fn ranks_tell_different_plans_apart() {
+fn different_plans_have_different_hash_texts() {
     let plan = Plan::from_toml(&format!("{HEAD}sizes = 8"), "p").unwrap();
     let other = Plan::from_toml(&format!("{HEAD}sizes = 9"), "p").unwrap();
     assert_eq!(plan.hash_text().unwrap(), plan.clone().hash_text().unwrap());
@@ -139,7 +139,7 @@ fn ranks_tell_different_plans_apart() {
 }
 
 #[test]
-fn files_that_are_no_plans_are_refused() {
+fn files_that_are_not_plans_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let absent = folder.path().join("absent.toml");
     let message = Plan::load(&absent).unwrap_err().to_string();

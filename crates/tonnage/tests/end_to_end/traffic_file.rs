@@ -96,7 +96,7 @@ fn a_file_that_is_not_a_matrix_of_bytes_is_refused_before_a_rank_starts() {
         0 1M 1M / 1M 0 1M        =>                       => row 1 has 3 numbers and there are 2 rows
         0 -1M / 1M 0             =>                       => "-1M" is negative: write 0 or more bytes
         0 many / 1M 0            =>                       => line 1: "many" is not a number of bytes
-        0 0 / 0 0                =>                       => write bytes of some pair, such as 1M
+        0 0 / 0 0                =>                       => write bytes for some pair, such as 1M
         8 1M / 1M 0              =>                       => is 8 from rank 0 to itself: write 0
         0 1M 0 / 0 0 0 / 0 0 0   =>                       => use --ranks 3, or a file with 2 rows of 2 sizes
         0 4000001 / 4000000 0    =>                       => round them to multiples of 4k, or write sizes 1

@@ -33,13 +33,13 @@ const CONFLICTS: &[Conflict] = &[
     Conflict::both(
         "print-calls",
         "align none",
-        "calls that follow each other have no times of their own",
+        "back-to-back calls have no separate times",
         "use align barrier, or leave print-calls out",
     ),
     Conflict::both(
         "refill iteration",
         "align none",
-        "calls that follow each other leave no time between them",
+        "back-to-back calls leave no time to refill",
         "use refill trial, or align barrier",
     ),
 ];
@@ -50,8 +50,8 @@ impl Kind for CollectiveJob {
     const ABOUT: &'static str = "Operations of all ranks together, such as all-reduce";
     const AFTER_HELP: &'static str = "Sizes and chunk take sweeps: one value (4), a doubling range (1..16), a range with a factor (4k..1G*16), or \
     several of these joined by commas. Several sweeps multiply. k, M and G are powers of two; MB is 1e6.\n\n\
-    The time of an iteration is that of the slowest rank; bandwidth of the algorithm is size / time, that of the bus \
-    what the busiest link carried if the best algorithm did it, as nccl-tests has both.\n\n\
+    The time of an iteration is that of the slowest rank; algorithm bandwidth is size / time. Bus bandwidth is the \
+    traffic on the busiest link, assuming the best algorithm. Both are defined as in nccl-tests.\n\n\
     Examples:\n  \
     tonnage collective --backend native:shm --op all-reduce --sizes 8..64M*8 --ranks 2 --verify\n  \
     tonnage collective --backend native:shm,native:fabric:tcp --op all-to-all,all-gather --sizes 64k..16M*4 --ranks 4\n  \
@@ -72,7 +72,7 @@ impl Kind for CollectiveJob {
             return usage("op is missing: write op all-reduce, or another one that --help lists");
         }
         if self.length.interval.is_some() || self.length.checkpoint.is_some() {
-            return usage("interval and checkpoint are of transfers: leave them out");
+            return usage("interval and checkpoint apply to transfers only: leave them out");
         }
         conflicts::check(self, &[CONFLICTS, LENGTH_CONFLICTS])?;
         check_effects(call, ops)?;
@@ -282,8 +282,7 @@ fn backends(
 /// An option that applies to some operations is accepted.
 fn check_effects(call: &CallOptions, ops: &[Collective]) -> Result<()> {
     let moves = |op: Collective| op != Collective::Barrier;
-    let (no_root, no_reduction, no_bytes) =
-        ("no root", "nothing to reduce", "no bytes that it moves");
+    let (no_root, no_reduction, no_bytes) = ("no root", "nothing to reduce", "no bytes to move");
     // An option, whether it was given, the operations that have it, and the reason why others do not.
     type Has = fn(Collective) -> bool;
     let options: [(&str, bool, Has, &str); 6] = [
@@ -417,7 +416,7 @@ fn block(op: Collective, ranks: u32, dtype: Dtype, size_bytes: u64) -> Result<u6
     }
     if size_bytes.saturating_mul(2) > MEMORY_BYTES_MAX {
         return usage(format!(
-            "size {} is more than a rank can have: the most is {}",
+            "size {} is more than the memory of a rank may be: the most is {}",
             Bytes(size_bytes),
             Bytes(MEMORY_BYTES_MAX / 2)
         ));

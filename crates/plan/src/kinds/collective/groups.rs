@@ -181,7 +181,7 @@ impl FromStr for Groups {
         };
         read.ok_or_else(|| {
             Error::Usage(format!(
-                "{} is no division of ranks: write all, div:K (K ranks that follow each other) or mod:K (every K-th rank), \
+                "{} is not a division of ranks: write all, div:K (K consecutive ranks) or mod:K (every K-th rank), \
                  such as div:2",
                 quote(text)
             ))
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_no_plan_has_are_shown_and_no_more() {
+    fn invalid_numbers_of_a_record_do_not_panic() {
         let whole = Grouping::known(Groups::Div(7), u32::MAX - 1);
         assert_eq!((whole.count(), whole.size()), (1, u32::MAX - 1));
         let grouping = Grouping::known(Groups::Mod(2), 4);

@@ -25,10 +25,10 @@ pub struct CollectiveJob {
     /// Length of the measurement.
     #[command(flatten)]
     pub length: LengthOptions,
-    /// Comparisons and checks beside the measurement.
+    /// Comparisons and checks.
     #[command(flatten)]
     pub check: CheckOptions,
-    /// Consequence of what a machine lacks.
+    /// Whether missing hardware or libraries fail the run.
     #[command(flatten)]
     pub skipping: SkippingOptions,
 }
@@ -151,7 +151,7 @@ impl Group for CallOptions {
     }
 }
 
-/// Comparisons and checks beside the measurement.
+/// Comparisons and checks.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Results", mut_args = with_default::<Self>)]

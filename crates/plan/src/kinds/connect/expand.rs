@@ -160,7 +160,7 @@ fn check_register(point: &ConnectPoint) -> Result<()> {
         0 => usage("register 0 would register nothing: the smallest is register 1"),
         _ if bytes <= most => Ok(()),
         _ => usage(format!(
-            "register {} is more than a rank can have: the most is register {}",
+            "register {} is more than the memory of a rank may be: the most is register {}",
             Bytes(bytes),
             Bytes(most)
         )),

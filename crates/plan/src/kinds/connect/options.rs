@@ -18,7 +18,7 @@ pub struct Connect {
     /// Length of the measurement.
     #[command(flatten)]
     pub length: Length,
-    /// Consequence of what a machine lacks.
+    /// Whether missing hardware or libraries fail the run.
     #[command(flatten)]
     pub skipping: SkippingOptions,
 }

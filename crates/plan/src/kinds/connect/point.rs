@@ -16,7 +16,7 @@ pub struct ConnectPoint {
     /// The heading under which the plan puts it, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Engine name, as in `--engine`, with what follows its colon.
+    /// Engine name with its variant, as in `--engine`.
     pub engine: String,
     /// The engine's own options that differ from their defaults.
     #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]

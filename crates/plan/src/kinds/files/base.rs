@@ -176,11 +176,12 @@ fn check_together(job: &FileJob, layout: FileLayout, phases: &[Phase]) -> Result
             "file-view shows each rank its parts of one file: use layout shared, or leave file-view out"
         }
         () if job.how.collective && mixed => {
-            "collective and phase mixed contradict each other, for all ranks make each transfer together and each \
-             chooses between read and write by itself: leave collective out, or use phases write,read"
+            "collective and phase mixed contradict each other, because all ranks make each transfer together, and in \
+             a mixed phase each chooses independently between read and write: leave collective out, or use phases \
+             write,read"
         }
         () if job.how.collective && threads => {
-            "collective and threads contradict each other, for a rank takes part in a collective transfer once: \
+            "collective and threads contradict each other, because a rank takes part in a collective transfer once: \
              leave threads out, or use more ranks"
         }
         () => return Ok(()),
@@ -207,13 +208,13 @@ fn check_effects(job: &FileJob, phases: &[Phase]) -> Result<()> {
             "fsync is for phases that write, and there is none: leave it out, or add phase write"
         }
         () if job.files.existing && !fills => {
-            "existing is about files that will be written, and nothing is: leave it out, or add phase write"
+            "existing is about files that will be written, and there are none: leave it out, or add phase write"
         }
         () if job.data.data.is_some() && !fills && !verifies => {
-            "data says what is written or verified, and nothing is: leave it out, or add verify"
+            "data applies to bytes that are written or verified, and there are none: leave it out, or add verify"
         }
         () if job.data.data_seed.is_some() && !fills && !verifies => {
-            "data-seed seeds what is written or verified, and nothing is: leave it out, or add verify"
+            "data-seed applies to bytes that are written or verified, and there are none: leave it out, or add verify"
         }
         () if job.work.seed.is_some() && !by_chance => {
             "seed is for order shuffled and for phase mixed, and neither is asked for: leave it out, or add order \
@@ -276,7 +277,7 @@ fn read_percent(job: &FileJob, phases: &[Phase]) -> Result<Option<u32>> {
 pub(super) const CONFLICTS: &[Conflict] = &[Conflict::both(
     "read-shift",
     "read-shuffled",
-    "both choose whose data a rank reads",
+    "both choose the rank that wrote the data",
     "leave one of them out",
 )];
 
@@ -284,7 +285,8 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
     match (job.work.read_shift, job.work.read_shuffled) {
         (None | Some(ReadShift::Ranks(0)), None) => Ok(ReadFrom::Own),
         (_, _) if ranks == 1 => usage(
-            "one rank has nobody else's data to read: use --ranks 2, or leave read-shift and read-shuffled out",
+            "with one rank there is no other rank's data to read: use --ranks 2, or leave read-shift and \
+             read-shuffled out",
         ),
         (_, Some(Count(seed))) => Ok(ReadFrom::Shuffled { seed }),
         // Nodes are resolved when the ranks have joined. Until then, each node counts as one rank.
@@ -294,15 +296,15 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
         (Some(ReadShift::Ranks(shift)), None) => match u32::try_from(shift) {
             Ok(shift) if shift < ranks => Ok(ReadFrom::Shift { ranks: shift }),
             _ => usage(format!(
-                "read-shift {shift} goes round {ranks} ranks: write read-shift {} or less, or use more --ranks",
+                "read-shift {shift} wraps around {ranks} ranks: write read-shift {} or less, or use more --ranks",
                 ranks - 1
             )),
         },
     }
 }
 
-/// Returns the number of ranks in `nodes` nodes, by IOR's rule; `None` if that leads back to the rank itself. Before
-/// the ranks have joined, no rank knows this number: a launcher gives each rank only the count of its own host. Unequal
+/// Converts a distance of `nodes` nodes to ranks, by IOR's rule; `None` if it leads back to the rank itself. Before the
+/// ranks have joined, no rank knows this number: a launcher gives each rank only the count of its own host. Unequal
 /// hosts would lead to unequal plans.
 pub(super) fn behind(nodes: u64, ranks_of_node: u32, ranks: u32) -> Option<u32> {
     let ranks = u64::from(ranks.max(1));
@@ -316,19 +318,15 @@ fn stonewall(job: &FileJob) -> Result<Option<Stonewall>> {
     let Some(after_ns) = after_ns else {
         return match (job.length.wear_out, job.length.wear_out_transfers) {
             (false, None) => Ok(None),
-            _ => usage(
-                "wear-out follows a stonewall, which is not asked for: add stonewall 30s, or leave wear-out out",
-            ),
+            _ => usage("wear-out needs a stonewall: add stonewall 30s, or leave wear-out out"),
         };
     };
     let transfers_min = match job.length.wear_out_transfers {
         Some(_) if !job.length.wear_out => {
-            return usage(
-                "wear-out-transfers bounds wear-out, which is not asked for: add wear-out",
-            );
+            return usage("wear-out-transfers bounds wear-out, which is not given: add wear-out");
         }
         Some(Count(0)) => {
-            return usage("wear-out-transfers 0 is no bound: write 1 or more, or leave it out");
+            return usage("wear-out-transfers 0 bounds nothing: write 1 or more, or leave it out");
         }
         transfers => transfers.map_or(0, |Count(transfers)| transfers),
     };
@@ -339,7 +337,7 @@ fn stonewall(job: &FileJob) -> Result<Option<Stonewall>> {
     }))
 }
 
-/// Checks the status file. A run that writes stores its progress there, and a run that only reads looks it up.
+/// Checks the path of the status file. A run that writes stores its progress there, and a run that only reads loads it.
 fn status_file(job: &FileJob, phases: &[Phase]) -> Result<Option<String>> {
     let Some(path) = &job.length.stonewall_status else {
         return Ok(None);
@@ -352,8 +350,8 @@ fn status_file(job: &FileJob, phases: &[Phase]) -> Result<Option<String>> {
     }
     if job.length.stonewall.is_none() && phases.iter().any(|phase| phase.writes()) {
         return usage(
-            "stonewall-status keeps how much was written until the stonewall, which is not asked for: \
-             add stonewall 30s, or leave stonewall-status out",
+            "stonewall-status stores how much was written until the stonewall, and there is none: add stonewall 30s, \
+             or leave stonewall-status out",
         );
     }
     Ok(Some(path.clone()))
@@ -386,14 +384,14 @@ fn striping(job: &FileJob, phases: &[Phase]) -> Result<Option<Striping>> {
     }
     if !job.files.prefill && !phases.iter().any(|phase| phase.writes()) {
         return usage(
-            "stripe-count and stripe-size are for new files, and this only reads: leave them out",
+            "stripe-count and stripe-size apply to new files, and no phase writes: leave them out",
         );
     }
     if let Some(Bytes(size)) = job.files.stripe_size
         && (size == 0 || !size.is_multiple_of(STRIPE_UNIT_BYTES) || size >= 4 << 30)
     {
         return usage(format!(
-            "stripe-size {} is no multiple of {} below 4G: write something like stripe-size 1M",
+            "stripe-size {} is not a multiple of {} below 4G: write something like stripe-size 1M",
             Bytes(size),
             Bytes(STRIPE_UNIT_BYTES)
         ));
@@ -421,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_behind_are_ranks_behind() {
+    fn a_distance_in_nodes_becomes_one_in_ranks() {
         assert_eq!(behind(1, 1, 2), Some(1));
         assert_eq!(behind(1, 4, 8), Some(4));
         assert_eq!(behind(2, 4, 12), Some(8));

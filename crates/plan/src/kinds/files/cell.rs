@@ -79,19 +79,19 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
         && !entry.collective
     {
         return usage(format!(
-            "engine {name} does not take {option}, known only to MPI-IO: leave {option} out{}",
+            "engine {name} does not support {option}, which is for MPI-IO only: leave {option} out{}",
             instead(|entry| entry.collective)
         ));
     }
     if job.how.direct && !entry.direct {
         return usage(format!(
-            "engine {name} cannot leave the page cache out: leave direct out{}",
+            "engine {name} cannot bypass the page cache: leave direct out{}",
             instead(|entry| entry.direct)
         ));
     }
     if !entry.threads && job.how.threads.is_some_and(|threads| threads.0 > 1) {
         return usage(format!(
-            "engine {name} takes one thread in each rank: leave threads out and use more ranks{}",
+            "engine {name} supports only one thread in each rank: leave threads out and use more ranks{}",
             instead(|entry| entry.threads)
         ));
     }
@@ -156,7 +156,7 @@ fn check_sizes(point: &FilePoint, entry: &FileEntry) -> Result<()> {
         let below = block / transfer * transfer;
         let nearest = if below == 0 { transfer } else { below };
         return usage(format!(
-            "block {} is no whole number of transfers of {}: write block {}, or another transfer",
+            "block {} is not a whole number of transfers of {}: write block {}, or another transfer",
             Bytes(block),
             Bytes(transfer),
             Bytes(nearest)

@@ -102,8 +102,8 @@ impl AnyExperiment for FileJob {
                 Ok(())
             }
             None => usage(format!(
-                "read-shift {} comes back to a rank's own data, for {ranks} ranks with {ranks_of_node} to a step are \
-                 round by then: write read-shift node, or start more ranks",
+                "read-shift {} leads back to a rank's own data, because it wraps around {ranks} ranks in steps of \
+                 {ranks_of_node}: write read-shift node, or start more ranks",
                 ReadShift::Nodes(nodes)
             )),
         }

@@ -114,7 +114,7 @@ impl FromStr for ReadShift {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
             Error::Usage(format!(
-                "{} is not how far to read behind: write a number of ranks such as 1, node, or nodes=2",
+                "{} is not a read shift: write a number of ranks such as 1, node, or nodes=2",
                 quote(text)
             ))
         };

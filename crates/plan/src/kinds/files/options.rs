@@ -13,8 +13,8 @@ use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
 use tonnage_units::{Bytes, Count, Nanos};
 
-/// One file experiment. What is absent gets its default when the plan is expanded; several engines, blocks, transfers
-/// and windows multiply.
+/// One file experiment. Options that are not given get their defaults when the plan is expanded. Several engines,
+/// blocks, transfers and windows multiply.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct FileJob {
     /// Files to read or write.
@@ -32,10 +32,10 @@ pub struct FileJob {
     /// Length of the measurement.
     #[command(flatten)]
     pub length: FileLengthOptions,
-    /// Facts that its results stand beside.
+    /// Facts for readers of its results.
     #[command(flatten)]
     pub results: ResultsOptions,
-    /// Consequence of what a machine lacks.
+    /// Whether missing hardware or libraries fail the run.
     #[command(flatten)]
     pub skipping: SkippingOptions,
 }
@@ -315,7 +315,7 @@ impl Group for FileLengthOptions {
     }
 }
 
-/// Facts that the results stand beside.
+/// Facts for readers of the results.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Results", mut_args = with_default::<Self>)]

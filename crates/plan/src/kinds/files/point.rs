@@ -61,9 +61,9 @@ pub struct FilePoint {
     pub read_percent: Option<u32>,
     /// Source rank of the data that a rank reads.
     pub read_from: ReadFrom,
-    /// Choice of when written data is forced to stable storage, inside the clock.
+    /// When written data is forced to stable storage, inside the measured interval.
     pub fsync: Fsync,
-    /// True to leave the page cache out.
+    /// True to bypass the page cache (O_DIRECT).
     pub direct: bool,
     /// All ranks make each transfer together.
     pub collective: bool,
@@ -80,7 +80,7 @@ pub struct FilePoint {
     /// A phase makes no new transfers after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stonewall: Option<Stonewall>,
-    /// Keeps how many transfers of each rank were written, for a run that reads them.
+    /// File that stores how many transfers each rank wrote, so that a later run reads only these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_file: Option<String>,
     /// Files are filled before the first phase, outside the clock.

@@ -44,14 +44,14 @@ fn message_for(ranks: u32, lines: &str) -> String {
 }
 
 #[test]
-fn everything_that_is_not_said_has_its_default() {
+fn options_that_are_not_given_have_their_defaults() {
     assert_eq!(point(""), file_point());
     assert_eq!(plan("").file_points(1).unwrap()[0].ranks, 1);
 }
 
 /// `--resume` compares neither of them.
 #[test]
-fn published_figures_and_thresholds_stand_beside_the_point() {
+fn published_figures_and_thresholds_are_not_part_of_the_point() {
     let lines = "outlier = '2s'\npublished = [{ phase = 'write', operations-per-s = 5, ranks = 9, what = 'x' }]";
     let planned = plan(lines).points(2, &LISTS).unwrap();
     let published = Published {
@@ -79,7 +79,7 @@ fn published_figures_and_thresholds_stand_beside_the_point() {
 }
 
 #[test]
-fn everything_that_is_said_is_in_the_point() {
+fn every_given_option_is_in_the_point() {
     let found = point(
         "label = 'mine'\nengine = 'uring'\nengine-options = { polling = 'on' }\nlayout = 'per-process'\n\
          directory-per-rank = true\nfile-per-trial = true\nblock = '8M'\ntransfer = '2M'\nsegments = 3\n\
@@ -185,10 +185,11 @@ const PHASES_REFUSED: [&str; 18] = [
     "phases = 'write'; read-shuffled = 1 => are for phases that read, and there is none",
     "phases = 'read'; fsync = 'end' => fsync is for phases that write, and there is none",
     "phases = 'read'; existing = true => existing is about files that will be written",
-    "phases = 'read'; data = 'compressible=30%' => data says what is written or verified, and nothing is",
-    "phases = 'read'; data-seed = 3 => data-seed seeds what is written or verified",
+    "phases = 'read'; data = 'compressible=30%' => data applies to bytes that are written or verified, and there are \
+     none",
+    "phases = 'read'; data-seed = 3 => data-seed applies to bytes that are written or verified",
     "seed = 3 => seed is for order shuffled and for phase mixed",
-    "phases = 'read'; stripe-count = 4 => for new files, and this only reads",
+    "phases = 'read'; stripe-count = 4 => apply to new files, and no phase writes",
     "phases = 'read'; published = [{ phase = 'write', operations-per-s = 1.0, what = '' }] => phase write, which is not measured",
     "published = [{ phase = 'write', what = '' }] => write bandwidth-mib-per-s or operations-per-s",
 ];

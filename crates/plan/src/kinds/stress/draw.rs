@@ -28,7 +28,7 @@ pub const DRAWS_OF_STRETCH: usize = 8;
 /// Number of refused draws after which a plain transfer is used instead.
 const TRIES: u32 = 64;
 
-/// Bytes that the operations of one rank walk over, unless a single operation is longer. They are filled before each
+/// Bytes that the operations of one rank may touch, unless a single operation is longer. They are filled before each
 /// transfer and checked after it.
 const WALKED_BYTES: u64 = 8 << 20;
 

@@ -132,7 +132,8 @@ fn ops(what: &Drawn, engines: &[ChosenEngine<'_>]) -> Result<Vec<Verb>> {
     for &op in asked {
         if op.is_atomic() {
             return usage(format!(
-                "op {op} is not drawn, for draws are of bytes and sizes: use op write, or `tonnage transfer --op {op} \
+                "op {op} is not drawn, because draws vary sizes and its size is fixed: use op write, or `tonnage \
+                 transfer --op {op} \
                  --verify`"
             ));
         }
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_refused_with_what_can() {
+    fn impossible_draws_are_refused_with_a_valid_choice() {
         for (lines, part) in cases([
             "engine = 'shn' => did you mean \"shm\"?",
             "engine = 'null' => use one that does, such as shm",

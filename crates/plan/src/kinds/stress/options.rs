@@ -8,7 +8,7 @@ use crate::sweep::Sweep;
 use tonnage_engine::Verb;
 use tonnage_units::{Bytes, Count, Nanos};
 
-/// One experiment that draws transfers and verifies what each slot holds after them.
+/// One experiment that draws transfers and verifies the contents of each slot after each of them.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct Stress {
     /// Transfers to draw.
@@ -45,7 +45,7 @@ pub struct Drawn {
     #[arg(long, value_name = "NAMES", value_parser = many_of::<Verb>(), value_delimiter = ',')]
     pub op: Option<Many<Verb>>,
 
-    /// Largest payload of an operation; sizes are drawn from 1 byte up to it, all magnitudes alike often.
+    /// Largest payload of an operation; sizes are drawn from 1 byte up to it, with every magnitude equally likely.
     #[arg(long, value_name = "BYTES")]
     pub max_size: Option<Bytes>,
 

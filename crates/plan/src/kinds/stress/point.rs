@@ -21,7 +21,7 @@ pub struct StressPoint {
     pub engine_options: EngineOptions,
     /// Ranks of the run.
     pub ranks: u32,
-    /// Operations to draw from; each engine has those of them that it can do.
+    /// Operations to draw from; each engine uses those that it supports.
     pub ops: Vec<Verb>,
     /// Largest payload of one operation.
     pub size_bytes_max: u32,

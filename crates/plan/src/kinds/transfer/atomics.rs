@@ -64,7 +64,7 @@ pub(super) fn check_places(point: &TransferPoint) -> Result<()> {
     ))
 }
 
-/// Refuses options that cannot be combined with atomic operations.
+/// Refuses options that exclude atomic operations.
 pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
     if !point.op.is_atomic() {
         return Ok(());
@@ -86,7 +86,7 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
     }
     let refused = match () {
         () if point.local_addresses.is_some() => {
-            Some(("local-addresses", "old values land in the order of posting"))
+            Some(("local-addresses", "old values always land in posting order"))
         }
         () if !point.division.rails.is_single() => Some((
             "rails",
@@ -94,7 +94,7 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
         )),
         () if point.verify.is_on() && point.length.interval_ns.is_some() => Some((
             "interval",
-            "a verified trial ends when there is no place for another old value",
+            "a verified trial ends when no place is left for another old value",
         )),
         () if point.division.cut.is_some() => Some(("chunk", "a word is not cut")),
         () if point.background.is_some() => Some((
@@ -110,18 +110,19 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
     // all that follow.
     if point.op == Verb::CompareSwap && point.verify.is_on() && point.division.queue_pairs > 1 {
         return usage(format!(
-            "op {name} with verify and qps {} do not go together, for queue pairs keep no order among each other, and each \
-             operation expects what the one before it left: leave qps or verify out, or use op fetch-add",
+            "op {name} with verify and qps {} do not go together, because queue pairs keep no order among each other, \
+             and each operation expects the value that the one before it left: leave qps or verify out, or use op \
+             fetch-add",
             point.division.queue_pairs
         ));
     }
     match refused {
         Some(("traffic", why)) => usage(format!(
-            "op {name} and traffic {} do not go together, for {why}: use traffic fan-in or all-to-all",
+            "op {name} and traffic {} do not go together, because {why}: use traffic fan-in or all-to-all",
             point.roles.traffic.name()
         )),
         Some((option, why)) => usage(format!(
-            "op {name} and {option} do not go together, for {why}: leave {option} out"
+            "op {name} and {option} do not go together, because {why}: leave {option} out"
         )),
         None => Ok(()),
     }
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_8_bytes_and_are_not_cut_copied_or_moved_about() {
+    fn words_are_8_bytes_and_are_not_cut_or_copied() {
         for (lines, part) in cases([
             "sizes = 4 => size is 4: write sizes 8",
             "sizes = 16 => size is 16: write sizes 8",
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn without_sizes_it_is_a_word_and_places_are_one_for_each_that_must_be_told_apart() {
+    fn the_default_size_is_a_word_and_each_operation_in_flight_has_a_place() {
         let one = |lines: &str| points(lines).unwrap().remove(0);
         let plain = one("op = 'compare-swap'\nwindow = 4");
         assert_eq!(

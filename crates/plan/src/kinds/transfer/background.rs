@@ -26,7 +26,7 @@ use tonnage_units::{Bytes, Error, Nanos, Result};
 tonnage_units::names! {
     /// Pairs of ranks between which a background moves its bytes.
     pub enum BackgroundPair: "background pair" {
-        /// Those whose latency is measured.
+        /// The measured pairs themselves.
         Same = "same",
         /// Each initiator goes to the target of the next one.
         Other = "other",
@@ -84,14 +84,14 @@ impl FromStr for Background {
         for part in text.split(',') {
             let Some((key, value)) = part.split_once('=') else {
                 return usage(format!(
-                    "{} is no part of a background: write KEY=VALUE, with {KEYS} as keys, such as \
+                    "{} is not a setting of a background: write KEY=VALUE, with {KEYS} as keys, such as \
                      op=write,size=1M,window=8,pair=same",
                     quote(part)
                 ));
             };
             let (key, value) = (key.trim(), value.trim());
             if seen.contains(&key) {
-                return usage(format!("{} is said twice of one background", quote(key)));
+                return usage(format!("{} is given twice for one background", quote(key)));
             }
             seen.push(key);
             match key {
@@ -108,7 +108,7 @@ impl FromStr for Background {
                 }
                 _ => {
                     return usage(format!(
-                        "{} is no key of a background: use {KEYS}",
+                        "{} is not a key of a background: use {KEYS}",
                         quote(key)
                     ));
                 }
@@ -121,7 +121,7 @@ impl FromStr for Background {
 fn count(key: &str, value: &str) -> Result<u64> {
     let wrong = |_| {
         Error::Usage(format!(
-            "{key}={} of a background is no count",
+            "{key}={} of a background is not a number",
             quote(value)
         ))
     };
@@ -174,7 +174,7 @@ impl fmt::Display for BackgroundRate {
     }
 }
 
-/// Load beside a latency.
+/// Background load during a latency measurement.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Background", mut_args = with_default::<Self>)]
@@ -198,7 +198,7 @@ pub(super) const CONFLICTS: &[Conflict] = &[
     Conflict::both(
         "background",
         "interval",
-        "each trial is once without the load and once with it",
+        "each trial is measured once without the load and once with it",
         "leave one of them out",
     ),
     Conflict::both(
@@ -270,7 +270,8 @@ pub(super) fn backgrounds(
 fn check_beside(transfer: &Transfer) -> Result<()> {
     if !transfer.pacing.ping_pong && transfer.paced.rate.is_none() {
         return usage(
-            "background loads the way of a latency, and a stream or batch loads it itself: add ping-pong, or a rate such as rate 1k",
+            "background loads the path of a latency measurement, and a stream or batch already loads it: add \
+             ping-pong, or a rate such as rate 1k",
         );
     }
     Ok(())
@@ -331,8 +332,8 @@ fn check_pairs(background: Background, roles: Roles) -> Result<()> {
             }
         }
         (_, BackgroundPair::Other) => usage(format!(
-            "pair=other of a background goes to the target of the next initiator, and with traffic {name} there is no \
-             such: use traffic pair or shift, or pair=same"
+            "pair=other of a background goes to the target of the next initiator, and with traffic {name} there is \
+             none: use traffic pair or shift, or pair=same"
         )),
         (_, BackgroundPair::Same) => Ok(()),
     }
@@ -342,13 +343,13 @@ fn check_pairs(background: Background, roles: Roles) -> Result<()> {
 pub(super) fn check_op(background: Option<Background>, entry: &Entry) -> Result<()> {
     if background.is_some() && !entry.moves_bytes {
         return usage(format!(
-            "engine {} moves no bytes, so that a background on it is no load: use engine shm, or another one that does",
+            "engine {} moves no bytes, so it cannot carry a background load: use engine shm, or another one that does",
             entry.name
         ));
     }
     if let Some(background) = background.filter(|background| background.op.is_atomic()) {
         return usage(format!(
-            "background op={} is no load, for it moves single words: use op=write",
+            "background op={} is not enough of a load, because it moves single words: use op=write",
             background.op.name()
         ));
     }
@@ -443,7 +444,7 @@ mod tests {
     use tonnage_engine::Verb;
 
     #[test]
-    fn a_load_is_written_as_it_is_read() {
+    fn a_load_prints_as_it_parses() {
         let defaults: Background = "op=write".parse().unwrap();
         assert_eq!(defaults.to_string(), "op=write,size=1M,window=8,pair=same");
         for text in [
@@ -461,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_a_number_or_all_that_there_is() {
+    fn a_rate_is_a_number_or_full() {
         let read = |text: &str| text.parse::<BackgroundRate>().unwrap();
         assert_eq!(
             read("1k"),

@@ -27,17 +27,17 @@ tonnage_units::names! {
     pub enum BatchOf: "owner of batches", default Worker {
         /// Each worker has batches of its own.
         Worker = "worker",
-        /// The workers of a rank share each batch out.
+        /// Each batch is divided among the workers of a rank.
         Rank = "rank",
     }
 }
 
 tonnage_units::names! {
-    /// Use of neighbourhood within a batch.
+    /// Whether adjacent operations of a batch are merged.
     pub enum BatchMerge: "merge" {
         /// Operations stay apart.
         Off = "off",
-        /// Those that are adjacent at both ends become one.
+        /// Operations that are adjacent at both ends become one.
         On = "on",
     }
 }
@@ -54,7 +54,7 @@ pub struct Batching {
     pub in_flight: u32,
     /// Calls that hand a batch over.
     pub call: BatchCall,
-    /// Use of neighbourhood.
+    /// Whether adjacent operations are merged.
     pub merge: BatchMerge,
 }
 
@@ -73,7 +73,7 @@ impl Default for Batching {
 /// Maximum number of batches in flight together.
 pub const BATCHES_MAX: u64 = 1024;
 
-/// Batches, where the pacing has them.
+/// Batches, if the pacing has them.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Batches", mut_args = with_default::<Self>)]
@@ -118,7 +118,7 @@ pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<
     ];
     if let Some((name, _)) = named.iter().find(|(_, named)| *named && !has_batches) {
         return usage(format!(
-            "{name} is of batches, and there are none: leave it out, or write batch 64"
+            "{name} applies to batches, and there are none: leave it out, or write batch 64"
         ));
     }
     let with = |in_flight| Batching {
@@ -172,23 +172,24 @@ fn check_merge(point: &TransferPoint) -> Result<()> {
     let (local, remote) = point.orders();
     match point.op {
         Verb::WriteImm => usage(
-            "merge on and op write-imm contradict each other, for each has an arrival of its own: use op write, or leave \
-             merge out",
+            "merge on and op write-imm contradict each other, because each operation has its own arrival: use op \
+             write, or leave merge out",
         ),
         Verb::Send => usage(
-            "merge on and op send contradict each other, for each takes a receive of its own: use op write, or leave merge \
-             out",
+            "merge on and op send contradict each other, because each operation takes its own receive: use op write, \
+             or leave merge out",
         ),
         Verb::FetchAdd | Verb::CompareSwap => usage(
-            "merge on and atomic operations contradict each other, for each changes one word: use op write, or leave merge \
-             out",
+            "merge on and atomic operations contradict each other, because each changes one word: use op write, or \
+             leave merge out",
         ),
         Verb::Write | Verb::Read if point.slots() == 1 || point.batch_share_max() == 1 => usage(
-            "merge on finds no neighbours, for a worker's part of a batch or its footprint has one operation: write \
-                 batch 64, or leave merge out",
+            "merge on finds no adjacent operations, because a worker's part of a batch or its footprint has one \
+             operation: write batch 64, or leave merge out",
         ),
         Verb::Write | Verb::Read if point.gap_bytes() > 0 => usage(format!(
-            "merge on finds no neighbours, for {} bytes lie between slots of {}: write gap 0, or leave merge out",
+            "merge on finds no adjacent operations, because {} bytes lie between slots of {}: write gap 0, or leave \
+             merge out",
             point.gap_bytes(),
             point.size_bytes
         )),
@@ -196,7 +197,8 @@ fn check_merge(point: &TransferPoint) -> Result<()> {
             if (local, remote) != (Addresses::Sequential, Addresses::Sequential) =>
         {
             usage(format!(
-                "merge on finds no neighbours with addresses {} and local-addresses {}: use sequential for both, or leave \
+                "merge on finds no adjacent operations with addresses {} and local-addresses {}: use sequential for \
+                 both, or leave \
                  merge out",
                 remote.name(),
                 local.name()
@@ -212,7 +214,7 @@ mod tests {
     use crate::fixture::{Refused, cases, options, transfers};
 
     #[test]
-    fn each_number_in_flight_is_a_way_and_the_rest_is_common() {
+    fn each_number_in_flight_is_measured_and_the_rest_is_common() {
         let plain = batchings(&BatchingOptions::default(), false).unwrap();
         assert_eq!(plain, [Batching::default()]);
         let asked =
@@ -227,12 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn batches_that_there_are_not_and_numbers_out_of_range_are_refused() {
+    fn options_without_batches_and_numbers_out_of_range_are_refused() {
         for (lines, part) in cases([
-            "batches-in-flight = 2 => batches-in-flight is of batches, and there are none: leave it out, or write batch 64",
-            "batch-call = 'one' => batch-call is of batches",
-            "batch-of = 'worker' => batch-of is of batches",
-            "merge = 'off' => merge is of batches",
+            "batches-in-flight = 2 => batches-in-flight applies to batches, and there are none: leave it out, or \
+             write batch 64",
+            "batch-call = 'one' => batch-call applies to batches",
+            "batch-of = 'worker' => batch-of applies to batches",
+            "merge = 'off' => merge applies to batches",
         ]) {
             batchings(&options(lines), false).refused(part);
         }
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_of_a_rank_is_shared_out_whole() {
+    fn a_batch_of_a_rank_is_divided_completely() {
         let points = |batch: u32, workers: u32, more: &str| {
             let shared = format!("batch = {batch}\nworkers = {workers}\nbatch-of = 'rank'\n{more}");
             transfers(

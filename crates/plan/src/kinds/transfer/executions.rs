@@ -34,22 +34,23 @@ pub(super) fn loads(transfer: &Transfer, ranks: u32) -> Result<Option<&PairLoads
     };
     if let Some(other) = traffic.filter(|&traffic| traffic != Traffic::File) {
         return usage(format!(
-            "traffic-file and traffic {} contradict each other, for both say who moves bytes to whom: leave one of them \
-             out",
+            "traffic-file and traffic {} contradict each other, because both define the pairs of ranks: leave one of \
+             them out",
             other.name()
         ));
     }
     let rows = loads.ranks();
     if rows != ranks {
         return usage(format!(
-            "the traffic file is of {rows} ranks and the run of {ranks}: use --ranks {rows}, or a file with {ranks} rows \
+            "the traffic file is for {rows} ranks and the run has {ranks}: use --ranks {rows}, or a file with {ranks} \
+             rows \
              of {ranks} sizes"
         ));
     }
     Ok(Some(loads))
 }
 
-const WHO: &str = "the file says who moves bytes to whom";
+const WHO: &str = "the file defines the pairs of ranks";
 const HOW: &str = "its operations are a stream with a window";
 const LONG: &str = "a trial moves the bytes of the file once, however long that takes";
 
@@ -92,8 +93,8 @@ pub(super) fn execution_sizes(loads: &PairLoads, asked: Option<Vec<u32>>) -> Res
         let largest = loads.pairs().map(|(_, bytes)| bytes).max().unwrap_or(0);
         if size < SIZE_BYTES_DEFAULT_MIN && largest > SMALL_LOAD_BYTES_MAX {
             return usage(format!(
-                "all loads of the traffic file are multiples of no more than {size} B, which is little for one operation: \
-                 round them to multiples of 4k, or write sizes {size}"
+                "all loads of the traffic file are multiples of no more than {size} B, which is too small for one \
+                 operation: round them to multiples of 4k, or write sizes {size}"
             ));
         }
         // At most `SIZE_BYTES_DEFAULT_MAX`, which fits.
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_traffic_length_and_size() {
+    fn a_file_determines_traffic_length_and_size() {
         let all = points("").unwrap();
         let [point] = &all[..] else { panic!("{all:?}") };
         assert_eq!(
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_says_cannot_be_said_again() {
+    fn options_that_a_file_determines_are_refused() {
         for option in [
             "traffic = 'pair'",
             "initiators = 1",

@@ -133,7 +133,7 @@ fn cuts(options: &IssuingOptions, largest: u32) -> Result<Vec<Option<Cut>>> {
             chunks_max,
         })),
         _ => usage(format!(
-            "chunk {} cuts nothing, for the largest size is {}: write chunk {} or less, or leave chunk out",
+            "chunk {} cuts nothing, because the largest size is {}: write chunk {} or less, or leave chunk out",
             Bytes(chunk),
             Bytes(largest.into()),
             Bytes(u64::from(largest / 2).max(1))
@@ -143,7 +143,7 @@ fn cuts(options: &IssuingOptions, largest: u32) -> Result<Vec<Option<Cut>>> {
     let least = chunk.values().iter().min().copied().unwrap_or(0);
     if least >= u64::from(largest) {
         return usage(format!(
-            "chunk {0} cuts nothing, for the largest size is {0}: write a smaller chunk, or leave chunk out",
+            "chunk {0} cuts nothing, because the largest size is {0}: write a smaller chunk, or leave chunk out",
             Bytes(least)
         ));
     }
@@ -175,7 +175,7 @@ pub(super) fn check_order(point: &TransferPoint) -> Result<()> {
             "rails stripe"
         };
         return usage(format!(
-            "{option} cuts operations whose parts may land by themselves, and a send needs a receive for each: leave \
+            "{option} cuts operations into parts that land independently, and a send needs a receive for each: leave \
              {option} out, or use op write-imm"
         ));
     }
@@ -186,8 +186,8 @@ pub(super) fn check_order(point: &TransferPoint) -> Result<()> {
             (None, _) => "qps",
         };
         return usage(format!(
-            "ping-pong with op write waits for the last byte to appear, and {option} leaves it open which part is the \
-             last: leave {option} out, or use op write-imm"
+            "ping-pong with op write waits for the last byte to appear, and with {option} any part may be the last: \
+             leave {option} out, or use op write-imm"
         ));
     }
     Ok(())
@@ -214,13 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_divided_is_refused_with_what_can() {
+    fn impossible_divisions_are_refused_with_the_nearest_choice() {
         for (lines, part) in cases([
             "qps = 0 => qps 0 would move nothing: the fewest is qps 1",
             "qps = 65 => qps 65 are too many: the most is qps 64",
             "chunk = 0 => chunk 0 would move nothing: the smallest is chunk 1",
-            "chunk = '1k,8k' => chunk 8k cuts nothing, for the largest size is 4k: write chunk 2k or less",
-            "chunk = '4k' => chunk 4k cuts nothing, for the largest size is 4k: write a smaller chunk",
+            "chunk = '1k,8k' => chunk 8k cuts nothing, because the largest size is 4k: write chunk 2k or less",
+            "chunk = '4k' => chunk 4k cuts nothing, because the largest size is 4k: write a smaller chunk",
             "max-chunks = 8 => bounds the parts that chunk cuts, and there is none: leave max-chunks out",
             "chunk = '1k'; max-chunks = 1 => the fewest is max-chunks 2, or leave chunk out",
             "chunk = '1k'; max-chunks = 4097 => max-chunks 4097 are too many: the most is max-chunks 4096",

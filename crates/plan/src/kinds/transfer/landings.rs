@@ -3,8 +3,8 @@
 //!
 //! The expected data of a slot follows from its source slot. The order at the landing end (the initiator's for a read,
 //! the target's otherwise) therefore matters only if it brings different data to one slot. In that case, two operations
-//! that are in flight together must not land in one slot, because the data of either may stay. The same holds if the
-//! first one may complete before its data has landed.
+//! that are in flight together must not land in one slot, because either data may remain. The same holds if the first
+//! one may complete before its data has landed.
 
 use super::batching::BatchOf;
 use super::point::{Addresses, Pacing, TransferPoint};
@@ -107,8 +107,8 @@ pub(super) fn check_landings(point: &TransferPoint) -> Result<()> {
     let (local, remote) = point.orders();
     let instead = known_pacing(point);
     usage(format!(
-        "verify cannot tell what is right where landings overlap, and with addresses {} and local-addresses {} operations \
-         in flight together bring different data to one slot: write {instead}, or leave verify out",
+        "verify cannot know the right data of a slot if landings overlap, and with addresses {} and local-addresses \
+         {} operations in flight together bring different data to one slot: write {instead}, or leave verify out",
         remote.name(),
         local.name(),
     ))

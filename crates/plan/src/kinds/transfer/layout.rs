@@ -42,7 +42,7 @@ pub(super) fn sizes(sweep: &Sweep) -> Result<Vec<u32>> {
 pub(super) const CONFLICTS: &[Conflict] = &[Conflict::both(
     "gap",
     "stride",
-    "both say how far apart slots are",
+    "both set the distance between slots",
     "leave one of them out",
 )];
 
@@ -119,8 +119,8 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
     }
     if !op.fetches() {
         return usage(format!(
-            "target-footprint shared and op {} contradict each other, for what one initiator moves there another would \
-             move over: use op read, or target-footprint own",
+            "target-footprint shared and op {} contradict each other, because initiators would overwrite each other's \
+             data: use op read, or target-footprint own",
             op.name()
         ));
     }
@@ -132,7 +132,7 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
         return Ok(());
     }
     usage(
-        "target-footprint shared changes nothing where each target has one initiator: leave target-footprint out, or use \
+        "target-footprint shared changes nothing if each target has one initiator: leave target-footprint out, or use \
          traffic fan-in",
     )
 }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_footprint_is_shared_by_those_that_read_it() {
+    fn a_footprint_is_shared_by_initiators_that_read_it() {
         let options: MemoryOptions = options("target-footprint = 'shared'");
         let check = |traffic, op| check_shared(&options, &[Roles::new(traffic, 4)], op);
         assert!(check(Traffic::FanIn, Verb::Read).is_ok());

@@ -149,13 +149,13 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
     Conflict::both(
         "iters",
         "duration",
-        "both say how long a point is",
+        "both set the length of a point",
         "leave one of them out",
     ),
     Conflict::both(
         "iters",
         "trial-time",
-        "both say how long a trial is",
+        "both set the length of a trial",
         "leave one of them out",
     ),
     Conflict::both(
@@ -386,8 +386,8 @@ fn checkpoint(
         TrialLength::DurationNs(trial_ns) if trial_ns / checkpoint_ns > CHECKPOINTS_MAX => {
             let least = trial_ns.div_ceil(CHECKPOINTS_MAX);
             usage(format!(
-                "checkpoint {asked} of a trial of {} would be written more than {CHECKPOINTS_MAX} times, each time with \
-                 all of the series so far: write checkpoint {} or more",
+                "checkpoint {asked} of a trial of {} would be written more than {CHECKPOINTS_MAX} times, each time \
+                 with the whole series so far: write checkpoint {} or more",
                 Nanos(trial_ns),
                 Nanos(least.next_multiple_of(1_000_000))
             ))
@@ -401,8 +401,8 @@ pub(super) fn check_rounds(interval: Option<Nanos>, roles: &[Roles]) -> Result<(
     let rounds = roles.iter().find(|roles| roles.rounds() > 1);
     match (interval, rounds) {
         (Some(interval), Some(roles)) => usage(format!(
-            "interval {interval} and traffic {name} contradict each other, for a trial is {rounds} rounds, one after the \
-             other: leave interval out, or use a traffic whose ranks move at once, such as all-to-all",
+            "interval {interval} and traffic {name} contradict each other, because a trial is {rounds} rounds, one \
+             after the other: leave interval out, or use traffic with all ranks at once, such as all-to-all",
             name = roles.traffic.name(),
             rounds = roles.rounds()
         )),
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_five_trials_of_200_ms_and_others_are_times_or_numbers() {
+    fn defaults_are_five_trials_of_200_ms() {
         let default = length(&LengthOptions::default()).unwrap();
         assert_eq!(default, crate::testing::transfer_point().length);
         let split = length(&options("duration = '2s'\ntrials = 4")).unwrap();
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn until_ci_is_bounded_by_60_s_unless_said_otherwise() {
+    fn until_ci_is_bounded_by_60_s_by_default() {
         for (lines, bound_ms) in [
             ("", 60_000),
             ("max-duration = '5s'", 5000),
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_names_what_is_not() {
+    fn values_out_of_range_are_refused_with_valid_ones() {
         for (lines, part) in cases([
             "until-ci = '2%'; max-duration = '500ms' => write max-duration 1s or more, or a shorter trial-time",
             "trials = 0 => trials 0 would measure nothing: the fewest is trials 1",

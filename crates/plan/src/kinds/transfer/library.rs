@@ -9,7 +9,7 @@ use crate::refuse::usage;
 use tonnage_engine::Verb;
 use tonnage_units::Result;
 
-/// The way from the loops to an engine.
+/// Calls between the loops and an engine.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Library", mut_args = with_default::<Self>)]
@@ -65,10 +65,10 @@ fn check_session(api: TransferApi, session: SessionUse) -> Result<()> {
     match (api, session) {
         (TransferApi::Poll, _) | (TransferApi::Async, SessionUse::On) => Ok(()),
         (TransferApi::Engine, session) => usage(format!(
-            "session {session} is of the library, which api engine goes without: leave api out, or write api poll"
+            "session {session} applies to the library, which api engine does not use: leave api out, or write api poll"
         )),
         (TransferApi::Async, session) => usage(format!(
-            "session {session} goes with api poll, and futures are of a session: write api poll, or session on"
+            "session {session} needs api poll, because futures always use a session: write api poll, or session on"
         )),
     }
 }
@@ -80,12 +80,13 @@ pub(super) fn check_call(api: TransferApi, op: Verb) -> Result<()> {
     }
     if op == Verb::Send {
         return usage(format!(
-            "api {api} has no op send, for its sessions name the memory at both ends: use op write-imm, or api engine"
+            "api {api} has no op send, because its sessions name the memory at both ends: use op write-imm, or api \
+             engine"
         ));
     }
     if op.is_atomic() {
         return usage(format!(
-            "api {api} has no op {op}, for its calls are for copies: leave api out, or use op write"
+            "api {api} has no op {op}, because its calls only copy: leave api out, or use op write"
         ));
     }
     Ok(())
@@ -116,10 +117,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_library_lacks_is_refused_with_what_it_has() {
+    fn calls_that_the_library_lacks_are_refused_with_a_valid_choice() {
         for (lines, part) in cases([
-            "api = 'poll,engine'; session = 'on' => session on is of the library, which api engine goes without",
-            "api = 'async'; session = 'fresh' => session fresh goes with api poll",
+            "api = 'poll,engine'; session = 'on' => session on applies to the library, which api engine does not use",
+            "api = 'async'; session = 'fresh' => session fresh needs api poll",
             "session = [] => write session on",
             "api = [] => write api poll",
         ]) {

@@ -55,7 +55,7 @@ impl TryFrom<Vec<Vec<u64>>> for PairLoads {
         let total = all.try_fold(0u64, |sum, &bytes| sum.checked_add(bytes));
         match total {
             Some(0) => usage(
-                "all of it is 0, which would move nothing: write bytes of some pair, such as 1M",
+                "all numbers are 0, which would move nothing: write bytes for some pair, such as 1M",
             ),
             Some(total) if total <= TOTAL_BYTES_MAX => Ok(Self(Arc::new(rows))),
             _ => usage(format!(
@@ -74,7 +74,7 @@ fn numbered(rows: &[Vec<u64>]) -> impl Iterator<Item = (usize, &Vec<u64>)> {
 fn not_square(row: usize, numbers: usize, rows: usize) -> String {
     let (count, each) = (counted(numbers, "number"), counted(rows, "row"));
     format!(
-        "row {row} has {count} and there are {each}: write a number for each rank in each row, {rows} of them"
+        "row {row} has {count} and there are {each}: write {rows} numbers in each row, one for each rank"
     )
 }
 
@@ -184,13 +184,14 @@ fn rows(text: &str) -> Result<PairLoads> {
         }
         if row.len() > RANKS_MAX || rows.len() == RANKS_MAX {
             return usage(format!(
-                "line {number} is of more than {RANKS_MAX} ranks, which is the most"
+                "line {number} is for more than {RANKS_MAX} ranks, which is the most"
             ));
         }
         if let Some(first) = rows.first().filter(|first| first.len() != row.len()) {
             let (here, above) = (counted(row.len(), "number"), first.len());
             return usage(format!(
-                "line {number} has {here} and the first row {above}: write as many in each, one for each rank"
+                "line {number} has {here} and the first row {above}: write the same number in each row, one for each \
+                 rank"
             ));
         }
         rows.push(row);
@@ -283,7 +284,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_matrix_names_the_nearest() {
+    fn a_wrong_matrix_is_refused_with_the_nearest_valid_one() {
         let many = "0 ".repeat(1025) + "\n";
         for (text, part) in [
             ("0 1\n1 0 0\n", "line 2 has 3 numbers and the first row 2"),
@@ -297,7 +298,7 @@ pub(crate) mod tests {
                 "0 1\n1 5k\n",
                 "number 2 of row 2 is 5k from rank 1 to itself: write 0",
             ),
-            ("0 0\n0 0\n", "all of it is 0, which would move nothing"),
+            ("0 0\n0 0\n", "all numbers are 0, which would move nothing"),
             ("0\n", "it needs two rows at least"),
             ("\n\n", "it needs two rows at least"),
             ("0 1024T\n1 0\n", "the most is 1024T"),

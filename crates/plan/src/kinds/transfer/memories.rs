@@ -59,7 +59,7 @@ pub(super) fn memories<'a>(
     };
     if let Some(Roles { traffic, .. }) = roles.iter().find(|roles| roles.all_initiate()) {
         return usage(format!(
-            "target-memory {} is about ranks that are initiated to, and with traffic {} every rank is both: leave \
+            "target-memory {} is about target ranks, and with traffic {} every rank is initiator and target: leave \
              target-memory out, or use traffic {}",
             targets.join(","),
             traffic.name(),
@@ -126,8 +126,8 @@ pub(super) fn check_visible(point: &TransferPoint, lists: &Lists) -> Result<()> 
     };
     match point.memories().into_iter().find(is_far) {
         Some(name) => usage(format!(
-            "ping-pong with op write waits for the last byte to appear, and the CPU cannot look at memory {name}: use \
-             op write-imm or send"
+            "ping-pong with op write waits for the last byte to appear, and the CPU cannot read memory {name}: use op \
+             write-imm or send"
         )),
         None => Ok(()),
     }
@@ -210,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn targets_that_nobody_is_and_names_of_nothing_are_refused() {
+    fn target_memory_without_targets_and_unknown_names_are_refused() {
         let message = |target: &[&str], traffic| {
             found(&["host"], Some(target), traffic)
                 .unwrap_err()
                 .to_string()
         };
         let all = message(&["huge"], Traffic::AllToAll);
-        all.holds("every rank is both: leave target-memory out");
+        all.holds("every rank is initiator and target: leave target-memory out");
         let none = message(&[], Traffic::Pair);
         assert!(none.contains("write target-memory host"), "{none}");
         let unknown = message(&["hug"], Traffic::Pair);
@@ -226,7 +226,7 @@ mod tests {
 
     /// Two of the four clients initiate. The others are idle and are not targets either.
     #[test]
-    fn only_ranks_that_somebody_initiates_to_have_the_targets_memory() {
+    fn only_target_ranks_have_the_targets_memory() {
         let lines = "engine = 'shm'\nop = 'write'\nsizes = 8\nmemory = 'host'\ntarget-memory = 'huge'\n\
                      traffic = 'fan-in'\ninitiators = 2";
         let point = transfers(lines, 5).unwrap().remove(0);

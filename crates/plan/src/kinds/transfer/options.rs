@@ -23,7 +23,8 @@ use crate::sweep::Sweep;
 use tonnage_engine::Verb;
 use tonnage_units::{Bytes, Count, PairPlace};
 
-/// One experiment between memories. What is absent gets its default when the plan is expanded; several values multiply.
+/// One experiment between memories. Options that are not given get their defaults when the plan is expanded. Several
+/// values multiply.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct Transfer {
     /// Operations to measure.
@@ -35,16 +36,16 @@ pub struct Transfer {
     /// Rate of operations.
     #[command(flatten)]
     pub paced: PacedOptions,
-    /// Batches, where the pacing has them.
+    /// Batches, if the pacing has them.
     #[command(flatten)]
     pub batching: BatchingOptions,
-    /// Load beside a latency.
+    /// Background load during a latency measurement.
     #[command(flatten)]
     pub background: BackgroundOptions,
-    /// Way from a worker to a peer.
+    /// Paths from a worker to a peer.
     #[command(flatten)]
     pub issuing: IssuingOptions,
-    /// Way from the loops to an engine.
+    /// Calls between the loops and an engine.
     #[command(flatten)]
     pub library: LibraryOptions,
     /// Length of the measurement.
@@ -53,10 +54,10 @@ pub struct Transfer {
     /// Kind of memory.
     #[command(flatten)]
     pub memory: MemoryOptions,
-    /// Comparisons and checks beside the measurement.
+    /// Comparisons and checks.
     #[command(flatten)]
     pub measure: MeasureOptions,
-    /// Consequence of what a machine lacks.
+    /// Whether missing hardware or libraries fail the run.
     #[command(flatten)]
     pub skipping: SkippingOptions,
 }
@@ -235,7 +236,7 @@ impl Group for MemoryOptions {
     }
 }
 
-/// Comparisons and checks beside the measurement.
+/// Comparisons and checks.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Results", mut_args = with_default::<Self>)]

@@ -136,19 +136,19 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
     Conflict::both(
         "ping-pong",
         "rate",
-        "a ping-pong goes as fast as the answers come",
+        "a ping-pong is paced by its answers",
         "leave one of them out, or use rate with window 1",
     ),
     Conflict::both(
         "batch",
         "rate",
-        "a batch is waited for, and operations at a rate are not",
+        "a batch waits for its operations, and a rate does not",
         "use window with rate, and burst for several at once, or leave rate out",
     ),
     Conflict::both(
         "rate",
         "latency off",
-        "a rate is there to measure response latency",
+        "a rate measures response latency",
         "leave latency out, or leave rate out",
     ),
     Conflict::without("burst", "rate", "add rate 100k, or leave burst out"),
@@ -206,7 +206,7 @@ pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
         ));
     }
     let distance_ns = f64::from(burst) * 1e9 / rate.rate_per_s;
-    // Saturating, as casts of floats are.
+    // Casts of floats saturate.
     let round_ns = (distance_ns * f64::from(workers)).ceil() as u64;
     match length.trial {
         TrialLength::DurationNs(trial_ns) if trial_ns < round_ns => usage(format!(
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_and_bursts_that_cannot_be_name_what_can() {
+    fn impossible_payload_and_bursts_are_refused_with_a_valid_choice() {
         for (lines, part) in cases([
             "sizes = 64; rate = '1k'; burst = 65 => burst 65 does not fit into window 64: write window 65",
             "sizes = 64; rate = 100; burst = 32 => of 32 from each of 1 workers take 320ms at this rate, longer than a trial \

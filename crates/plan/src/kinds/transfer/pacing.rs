@@ -100,8 +100,8 @@ pub(super) fn cq_modes(options: &PacingOptions) -> Result<&[CqMode]> {
 pub(super) fn check_waiting(point: &TransferPoint) -> Result<()> {
     if point.cq == CqMode::Event && point.pacing == Pacing::PingPong && point.op == Verb::Write {
         return usage(
-            "cq event and a ping-pong with op write contradict each other, for that waits for the last byte by looking \
-             at memory: use op write-imm, or cq busy",
+            "cq event and a ping-pong with op write contradict each other, because the latter polls memory for the \
+             last byte: use op write-imm, or cq busy",
         );
     }
     Ok(())
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn depths_that_are_out_of_range_name_what_is_not() {
+    fn depths_out_of_range_are_refused_with_valid_ones() {
         for (lines, part) in cases([
             "window = 0 => window 0 would move nothing: the smallest window is 1, as in window 1..64",
             "batch = 0 => the smallest batch is 1",

@@ -29,14 +29,14 @@ pub struct TransferPoint {
     /// The heading under which the plan puts it, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Engine name, as in `--engine`, with what follows its colon.
+    /// Engine name with its variant, as in `--engine`.
     pub engine: String,
     /// The engine's own options that differ from their defaults.
     #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
     pub engine_options: EngineOptions,
     /// Operation.
     pub op: Verb,
-    /// Ranks that initiate towards each other.
+    /// Initiating ranks and their targets.
     #[serde(flatten)]
     pub roles: Roles,
     /// Bytes of each pair in an execution of a traffic file: a row for each initiator.
@@ -151,7 +151,7 @@ impl TransferPoint {
         self.stride_bytes.saturating_sub(self.size_bytes.into())
     }
 
-    /// Returns whether slots have their default distance.
+    /// Whether the distance between slots is the default one.
     pub fn has_own_stride(&self) -> bool {
         self.stride_bytes == u64::from(self.size_bytes).next_multiple_of(ALIGNMENT_BYTES)
     }
@@ -264,7 +264,7 @@ impl AnyPoint for TransferPoint {
             }
             LimitChoice::None => Some("limit none: leave it out, or use limit auto"),
             LimitChoice::Auto if self.pacing == Pacing::PingPong => Some(
-                "ping-pong, whose operations wait for each other: leave it out, or use window in place of ping-pong",
+                "ping-pong, which has one operation in flight: leave it out, or use window in place of ping-pong",
             ),
             LimitChoice::Auto | LimitChoice::Stated { .. } => None,
         }
@@ -347,7 +347,7 @@ tonnage_units::names! {
     pub enum CqMode: "way of waiting", default Busy {
         /// They poll without end.
         Busy = "busy",
-        /// They sleep until the device has something for them.
+        /// They sleep until the device has an event for them.
         Event = "event",
     }
 }
@@ -367,7 +367,7 @@ tonnage_units::names! {
     pub enum TransferApi: "api", default Engine {
         /// The engine's own post and poll.
         Engine = "engine",
-        /// The library's operations, whose tickets are taken as they end.
+        /// The library's operations, with tickets that are polled for their end.
         Poll = "poll",
         /// The library's futures: a task for each operation in flight awaits it.
         Async = "async",

@@ -85,7 +85,7 @@ fn shifted(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     };
     if roles.traffic != Traffic::Shift {
         return usage(format!(
-            "shift {shift} is of traffic shift, and traffic is {}: leave shift out, or use traffic shift",
+            "shift {shift} applies to traffic shift, and traffic is {}: leave shift out, or use traffic shift",
             roles.traffic.name()
         ));
     }
@@ -117,7 +117,7 @@ fn matrix(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     let is_matrix = roles.traffic == Traffic::Matrix;
     if let Some(rounds) = what.matrix.filter(|_| !is_matrix) {
         return usage(format!(
-            "matrix {} is of traffic matrix, and traffic is {}: leave matrix out, or use traffic matrix",
+            "matrix {} applies to traffic matrix, and traffic is {}: leave matrix out, or use traffic matrix",
             rounds.name(),
             roles.traffic.name()
         ));
@@ -153,7 +153,7 @@ fn initiators(roles: Roles, asked: u64) -> Result<u32> {
     let Roles { traffic, ranks, .. } = roles;
     if !matches!(traffic, Traffic::Pair | Traffic::FanIn) {
         return usage(format!(
-            "initiators {asked} and traffic {name} contradict each other, for {who}: leave initiators out, or use \
+            "initiators {asked} and traffic {name} contradict each other, because {who}: leave initiators out, or use \
              traffic pair or fan-in",
             name = traffic.name(),
             who = match traffic {
@@ -193,12 +193,12 @@ fn turned(what: &OperationOptions, roles: Roles) -> Result<Roles> {
             ..roles
         }),
         _ if targets == 1 => usage(format!(
-            "target-shift {shift} changes nothing where {initiators} initiators have one target: leave target-shift out, \
+            "target-shift {shift} changes nothing if {initiators} initiators have one target: leave target-shift out, \
              or use --ranks {}",
             roles.ranks + 1
         )),
         _ => usage(format!(
-            "target-shift {shift} goes round among {targets} targets: write target-shift {} or less",
+            "target-shift {shift} wraps around among {targets} targets: write target-shift {} or less",
             targets - 1
         )),
     }
@@ -210,8 +210,8 @@ pub(super) fn check_sides(point: &TransferPoint) -> Result<()> {
     let (op, traffic) = (point.op, point.roles.traffic);
     if point.pacing == Pacing::PingPong && !op.fetches() && point.roles.all_initiate() {
         return usage(format!(
-            "ping-pong with op {op} and traffic {traffic} contradict each other, for every rank would both begin and \
-             answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer"
+            "ping-pong with op {op} and traffic {traffic} contradict each other, because every rank would both begin \
+             and answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer"
         ));
     }
     Ok(())
@@ -223,8 +223,8 @@ pub(super) fn both_ways(what: &OperationOptions, roles: Roles) -> Result<Roles> 
         let name = roles.traffic.name();
         return usage(match roles.traffic {
             Traffic::AllToAll => format!(
-                "bidirectional and traffic {name} contradict each other, for every rank initiates to every other already: \
-                 leave bidirectional out, or use traffic pair"
+                "bidirectional and traffic {name} contradict each other, because every rank already initiates to \
+                 every other: leave bidirectional out, or use traffic pair"
             ),
             _ => format!(
                 "bidirectional is about pairs, and traffic {name} has none: use traffic pair, or traffic all-to-all, in \
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_cannot_be_name_the_nearest_that_can() {
+    fn impossible_numbers_are_refused_with_the_nearest_choice() {
         for (lines, part) in cases([
             "initiators = 0 => the fewest is initiators 1",
             "initiators = '1,4' => write initiators 3 or less, or use --ranks 5",

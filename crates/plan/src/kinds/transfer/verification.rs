@@ -99,7 +99,7 @@ impl schemars::JsonSchema for Verification {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
-            "description": "Operations whose data is compared: none, the last one in each slot, or every one.",
+            "description": "Operations with compared data: none, the last one in each slot, or every one.",
             "enum": [false, true, "each"],
         })
     }
@@ -115,10 +115,10 @@ fn lacks_messages(entry: &Entry, engine: &str) -> Option<&'static str> {
     match () {
         () if !entry.moves_bytes => Some("moves no bytes"),
         () if entry.device_memory.is_some() => {
-            Some("moves memory of a device, and the CPU has to look at each operation's data")
+            Some("moves memory of a device, and the CPU has to read each operation's data")
         }
         () if is_carried => Some("carries out whole trials, not single operations"),
-        () if !entry.verbs.contains(&Verb::Write) => Some("has no op write to report it by"),
+        () if !entry.verbs.contains(&Verb::Write) => Some("has no op write to report results by"),
         () => None,
     }
 }
@@ -154,7 +154,7 @@ pub(super) fn check_engine(
             && !memory.host_addressable
         {
             return usage(format!(
-                "verify=each looks at each operation's data by the CPU, which cannot address memory {}: use verify=last, \
+                "verify=each reads each operation's data by the CPU, which cannot address memory {}: use verify=last, \
                  or memory host",
                 memory.name
             ));
@@ -189,12 +189,12 @@ pub(super) fn check_each(transfer: &Transfer, point: &TransferPoint) -> Result<(
         )),
         () if point.background.is_some() => Some((
             "background",
-            "a load that waits for comparisons is no load",
+            "a load that waits for comparisons is not a load",
             "leave background out",
         )),
         () if copies && point.cq == CqMode::Event => Some((
             "cq event",
-            "targets look for messages in memory, which wake nobody",
+            "targets poll memory for messages, which wake no sleeping worker",
             "use cq busy",
         )),
         () if copies && point.api != TransferApi::Engine => Some((
@@ -228,7 +228,7 @@ mod tests {
     use crate::fixture::{Refused, cases, transfers};
 
     #[test]
-    fn plans_write_a_switch_or_what_is_compared() {
+    fn plans_write_a_switch_or_the_compared_operations() {
         for (text, expected) in [
             ("false", Verification::Off),
             ("true", Verification::Last),

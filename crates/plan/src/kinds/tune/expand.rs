@@ -23,9 +23,9 @@ impl Kind for Tune {
 
     const ABOUT: &'static str = "Find the options of a transfer that serve a goal best";
     const AFTER_HELP: &'static str = "Window or batch, queue pairs, chunk, rails and the engine's own options compete, \
-    one after the other, in rounds of short trials. An option that is given is fixed; a list is what is searched. The \
-    cheapest value wins that is surely as good as the best, within 3 %; where that cannot be told, the best one wins, and \
-    it is said how much better others may be. The last line is the winner's command line.\n\n\
+    one after the other, in rounds of short trials. An option with one value is fixed; a list is searched. The \
+    cheapest value that is certainly within 3 % of the best wins. If that is uncertain, the best one wins, and the \
+    output shows how much better others may be. The last line is the winner's command line.\n\n\
     Examples:\n  \
     tonnage tune --engine fabric:tcp --op write --sizes 64k --goal bandwidth --ranks 2\n  \
     tonnage tune --engine shm --op read --sizes 8 --goal rate --window 1,16,256 --ranks 2";
@@ -39,7 +39,7 @@ impl Kind for Tune {
         }
         if what.traffic_file.is_some() {
             return usage(
-                "a traffic file says how much is moved and leaves nothing to tune: leave it out",
+                "a traffic file fixes the bytes to move and leaves nothing to tune: leave it out",
             );
         }
         let (Some(ops), Some(sizes)) = (&what.op, &what.sizes) else {
@@ -83,7 +83,7 @@ impl AnyExperiment for Tune {
     }
 }
 
-/// Returns the point with the requested values only; the rest is not known yet.
+/// Returns the point with the requested values only. The others are filled in later.
 fn blank(
     tune: &Tune,
     (engine, op, size_bytes): (&str, Verb, u64),
@@ -122,7 +122,7 @@ fn one(
     contradictions(tune, goal)?;
     if goal == Goal::Bandwidth && !entry.moves_bytes {
         return usage(format!(
-            "engine {} moves no bytes, so that it has no bandwidth: write goal rate, or use another engine",
+            "engine {} moves no bytes, so it has no bandwidth: write goal rate, or use another engine",
             entry.name
         ));
     }
@@ -167,13 +167,13 @@ fn contradictions(tune: &Tune, goal: Goal) -> Result<()> {
     conflicts::check(tune, &rows)?;
     if let Some(rate) = tune.paced.rate.filter(|_| goal != Goal::Latency) {
         return usage(format!(
-            "rate {rate} decides the {goal} itself: leave it out, or write goal latency"
+            "rate {rate} already fixes the {goal}: leave it out, or write goal latency"
         ));
     }
     if goal == Goal::Latency && pacing.window.is_some() && pacing.batch.is_some() {
         return usage(
-            "a window has the latency of an operation and a batch that of all of its operations, which cannot \
-             compete: leave one of them out, or write goal bandwidth",
+            "the latency of a window is that of one operation, and that of a batch is that of all its operations, so \
+             they cannot compete: leave one of them out, or write goal bandwidth",
         );
     }
     Ok(())

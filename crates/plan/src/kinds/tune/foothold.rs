@@ -89,7 +89,7 @@ pub fn all_refused(refused: &[RefusedValue]) -> Error {
         Some(Error::Unavailable { .. }) => Error::Unavailable {
             what: "the search".into(),
             why,
-            how: "Give options that can be had here".into(),
+            how: "Give options that this machine supports".into(),
         },
         Some(Error::Usage(_)) => Error::Usage(why),
         _ => Error::Failed(why),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_common_reason_is_said_once_and_keeps_its_kind() {
+    fn a_common_reason_is_printed_once_and_keeps_its_kind() {
         let refused = |why: &[&str]| -> Vec<RefusedValue> {
             let each = why.iter().enumerate();
             each.map(|(at, why)| (format!("--qps {at}"), Error::Usage((*why).to_owned())))

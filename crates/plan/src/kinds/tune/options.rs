@@ -20,7 +20,7 @@ pub struct Tune {
     /// Operations to tune.
     #[command(flatten)]
     pub what: OperationOptions,
-    /// Pacing, where it is fixed or listed.
+    /// Pacing, if fixed or listed.
     #[command(flatten)]
     pub pacing: PacingOptions,
     /// Rate of operations.
@@ -29,10 +29,10 @@ pub struct Tune {
     /// Batches.
     #[command(flatten)]
     pub batching: BatchingOptions,
-    /// Queue pairs, chunks and rails, where they are fixed or listed.
+    /// Queue pairs, chunks and rails, if fixed or listed.
     #[command(flatten)]
     pub issuing: IssuingOptions,
-    /// Way from the loops to an engine.
+    /// Calls between the loops and an engine.
     #[command(flatten)]
     pub library: LibraryOptions,
     /// Kind of memory.

@@ -25,7 +25,7 @@ fn joined(one: impl Strategy<Value = String> + 'static) -> BoxedStrategy<String>
     quoted(vec(one, 1..4).prop_map(|all| all.join(",")))
 }
 
-/// Figures of others, which only plans say.
+/// Published figures, which only plans can give.
 fn published(kind: &str) -> BoxedStrategy<String> {
     let figures = (
         select(Phase::ALL.to_vec()),
@@ -130,7 +130,7 @@ fn values(key: &str, arg: &Arg) -> BoxedStrategy<String> {
     }
 }
 
-/// A table of a kind, each option with a value or left out, unless it is needed.
+/// A table of a kind. Each option has a value or is left out, unless it is required.
 fn table(kind: &'static KindEntry<Experiment>) -> BoxedStrategy<String> {
     let command = (kind.command)();
     let long = |name: &str| {

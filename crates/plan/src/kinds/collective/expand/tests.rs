@@ -22,7 +22,7 @@ fn refused(ranks: u32, lines: &str) -> String {
 }
 
 #[test]
-fn options_that_no_backend_looks_at_are_refused() {
+fn options_that_no_backend_uses_are_refused() {
     let call = "op = 'all-reduce'\nsizes = 8\n";
     let torch = format!("{call}backend = 'torch:gloo'\nplace = 'near'");
     expanded(2, &torch).refused("place has no effect on torch's workers");
@@ -41,7 +41,7 @@ fn an_empty_list_of_algorithms_is_refused() {
 #[test]
 fn options_that_no_operation_has_are_refused() {
     let native = "backend = 'native:shm'\nalign = 'none'\n";
-    let barrier = "has no effect on barrier, which has no bytes that it moves";
+    let barrier = "has no effect on barrier, which has no bytes to move";
     for (lines, part) in cases([
         "op = 'all-reduce'; sizes = 64; root = 1 => broadcast, reduce, gather, scatter",
         "op = ['all-reduce', 'barrier']; sizes = 64; root = 0 => on all-reduce, barrier, which has no root",
@@ -105,7 +105,7 @@ fn totals_are_divided_among_the_ranks() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_nearest_choice() {
+fn impossible_values_are_refused_with_the_nearest_choice() {
     for (lines, part) in cases([
         "chunk = 2 => the smallest is chunk 4",
         "algorithm = 'linear' => ring, halving-doubling",

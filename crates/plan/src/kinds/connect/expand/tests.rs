@@ -20,7 +20,7 @@ fn points(lines: &str) -> Vec<ConnectPoint> {
 
 /// The ranks of these kinds are processes, but the engine needs ranks that are threads of one process.
 #[test]
-fn an_engine_within_one_process_connects_nobody() {
+fn an_engine_within_one_process_is_refused() {
     for (kind, lines) in [
         ("connect", ""),
         ("stress", ""),
@@ -35,7 +35,7 @@ fn an_engine_within_one_process_connects_nobody() {
 }
 
 #[test]
-fn what_is_said_is_in_the_point_and_all_else_has_its_default() {
+fn given_options_are_in_the_point_and_others_have_their_defaults() {
     let default = ConnectPoint {
         label: None,
         engine: "shm".into(),
@@ -97,7 +97,7 @@ fn connections_are_counted_once() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_nearest_that_can() {
+fn impossible_values_are_refused_with_the_nearest_choice() {
     for (lines, part) in cases([
         "traffic = 'fan-out' => use traffic pair or fan-in",
         "traffic = 'all-to-all' => use traffic pair or fan-in",

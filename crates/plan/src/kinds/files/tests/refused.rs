@@ -4,10 +4,10 @@ use super::*;
 use crate::fixture::{Holds, cases};
 
 #[test]
-fn sizes_that_do_not_fit_name_the_nearest_that_do() {
+fn sizes_that_do_not_fit_are_refused_with_the_nearest() {
     assert_eq!(
         message("block = '10M'\ntransfer = '4M'"),
-        "block 10M is no whole number of transfers of 4M: write block 8M, or another transfer"
+        "block 10M is not a whole number of transfers of 4M: write block 8M, or another transfer"
     );
     assert!(message("block = '1k'\ntransfer = '4k'").contains("write block 4k"));
     assert!(message("block = 0").starts_with("block 0 would move nothing"));
@@ -40,15 +40,19 @@ fn sizes_that_do_not_fit_name_the_nearest_that_do() {
 }
 
 #[test]
-fn engines_are_asked_only_for_what_they_can_do() {
+fn engines_are_refused_for_features_they_lack() {
     for (lines, expected) in cases([
         "engine = 'possix' => unknown engine \"possix\": did you mean \"posix\"? engines: posix, uring, mpiio",
-        "collective = true => engine posix does not take collective, known only to MPI-IO: leave collective out, or use engine mpiio",
-        "hints = { a = 'b' } => engine posix does not take hints, known only to MPI-IO: leave hints out, or use engine mpiio",
+        "collective = true => engine posix does not support collective, which is for MPI-IO only: leave collective \
+         out, or use engine mpiio",
+        "hints = { a = 'b' } => engine posix does not support hints, which is for MPI-IO only: leave hints out, or \
+         use engine mpiio",
         "window = 32 => engine posix makes one transfer at a time: leave window out, or use engine uring",
         "engine = 'uring'; fsync = 'each' => fsync each waits after every write, and engine uring has several in flight: write fsync end, or use engine posix",
-        "engine = 'mpiio'; direct = true => engine mpiio cannot leave the page cache out: leave direct out, or use engine posix",
-        "engine = 'mpiio'; threads = 2 => engine mpiio takes one thread in each rank: leave threads out and use more ranks, or use engine posix",
+        "engine = 'mpiio'; direct = true => engine mpiio cannot bypass the page cache: leave direct out, or use \
+         engine posix",
+        "engine = 'mpiio'; threads = 2 => engine mpiio supports only one thread in each rank: leave threads out and \
+         use more ranks, or use engine posix",
         "engine-options = { polling = 'on' } => engine posix has no option \"polling\": it has none: leave engine-option out",
     ]) {
         assert_eq!(message(lines), expected);
@@ -59,7 +63,7 @@ fn engines_are_asked_only_for_what_they_can_do() {
 }
 
 #[test]
-fn what_contradicts_itself_or_has_no_effect_is_refused() {
+fn contradictory_options_and_those_without_effect_are_refused() {
     for (lines, part) in cases([
         "directory-per-rank = true => add layout per-process",
         "engine = 'mpiio'; layout = 'per-process'; collective = true => collective needs one file for all ranks",
@@ -72,7 +76,7 @@ fn what_contradicts_itself_or_has_no_effect_is_refused() {
         "stonewall-status = 's' => add stonewall 30s, or leave stonewall-status out",
         "read-shift = 1; read-shuffled = 1 => contradict each other",
         "read-shift = 2 => write read-shift 1 or less",
-        "stripe-size = 1000 => is no multiple of 64k",
+        "stripe-size = 1000 => is not a multiple of 64k",
         "trials = 0 => the fewest is trials 1",
         "threads = 0 => the fewest is threads 1",
         "delay = '1000h' => the longest is delay 24h",

@@ -12,7 +12,7 @@ fn scaled(lines: &str, factor: f64, ranks: u32) -> FilePoint {
 }
 
 #[test]
-fn scaling_shares_the_bytes_of_the_planned_ranks_out_to_those_of_the_run() {
+fn scaling_divides_the_planned_bytes_among_the_ranks_of_the_run() {
     let sizes = |lines: &str, factor, ranks| {
         let point = scaled(lines, factor, ranks);
         (point.segments, point.block_bytes)

@@ -32,12 +32,12 @@ fn message_for(ranks: u32, more: &str) -> String {
 }
 
 #[test]
-fn everything_that_is_not_said_has_its_default() {
+fn options_that_are_not_given_have_their_defaults() {
     assert_eq!(points(WRITE), [transfer_point()]);
 }
 
 #[test]
-fn everything_that_is_said_is_in_the_point() {
+fn every_given_option_is_in_the_point() {
     let point = points(
         "engine = 'shm'\nop = 'read'\nsizes = '4k'\nlabel = 'mine'\ntraffic = 'fan-in'\ninitiators = 1\n\
          window = 8\nrate = '200k'\nworkers = 3\nplace = 'near'\nmemory = 'huge'\nfootprint = '1M'\ntarget-footprint = 'shared'\nstride = '8k'\n\
@@ -163,7 +163,7 @@ fn ranks_must_fit_the_traffic() {
 }
 
 #[test]
-fn no_rank_both_begins_and_answers() {
+fn a_rank_cannot_both_begin_and_answer() {
     for op in Verb::ALL {
         let lines = format!(
             "engine = \"shm\"\nop = \"{}\"\nsizes = 8\ntraffic = \"all-to-all\"\n",
@@ -172,7 +172,10 @@ fn no_rank_both_begins_and_answers() {
         assert!(plan(&lines).transfer_points(3).is_ok(), "{op:?}");
         let ping_pong = plan(&format!("{lines}ping-pong = true")).transfer_points(3);
         let Err(error) = ping_pong else {
-            assert!(op.fetches(), "only what fetches needs no answer");
+            assert!(
+                op.fetches(),
+                "only an operation that fetches needs no answer"
+            );
             continue;
         };
         let message = error.to_string();
@@ -237,7 +240,7 @@ fn a_plan_that_takes_days_is_refused() {
 }
 
 #[test]
-fn errors_of_one_transfer_among_several_say_which() {
+fn errors_of_one_transfer_among_several_name_it() {
     let text = format!(
         "name = 'two'\n[[transfer]]\n{WRITE}[[transfer]]\nlabel = 'second'\n{WRITE}window = 0\n"
     );
@@ -323,7 +326,7 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     assert!(far.iter().all(|point| point.memory == "far"));
     let write = "engine = 'shm'\nop = 'write'\nsizes = 8\nmemory = 'far'\nping-pong = true";
     let unseen = message(write);
-    unseen.holds("the CPU cannot look at memory far: use op write-imm or send");
+    unseen.holds("the CPU cannot read memory far: use op write-imm or send");
     let read = "engine = 'shm'\nop = 'read'\nsizes = 8\nmemory = 'far'\nping-pong = true";
     assert_eq!(points(read).len(), 1);
 }

@@ -8,7 +8,7 @@ fn first(lines: &str) -> TransferPoint {
 }
 
 #[test]
-fn an_order_of_its_own_is_in_the_point_only_where_it_is_another() {
+fn a_local_order_is_in_the_point_only_if_it_differs() {
     let point = first("op = 'read'\nwindow = 1\naddresses = 'random'\nlocal-addresses = 'fixed'");
     assert_eq!(point.orders(), (Addresses::Fixed, Addresses::Random));
     assert_eq!(point.local_addresses, Some(Addresses::Fixed));
@@ -50,7 +50,7 @@ const KNOWN: &[&str] = &[
 
 /// Reads land at the initiator, all other operations at the target. A fixed source slot always sends the same data.
 #[test]
-fn what_stays_is_unknown_only_where_different_data_land_at_once() {
+fn final_data_is_unknown_only_if_different_data_land_at_once() {
     for (lines, part) in cases(OVERLAPPING) {
         let refused = transfers(&format!("{BASE}{lines}"), 2)
             .unwrap_err()
