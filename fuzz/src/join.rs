@@ -2,7 +2,7 @@
 //! said to others travels to them.
 //!
 //! The input is the text of the introduction; the head around it, whose bytes the target `frame` explores, is put here.
-use tonnage_ranks::message::{Cause, Head, Message};
+use tonnage_ranks::message::{EndCause, Message, MessageHead};
 use tonnage_ranks::{pack, testing};
 
 /// Number of the introduction among the heads, which is the same in all versions.
@@ -15,15 +15,16 @@ pub fn try_input(input: &[u8]) {
     let Ok(message) = Message::decode(&bytes) else {
         return;
     };
-    let Head::Hello(hello) = &message.head else {
+    let MessageHead::Hello(hello) = &message.head else {
         panic!("another head than an introduction: {:?}", message.head);
     };
     match testing::objection(hello, SIZE) {
         None => assert!((1..SIZE).contains(&hello.info.rank) && hello.size == SIZE),
         Some(error) => {
             // Also to ranks of another version, whatever the introduction put into the words.
-            let cause = Cause::of(&error, 0, "h0");
-            let bytes = Message::encode(&Head::Abort { cause }, &[]).expect("a cause fits a head");
+            let cause = EndCause::from_error(&error, 0, "h0");
+            let bytes =
+                Message::encode(&MessageHead::Abort { cause }, &[]).expect("a cause fits a head");
             Message::decode(&bytes).expect("a cause can be read");
         }
     }

@@ -205,7 +205,7 @@ impl Conductor<'_> {
         let ahead = &self.points[self.next..];
         let fits = |planned: &&Planned| planned.point.any().threads(&settings.lists) == Some(size);
         let points = &ahead[..ahead.iter().take_while(fits).count()];
-        rank.phase("points within rank 0's process");
+        rank.set_phase("points within rank 0's process");
         if rank.id() == 0 {
             let (run_id, place) = (&self.run.run_id, (self.place.0 + self.next, self.place.1));
             let part = |rank: &mut Rank, observer: &mut dyn Observer| {
@@ -299,7 +299,7 @@ impl Conductor<'_> {
             return Ok(none());
         };
         let Stage { rank, settings, .. } = &mut self.stage;
-        rank.phase("canary");
+        rank.set_phase("canary");
         rank.barrier("before the canary", DEADLINES.step)?;
         let result = match (rank.id(), cpus) {
             (0, Ok(cpus)) => canary::one_way_ns(*cpus, &settings.clock),

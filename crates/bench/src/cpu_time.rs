@@ -117,7 +117,7 @@ impl CpuTime {
     /// Returns this rank's losses in all intervals, to be merged with those of other ranks.
     pub fn lost(&self, rank: &Rank, host: &RankHost) -> CpuLosses {
         let id = rank.id() as usize;
-        let name = rank.infos().get(id).map(|info| info.host.to_string());
+        let name = rank.rank_infos().get(id).map(|info| info.host.to_string());
         let at_once = self.sums.threads * host.neighbours.1 as usize;
         let shares_cpus = at_once > host.topology.allowed.len();
         self.losses(rank.id(), name.unwrap_or_default(), shares_cpus)
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn ranks_pinned_to_one_cpu_share_it() {
         let infos = [rank_info(0, "a"), rank_info(1, "a"), rank_info(2, "b")];
-        let hosts = Hosts::of(&infos);
+        let hosts = Hosts::from_infos(&infos);
         let of = |ranks: &str, cpus: &[u32]| Effective {
             ranks: ranks.into(),
             cpus: cpus.iter().copied().map(Some).collect(),

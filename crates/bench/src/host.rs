@@ -83,7 +83,7 @@ mod tests {
     }
 
     fn all(infos: &[RankInfo], cpus: &[&str]) -> Vec<(u32, u32)> {
-        let hosts = Hosts::of(infos);
+        let hosts = Hosts::from_infos(infos);
         let place = |info: &RankInfo| {
             let local = hosts.ranks_of_machine(info.rank).into_iter();
             let lists: Vec<_> = local.map(|rank| (rank, cpus[rank as usize])).collect();

@@ -52,7 +52,7 @@ impl PathWatch {
 
     /// Returns the paths, to be merged with those of other ranks.
     pub fn paths(&self, rank: &Rank) -> NetworkPaths {
-        let info = rank.infos().get(rank.id() as usize);
+        let info = rank.rank_infos().get(rank.id() as usize);
         let host = info.map_or_else(String::new, |info| info.host.to_string());
         let named = self.found.iter().map(|path| NetworkPath {
             host: host.clone(),

@@ -6,7 +6,7 @@ use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
 use crate::json::Json;
 use crate::settings::Settings;
-use tonnage_ranks::{Alike, ClockOffset, Rank};
+use tonnage_ranks::{ClockOffset, Distinct, Rank};
 use tonnage_record::environment::{Described, HostEntry, OwnMemory};
 use tonnage_record::{Body, HostGroup, Outcome, Record, SCHEMA_VERSION};
 use tonnage_units::quantity::human::duration;
@@ -37,7 +37,7 @@ impl Run {
 
     /// Collects the facts for a part of a run that has begun.
     pub(crate) fn join(rank: &mut Rank, settings: &Settings, run_id: &str) -> Result<Self> {
-        rank.phase("describing the hosts");
+        rank.set_phase("describing the hosts");
         let environment = gather_environment(rank, settings)?;
         let differs = Largest(u64::from(rank.clock_offset() != ClockOffset::default()));
         let Largest(differs) = rank.reduce("clocks of the ranks", differs, DEADLINES.step)?;
@@ -107,7 +107,7 @@ fn gather_environment(rank: &mut Rank, settings: &Settings) -> Result<Vec<HostGr
     let all = rank.collect("describe the hosts", &Json(mine), DEADLINES.step)?;
     let memories = rank.collect("memory of the hosts", &own, DEADLINES.step)?;
     let clocks = collect_clocks(rank)?;
-    let mut of_hosts = rank.hosts().by_host();
+    let mut of_hosts = rank.hosts().ranks_by_host();
     let descriptions = all.iter().zip(memories.iter()).zip(clocks.iter());
     let mut hosts = Vec::new();
     for (from, ((Json(machine), own), clock)) in (0u32..).zip(descriptions) {
@@ -121,7 +121,7 @@ fn gather_environment(rank: &mut Rank, settings: &Settings) -> Result<Vec<HostGr
         own.put_back(&mut machine);
         let ranks = of_hosts.remove(&from).unwrap_or_default();
         let host = HostEntry {
-            name: rank.infos()[from as usize].host.to_string(),
+            name: rank.rank_infos()[from as usize].host.to_string(),
             ranks: number_list::format(&ranks),
             clock_offset_ns: *offset_ns,
             clock_uncertainty_ns: *uncertainty_ns,
@@ -143,7 +143,7 @@ fn is_first_of_host(rank: &Rank) -> bool {
 
 /// Gathers offset and uncertainty of the hosts' clocks on rank 0. The first rank of each host sends them. So do other
 /// ranks with rank 0's boot ID whose clock differs.
-fn collect_clocks(rank: &mut Rank) -> Result<Alike<Option<(i64, u64)>>> {
+fn collect_clocks(rank: &mut Rank) -> Result<Distinct<Option<(i64, u64)>>> {
     let clock = rank.clock_offset();
     let is_shifted = is_of_first_boot(rank, rank.id()) && clock != ClockOffset::default();
     let tells = is_first_of_host(rank) || is_shifted;
@@ -153,7 +153,7 @@ fn collect_clocks(rank: &mut Rank) -> Result<Alike<Option<(i64, u64)>>> {
 
 fn is_of_first_boot(rank: &Rank, other: u32) -> bool {
     let boot = |rank_id: u32| {
-        rank.infos()
+        rank.rank_infos()
             .get(rank_id as usize)
             .map(|info| &*info.boot_id)
     };
@@ -161,7 +161,7 @@ fn is_of_first_boot(rank: &Rank, other: u32) -> bool {
 }
 
 /// Returns the remark on ranks with rank 0's boot ID that read another clock.
-fn shifted_clocks(rank: &Rank, all: &Alike<Option<(i64, u64)>>) -> Option<String> {
+fn shifted_clocks(rank: &Rank, all: &Distinct<Option<(i64, u64)>>) -> Option<String> {
     let each = (0u32..).zip(all.iter()).filter_map(|(id, clock)| {
         let (offset_ns, _) = (*clock).filter(|clock| *clock != (0, 0))?;
         is_of_first_boot(rank, id).then_some((id, offset_ns))

@@ -388,7 +388,7 @@ impl<'a> Port<'a> {
     fn sleep(&mut self) -> Result<()> {
         self.look()?;
         match (self.engine.arm()?, &self.sleeper) {
-            (Arm::Sleep(descriptor), Some(sleeper)) => sleeper.sleep(descriptor, NAP),
+            (Arm::Sleep(descriptor), Some(sleeper)) => sleeper.sleep_on(descriptor, NAP),
             (Arm::Unsupported, Some(_)) => Err(Error::Failed(
                 "the engine has no descriptor to sleep on: use --cq busy".into(),
             )),

@@ -37,7 +37,7 @@ impl RestingPlace {
     /// Registers with the rank's sleepers.
     pub fn among(sleepers: &Sleepers) -> Result<Self> {
         Ok(Self {
-            sleeper: sleepers.join()?,
+            sleeper: sleepers.add_sleeper()?,
             longest: REST,
         })
     }
@@ -49,7 +49,7 @@ impl RestingPlace {
                 true => LOOK,
                 false => self.longest,
             };
-            self.sleeper.rest(most)?;
+            self.sleeper.sleep_until_woken(most)?;
             port.check_stop()?;
         }
         Ok(())

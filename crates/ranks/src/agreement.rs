@@ -2,35 +2,38 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::channel::message::Cause;
+use crate::channel::message::EndCause;
 use tonnage_units::{Error, Reduce, Result};
 
 /// A failure and the rank that reports it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Verdict {
+pub(crate) struct RankOutcome {
     rank: u32,
     host: String,
-    cause: Cause,
+    cause: EndCause,
 }
 
-impl Verdict {
+impl RankOutcome {
     /// Returns the verdict of one rank, or `None` if it succeeded.
-    pub(crate) fn of(rank: u32, host: &str, mine: &Result<()>) -> Option<Self> {
+    pub(crate) fn if_failed(rank: u32, host: &str, mine: &Result<()>) -> Option<Self> {
         let error = mine.as_ref().err()?;
         Some(Self {
             rank,
             host: host.to_owned(),
-            cause: Cause::of(error, rank, host),
+            cause: EndCause::from_error(error, rank, host),
         })
     }
 
     /// Sort key: a failure comes before something unavailable, because that only skips the point; then the lowest rank.
     fn weight(&self) -> (bool, u32) {
-        (matches!(self.cause, Cause::Unavailable { .. }), self.rank)
+        (
+            matches!(self.cause, EndCause::Unavailable { .. }),
+            self.rank,
+        )
     }
 }
 
-impl Reduce for Verdict {
+impl Reduce for RankOutcome {
     /// Keeps the outcome that all ranks return: a failure before something unavailable, then the lowest rank's.
     fn merge(&mut self, other: Self) {
         if other.weight() < self.weight() {
@@ -39,19 +42,19 @@ impl Reduce for Verdict {
     }
 }
 
-impl From<Verdict> for Error {
-    fn from(verdict: Verdict) -> Self {
-        let Verdict { rank, host, cause } = verdict;
+impl From<RankOutcome> for Error {
+    fn from(verdict: RankOutcome) -> Self {
+        let RankOutcome { rank, host, cause } = verdict;
         match cause {
-            Cause::Usage(message) => Self::Rank {
+            EndCause::Usage(message) => Self::Rank {
                 rank,
                 host,
                 message,
             },
-            Cause::Unavailable { .. }
-            | Cause::Rank { .. }
-            | Cause::Lost { .. }
-            | Cause::Interrupted { .. } => Self::from(&cause),
+            EndCause::Unavailable { .. }
+            | EndCause::Rank { .. }
+            | EndCause::Lost { .. }
+            | EndCause::Interrupted { .. } => Self::from(&cause),
         }
     }
 }
@@ -63,7 +66,7 @@ mod tests {
     fn agreed(outcomes: &[(u32, Result<()>)]) -> Result<()> {
         let mut all = None;
         for (rank, mine) in outcomes {
-            all.merge(Verdict::of(*rank, &format!("h{rank}"), mine));
+            all.merge(RankOutcome::if_failed(*rank, &format!("h{rank}"), mine));
         }
         all.map_or(Ok(()), |verdict| Err(verdict.into()))
     }

@@ -26,10 +26,10 @@ pub(crate) struct Location<'a> {
 }
 
 /// An identifier, and whether it is the host name used as a fallback.
-type Key<'a> = (&'a str, bool);
+type LocationKey<'a> = (&'a str, bool);
 
 impl<'a> Location<'a> {
-    fn of(info: &'a RankInfo) -> Self {
+    fn from_info(info: &'a RankInfo) -> Self {
         Self {
             host: &info.host,
             boot_id: &info.boot_id,
@@ -38,7 +38,7 @@ impl<'a> Location<'a> {
         }
     }
 
-    fn or_host(self, name: &'a str) -> Key<'a> {
+    fn or_host_name(self, name: &'a str) -> LocationKey<'a> {
         if name.is_empty() {
             (self.host, true)
         } else {
@@ -46,16 +46,19 @@ impl<'a> Location<'a> {
         }
     }
 
-    fn machine(self) -> Key<'a> {
-        self.or_host(self.boot_id)
+    fn machine_key(self) -> LocationKey<'a> {
+        self.or_host_name(self.boot_id)
     }
 
-    fn network(self) -> (Key<'a>, Key<'a>) {
-        (self.machine(), self.or_host(self.network_namespace))
+    fn network_key(self) -> (LocationKey<'a>, LocationKey<'a>) {
+        (
+            self.machine_key(),
+            self.or_host_name(self.network_namespace),
+        )
     }
 
-    fn processes(self) -> (Key<'a>, Key<'a>) {
-        (self.machine(), self.or_host(self.pid_namespace))
+    fn container_key(self) -> (LocationKey<'a>, LocationKey<'a>) {
+        (self.machine_key(), self.or_host_name(self.pid_namespace))
     }
 
     /// Whether both are the same host: the same boot, host name, network namespace and PID namespace. False if the boot
@@ -63,24 +66,24 @@ impl<'a> Location<'a> {
     pub(crate) fn is_one_host(self, other: Location<'_>) -> bool {
         is_one_boot(self.boot_id, other.boot_id)
             && self.host == other.host
-            && self.network() == other.network()
-            && self.processes() == other.processes()
+            && self.network_key() == other.network_key()
+            && self.container_key() == other.container_key()
     }
 
     /// Whether both reach each other over loopback.
     pub(crate) fn shares_network(self, other: Location<'_>) -> bool {
-        self.network() == other.network()
+        self.network_key() == other.network_key()
     }
 }
 
 /// Returns the key of a rank's machine. Ranks with equal keys share a machine.
 pub(crate) fn machine_name(info: &RankInfo) -> (&str, bool) {
-    Location::of(info).machine()
+    Location::from_info(info).machine_key()
 }
 
 /// Whether two ranks can find each other's processes by PID.
 pub(crate) fn share_processes(one: &RankInfo, other: &RankInfo) -> bool {
-    Location::of(one).processes() == Location::of(other).processes()
+    Location::from_info(one).container_key() == Location::from_info(other).container_key()
 }
 
 /// Whether two boot IDs are known and equal.
@@ -99,13 +102,13 @@ pub struct Hosts {
 
 impl Hosts {
     /// Groups the ranks by their locations. `infos` are in rank order.
-    pub fn of(infos: &[RankInfo]) -> Self {
-        let machines = groups(infos, Location::machine);
-        let networks = groups(infos, Location::network);
-        let named = groups(infos, |place| (place.machine(), place.host));
+    pub fn from_infos(infos: &[RankInfo]) -> Self {
+        let machines = number_groups(infos, Location::machine_key);
+        let networks = number_groups(infos, Location::network_key);
+        let named = number_groups(infos, |place| (place.machine_key(), place.host));
         Self {
-            hosts: joined(&named, &networks),
-            processes: groups(infos, Location::processes),
+            hosts: merge_groupings(&named, &networks),
+            processes: number_groups(infos, Location::container_key),
             machines,
             networks,
         }
@@ -124,12 +127,12 @@ impl Hosts {
 
     /// Returns all ranks of this rank's machine in ascending order, including itself.
     pub fn ranks_of_machine(&self, rank: u32) -> Vec<u32> {
-        members(&self.machines, rank)
+        members_of_same_group(&self.machines, rank)
     }
 
     /// Returns all ranks of this rank's PID namespace (its container) in ascending order, including itself.
     pub fn ranks_of_container(&self, rank: u32) -> Vec<u32> {
-        members(&self.processes, rank)
+        members_of_same_group(&self.processes, rank)
     }
 
     /// Returns the machine of each rank, in rank order.
@@ -164,7 +167,7 @@ impl Hosts {
     }
 
     /// Returns the ranks of each host in ascending order, keyed by the lowest.
-    pub fn by_host(&self) -> BTreeMap<u32, Vec<u32>> {
+    pub fn ranks_by_host(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut all: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (rank, host) in (0u32..).zip(&self.hosts) {
             all.entry(*host).or_default().push(rank);
@@ -174,7 +177,7 @@ impl Hosts {
 }
 
 /// Returns all ranks in the same group as this one.
-fn members(groups: &[u32], rank: u32) -> Vec<u32> {
+fn members_of_same_group(groups: &[u32], rank: u32) -> Vec<u32> {
     let Some(own) = groups.get(rank as usize) else {
         return Vec::new();
     };
@@ -185,14 +188,17 @@ fn members(groups: &[u32], rank: u32) -> Vec<u32> {
 }
 
 /// Returns, for each rank, the first rank with the same key.
-fn groups<'a, K: Hash + Eq>(infos: &'a [RankInfo], key: impl Fn(Location<'a>) -> K) -> Vec<u32> {
+fn number_groups<'a, K: Hash + Eq>(
+    infos: &'a [RankInfo],
+    key: impl Fn(Location<'a>) -> K,
+) -> Vec<u32> {
     let mut first = HashMap::new();
     let mut before: Option<(&RankInfo, u32)> = None;
     let group = |(rank, info): (u32, &'a RankInfo)| {
         // Ranks of a host usually have consecutive numbers.
         let group = match before {
-            Some((known, group)) if known.shares_names(info) => group,
-            _ => *first.entry(key(Location::of(info))).or_insert(rank),
+            Some((known, group)) if known.shares_allocations(info) => group,
+            _ => *first.entry(key(Location::from_info(info))).or_insert(rank),
         };
         before = Some((info, group));
         group
@@ -201,7 +207,7 @@ fn groups<'a, K: Hash + Eq>(infos: &'a [RankInfo], key: impl Fn(Location<'a>) ->
 }
 
 /// Merges two groupings: ranks that share a group in either one share a group in the result.
-fn joined(one: &[u32], other: &[u32]) -> Vec<u32> {
+fn merge_groupings(one: &[u32], other: &[u32]) -> Vec<u32> {
     let mut parents: Vec<u32> = (0u32..).take(one.len()).collect();
     let root = |parents: &[u32], mut at: u32| {
         while let Some(&up) = parents.get(at as usize).filter(|up| **up != at) {
@@ -258,21 +264,25 @@ mod tests {
     }
 
     fn hosts(places: &[[&str; 4]]) -> Hosts {
-        Hosts::of(&infos(places))
+        Hosts::from_infos(&infos(places))
     }
 
     #[test]
     fn ranks_of_one_place_share_everything() {
         let all = hosts(&[["h", "b", "n", "p"]; 3]);
         assert!(all.is_one_machine() && all.is_one_network() && all.share_processes(0, 2));
-        assert_eq!(members(&all.hosts, 1), [0, 1, 2]);
+        assert_eq!(members_of_same_group(&all.hosts, 1), [0, 1, 2]);
     }
 
     #[test]
     fn network_namespaces_with_one_host_name_share_cpus_but_not_loopback() {
         let all = hosts(&[["h", "b", "n0", "p"], ["h", "b", "n1", "p"]]);
         assert!(all.is_one_machine() && !all.is_one_network() && all.share_processes(0, 1));
-        assert_eq!(members(&all.hosts, 0), [0, 1], "one name is one host");
+        assert_eq!(
+            members_of_same_group(&all.hosts, 0),
+            [0, 1],
+            "one name is one host"
+        );
     }
 
     #[test]
@@ -282,7 +292,10 @@ mod tests {
         let pair = infos(&[["c0", "b", "n0", "p0"], ["c1", "b", "n1", "p1"]]);
         assert!(share_processes(&pair[0], &pair[0]) && !share_processes(&pair[0], &pair[1]));
         assert_eq!(
-            (members(&all.hosts, 0), members(&all.hosts, 1)),
+            (
+                members_of_same_group(&all.hosts, 0),
+                members_of_same_group(&all.hosts, 1)
+            ),
             (vec![0], vec![1])
         );
         let on_host_network = hosts(&[["c0", "b", "n", "p0"], ["c1", "b", "n", "p1"]]);
@@ -290,7 +303,7 @@ mod tests {
         assert_eq!(on_host_network.ranks_of_machine(1), [0, 1]);
         assert_eq!(on_host_network.ranks_of_container(1), [1]);
         assert_eq!(on_host_network.ranks_of_container(2), [0u32; 0]);
-        assert_eq!(members(&on_host_network.hosts, 1), [0, 1]);
+        assert_eq!(members_of_same_group(&on_host_network.hosts, 1), [0, 1]);
     }
 
     #[test]
@@ -299,7 +312,7 @@ mod tests {
         let all = hosts(&[["h", "b0", "n", "p"], ["h", "b1", "n", "p"]]);
         assert!(!all.is_one_machine() && !all.is_one_network() && !all.share_machine(0, 1));
         assert!(!all.share_processes(0, 1) && !all.share_machine(0, 9));
-        assert_eq!(members(&all.hosts, 1), [1]);
+        assert_eq!(members_of_same_group(&all.hosts, 1), [1]);
     }
 
     #[test]
@@ -317,7 +330,7 @@ mod tests {
     fn local_ranks_are_counted_by_host_unless_the_launcher_sets_them() {
         let here = ["h", "a", "n", "p"];
         let mut counted = infos(&[here, ["h", "b", "n", "p"], here, ["c", "a", "m", "p"]]);
-        let all = Hosts::of(&counted);
+        let all = Hosts::from_infos(&counted);
         count_local_ranks(&mut counted, &all);
         let places: Vec<_> = counted
             .iter()
@@ -329,7 +342,7 @@ mod tests {
         );
         let mut launched = infos(&[here]);
         launched[0].local_size = Some(4);
-        let all = Hosts::of(&launched);
+        let all = Hosts::from_infos(&launched);
         count_local_ranks(&mut launched, &all);
         assert_eq!(launched[0].local_size, Some(4));
     }
@@ -341,7 +354,7 @@ mod tests {
             ["y", "b", "n1", "p"],
             ["x", "b", "n1", "p"],
         ]);
-        assert_eq!(members(&all.hosts, 1), [0, 1, 2]);
-        assert_eq!(all.by_host(), [(0, vec![0, 1, 2])].into());
+        assert_eq!(members_of_same_group(&all.hosts, 1), [0, 1, 2]);
+        assert_eq!(all.ranks_by_host(), [(0, vec![0, 1, 2])].into());
     }
 }

@@ -13,7 +13,7 @@
 //! | `tree` | the control thread's side: collectives, clocks, missing ranks |
 //! | [`hosts`] | ranks that share a host, a network, or CPUs |
 //! | `handle`, `agreement`, `start_lead` | [`Rank`], the main thread's side |
-//! | `patience` | time-outs where many ranks share a CPU |
+//! | `shared_cpu_time` | time-outs where many ranks share a CPU |
 //! | `threads` | ranks that are threads of one process |
 //! | `rank_set`, `rank_info`, `rank_list` | sets of ranks; facts about each rank; the list of all ranks that every rank gets |
 //! | `signals` | SIGINT and SIGTERM as something to wait for |
@@ -29,10 +29,10 @@ mod channel;
 mod handle;
 pub mod hosts;
 mod join;
-mod patience;
 mod rank_info;
 mod rank_list;
 mod rank_set;
+mod shared_cpu_time;
 mod signals;
 mod sleepers;
 pub mod spawn;
@@ -44,14 +44,14 @@ mod tests;
 mod threads;
 mod tree;
 
-pub use bootstrap::detect::{Explicit, detect};
-pub use bootstrap::launchers::is_of_launcher;
+pub use bootstrap::detect::{ExplicitRank, detect};
+pub use bootstrap::launchers::is_launcher_variable;
 pub use bootstrap::options::JoinOptions;
-pub use bootstrap::rendezvous::{Met, meet};
+pub use bootstrap::rendezvous::{Rendezvous, meet};
 pub use bootstrap::secret::{Secret, plan_hash};
 pub use channel::pack::{pack, unpack};
 pub use channel::{frame, message};
-pub use handle::{Alarm, Alike, Circle, Notes, Pending, Rank, STEP_MARK};
+pub use handle::{Alarm, Distinct, Notes, PendingCollective, Rank, RankGroup, STEP_MARK};
 pub use hosts::Hosts;
 pub use join::{JoinBytes, RankFailure};
 pub use rank_info::RankInfo;

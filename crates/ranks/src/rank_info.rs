@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::channel::message::Cause;
+use crate::channel::message::EndCause;
 use tonnage_units::Error;
 
 /// Facts that every rank knows about every rank.
@@ -38,12 +38,12 @@ pub struct RankInfo {
 
 impl RankInfo {
     /// Converts an error of this rank to the cause that is sent to the others.
-    pub(crate) fn cause(&self, error: &Error) -> Cause {
-        Cause::of(error, self.rank, &self.host)
+    pub(crate) fn failure_cause(&self, error: &Error) -> EndCause {
+        EndCause::from_error(error, self.rank, &self.host)
     }
 
     /// Returns a failure of this rank.
-    pub(crate) fn error(&self, message: String) -> Error {
+    pub(crate) fn failure(&self, message: String) -> Error {
         Error::Rank {
             rank: self.rank,
             host: self.host.to_string(),
@@ -52,7 +52,7 @@ impl RankInfo {
     }
 
     /// Whether two ranks share the same name allocations, so that a comparison of the text is unnecessary.
-    pub(crate) fn shares_names(&self, other: &Self) -> bool {
+    pub(crate) fn shares_allocations(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.host, &other.host)
             && Arc::ptr_eq(&self.boot_id, &other.boot_id)
             && Arc::ptr_eq(&self.network_namespace, &other.network_namespace)

@@ -12,14 +12,14 @@ use tonnage_units::{Error, Result};
 /// All ranks of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RankList {
-    places: Vec<ListedPlace>,
+    places: Vec<ListedLocation>,
     /// In rank order.
     ranks: Vec<ListedRank>,
 }
 
 /// Names that several ranks share, as in [`RankInfo`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct ListedPlace {
+struct ListedLocation {
     #[serde(with = "shared_text")]
     host: Arc<str>,
     #[serde(with = "shared_text")]
@@ -40,11 +40,11 @@ struct ListedRank {
 
 impl RankList {
     /// Builds the list from all ranks of a run.
-    pub(crate) fn of(mut infos: Vec<RankInfo>) -> Self {
+    pub(crate) fn from_infos(mut infos: Vec<RankInfo>) -> Self {
         infos.sort_by_key(|info| info.rank);
         let (mut known, mut places, mut ranks) = (HashMap::new(), Vec::new(), Vec::new());
         for info in infos {
-            let place = ListedPlace {
+            let place = ListedLocation {
                 host: info.host,
                 boot_id: info.boot_id,
                 network_namespace: info.network_namespace,
@@ -112,7 +112,7 @@ mod tests {
     fn the_list_round_trips_in_rank_order() {
         let all = infos(20);
         let reversed = all.iter().rev().cloned().collect();
-        let bytes = pack(&RankList::of(reversed)).unwrap();
+        let bytes = pack(&RankList::from_infos(reversed)).unwrap();
         let list: RankList = unpack(&bytes).unwrap();
         assert_eq!(list.infos(20).unwrap(), all);
     }
@@ -121,28 +121,28 @@ mod tests {
     /// joining.
     #[test]
     fn ranks_of_a_host_share_its_names() {
-        let list = pack(&RankList::of(infos(17))).unwrap();
+        let list = pack(&RankList::from_infos(infos(17))).unwrap();
         let all = unpack::<RankList>(&list).unwrap().infos(17).unwrap();
         let next = all.iter().zip(&all[1..]);
         let apart: Vec<u32> = next
-            .filter(|(one, next)| !one.shares_names(next))
+            .filter(|(one, next)| !one.shares_allocations(next))
             .map(|(_, next)| next.rank)
             .collect();
         assert_eq!(apart, [8, 16]);
-        assert!(!infos(2)[0].shares_names(&infos(2)[0]));
+        assert!(!infos(2)[0].shares_allocations(&infos(2)[0]));
     }
 
     #[test]
     fn a_rank_adds_few_bytes_and_a_host_its_names_once() {
-        let bytes = |size| pack(&RankList::of(infos(size))).unwrap().len();
+        let bytes = |size| pack(&RankList::from_infos(infos(size))).unwrap().len();
         assert!(bytes(8) - bytes(4) <= 4 * 8);
         assert!(bytes(8000) < 8000 * 20);
     }
 
     #[test]
     fn a_list_of_the_wrong_length_is_refused() {
-        assert!(RankList::of(infos(3)).infos(4).is_err());
-        let mut list = RankList::of(infos(3));
+        assert!(RankList::from_infos(infos(3)).infos(4).is_err());
+        let mut list = RankList::from_infos(infos(3));
         list.places.clear();
         assert!(list.infos(3).is_err());
     }

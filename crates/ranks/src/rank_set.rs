@@ -8,7 +8,7 @@ pub struct RankSet(Vec<(u32, u32)>);
 
 impl RankSet {
     /// Collects ranks from a sorted sequence.
-    pub(crate) fn of(ranks: impl IntoIterator<Item = u32>) -> Self {
+    pub(crate) fn from_ranks(ranks: impl IntoIterator<Item = u32>) -> Self {
         let mut set = Self::default();
         for rank in ranks {
             set.add(rank, 1);
@@ -47,7 +47,7 @@ impl RankSet {
     }
 
     /// Whether the ranges are in order, not adjacent, and below `size`. A set from a peer must be checked first.
-    pub(crate) fn is_sound(&self, size: u32) -> bool {
+    pub(crate) fn is_valid(&self, size: u32) -> bool {
         let mut after = None;
         self.0.iter().all(|&(first, count)| {
             let end = first.checked_add(count).filter(|&end| end <= size);
@@ -65,7 +65,7 @@ impl RankSet {
     }
 
     /// Returns the union.
-    pub(crate) fn or(&self, other: &Self) -> Self {
+    pub(crate) fn union(&self, other: &Self) -> Self {
         let mut either = Self::default();
         let (mut mine, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
         let first = |stretch: Option<&&(u32, u32)>| stretch.map(|(first, _)| *first);
@@ -74,13 +74,13 @@ impl RankSet {
             (_, Some(_)) => theirs.next(),
             (_, None) => mine.next(),
         } {
-            either.take_in(first, first.saturating_add(count));
+            either.push_range(first, first.saturating_add(count));
         }
         either
     }
 
     /// Adds a range that begins no earlier than the last one; merges the two if they touch or overlap.
-    fn take_in(&mut self, first: u32, end: u32) {
+    fn push_range(&mut self, first: u32, end: u32) {
         match self.0.last_mut() {
             Some((start, len)) if start.saturating_add(*len) >= first => {
                 *len = (*len).max(end - *start);
@@ -90,7 +90,7 @@ impl RankSet {
     }
 
     /// Returns the intersection.
-    pub(crate) fn and(&self, other: &Self) -> Self {
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
         let mut both = Self::default();
         let (mut mine, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
         while let (Some(&&(a, a_count)), Some(&&(b, b_count))) = (mine.peek(), theirs.peek()) {
@@ -108,7 +108,7 @@ impl RankSet {
     }
 
     /// Returns the ranks of this set that are not in `other`.
-    pub(crate) fn without(&self, other: &Self) -> Self {
+    pub(crate) fn difference(&self, other: &Self) -> Self {
         let mut rest = Self::default();
         for &(first, count) in &self.0 {
             let (mut from, end) = (first, first + count);
@@ -140,11 +140,11 @@ mod tests {
             vec![(1, 1), (0, 1)],
             vec![(u32::MAX, 2)],
         ] {
-            assert!(!RankSet(stretches.clone()).is_sound(3), "{stretches:?}");
+            assert!(!RankSet(stretches.clone()).is_valid(3), "{stretches:?}");
         }
-        assert!(RankSet::all(3).is_sound(3) && RankSet::of([0, 2]).is_sound(3));
+        assert!(RankSet::all(3).is_valid(3) && RankSet::from_ranks([0, 2]).is_valid(3));
         assert_eq!(
-            (RankSet::all(3).count(), RankSet::of([0, 2]).count()),
+            (RankSet::all(3).count(), RankSet::from_ranks([0, 2]).count()),
             (3, 2)
         );
     }
@@ -156,15 +156,15 @@ mod tests {
     proptest! {
         #[test]
         fn set_operations_match_the_standard_library(a in ranks(), b in ranks()) {
-            let (one, other) = (RankSet::of(a.clone()), RankSet::of(b.clone()));
-            prop_assert!(one.is_sound(40));
+            let (one, other) = (RankSet::from_ranks(a.clone()), RankSet::from_ranks(b.clone()));
+            prop_assert!(one.is_valid(40));
             let both = a.iter().copied().filter(|rank| b.contains(rank));
-            prop_assert_eq!(one.and(&other), RankSet::of(both));
+            prop_assert_eq!(one.intersection(&other), RankSet::from_ranks(both));
             let either: std::collections::BTreeSet<u32> = a.iter().chain(&b).copied().collect();
-            prop_assert!(one.or(&other).iter().eq(either.iter().copied()));
-            prop_assert_eq!(one.or(&other), RankSet::of(either));
+            prop_assert!(one.union(&other).iter().eq(either.iter().copied()));
+            prop_assert_eq!(one.union(&other), RankSet::from_ranks(either));
             let rest = a.iter().copied().filter(|rank| !b.contains(rank));
-            prop_assert_eq!(one.without(&other), RankSet::of(rest));
+            prop_assert_eq!(one.difference(&other), RankSet::from_ranks(rest));
             for rank in 0..40 {
                 prop_assert_eq!(one.contains(rank), a.contains(&rank));
             }

@@ -13,7 +13,7 @@ use crate::channel::{Interest, wait_for};
 use tonnage_units::{Error, Result};
 
 /// Adds the receiving rank to an interruption that names none; returns other errors unchanged.
-pub(crate) fn received_by(error: Error, rank: u32, host: &str) -> Error {
+pub(crate) fn with_interrupted_rank(error: Error, rank: u32, host: &str) -> Error {
     match error {
         Error::Interrupted { signal, rank: None } => Error::Interrupted {
             signal,
@@ -40,8 +40,8 @@ struct Source {
 
 impl Signals {
     /// The two signals that end a run.
-    pub(crate) fn ending() -> Result<Self> {
-        Self::of(&[SIGINT, SIGTERM])
+    pub(crate) fn for_termination() -> Result<Self> {
+        Self::for_signals(&[SIGINT, SIGTERM])
     }
 
     /// Catches no signals, for ranks that must not end their process.
@@ -53,7 +53,7 @@ impl Signals {
     }
 
     /// Catches these signals.
-    pub(crate) fn of(signals: &[i32]) -> Result<Self> {
+    pub(crate) fn for_signals(signals: &[i32]) -> Result<Self> {
         let mut sources = Vec::new();
         for &signal in signals {
             let failed = |error| Error::io(format!("cannot prepare for signal {signal}"), error);
@@ -76,7 +76,7 @@ impl Signals {
     }
 
     /// Returns the signals received since the last call, each once.
-    pub(crate) fn take(&mut self) -> Vec<i32> {
+    pub(crate) fn take_received(&mut self) -> Vec<i32> {
         let mut buffer = [0u8; 64];
         let came = |source: &mut Source| match source.socket.read(&mut buffer) {
             Ok(len) if len > 0 => Some(source.signal),
@@ -108,13 +108,13 @@ impl Signals {
             Some(_) => vec![false; interests.len()],
         };
         drop(interests);
-        self.refuse_to_wait()?;
+        self.check_interrupted()?;
         Ok(ready.split_off(own))
     }
 
     /// Fails if a signal was received since the last call.
-    pub(crate) fn refuse_to_wait(&mut self) -> Result<()> {
-        match self.take().first() {
+    pub(crate) fn check_interrupted(&mut self) -> Result<()> {
+        match self.take_received().first() {
             Some(&signal) => Err(Error::Interrupted { signal, rank: None }),
             None => Ok(()),
         }

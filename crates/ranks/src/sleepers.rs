@@ -24,7 +24,7 @@ pub struct Sleeper {
 
 impl Sleepers {
     /// Adds a sleeper.
-    pub fn join(&self) -> Result<Sleeper> {
+    pub fn add_sleeper(&self) -> Result<Sleeper> {
         let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| Error::io("cannot make an eventfd to be woken by", error))?;
         let wake_fd = Arc::new(wake_fd);
@@ -45,7 +45,7 @@ impl Sleepers {
 
 impl Sleeper {
     /// Sleeps until the descriptor is readable, [`Sleepers::wake`] is called, or `most` has passed.
-    pub fn sleep(&self, descriptor: BorrowedFd<'_>, most: Duration) -> Result<()> {
+    pub fn sleep_on(&self, descriptor: BorrowedFd<'_>, most: Duration) -> Result<()> {
         let wake_fd = PollFd::new(&*self.wake_fd, PollFlags::IN);
         self.wait(
             &mut [wake_fd, PollFd::new(&descriptor, PollFlags::IN)],
@@ -55,7 +55,7 @@ impl Sleeper {
     }
 
     /// Sleeps until [`Sleepers::wake`] is called or `most` has passed.
-    pub fn rest(&self, most: Duration) -> Result<()> {
+    pub fn sleep_until_woken(&self, most: Duration) -> Result<()> {
         let wake_fd = PollFd::new(&*self.wake_fd, PollFlags::IN);
         self.wait(&mut [wake_fd], most, "cannot sleep on an eventfd")
     }
@@ -92,10 +92,10 @@ mod tests {
     #[test]
     fn a_sleeper_wakes_for_its_descriptor_a_wake_up_and_a_time_out() {
         let (sleepers, silent) = (Sleepers::default(), silent());
-        let sleeper = sleepers.join().unwrap();
+        let sleeper = sleepers.add_sleeper().unwrap();
         let began = Instant::now();
         sleeper
-            .sleep(silent.as_fd(), Duration::from_millis(30))
+            .sleep_on(silent.as_fd(), Duration::from_millis(30))
             .unwrap();
         assert!(began.elapsed() >= Duration::from_millis(30));
         std::thread::scope(|scope| {
@@ -103,31 +103,36 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(20));
                 sleepers.wake();
             });
-            sleeper.sleep(silent.as_fd(), LONG).unwrap();
+            sleeper.sleep_on(silent.as_fd(), LONG).unwrap();
         });
         rustix::io::write(&silent, &1u64.to_ne_bytes()).unwrap();
-        sleeper.sleep(silent.as_fd(), LONG).unwrap();
+        sleeper.sleep_on(silent.as_fd(), LONG).unwrap();
         assert!(began.elapsed() < LONG);
     }
 
     #[test]
     fn a_wake_up_before_the_sleep_ends_it_at_once() {
         let (sleepers, silent) = (Sleepers::default(), silent());
-        let pair = [sleepers.join().unwrap(), sleepers.join().unwrap()];
+        let pair = [
+            sleepers.add_sleeper().unwrap(),
+            sleepers.add_sleeper().unwrap(),
+        ];
         sleepers.wake();
         let began = Instant::now();
-        pair[0].sleep(silent.as_fd(), LONG).unwrap();
-        pair[1].rest(LONG).unwrap();
+        pair[0].sleep_on(silent.as_fd(), LONG).unwrap();
+        pair[1].sleep_until_woken(LONG).unwrap();
         assert!(began.elapsed() < LONG);
         // One wake-up ends one sleep of each.
         let began = Instant::now();
         pair[0]
-            .sleep(silent.as_fd(), Duration::from_millis(30))
+            .sleep_on(silent.as_fd(), Duration::from_millis(30))
             .unwrap();
-        pair[1].rest(Duration::from_millis(30)).unwrap();
+        pair[1]
+            .sleep_until_woken(Duration::from_millis(30))
+            .unwrap();
         assert!(began.elapsed() >= Duration::from_millis(60));
         drop(pair);
-        sleepers.join().unwrap();
+        sleepers.add_sleeper().unwrap();
         assert_eq!(lock(&sleepers.all).len(), 1);
     }
 }

@@ -15,7 +15,7 @@ use tonnage_units::{Error, Result};
 
 use crate::bootstrap::advert::Advert;
 use crate::channel::message::Hello;
-use crate::join::admission::Conditions;
+use crate::join::admission::AdmissionConditions;
 use crate::rank_list::RankList;
 use crate::tree::exchange::write_messages;
 use crate::{Identity, JoinOptions, Meeting, Rank, RankInfo, Secret, pack};
@@ -169,7 +169,7 @@ pub fn list_bytes(ranks: u32, hosts: u32) -> f64 {
         local_rank: rank % 8,
         local_size: Some(8),
     };
-    let list = RankList::of((0..ranks).map(info).collect());
+    let list = RankList::from_infos((0..ranks).map(info).collect());
     pack(&list).unwrap().len() as f64
 }
 
@@ -186,12 +186,12 @@ pub fn pairs_bytes(ranks: u32) -> f64 {
 
 /// Parses an advert and formats it again. Returns `None` if the text is not an advert.
 pub fn advert(text: &str) -> Option<String> {
-    Advert::parse(text).map(|advert| advert.text())
+    Advert::parse(text).map(|advert| advert.encode())
 }
 
 /// Returns rank 0's objection to an introduction, in a made-up run.
 pub fn objection(hello: &Hello, size: u32) -> Option<Error> {
-    let conditions = Conditions {
+    let conditions = AdmissionConditions {
         me: rank_info(0, "h0"),
         size,
         source: "test".into(),

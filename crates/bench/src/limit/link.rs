@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::opening::description::{Device, OpenMessage};
 use tonnage_engine::LimitKind;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::{Alike, Hosts};
+use tonnage_ranks::{Distinct, Hosts};
 use tonnage_record::{Limit, Links};
 
 use super::of_rounds;
@@ -18,7 +18,7 @@ pub(super) const ROUNDS_MAX: u32 = 1024;
 /// combined as in a trial. A device shared by several ranks of a host counts once.
 pub(super) fn link_limit(
     point: &TransferPoint,
-    opened: &Alike<OpenMessage>,
+    opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
 ) -> Option<Limit> {
     let roles = point.roles;
@@ -73,7 +73,7 @@ fn words(side: &Side<'_>) -> Option<String> {
 /// cannot send that much, because some of them are at both ends.
 fn of_both_ways(
     point: &TransferPoint,
-    opened: &Alike<OpenMessage>,
+    opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
     of_all_flows: &Side<'_>,
 ) -> Option<Limit> {
@@ -123,7 +123,7 @@ fn slower(sides: [Side<'_>; 2]) -> Option<Side<'_>> {
 /// Returns the slower side of all simultaneous flows whose initiator satisfies `begins`.
 fn of_all<'a>(
     point: &TransferPoint,
-    opened: &'a Alike<OpenMessage>,
+    opened: &'a Distinct<OpenMessage>,
     hosts: &Hosts,
     begins: impl Fn(u32) -> bool,
 ) -> Option<Side<'a>> {
@@ -146,7 +146,7 @@ fn of_all<'a>(
 /// Returns the slower side of the pairs of a round; `None` without pairs.
 fn of_pairs<'a>(
     point: &TransferPoint,
-    opened: &'a Alike<OpenMessage>,
+    opened: &'a Distinct<OpenMessage>,
     hosts: &Hosts,
     pairs: &[(u32, u32)],
 ) -> Option<Side<'a>> {

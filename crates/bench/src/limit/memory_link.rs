@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use tonnage_engine::memory::{BusDevice, BusLink};
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::{Alike, Hosts};
+use tonnage_ranks::{Distinct, Hosts};
 use tonnage_record::Limit;
 
 use super::link::ROUNDS_MAX;
@@ -26,7 +26,7 @@ type BothEnds<'a> = [Option<EndDevices<'a>>; 2];
 pub(super) fn within_devices(
     limit: Limit,
     point: &TransferPoint,
-    opened: &Alike<OpenMessage>,
+    opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
 ) -> Limit {
     match bound(point, opened, hosts) {
@@ -41,7 +41,7 @@ pub(super) fn within_devices(
 /// Returns the bound of the devices' links alone.
 pub(super) fn of_devices(
     point: &TransferPoint,
-    opened: &Alike<OpenMessage>,
+    opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
 ) -> Option<Limit> {
     let (what, bytes_per_s) = bound(point, opened, hosts)?;
@@ -49,7 +49,7 @@ pub(super) fn of_devices(
 }
 
 /// Returns why the links of devices are unknown, from the first rank with a reason.
-pub(super) fn links_unknown(opened: &Alike<OpenMessage>) -> Option<String> {
+pub(super) fn links_unknown(opened: &Distinct<OpenMessage>) -> Option<String> {
     let devices = opened.iter().filter_map(OpenMessage::device_behind_link);
     let mut unknown = devices.filter_map(|device| Some((device, device.links_unknown.as_deref()?)));
     let (device, why) = unknown.next()?;
@@ -60,7 +60,7 @@ pub(super) fn links_unknown(opened: &Alike<OpenMessage>) -> Option<String> {
 }
 
 /// Returns why the devices' links give no limit when there is no other: the first device with an unknown link.
-pub(super) fn link_lacking(opened: &Alike<OpenMessage>) -> Option<String> {
+pub(super) fn link_lacking(opened: &Distinct<OpenMessage>) -> Option<String> {
     let mut devices = opened.iter().filter_map(OpenMessage::device_behind_link);
     let device = devices.find(|device| device.link.is_none())?;
     let why = device.links_unknown.as_deref();
@@ -74,7 +74,7 @@ pub(super) fn link_lacking(opened: &Alike<OpenMessage>) -> Option<String> {
 /// Returns the bound with its description: combined over rounds as in a trial, summed over both directions.
 fn bound(
     point: &TransferPoint,
-    opened: &Alike<OpenMessage>,
+    opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
 ) -> Option<(String, f64)> {
     if opened
@@ -112,7 +112,7 @@ fn bound(
 /// a list of all pairs would be too long for many ranks.
 fn of_all(
     point: &TransferPoint,
-    opened: &Alike<OpenMessage>,
+    opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
     begins: impl Fn(u32) -> bool,
 ) -> Option<(String, f64)> {
@@ -136,7 +136,7 @@ fn of_all(
 /// Returns the slower end of the pairs of a round.
 fn of_pairs(
     pairs: &[(u32, u32)],
-    opened: &Alike<OpenMessage>,
+    opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
 ) -> Option<(String, f64)> {
     let mut ends: BothEnds<'_> = [Some(EndDevices::new()), Some(EndDevices::new())];
@@ -152,7 +152,7 @@ fn of_pairs(
 fn add<'a>(
     end: &mut Option<EndDevices<'a>>,
     rank: u32,
-    opened: &'a Alike<OpenMessage>,
+    opened: &'a Distinct<OpenMessage>,
     hosts: &Hosts,
 ) {
     let Some(devices) = end else {
@@ -281,7 +281,7 @@ mod tests {
             (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, ranks);
             let mut all = vec![rank(rest); ranks as usize];
             all[0] = rank(None);
-            let all: Alike<OpenMessage> = all.into_iter().collect();
+            let all: Distinct<OpenMessage> = all.into_iter().collect();
             let limit = within_devices(cards(), &point, &all, &Hosts::default());
             assert_eq!((limit.what, limit.bytes_per_s), card);
         }

@@ -131,7 +131,7 @@ pub fn measure(
     addresses: &[Vec<Option<IpAddr>>],
     mut carry: impl FnMut(&Arc<SharedStreams>) -> Result<Streamed>,
 ) -> Result<Option<StreamMeasurement>> {
-    rank.phase("socket-stream limit");
+    rank.set_phase("socket-stream limit");
     let mut best = None;
     for waiting in Waiting::ALL {
         let streamed = measure_in(waiting, rank, point, addresses, &mut carry)?;

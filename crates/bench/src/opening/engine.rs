@@ -94,7 +94,7 @@ impl OpenEngine {
         host: &RankHost,
     ) -> Result<Self> {
         let name = need.requirements.engine;
-        rank.phase(&format!("opening {name}"));
+        rank.set_phase(&format!("opening {name}"));
         let fits = need.requirements.check_host(rank, settings);
         rank.agree("room on the hosts", fits, DEADLINES.step)?;
         let memories = need.requirements.devices_of_memories(rank, settings)?;
@@ -110,7 +110,7 @@ impl OpenEngine {
         } = &need.requirements;
         let (opened, mut route) = Openings::gather(rank, local.opened, pairs, *measuring)?;
         pairs.check(opened.common.placed)?;
-        rank.phase(&format!("connecting {name}"));
+        rank.set_phase(&format!("connecting {name}"));
         let messages = local.messages.packed(route.group())?;
         let replies = rank.exchange("exchange cards", messages, DEADLINES.step)?;
         let connected = connect(rank, &need.peers, &mut local.workers, &replies, &mut route);
@@ -373,7 +373,7 @@ fn check_sleep(workers: &mut [EngineWorker], name: &str) -> Result<()> {
 }
 
 fn meet(rank: &Rank, workers: &mut [EngineWorker]) -> Result<()> {
-    let stop = rank.stopped();
+    let stop = rank.stop_flag();
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     workers
         .iter_mut()

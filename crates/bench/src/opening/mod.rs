@@ -438,7 +438,7 @@ impl Requirements<'_> {
 
 /// Returns the index of a rank on its host.
 fn local_rank(rank: &Rank, of: u32) -> u32 {
-    let info = rank.infos().get(of as usize);
+    let info = rank.rank_infos().get(of as usize);
     info.map_or(0, |info| info.local_rank)
 }
 

@@ -12,7 +12,7 @@ use crate::json::Json;
 use crate::wire_proof::{RouteShare, Routes};
 use tonnage_engine::LimitKind;
 use tonnage_plan::roles::Roles;
-use tonnage_ranks::{Alike, Hosts, Rank, pack, unpack};
+use tonnage_ranks::{Distinct, Hosts, Rank, pack, unpack};
 use tonnage_record::Placed;
 use tonnage_record::transfer::MeasuringCpus;
 use tonnage_units::{Error, Result};
@@ -22,9 +22,9 @@ pub struct Openings {
     /// This rank's description.
     pub own: OpenMessage,
     /// Descriptions of all ranks; only rank 0 has them.
-    pub all: Alike<OpenMessage>,
+    pub all: Distinct<OpenMessage>,
     /// Placement of the workers of all ranks; only rank 0 has it.
-    pub places: Alike<WorkerPlaces>,
+    pub places: Distinct<WorkerPlaces>,
     /// Properties that follow from all descriptions.
     pub common: Common,
     /// Whether this rank takes part in a copy measurement by all simultaneous initiators. For memory of a device such
@@ -112,13 +112,13 @@ impl Openings {
 /// Encodes rank 0's replies to all ranks.
 fn replies(
     rank: &Rank,
-    all: &Alike<OpenMessage>,
+    all: &Distinct<OpenMessage>,
     common: Common,
     roles: Roles,
 ) -> Result<Vec<(u32, Vec<u8>)>> {
     let common = pack(&Json(common))?;
     let named: Vec<_> = all.iter().map(|one| one.wire_devices.as_ref()).collect();
-    let routes = Routes::new(rank.infos(), rank.hosts(), &named);
+    let routes = Routes::new(rank.rank_infos(), rank.hosts(), &named);
     let shows_copies = show_copies(all, rank.hosts(), roles);
     let reply = |(to, shows_copies)| {
         let reply = OpeningReply {
@@ -133,7 +133,7 @@ fn replies(
 
 /// Returns for each rank whether it copies for a limit. Processes that share a device use it in turns, and each would
 /// count its best turn; the sum would be a multiple of the device's rate.
-fn show_copies(all: &Alike<OpenMessage>, hosts: &Hosts, roles: Roles) -> Vec<bool> {
+fn show_copies(all: &Distinct<OpenMessage>, hosts: &Hosts, roles: Roles) -> Vec<bool> {
     let mut known = BTreeSet::new();
     let ranks = (0..).zip(all.iter());
     let shows = ranks.map(|(rank, opened)| {
@@ -147,7 +147,7 @@ fn show_copies(all: &Alike<OpenMessage>, hosts: &Hosts, roles: Roles) -> Vec<boo
 impl Common {
     /// Derives the common properties from the messages of all ranks.
     pub(crate) fn new(
-        (all, places): (&Alike<OpenMessage>, &Alike<WorkerPlaces>),
+        (all, places): (&Distinct<OpenMessage>, &Distinct<WorkerPlaces>),
         hosts: &Hosts,
         pairs: &Pairs,
         measuring: u32,
@@ -179,7 +179,7 @@ impl Common {
 
 /// Returns the kind of limit that the engines of all ranks with peers have in common. If only some know the speed of
 /// their link, socket streams are used for all.
-fn common_kind(all: &Alike<OpenMessage>) -> LimitKind {
+fn common_kind(all: &Distinct<OpenMessage>) -> LimitKind {
     let is_link = |kind: LimitKind| matches!(kind, LimitKind::Link { .. });
     let kinds = || {
         let busy = all.iter().filter(|opened| !opened.idle);
@@ -208,7 +208,7 @@ struct OnCpu {
 
 /// Returns how the first `measuring` workers of all ranks share their CPUs, if others move a background load.
 fn measuring_cpus(
-    (all, places): (&Alike<OpenMessage>, &Alike<WorkerPlaces>),
+    (all, places): (&Distinct<OpenMessage>, &Distinct<WorkerPlaces>),
     hosts: &Hosts,
     measuring: u32,
 ) -> MeasuringCpus {
@@ -273,7 +273,7 @@ pub(crate) mod tests {
     pub(crate) fn hosts(names: &[&str]) -> Hosts {
         let ranks = (0..).zip(names);
         let infos: Vec<_> = ranks.map(|(rank, name)| rank_info(rank, name)).collect();
-        Hosts::of(&infos)
+        Hosts::from_infos(&infos)
     }
 
     /// Returns a rank with one worker and one device.
@@ -320,7 +320,7 @@ pub(crate) mod tests {
             sockets: Vec::new(),
             memory: Vec::new(),
         });
-        let (all, places): (Alike<OpenMessage>, Alike<_>) =
+        let (all, places): (Distinct<OpenMessage>, Distinct<_>) =
             (all.iter().cloned().collect(), places.collect());
         Openings {
             own: all.get(0).unwrap().clone(),
@@ -347,7 +347,7 @@ pub(crate) mod tests {
             (vec![], None),
         ] {
             let kind = |&kind: &LimitKind| opened(kind, Option::None);
-            let all: Alike<OpenMessage> = kinds.iter().map(kind).collect();
+            let all: Distinct<OpenMessage> = kinds.iter().map(kind).collect();
             assert_eq!(common_kind(&all), expected, "{kinds:?}");
         }
     }
@@ -404,7 +404,7 @@ pub(crate) mod tests {
             of("a"),
             of("a"),
         ];
-        let all: Alike<OpenMessage> = all.into_iter().collect();
+        let all: Distinct<OpenMessage> = all.into_iter().collect();
         let hosts = hosts(&["x", "x", "x", "x", "x", "y", "x"]);
         let shows = |traffic| show_copies(&all, &hosts, Roles::new(traffic, 7));
         let of_all = [true, false, true, true, true, true, false];

@@ -52,7 +52,7 @@ fn routes(hosts: &[&str], named: &[Option<NamedDevices>]) -> Routes {
         .collect();
     Routes::new(
         &infos,
-        &Hosts::of(&infos),
+        &Hosts::from_infos(&infos),
         &named.iter().map(Option::as_ref).collect::<Vec<_>>(),
     )
 }

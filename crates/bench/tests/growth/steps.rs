@@ -172,7 +172,7 @@ fn session(rank: &mut Rank, engine: &str, count: u32, all_have_read: &dyn Fn()) 
 /// CPU time of this process. If ranks are threads, only rank 0 asks: the call takes longer the more threads there are,
 /// and would dominate the measurement.
 fn cpu_ns(rank: &Rank) -> u64 {
-    let pid = |of: u32| rank.infos().get(of as usize).map(|info| info.pid);
+    let pid = |of: u32| rank.rank_infos().get(of as usize).map(|info| info.pid);
     let id = rank.id();
     let is_with_root = rank.hosts().share_processes(0, id) && pid(0) == pid(id);
     match id > 0 && is_with_root {

@@ -8,7 +8,7 @@ use tonnage_engine::Libraries;
 use tonnage_machine::CpuChoice;
 use tonnage_plan::Plan;
 use tonnage_plan::options::one_of;
-use tonnage_ranks::Explicit;
+use tonnage_ranks::ExplicitRank;
 use tonnage_ranks::spawn::remote::list::HostPlacement;
 use tonnage_report::Format;
 use tonnage_units::{Error, Result};
@@ -156,9 +156,9 @@ impl RankArgs {
 
     /// Returns rank, number of ranks and meeting point from the command line, if given. The parser ensures that all of
     /// them are given together.
-    pub fn explicit(&self) -> Option<Explicit> {
+    pub fn explicit(&self) -> Option<ExplicitRank> {
         let Master { host, port } = self.master.clone()?;
-        Some(Explicit {
+        Some(ExplicitRank {
             rank: self.rank?,
             size: self.world_size?,
             host,

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use tonnage_ranks::spawn::local::end_with_parent;
 use tonnage_ranks::spawn::remote::words::Letter;
-use tonnage_ranks::{Identity, Met};
+use tonnage_ranks::{Identity, Rendezvous};
 use tonnage_record::Record;
 use tonnage_record::read::read_records_of;
 use tonnage_record::writer::RecordWriter;
@@ -73,8 +73,8 @@ impl RankLetter {
     }
 
     /// Returns the meeting place given in the letter.
-    pub fn met(&self, identity: Identity) -> Result<Met> {
-        Ok(Met::of(
+    pub fn met(&self, identity: Identity) -> Result<Rendezvous> {
+        Ok(Rendezvous::new(
             identity,
             self.letter.secret()?,
             self.letter.listener()?,

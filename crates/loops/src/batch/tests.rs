@@ -192,7 +192,7 @@ fn shared_by(
         };
         let mut port = Port::new(mock, tonnage_sys::clock::Clock::new(), stop, true);
         if let Some(sleepers) = &sleepers {
-            port = port.with_sleeper(sleepers.join().unwrap());
+            port = port.with_sleeper(sleepers.add_sleeper().unwrap());
         }
         let batched = batch(
             &mut port,

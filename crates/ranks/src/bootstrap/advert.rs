@@ -31,7 +31,7 @@ pub(crate) struct Advert {
 
 impl Advert {
     /// Returns this process's advert.
-    pub(crate) fn mine(interface: Option<&str>, given: bool) -> Result<Self> {
+    pub(crate) fn for_this_process(interface: Option<&str>, given: bool) -> Result<Self> {
         // Only the number: launchers do not accept the other characters of the kernel's name.
         let mut network_namespace = tonnage_sys::host::network_namespace();
         network_namespace.retain(|sign| sign.is_ascii_digit());
@@ -48,7 +48,7 @@ impl Advert {
     }
 
     /// Formats it as one word for a launcher's store.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn encode(&self) -> String {
         let plain = |text: &str| {
             let sign = |sign: char| match sign {
                 'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' => sign,
@@ -67,7 +67,7 @@ impl Advert {
         )
     }
 
-    /// Parses the output of [`Advert::text`].
+    /// Parses the output of [`Advert::encode`].
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
         let (host, boot_id) = (parts.next()?.to_owned(), parts.next()?.to_owned());
@@ -97,7 +97,7 @@ impl Advert {
         })
     }
 
-    fn place(&self) -> Location<'_> {
+    fn location(&self) -> Location<'_> {
         Location {
             host: &self.host,
             boot_id: &self.boot_id,
@@ -138,16 +138,16 @@ pub(crate) fn listening_address(
     if let Some(name) = interface {
         return interface_address(name, None);
     }
-    choose(mine, others, source_towards)
+    choose_listening_address(mine, others, source_towards)
 }
 
-fn choose(
+fn choose_listening_address(
     mine: &Advert,
     others: &[Advert],
     source: impl Fn(IpAddr) -> Option<IpAddr>,
 ) -> Result<IpAddr> {
     let mut chosen: Option<Vec<IpAddr>> = None;
-    let elsewhere = |other: &&Advert| !mine.place().shares_network(other.place());
+    let elsewhere = |other: &&Advert| !mine.location().shares_network(other.location());
     for other in others.iter().filter(elsewhere) {
         // An address that this host has too, such as a container bridge, does not lead there.
         let is_theirs = |address: &&IpAddr| !mine.addresses.contains(address);
@@ -231,7 +231,7 @@ mod tests {
 
     fn chosen(others: &[Advert]) -> Result<String> {
         let mine = advert("a", &["10.1.0.1", "10.2.0.1", "172.17.0.1"]);
-        choose(&mine, others, way).map(|ip| ip.to_string())
+        choose_listening_address(&mine, others, way).map(|ip| ip.to_string())
     }
 
     #[test]
@@ -281,16 +281,16 @@ mod tests {
 
     #[test]
     fn adverts_round_trip() {
-        let mine = Advert::mine(None, true).unwrap();
-        let text = mine.text();
+        let mine = Advert::for_this_process(None, true).unwrap();
+        let text = mine.encode();
         assert!(!text.contains([' ', '=', '\n', ';']), "{text}");
         assert!(text.len() <= super::super::pmi1::VALUE_BYTES_MAX);
         let read = Advert::parse(&text).unwrap();
-        assert!(read.place().shares_network(mine.place()));
+        assert!(read.location().shares_network(mine.location()));
         assert_eq!(read.addresses, mine.addresses);
         assert!(read.given);
         let advert = advert("a b=c", &["10.1.0.1", "fd00::2"]);
-        assert_eq!(Advert::parse(&advert.text()).unwrap().host, "a_b_c");
+        assert_eq!(Advert::parse(&advert.encode()).unwrap().host, "a_b_c");
         for wrong in
             "|a/b/c//none|a/b/1|a/b/1/x/none|a/b/1/10.0.0.1|a/b/1/10.0.0.1/|a/b/1/10.0.0.1/none/"
                 .split('|')
@@ -303,7 +303,7 @@ mod tests {
         #[test]
         fn arbitrary_text_never_panics(text in "[a-f0-9:./,]{0,60}") {
             if let Some(read) = Advert::parse(&text) {
-                prop_assert!(Advert::parse(&read.text()).is_some());
+                prop_assert!(Advert::parse(&read.encode()).is_some());
             }
         }
     }

@@ -7,13 +7,18 @@
 
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 
-use super::launchers::{Claim, claims, identity_of, refuse_disagreement, refuse_hidden_launcher};
-use super::variables::{Env, check_range, check_scope, disagree, local_place, master, number};
+use super::launchers::{
+    LauncherClaim, identity_from_claims, read_claims, refuse_disagreement, refuse_hidden_launcher,
+};
+use super::variables::{
+    Env, check_range, check_scope, disagreement_error, local_rank_and_size, meeting_at_master,
+    read_number,
+};
 use tonnage_units::{Error, Result};
 
 /// A rank given on the command line.
 #[derive(Debug, Clone)]
-pub struct Explicit {
+pub struct ExplicitRank {
     /// 0 .. `size`.
     pub rank: u32,
     /// Number of ranks.
@@ -31,43 +36,52 @@ pub struct Explicit {
 /// # Errors
 /// [`Error::Usage`] when a source is incomplete, cannot be parsed, or contradicts itself or another launcher's
 /// variables. Also when a launcher has started several processes and this one cannot tell that it is one of them.
-pub fn detect(env: Env<'_>, explicit: Option<Explicit>) -> Result<Option<Identity>> {
+pub fn detect(env: Env<'_>, explicit: Option<ExplicitRank>) -> Result<Option<Identity>> {
     if env("TONNAGE_RANK").is_some() && explicit.is_none() {
         return from_supervisor(env).map(Some);
     }
-    let claims = claims(env)?;
+    let claims = read_claims(env)?;
     let identity = if let Some(explicit) = explicit {
         let identity = from_explicit(explicit)?;
         // A launcher of one process, such as a shell in a step, does not restrict ranks started by hand from there.
-        let several: Vec<&Claim> = claims.iter().filter(|claim| claim.several()).collect();
+        let several: Vec<&LauncherClaim> = claims
+            .iter()
+            .filter(|claim| claim.counts_several_ranks())
+            .collect();
         refuse_disagreement(env, &identity, &several)?;
         let (rank, size) = (identity.rank, identity.size);
         // RANK and WORLD_SIZE, if both are set and mean several ranks, must match the command line.
         if let (Some(other_rank), Some(other_size)) =
-            (number(env, "RANK")?, number(env, "WORLD_SIZE")?)
+            (read_number(env, "RANK")?, read_number(env, "WORLD_SIZE")?)
             && other_size > 1
             && (other_rank, other_size) != (rank, size)
         {
             let explicit = format!("{} (rank {rank} of {size})", identity.source);
             let variables = format!("RANK={other_rank} WORLD_SIZE={other_size}");
-            return Err(disagree(&explicit, &variables));
+            return Err(disagreement_error(&explicit, &variables));
         }
         identity
-    } else if env("RANK").is_some() || has_only_a_world_size(env, &claims) {
+    } else if env("RANK").is_some() || has_only_world_size(env, &claims) {
         let identity = from_rank_and_world_size(env)?;
         // A launcher of one process may have started a shell in which the variables were set by hand.
-        let others: Vec<&Claim> = claims.iter().filter(|claim| !claim.alone()).collect();
+        let others: Vec<&LauncherClaim> = claims
+            .iter()
+            .filter(|claim| !claim.counts_one_rank())
+            .collect();
         refuse_disagreement(env, &identity, &others)?;
         identity
     } else {
         // A WORLD_SIZE that a script exported for a launcher's ranks must be the launcher's number.
         if env("JOB_COMPLETION_INDEX").is_none()
-            && let Some(size) = number(env, "WORLD_SIZE")?
-            && let Some(claim) = claims.iter().find(|claim| !claim.is_of(size))
+            && let Some(size) = read_number(env, "WORLD_SIZE")?
+            && let Some(claim) = claims.iter().find(|claim| !claim.agrees_on_size(size))
         {
-            return Err(disagree(&format!("WORLD_SIZE={size}"), &claim.text()));
+            return Err(disagreement_error(
+                &format!("WORLD_SIZE={size}"),
+                &claim.describe(),
+            ));
         }
-        let Some(identity) = identity_of(env, &claims)? else {
+        let Some(identity) = identity_from_claims(env, &claims)? else {
             refuse_hidden_launcher(env, None)?;
             return Ok(None);
         };
@@ -79,14 +93,14 @@ pub fn detect(env: Env<'_>, explicit: Option<Explicit>) -> Result<Option<Identit
 
 /// Whether WORLD_SIZE is set without RANK and no launcher provides the rank. Batch scripts export the number for all
 /// ranks and leave the rank to srun or mpirun.
-fn has_only_a_world_size(env: Env<'_>, claims: &[Claim]) -> bool {
+fn has_only_world_size(env: Env<'_>, claims: &[LauncherClaim]) -> bool {
     env("WORLD_SIZE").is_some()
         && env("JOB_COMPLETION_INDEX").is_none()
-        && !claims.iter().any(Claim::several)
+        && !claims.iter().any(LauncherClaim::counts_several_ranks)
 }
 
-fn from_explicit(explicit: Explicit) -> Result<Identity> {
-    let Explicit {
+fn from_explicit(explicit: ExplicitRank) -> Result<Identity> {
+    let ExplicitRank {
         rank,
         size,
         host,
@@ -117,7 +131,7 @@ fn from_explicit(explicit: Explicit) -> Result<Identity> {
 fn from_supervisor(env: Env<'_>) -> Result<Identity> {
     let source = "tonnage --ranks";
     let required = |name| {
-        number(env, name)?
+        read_number(env, name)?
             .ok_or_else(|| Error::Usage(format!("{source} is incomplete: {name} is not set")))
     };
     let (rank, size) = (required("TONNAGE_RANK")?, required("TONNAGE_SIZE")?);
@@ -145,7 +159,7 @@ fn from_supervisor(env: Env<'_>) -> Result<Identity> {
 fn from_rank_and_world_size(env: Env<'_>) -> Result<Identity> {
     let source = "RANK/WORLD_SIZE";
     let half = |name, other| {
-        number(env, name)?.ok_or_else(|| {
+        read_number(env, name)?.ok_or_else(|| {
             Error::Usage(format!(
                 "{source} is incomplete: {name} is not set. Run `unset {other}` where it is left over from another job, or \
                  export {name}"
@@ -154,11 +168,11 @@ fn from_rank_and_world_size(env: Env<'_>) -> Result<Identity> {
     };
     let (rank, size) = (half("RANK", "WORLD_SIZE")?, half("WORLD_SIZE", "RANK")?);
     check_range(rank, size, source)?;
-    let (local_rank, local_size) = local_place(env, "LOCAL_RANK", "LOCAL_WORLD_SIZE")?;
+    let (local_rank, local_size) = local_rank_and_size(env, "LOCAL_RANK", "LOCAL_WORLD_SIZE")?;
     let meeting = if size == 1 {
         Meeting::Alone
     } else {
-        master(env, source)?
+        meeting_at_master(env, source)?
     };
     Ok(Identity {
         rank,

@@ -36,17 +36,17 @@ pub(crate) fn first_host(
         return Ok((text, listener));
     }
     let mut name = host.to_owned();
-    let mut addresses = reachable(&name, port);
+    let mut addresses = reachable_addresses(&name, port);
     if addresses.is_empty() {
         name = slurm::node_address(host)?;
-        addresses = reachable(&name, port);
+        addresses = reachable_addresses(&name, port);
         log::info!("the name {host} leads nowhere; Slurm says that its address is {name}");
     }
     if identity.rank > 0 {
         return Ok((name, None));
     }
     if let Some(interface) = interface {
-        addresses = of_interface(&name, &addresses, interface)?;
+        addresses = keep_interface_addresses(&name, &addresses, interface)?;
     }
     let mut last = None;
     for ip in addresses {
@@ -66,7 +66,7 @@ pub(crate) fn first_host(
 
 /// Returns the non-loopback addresses of a name. Debian lists a host's own name as 127.0.1.1 in /etc/hosts, which other
 /// hosts cannot use.
-fn reachable(name: &str, port: u16) -> Vec<IpAddr> {
+fn reachable_addresses(name: &str, port: u16) -> Vec<IpAddr> {
     let found = (name, port).to_socket_addrs().into_iter().flatten();
     found
         .map(|address| address.ip())
@@ -75,7 +75,11 @@ fn reachable(name: &str, port: u16) -> Vec<IpAddr> {
 }
 
 /// Returns the addresses of the name that belong to the interface.
-fn of_interface(name: &str, addresses: &[IpAddr], interface: &str) -> Result<Vec<IpAddr>> {
+fn keep_interface_addresses(
+    name: &str,
+    addresses: &[IpAddr],
+    interface: &str,
+) -> Result<Vec<IpAddr>> {
     let own = interface_addresses(interface)?;
     let both = own.iter().copied().filter(|ip| addresses.contains(ip));
     let both: Vec<IpAddr> = both.collect();
@@ -121,7 +125,10 @@ mod tests {
         );
         let lo: IpAddr = "127.0.0.1".parse().unwrap();
         let elsewhere: IpAddr = "192.0.2.7".parse().unwrap();
-        assert_eq!(of_interface("n1", &[elsewhere, lo], "lo").unwrap(), [lo]);
+        assert_eq!(
+            keep_interface_addresses("n1", &[elsewhere, lo], "lo").unwrap(),
+            [lo]
+        );
         let (name, listener) = first_host("192.0.2.7", 1, true, &identity(1), Some("lo")).unwrap();
         assert!(name == "192.0.2.7" && listener.is_none());
     }

@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::channel::Interest;
-use crate::patience::EACH_RANK;
-use crate::signals::{Signals, received_by};
+use crate::shared_cpu_time::EACH_RANK;
+use crate::signals::{Signals, with_interrupted_rank};
 use tonnage_units::identity::Identity;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
@@ -18,12 +18,12 @@ const LAUNCH_TIME: Duration = Duration::from_secs(60);
 /// Deadline for all ranks to reach the launcher: first the start of its library, if a run needs that, then the
 /// exchange.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LaunchLimit {
+pub(crate) struct LaunchDeadline {
     at_most: Duration,
     begun: Instant,
 }
 
-impl LaunchLimit {
+impl LaunchDeadline {
     /// Returns the limit that starts now. Its length is `asked`; by default it grows with the number of ranks.
     pub(crate) fn from_now(asked: Option<Duration>, ranks: u32) -> Self {
         let usual = || LAUNCH_TIME.saturating_add(EACH_RANK.saturating_mul(ranks));
@@ -60,10 +60,10 @@ impl LaunchLimit {
 }
 
 /// Runs a step on this thread while another thread watches signals and the deadline. Either ends the process.
-pub(crate) fn watched<T>(
+pub(crate) fn run_watched<T>(
     signals: &mut Signals,
     identity: &Identity,
-    limit: &LaunchLimit,
+    limit: &LaunchDeadline,
     step: impl FnOnce() -> T,
 ) -> Result<T> {
     let (here, there) =
@@ -73,11 +73,11 @@ pub(crate) fn watched<T>(
             .name("launch watch".into())
             .spawn_scoped(scope, || {
                 if let Err(error) = limit.wait(signals, &there, "the start of MPI") {
-                    end(error, identity);
+                    report_and_exit(error, identity);
                 }
             })
-            .map_err(|error| not_started(&error, identity))?;
-        let done = Done(here);
+            .map_err(|error| thread_start_error(&error, identity))?;
+        let done = StepEnd(here);
         let given = step();
         drop(done);
         Ok(given)
@@ -85,7 +85,7 @@ pub(crate) fn watched<T>(
 }
 
 /// Returns the error of a rank that cannot start a thread.
-pub(super) fn not_started(error: &std::io::Error, identity: &Identity) -> Error {
+pub(super) fn thread_start_error(error: &std::io::Error, identity: &Identity) -> Error {
     Error::Rank {
         rank: identity.rank,
         host: tonnage_sys::host::name(),
@@ -94,9 +94,9 @@ pub(super) fn not_started(error: &std::io::Error, identity: &Identity) -> Error 
 }
 
 /// Marks the end of a step when dropped.
-struct Done(UnixStream);
+struct StepEnd(UnixStream);
 
-impl Drop for Done {
+impl Drop for StepEnd {
     fn drop(&mut self) {
         // A process that a library has forked meanwhile may hold this socket too, so closing it is not enough.
         let _ = self.0.shutdown(Shutdown::Both);
@@ -104,8 +104,8 @@ impl Drop for Done {
 }
 
 /// Adds the rank's name to an error from before it has met the others.
-pub(crate) fn described(error: Error, identity: &Identity, host: &str) -> Error {
-    match received_by(error, identity.rank, host) {
+pub(crate) fn with_rank_name(error: Error, identity: &Identity, host: &str) -> Error {
+    match with_interrupted_rank(error, identity.rank, host) {
         Error::Failed(text) => Error::Failed(format!(
             "rank {} of {} on {host}: {text}",
             identity.rank, identity.size
@@ -116,8 +116,8 @@ pub(crate) fn described(error: Error, identity: &Identity, host: &str) -> Error 
 
 /// Ends the process. Its main thread may be stuck inside a library and runs until the end, so nothing it uses may be
 /// freed. Nothing is buffered or started yet.
-fn end(error: Error, identity: &Identity) -> ! {
-    let error = described(error, identity, &tonnage_sys::host::name());
+fn report_and_exit(error: Error, identity: &Identity) -> ! {
+    let error = with_rank_name(error, identity, &tonnage_sys::host::name());
     say(&format!("error: {error}"));
     tonnage_sys::process::end_at_once(error.exit_code())
 }
@@ -127,19 +127,19 @@ mod tests {
     use super::*;
     use crate::testing::{door, identity};
 
-    fn limit(ms: u64) -> LaunchLimit {
-        LaunchLimit::from_now(Some(Duration::from_millis(ms)), 2)
+    fn limit(ms: u64) -> LaunchDeadline {
+        LaunchDeadline::from_now(Some(Duration::from_millis(ms)), 2)
     }
 
     #[test]
     fn a_step_may_take_its_given_time() {
         let identity = identity(1, 2, door().1);
         let mut signals = Signals::none();
-        let given = watched(&mut signals, &identity, &limit(60_000), || 7).unwrap();
+        let given = run_watched(&mut signals, &identity, &limit(60_000), || 7).unwrap();
         assert_eq!(given, 7);
         let (_here, there) = UnixStream::pair().unwrap();
         let error = limit(20).wait(&mut signals, &there, "x").unwrap_err();
-        let text = described(error, &identity, "h").to_string();
+        let text = with_rank_name(error, &identity, "h").to_string();
         let expected = "rank 1 of 2 on h: not all ranks came to x within 20ms: look at";
         assert!(text.starts_with(expected), "{text}");
     }
@@ -149,7 +149,7 @@ mod tests {
     fn a_step_ends_even_if_another_process_holds_its_socket() {
         let (here, there) = UnixStream::pair().unwrap();
         let _kept = here.try_clone().unwrap();
-        drop(Done(here));
+        drop(StepEnd(here));
         let waited = limit(60_000).wait(&mut Signals::none(), &there, "x");
         waited.unwrap();
     }
@@ -160,7 +160,7 @@ mod tests {
         let mut signals = Signals::none();
         signals.put_back(15);
         let error = limit(60_000).wait(&mut signals, &there, "x").unwrap_err();
-        let error = described(error, &identity(1, 2, door().1), "h");
+        let error = with_rank_name(error, &identity(1, 2, door().1), "h");
         assert!(
             matches!(&error, Error::Interrupted { signal: 15, rank: Some((1, host)) } if host == "h")
         );
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_time_grows_with_the_ranks_unless_it_was_given() {
-        let usual = |ranks| LaunchLimit::from_now(None, ranks).at_most;
+        let usual = |ranks| LaunchDeadline::from_now(None, ranks).at_most;
         assert_eq!(usual(1000), Duration::from_secs(90));
         assert!(usual(2) < Duration::from_secs(61));
         assert_eq!(limit(5).at_most, Duration::from_millis(5));

@@ -5,7 +5,8 @@
 
 use super::slurm;
 use super::variables::{
-    Env, check_range, disagree, local_place, master, master_of_pods, number, parsed,
+    Env, check_range, disagreement_error, local_rank_and_size, meeting_at_first_pod,
+    meeting_at_master, read_number, read_value,
 };
 use tonnage_sys::descriptor::is_socket;
 use tonnage_units::identity::{Exchange, Identity, Meeting};
@@ -39,7 +40,7 @@ const NAMES_OF_LAUNCHERS: &str = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MA
     JOB_COMPLETION_INDEX";
 
 /// Whether a launcher sets this variable to describe the processes it has started. A nested run must not inherit it.
-pub fn is_of_launcher(name: &str) -> bool {
+pub fn is_launcher_variable(name: &str) -> bool {
     NAMES_OF_LAUNCHERS.split_whitespace().any(|one| one == name)
         || OF_LAUNCHERS
             .split_whitespace()
@@ -83,14 +84,14 @@ impl Launcher {
 
 /// Values of a launcher's variables.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct LauncherClaim {
     launcher: Launcher,
     size_name: &'static str,
     rank: Option<u32>,
     size: Option<u32>,
 }
 
-impl Claim {
+impl LauncherClaim {
     /// Reads this launcher's variables. `None` if it did not start this process.
     fn read(env: Env<'_>, launcher: Launcher) -> Result<Option<Self>> {
         let set = |name: &&&'static str| env(name).is_some();
@@ -112,13 +113,13 @@ impl Claim {
         Ok(Some(Self {
             launcher,
             size_name,
-            rank: number(env, launcher.rank_name())?,
-            size: number(env, size_name)?,
+            rank: read_number(env, launcher.rank_name())?,
+            size: read_number(env, size_name)?,
         }))
     }
 
     /// Describes the variables with their values.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let shown =
             |value: Option<u32>| value.map_or("(not set)".to_owned(), |value| value.to_string());
         format!(
@@ -135,17 +136,17 @@ impl Claim {
     }
 
     /// Whether it counts several ranks.
-    pub(crate) fn several(&self) -> bool {
+    pub(crate) fn counts_several_ranks(&self) -> bool {
         self.size.is_some_and(|size| size > 1)
     }
 
     /// Whether it counts one rank.
-    pub(crate) fn alone(&self) -> bool {
+    pub(crate) fn counts_one_rank(&self) -> bool {
         self.size == Some(1)
     }
 
     /// Whether its number of ranks is `size` or unknown.
-    pub(crate) fn is_of(&self, size: u32) -> bool {
+    pub(crate) fn agrees_on_size(&self, size: u32) -> bool {
         self.size.is_none_or(|mine| mine == size)
     }
 
@@ -158,7 +159,7 @@ impl Claim {
     }
 
     /// Returns the rank and the number of ranks.
-    fn place(&self) -> Result<(u32, u32)> {
+    fn rank_and_size(&self) -> Result<(u32, u32)> {
         let (Some(rank), Some(size)) = (self.rank, self.size) else {
             let missing = if self.rank.is_none() {
                 self.launcher.rank_name()
@@ -174,10 +175,10 @@ impl Claim {
             };
             return Err(Error::Usage(format!(
                 "{} is not whole: {missing} is not set; {next}",
-                self.text()
+                self.describe()
             )));
         };
-        check_range(rank, size, &self.text())?;
+        check_range(rank, size, &self.describe())?;
         Ok((rank, size))
     }
 }
@@ -185,10 +186,10 @@ impl Claim {
 /// Returns the claims of all launchers in order of precedence. Outer launchers that count their own processes are left
 /// out: Slurm starts one mpirun daemon per host, and torchrun or a script may start several ranks in a pod. An srun
 /// that mpirun started is not an outer launcher, although its variables look the same.
-pub(crate) fn claims(env: Env<'_>) -> Result<Vec<Claim>> {
+pub(crate) fn read_claims(env: Env<'_>) -> Result<Vec<LauncherClaim>> {
     let mut claims = Vec::new();
     for launcher in LAUNCHERS {
-        let claim = Claim::read(env, launcher)?;
+        let claim = LauncherClaim::read(env, launcher)?;
         let hidden = match launcher {
             Launcher::Slurm => (claim.as_ref()).is_some_and(|slurm| is_around_mpirun(env, slurm)),
             Launcher::TrainJob | Launcher::Kubernetes => !claims.is_empty(),
@@ -202,7 +203,7 @@ pub(crate) fn claims(env: Env<'_>) -> Result<Vec<Claim>> {
 }
 
 /// Whether Slurm started an mpirun or its daemon, which then started this process. Then the Slurm task is not a rank.
-fn is_around_mpirun(env: Env<'_>, slurm: &Claim) -> bool {
+fn is_around_mpirun(env: Env<'_>, slurm: &LauncherClaim) -> bool {
     let open_mpi = Launcher::OpenMpi.rank_name();
     let (rank_name, size_name) = if env(open_mpi).is_some() || env("OMPI_COMM_WORLD_SIZE").is_some()
     {
@@ -213,15 +214,20 @@ fn is_around_mpirun(env: Env<'_>, slurm: &Claim) -> bool {
     } else {
         return false;
     };
-    match slurm::task_had(env, rank_name) {
+    match slurm::task_had_variable(env, rank_name) {
         Some(had) => !had,
         // Unknown. One rank in each of several tasks would be several runs.
-        None => !slurm.several() || env(size_name).is_none_or(|size| size.trim() != "1"),
+        None => {
+            !slurm.counts_several_ranks() || env(size_name).is_none_or(|size| size.trim() != "1")
+        }
     }
 }
 
 /// Returns this process's identity by the first launcher. `None` without a launcher or with only one rank.
-pub(crate) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Identity>> {
+pub(crate) fn identity_from_claims(
+    env: Env<'_>,
+    claims: &[LauncherClaim],
+) -> Result<Option<Identity>> {
     let Some(first) = claims.first() else {
         return Ok(None);
     };
@@ -235,9 +241,9 @@ pub(crate) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Ident
              image that has both"
         )));
     }
-    let (rank, size) = first.place()?;
+    let (rank, size) = first.rank_and_size()?;
     if let Some(other) = claims.iter().find(|claim| !claim.agrees(rank, size)) {
-        return Err(disagree(&first.text(), &other.text()));
+        return Err(disagreement_error(&first.describe(), &other.describe()));
     }
     if size == 1 {
         return Ok(None);
@@ -246,14 +252,14 @@ pub(crate) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Ident
     let (local_rank, local_size) = match first.launcher {
         Launcher::OpenMpi => {
             let names = ["OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"];
-            local_place(env, names[0], names[1])?
+            local_rank_and_size(env, names[0], names[1])?
         }
-        Launcher::Pmi => local_place(env, "MPI_LOCALRANKID", "MPI_LOCALNRANKS")?,
+        Launcher::Pmi => local_rank_and_size(env, "MPI_LOCALRANKID", "MPI_LOCALNRANKS")?,
         Launcher::Slurm | Launcher::TrainJob | Launcher::Kubernetes => (0, None),
     };
     let meeting = match first.launcher {
         Launcher::OpenMpi if env("PMIX_NAMESPACE").is_some() => Meeting::Exchange(Exchange::Pmix),
-        Launcher::OpenMpi => return Err(no_exchange(first, "PMIX_NAMESPACE")),
+        Launcher::OpenMpi => return Err(no_exchange_error(first, "PMIX_NAMESPACE")),
         Launcher::Slurm if slurm::has_pmix(env) => Meeting::Exchange(Exchange::Pmix),
         Launcher::Slurm => match pmi1_fd(env)? {
             Some(fd) if is_socket(fd) => Meeting::Exchange(Exchange::Pmi1 { fd }),
@@ -264,15 +270,15 @@ pub(crate) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Ident
                          the step's first host"
                     );
                 }
-                slurm::meeting(env, rank)?
+                slurm::meeting_of_step(env, rank)?
             }
         },
         Launcher::Pmi => {
-            let fd = pmi1_fd(env)?.ok_or_else(|| no_exchange(first, "PMI_FD"))?;
+            let fd = pmi1_fd(env)?.ok_or_else(|| no_exchange_error(first, "PMI_FD"))?;
             Meeting::Exchange(Exchange::Pmi1 { fd })
         }
-        Launcher::TrainJob => master_of_pods(env, source)?,
-        Launcher::Kubernetes => master(env, source)?,
+        Launcher::TrainJob => meeting_at_first_pod(env, source)?,
+        Launcher::Kubernetes => meeting_at_master(env, source)?,
     };
     Ok(Some(Identity {
         rank,
@@ -286,13 +292,13 @@ pub(crate) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Ident
 
 fn pmi1_fd(env: Env<'_>) -> Result<Option<i32>> {
     let what = "the number of an open file";
-    match parsed::<i32>(env, "PMI_FD", what)? {
+    match read_value::<i32>(env, "PMI_FD", what)? {
         Some(fd) if fd < 0 => Err(Error::Usage(format!("PMI_FD={fd} is not {what}"))),
         fd => Ok(fd),
     }
 }
-fn no_exchange(claim: &Claim, missing: &str) -> Error {
-    let text = claim.text();
+fn no_exchange_error(claim: &LauncherClaim, missing: &str) -> Error {
+    let text = claim.describe();
     let rank = claim.launcher.rank_name();
     let size = claim.size_name;
     Error::Usage(format!(
@@ -307,7 +313,7 @@ fn no_exchange(claim: &Claim, missing: &str) -> Error {
 pub(crate) fn refuse_disagreement(
     env: Env<'_>,
     identity: &Identity,
-    claims: &[&Claim],
+    claims: &[&LauncherClaim],
 ) -> Result<()> {
     if env("TORCHELASTIC_RUN_ID").is_some() {
         return Ok(());
@@ -315,16 +321,17 @@ pub(crate) fn refuse_disagreement(
     let Identity {
         rank, size, source, ..
     } = identity;
-    let local = number(env, "LOCAL_WORLD_SIZE")?.unwrap_or(1);
-    let differs =
-        |claim: &&&Claim| !claim.agrees(*rank, *size) && !claim.counts_starters(*size, local);
+    let local = read_number(env, "LOCAL_WORLD_SIZE")?.unwrap_or(1);
+    let differs = |claim: &&&LauncherClaim| {
+        !claim.agrees(*rank, *size) && !claim.counts_starters(*size, local)
+    };
     let mine = if source == "RANK/WORLD_SIZE" {
         format!("RANK={rank} WORLD_SIZE={size}")
     } else {
         format!("{source} (rank {rank} of {size})")
     };
     match claims.iter().find(differs) {
-        Some(claim) => Err(disagree(&mine, &claim.text())),
+        Some(claim) => Err(disagreement_error(&mine, &claim.describe())),
         None => Ok(()),
     }
 }
@@ -338,7 +345,7 @@ pub(crate) fn refuse_hidden_launcher(env: Env<'_>, identity: Option<&Identity>) 
         "OMPI_COMM_WORLD_LOCAL_SIZE",
         "LOCAL_WORLD_SIZE",
     ] {
-        if let Some(local) = number(env, name)?
+        if let Some(local) = read_number(env, name)?
             && local > size
         {
             let believed = identity.map_or("nothing says which rank this is", |_| "fewer ranks");

@@ -28,5 +28,5 @@ mod slurm;
 mod store;
 pub(crate) mod variables;
 
-pub use store::Leave;
+pub use store::LauncherDisconnect;
 pub use variables::Env;

@@ -7,7 +7,7 @@ use super::launcher_process::LauncherProcess;
 use super::secret::Secret;
 use super::variables::Env;
 use crate::RankInfo;
-use crate::patience::{EACH_RANK, beyond_here, own_cpus};
+use crate::shared_cpu_time::{EACH_RANK, extra_time_here, own_cpus};
 use crate::signals::Signals;
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Error, Result};
@@ -90,10 +90,10 @@ impl JoinOptions {
         // Ranks that tonnage started itself are ready at once; a launcher may still be starting containers.
         let join_usual = match identity.meeting {
             Meeting::Master { .. } => Duration::from_secs(60),
-            Meeting::Local { .. } => LOCAL_JOIN_TIMEOUT + beyond_here(identity.size),
+            Meeting::Local { .. } => LOCAL_JOIN_TIMEOUT + extra_time_here(identity.size),
             _ => LOCAL_JOIN_TIMEOUT,
         };
-        let asked = seconds(env, HEARTBEAT_VARIABLE)?;
+        let asked = read_seconds(env, HEARTBEAT_VARIABLE)?;
         Ok(Self {
             secret,
             plan_hash,
@@ -147,22 +147,22 @@ impl JoinOptions {
 
 /// Reads `TONNAGE_JOIN_TIMEOUT`, if set.
 pub(crate) fn join_timeout(env: Env<'_>) -> Result<Option<Duration>> {
-    seconds(env, "TONNAGE_JOIN_TIMEOUT")
+    read_seconds(env, "TONNAGE_JOIN_TIMEOUT")
 }
 
 /// Reads `TONNAGE_STEP_TIMEOUT`, if set: the longest wait of ranks for each other once they have joined.
 pub fn step_timeout(env: Env<'_>) -> Result<Option<Duration>> {
-    seconds(env, STEP_VARIABLE)
+    read_seconds(env, STEP_VARIABLE)
 }
 
 /// Returns the silence after which one of `ranks` ranks on this machine counts as hanging: `TONNAGE_HEARTBEAT_TIMEOUT`,
-/// otherwise three seconds plus the extra time of [`crate::patience`].
+/// otherwise three seconds plus the extra time of [`crate::shared_cpu_time`].
 pub(crate) fn heartbeat_timeout(env: Env<'_>, ranks: u32) -> Result<Duration> {
-    let usual = || HEARTBEAT_TIMEOUT + beyond_here(ranks);
-    Ok(seconds(env, HEARTBEAT_VARIABLE)?.unwrap_or_else(usual))
+    let usual = || HEARTBEAT_TIMEOUT + extra_time_here(ranks);
+    Ok(read_seconds(env, HEARTBEAT_VARIABLE)?.unwrap_or_else(usual))
 }
 
-fn seconds(env: Env<'_>, name: &str) -> Result<Option<Duration>> {
+fn read_seconds(env: Env<'_>, name: &str) -> Result<Option<Duration>> {
     let Some(text) = env(name) else {
         return Ok(None);
     };
@@ -185,13 +185,13 @@ mod tests {
     fn timeouts_come_from_the_environment() {
         let read = |text: &str| {
             let text = text.to_owned();
-            seconds(&move |_: &str| Some(text.clone()), "TONNAGE_JOIN_TIMEOUT")
+            read_seconds(&move |_: &str| Some(text.clone()), "TONNAGE_JOIN_TIMEOUT")
         };
         assert_eq!(read("1.5").unwrap(), Some(Duration::from_millis(1500)));
         for wrong in ["", "0", "-1", "nan", "inf", "1e99", "soon"] {
             assert_eq!(read(wrong).unwrap_err().exit_code(), 2, "{wrong}");
         }
-        assert_eq!(seconds(&|_: &str| None, "X").unwrap(), None);
+        assert_eq!(read_seconds(&|_: &str| None, "X").unwrap(), None);
     }
 
     #[test]

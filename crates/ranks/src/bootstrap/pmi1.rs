@@ -39,10 +39,10 @@ impl Pmi1Client {
                  has ended?"
             ));
         }
-        Self::over(open().map_err(failed)?, open().map_err(failed)?)
+        Self::from_files(open().map_err(failed)?, open().map_err(failed)?)
     }
 
-    fn over(to: File, from: File) -> Result<Self, String> {
+    fn from_files(to: File, from: File) -> Result<Self, String> {
         let mut client = Self {
             to,
             from: BufReader::new(from),
@@ -52,7 +52,7 @@ impl Pmi1Client {
         client.call("init pmi_version=1 pmi_subversion=1", "response_to_init")?;
         client.known = true;
         let answer = client.call("get_my_kvsname", "my_kvsname")?;
-        client.space = word(&answer, "kvsname")
+        client.space = reply_value(&answer, "kvsname")
             .ok_or_else(|| format!("PMI gives no name of the job: {}", answer.trim()))?
             .to_owned();
         Ok(client)
@@ -74,7 +74,7 @@ impl Pmi1Client {
     pub(crate) fn get(&mut self, key: &str) -> Result<String, String> {
         let line = format!("get kvsname={} key={key}", self.space);
         let answer = self.call(&line, "get_result")?;
-        let value = word(&answer, "value").map(str::to_owned);
+        let value = reply_value(&answer, "value").map(str::to_owned);
         value.ok_or_else(|| format!("PMI gives no value of {key}: {}", answer.trim()))
     }
 
@@ -83,7 +83,7 @@ impl Pmi1Client {
         self.to
             .write_all(format!("cmd={command}\n").as_bytes())
             .map_err(|error| match error.kind() {
-                ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ended(what),
+                ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => connection_lost(what),
                 _ => format!("PMI's {what} cannot be sent: {error}"),
             })?;
         let mut answer = String::new();
@@ -93,10 +93,10 @@ impl Pmi1Client {
             .take(LINE_BYTES_MAX)
             .read_line(&mut answer);
         match read {
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(ended(what)),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(connection_lost(what)),
             Err(error) => Err(format!("PMI does not answer to {what}: {error}")),
-            Ok(_) if !answer.ends_with('\n') => Err(ended(what)),
-            Ok(_) => check(&answer, expected).map(|()| answer),
+            Ok(_) if !answer.ends_with('\n') => Err(connection_lost(what)),
+            Ok(_) => check_reply(&answer, expected).map(|()| answer),
         }
     }
 }
@@ -122,7 +122,7 @@ impl Drop for Pmi1Client {
 }
 
 /// Explains why a server may close the connection.
-fn ended(what: &str) -> String {
+fn connection_lost(what: &str) -> String {
     let likely = match what {
         "init" => {
             "has an earlier program of this process already taken leave of the launcher, which serves one program for \
@@ -133,9 +133,9 @@ fn ended(what: &str) -> String {
     format!("PMI ends the connection instead of answering to {what}: {likely}")
 }
 
-fn check(answer: &str, expected: &str) -> Result<(), String> {
-    let good =
-        word(answer, "cmd") == Some(expected) && word(answer, "rc").is_none_or(|code| code == "0");
+fn check_reply(answer: &str, expected: &str) -> Result<(), String> {
+    let good = reply_value(answer, "cmd") == Some(expected)
+        && reply_value(answer, "rc").is_none_or(|code| code == "0");
     if good {
         return Ok(());
     }
@@ -145,7 +145,7 @@ fn check(answer: &str, expected: &str) -> Result<(), String> {
     ))
 }
 
-fn word<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+fn reply_value<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let mut words = line.split_whitespace();
     words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
@@ -175,7 +175,7 @@ mod tests {
         });
         let to = File::from(OwnedFd::from(here));
         let from = to.try_clone().unwrap();
-        (Pmi1Client::over(to, from), thread)
+        (Pmi1Client::from_files(to, from), thread)
     }
 
     #[test]

@@ -12,13 +12,13 @@ use std::sync::mpsc;
 
 use super::advert::{Advert, listening_address, refuse_mixed_secrets};
 use super::first_host::first_host;
-use super::launch_watch::{LaunchLimit, described, not_started, watched};
+use super::launch_watch::{LaunchDeadline, run_watched, thread_start_error, with_rank_name};
 use super::options::{JoinOptions, join_timeout};
 use super::pmi1::VALUE_BYTES_MAX;
 use super::secret::{Secret, generate_text};
 use super::slurm;
-use super::store::{Leave, Store, broken};
-use super::variables::{Env, port};
+use super::store::{LauncherDisconnect, LauncherStore, exchange_error};
+use super::variables::{Env, read_port};
 use crate::join::address::listen_on;
 use crate::signals::Signals;
 use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
@@ -33,7 +33,7 @@ const MEETING: &str = "tonnage-meeting";
 
 /// The agreed meeting place.
 #[derive(Debug)]
-pub struct Met {
+pub struct Rendezvous {
     /// Identity whose meeting is now [`Meeting::Master`]; the way of meeting is appended to its source.
     pub identity: Identity,
     /// The run's secret.
@@ -43,19 +43,19 @@ pub struct Met {
     /// SIGINT and SIGTERM, if they are already caught.
     pub signals: Option<Signals>,
     /// Must be kept until the end of the run.
-    pub leave: Leave,
+    pub leave: LauncherDisconnect,
 }
 
-impl Met {
+impl Rendezvous {
     /// Creates a meeting that was agreed on before the ranks started.
-    pub fn of(mut identity: Identity, secret: Secret, listener: Option<TcpListener>) -> Self {
+    pub fn new(mut identity: Identity, secret: Secret, listener: Option<TcpListener>) -> Self {
         identity.source.push_str(", ssh");
         Self {
             identity,
             secret,
             listener,
             signals: None,
-            leave: Leave::default(),
+            leave: LauncherDisconnect::default(),
         }
     }
 
@@ -81,23 +81,23 @@ pub fn meet(
     mut identity: Identity,
     interface: Option<&str>,
     before: impl FnOnce(&Identity) -> Result<()>,
-) -> Result<Met> {
+) -> Result<Rendezvous> {
     if let Meeting::Exchange(exchange) = identity.meeting.clone() {
-        let limit = LaunchLimit::from_now(join_timeout(env)?, identity.size);
+        let limit = LaunchDeadline::from_now(join_timeout(env)?, identity.size);
         // Every step may wait for the other ranks.
-        let mut signals = Signals::ending()?;
+        let mut signals = Signals::for_termination()?;
         match exchange {
-            Exchange::Pmix => watched(&mut signals, &identity, &limit, || before(&identity))??,
+            Exchange::Pmix => run_watched(&mut signals, &identity, &limit, || before(&identity))??,
             // With PMI-1, `before` does not wait for other ranks.
             Exchange::Pmi1 { .. } => before(&identity)?,
         }
-        return by_exchange(env, identity, &exchange, interface, signals, limit);
+        return meet_by_exchange(env, identity, &exchange, interface, signals, limit);
     }
     before(&identity)?;
     let mut secret = Secret::find(env)?;
     // A key of this run is derived if all its ranks know a name of the run.
     if let Some(name) = run_name(env, &identity.meeting) {
-        secret = secret.of_run(&name)?;
+        secret = secret.derive_for_run(&name)?;
     }
     let mut listener = None;
     match identity.meeting.clone() {
@@ -121,12 +121,12 @@ pub fn meet(
             };
         }
     }
-    Ok(Met {
+    Ok(Rendezvous {
         secret,
         identity,
         listener,
         signals: None,
-        leave: Leave::default(),
+        leave: LauncherDisconnect::default(),
     })
 }
 
@@ -143,19 +143,19 @@ fn run_name(env: Env<'_>, meeting: &Meeting) -> Option<String> {
     }
 }
 
-fn by_exchange(
+fn meet_by_exchange(
     env: Env<'_>,
     mut identity: Identity,
     exchange: &Exchange,
     interface: Option<&str>,
     mut signals: Signals,
-    limit: LaunchLimit,
-) -> Result<Met> {
-    let task = Task {
+    limit: LaunchDeadline,
+) -> Result<Rendezvous> {
+    let task = ExchangeTask {
         exchange: exchange.clone(),
         identity: identity.clone(),
         interface: interface.map(str::to_owned),
-        port: port(env, "TONNAGE_PORT")?.unwrap_or(0),
+        port: read_port(env, "TONNAGE_PORT")?.unwrap_or(0),
         given: env("TONNAGE_SECRET").is_some() || env("TONNAGE_SECRET_FILE").is_some(),
     };
     // A launcher's library waits for all ranks without a deadline. Its thread is abandoned if one does not arrive.
@@ -169,9 +169,9 @@ fn by_exchange(
             let _ = sender.send(task.run());
             let _ = there.shutdown(Shutdown::Both);
         })
-        .map_err(|error| not_started(&error, &identity))?;
+        .map_err(|error| thread_start_error(&error, &identity))?;
     let come = limit.wait(&mut signals, &here, "the launcher's exchange");
-    come.map_err(|error| described(error, &identity, &tonnage_sys::host::name()))?;
+    come.map_err(|error| with_rank_name(error, &identity, &tonnage_sys::host::name()))?;
     let outcome = receiver
         .recv()
         .map_err(|_| Error::Failed("the thread of the launcher's exchange panicked".into()))??;
@@ -184,22 +184,22 @@ fn by_exchange(
         port: outcome.address.port(),
         source: AddressSource::Launcher,
     };
-    Ok(Met {
+    Ok(Rendezvous {
         identity,
         secret: match &outcome.secret {
-            Word::Secret(text) => Secret::from_text(text)?,
-            Word::Name(name) => Secret::find(env)?.of_run(name)?,
+            SharedSecret::Secret(text) => Secret::from_text(text)?,
+            SharedSecret::Name(name) => Secret::find(env)?.derive_for_run(name)?,
         },
         listener: outcome.listener,
         signals: Some(signals),
-        leave: Leave {
+        leave: LauncherDisconnect {
             _store: Some(outcome.store),
         },
     })
 }
 
 /// Arguments of the exchange, which runs on its own thread.
-struct Task {
+struct ExchangeTask {
     exchange: Exchange,
     identity: Identity,
     interface: Option<String>,
@@ -212,33 +212,35 @@ struct Task {
 /// Result of the exchange.
 struct ExchangeResult {
     address: SocketAddr,
-    secret: Word,
+    secret: SharedSecret,
     listener: Option<TcpListener>,
-    store: Store,
+    store: LauncherStore,
 }
 
 /// Random text generated by rank 0.
 #[derive(Debug, PartialEq, Eq)]
-enum Word {
+enum SharedSecret {
     /// The secret itself.
     Secret(String),
     /// The run's name, combined with the user's secret.
     Name(String),
 }
 
-impl Task {
+impl ExchangeTask {
     fn run(&self) -> Result<ExchangeResult> {
-        let mut store = Store::open(&self.exchange, &self.identity)?;
+        let mut store = LauncherStore::open(&self.exchange, &self.identity)?;
         let rank = self.identity.rank;
-        let advert = Advert::mine(self.interface.as_deref(), self.given);
-        let text = advert.as_ref().map_or(FAILED.to_owned(), Advert::text);
+        let advert = Advert::for_this_process(self.interface.as_deref(), self.given);
+        let text = advert.as_ref().map_or(FAILED.to_owned(), Advert::encode);
         if text.len() > VALUE_BYTES_MAX {
-            return Err(broken(format!("{} bytes are too many", text.len())));
+            return Err(exchange_error(format!("{} bytes are too many", text.len())));
         }
-        store.say(&host_key(rank), Some(&text)).map_err(broken)?;
+        store
+            .publish(&host_key(rank), Some(&text))
+            .map_err(exchange_error)?;
         // A failure is published before it ends this process, so that the others do not wait.
         let opened = advert.and_then(|advert| match rank {
-            0 => self.open(&advert, &mut store).map(Some),
+            0 => self.listen_and_publish(&advert, &mut store).map(Some),
             _ => Ok(None),
         });
         let word = match (&opened, rank) {
@@ -246,13 +248,13 @@ impl Task {
             (Err(_), 0) => Some(FAILED),
             (Err(_), _) => None,
         };
-        store.say(MEETING, word).map_err(broken)?;
+        store.publish(MEETING, word).map_err(exchange_error)?;
         let opened = opened?;
         let word = match &opened {
             Some((_, word)) => word.clone(),
-            None => store.hear(0, MEETING).map_err(broken)?,
+            None => store.fetch(0, MEETING).map_err(exchange_error)?,
         };
-        let (address, secret) = read_word(&word)?;
+        let (address, secret) = parse_root_value(&word)?;
         Ok(ExchangeResult {
             address,
             secret,
@@ -262,10 +264,14 @@ impl Task {
     }
 
     /// Opens rank 0's socket. Returns it with the text for the others.
-    fn open(&self, mine: &Advert, store: &mut Store) -> Result<(TcpListener, String)> {
+    fn listen_and_publish(
+        &self,
+        mine: &Advert,
+        store: &mut LauncherStore,
+    ) -> Result<(TcpListener, String)> {
         let mut others = Vec::new();
         for rank in 1..self.identity.size {
-            let text = store.hear(rank, &host_key(rank)).map_err(broken)?;
+            let text = store.fetch(rank, &host_key(rank)).map_err(exchange_error)?;
             let message = "it ended before it published its host: look at its output";
             others.push(Advert::parse(&text).ok_or_else(|| Error::Rank {
                 rank,
@@ -290,7 +296,7 @@ fn host_key(rank: u32) -> String {
     format!("tonnage-host-{rank}")
 }
 
-fn read_word(word: &str) -> Result<(SocketAddr, Word)> {
+fn parse_root_value(word: &str) -> Result<(SocketAddr, SharedSecret)> {
     if word == FAILED {
         return Err(Error::Rank {
             rank: 0,
@@ -302,11 +308,11 @@ fn read_word(word: &str) -> Result<(SocketAddr, Word)> {
     let (address, secret) = parts
         .and_then(|(address, secret)| Some((address.parse().ok()?, secret)))
         .ok_or_else(|| {
-            broken("cannot decode the meeting place of rank 0; do all hosts have the same version of tonnage?".into())
+            exchange_error("cannot decode the meeting place of rank 0; do all hosts have the same version of tonnage?".into())
         })?;
     let word = match secret.strip_prefix(GIVEN) {
-        Some(name) => Word::Name(name.to_owned()),
-        None => Word::Secret(secret.to_owned()),
+        Some(name) => SharedSecret::Name(name.to_owned()),
+        None => SharedSecret::Secret(secret.to_owned()),
     };
     Ok((address, word))
 }
@@ -318,13 +324,16 @@ mod tests {
 
     #[test]
     fn the_text_of_rank_0_is_parsed() {
-        let (address, secret) = read_word("10.0.0.1:7/0123").unwrap();
-        assert_eq!((address.port(), secret), (7, Word::Secret("0123".into())));
-        let (address, secret) = read_word("[fd00::2]:7/given-0123").unwrap();
+        let (address, secret) = parse_root_value("10.0.0.1:7/0123").unwrap();
+        assert_eq!(
+            (address.port(), secret),
+            (7, SharedSecret::Secret("0123".into()))
+        );
+        let (address, secret) = parse_root_value("[fd00::2]:7/given-0123").unwrap();
         assert!(address.is_ipv6());
-        assert_eq!(secret, Word::Name("0123".into()));
+        assert_eq!(secret, SharedSecret::Name("0123".into()));
         for wrong in ["", "failed", "10.0.0.1:7", "10.0.0.1/x", "x:1/y"] {
-            let error = read_word(wrong).unwrap_err();
+            let error = parse_root_value(wrong).unwrap_err();
             assert_eq!(error.exit_code(), 1, "{wrong}");
         }
     }
@@ -367,6 +376,9 @@ mod tests {
             others: false,
         };
         let met = meet(&step, with(alone), None, |_| Ok(())).unwrap();
-        assert_eq!(met.secret.key(), plain.of_run("slurm 7.0").unwrap().key());
+        assert_eq!(
+            met.secret.key(),
+            plain.derive_for_run("slurm 7.0").unwrap().key()
+        );
     }
 }

@@ -79,7 +79,7 @@ impl Secret {
 
     /// Derives the key of one run, which differs from the user's other runs. Two runs that happen to use the same port
     /// then refuse each other's ranks.
-    pub fn of_run(&self, name: &str) -> Result<Self> {
+    pub fn derive_for_run(&self, name: &str) -> Result<Self> {
         Ok(Self {
             key: blake2s(&[b"tonnage run\0", &self.key, name.as_bytes()])?,
         })
@@ -249,13 +249,13 @@ mod tests {
         let other = Secret::from_text("other other other").unwrap();
         let keys = [
             *secret.key(),
-            *secret.of_run("step 7.0").unwrap().key(),
-            *secret.of_run("step 10007.0").unwrap().key(),
-            *other.of_run("step 7.0").unwrap().key(),
+            *secret.derive_for_run("step 7.0").unwrap().key(),
+            *secret.derive_for_run("step 10007.0").unwrap().key(),
+            *other.derive_for_run("step 7.0").unwrap().key(),
         ];
         let different: std::collections::BTreeSet<_> = keys.iter().collect();
         assert_eq!(different.len(), keys.len());
-        assert_eq!(secret.of_run("step 7.0").unwrap().key(), &keys[1]);
+        assert_eq!(secret.derive_for_run("step 7.0").unwrap().key(), &keys[1]);
     }
 
     #[test]

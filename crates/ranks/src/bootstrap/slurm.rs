@@ -8,7 +8,7 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::variables::{Env, number, port};
+use super::variables::{Env, read_number, read_port};
 use tonnage_sys::launcher::parent_of;
 use tonnage_units::identity::Meeting;
 use tonnage_units::{Error, Result};
@@ -25,7 +25,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns the meeting place of the ranks of this step.
-pub(crate) fn meeting(env: Env<'_>, rank: u32) -> Result<Meeting> {
+pub(crate) fn meeting_of_step(env: Env<'_>, rank: u32) -> Result<Meeting> {
     let name = "SLURM_STEP_NODELIST";
     let list = env(name).ok_or_else(|| {
         Error::Usage(format!(
@@ -33,19 +33,19 @@ pub(crate) fn meeting(env: Env<'_>, rank: u32) -> Result<Meeting> {
              MASTER_ADDR and MASTER_PORT"
         ))
     })?;
-    let hosts = expand(&list)
+    let hosts = expand_host_list(&list)
         .map_err(|why| Error::Usage(format!("{name}={list} cannot be read: {why}")))?;
     let Some(host) = hosts.first() else {
         return Err(Error::Usage(format!("{name}={list} names no host")));
     };
-    let node = number(env, "SLURM_NODEID")?;
+    let node = read_number(env, "SLURM_NODEID")?;
     if rank == 0 && node.is_some_and(|node| node != 0) {
         return Err(Error::Usage(format!(
             "srun has started rank 0 on another host than {host}, the first of {list}, where the others look for it: \
              leave --distribution out, or start with --mpi=pmix or --mpi=pmi2"
         )));
     }
-    let port = match port(env, "TONNAGE_PORT")? {
+    let port = match read_port(env, "TONNAGE_PORT")? {
         Some(port) => port,
         None => port_of_step(env)?,
     };
@@ -91,7 +91,7 @@ const ANCESTORS_MAX: usize = 64;
 
 /// Whether this step's task (this process or an ancestor) was started with this variable. `None` if the task is not an
 /// ancestor or cannot be inspected.
-pub(crate) fn task_had(env: Env<'_>, name: &str) -> Option<bool> {
+pub(crate) fn task_had_variable(env: Env<'_>, name: &str) -> Option<bool> {
     let task: u32 = env("SLURM_TASK_PID")?.trim().parse().ok()?;
     let mut pid = std::process::id();
     if pid == task {
@@ -130,14 +130,14 @@ fn port_of_step(env: Env<'_>) -> Result<u16> {
 }
 
 /// Expands a list such as `n[0-1,07-09],m1`, in order.
-pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
+pub(crate) fn expand_host_list(list: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
-    for part in parts(list)? {
+    for part in split_host_list(list)? {
         let mut names = vec![String::new()];
         let mut rest = part;
         while let Some((before, behind)) = rest.split_once('[') {
             let (inside, after) = behind.split_once(']').ok_or("a bracket is not closed")?;
-            let numbers = numbers(inside)?;
+            let numbers = expand_numbers(inside)?;
             if names.len().saturating_mul(numbers.len()) > HOSTS_MAX {
                 return Err(format!("it has more than {HOSTS_MAX} hosts"));
             }
@@ -163,7 +163,7 @@ pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
 }
 
 /// Splits the list at commas outside brackets.
-fn parts(list: &str) -> Result<Vec<&str>, String> {
+fn split_host_list(list: &str) -> Result<Vec<&str>, String> {
     let mut inside = false;
     for byte in list.bytes() {
         match byte {
@@ -188,7 +188,7 @@ fn parts(list: &str) -> Result<Vec<&str>, String> {
 }
 
 /// Expands the numbers inside brackets, with leading zeros.
-fn numbers(inside: &str) -> Result<Vec<String>, String> {
+fn expand_numbers(inside: &str) -> Result<Vec<String>, String> {
     let mut numbers = Vec::new();
     for range in inside.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -267,21 +267,21 @@ mod tests {
 
     #[test]
     fn slurms_host_lists_are_expanded() {
-        let expanded = |list: &str| expand(list).unwrap().join(" ");
+        let expanded = |list: &str| expand_host_list(list).unwrap().join(" ");
         assert_eq!(expanded("n[0-1,07-09],m1"), "n0 n1 n07 n08 n09 m1");
         assert_eq!(expanded("m1"), "m1");
         assert_eq!(expanded("a-b[9-11]"), "a-b9 a-b10 a-b11");
         let two = "r0n2-ib r0n3-ib r1n2-ib r1n3-ib x";
         assert_eq!(expanded("r[0-1]n[2-3]-ib,x"), two);
         for wrong in "|,|n[|n]|n[0|n[[0]]|n[]|n[a]|n[2-1]|n[0-]|n[-1]|a,,b|n[+1]|n[0-99999999]|n[0-999]m[0-999]|n[18446744073709551616]|a b".split('|') {
-            assert!(expand(wrong).is_err(), "{wrong}");
+            assert!(expand_host_list(wrong).is_err(), "{wrong}");
         }
     }
 
     proptest! {
         #[test]
         fn arbitrary_lists_neither_panic_nor_grow(list in "[n0-9\\[\\],\\-/ é]{0,40}") {
-            if let Ok(hosts) = expand(&list) {
+            if let Ok(hosts) = expand_host_list(&list) {
                 prop_assert!(!hosts.is_empty() && hosts.len() <= HOSTS_MAX);
                 prop_assert!(hosts.iter().all(|host| !host.is_empty() && !host.contains(['[', ']', ','])));
             }
@@ -303,12 +303,12 @@ mod tests {
                 }
                 list.push(format!("{name}[{}]", inside.join(",")));
             }
-            prop_assert_eq!(expand(&list.join(",")).unwrap(), wanted);
+            prop_assert_eq!(expand_host_list(&list.join(",")).unwrap(), wanted);
         }
     }
 
     fn at(variables: &str, rank: u32) -> Result<Meeting> {
-        meeting(&env(variables), rank)
+        meeting_of_step(&env(variables), rank)
     }
 
     const LIST: &str = "SLURM_STEP_NODELIST=n[3-4]";

@@ -11,33 +11,35 @@ use tonnage_units::{Error, Result};
 /// Finalizes the connection to the launcher when dropped. Doing so at the end lets the launcher notice a rank that
 /// dies, and is required by an MPI library loaded in between.
 #[derive(Debug, Default)]
-pub struct Leave {
-    pub(super) _store: Option<Store>,
+pub struct LauncherDisconnect {
+    pub(super) _store: Option<LauncherStore>,
 }
 
-impl Leave {
+impl LauncherDisconnect {
     /// Skips finalizing, so that the launcher ends the rest of the job when this process ends.
-    pub fn omit(self) {
+    pub fn skip(self) {
         std::mem::forget(self);
     }
 }
 
 /// The launcher's key-value store.
 #[derive(Debug)]
-pub(super) enum Store {
+pub(super) enum LauncherStore {
     Pmix(Box<Pmix>),
     Pmi1(Pmi1Client),
 }
 
-impl Store {
+impl LauncherStore {
     pub(super) fn open(exchange: &Exchange, identity: &Identity) -> Result<Self> {
         match exchange {
             Exchange::Pmix => {
-                let client = Pmix::start().map_err(|why| no_pmix(identity, why))?;
+                let client = Pmix::start().map_err(|why| pmix_error(identity, why))?;
                 refuse_other_job(
                     identity,
                     client.rank(),
-                    client.job_size().map_err(|error| broken(error.into()))?,
+                    client
+                        .job_size()
+                        .map_err(|error| exchange_error(error.into()))?,
                 )?;
                 Ok(Self::Pmix(Box::new(client)))
             }
@@ -51,7 +53,7 @@ impl Store {
     }
 
     /// Stores a value under a key and waits until all ranks have stored theirs.
-    pub(super) fn say(&mut self, key: &str, value: Option<&str>) -> Result<(), String> {
+    pub(super) fn publish(&mut self, key: &str, value: Option<&str>) -> Result<(), String> {
         match self {
             Self::Pmix(client) => {
                 value.map_or(Ok(()), |value| client.put(key, value))?;
@@ -64,7 +66,7 @@ impl Store {
         }
     }
 
-    pub(super) fn hear(&mut self, rank: u32, key: &str) -> Result<String, String> {
+    pub(super) fn fetch(&mut self, rank: u32, key: &str) -> Result<String, String> {
         match self {
             Self::Pmix(client) => Ok(client.get(rank, key)?),
             Self::Pmi1(client) => client.get(key),
@@ -84,7 +86,7 @@ fn unavailable(identity: &Identity, name: &str, why: String, how: &str) -> Error
     }
 }
 
-fn no_pmix(identity: &Identity, why: NoClient) -> Error {
+fn pmix_error(identity: &Identity, why: NoClient) -> Error {
     let (why, how) = match why {
         NoClient::Library(why) => (
             why,
@@ -100,7 +102,7 @@ fn no_pmix(identity: &Identity, why: NoClient) -> Error {
     unavailable(identity, "PMIx", why.into(), how)
 }
 
-pub(super) fn broken(why: String) -> Error {
+pub(super) fn exchange_error(why: String) -> Error {
     Error::Failed(format!(
         "{}: the launcher did not pass on where the ranks meet: {why}. Look at what the launcher and the other ranks say",
         tonnage_sys::host::name()

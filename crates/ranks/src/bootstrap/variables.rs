@@ -22,8 +22,8 @@ pub(crate) fn check_range(rank: u32, size: u32, source: &str) -> Result<()> {
 
 /// Returns rank 0's address. With `TORCHELASTIC_USE_AGENT_STORE=True` torchrun listens on `MASTER_PORT` itself, so the
 /// next port is used; `TONNAGE_PORT` overrides both.
-pub(crate) fn master(env: Env<'_>, source: &str) -> Result<Meeting> {
-    let (host, port) = named_address(env, source, ["MASTER_ADDR", "MASTER_PORT"])?;
+pub(crate) fn meeting_at_master(env: Env<'_>, source: &str) -> Result<Meeting> {
+    let (host, port) = read_address(env, source, ["MASTER_ADDR", "MASTER_PORT"])?;
     let listens = env("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
     let at = |port| Meeting::Master {
         host: host.clone(),
@@ -44,8 +44,8 @@ pub(crate) fn master(env: Env<'_>, source: &str) -> Result<Meeting> {
 
 /// Returns rank 0's address from the variables that a TrainJob sets for torchrun. No torchrun runs there, so its port
 /// is free.
-pub(crate) fn master_of_pods(env: Env<'_>, source: &str) -> Result<Meeting> {
-    let (host, port) = named_address(env, source, ["PET_MASTER_ADDR", "PET_MASTER_PORT"])?;
+pub(crate) fn meeting_at_first_pod(env: Env<'_>, source: &str) -> Result<Meeting> {
+    let (host, port) = read_address(env, source, ["PET_MASTER_ADDR", "PET_MASTER_PORT"])?;
     Ok(Meeting::Master {
         host,
         port,
@@ -54,7 +54,7 @@ pub(crate) fn master_of_pods(env: Env<'_>, source: &str) -> Result<Meeting> {
 }
 
 /// Returns host and port from these two variables, which must be set. `TONNAGE_PORT` replaces the second.
-fn named_address(
+fn read_address(
     env: Env<'_>,
     source: &str,
     [host_name, port_name]: [&str; 2],
@@ -68,9 +68,9 @@ fn named_address(
         .filter(|host| !host.is_empty())
         .ok_or_else(|| missing(host_name, "the host name or address of rank 0"))?;
     check_scope(host_name, &host)?;
-    let port = match port(env, "TONNAGE_PORT")? {
+    let port = match read_port(env, "TONNAGE_PORT")? {
         Some(port) => port,
-        None => port(env, port_name)?
+        None => read_port(env, port_name)?
             .ok_or_else(|| missing(port_name, "a TCP port that is free on rank 0"))?,
     };
     Ok((host, port))
@@ -88,19 +88,20 @@ pub(crate) fn check_scope(name: &str, host: &str) -> Result<()> {
 }
 
 /// Returns the error for two contradicting sources.
-pub(super) fn disagree(one: &str, other: &str) -> Error {
+pub(super) fn disagreement_error(one: &str, other: &str) -> Error {
     Error::Usage(format!(
         "{one} and {other} disagree: unset the ones that do not belong to this run"
     ))
 }
 
 /// Returns the local rank and size. If either is missing, they are counted once the ranks have joined.
-pub(super) fn local_place(
+pub(super) fn local_rank_and_size(
     env: Env<'_>,
     rank_name: &str,
     size_name: &str,
 ) -> Result<(u32, Option<u32>)> {
-    let (Some(rank), Some(size)) = (number(env, rank_name)?, number(env, size_name)?) else {
+    let (Some(rank), Some(size)) = (read_number(env, rank_name)?, read_number(env, size_name)?)
+    else {
         return Ok((0, None));
     };
     check_range(rank, size, &format!("{rank_name}/{size_name}"))?;
@@ -108,7 +109,7 @@ pub(super) fn local_place(
 }
 
 /// Parses a variable, if set. `what` describes a valid value, for the error.
-pub(super) fn parsed<T: FromStr>(env: Env<'_>, name: &str, what: &str) -> Result<Option<T>> {
+pub(super) fn read_value<T: FromStr>(env: Env<'_>, name: &str, what: &str) -> Result<Option<T>> {
     let Some(text) = env(name) else {
         return Ok(None);
     };
@@ -117,12 +118,12 @@ pub(super) fn parsed<T: FromStr>(env: Env<'_>, name: &str, what: &str) -> Result
 }
 
 /// Parses a number, if the variable is set.
-pub(super) fn number(env: Env<'_>, name: &str) -> Result<Option<u32>> {
-    parsed(env, name, "a whole number")
+pub(super) fn read_number(env: Env<'_>, name: &str) -> Result<Option<u32>> {
+    read_value(env, name, "a whole number")
 }
 
 /// Parses a TCP port, if the variable is set.
-pub(crate) fn port(env: Env<'_>, name: &str) -> Result<Option<u16>> {
-    let port = parsed::<NonZeroU16>(env, name, "a TCP port (1 to 65535)")?;
+pub(crate) fn read_port(env: Env<'_>, name: &str) -> Result<Option<u16>> {
+    let port = read_value::<NonZeroU16>(env, name, "a TCP port (1 to 65535)")?;
     Ok(port.map(NonZeroU16::get))
 }

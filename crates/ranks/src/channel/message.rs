@@ -24,7 +24,7 @@ const NAME_BYTES_MAX: usize = 256;
 /// The head of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub enum Head {
+pub enum MessageHead {
     // These two come first, so that their variant numbers are the same in all versions.
     /// A rank introduces itself to rank 0.
     Hello(#[serde(with = "text")] Box<Hello>),
@@ -32,7 +32,7 @@ pub enum Head {
     Abort {
         /// The first cause.
         #[serde(with = "text")]
-        cause: Cause,
+        cause: EndCause,
     },
     /// Rank 0's answer once all ranks have arrived.
     Welcome(Box<Welcome>),
@@ -42,7 +42,7 @@ pub enum Head {
         info: Box<RankInfo>,
     },
     /// All members at and below the sender have entered a collective; the payload is their contribution.
-    Up(Terms),
+    Up(CollectiveTerms),
     /// The result of a collective, on its way down the tree.
     Down {
         /// Number of the collective.
@@ -72,7 +72,10 @@ pub enum Head {
     /// The sender's own estimate relative to rank 0, to which the receiver adds its own.
     ClockBase(ClockBase),
     /// A rank has waited too long in a collective; forwarded to the root.
-    Overdue { terms: Terms, waited_ms: u64 },
+    Overdue {
+        terms: CollectiveTerms,
+        waited_ms: u64,
+    },
     /// The root asks every rank whether it has entered a collective.
     Who {
         /// Number of the collective.
@@ -123,7 +126,7 @@ pub struct Welcome {
 
 /// Description of a collective that all its members must agree on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Terms {
+pub struct CollectiveTerms {
     pub call: CallNumber,
     /// The ranks that enter it.
     pub members: RankSet,
@@ -179,7 +182,7 @@ pub enum CollectiveKind {
 
 /// The cause of a run's end in serializable form: [`Error`] without parts that only its own process can use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Cause {
+pub enum EndCause {
     Usage(String),
     Unavailable {
         what: String,
@@ -203,15 +206,15 @@ pub enum Cause {
     },
 }
 
-impl Cause {
+impl EndCause {
     /// Converts an error of the given rank.
-    pub fn of(error: &Error, rank: u32, host: &str) -> Self {
+    pub fn from_error(error: &Error, rank: u32, host: &str) -> Self {
         match error {
-            Error::Usage(text) => Self::Usage(clip(text)),
+            Error::Usage(text) => Self::Usage(clip_text(text)),
             Error::Unavailable { what, why, how } => Self::Unavailable {
-                what: clip(what),
-                why: clip(why),
-                how: clip(how),
+                what: clip_text(what),
+                why: clip_text(why),
+                how: clip_text(how),
             },
             Error::Rank {
                 rank,
@@ -231,7 +234,7 @@ impl Cause {
     pub fn interrupted(signal: i32, rank: u32, host: &str) -> Self {
         Self::Interrupted {
             signal,
-            rank: Some((rank, clip(host))),
+            rank: Some((rank, clip_text(host))),
         }
     }
 
@@ -239,8 +242,8 @@ impl Cause {
     pub fn lost(rank: u32, host: &str, message: &str) -> Self {
         Self::Lost {
             rank,
-            host: clip(host),
-            message: clip(message),
+            host: clip_text(host),
+            message: clip_text(message),
         }
     }
 
@@ -248,23 +251,23 @@ impl Cause {
     pub fn rank(rank: u32, host: &str, message: &str) -> Self {
         Self::Rank {
             rank,
-            host: clip(host),
-            message: clip(message),
+            host: clip_text(host),
+            message: clip_text(message),
         }
     }
 }
 
-impl From<&Cause> for Error {
-    fn from(cause: &Cause) -> Self {
+impl From<&EndCause> for Error {
+    fn from(cause: &EndCause) -> Self {
         match cause.clone() {
-            Cause::Usage(text) => Self::Usage(text),
-            Cause::Unavailable { what, why, how } => Self::Unavailable { what, why, how },
-            Cause::Rank {
+            EndCause::Usage(text) => Self::Usage(text),
+            EndCause::Unavailable { what, why, how } => Self::Unavailable { what, why, how },
+            EndCause::Rank {
                 rank,
                 host,
                 message,
             }
-            | Cause::Lost {
+            | EndCause::Lost {
                 rank,
                 host,
                 message,
@@ -273,13 +276,13 @@ impl From<&Cause> for Error {
                 host,
                 message,
             },
-            Cause::Interrupted { signal, rank } => Self::Interrupted { signal, rank },
+            EndCause::Interrupted { signal, rank } => Self::Interrupted { signal, rank },
         }
     }
 }
 
 /// Cuts a text to [`TEXT_BYTES_MAX`], which keeps every head below [`HEAD_BYTES_MAX`].
-pub(crate) fn clip(text: &str) -> String {
+pub(crate) fn clip_text(text: &str) -> String {
     if text.len() <= TEXT_BYTES_MAX {
         return text.to_owned();
     }
@@ -313,7 +316,7 @@ mod text {
 }
 
 /// Cuts a caller's name to fit into a message.
-pub(crate) fn short(text: &str) -> String {
+pub(crate) fn clip_name(text: &str) -> String {
     if text.len() <= NAME_BYTES_MAX {
         return text.to_owned();
     }
@@ -324,14 +327,14 @@ pub(crate) fn short(text: &str) -> String {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
     /// The head.
-    pub head: Head,
+    pub head: MessageHead,
     /// The bytes that follow the head.
     pub payload: Vec<u8>,
 }
 
 impl Message {
     /// Encodes a message, without the frame around it.
-    pub fn encode(head: &Head, payload: &[u8]) -> Result<Vec<u8>> {
+    pub fn encode(head: &MessageHead, payload: &[u8]) -> Result<Vec<u8>> {
         let mut bytes = pack(head)?;
         if bytes.len() > HEAD_BYTES_MAX {
             return Err(Error::Failed(format!(
@@ -371,28 +374,28 @@ mod tests {
             cpus: "0-3,8".into(),
         };
         let heads = [
-            Head::Hello(Box::new(hello)),
-            Head::Up(Terms {
+            MessageHead::Hello(Box::new(hello)),
+            MessageHead::Up(CollectiveTerms {
                 call: CallNumber {
                     seq: u64::MAX,
                     turn: 3,
                 },
-                members: RankSet::of([1, 2, 7]),
+                members: RankSet::from_ranks([1, 2, 7]),
                 kind: CollectiveKind::Reduce,
                 what: "trial 1".into(),
             }),
-            Head::Abort {
-                cause: Cause::rank(3, "h", "gone"),
+            MessageHead::Abort {
+                cause: EndCause::rank(3, "h", "gone"),
             },
-            Head::ClockBase(ClockBase {
+            MessageHead::ClockBase(ClockBase {
                 clock: ClockOffset {
                     offset_ns: i64::MIN,
                     uncertainty_ns: u64::MAX,
                 },
                 path_rtt_ns: 1,
             }),
-            Head::Note { rank: 3 },
-            Head::Goodbye,
+            MessageHead::Note { rank: 3 },
+            MessageHead::Goodbye,
         ];
         for head in heads {
             let decoded = Message::decode(&Message::encode(&head, b"payload").unwrap()).unwrap();
@@ -403,8 +406,8 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_and_still_travel() {
-        let head = Head::Abort {
-            cause: Cause::of(&Error::Failed("ü".repeat(1 << 20)), 1, "h"),
+        let head = MessageHead::Abort {
+            cause: EndCause::from_error(&Error::Failed("ü".repeat(1 << 20)), 1, "h"),
         };
         Message::decode(&Message::encode(&head, &[]).unwrap()).unwrap();
     }
@@ -428,10 +431,10 @@ mod tests {
                 message: "m".into(),
             },
         ] {
-            let travelled = Error::from(&Cause::of(&error, 9, "x"));
+            let travelled = Error::from(&EndCause::from_error(&error, 9, "x"));
             assert_eq!(travelled.to_string(), error.to_string());
         }
-        let wrapped = Error::from(&Cause::of(&Error::Failed("m".into()), 9, "x"));
+        let wrapped = Error::from(&EndCause::from_error(&Error::Failed("m".into()), 9, "x"));
         assert_eq!(wrapped.to_string(), "rank 9 on x: m");
     }
 

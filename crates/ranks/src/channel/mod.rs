@@ -23,7 +23,7 @@ use snow::types::{Cipher, Dh, Hash, Random};
 
 use self::frame::FrameDecoder;
 use self::frame::LENGTH_BYTES;
-use self::message::{Head, Message};
+use self::message::{Message, MessageHead};
 pub(crate) use self::waiting::{Interest, wait_for};
 use crate::bootstrap::secret::Secret;
 use tonnage_units::{Error, Result};
@@ -74,7 +74,7 @@ impl CryptoResolver for Primitives {
     }
 }
 
-enum State {
+enum ChannelState {
     Handshake(Box<snow::HandshakeState>),
     Transport(Box<snow::TransportState>),
     /// Entered only if `snow` rejects a step; every later call fails.
@@ -85,7 +85,7 @@ enum State {
 pub(crate) struct Channel {
     stream: TcpStream,
     pub(crate) peer: SocketAddr,
-    state: State,
+    state: ChannelState,
     sealed: FrameDecoder,
     plain: FrameDecoder,
     /// Messages sent before the handshake was complete, encrypted after it.
@@ -125,11 +125,11 @@ impl Channel {
             .set_nonblocking(true)
             .and_then(|()| stream.set_nodelay(true))
             .map_err(|error| Error::io(format!("connection to {peer}"), error))?;
-        let params: NoiseParams = NOISE_PARAMS.parse().map_err(noise)?;
+        let params: NoiseParams = NOISE_PARAMS.parse().map_err(noise_error)?;
         let builder = snow::Builder::with_resolver(params, Box::new(Primitives))
             .psk(0, secret.key())
             .and_then(|builder| builder.prologue(PROLOGUE))
-            .map_err(noise)?;
+            .map_err(noise_error)?;
         let handshake = if initiator {
             builder.build_initiator()
         } else {
@@ -138,7 +138,7 @@ impl Channel {
         Ok(Self {
             stream,
             peer,
-            state: State::Handshake(Box::new(handshake.map_err(noise)?)),
+            state: ChannelState::Handshake(Box::new(handshake.map_err(noise_error)?)),
             sealed: FrameDecoder::new(HANDSHAKE_BYTES_MAX),
             plain: FrameDecoder::new(GREETING_BYTES_MAX),
             early: Vec::new(),
@@ -153,7 +153,7 @@ impl Channel {
     }
 
     /// Raises the bound on messages, once the peer is known to be a rank of this run.
-    pub(crate) fn trust(&mut self, message_bytes_max: usize) {
+    pub(crate) fn raise_message_max(&mut self, message_bytes_max: usize) {
         self.plain.set_max(message_bytes_max);
     }
 
@@ -170,8 +170,8 @@ impl Channel {
     }
 
     /// Whether the handshake is complete, so that the peer has the right secret.
-    pub(crate) fn established(&self) -> bool {
-        matches!(self.state, State::Transport(_))
+    pub(crate) fn is_established(&self) -> bool {
+        matches!(self.state, ChannelState::Transport(_))
     }
 
     pub(crate) fn wants_write(&self) -> bool {
@@ -179,11 +179,11 @@ impl Channel {
     }
 
     /// Queues a message; [`Channel::flush`] writes it to the socket.
-    pub(crate) fn send(&mut self, head: &Head, payload: &[u8]) -> Result<()> {
+    pub(crate) fn send(&mut self, head: &MessageHead, payload: &[u8]) -> Result<()> {
         let mut framed = Vec::new();
         frame::encode(&Message::encode(head, payload)?, &mut framed)?;
         match self.state {
-            State::Transport(_) => self.seal(&framed),
+            ChannelState::Transport(_) => self.seal(&framed),
             _ => {
                 self.early.extend_from_slice(&framed);
                 Ok(())
@@ -192,7 +192,7 @@ impl Channel {
     }
 
     fn seal(&mut self, plain: &[u8]) -> Result<()> {
-        let State::Transport(transport) = &mut self.state else {
+        let ChannelState::Transport(transport) = &mut self.state else {
             return Err(Error::Failed(format!(
                 "the connection to {} is not ready",
                 self.peer
@@ -200,7 +200,9 @@ impl Channel {
         };
         for chunk in plain.chunks(NOISE_BYTES_MAX - TAG_BYTES) {
             let mut sealed = vec![0; chunk.len() + TAG_BYTES];
-            let len = transport.write_message(chunk, &mut sealed).map_err(noise)?;
+            let len = transport
+                .write_message(chunk, &mut sealed)
+                .map_err(noise_error)?;
             let before = self.outgoing.len();
             frame::encode(sealed.get(..len).unwrap_or_default(), &mut self.outgoing)?;
             self.queued_bytes += (self.outgoing.len() - before) as u64;
@@ -267,19 +269,23 @@ impl Channel {
     fn open_frames(&mut self) -> Result<()> {
         while let Some(frame) = self.sealed.next_frame()? {
             match &mut self.state {
-                State::Handshake(handshake) => {
+                ChannelState::Handshake(handshake) => {
                     let read = handshake.read_message(&frame, &mut [0; HANDSHAKE_BYTES_MAX]);
                     self.wrong_secret = read.is_err();
-                    read.map_err(noise)?;
+                    read.map_err(noise_error)?;
                     self.taken_bytes += (LENGTH_BYTES + frame.len()) as u64;
                     self.step_handshake()?;
                 }
-                State::Transport(transport) => {
+                ChannelState::Transport(transport) => {
                     let mut opened = vec![0; frame.len()];
-                    let len = transport.read_message(&frame, &mut opened).map_err(noise)?;
+                    let len = transport
+                        .read_message(&frame, &mut opened)
+                        .map_err(noise_error)?;
                     self.plain.push(opened.get(..len).unwrap_or_default());
                 }
-                State::Broken => return Err(Error::Failed("the connection is broken".into())),
+                ChannelState::Broken => {
+                    return Err(Error::Failed("the connection is broken".into()));
+                }
             }
         }
         Ok(())
@@ -288,22 +294,26 @@ impl Channel {
     /// Sends this side's part of the handshake if it is its turn, and switches to encrypted messages once it is
     /// complete.
     fn step_handshake(&mut self) -> Result<()> {
-        if let State::Handshake(handshake) = &mut self.state
+        if let ChannelState::Handshake(handshake) = &mut self.state
             && handshake.is_my_turn()
             && !handshake.is_handshake_finished()
         {
             let mut answer = [0; HANDSHAKE_BYTES_MAX];
-            let len = handshake.write_message(&[], &mut answer).map_err(noise)?;
+            let len = handshake
+                .write_message(&[], &mut answer)
+                .map_err(noise_error)?;
             frame::encode(answer.get(..len).unwrap_or_default(), &mut self.outgoing)?;
             self.queued_bytes += (LENGTH_BYTES + len) as u64;
         }
-        self.state = match std::mem::replace(&mut self.state, State::Broken) {
-            State::Handshake(handshake) if handshake.is_handshake_finished() => {
-                State::Transport(Box::new(handshake.into_transport_mode().map_err(noise)?))
+        self.state = match std::mem::replace(&mut self.state, ChannelState::Broken) {
+            ChannelState::Handshake(handshake) if handshake.is_handshake_finished() => {
+                ChannelState::Transport(Box::new(
+                    handshake.into_transport_mode().map_err(noise_error)?,
+                ))
             }
             other => other,
         };
-        if self.established() {
+        if self.is_established() {
             self.sealed.set_max(NOISE_BYTES_MAX);
             let early = std::mem::take(&mut self.early);
             self.seal(&early)?;
@@ -382,7 +392,7 @@ thread_local! {
     pub(crate) static RECEIVES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-fn noise(error: snow::Error) -> Error {
+fn noise_error(error: snow::Error) -> Error {
     Error::Failed(format!(
         "the peer is not a rank of this run, or it has another secret ({error})"
     ))
@@ -406,7 +416,7 @@ mod tests {
         for channel in [&mut near, &mut far] {
             wait_for(&[channel.interest()], SOON).unwrap();
             channel.receive().unwrap();
-            assert!(channel.established());
+            assert!(channel.is_established());
         }
         (near, far)
     }
@@ -425,8 +435,8 @@ mod tests {
     fn a_long_message_leaves_no_memory_behind() {
         let (mut near, mut far) = pair();
         let payload = vec![7; 1 << 20];
-        far.trust(2 << 20);
-        near.send(&Head::Beat, &payload).unwrap();
+        far.raise_message_max(2 << 20);
+        near.send(&MessageHead::Beat, &payload).unwrap();
         let message = loop {
             near.flush();
             far.receive().unwrap();

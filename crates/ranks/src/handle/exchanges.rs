@@ -12,9 +12,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Rank;
-use super::alike::{Alike, Groups};
-use crate::agreement::Verdict;
-use crate::channel::message::{CallNumber, CollectiveKind, Terms, short};
+use super::distinct::{Distinct, RanksByValue};
+use crate::agreement::RankOutcome;
+use crate::channel::message::{CallNumber, CollectiveKind, CollectiveTerms, clip_name};
 use crate::channel::pack::{pack, unpack, unpack_first};
 use crate::rank_set::RankSet;
 use crate::tree::collective::{gather_entries, gather_entry, reduce_entries, reduce_entry};
@@ -24,13 +24,13 @@ use tonnage_units::{Error, Reduce, Result};
 
 /// A collective that has been started but not finished.
 #[derive(Debug)]
-pub struct Pending {
-    terms: Terms,
+pub struct PendingCollective {
+    terms: CollectiveTerms,
     since: Instant,
     slot: Arc<Slot>,
 }
 
-impl Pending {
+impl PendingCollective {
     /// Whether `finish` would return at once. This is one atomic load, so a timed loop may call it between operations.
     pub fn is_done(&self) -> bool {
         self.slot.is_done()
@@ -38,7 +38,7 @@ impl Pending {
 }
 
 /// Merges contributions to a reduction; some may already be merged.
-fn fold<T: Reduce + DeserializeOwned>(entries: &[u8]) -> Result<T> {
+fn merge_entries<T: Reduce + DeserializeOwned>(entries: &[u8]) -> Result<T> {
     let mut all: Option<T> = None;
     for entry in reduce_entries(entries)? {
         let entry = unpack(entry)?;
@@ -51,22 +51,22 @@ fn fold<T: Reduce + DeserializeOwned>(entries: &[u8]) -> Result<T> {
 }
 
 /// Merges several contributions into one.
-fn merging<T: Reduce + Serialize + DeserializeOwned>(entries: &[u8]) -> Result<Vec<u8>> {
-    reduce_entry(&pack(&fold::<T>(entries)?)?)
+fn merge_into_entry<T: Reduce + Serialize + DeserializeOwned>(entries: &[u8]) -> Result<Vec<u8>> {
+    reduce_entry(&pack(&merge_entries::<T>(entries)?)?)
 }
 
 /// A group of ranks that meet once. All members must create it with the same arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Circle {
+pub struct RankGroup {
     members: RankSet,
     turn: u64,
 }
 
-impl Circle {
+impl RankGroup {
     /// Creates a group from ranks in ascending order. `turn` must be above 0 and distinguish this meeting from others
     /// that the members, or ranks between them in the tree, may have before all ranks meet again.
     pub fn new(turn: u64, members: impl IntoIterator<Item = u32>) -> Self {
-        let members = RankSet::of(members);
+        let members = RankSet::from_ranks(members);
         Self { members, turn }
     }
 
@@ -95,7 +95,7 @@ impl Rank {
     ) -> Result<Vec<Vec<u8>>> {
         self.check_share(what, &mine)?;
         let entry = gather_entry(self.id(), &mine)?;
-        let pending = self.enter(None, CollectiveKind::Gather, what, entry, None)?;
+        let pending = self.enter_collective(None, CollectiveKind::Gather, what, entry, None)?;
         let bytes = self.wait(pending, deadline)?;
         let all = gather_entries(&bytes, &RankSet::all(self.size()))?;
         Ok(all.into_iter().map(|(_, bytes)| bytes).collect())
@@ -140,22 +140,22 @@ impl Rank {
         messages: Vec<(u32, Vec<u8>)>,
         deadline: Duration,
     ) -> Result<Vec<(u32, Vec<u8>)>> {
-        let mine = self.written(what, messages)?;
-        let pending = self.enter(None, CollectiveKind::Exchange, what, mine, None)?;
+        let mine = self.encode_messages(what, messages)?;
+        let pending = self.enter_collective(None, CollectiveKind::Exchange, what, mine, None)?;
         self.finish_exchange(pending, deadline)
     }
 
     /// Waits for the messages of a started exchange. Returns them with their senders, in rank order.
     pub fn finish_exchange(
         &mut self,
-        pending: Pending,
+        pending: PendingCollective,
         deadline: Duration,
     ) -> Result<Vec<(u32, Vec<u8>)>> {
         read_messages(&self.wait(pending, deadline)?, self.size())
     }
 
     /// Encodes this rank's messages for the tree.
-    fn written(&self, what: &str, messages: Vec<(u32, Vec<u8>)>) -> Result<Vec<u8>> {
+    fn encode_messages(&self, what: &str, messages: Vec<(u32, Vec<u8>)>) -> Result<Vec<u8>> {
         let about = |error| Error::Failed(format!("\"{what}\": {error}"));
         let mine = write_messages(self.id(), self.size(), messages).map_err(about)?;
         let bytes_max = self.message_bytes_max - 1024;
@@ -181,7 +181,7 @@ impl Rank {
             )));
         }
         let mine = from_root.unwrap_or_default();
-        let pending = self.enter(None, CollectiveKind::Broadcast, what, mine, None)?;
+        let pending = self.enter_collective(None, CollectiveKind::Broadcast, what, mine, None)?;
         self.wait(pending, deadline)
     }
 
@@ -192,19 +192,19 @@ impl Rank {
     }
 
     /// Enters a barrier without waiting for the others.
-    pub fn start_barrier(&mut self, what: &str) -> Result<Pending> {
-        self.enter(None, CollectiveKind::Barrier, what, Vec::new(), None)
+    pub fn start_barrier(&mut self, what: &str) -> Result<PendingCollective> {
+        self.enter_collective(None, CollectiveKind::Barrier, what, Vec::new(), None)
     }
 
     /// Waits for a started barrier.
-    pub fn finish(&mut self, pending: Pending, deadline: Duration) -> Result<()> {
+    pub fn finish(&mut self, pending: PendingCollective, deadline: Duration) -> Result<()> {
         self.wait(pending, deadline).map(|_| ())
     }
 
     /// Gives every rank the same outcome: the failure of the lowest failing rank, if any. If nothing failed but
     /// something is unavailable on some ranks, that of the lowest such rank.
     pub fn agree(&mut self, what: &str, mine: Result<()>, deadline: Duration) -> Result<()> {
-        let mine = Verdict::of(self.id(), &self.host(), &mine);
+        let mine = RankOutcome::if_failed(self.id(), &self.host(), &mine);
         self.reduce(what, mine, deadline)?
             .map_or(Ok(()), |verdict| Err(verdict.into()))
     }
@@ -221,14 +221,20 @@ impl Rank {
         deadline: Duration,
     ) -> Result<T> {
         let mine = reduce_entry(&pack(&mine)?)?;
-        let pending = self.enter(None, CollectiveKind::Reduce, what, mine, Some(merging::<T>))?;
-        fold(&self.wait(pending, deadline)?)
+        let pending = self.enter_collective(
+            None,
+            CollectiveKind::Reduce,
+            what,
+            mine,
+            Some(merge_into_entry::<T>),
+        )?;
+        merge_entries(&self.wait(pending, deadline)?)
     }
 
     /// A barrier that returns a common start time, in nanoseconds of this host's `CLOCK_MONOTONIC`. It is at least 500
     /// µs after rank 0 knew that all had arrived.
     pub fn aligned_start(&mut self, what: &str, deadline: Duration) -> Result<u64> {
-        let pending = self.enter(None, CollectiveKind::Start, what, Vec::new(), None)?;
+        let pending = self.enter_collective(None, CollectiveKind::Start, what, Vec::new(), None)?;
         let start_ns: u64 = unpack(&self.wait(pending, deadline)?)?;
         Ok(self.local_ns(start_ns))
     }
@@ -244,26 +250,26 @@ impl Rank {
         what: &str,
         mine: &T,
         deadline: Duration,
-    ) -> Result<Alike<T>> {
-        let all = self.merge_alike(CollectiveKind::Collect, what, mine, deadline)?;
+    ) -> Result<Distinct<T>> {
+        let all = self.merge_distinct(CollectiveKind::Collect, what, mine, deadline)?;
         if self.id() != 0 {
-            return Ok(Alike::default());
+            return Ok(Distinct::default());
         }
-        Alike::of(fold(&all)?, self.size())
+        Distinct::from_groups(merge_entries(&all)?, self.size())
     }
 
     /// Gives every rank the value of every rank, with equal values once: for values that most ranks share.
-    pub fn gather_alike<T: Serialize + DeserializeOwned>(
+    pub fn gather_distinct<T: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
         mine: &T,
         deadline: Duration,
-    ) -> Result<Alike<T>> {
-        let all = self.merge_alike(CollectiveKind::Reduce, what, mine, deadline)?;
-        Alike::of(fold(&all)?, self.size())
+    ) -> Result<Distinct<T>> {
+        let all = self.merge_distinct(CollectiveKind::Reduce, what, mine, deadline)?;
+        Distinct::from_groups(merge_entries(&all)?, self.size())
     }
 
-    fn merge_alike<T: Serialize>(
+    fn merge_distinct<T: Serialize>(
         &mut self,
         kind: CollectiveKind,
         what: &str,
@@ -272,31 +278,42 @@ impl Rank {
     ) -> Result<Vec<u8>> {
         let value = pack(mine)?;
         self.check_share(what, &value)?;
-        let mine = reduce_entry(&pack(&Groups::of(value, self.id()))?)?;
-        let pending = self.enter(None, kind, what, mine, Some(merging::<Groups>))?;
+        let mine = reduce_entry(&pack(&RanksByValue::of_one_rank(value, self.id()))?)?;
+        let pending = self.enter_collective(
+            None,
+            kind,
+            what,
+            mine,
+            Some(merge_into_entry::<RanksByValue>),
+        )?;
         self.wait(pending, deadline)
     }
 
     /// Gives every member the merged contributions and a common start time, in nanoseconds of this host's
     /// `CLOCK_MONOTONIC`. It is at least 500 µs after all were known to have arrived.
-    pub fn start_together<T: Reduce + Serialize + DeserializeOwned>(
+    pub fn reduce_and_align_start<T: Reduce + Serialize + DeserializeOwned>(
         &mut self,
-        circle: &Circle,
+        circle: &RankGroup,
         what: &str,
         mine: &T,
         deadline: Duration,
     ) -> Result<(u64, T)> {
         let mine = reduce_entry(&pack(mine)?)?;
-        let merge = Some(merging::<T> as Merge);
-        let pending = self.enter(Some(circle), CollectiveKind::Start, what, mine, merge)?;
+        let merge = Some(merge_into_entry::<T> as Merge);
+        let pending =
+            self.enter_collective(Some(circle), CollectiveKind::Start, what, mine, merge)?;
         let bytes = self.wait(pending, deadline)?;
         let (start_ns, merged) = unpack_first::<u64>(&bytes)?;
-        Ok((self.local_ns(start_ns), fold(merged)?))
+        Ok((self.local_ns(start_ns), merge_entries(merged)?))
     }
 
     /// Enters a group's barrier without waiting for the others; [`Rank::finish`] waits.
-    pub fn start_meeting(&mut self, circle: &Circle, what: &str) -> Result<Pending> {
-        self.enter(
+    pub fn start_group_barrier(
+        &mut self,
+        circle: &RankGroup,
+        what: &str,
+    ) -> Result<PendingCollective> {
+        self.enter_collective(
             Some(circle),
             CollectiveKind::Barrier,
             what,
@@ -308,17 +325,17 @@ impl Rank {
     /// Starts an exchange of messages between members; [`Rank::finish_exchange`] waits for them.
     pub fn start_exchange(
         &mut self,
-        circle: &Circle,
+        circle: &RankGroup,
         what: &str,
         messages: Vec<(u32, Vec<u8>)>,
-    ) -> Result<Pending> {
+    ) -> Result<PendingCollective> {
         if let Some((to, _)) = messages.iter().find(|(to, _)| !circle.contains(*to)) {
             return Err(Error::Failed(format!(
                 "\"{what}\": a message for rank {to}, which is not a member"
             )));
         }
-        let mine = self.written(what, messages)?;
-        self.enter(Some(circle), CollectiveKind::Exchange, what, mine, None)
+        let mine = self.encode_messages(what, messages)?;
+        self.enter_collective(Some(circle), CollectiveKind::Exchange, what, mine, None)
     }
 
     /// Converts a time of rank 0's clock to this host's.
@@ -327,20 +344,20 @@ impl Rank {
     }
 
     /// Enters a collective of all ranks or of a group.
-    fn enter(
+    fn enter_collective(
         &mut self,
-        circle: Option<&Circle>,
+        circle: Option<&RankGroup>,
         kind: CollectiveKind,
         what: &str,
         mine: Vec<u8>,
         merge: Option<Merge>,
-    ) -> Result<Pending> {
+    ) -> Result<PendingCollective> {
         if self.shared.stopped.load(Ordering::Acquire) {
             return Err(self.shared.error());
         }
         let all = RankSet::all(self.size());
         let few = circle.filter(|circle| circle.members != all);
-        let terms = Terms {
+        let terms = CollectiveTerms {
             // Members of a group have all taken part in the same number of collectives of all ranks.
             call: CallNumber {
                 seq: self.next_seq,
@@ -348,7 +365,7 @@ impl Rank {
             },
             members: few.map_or(all, |circle| circle.members.clone()),
             kind,
-            what: short(what),
+            what: clip_name(what),
         };
         if few.is_none() {
             self.next_seq += 1;
@@ -360,15 +377,15 @@ impl Rank {
             merge,
             slot: slot.clone(),
         });
-        Ok(Pending {
+        Ok(PendingCollective {
             terms,
             since: Instant::now(),
             slot,
         })
     }
 
-    fn wait(&self, pending: Pending, deadline: Duration) -> Result<Vec<u8>> {
-        let Pending { terms, since, slot } = pending;
+    fn wait(&self, pending: PendingCollective, deadline: Duration) -> Result<Vec<u8>> {
+        let PendingCollective { terms, since, slot } = pending;
         let what = terms.what.clone();
         let mut outcome = self.node.wait(&slot, Instant::now() + deadline)?;
         if outcome.is_none() {

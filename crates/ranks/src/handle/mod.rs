@@ -3,11 +3,11 @@
 //! This file has joining, a rank's facts, and its end; collectives are in `exchanges`. While the main thread is stuck
 //! in a library, the control thread answers the others.
 
-mod alike;
+mod distinct;
 mod exchanges;
 
-pub use alike::Alike;
-pub use exchanges::{Circle, Pending};
+pub use distinct::Distinct;
+pub use exchanges::{PendingCollective, RankGroup};
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::bootstrap::options::JoinOptions;
-use crate::channel::message::{Cause, short};
+use crate::channel::message::{EndCause, clip_name};
 use crate::channel::pack::{pack, unpack};
 use crate::hosts::{Hosts, count_local_ranks};
 use crate::join::{self, JoinBytes, MARGIN, RankFailure};
-use crate::patience;
 use crate::rank_list::RankList;
-use crate::signals::{Signals, received_by};
+use crate::shared_cpu_time;
+use crate::signals::{Signals, with_interrupted_rank};
 use crate::sleepers::Sleepers;
 use crate::start_lead::StartLead;
 use crate::tree::clock::monotonic_ns;
@@ -80,21 +80,21 @@ impl Rank {
         let me = options.info(&identity);
         let mut signals = match options.signals.take() {
             Some(signals) => signals,
-            None if options.handle_signals => Signals::ending()?,
+            None if options.handle_signals => Signals::for_termination()?,
             None => Signals::none(),
         };
         let tree =
             join::join(&identity, &me, &mut options, &mut signals).map_err(|mut failure| {
                 // A rank that received a signal while joining reports it itself. If rank 0 is gone, its supervisor
                 // reports that.
-                failure.error = received_by(failure.error, me.rank, &me.host);
+                failure.error = with_interrupted_rank(failure.error, me.rank, &me.host);
                 let of_other =
                     |of: &Option<(u32, String)>| of.as_ref().is_some_and(|of| of.0 != me.rank);
                 failure.is_told |=
                     matches!(&failure.error, Error::Interrupted { rank, .. } if of_other(rank));
                 failure
             })?;
-        let beyond = patience::beyond(options.crowd_timeout, tree.ranks_per_cpu);
+        let beyond = shared_cpu_time::extra_time(options.crowd_timeout, tree.ranks_per_cpu);
         let network_timeout = options.network_timeout.saturating_add(beyond);
         let start_lead = Arc::new(OnceLock::new());
         let settings = ControlSettings {
@@ -133,7 +133,7 @@ impl Rank {
             verdict_timeout: VERDICT.saturating_add(beyond),
             parent_is_root,
         };
-        match rank.settle(table, &start_lead, options.fanout, deadline) {
+        match rank.complete_join(table, &start_lead, options.fanout, deadline) {
             Ok(()) => Ok(rank),
             Err(error) => {
                 rank.fail(&error);
@@ -144,7 +144,7 @@ impl Rank {
     }
 
     /// Distributes the list of all ranks, waits for the clock, and determines the longest round trip for start leads.
-    fn settle(
+    fn complete_join(
         &mut self,
         table: Vec<RankInfo>,
         start_lead: &OnceLock<StartLead>,
@@ -157,10 +157,12 @@ impl Rank {
                 .max(MARGIN)
         };
         let is_root = self.id() == 0;
-        let mine = is_root.then(|| pack(&RankList::of(table))).transpose()?;
+        let mine = is_root
+            .then(|| pack(&RankList::from_infos(table)))
+            .transpose()?;
         let bytes = self.broadcast("the list of ranks", mine, left())?;
         let mut infos = unpack::<RankList>(&bytes)?.infos(self.identity.size)?;
-        self.hosts = Hosts::of(&infos);
+        self.hosts = Hosts::from_infos(&infos);
         count_local_ranks(&mut infos, &self.hosts);
         self.infos = infos.into();
         if let Some(mine) = self.infos.get(self.identity.rank as usize) {
@@ -195,7 +197,7 @@ impl Rank {
     }
 
     /// Returns all ranks in order.
-    pub fn infos(&self) -> &[RankInfo] {
+    pub fn rank_infos(&self) -> &[RankInfo] {
         &self.infos
     }
 
@@ -243,14 +245,14 @@ impl Rank {
     }
 
     /// Sets this rank's current phase, which is reported if others wait for it too long.
-    pub fn phase(&self, text: &str) {
+    pub fn set_phase(&self, text: &str) {
         log::debug!("{STEP_MARK}{}: {text}", self.id());
-        *lock(&self.shared.phase) = (short(text), Instant::now());
+        *lock(&self.shared.phase) = (clip_name(text), Instant::now());
     }
 
     /// Sets cleanup to run if the run ends while the main thread is stuck in a library and the process has to be ended
     /// without it. Replaces earlier cleanup.
-    pub fn bequeath(&self, last_will: impl FnOnce() + Send + 'static) {
+    pub fn set_exit_hook(&self, last_will: impl FnOnce() + Send + 'static) {
         lock(&self.shared.exit_hook).0 = Some(Box::new(last_will));
     }
 
@@ -270,7 +272,7 @@ impl Rank {
     }
 
     /// Returns the flag that becomes true when the run ends early; timed loops check it.
-    pub fn stopped(&self) -> Arc<AtomicBool> {
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
         self.shared.stopped.clone()
     }
 
@@ -324,7 +326,7 @@ impl Rank {
 
     /// Ends the run normally: waits until every rank is here, after which no rank is reported as lost.
     pub fn close(mut self) -> std::result::Result<(), RankFailure> {
-        self.phase("end of the run");
+        self.set_phase("end of the run");
         if self.id() == 0 && !self.shared.stopped.load(Ordering::Acquire) {
             // Closed before any rank can have left, so that a rank of the next run at the same port cannot reach this
             // one.
@@ -378,7 +380,7 @@ impl Alarm {
     /// Ends the run because of the rank's error. Only the first cause counts. With [`crate::JoinOptions::end_process`],
     /// a process whose main thread does not end is ended after a grace period.
     pub fn raise(&self, error: &Error) {
-        let cause = Cause::of(error, self.rank, &self.host);
+        let cause = EndCause::from_error(error, self.rank, &self.host);
         self.shared.command(ControlCommand::Abort(cause));
     }
 }
@@ -413,7 +415,7 @@ impl Notes {
 
     /// Takes the notes that rank 0 has received since the last call, with their senders; those of one rank are in
     /// order. Empty on other ranks.
-    pub fn take(&self) -> Vec<(u32, Vec<u8>)> {
+    pub fn take_received(&self) -> Vec<(u32, Vec<u8>)> {
         std::mem::take(&mut lock(&self.shared.notes))
     }
 }

@@ -87,14 +87,14 @@ pub(super) fn root_listener(joiner: Joiner<'_>, signals: &mut Signals) -> Result
                 "there are several ranks, but no address where they meet".into(),
             ));
         }
-        Meeting::Local { control } => return inherited(*control),
+        Meeting::Local { control } => return inherited_listener(*control),
         Meeting::Master { host, port, source } => (host, *port, *source),
     };
     let addresses = if let Some(name) = &options.interface {
         vec![SocketAddr::new(interface_address(name, None)?, port)]
     } else {
         let deadline = Instant::now() + options.join_timeout;
-        until_resolved(|| resolve(host, port, source), deadline, signals)?
+        retry_until_resolved(|| resolve(host, port, source), deadline, signals)?
     };
     let mut last = None;
     for address in addresses {
@@ -108,7 +108,7 @@ pub(super) fn root_listener(joiner: Joiner<'_>, signals: &mut Signals) -> Result
 }
 
 /// Returns the listening socket that tonnage passed to its rank 0 as standard input.
-fn inherited(control: SocketAddr) -> Result<TcpListener> {
+fn inherited_listener(control: SocketAddr) -> Result<TcpListener> {
     let stdin = io::stdin();
     let is_listening = rustix::net::sockopt::socket_acceptconn(stdin.as_fd()).unwrap_or(false);
     if !is_listening {
@@ -125,7 +125,7 @@ fn inherited(control: SocketAddr) -> Result<TcpListener> {
 }
 
 /// Retries `ask` until it succeeds or the deadline passes; then the last failure is the error.
-fn until_resolved<T>(
+fn retry_until_resolved<T>(
     mut ask: impl FnMut() -> Result<T>,
     deadline: Instant,
     signals: &mut Signals,
@@ -145,12 +145,12 @@ fn until_resolved<T>(
             log::warn!("{error}; rank 0 asks again for at most {left:.0?}");
             told = true;
         }
-        pause(RETRY.min(deadline - now), signals)?;
+        pause_unless_interrupted(RETRY.min(deadline - now), signals)?;
     }
 }
 
 /// Waits for `time`; fails if a signal ends the run.
-pub(crate) fn pause(time: Duration, signals: &mut Signals) -> Result<()> {
+pub(crate) fn pause_unless_interrupted(time: Duration, signals: &mut Signals) -> Result<()> {
     signals.wait([], time).map(|_| ())
 }
 
@@ -210,7 +210,9 @@ pub(crate) fn interface_address(name: &str, like: Option<IpAddr>) -> Result<IpAd
     let mut own = interface_addresses(name)?;
     own.sort_by_key(|ip| ip.is_ipv4() != like.is_none_or(|like| like.is_ipv4()));
     // The list is not empty, or it would have been an error.
-    own.first().copied().ok_or_else(|| no_interface(name, &[]))
+    own.first()
+        .copied()
+        .ok_or_else(|| no_interface_error(name, &[]))
 }
 
 /// Returns all addresses of an interface that need no scope, IPv4 first.
@@ -229,12 +231,12 @@ pub(crate) fn interface_addresses(name: &str) -> Result<Vec<IpAddr>> {
         let mut names: Vec<&str> = with_one.map(|entry| entry.name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
-        return Err(no_interface(name, &names));
+        return Err(no_interface_error(name, &names));
     }
     Ok(own)
 }
 
-fn no_interface(name: &str, there_are: &[&str]) -> Error {
+fn no_interface_error(name: &str, there_are: &[&str]) -> Error {
     let host = tonnage_sys::host::name();
     let why = match tonnage_sys::interfaces::index(name) {
         Some(_) => format!(
@@ -274,7 +276,7 @@ pub(crate) fn loopback_listener() -> Result<(TcpListener, SocketAddr)> {
 }
 
 /// Listens for the children of a rank other than 0, on the address from which it reached rank 0.
-pub(crate) fn inner_listener(to_root: &Channel, options: &JoinOptions) -> Result<TcpListener> {
+pub(crate) fn listen_for_children(to_root: &Channel, options: &JoinOptions) -> Result<TcpListener> {
     let mine = to_root.local_addr()?.ip();
     let ip = match &options.interface {
         Some(name) => interface_address(name, Some(mine))?,
@@ -372,7 +374,7 @@ mod tests {
     fn resolving_is_retried_until_the_deadline() {
         let soon = Instant::now() + Duration::from_secs(20);
         let mut tries = 0;
-        let found = until_resolved(
+        let found = retry_until_resolved(
             || {
                 tries += 1;
                 match tries {
@@ -387,7 +389,7 @@ mod tests {
         let begun = Instant::now();
         let options = Duration::from_millis(250);
         let never = || Err::<u8, _>(Error::Failed("no such name".into()));
-        let error = until_resolved(never, begun + options, &mut Signals::none()).unwrap_err();
+        let error = retry_until_resolved(never, begun + options, &mut Signals::none()).unwrap_err();
         assert!(begun.elapsed() >= options && error.to_string().contains("no such name"));
     }
 

@@ -8,16 +8,18 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use super::address::root_listener;
-use super::door::LateJoinListener;
-use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
+use super::handshake::{
+    Handshakes, MARGIN, STRANGERS_MAX, acknowledge, end_cause_of_peer, send_end_cause,
+};
+use super::late_join::LateJoinListener;
 use super::open_files;
 use super::refusals::JoinRefusal;
 use super::{JoinBytes, Joiner, RankFailure};
 use crate::RankInfo;
-use crate::channel::message::{Cause, Head, Hello, Welcome};
+use crate::channel::message::{EndCause, Hello, MessageHead, Welcome};
 use crate::channel::{Channel, Interest};
-use crate::patience::ranks_per_cpu;
-use crate::signals::{Signals, received_by};
+use crate::shared_cpu_time::ranks_per_cpu;
+use crate::signals::{Signals, with_interrupted_rank};
 use crate::tree::shape::{PeerConnection, TreePosition, children_of, message_bytes_max, parent_of};
 use crate::tree::watch::LinkWatch;
 use tonnage_units::identity::Meeting;
@@ -29,14 +31,14 @@ use tonnage_units::{Error, Result};
 const LATECOMERS: Duration = Duration::from_secs(1);
 
 /// A rank that has introduced itself to rank 0.
-struct Member {
+struct AdmittedMember {
     channel: Channel,
     hello: Hello,
 }
 
 /// Conditions that a rank must fulfil to be part of a run, compared by rank 0.
 #[derive(Debug)]
-pub(crate) struct Conditions {
+pub(crate) struct AdmissionConditions {
     pub(crate) me: RankInfo,
     pub(crate) size: u32,
     /// Where the number of ranks comes from.
@@ -44,7 +46,7 @@ pub(crate) struct Conditions {
     pub(crate) plan_hash: String,
 }
 
-impl Conditions {
+impl AdmissionConditions {
     /// Returns why this rank cannot join, if there is a reason. `twin` is a rank that already joined with the same
     /// number.
     pub(crate) fn objection(&self, twin: Option<&RankInfo>, hello: &Hello) -> Option<Error> {
@@ -76,7 +78,7 @@ impl Conditions {
         } else {
             return None;
         };
-        Some(info.error(message))
+        Some(info.failure(message))
     }
 }
 
@@ -97,7 +99,7 @@ pub(super) fn admit(
     };
     let connections_max = STRANGERS_MAX + identity.size as usize;
     let mut handshakes = Handshakes::new(listener, options, connections_max)?;
-    let conditions = Conditions {
+    let conditions = AdmissionConditions {
         me: me.clone(),
         size: identity.size,
         source: identity.source.clone(),
@@ -106,12 +108,12 @@ pub(super) fn admit(
     // A run under the supervisor has no late ranks.
     let has_latecomers = matches!(identity.meeting, Meeting::Master { .. });
     let mut members = Vec::new();
-    if let Err(error) = open_files::provide(me, identity.size - 1) {
+    if let Err(error) = open_files::ensure_open_files(me, identity.size - 1) {
         let mut failure = RankFailure::from(error);
         // Under a supervisor, rank 0's exit is enough. Ranks of a launcher would wait for rank 0 to start.
         if has_latecomers {
-            failure = announced(failure.error, joiner);
-            let cause = me.cause(&failure.error);
+            failure = report_failure(failure.error, joiner);
+            let cause = me.failure_cause(&failure.error);
             tell_latecomers(&mut handshakes, signals, &cause, identity.size as usize);
         }
         handshakes.close();
@@ -119,11 +121,11 @@ pub(super) fn admit(
     }
     let outcome = gather_members(joiner, &conditions, signals, &mut handshakes, &mut members)
         .and_then(|()| assign_parents(joiner, &mut members))
-        .map_err(|error| announced(error, joiner));
+        .map_err(|error| report_failure(error, joiner));
     if let Err(failure) = &outcome {
-        let cause = me.cause(&failure.error);
+        let cause = me.failure_cause(&failure.error);
         for member in &mut members {
-            tell(&mut member.channel, &cause);
+            send_end_cause(&mut member.channel, &cause);
         }
         let absent = identity.size as usize - members.len();
         tell_latecomers(&mut handshakes, signals, &cause, absent);
@@ -164,8 +166,8 @@ pub(super) fn admit(
 
 /// Reports a failure to join before the others learn of it. They then end silently, and a launcher may kill this
 /// process as soon as one of them has ended. If this process may not be ended here, the caller reports it.
-fn announced(error: Error, joiner: Joiner<'_>) -> RankFailure {
-    let error = received_by(error, joiner.me.rank, &joiner.me.host);
+fn report_failure(error: Error, joiner: Joiner<'_>) -> RankFailure {
+    let error = with_interrupted_rank(error, joiner.me.rank, &joiner.me.host);
     let is_told = joiner.options.end_process;
     if is_told {
         say(&format!("error: {error}"));
@@ -177,7 +179,7 @@ fn announced(error: Error, joiner: Joiner<'_>) -> RankFailure {
 fn tell_latecomers(
     handshakes: &mut Handshakes,
     signals: &mut Signals,
-    cause: &Cause,
+    cause: &EndCause,
     expected: usize,
 ) {
     let until = Instant::now() + LATECOMERS;
@@ -187,7 +189,7 @@ fn tell_latecomers(
             return;
         };
         for (mut channel, _) in events.greeted {
-            tell(&mut channel, cause);
+            send_end_cause(&mut channel, cause);
             told += 1;
         }
     }
@@ -195,10 +197,10 @@ fn tell_latecomers(
 
 fn gather_members(
     joiner: Joiner<'_>,
-    conditions: &Conditions,
+    conditions: &AdmissionConditions,
     signals: &mut Signals,
     handshakes: &mut Handshakes,
-    members: &mut Vec<Member>,
+    members: &mut Vec<AdmittedMember>,
 ) -> Result<()> {
     let size = joiner.identity.size;
     let deadline = Instant::now() + joiner.options.join_timeout;
@@ -208,12 +210,12 @@ fn gather_members(
     let mut places = HashMap::new();
     while members.len() + 1 < size as usize {
         if Instant::now() >= deadline {
-            return Err(missing(joiner, handshakes, members));
+            return Err(missing_ranks_error(joiner, handshakes, members));
         }
         let events = handshakes.step(deadline, signals, Some(Interest::read(&watch.gate)))?;
         let mut misfit = None;
         for (mut channel, message) in events.greeted {
-            let Head::Hello(hello) = message.head else {
+            let MessageHead::Hello(hello) = message.head else {
                 let error = Error::Failed("its first message was not an introduction".into());
                 handshakes.refuse(channel.peer, &JoinRefusal::Stranger(error));
                 continue;
@@ -222,12 +224,12 @@ fn gather_members(
             let twin = twin.map(|place: &usize| &members[*place].hello.info);
             let objection = conditions.objection(twin, &hello);
             places.entry(hello.info.rank).or_insert(members.len());
-            channel.trust(message_bytes_max(size));
+            channel.raise_message_max(message_bytes_max(size));
             if objection.is_none() {
                 acknowledge(&mut channel)?;
             }
             watch.add(members.len(), &channel, channel.peer)?;
-            members.push(Member {
+            members.push(AdmittedMember {
                 channel,
                 hello: *hello,
             });
@@ -237,9 +239,9 @@ fn gather_members(
         misfit.map_or(Ok(()), Err)?;
         if events.stirred {
             for place in watch.ready(Duration::ZERO)? {
-                let Member { channel, hello } = &mut members[place];
+                let AdmittedMember { channel, hello } = &mut members[place];
                 if channel.receive().is_err() || channel.ended {
-                    return Err(last_words(channel, &hello.info));
+                    return Err(end_cause_of_peer(channel, &hello.info));
                 }
             }
         }
@@ -248,7 +250,11 @@ fn gather_members(
     Ok(())
 }
 
-fn missing(joiner: Joiner<'_>, handshakes: &Handshakes, members: &[Member]) -> Error {
+fn missing_ranks_error(
+    joiner: Joiner<'_>,
+    handshakes: &Handshakes,
+    members: &[AdmittedMember],
+) -> Error {
     let Joiner { identity, me, .. } = joiner;
     let here: HashSet<u32> = (members.iter().map(|member| member.hello.info.rank)).collect();
     let absent = (1..identity.size).filter(|rank| !here.contains(rank));
@@ -268,13 +274,13 @@ fn missing(joiner: Joiner<'_>, handshakes: &Handshakes, members: &[Member]) -> E
             identity.size,
             joiner.options.join_timeout,
             me.host,
-            handshakes.refusals.sentences()
+            handshakes.refusals.describe()
         ),
     }
 }
 
 /// Sends every member its parent and the number of ranks on the most crowded CPU of all hosts. Returns that number.
-fn assign_parents(joiner: Joiner<'_>, members: &mut [Member]) -> Result<u32> {
+fn assign_parents(joiner: Joiner<'_>, members: &mut [AdmittedMember]) -> Result<u32> {
     let Joiner { me, options, .. } = joiner;
     let others = members.iter().map(|member| {
         // A rank that does not know its CPUs adds no load.
@@ -309,7 +315,7 @@ fn assign_parents(joiner: Joiner<'_>, members: &mut [Member]) -> Result<u32> {
             ranks_per_cpu,
         };
         let channel = &mut member.channel;
-        channel.send(&Head::Welcome(Box::new(welcome)), &[])?;
+        channel.send(&MessageHead::Welcome(Box::new(welcome)), &[])?;
         channel.flush_until(Instant::now() + MARGIN);
         if address.is_some() {
             channel.finish_writing();
@@ -323,7 +329,7 @@ mod tests {
     use super::*;
     use crate::channel::RECEIVES;
     use crate::join::connection::Listener;
-    use crate::join::introduction::introduce_to;
+    use crate::join::introduction::introduce_until_confirmed;
     use crate::testing::{door, identity, options, start};
 
     /// Reading from every joined rank whenever another one arrives would take thousands of reads.
@@ -366,8 +372,8 @@ mod tests {
                 me: &me,
                 options: &options,
             };
-            introduce_to(&root, joiner, &mut Signals::none(), |_| {
-                Ok(Head::Hello(Box::new(hello.clone())))
+            introduce_until_confirmed(&root, joiner, &mut Signals::none(), |_| {
+                Ok(MessageHead::Hello(Box::new(hello.clone())))
             })
         };
         let came: Vec<_> = (1..RANKS).map(come).collect();

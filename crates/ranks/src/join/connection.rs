@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::RankFailure;
-use super::address::{RETRY, pause, resolve};
+use super::address::{RETRY, pause_unless_interrupted, resolve};
 use super::handshake::LAST_WORDS;
 use crate::bootstrap::options::JoinOptions;
 use crate::channel::{Channel, wait_for};
@@ -38,7 +38,7 @@ impl Listener {
 }
 
 /// Why an attempt failed.
-enum Attempt {
+enum AttemptError {
     /// No process listens yet.
     Later(String),
     /// The peer accepts connections but does not answer.
@@ -64,20 +64,20 @@ pub(crate) fn connect_to(
         let (last, pause) = match try_connect(listener, options, answer_timeout, deadline, signals)
         {
             Ok(channel) => return Ok(channel),
-            Err(Attempt::Fatal(error)) => return Err(error.into()),
-            Err(Attempt::Deserted(error)) => {
+            Err(AttemptError::Fatal(error)) => return Err(error.into()),
+            Err(AttemptError::Deserted(error)) => {
                 return Err(RankFailure {
                     error,
                     is_told: true,
                 });
             }
-            Err(Attempt::Later(text)) => (text, RETRY),
-            Err(Attempt::Silent) => {
+            Err(AttemptError::Later(text)) => (text, RETRY),
+            Err(AttemptError::Silent) => {
                 // The peer may have a long queue, and every new connection goes to its end.
                 answer_timeout *= 2;
                 ("it accepts connections but does not answer".into(), RETRY)
             }
-            Err(Attempt::Refused) => {
+            Err(AttemptError::Refused) => {
                 refusals += 1;
                 let text = "it closes the connection during the handshake: do all ranks have the same secret \
                             (TONNAGE_SECRET, TONNAGE_SECRET_FILE, ~/.config/tonnage/secret), and is it rank 0 of this \
@@ -96,7 +96,7 @@ pub(crate) fn connect_to(
             let text = format!("{} cannot reach {place}: {last}", options.host);
             return Err(Error::Failed(text).into());
         }
-        self::pause(pause, signals)?;
+        self::pause_unless_interrupted(pause, signals)?;
     }
 }
 
@@ -106,16 +106,16 @@ fn try_connect(
     answer_timeout: Duration,
     deadline: Instant,
     signals: &mut Signals,
-) -> std::result::Result<Channel, Attempt> {
+) -> std::result::Result<Channel, AttemptError> {
     let addresses = match &listener.meeting {
         Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => Vec::new(),
         Meeting::Local { control } => vec![*control],
         // A name may become known only after this process starts, such as that of a pod.
         Meeting::Master { host, port, source } => {
-            resolve(host, *port, *source).map_err(|error| Attempt::Later(error.to_string()))?
+            resolve(host, *port, *source).map_err(|error| AttemptError::Later(error.to_string()))?
         }
     };
-    let mut last = Attempt::Later("it has no address".into());
+    let mut last = AttemptError::Later("it has no address".into());
     for address in addresses {
         // Taken before the peer can have started its own timer.
         let begun = Instant::now();
@@ -125,10 +125,10 @@ fn try_connect(
             Ok(stream) => match shake_hands(stream, options, answer_timeout, deadline, signals) {
                 Ok(channel) => return Ok(channel),
                 // The listener closes connections whose greeting takes longer.
-                Err(Attempt::Refused) if begun.elapsed() >= options.stranger_timeout => {
+                Err(AttemptError::Refused) if begun.elapsed() >= options.stranger_timeout => {
                     let text = "it closed the connection before the greeting was finished: is the network between them slow \
                                 or lossy, or is its port flooded?";
-                    last = Attempt::Later(text.into());
+                    last = AttemptError::Later(text.into());
                 }
                 Err(attempt) => last = attempt,
             },
@@ -136,9 +136,11 @@ fn try_connect(
                 if is_inherited(listener) && error.kind() == ErrorKind::ConnectionRefused =>
             {
                 let message = "it has ended before all ranks had come: look at its output";
-                return Err(Attempt::Deserted(listener.error(address, message.into())));
+                return Err(AttemptError::Deserted(
+                    listener.error(address, message.into()),
+                ));
             }
-            Err(error) => last = Attempt::Later(format!("{address}: {error}")),
+            Err(error) => last = AttemptError::Later(format!("{address}: {error}")),
         }
     }
     Err(last)
@@ -156,33 +158,33 @@ fn shake_hands(
     answer_timeout: Duration,
     deadline: Instant,
     signals: &mut Signals,
-) -> std::result::Result<Channel, Attempt> {
+) -> std::result::Result<Channel, AttemptError> {
     let mut channel = Channel::initiate(stream, &options.secret).map_err(|error| match error {
         // The peer was gone before any message.
-        Error::Io { .. } => Attempt::Later(error.to_string()),
-        error => Attempt::Fatal(error),
+        Error::Io { .. } => AttemptError::Later(error.to_string()),
+        error => AttemptError::Fatal(error),
     })?;
     let mut until = deadline.min(Instant::now() + answer_timeout);
-    while !channel.established() {
+    while !channel.is_established() {
         if channel.receive().is_err() || channel.ended {
-            return Err(Attempt::Refused);
+            return Err(AttemptError::Refused);
         }
         channel.flush();
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            signals.refuse_to_wait().map_err(Attempt::Fatal)?;
-            return Err(Attempt::Silent);
+            signals.check_interrupted().map_err(AttemptError::Fatal)?;
+            return Err(AttemptError::Silent);
         }
-        if !channel.established() {
+        if !channel.is_established() {
             match signals.wait([channel.interest()], left) {
                 // A rank that leaves in the middle of a handshake cannot send its reason.
                 Err(Error::Interrupted { signal, .. }) => {
                     until = until.min(Instant::now() + LAST_WORDS);
                     let waited = wait_for(&[channel.interest()], left.min(LAST_WORDS));
-                    waited.map_err(Attempt::Fatal)?;
+                    waited.map_err(AttemptError::Fatal)?;
                     signals.put_back(signal);
                 }
-                waited => drop(waited.map_err(Attempt::Fatal)?),
+                waited => drop(waited.map_err(AttemptError::Fatal)?),
             }
         }
     }

@@ -12,7 +12,7 @@ use super::refusals::{JoinRefusal, Refusals};
 use crate::RankInfo;
 use crate::bootstrap::options::JoinOptions;
 use crate::bootstrap::secret::Secret;
-use crate::channel::message::{Cause, Head, Message};
+use crate::channel::message::{EndCause, Message, MessageHead};
 use crate::channel::{Channel, Interest};
 use crate::signals::Signals;
 use tonnage_units::{Error, Result};
@@ -29,14 +29,14 @@ pub(crate) const LAST_WORDS: Duration = Duration::from_millis(500);
 const CROWDED: Duration = Duration::from_millis(500);
 
 /// A connection that is not authenticated yet.
-struct Unproven {
+struct UnauthenticatedConnection {
     channel: Channel,
     since: Instant,
     /// Whether it may have data to read.
     ready: bool,
 }
 
-impl Unproven {
+impl UnauthenticatedConnection {
     fn is_silent(&self) -> bool {
         self.channel.received_bytes == 0
     }
@@ -46,7 +46,7 @@ impl Unproven {
 pub(crate) struct Handshakes {
     listener: TcpListener,
     secret: Secret,
-    pending: Vec<Unproven>,
+    pending: Vec<UnauthenticatedConnection>,
     /// Maximum number of connections served at once.
     pub(super) pending_max: usize,
     timeout: Duration,
@@ -132,7 +132,7 @@ impl Handshakes {
     /// Returns when the next connection times out.
     pub(crate) fn expiry(&self) -> Option<Instant> {
         let full = self.is_full();
-        let time = |pending: &Unproven| {
+        let time = |pending: &UnauthenticatedConnection| {
             let is_crowded = full && pending.is_silent();
             if is_crowded {
                 self.timeout.min(CROWDED)
@@ -159,7 +159,7 @@ impl Handshakes {
         if newcomers {
             self.accept();
         }
-        self.listen(&mut events);
+        self.receive_greetings(&mut events);
         events
     }
 
@@ -182,7 +182,7 @@ impl Handshakes {
         while !self.is_full() {
             match self.listener.accept() {
                 Ok((stream, peer)) => match Channel::accept(stream, &self.secret) {
-                    Ok(channel) => self.pending.push(Unproven {
+                    Ok(channel) => self.pending.push(UnauthenticatedConnection {
                         channel,
                         since: Instant::now(),
                         ready: true,
@@ -201,7 +201,7 @@ impl Handshakes {
         }
     }
 
-    fn listen(&mut self, events: &mut HandshakeEvents) {
+    fn receive_greetings(&mut self, events: &mut HandshakeEvents) {
         for mut pending in std::mem::take(&mut self.pending) {
             let peer = pending.channel.peer;
             let mut heard = Ok(());
@@ -233,29 +233,29 @@ impl Handshakes {
 
 /// Confirms a rank's introduction.
 pub(crate) fn acknowledge(channel: &mut Channel) -> Result<()> {
-    channel.send(&Head::Beat, &[])?;
+    channel.send(&MessageHead::Beat, &[])?;
     channel.flush();
     Ok(())
 }
 
 /// Sends the reason why this rank ends, as the last message on a connection.
-pub(crate) fn tell(channel: &mut Channel, cause: &Cause) {
+pub(crate) fn send_end_cause(channel: &mut Channel, cause: &EndCause) {
     let cause = cause.clone();
     // If this fails, the peer finds the connection closed.
-    if channel.send(&Head::Abort { cause }, &[]).is_ok() {
+    if channel.send(&MessageHead::Abort { cause }, &[]).is_ok() {
         channel.flush_until(Instant::now() + LAST_WORDS);
         channel.finish_writing();
     }
 }
 
 /// Returns the error for a peer that is gone: the cause it sent last, or that it ended without one.
-pub(crate) fn last_words(channel: &mut Channel, info: &RankInfo) -> Error {
+pub(crate) fn end_cause_of_peer(channel: &mut Channel, info: &RankInfo) -> Error {
     while let Ok(Some(message)) = channel.next_message() {
-        if let Head::Abort { cause } = message.head {
+        if let MessageHead::Abort { cause } = message.head {
             return Error::from(&cause);
         }
     }
-    info.error(format!(
+    info.failure(format!(
         "its process {} ended while the ranks were joining: look at its output",
         info.pid
     ))

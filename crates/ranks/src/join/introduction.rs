@@ -7,21 +7,21 @@
 
 use std::time::Instant;
 
-use super::address::{RETRY, pause};
+use super::address::{RETRY, pause_unless_interrupted};
 use super::connection::{Listener, connect_to};
-use super::handshake::{LAST_WORDS, tell};
+use super::handshake::{LAST_WORDS, send_end_cause};
 use super::{Joiner, RankFailure};
 use crate::channel::Channel;
-use crate::channel::message::{Cause, Head};
+use crate::channel::message::{EndCause, MessageHead};
 use crate::signals::Signals;
 use tonnage_units::{Error, Result};
 
 /// Connects and sends the message from `words`; retries until the peer has confirmed it.
-pub(super) fn introduce_to(
+pub(super) fn introduce_until_confirmed(
     listener: &Listener,
     joiner: Joiner<'_>,
     signals: &mut Signals,
-    mut words: impl FnMut(&mut Channel) -> Result<Head>,
+    mut words: impl FnMut(&mut Channel) -> Result<MessageHead>,
 ) -> Result<Channel, RankFailure> {
     let Joiner { me, options, .. } = joiner;
     let deadline = Instant::now() + options.join_timeout;
@@ -30,13 +30,19 @@ pub(super) fn introduce_to(
         let connected = connect_to(listener, options, deadline, signals);
         let mut channel = connected.inspect_err(|failure| {
             if matches!(failure.error, Error::Interrupted { .. }) {
-                resign(listener, joiner, &me.cause(&failure.error), &mut words);
+                introduce_and_end(
+                    listener,
+                    joiner,
+                    &me.failure_cause(&failure.error),
+                    &mut words,
+                );
             }
         })?;
         let head = words(&mut channel)?;
         channel.send(&head, &[])?;
-        let heard = is_heard(joiner, listener, &mut channel, deadline, signals)
-            .inspect_err(|failure| tell(&mut channel, &me.cause(&failure.error)))?;
+        let heard = is_confirmed(joiner, listener, &mut channel, deadline, signals).inspect_err(
+            |failure| send_end_cause(&mut channel, &me.failure_cause(&failure.error)),
+        )?;
         if heard {
             return Ok(channel);
         }
@@ -54,24 +60,25 @@ pub(super) fn introduce_to(
             );
             return Err(listener.error(peer, message).into());
         }
-        pause(RETRY, signals)
-            .inspect_err(|error| resign(listener, joiner, &me.cause(error), &mut words))?;
+        pause_unless_interrupted(RETRY, signals).inspect_err(|error| {
+            introduce_and_end(listener, joiner, &me.failure_cause(error), &mut words)
+        })?;
     }
 }
 
 /// Sends this rank's introduction and the reason why it ends, on a new connection.
-fn resign(
+fn introduce_and_end(
     listener: &Listener,
     joiner: Joiner<'_>,
-    cause: &Cause,
-    words: &mut impl FnMut(&mut Channel) -> Result<Head>,
+    cause: &EndCause,
+    words: &mut impl FnMut(&mut Channel) -> Result<MessageHead>,
 ) {
     let deadline = Instant::now() + LAST_WORDS;
     let connected = connect_to(listener, joiner.options, deadline, &mut Signals::none());
     let said = connected.map_err(Error::from).and_then(|mut channel| {
         let head = words(&mut channel)?;
         channel.send(&head, &[])?;
-        tell(&mut channel, cause);
+        send_end_cause(&mut channel, cause);
         Ok(())
     });
     // If this fails, the supervisor or the launcher has to end the others.
@@ -82,15 +89,15 @@ fn resign(
 }
 
 /// Whether the peer confirmed the introduction; false if it closed the connection before that.
-fn is_heard(
+fn is_confirmed(
     joiner: Joiner<'_>,
     listener: &Listener,
     channel: &mut Channel,
     deadline: Instant,
     signals: &mut Signals,
 ) -> Result<bool, RankFailure> {
-    match answer(joiner, channel, deadline, signals)? {
-        Some(Head::Beat) => Ok(true),
+    match await_answer(joiner, channel, deadline, signals)? {
+        Some(MessageHead::Beat) => Ok(true),
         Some(_) => {
             let message = "it sent an unexpected message while joining".into();
             Err(listener.error(channel.peer, message).into())
@@ -100,18 +107,18 @@ fn is_heard(
 }
 
 /// Waits for the listener's next message. `None` if it closes the connection or the time is up.
-pub(super) fn answer(
+pub(super) fn await_answer(
     joiner: Joiner<'_>,
     channel: &mut Channel,
     deadline: Instant,
     signals: &mut Signals,
-) -> Result<Option<Head>, RankFailure> {
+) -> Result<Option<MessageHead>, RankFailure> {
     loop {
         channel.flush();
         channel.receive()?;
         match channel.next_message()?.map(|message| message.head) {
-            Some(Head::Abort { cause }) => {
-                return Err(RankFailure::heard(Error::from(&cause), joiner.me.rank));
+            Some(MessageHead::Abort { cause }) => {
+                return Err(RankFailure::from_root(Error::from(&cause), joiner.me.rank));
             }
             None if !channel.ended => {}
             head => return Ok(head),
@@ -142,7 +149,7 @@ mod tests {
             |_| {},
             |rank| rank.unwrap_err(),
         );
-        let mut signals = Signals::of(&[SIGUSR1]).unwrap();
+        let mut signals = Signals::for_signals(&[SIGUSR1]).unwrap();
         signal_hook::low_level::raise(SIGUSR1).unwrap();
         let identity = identity(1, 3, address);
         let options = options(&identity);

@@ -4,15 +4,17 @@ use std::net::TcpListener;
 use std::ops::Range;
 use std::time::Instant;
 
-use super::address::inner_listener;
+use super::address::listen_for_children;
 use super::connection::{Listener, is_inherited};
-use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
-use super::introduction::{answer, introduce_to};
+use super::handshake::{
+    Handshakes, MARGIN, STRANGERS_MAX, acknowledge, end_cause_of_peer, send_end_cause,
+};
+use super::introduction::{await_answer, introduce_until_confirmed};
 use super::open_files;
 use super::refusals::JoinRefusal;
 use super::{JoinBytes, Joiner, RankFailure};
 use crate::channel::Channel;
-use crate::channel::message::{Head, Hello, Welcome};
+use crate::channel::message::{Hello, MessageHead, Welcome};
 use crate::hosts::is_one_boot;
 use crate::signals::Signals;
 use crate::tree::shape::{PeerConnection, TreePosition, children_of, message_bytes_max};
@@ -31,13 +33,13 @@ pub(super) fn become_member(
         options,
     } = joiner;
     let children = children_of(identity.rank, identity.size, options.fanout);
-    let Introduced {
+    let AcceptedRank {
         mut channel,
         welcome,
         listener,
         bytes,
     } = introduce(joiner, !children.is_empty(), signals)?;
-    channel.trust(message_bytes_max(identity.size));
+    channel.raise_message_max(message_bytes_max(identity.size));
     let mut parent = PeerConnection {
         channel,
         info: welcome.parent,
@@ -47,9 +49,11 @@ pub(super) fn become_member(
         Some(listener) => {
             let connections_max = STRANGERS_MAX + children.len();
             let handshakes = Handshakes::new(listener, options, connections_max)?;
-            open_files::provide(me, children.end - children.start)
+            open_files::ensure_open_files(me, children.end - children.start)
                 .and_then(|()| gather_children(joiner, children, signals, handshakes, &mut parent))
-                .inspect_err(|error| tell(&mut parent.channel, &me.cause(error)))?
+                .inspect_err(|error| {
+                    send_end_cause(&mut parent.channel, &me.failure_cause(error))
+                })?
         }
     };
     Ok(TreePosition {
@@ -64,7 +68,7 @@ pub(super) fn become_member(
 }
 
 /// A rank that rank 0 has accepted, connected to its parent.
-struct Introduced {
+struct AcceptedRank {
     /// The connection to the parent.
     channel: Channel,
     welcome: Welcome,
@@ -78,7 +82,7 @@ fn introduce(
     joiner: Joiner<'_>,
     is_parent: bool,
     signals: &mut Signals,
-) -> Result<Introduced, RankFailure> {
+) -> Result<AcceptedRank, RankFailure> {
     let Joiner {
         identity,
         me,
@@ -90,10 +94,10 @@ fn introduce(
         meeting: identity.meeting.clone(),
     };
     let mut listener = None;
-    let mut channel = introduce_to(&root, joiner, signals, |channel| {
+    let mut channel = introduce_until_confirmed(&root, joiner, signals, |channel| {
         if is_parent && listener.is_none() {
-            let made = inner_listener(channel, options)
-                .inspect_err(|error| tell(channel, &me.cause(error)))?;
+            let made = listen_for_children(channel, options)
+                .inspect_err(|error| send_end_cause(channel, &me.failure_cause(error)))?;
             listener = Some(made);
         }
         let address = listener.as_ref().map(TcpListener::local_addr);
@@ -107,10 +111,10 @@ fn introduce(
                 .map_err(|error| Error::io("address of the listening socket", error))?,
             cpus: number_list::format(&options.cpus),
         };
-        Ok(Head::Hello(Box::new(hello)))
+        Ok(MessageHead::Hello(Box::new(hello)))
     })?;
     let welcome = wait_for_welcome(joiner, &root, &mut channel, signals)
-        .inspect_err(|failure| tell(&mut channel, &me.cause(&failure.error)))?;
+        .inspect_err(|failure| send_end_cause(&mut channel, &me.failure_cause(&failure.error)))?;
     let mut bytes = JoinBytes {
         got: channel.taken_bytes,
         said: channel.queued_bytes,
@@ -122,15 +126,15 @@ fn introduce(
             host: Some(welcome.parent.host.to_string()),
             meeting: Meeting::Local { control: address },
         };
-        channel = introduce_to(&parent, joiner, signals, |_| {
-            Ok(Head::Attach {
+        channel = introduce_until_confirmed(&parent, joiner, signals, |_| {
+            Ok(MessageHead::Attach {
                 info: Box::new(me.clone()),
             })
         })?;
         bytes.got_of_parent = channel.taken_bytes;
         bytes.said_to_parent = channel.queued_bytes;
     }
-    Ok(Introduced {
+    Ok(AcceptedRank {
         channel,
         welcome,
         listener,
@@ -145,8 +149,8 @@ fn wait_for_welcome(
     signals: &mut Signals,
 ) -> Result<Welcome, RankFailure> {
     let deadline = Instant::now() + joiner.options.join_timeout + MARGIN;
-    let (message, is_told) = match answer(joiner, channel, deadline, signals)? {
-        Some(Head::Welcome(welcome)) => return Ok(*welcome),
+    let (message, is_told) = match await_answer(joiner, channel, deadline, signals)? {
+        Some(MessageHead::Welcome(welcome)) => return Ok(*welcome),
         Some(_) => ("it sent an unexpected message while joining".into(), false),
         None if channel.ended => (
             "it closed the connection before all ranks had come: look at its output".into(),
@@ -187,7 +191,7 @@ fn gather_children(
                     number_list::format(&absent),
                     joiner.identity.rank,
                     joiner.options.host,
-                    handshakes.refusals.sentences()
+                    handshakes.refusals.describe()
                 ),
             });
         }
@@ -195,11 +199,11 @@ fn gather_children(
         let events = handshakes.step(deadline, signals, beside)?;
         for (mut channel, message) in events.greeted {
             match message.head {
-                Head::Attach { info }
+                MessageHead::Attach { info }
                     if expected.contains(&info.rank)
                         && children.iter().all(|child| child.info.rank != info.rank) =>
                 {
-                    channel.trust(message_bytes_max(joiner.identity.size));
+                    channel.raise_message_max(message_bytes_max(joiner.identity.size));
                     acknowledge(&mut channel)?;
                     children.push(PeerConnection {
                         channel,
@@ -215,7 +219,7 @@ fn gather_children(
         let is_gone = events.stirred && parent.channel.receive().is_err();
         parent.channel.flush();
         if is_gone || parent.channel.ended {
-            return Err(last_words(&mut parent.channel, &parent.info));
+            return Err(end_cause_of_peer(&mut parent.channel, &parent.info));
         }
     }
     handshakes.close();

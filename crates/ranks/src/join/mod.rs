@@ -7,7 +7,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`admission`] | rank 0's side |
-//! | [`door`] | rank 0's port during the run |
+//! | [`late_join`] | rank 0's port during the run |
 //! | [`membership`] | the side of all other ranks |
 //! | [`address`] | addresses that ranks listen on |
 //! | [`connection`] | connecting to one of them |
@@ -19,9 +19,9 @@
 pub(crate) mod address;
 pub(crate) mod admission;
 mod connection;
-pub(crate) mod door;
 mod handshake;
 mod introduction;
+pub(crate) mod late_join;
 mod membership;
 mod open_files;
 mod refusals;
@@ -60,7 +60,7 @@ pub struct RankFailure {
 impl RankFailure {
     /// Creates the failure from a cause that rank 0 sent to rank `me`. Rank 0 reports a cause about `me` only if it
     /// ends the run, not to ranks that arrive too late; so `me` reports that one too.
-    fn heard(error: Error, me: u32) -> Self {
+    fn from_root(error: Error, me: u32) -> Self {
         let is_own = matches!(&error, Error::Rank { rank, .. } if *rank == me);
         Self {
             error,

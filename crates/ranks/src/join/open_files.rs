@@ -22,7 +22,7 @@ enum Allowance {
 }
 
 /// Compares the limits, if there are any, with the needed and the desired number of files.
-fn allowance(soft: Option<u64>, hard: Option<u64>, needed: u64, welcome: u64) -> Allowance {
+fn check_limits(soft: Option<u64>, hard: Option<u64>, needed: u64, welcome: u64) -> Allowance {
     match (soft, hard) {
         (_, Some(hard)) if hard < needed => Allowance::TooFew(hard),
         (Some(soft), _) if soft < welcome && hard != Some(soft) => Allowance::Raise,
@@ -31,7 +31,7 @@ fn allowance(soft: Option<u64>, hard: Option<u64>, needed: u64, welcome: u64) ->
 }
 
 /// Makes sure that this rank can have connections to this number of `ranks`.
-pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
+pub(super) fn ensure_open_files(me: &RankInfo, ranks: u32) -> Result<()> {
     let limits = getrlimit(Resource::Nofile);
     let more = OTHERS + u64::from(ranks);
     // Unauthenticated connections use files too, but may be refused.
@@ -39,13 +39,13 @@ pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
     // Counting open files is slow if many are open, for example with ranks as threads of one process.
     let most = open_files_max().map(|most| most + more + strangers);
     let has_room =
-        |most| allowance(limits.current, limits.maximum, most, most) == Allowance::Enough;
+        |most| check_limits(limits.current, limits.maximum, most, most) == Allowance::Enough;
     if most.is_some_and(has_room) {
         return Ok(());
     }
     let needed = open_files() + more;
     let welcome = needed + strangers;
-    match allowance(limits.current, limits.maximum, needed, welcome) {
+    match check_limits(limits.current, limits.maximum, needed, welcome) {
         Allowance::Enough => Ok(()),
         Allowance::Raise => {
             let raised = Rlimit {
@@ -61,11 +61,16 @@ pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
                 }
                 Err(error) => {
                     log::info!("cannot raise the soft limit on open files: {error}");
-                    Err(too_few(me, ranks, needed, limits.current.unwrap_or(0)))
+                    Err(too_few_error(
+                        me,
+                        ranks,
+                        needed,
+                        limits.current.unwrap_or(0),
+                    ))
                 }
             }
         }
-        Allowance::TooFew(hard) => Err(too_few(me, ranks, needed, hard)),
+        Allowance::TooFew(hard) => Err(too_few_error(me, ranks, needed, hard)),
     }
 }
 
@@ -84,14 +89,14 @@ fn open_files() -> u64 {
     u64::try_from(open).unwrap_or(u64::MAX / 2)
 }
 
-fn too_few(me: &RankInfo, ranks: u32, needed: u64, limit: u64) -> Error {
+fn too_few_error(me: &RankInfo, ranks: u32, needed: u64, limit: u64) -> Error {
     let most = (limit + u64::from(ranks) + 1).saturating_sub(needed);
     let all = match me.rank {
         0 if most > 1 => format!(", or start at most {most} ranks"),
         0 => String::new(),
         _ => ", or start fewer ranks".into(),
     };
-    me.error(format!(
+    me.failure(format!(
         "it needs {needed} open files for connections to {ranks} other ranks while they join, but the limit on \
          open files is {limit} here. Raise that (ulimit -Hn as root, LimitNOFILE= of the launcher's service, \
          --ulimit nofile= of a container){all}"
@@ -105,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_soft_limit_is_raised_only_if_it_is_too_low() {
-        let low = |soft, hard| allowance(soft, hard, 100, 164);
+        let low = |soft, hard| check_limits(soft, hard, 100, 164);
         assert_eq!(low(Some(64), Some(4096)), Allowance::Raise);
         assert_eq!(low(Some(64), None), Allowance::Raise);
         // Room for unauthenticated connections is a reason to raise the limit, but not to fail.
@@ -125,7 +130,7 @@ mod tests {
         // Only Linux has this.
         assert_eq!(most.is_some(), cfg!(target_os = "linux"));
         assert!(most.is_none_or(|most| most >= open), "{most:?} {open}");
-        let has_room = |soft, hard| allowance(soft, hard, 100, 100) == Allowance::Enough;
+        let has_room = |soft, hard| check_limits(soft, hard, 100, 100) == Allowance::Enough;
         assert!(has_room(Some(100), Some(100)) && has_room(None, None));
         assert!(!has_room(Some(99), Some(4096)) && !has_room(None, Some(99)));
     }
@@ -134,7 +139,7 @@ mod tests {
     fn a_refusal_names_both_numbers_and_the_largest_possible_run() {
         let identity = identity(0, 100, door().1);
         let me = options(&identity).info(&identity);
-        let text = too_few(&me, 99, 120, 64).to_string();
+        let text = too_few_error(&me, 99, 120, 64).to_string();
         says(
             &text,
             &[
@@ -147,7 +152,7 @@ mod tests {
         );
         // The named number indeed fits: 43 others and 21 more files.
         let own = 120 - 99u64;
-        let allowed = |others| allowance(Some(64), Some(64), own + others, 0);
+        let allowed = |others| check_limits(Some(64), Some(64), own + others, 0);
         assert_eq!(allowed(43), Allowance::Enough);
         assert_eq!(allowed(44), Allowance::TooFew(64));
     }

@@ -42,11 +42,11 @@ impl JoinRefusal {
 pub(crate) struct Refusals {
     timeout: Duration,
     /// By kind.
-    tallies: [Tally; 5],
+    tallies: [RefusalTally; 5],
 }
 
 #[derive(Debug, Default)]
-struct Tally {
+struct RefusalTally {
     count: u64,
     from: BTreeSet<IpAddr>,
 }
@@ -88,7 +88,7 @@ impl Refusals {
     }
 
     /// Describes all refusals in sentences, each after a space; empty if there were none.
-    pub(crate) fn sentences(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let slow = format!(
             "did not finish the greeting in {:.1?}: is the network slow or lossy, or the host overloaded?",
             self.timeout
@@ -111,7 +111,7 @@ impl Refusals {
     }
 }
 
-impl Tally {
+impl RefusalTally {
     fn subject(&self) -> String {
         let plural = if self.count == 1 { "" } else { "s" };
         let named: Vec<String> = (self.from.iter().take(NAMED_MAX))
@@ -131,18 +131,18 @@ mod tests {
     #[test]
     fn refusals_are_described_by_reason() {
         let mut refusals = Refusals::new(Duration::from_secs(5));
-        assert_eq!(refusals.sentences(), "");
+        assert_eq!(refusals.describe(), "");
         let from = |last: u8| IpAddr::from([10, 0, 0, last]);
         assert!(refusals.count(from(1), &JoinRefusal::Silent));
         assert!(!refusals.count(from(1), &JoinRefusal::Silent));
-        let text = refusals.sentences();
+        let text = refusals.describe();
         let wanted = " 2 connections from 10.0.0.1 did not finish the greeting in 5.0s: ";
         assert!(text.starts_with(wanted), "{text}");
         assert!(!text.contains("secret"), "{text}");
         for last in 1..9 {
             refusals.count(from(last), &JoinRefusal::WrongSecret);
         }
-        let text = refusals.sentences();
+        let text = refusals.describe();
         let wanted = " 8 connections from 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 and others did not know the secret: ";
         assert!(text.contains(wanted), "{text}");
     }

@@ -20,7 +20,7 @@ use crate::bootstrap::Env;
 use crate::bootstrap::options::heartbeat_timeout;
 use crate::bootstrap::secret;
 use crate::join::address::loopback_listener;
-use crate::patience::beyond_here;
+use crate::shared_cpu_time::extra_time_here;
 use tonnage_units::{Error, Result};
 
 /// Variable with the PID of the parent that started this process as one of several runs. This process ends with it.
@@ -138,7 +138,7 @@ pub fn start_local(
         local.start(rank, &mut command)
     };
     let supervisor = Supervisor::start(Local::default(), ranks, heartbeat_timeout, start)?;
-    Ok(supervisor.with_patience(beyond_here(ranks)))
+    Ok(supervisor.with_patience(extra_time_here(ranks)))
 }
 
 /// Makes this process end with its supervisor, even if that is killed. Call it first in a process that [`start_local`]

@@ -100,7 +100,7 @@ impl<S: Running> Supervisor<S> {
         Ok(Self {
             spawn,
             ranks: (0..ranks).map(|_| Watched::default()).collect(),
-            signals: Signals::of(&[SIGINT, SIGTERM, SIGCHLD])?,
+            signals: Signals::for_signals(&[SIGINT, SIGTERM, SIGCHLD])?,
             heartbeat_timeout,
             end_timeout: END_TIMEOUT,
             interrupted: None,
@@ -155,7 +155,7 @@ impl<S: Running> Supervisor<S> {
     fn take_interruption(&mut self) -> Option<i32> {
         let signal = self
             .signals
-            .take()
+            .take_received()
             .into_iter()
             .find(|&signal| signal != SIGCHLD)?;
         self.interrupted.get_or_insert(signal);

@@ -13,17 +13,18 @@ fn a_group_meets_without_the_other_ranks() {
                 let second = turn as u32;
                 let first = second - 1;
                 let before = first.checked_sub(1);
-                let together = Circle::new(2 * turn - 1, before.into_iter().chain([first, second]));
+                let together =
+                    RankGroup::new(2 * turn - 1, before.into_iter().chain([first, second]));
                 if !together.contains(me) {
                     continue;
                 }
                 let (start_ns, Sum(sum)) = rank
-                    .start_together(&together, "start", &Sum(u64::from(me)), SOON)
+                    .reduce_and_align_start(&together, "start", &Sum(u64::from(me)), SOON)
                     .unwrap();
                 let all = before.into_iter().chain([first, second]);
                 assert_eq!(sum, all.map(u64::from).sum::<u64>());
                 starts.push((turn, start_ns));
-                let pair = Circle::new(2 * turn, [first, second]);
+                let pair = RankGroup::new(2 * turn, [first, second]);
                 if !pair.contains(me) {
                     continue;
                 }
@@ -52,12 +53,12 @@ fn a_group_meets_without_the_other_ranks() {
 #[test]
 fn a_circle_may_be_of_all() {
     run_and_close(4, |rank| {
-        let all = Circle::new(1, 0..4);
-        let pending = rank.start_meeting(&all, "all").unwrap();
+        let all = RankGroup::new(1, 0..4);
+        let pending = rank.start_group_barrier(&all, "all").unwrap();
         rank.finish(pending, SOON).unwrap();
-        let few = Circle::new(1, [1, 2]);
+        let few = RankGroup::new(1, [1, 2]);
         if few.contains(rank.id()) {
-            let pending = rank.start_meeting(&few, "few").unwrap();
+            let pending = rank.start_group_barrier(&few, "few").unwrap();
             rank.finish(pending, SOON).unwrap();
         }
     });
@@ -68,10 +69,10 @@ fn a_circle_may_be_of_all() {
 #[test]
 fn a_rank_missing_in_a_group_is_named() {
     for error in run(48, |mut rank| {
-        let few = Circle::new(3, [40, 41]);
-        rank.phase("asleep");
+        let few = RankGroup::new(3, [40, 41]);
+        rank.set_phase("asleep");
         if rank.id() == 41 {
-            let pending = rank.start_meeting(&few, "turn").unwrap();
+            let pending = rank.start_group_barrier(&few, "turn").unwrap();
             let waited = Duration::from_millis(200);
             return rank.finish(pending, waited).unwrap_err();
         }
@@ -92,11 +93,11 @@ fn ranks_waiting_for_their_turn_learn_of_a_lost_rank() {
             rank.fail(&error);
             return error;
         }
-        let few = Circle::new(1 + u64::from(rank.id()), [3, rank.id().max(4)]);
+        let few = RankGroup::new(1 + u64::from(rank.id()), [3, rank.id().max(4)]);
         if !few.contains(rank.id()) {
             return rank.barrier("all", SOON).unwrap_err();
         }
-        let pending = rank.start_meeting(&few, "turn");
+        let pending = rank.start_group_barrier(&few, "turn");
         let met = pending.and_then(|pending| rank.finish(pending, SOON));
         met.unwrap_err()
     }) {

@@ -21,7 +21,7 @@ fn a_lost_rank_is_named_everywhere_within_a_second() {
         }
         let error = rank.barrier("never", SOON).unwrap_err();
         let now = Instant::now();
-        assert!(rank.stopped().load(Ordering::Acquire));
+        assert!(rank.stop_flag().load(Ordering::Acquire));
         assert_eq!(rank.why_stopped().unwrap().to_string(), error.to_string());
         let later = rank.barrier("later", SOON).unwrap_err();
         assert_eq!(later.to_string(), error.to_string());
@@ -152,7 +152,7 @@ fn rank_one_of_three() {
     let mut rank = Rank::join(identity.clone(), options(&identity)).unwrap();
     rank.barrier("begin", SOON).unwrap();
     let since = Instant::now();
-    while !rank.stopped().load(Ordering::Acquire) && since.elapsed() < 3 * SOON {
+    while !rank.stop_flag().load(Ordering::Acquire) && since.elapsed() < 3 * SOON {
         sleep(Duration::from_millis(10));
     }
 }
@@ -229,9 +229,9 @@ fn a_rank_that_does_not_come_is_named_with_what_it_does() {
     let outcomes = run(13, |mut rank| {
         rank.barrier("begin", SOON).unwrap();
         if rank.id() == 11 {
-            rank.phase("stuck in a library");
+            rank.set_phase("stuck in a library");
             let since = Instant::now();
-            while !rank.stopped().load(Ordering::Acquire) {
+            while !rank.stop_flag().load(Ordering::Acquire) {
                 assert!(since.elapsed() < SOON);
                 sleep(Duration::from_millis(5));
             }

@@ -56,7 +56,7 @@ fn every_exchange_works_for_every_size() {
     for size in [1u32, 2, 3, 13] {
         run_and_close(size, move |rank| {
             let me = rank.id();
-            let hosts = rank.infos().iter().map(|info| info.host.to_string());
+            let hosts = rank.rank_infos().iter().map(|info| info.host.to_string());
             assert!(hosts.eq((0..size).map(|rank| format!("h{rank}"))));
             assert_eq!(rank.identity().local_size, Some(size));
             assert_eq!(rank.identity().local_rank, me);
@@ -82,9 +82,9 @@ fn rank_0_collects_all_values_and_the_others_learn_that_it_has() {
         match rank.id() {
             0 => {
                 let kinds = (0..13).map(|rank| format!("kind {}", rank % 3));
-                assert!(all.kinds() == 3 && all.iter().cloned().eq(kinds));
+                assert!(all.count() == 3 && all.iter().cloned().eq(kinds));
             }
-            _ => assert_eq!(all, Alike::default()),
+            _ => assert_eq!(all, Distinct::default()),
         }
     });
 }
@@ -137,7 +137,7 @@ fn notes_reach_rank_0_before_later_collectives() {
                     notes.send(vec![round, number]).unwrap();
                 }
                 rank.barrier("round", SOON).unwrap();
-                let mut came = notes.take();
+                let mut came = notes.take_received();
                 if me == 0 {
                     came.retain(|(_, note)| note[0] == round);
                     for from in 0..size {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::ClockOffset;
-use crate::channel::message::{ClockBase, Head};
+use crate::channel::message::{ClockBase, MessageHead};
 
 /// Round trips before the first estimate, and the number to a parent whose clock should be the same.
 const SAMPLES: u32 = 16;
@@ -161,13 +161,13 @@ impl ClockSync {
     }
 
     /// Returns the question to the parent if one is due: one per interval, regardless of other traffic.
-    pub(crate) fn question(&mut self, now_ns: u64, interval: Duration) -> Option<Head> {
+    pub(crate) fn question(&mut self, now_ns: u64, interval: Duration) -> Option<MessageHead> {
         let since_ns = now_ns.saturating_sub(self.asked_ns);
         if !self.ages() || u128::from(since_ns) < interval.as_nanos() {
             return None;
         }
         self.asked_ns = now_ns;
-        Some(Head::ClockPing { sent_ns: now_ns })
+        Some(MessageHead::ClockPing { sent_ns: now_ns })
     }
 
     /// Returns the largest slew rate of a clock on the path to rank 0, given this rank's own rate `own_ppb`.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::exchange::{Delivery, Subtree};
 use super::shared::{CollectiveCall, CollectiveResult, Merge, Slot};
 use crate::RankInfo;
-use crate::channel::message::{CallNumber, CollectiveKind, Terms};
+use crate::channel::message::{CallNumber, CollectiveKind, CollectiveTerms};
 use crate::channel::pack::{pack, unpack_first};
 use crate::rank_set::RankSet;
 use tonnage_units::{Error, Result};
@@ -31,7 +31,7 @@ enum Part {
 }
 
 struct Collective {
-    terms: Terms,
+    terms: CollectiveTerms,
     /// The first rank that contributed, for error messages.
     first: RankInfo,
     /// Whether this rank is a member; otherwise it only forwards.
@@ -56,7 +56,7 @@ pub(crate) struct Collectives {
 /// Combined contribution of a complete subtree. It goes to the parent or, if it has all members, back down as the
 /// result.
 pub(crate) struct Combined {
-    pub(crate) terms: Terms,
+    pub(crate) terms: CollectiveTerms,
     pub(crate) has_all: bool,
     pub(crate) payload: Vec<u8>,
 }
@@ -88,7 +88,7 @@ impl Collectives {
     /// Takes the combined contribution of a child's subtree.
     pub(crate) fn child(
         &mut self,
-        terms: Terms,
+        terms: CollectiveTerms,
         from: (usize, &RankInfo),
         payload: Vec<u8>,
     ) -> Result<Option<Combined>> {
@@ -106,7 +106,7 @@ impl Collectives {
         Err(Error::Failed(format!("entered \"{what}\" ({call}){fault}")))
     }
 
-    fn at(&mut self, terms: Terms, who: &RankInfo) -> Result<&mut Collective> {
+    fn at(&mut self, terms: CollectiveTerms, who: &RankInfo) -> Result<&mut Collective> {
         let call = terms.call;
         if self.under_way.len() >= self.under_way_max && !self.under_way.contains_key(&call) {
             return Err(Error::Failed(format!(
@@ -186,7 +186,7 @@ impl Collectives {
         Ok(Some(Combined {
             has_all: {
                 let members = &collective.terms.members;
-                members.without(&self.routes.subtree).is_empty()
+                members.difference(&self.routes.subtree).is_empty()
             },
             terms: collective.terms.clone(),
             payload,
@@ -318,8 +318,8 @@ mod tests {
         Collectives::new(Subtree::new(0, size, children), size)
     }
 
-    fn terms(seq: u64, what: &str, members: RankSet) -> Terms {
-        Terms {
+    fn terms(seq: u64, what: &str, members: RankSet) -> CollectiveTerms {
+        CollectiveTerms {
             call: CallNumber { seq, turn: 0 },
             kind: CollectiveKind::Reduce,
             what: what.into(),
@@ -327,7 +327,7 @@ mod tests {
         }
     }
 
-    fn entering(terms: Terms, mine: &[u8]) -> CollectiveCall {
+    fn entering(terms: CollectiveTerms, mine: &[u8]) -> CollectiveCall {
         let merge: Merge = |entries| reduce_entry(&reduce_entries(entries)?.concat());
         CollectiveCall {
             terms,
@@ -339,7 +339,7 @@ mod tests {
 
     fn part(
         all: &mut Collectives,
-        terms: &Terms,
+        terms: &CollectiveTerms,
         child: usize,
         text: &[u8],
     ) -> Result<Option<Combined>> {
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn a_node_between_members_forwards_contributions() {
         let at = |me| Collectives::new(Subtree::new(me, 6, 2), 6);
-        let few = terms(4, "turn", RankSet::of([3, 5]));
+        let few = terms(4, "turn", RankSet::from_ranks([3, 5]));
         let (mut root, mut one, mut two) = (at(0), at(1), at(2));
         let says = |rank: u32| reduce_entry(&[rank as u8]).unwrap();
         let from_one = one.child(few.clone(), (0, &place(3)), says(3)).unwrap();
@@ -385,12 +385,12 @@ mod tests {
         assert_eq!(reduce_entries(&all.payload).unwrap(), [&[3], &[5]]);
         assert_eq!(root.are_below(few.call), [true, true]);
         assert_eq!(one.are_below(few.call), [true, false]);
-        let near = terms(5, "turn", RankSet::of([3, 4]));
+        let near = terms(5, "turn", RankSet::from_ranks([3, 4]));
         let first = one.child(near.clone(), (0, &place(3)), says(3));
         assert!(first.unwrap().is_none());
         let both = one.child(near.clone(), (1, &place(4)), says(4)).unwrap();
         assert!(both.unwrap().has_all);
-        let other = terms(6, "turn", RankSet::of([1, 3]));
+        let other = terms(6, "turn", RankSet::from_ranks([1, 3]));
         let foreign = root.child(other, (1, &place(2)), says(2));
         let error = foreign.err().unwrap().to_string();
         assert!(error.contains("no members below it"), "{error}");
@@ -401,7 +401,7 @@ mod tests {
         let mut all = root_with(1);
         let here = terms(0, "trial 1", RankSet::all(2));
         all.enter(&place(0), entering(here.clone(), b"")).unwrap();
-        let there = Terms {
+        let there = CollectiveTerms {
             what: "trial 2".into(),
             ..here
         };
@@ -425,7 +425,7 @@ mod tests {
             let entries = ranks.iter().map(|&rank| gather_entry(rank, &[7; 3]));
             entries.flat_map(Result::unwrap).collect()
         };
-        let members = RankSet::of([0, 2]);
+        let members = RankSet::from_ranks([0, 2]);
         let gathered = gather_entries(&bytes(&[2, 0]), &members).unwrap();
         assert_eq!(gathered, [(0, vec![7; 3]), (2, vec![7; 3])]);
         for wrong in [&[0][..], &[0, 0], &[0, 1], &[0, 2, 2], &[0, 1, 2]] {

@@ -14,10 +14,10 @@ use super::shared::{CollectiveResult, ControlCommand, Shared, speaks};
 use super::stopped;
 use crate::RankInfo;
 use crate::bootstrap::launcher_process::LauncherProcess;
-use crate::channel::message::{Cause, Head};
+use crate::channel::message::{EndCause, MessageHead};
 use crate::channel::{Interest, wait_for};
 use crate::hosts::share_processes;
-use crate::join::door::LateJoinListener;
+use crate::join::late_join::LateJoinListener;
 use crate::signals::Signals;
 use tonnage_sys::process::now_ticks;
 use tonnage_units::lock::lock;
@@ -87,8 +87,8 @@ impl Control {
         started.map_err(|error| {
             let mut node = lock(&node);
             let me = &node.settings.me;
-            let error = me.error(Error::not_started("the control thread", &error).to_string());
-            let cause = me.cause(&error);
+            let error = me.failure(Error::not_started("the control thread", &error).to_string());
+            let cause = me.failure_cause(&error);
             node.announce_end(cause);
             linger(&mut node);
             node.links.clear();
@@ -211,7 +211,7 @@ impl Control {
     }
 
     fn take_signals(&mut self, node: &mut TreeNode) {
-        for signal in self.signals.take() {
+        for signal in self.signals.take_received() {
             node.fail(&Error::Interrupted { signal, rank: None });
         }
         self.end(node);
@@ -233,16 +233,16 @@ impl Control {
         };
         let cause = match cause {
             // A signal that this rank received too was meant for all ranks, so the message names none.
-            Cause::Interrupted { signal, .. }
-                if is_from_peer && self.signals.take().contains(&signal) =>
+            EndCause::Interrupted { signal, .. }
+                if is_from_peer && self.signals.take_received().contains(&signal) =>
             {
-                Cause::Interrupted { signal, rank: None }
+                EndCause::Interrupted { signal, rank: None }
             }
             cause => cause,
         };
         // A rank that learns of the end may be restarted at once, and must not reach this run's port.
         self.close_door();
-        let is_root_lost = matches!(cause, Cause::Lost { rank: 0, .. });
+        let is_root_lost = matches!(cause, EndCause::Lost { rank: 0, .. });
         if is_from_peer && !node.settings.supervised && is_root_lost {
             // The rank that lost rank 0 reports it. Rank 0 was stopped and is too late to report it again, and the
             // other ranks learn of the loss from rank 0.
@@ -292,14 +292,14 @@ impl Control {
     }
 
     /// Returns the cause of the early end if this rank must report it.
-    fn cause_to_report(&self, node: &TreeNode) -> Option<Cause> {
+    fn cause_to_report(&self, node: &TreeNode) -> Option<EndCause> {
         let ControlSettings { me, supervised, .. } = &node.settings;
         let cause = self.shared.cause()?;
         speaks(me.rank, is_below_root(node), *supervised, &cause).then_some(cause)
     }
 
     /// Reports the cause of the early end, unless that was done.
-    fn report(&self, cause: &Cause) {
+    fn report(&self, cause: &EndCause) {
         if self.shared.claim_report() {
             say(&format!("error: {}", Error::from(cause)));
         }
@@ -308,7 +308,7 @@ impl Control {
     /// Reports a failure of rank 0 in its place if rank 0 does not confirm that it knows. Other ranks find this failure
     /// by agreement, or their engine loses rank 0 before the control channel does.
     fn report_for_root(&self, node: &mut TreeNode) {
-        let Some(cause @ Cause::Rank { rank: 0, .. }) = self.shared.cause() else {
+        let Some(cause @ EndCause::Rank { rank: 0, .. }) = self.shared.cause() else {
             return;
         };
         let settings = &node.settings;
@@ -357,7 +357,7 @@ fn linger(node: &mut TreeNode) {
     let is_early = node.aborted.is_some();
     let time = if is_early { LINGER_ABORT } else { LINGER };
     let until = Instant::now() + time;
-    node.tell_all(&Head::Goodbye, &[]);
+    node.tell_all(&MessageHead::Goodbye, &[]);
     for link in node.links.iter_mut().filter(|link| link.open) {
         link.channel.flush_until(until);
         link.channel.finish_writing();

@@ -43,7 +43,7 @@ impl<'a> RoutedMessage<'a> {
         while !payload.is_empty() {
             let (message, rest) = postcard::take_from_bytes::<RoutedMessage<'_>>(payload)
                 .map_err(|_| Error::Failed("sent messages that cannot be decoded".into()))?;
-            if message.from >= size || !message.to.is_sound(size) {
+            if message.from >= size || !message.to.is_valid(size) {
                 return Err(Error::Failed(format!(
                     "sent a message from or for a rank outside 0..{size}"
                 )));
@@ -86,7 +86,7 @@ pub(crate) fn write_messages(from: u32, size: u32, mut messages: Messages) -> Re
     }
     let mut payload = Vec::new();
     for (bytes, ranks) in distinct {
-        let to = RankSet::of(ranks);
+        let to = RankSet::from_ranks(ranks);
         let bytes = Cow::Borrowed(bytes);
         RoutedMessage { from, to, bytes }.write(&mut payload)?;
     }
@@ -139,7 +139,7 @@ impl Subtree {
 
     /// Returns, for each child, whether its subtree contains any of `members`.
     pub(crate) fn below(&self, members: &RankSet) -> impl Iterator<Item = bool> {
-        let below = |child: &RankSet| !child.and(members).is_empty();
+        let below = |child: &RankSet| !child.intersection(members).is_empty();
         self.children.iter().map(below)
     }
 
@@ -155,15 +155,15 @@ impl Subtree {
                     )));
                 }
                 for (to, out) in [
-                    (message.to.without(&self.subtree), &mut sorted.leaving),
-                    (message.to.and(&self.subtree), &mut sorted.staying),
+                    (message.to.difference(&self.subtree), &mut sorted.leaving),
+                    (message.to.intersection(&self.subtree), &mut sorted.staying),
                 ] {
                     message.write_for(to, out)?;
                 }
             }
             Ok(())
         };
-        add(mine, &RankSet::of([self.me]))?;
+        add(mine, &RankSet::from_ranks([self.me]))?;
         for (part, senders) in parts.iter().zip(&self.children) {
             add(part, senders)?;
         }
@@ -172,16 +172,16 @@ impl Subtree {
 
     /// Separates messages for this rank from those for each child's subtree.
     pub(crate) fn deliver(&self, staying: &[u8], from_above: &[u8]) -> Result<Delivery> {
-        let own = RankSet::of([self.me]);
+        let own = RankSet::from_ranks([self.me]);
         let mut delivery = Delivery {
             mine: Vec::new(),
             children: vec![Vec::new(); self.children.len()],
         };
         for payload in [staying, from_above] {
             for message in RoutedMessage::read_all(payload, self.size)? {
-                message.write_for(message.to.and(&own), &mut delivery.mine)?;
+                message.write_for(message.to.intersection(&own), &mut delivery.mine)?;
                 for (ranks, out) in self.children.iter().zip(&mut delivery.children) {
-                    message.write_for(message.to.and(ranks), out)?;
+                    message.write_for(message.to.intersection(ranks), out)?;
                 }
             }
         }

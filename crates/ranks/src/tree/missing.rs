@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::shape::ancestors;
 use crate::RankInfo;
-use crate::channel::message::{CallNumber, Cause, Terms, short};
+use crate::channel::message::{CallNumber, CollectiveTerms, EndCause, clip_name};
 use crate::rank_set::RankSet;
 use tonnage_units::number_list;
 
@@ -33,7 +33,7 @@ impl Answers {
     /// Returns the answer of a rank that has entered the collective or is not a member.
     pub(crate) fn not_missed(rank: u32) -> Self {
         Self {
-            heard: RankSet::of([rank]),
+            heard: RankSet::from_ranks([rank]),
             absent: RankSet::default(),
             doing: BTreeMap::new(),
         }
@@ -43,21 +43,21 @@ impl Answers {
     pub(crate) fn missed(rank: u32, phase: &str, phase_for: Duration) -> Self {
         let phase_ms = u64::try_from(phase_for.as_millis()).unwrap_or(u64::MAX);
         Self {
-            heard: RankSet::of([rank]),
-            absent: RankSet::of([rank]),
-            doing: BTreeMap::from([(rank, (short(phase), phase_ms))]),
+            heard: RankSet::from_ranks([rank]),
+            absent: RankSet::from_ranks([rank]),
+            doing: BTreeMap::from([(rank, (clip_name(phase), phase_ms))]),
         }
     }
 
     /// Whether the answers are valid for a run of `size` ranks.
     pub(crate) fn is_sound(&self, size: u32) -> bool {
         let all = [&self.heard, &self.absent];
-        all.into_iter().all(|ranks| ranks.is_sound(size)) && self.doing.len() <= DESCRIBED_MAX
+        all.into_iter().all(|ranks| ranks.is_valid(size)) && self.doing.len() <= DESCRIBED_MAX
     }
 
     fn merge(&mut self, other: Self) {
-        self.heard = self.heard.or(&other.heard);
-        self.absent = self.absent.or(&other.absent);
+        self.heard = self.heard.union(&other.heard);
+        self.absent = self.absent.union(&other.absent);
         self.doing.extend(other.doing);
         while self.doing.len() > DESCRIBED_MAX {
             self.doing.pop_last();
@@ -74,7 +74,7 @@ impl Answers {
 
 /// A complaint of a rank that has waited too long.
 pub(crate) struct Complaint {
-    pub(crate) terms: Terms,
+    pub(crate) terms: CollectiveTerms,
     pub(crate) waited: Duration,
 }
 
@@ -117,8 +117,8 @@ pub(crate) fn collect_time(most: Duration, rank: u32, fanout: u32) -> Duration {
 
 impl Complaint {
     /// Concludes from the answers which ranks are missing. `table` has all ranks.
-    pub(crate) fn verdict(&self, answers: &Answers, table: &[RankInfo]) -> Cause {
-        let entered = answers.heard.without(&answers.absent);
+    pub(crate) fn verdict(&self, answers: &Answers, table: &[RankInfo]) -> EndCause {
+        let entered = answers.heard.difference(&answers.absent);
         let absent = |info: &&RankInfo| {
             self.terms.members.contains(info.rank) && !entered.contains(info.rank)
         };
@@ -130,7 +130,7 @@ impl Complaint {
                  too slow for it, or the time too short",
                 self.terms.what, self.waited
             );
-            return Cause::rank(0, host, &message);
+            return EndCause::rank(0, host, &message);
         };
         let mut message = format!(
             "it has not come to \"{}\" while others have waited {:.1?} for it: {}",
@@ -152,7 +152,7 @@ impl Complaint {
             let list = number_list::format(&ranks);
             message.push_str(&format!("; missing too: ranks {list}"));
         }
-        Cause::rank(first.rank, &first.host, &message)
+        EndCause::rank(first.rank, &first.host, &message)
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
     fn blamed(members: RankSet, size: u32, answers: &Answers) -> (u32, String, String) {
         let table = (0..size).map(|rank| rank_info(rank, &format!("h{rank}")));
         let table: Vec<_> = table.collect();
-        let terms = Terms {
+        let terms = CollectiveTerms {
             call: CallNumber { seq: 3, turn: 0 },
             kind: CollectiveKind::Barrier,
             what: "trial 1".into(),
@@ -174,7 +174,7 @@ mod tests {
         };
         let waited = Duration::from_secs(5);
         match (Complaint { terms, waited }).verdict(answers, &table) {
-            Cause::Rank {
+            EndCause::Rank {
                 rank,
                 host,
                 message,
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_rank_outside_the_collective_is_not_missed() {
         let answers = answers(&[(0, true), (1, true), (3, false)]);
-        let (rank, _, message) = blamed(RankSet::of([1, 3]), 4, &answers);
+        let (rank, _, message) = blamed(RankSet::from_ranks([1, 3]), 4, &answers);
         assert_eq!(rank, 3);
         assert!(!message.contains("missing too"), "{message}");
     }

@@ -16,10 +16,10 @@ use super::shape::{PeerConnection, TreePosition, children_of};
 use super::shared::{CollectiveResult, Shared};
 use super::watch::LinkWatch;
 use crate::RankInfo;
-use crate::channel::message::{CallNumber, Cause, Head};
+use crate::channel::message::{CallNumber, EndCause, MessageHead};
 use crate::channel::{Channel, wait_for};
 use crate::join::JoinBytes;
-use crate::join::door::LateJoinListener;
+use crate::join::late_join::LateJoinListener;
 use crate::rank_set::RankSet;
 use crate::start_lead::StartLead;
 use tonnage_units::lock::lock;
@@ -92,14 +92,14 @@ impl Link {
     }
 
     /// Returns the cause for the loss of the rank behind it.
-    fn loss(&self, message: &str) -> Cause {
-        Cause::lost(self.info.rank, &self.info.host, message)
+    fn loss(&self, message: &str) -> EndCause {
+        EndCause::lost(self.info.rank, &self.info.host, message)
     }
 }
 
 /// The cause of the run's end, until the control thread announces it.
 pub(crate) struct RunEnd {
-    pub(crate) cause: Cause,
+    pub(crate) cause: EndCause,
     /// Whether another rank announced it.
     pub(crate) is_from_peer: bool,
 }
@@ -180,7 +180,7 @@ impl TreeNode {
         self.attend_all();
         self.ask_clock();
         self.publish_clock();
-        self.tell_all(&Head::Beat, &[]);
+        self.tell_all(&MessageHead::Beat, &[]);
     }
 
     pub(crate) fn open_links(&self) -> impl Iterator<Item = &Link> {
@@ -260,7 +260,7 @@ impl TreeNode {
                 Ok(None) => break,
                 Err(error) => {
                     // The link stays open, so that its rank learns the cause too.
-                    let cause = Cause::rank(link.info.rank, &link.info.host, &error.to_string());
+                    let cause = EndCause::rank(link.info.rank, &link.info.host, &error.to_string());
                     self.abort(cause);
                     break;
                 }
@@ -334,7 +334,7 @@ impl TreeNode {
                 return;
             }
             if now.duration_since(last_sent) >= interval {
-                self.send(index, &Head::Beat, &[]);
+                self.send(index, &MessageHead::Beat, &[]);
             }
         }
         let until = self.inquiry.as_ref().map(|inquiry| inquiry.until);
@@ -364,7 +364,7 @@ impl TreeNode {
     }
 
     /// Sends a message on one link.
-    pub(crate) fn send(&mut self, index: usize, head: &Head, payload: &[u8]) {
+    pub(crate) fn send(&mut self, index: usize, head: &MessageHead, payload: &[u8]) {
         let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
             return;
         };
@@ -399,14 +399,14 @@ impl TreeNode {
         }
     }
 
-    pub(crate) fn tell_parent(&mut self, head: &Head, payload: &[u8]) {
+    pub(crate) fn tell_parent(&mut self, head: &MessageHead, payload: &[u8]) {
         if self.settings.me.rank != 0 {
             // The parent is always the first link.
             self.send(0, head, payload);
         }
     }
 
-    pub(crate) fn tell_children(&mut self, head: &Head, payload: &[u8]) {
+    pub(crate) fn tell_children(&mut self, head: &MessageHead, payload: &[u8]) {
         for index in 0..self.links.len() {
             if self.links[index].way != LinkDirection::Up {
                 self.send(index, head, payload);
@@ -414,7 +414,7 @@ impl TreeNode {
         }
     }
 
-    pub(crate) fn tell_all(&mut self, head: &Head, payload: &[u8]) {
+    pub(crate) fn tell_all(&mut self, head: &MessageHead, payload: &[u8]) {
         self.tell_parent(head, payload);
         self.tell_children(head, payload);
     }
@@ -426,7 +426,7 @@ impl TreeNode {
 
     /// Ends the run with this cause, unless it has already ended: the first cause stays. The control thread announces
     /// it to the others.
-    pub(crate) fn abort(&mut self, cause: Cause) {
+    pub(crate) fn abort(&mut self, cause: EndCause) {
         if !self.is_over() {
             self.shared.stop(&cause);
             self.ending = Some(RunEnd {
@@ -438,12 +438,12 @@ impl TreeNode {
 
     /// Ends the run because of this rank's error.
     pub(crate) fn fail(&mut self, error: &Error) {
-        let cause = self.settings.me.cause(error);
+        let cause = self.settings.me.failure_cause(error);
         self.abort(cause);
     }
 
     /// Ends the run because another rank announced the end.
-    pub(crate) fn receive_end(&mut self, cause: Cause) {
+    pub(crate) fn receive_end(&mut self, cause: EndCause) {
         if !self.is_over() {
             self.ending = Some(RunEnd {
                 cause,
@@ -468,12 +468,12 @@ impl TreeNode {
     }
 
     /// Announces the end to the other ranks and to the main thread.
-    pub(crate) fn announce_end(&mut self, cause: Cause) {
+    pub(crate) fn announce_end(&mut self, cause: EndCause) {
         self.aborted = Some(Instant::now());
         self.shared.stop(&cause);
         self.collectives.stop();
         self.shared.clock_known.set(CollectiveResult::Stopped);
-        self.tell_all(&Head::Abort { cause }, &[]);
+        self.tell_all(&MessageHead::Abort { cause }, &[]);
         if self.main_waits {
             self.watch.wake_main();
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::node::TreeNode;
 use super::shared::{CollectiveCall, CollectiveResult, Shared, Slot};
 use super::watch::LinkWatch;
-use crate::channel::message::Terms;
+use crate::channel::message::CollectiveTerms;
 use crate::join::JoinBytes;
 use tonnage_units::Result;
 use tonnage_units::lock::lock;
@@ -63,7 +63,7 @@ impl NodeHandle {
     }
 
     /// Reports that the main thread has waited too long in a collective.
-    pub(crate) fn overdue(&self, terms: Terms, waited: Duration) {
+    pub(crate) fn overdue(&self, terms: CollectiveTerms, waited: Duration) {
         self.with(|node| node.overdue(terms, waited));
     }
 

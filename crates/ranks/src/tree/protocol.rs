@@ -8,7 +8,9 @@ use super::missing::{Answers, Complaint, Inquiry, collect_time};
 use super::node::{LinkDirection, TreeNode};
 use super::shared::{CollectiveCall, CollectiveResult};
 use crate::RankInfo;
-use crate::channel::message::{CallNumber, CollectiveKind, Head, Message, Terms, clip};
+use crate::channel::message::{
+    CallNumber, CollectiveKind, CollectiveTerms, Message, MessageHead, clip_text,
+};
 use crate::channel::pack::{pack, unpack};
 use crate::rank_set::RankSet;
 use tonnage_sys::clock::slew_ppb_max;
@@ -23,9 +25,9 @@ impl TreeNode {
         };
         let Message { head, payload } = message;
         match (head, link.way) {
-            (Head::Beat, _) => {}
-            (Head::Goodbye, _) => link.goodbye = true,
-            (Head::Abort { cause }, way) => {
+            (MessageHead::Beat, _) => {}
+            (MessageHead::Goodbye, _) => link.goodbye = true,
+            (MessageHead::Abort { cause }, way) => {
                 self.has_parent_ended |= way == LinkDirection::Up;
                 self.receive_end(cause);
             }
@@ -38,10 +40,10 @@ impl TreeNode {
         Ok(())
     }
 
-    fn handle_parent_message(&mut self, head: Head, payload: Vec<u8>) -> Result<()> {
+    fn handle_parent_message(&mut self, head: MessageHead, payload: Vec<u8>) -> Result<()> {
         match head {
-            Head::Down { call } => self.complete(call, payload)?,
-            Head::ClockPong {
+            MessageHead::Down { call } => self.complete(call, payload)?,
+            MessageHead::ClockPong {
                 sent_ns,
                 at_ns,
                 slew_ppb,
@@ -56,13 +58,13 @@ impl TreeNode {
                 self.ask_clock();
                 self.publish_clock();
             }
-            Head::ClockBase(base) => {
+            MessageHead::ClockBase(base) => {
                 if self.clock.parent_knows(base, monotonic_ns()) {
                     self.ask_clock();
                 }
                 self.publish_clock();
             }
-            Head::Who { call, members } => {
+            MessageHead::Who { call, members } => {
                 self.check_members(&members)?;
                 self.inquire(call, members);
             }
@@ -75,29 +77,29 @@ impl TreeNode {
         &mut self,
         index: usize,
         from: (usize, &RankInfo),
-        head: Head,
+        head: MessageHead,
         payload: Vec<u8>,
     ) -> Result<()> {
         match head {
-            Head::Up(terms) => {
+            MessageHead::Up(terms) => {
                 self.check_members(&terms.members)?;
                 let combined = self.collectives.child(terms, from, payload)?;
                 self.proceed(combined);
             }
-            Head::Note { rank } => self.pass_note(rank, payload),
-            Head::ClockPing { sent_ns } => {
-                let pong = Head::ClockPong {
+            MessageHead::Note { rank } => self.pass_note(rank, payload),
+            MessageHead::ClockPing { sent_ns } => {
+                let pong = MessageHead::ClockPong {
                     sent_ns,
                     at_ns: monotonic_ns(),
                     slew_ppb: self.clock.path_slew_ppb(slew_ppb_max()),
                 };
                 self.send(index, &pong, &[]);
             }
-            Head::Overdue { terms, waited_ms } => {
+            MessageHead::Overdue { terms, waited_ms } => {
                 self.check_members(&terms.members)?;
                 self.overdue(terms, Duration::from_millis(waited_ms));
             }
-            Head::Answer { call } => {
+            MessageHead::Answer { call } => {
                 let answers: Answers = unpack(&payload)?;
                 if !answers.is_sound(self.settings.size) {
                     return Err(Error::Failed(
@@ -137,7 +139,7 @@ impl TreeNode {
         else {
             return;
         };
-        let Terms { call, kind, .. } = terms;
+        let CollectiveTerms { call, kind, .. } = terms;
         let what = &terms.what;
         if payload.len() + what.len() + 1024 > self.settings.message_bytes_max {
             let message = format!(
@@ -152,7 +154,7 @@ impl TreeNode {
             // Only rank 0's contribution to a broadcast counts.
             let is_broadcast = kind == CollectiveKind::Broadcast;
             let payload = if is_broadcast { Vec::new() } else { payload };
-            return self.tell_parent(&Head::Up(terms), &payload);
+            return self.tell_parent(&MessageHead::Up(terms), &payload);
         }
         let payload = match kind {
             CollectiveKind::Start => {
@@ -197,7 +199,7 @@ impl TreeNode {
                 && are_below.get(child) == Some(&true)
             {
                 let own = delivery.as_ref().map(|delivery| &delivery.children[child]);
-                self.send(index, &Head::Down { call }, own.unwrap_or(&payload));
+                self.send(index, &MessageHead::Down { call }, own.unwrap_or(&payload));
             }
         }
         let mine = delivery.map_or(payload, |delivery| delivery.mine);
@@ -207,7 +209,7 @@ impl TreeNode {
 
     /// Refuses a peer's member set that is not a valid set of ranks of this run.
     fn check_members(&self, members: &RankSet) -> Result<()> {
-        if !members.is_sound(self.settings.size) {
+        if !members.is_valid(self.settings.size) {
             return Err(Error::Failed(
                 "it named members that are not ranks of this run".into(),
             ));
@@ -219,7 +221,7 @@ impl TreeNode {
     pub(crate) fn ask_clock(&mut self) {
         if self.clock.wants_sample() {
             let sent_ns = monotonic_ns();
-            self.tell_parent(&Head::ClockPing { sent_ns }, &[]);
+            self.tell_parent(&MessageHead::ClockPing { sent_ns }, &[]);
         }
     }
 
@@ -236,11 +238,11 @@ impl TreeNode {
         self.shared
             .clock_known
             .set(CollectiveResult::Result(Vec::new()));
-        self.tell_children(&Head::ClockBase(known.base), &[]);
+        self.tell_children(&MessageHead::ClockBase(known.base), &[]);
     }
 
     /// Handles a complaint that a rank has waited too long. The root asks all ranks; others forward the complaint.
-    pub(crate) fn overdue(&mut self, terms: Terms, waited: Duration) {
+    pub(crate) fn overdue(&mut self, terms: CollectiveTerms, waited: Duration) {
         let call = terms.call;
         // No question is needed if the result is on its way or one is already being asked.
         let is_root = self.settings.me.rank == 0;
@@ -249,11 +251,11 @@ impl TreeNode {
         }
         if !is_root {
             let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-            let terms = Terms {
-                what: clip(&terms.what),
+            let terms = CollectiveTerms {
+                what: clip_text(&terms.what),
                 ..terms
             };
-            return self.tell_parent(&Head::Overdue { terms, waited_ms }, &[]);
+            return self.tell_parent(&MessageHead::Overdue { terms, waited_ms }, &[]);
         }
         let members = terms.members.clone();
         self.complaint = Some(Complaint { terms, waited });
@@ -264,7 +266,7 @@ impl TreeNode {
     pub(crate) fn pass_note(&mut self, rank: u32, note: Vec<u8>) {
         match self.settings.me.rank {
             0 => lock(&self.shared.notes).push((rank, note)),
-            _ => self.tell_parent(&Head::Note { rank }, &note),
+            _ => self.tell_parent(&MessageHead::Note { rank }, &note),
         }
     }
 
@@ -282,7 +284,7 @@ impl TreeNode {
             time,
         ));
         let answer = self.own_answer(call, &members);
-        self.tell_children(&Head::Who { call, members }, &[]);
+        self.tell_children(&MessageHead::Who { call, members }, &[]);
         self.receive_answers(call, answer);
     }
 
@@ -301,7 +303,7 @@ impl TreeNode {
     /// Sends ranks' answers to the parent.
     pub(crate) fn pass_answers(&mut self, call: CallNumber, answers: &Answers) {
         match pack(answers) {
-            Ok(payload) => self.tell_parent(&Head::Answer { call }, &payload),
+            Ok(payload) => self.tell_parent(&MessageHead::Answer { call }, &payload),
             Err(error) => self.fail(&error),
         }
     }

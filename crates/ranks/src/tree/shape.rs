@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::RankInfo;
 use crate::channel::Channel;
 use crate::join::JoinBytes;
-use crate::join::door::LateJoinListener;
+use crate::join::late_join::LateJoinListener;
 
 /// A connection to a rank of this run.
 pub(crate) struct PeerConnection {

@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::clock::KnownClock;
 use crate::RankInfo;
-use crate::channel::message::{Cause, Terms};
+use crate::channel::message::{CollectiveTerms, EndCause};
 use crate::sleepers::Sleepers;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
@@ -23,7 +23,7 @@ pub(crate) type Merge = fn(&[u8]) -> Result<Vec<u8>>;
 #[derive(Debug)]
 pub(crate) enum ControlCommand {
     /// End the run for this cause.
-    Abort(Cause),
+    Abort(EndCause),
     /// Close rank 0's port, so that the next run can use it. The slot is set once it is closed.
     ClosePort(Arc<Slot>),
     /// The main thread is done with the channel: say goodbye and end.
@@ -33,7 +33,7 @@ pub(crate) enum ControlCommand {
 /// One rank's call of a collective.
 #[derive(Debug)]
 pub(crate) struct CollectiveCall {
-    pub(crate) terms: Terms,
+    pub(crate) terms: CollectiveTerms,
     pub(crate) mine: Vec<u8>,
     pub(crate) merge: Option<Merge>,
     pub(crate) slot: Arc<Slot>,
@@ -59,7 +59,7 @@ struct SlotInner {
 #[derive(Debug)]
 pub(crate) enum CollectiveResult {
     Result(Vec<u8>),
-    /// The run ended; [`Shared::error`] has the reason.
+    /// The run ended; [`SharedNodeState::error`] has the reason.
     Stopped,
 }
 
@@ -150,7 +150,7 @@ pub(crate) struct Shared {
     pub(crate) notes: Mutex<Vec<(u32, Vec<u8>)>>,
     /// All ranks, once known.
     pub(crate) infos: OnceLock<Arc<[RankInfo]>>,
-    cause: Mutex<Option<Cause>>,
+    cause: Mutex<Option<EndCause>>,
     /// Whether one of the threads has reported the cause, or left that to other ranks.
     is_reported: AtomicBool,
     pub(super) wake: OwnedFd,
@@ -199,7 +199,7 @@ impl Shared {
     }
 
     /// Stores the cause if it is the first. Returns whether it is.
-    pub(crate) fn stop(&self, cause: &Cause) -> bool {
+    pub(crate) fn stop(&self, cause: &EndCause) -> bool {
         let mut known = lock(&self.cause);
         if known.is_some() {
             return false;
@@ -215,7 +215,7 @@ impl Shared {
         !self.is_reported.swap(true, Ordering::AcqRel)
     }
 
-    pub(crate) fn cause(&self) -> Option<Cause> {
+    pub(crate) fn cause(&self) -> Option<EndCause> {
         lock(&self.cause).clone()
     }
 
@@ -230,7 +230,7 @@ impl Shared {
 
 /// Whether this rank reports the end of the run. Rank 0 does, even for a failure of its own that other ranks found. If
 /// rank 0 is lost, its direct children do, unless a supervisor sees it end.
-pub(crate) fn speaks(rank: u32, parent_is_root: bool, supervised: bool, cause: &Cause) -> bool {
-    let root_lost = matches!(cause, Cause::Lost { rank: 0, .. });
+pub(crate) fn speaks(rank: u32, parent_is_root: bool, supervised: bool, cause: &EndCause) -> bool {
+    let root_lost = matches!(cause, EndCause::Lost { rank: 0, .. });
     rank == 0 || root_lost && parent_is_root && !supervised
 }

@@ -14,7 +14,7 @@ use tonnage_loops::calls::CallSpan;
 use tonnage_plan::collective::{Align, CollectivePoint, Refill};
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::TrialLength;
-use tonnage_ranks::Circle;
+use tonnage_ranks::RankGroup;
 use tonnage_record::spread::spread;
 use tonnage_record::{CollectiveBody, Outcome};
 use tonnage_units::{Error, Result};
@@ -89,7 +89,9 @@ impl<'a, 'b> Contest<'a, 'b> {
                 continue;
             }
             let (op, name) = (self.point.op, contestant.name);
-            self.stage.rank.phase(&format!("{what} of {op} by {name}"));
+            self.stage
+                .rank
+                .set_phase(&format!("{what} of {op} by {name}"));
             let mut turn = Turn {
                 point: self.point,
                 stage: self.stage,
@@ -286,11 +288,11 @@ impl Turn<'_, '_, '_> {
     }
 
     /// Returns the ranks of this one's group, or `None` if there is only one group.
-    fn rank_group(&self) -> Option<Circle> {
+    fn rank_group(&self) -> Option<RankGroup> {
         let grouping = self.point.grouping();
         let seat = grouping.seat(self.stage.rank.id());
         let turn = u64::from(seat.group) + 1;
-        (grouping.count() > 1).then(|| Circle::new(turn, seat.members()))
+        (grouping.count() > 1).then(|| RankGroup::new(turn, seat.members()))
     }
 
     /// Reports the times of all calls of a trial on all ranks to the observer.

@@ -133,7 +133,7 @@ fn open_one(
     stage: &mut Stage<'_>,
 ) -> Result<Box<dyn Backend>> {
     let (entry, variant) = tonnage_engine::backend::find(stage.settings.lists.backends, name)?;
-    stage.rank.phase(&format!("opening {name}"));
+    stage.rank.set_phase(&format!("opening {name}"));
     if let Some(open) = entry.open {
         return Ok(Box::new(InProcess::open((entry, open), points, stage)?));
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::deadlines::DEADLINES;
 use tonnage_loops::calls::CallSpan;
-use tonnage_ranks::{Circle, Rank};
+use tonnage_ranks::{Rank, RankGroup};
 use tonnage_units::{Reduce, Result};
 
 /// Iterations per message, so that its size is bounded however long the trial is.
@@ -95,14 +95,18 @@ impl TrialTimes {
 
 /// Combines the spans of all ranks, and separately those of this rank's group. Every rank passes the same number of
 /// spans.
-pub fn combine(spans: &[CallSpan], group: Option<&Circle>, rank: &mut Rank) -> Result<TrialTimes> {
+pub fn combine(
+    spans: &[CallSpan],
+    group: Option<&RankGroup>,
+    rank: &mut Rank,
+) -> Result<TrialTimes> {
     let mut all = TrialTimes::default();
     let (id, offset_ns) = (rank.id(), rank.clock_offset().offset_ns);
     for block in spans.chunks(BLOCK) {
         let mine = IterationTimes::from_spans(block, id, offset_ns);
         if let Some(circle) = group {
             let what = "times of a group";
-            let (_, merged) = rank.start_together(circle, what, &mine, DEADLINES.step)?;
+            let (_, merged) = rank.reduce_and_align_start(circle, what, &mine, DEADLINES.step)?;
             all.group.get_or_insert_default().add(&merged);
         }
         let merged = rank.reduce("times of iterations", mine, DEADLINES.step)?;

@@ -57,7 +57,7 @@ impl Kind for Connects {
     ) -> Result<(), StepFailure> {
         // All workers get their memory only after the first worker of each rank has set up a connection, which shows
         // how many file descriptors a worker needs.
-        stage.rank.phase("setting up a first connection");
+        stage.rank.set_phase("setting up a first connection");
         let mut rehearsed = ConnectBody::new(asked.point.clone());
         let rehearse = |workers: &mut RankWorkers<'_>| workers.rehearse();
         let descriptors = RankWorkers::work(open, asked.point, stage, &mut rehearsed, rehearse)?;

@@ -39,7 +39,7 @@ impl Opened {
     /// [`Error::Unavailable`] on every rank if any rank lacks a requirement; otherwise the failure and where it
     /// occurred.
     pub fn open(point: &ConnectPoint, stage: &mut Stage<'_>) -> Result<Self> {
-        stage.rank.phase(&format!("opening {}", point.engine));
+        stage.rank.set_phase(&format!("opening {}", point.engine));
         let (id, roles) = (stage.rank.id(), point.roles());
         let ends = (roles.targets(id), roles.initiators_of(id));
         let requirements = requirements(point, &ends, stage.settings)?;

@@ -82,7 +82,7 @@ impl<'a> RankWorkers<'a> {
         body: &'a mut ConnectBody,
         take_steps: impl FnOnce(&mut RankWorkers<'_>) -> Result<T, StepFailure>,
     ) -> Result<T, StepFailure> {
-        let stopped = stage.rank.stopped();
+        let stopped = stage.rank.stop_flag();
         let workers = opened.workers(&stopped);
         std::thread::scope(|scope| {
             let threads = start_workers(scope, workers)?;
@@ -302,12 +302,12 @@ impl<'a> RankWorkers<'a> {
 
 impl Steps for RankWorkers<'_> {
     fn prepare(&mut self) -> Result<(), StepFailure> {
-        self.rank.phase("setting up all connections once");
+        self.rank.set_phase("setting up all connections once");
         self.rehearse().map(drop)
     }
 
     fn warm_up(&mut self) -> Result<(), StepFailure> {
-        self.rank.phase("warm-up of connections");
+        self.rank.set_phase("warm-up of connections");
         let mut count = 1;
         while self.rounds(count)?.window_ns < WARM_UP.as_nanos() as u64 {
             count *= 2;
@@ -319,7 +319,8 @@ impl Steps for RankWorkers<'_> {
 
     fn trial(&mut self) -> Result<(), StepFailure> {
         let number = self.body.trials.len() + 1;
-        self.rank.phase(&format!("trial {number} of connections"));
+        self.rank
+            .set_phase(&format!("trial {number} of connections"));
         let mut totals = TrialTotals::default();
         let mut left_ns = self.point.trial_ns;
         while let Some(count) = rounds_in(left_ns, self.round_ns, totals.window_ns == 0) {

@@ -302,7 +302,7 @@ impl Experiment<'_> {
     /// Registers the removal of this rank's files, in case its process ends while the main thread is stuck.
     pub(super) fn register_cleanup(&self) {
         let mut made = self.made.clone();
-        self.rank.bequeath(move || made.remove_all());
+        self.rank.set_exit_hook(move || made.remove_all());
     }
 
     /// Removes this rank's files, unless they are to be kept; rank 0 removes the shared one. Returns a line for each
@@ -327,7 +327,7 @@ impl Experiment<'_> {
 
     /// Gives every rank the outcome of the first rank that failed.
     pub fn agree<T>(&mut self, what: &str, mine: Result<T>) -> Result<T, StepFailure> {
-        self.rank.phase(what);
+        self.rank.set_phase(what);
         agree(self.rank, what, mine, DEADLINES.phase)
     }
 
@@ -378,7 +378,7 @@ impl Experiment<'_> {
         let mine = checks::check_direct(point, &place);
         self.agree("look at direct I/O", mine)?;
         let what = "storage of the files";
-        let places = self.rank.gather_alike(what, &place, DEADLINES.step)?;
+        let places = self.rank.gather_distinct(what, &place, DEADLINES.step)?;
         let places: Vec<LocalStorage> = places.iter().cloned().collect();
         if writes {
             space::check_space(point, self.rank.hosts().machines(), &places)

@@ -106,7 +106,12 @@ impl Experiment<'_> {
         if let Some(why) = totals.why_empty(point, phase, trial) {
             return Err(StepFailure::Point(Error::Failed(why)));
         }
-        let mut entry = totals.trial(point, self.reading.outlier_ns, trial, self.rank.infos());
+        let mut entry = totals.trial(
+            point,
+            self.reading.outlier_ns,
+            trial,
+            self.rank.rank_infos(),
+        );
         entry.cache = cache;
         entry.data_seed = seed;
         state.sums[index].trials.push(entry);
@@ -176,7 +181,7 @@ impl Experiment<'_> {
     /// Waits between phases, unless the run ends in the meantime.
     fn pause(&mut self, delay: Duration) -> Result<()> {
         let until = Instant::now() + delay;
-        self.rank.phase("pausing before a phase");
+        self.rank.set_phase("pausing before a phase");
         while let left @ 1.. = until.saturating_duration_since(Instant::now()).as_nanos() {
             if let Some(error) = self.rank.why_stopped() {
                 return Err(error);
@@ -333,7 +338,7 @@ impl Experiment<'_> {
                 pool.place(&worker.memory.arena, source, 0, slots)?;
             }
         }
-        self.rank.phase(&format!(
+        self.rank.set_phase(&format!(
             "{} phase of repetition {}",
             job.phase.name(),
             job.trial
@@ -363,7 +368,7 @@ impl Experiment<'_> {
             start_ns,
             clock,
         };
-        let shared = PhaseState::new(state.team.len(), self.rank.stopped(), pending_id);
+        let shared = PhaseState::new(state.team.len(), self.rank.stop_flag(), pending_id);
         let progress = PhaseProgress {
             phase: job.phase,
             trial: job.trial,

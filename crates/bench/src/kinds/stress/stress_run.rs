@@ -16,7 +16,7 @@ use crate::opening::engine::OpenEngine;
 use crate::settings::Settings;
 use tonnage_plan::stress::{Draw, StressPoint};
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::Alike;
+use tonnage_ranks::Distinct;
 use tonnage_record::Effective;
 use tonnage_units::{Error, Result};
 
@@ -36,7 +36,7 @@ pub fn open_each_once(
             let draws = point.stretch(engine, number, &stage.settings.lists)?;
             match open(&draws, stage).and_then(|open| usable(open, &draws, stage)) {
                 Ok(open) => {
-                    all.extend(effective(&open, &Alike::default()));
+                    all.extend(effective(&open, &Distinct::default()));
                     refused = None;
                     break;
                 }

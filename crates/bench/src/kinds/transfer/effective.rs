@@ -4,13 +4,13 @@ use crate::kinds::kind::group_equal;
 use crate::opening::engine::OpenEngine;
 use tonnage_engine::{Facts, fact_names};
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::{Alike, Rank};
+use tonnage_ranks::{Distinct, Rank};
 use tonnage_record::Effective;
 use tonnage_record::grouping::by_answer;
 use tonnage_units::number_list;
 
 /// Effective configuration of all ranks; `chosen` holds the choices that engines made while the bytes moved.
-pub fn effective(open: &OpenEngine, chosen: &Alike<Facts>) -> Vec<Effective> {
+pub fn effective(open: &OpenEngine, chosen: &Distinct<Facts>) -> Vec<Effective> {
     let (all, places) = (open.opened.all.iter(), open.opened.places.iter());
     group_equal(
         (0u32..)

@@ -519,7 +519,7 @@ fn waiting<'a>(port: Port<'a>, assignment: &Assignment, flows: usize) -> Result<
         port = port.gathering(gathered(assignment));
     }
     if point.cq == CqMode::Event {
-        port = port.with_sleeper(setup.sleepers.join()?);
+        port = port.with_sleeper(setup.sleepers.add_sleeper()?);
     }
     Ok(port)
 }

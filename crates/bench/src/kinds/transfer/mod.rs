@@ -60,7 +60,7 @@ use open::EngineKey;
 use point::PointResults;
 use summary::Devices;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::Alike;
+use tonnage_ranks::Distinct;
 use tonnage_record::{Body, HistogramData, Record, TransferBody};
 
 /// The `transfer` kind: points share an open engine, have a warm-up, a canary, and a bound measured before and after
@@ -113,11 +113,11 @@ impl Kind for Transfers {
         run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
         open::check(open, point, stage)?;
-        record.effective = effective::effective(open, &Alike::default());
+        record.effective = effective::effective(open, &Distinct::default());
         record.placed = open.opened.common.placed;
         let mut measured = PointResults::default();
         let ended = point::measure(point, open, stage, Some(record), &mut measured, run_steps);
-        let (opened, infos, hosts) = (&open.opened, stage.rank.infos(), stage.rank.hosts());
+        let (opened, infos, hosts) = (&open.opened, stage.rank.rank_infos(), stage.rank.hosts());
         let summary = ended.is_ok().then(|| {
             pairs::mark_shared(&mut measured.pairs, &opened.places, hosts);
             let devices = Devices {

@@ -21,7 +21,7 @@ use tonnage_loops::extent::FlowLoads;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::{Alike, Hosts, pack, unpack};
+use tonnage_ranks::{Distinct, Hosts, pack, unpack};
 use tonnage_record::transfer::{MatrixVerdict, PairRate, judge};
 use tonnage_units::{Reduce, Result};
 
@@ -251,7 +251,7 @@ pub(super) fn verdict(point: &TransferPoint, pairs: &[PairRate]) -> Option<Matri
 }
 
 /// Marks pairs in which workers of both ranks share a CPU.
-pub(super) fn mark_shared(pairs: &mut [PairRate], places: &Alike<WorkerPlaces>, hosts: &Hosts) {
+pub(super) fn mark_shared(pairs: &mut [PairRate], places: &Distinct<WorkerPlaces>, hosts: &Hosts) {
     for pair in pairs {
         let (one, other) = (pair.initiator, pair.target);
         let cpus = |rank: u32| places.get(rank).map(|places| places.cpus.iter());
@@ -450,7 +450,11 @@ mod tests {
             };
             all[from].add(place, PairSum::from_totals(&totals), false);
         }
-        let rates = rates(Roles::new(Traffic::Matrix, 3), &Hosts::of(&[]), all.iter());
+        let rates = rates(
+            Roles::new(Traffic::Matrix, 3),
+            &Hosts::from_infos(&[]),
+            all.iter(),
+        );
         let found = rates.iter().map(|rate| {
             let ends = (rate.initiator, rate.target);
             let rates = [rate.bandwidth_bytes_per_s, rate.bandwidth_bytes_per_s_max];
@@ -484,7 +488,7 @@ mod tests {
         let rows = vec![vec![0, 24, 0], vec![0, 0, 0], vec![0, 0, 0]];
         point.loads = Some(rows.try_into().unwrap());
         let all = [times.outcomes(), Vec::new(), Vec::new()];
-        let rates = rates_of_file(&point, &Hosts::of(&[]), all.iter(), true);
+        let rates = rates_of_file(&point, &Hosts::from_infos(&[]), all.iter(), true);
         let [pair] = &rates[..] else {
             panic!("{rates:?}")
         };

@@ -39,7 +39,7 @@ impl<'a> PathProof<'a> {
         let Some(watch) = self.watch.take() else {
             return Ok(None);
         };
-        workers.rank.phase("reading the devices' counters");
+        workers.rank.set_phase("reading the devices' counters");
         let points = workers.points;
         let mut loads = watch.loads(points.own, &workers.own.operations());
         let reports = workers.everybody(&ThreadOrder::Operations)?;

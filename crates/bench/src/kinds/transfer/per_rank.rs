@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::totals::{OperationSums, TrialTotals};
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::Alike;
+use tonnage_ranks::Distinct;
 use tonnage_record::transfer::InitiatorFigures;
 use tonnage_units::Reduce;
 
@@ -43,7 +43,7 @@ impl RankSums {
 }
 
 /// Figures of all initiating ranks, from the sums of all ranks.
-pub(super) fn initiators(point: &TransferPoint, all: &Alike<RankSums>) -> Vec<InitiatorFigures> {
+pub(super) fn initiators(point: &TransferPoint, all: &Distinct<RankSums>) -> Vec<InitiatorFigures> {
     let roles = point.roles;
     let ranks = (0u32..).zip(all.iter());
     let initiating = ranks.filter(|(rank, _)| roles.initiates(*rank));

@@ -26,7 +26,7 @@ use crate::opening::engine::OpenEngine;
 use tonnage_engine::Facts;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
-use tonnage_ranks::Alike;
+use tonnage_ranks::Distinct;
 use tonnage_record::spread::{GeometricSpread, ci_narrow_enough};
 use tonnage_record::transfer::{BrokenOff, InitiatorFigures, PairRate, Trial, TrialBackground};
 use tonnage_record::{Limit, Record, WireProof};
@@ -57,7 +57,7 @@ pub struct PointResults {
     /// With `until_ci`: whether the confidence interval became narrow enough.
     pub converged: Option<bool>,
     /// Choices that each rank's engine made while running, at rank 0.
-    pub chosen: Alike<Facts>,
+    pub chosen: Distinct<Facts>,
     /// Result of comparing the counters of the devices that the payload had to cross.
     pub wire_proof: Option<WireProof>,
     /// Rates of the pairs, if pairs take turns.
@@ -81,7 +81,7 @@ pub fn measure(
 ) -> Result<(), StepFailure> {
     let intervals = Intervals::new(point, stage, record, open.moves_bytes);
     let (rank, cpu, paths) = (&mut *stage.rank, &mut *stage.cpu, &mut *stage.paths);
-    let stop = rank.stopped();
+    let stop = rank.stop_flag();
     let background = point.background_point();
     let points = &WorkerPoints {
         own: point,

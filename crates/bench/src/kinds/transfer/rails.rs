@@ -8,7 +8,7 @@ use crate::opening::openings::Openings;
 use tonnage_engine::RailLoad;
 use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::{Alike, RankInfo};
+use tonnage_ranks::{Distinct, RankInfo};
 use tonnage_record::transfer::{Rail, SlowRail};
 use tonnage_units::Reduce;
 
@@ -117,7 +117,7 @@ impl Reduce for RailTotals {
 /// Rails summed over all trials.
 pub fn summary(
     point: &TransferPoint,
-    opened: &Alike<OpenMessage>,
+    opened: &Distinct<OpenMessage>,
     trials: &[TrialTotals],
 ) -> Vec<Rail> {
     let mut sums = Vec::new();
@@ -136,7 +136,11 @@ pub fn summary(
 }
 
 /// The name of a rail's device, if it is the same on all initiating ranks.
-fn common_device(point: &TransferPoint, opened: &Alike<OpenMessage>, rail: u32) -> Option<String> {
+fn common_device(
+    point: &TransferPoint,
+    opened: &Distinct<OpenMessage>,
+    rail: u32,
+) -> Option<String> {
     let initiates = |rank: u32| point.roles.initiates(rank);
     let ranks = (0u32..)
         .zip(opened.iter())

@@ -14,7 +14,7 @@ use crate::deadlines::DEADLINES;
 use crate::latencies::merge_all;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
-use tonnage_ranks::{Circle, Rank};
+use tonnage_ranks::{Rank, RankGroup};
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Reduce, Result};
 
@@ -112,7 +112,7 @@ impl RankWorkers<'_, '_> {
     pub(super) fn exchange(
         &mut self,
         length: TrialLength,
-        circle: &Circle,
+        circle: &RankGroup,
     ) -> Result<Vec<Expected>> {
         const WHAT: &str = "end of a round";
         let deadline = Instant::now() + trial_deadline(length);
@@ -122,7 +122,7 @@ impl RankWorkers<'_, '_> {
             .collect();
         let is_needed = |point: &&TransferPoint| Expected::is_needed(point, self.moves_bytes);
         if !points.iter().any(is_needed) {
-            let pending = self.rank.start_meeting(circle, WHAT)?;
+            let pending = self.rank.start_group_barrier(circle, WHAT)?;
             self.serve_peers(deadline, |_| pending.is_done())?;
             self.rank.finish(pending, left(deadline))?;
             return Ok(vec![Expected::default(); workers]);
@@ -177,7 +177,7 @@ impl RankWorkers<'_, '_> {
 
     /// Leaves nothing posted for the next point.
     pub(super) fn close(&mut self) -> Result<()> {
-        self.rank.phase("closing a point");
+        self.rank.set_phase("closing a point");
         self.rank.barrier("close the point", DEADLINES.step)?;
         let state = self.state;
         state.reset(self.count().saturating_sub(1));

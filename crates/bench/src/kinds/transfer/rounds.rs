@@ -10,7 +10,7 @@ use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::transfer::verify::Expected;
 use tonnage_plan::transfer::TrialLength;
-use tonnage_ranks::Circle;
+use tonnage_ranks::RankGroup;
 use tonnage_record::transfer::{TrialBackground, TrialLatency};
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
@@ -50,7 +50,7 @@ impl PointLeader<'_, '_> {
         let workers = &mut self.workers;
         workers
             .rank
-            .phase(&format!("{name} of {op} {size_bytes} B"));
+            .set_phase(&format!("{name} of {op} {size_bytes} B"));
         // Turns of single pairs would fill and check all memory again and again, and their transfers are already proven
         // by the trials.
         let checked =
@@ -113,7 +113,7 @@ impl PointLeader<'_, '_> {
         }
         let start_ns = self.hand_over(sequence, members, progress, deadline)?;
         if takes_part {
-            let circle = Circle::new(2 * progress.turn, members.iter().copied());
+            let circle = RankGroup::new(2 * progress.turn, members.iter().copied());
             let (totals, expected) = self.one_round(sequence, round, start_ns, &circle)?;
             for (all, later) in progress.expected.iter_mut().zip(&expected) {
                 all.add(later);
@@ -139,11 +139,12 @@ impl PointLeader<'_, '_> {
         let mut all = [&progress.before, members].concat();
         all.sort_unstable();
         all.dedup();
-        let circle = Circle::new(2 * progress.turn - 1, all);
+        let circle = RankGroup::new(2 * progress.turn - 1, all);
         let (last, none) = (progress.last.take(), TrialTotals::default());
         let mine = last.as_ref().map_or(&none, |last| &last.totals);
         let rank = &mut *self.workers.rank;
-        let (start_ns, ended) = rank.start_together(&circle, "start of a round", mine, deadline)?;
+        let (start_ns, ended) =
+            rank.reduce_and_align_start(&circle, "start of a round", mine, deadline)?;
         if let Some(last) = last {
             let ended = ended.flushed();
             self.sums
@@ -162,7 +163,7 @@ impl PointLeader<'_, '_> {
         sequence: &RoundSequence,
         round: u32,
         start_ns: u64,
-        circle: &Circle,
+        circle: &RankGroup,
     ) -> Result<(TrialTotals, Vec<Expected>), StepFailure> {
         let (number, length) = (sequence.number, sequence.length);
         let schedule = Schedule {

@@ -8,7 +8,7 @@ use tonnage_engine::DeviceMemoryBy;
 use tonnage_engine::memory::BusDevice;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
-use tonnage_ranks::{Alike, Hosts, RankInfo};
+use tonnage_ranks::{Distinct, Hosts, RankInfo};
 use tonnage_units::number_list;
 
 /// Ranks that request copies from one device.
@@ -22,7 +22,7 @@ struct Askers<'a> {
 /// The remark about the first device that serves several processes in time slices, at rank 0; `None` if there is none.
 pub(super) fn remark(
     point: &TransferPoint,
-    opened: &Alike<OpenMessage>,
+    opened: &Distinct<OpenMessage>,
     (infos, hosts): (&[RankInfo], &Hosts),
 ) -> Option<String> {
     if opened.iter().all(|opened| opened.memory_device.is_none()) {
@@ -59,7 +59,7 @@ pub(super) fn remark(
 fn asked<'a>(
     point: &TransferPoint,
     rank: u32,
-    opened: &'a Alike<OpenMessage>,
+    opened: &'a Distinct<OpenMessage>,
 ) -> Vec<&'a BusDevice> {
     let Some(own) = opened.get(rank) else {
         return Vec::new();
@@ -131,7 +131,7 @@ mod tests {
         };
         let infos: Vec<_> = (0..).zip(all).map(info).collect();
         let hosts = hosts(&vec!["a"; all.len()]);
-        let opened: Alike<OpenMessage> = all.iter().map(|(opened, _)| opened.clone()).collect();
+        let opened: Distinct<OpenMessage> = all.iter().map(|(opened, _)| opened.clone()).collect();
         remark(&point, &opened, (&infos, &hosts))
     }
 

@@ -252,7 +252,7 @@ pub(super) fn worker_setups(
         worker: index,
         names: {
             let out = SliceLayout::new(points.for_worker(index as usize), rank.id()).out;
-            FlowNames::new(&out, rank.infos(), &worker.devices)
+            FlowNames::new(&out, rank.rank_infos(), &worker.devices)
         },
         yielding: open.yielding,
         patience: rank.network_timeout() + DEADLINES.stall,

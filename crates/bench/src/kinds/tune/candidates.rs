@@ -11,7 +11,7 @@ use crate::opening::engine::OpenEngine;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::tune::foothold::{all_refused, foothold};
 use tonnage_plan::tune::{Goal, TunePoint};
-use tonnage_ranks::Alike;
+use tonnage_ranks::Distinct;
 use tonnage_record::{Effective, Latency, LatencyKind};
 use tonnage_units::{Error, Nanos, Result};
 
@@ -75,7 +75,7 @@ fn open_candidate(
         values: values.to_vec(),
         meaning: LatencyMeaning::new(&candidate, &engine),
         cpus: canary_cpus(&candidate, &engine, stage.rank, allowed),
-        effective: effective(&engine, &Alike::default()),
+        effective: effective(&engine, &Distinct::default()),
     })
 }
 

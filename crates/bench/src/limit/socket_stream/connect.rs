@@ -80,7 +80,7 @@ pub(super) fn connect_all(
     let worst = rank.reduce("clocks of socket streams", uncertainty_ns, DEADLINES.step)?;
     let skew_ns = worst.0.saturating_mul(2);
     let names: Vec<String> = rank
-        .infos()
+        .rank_infos()
         .iter()
         .map(|info| format!("rank {} on {}", info.rank, info.host))
         .collect();

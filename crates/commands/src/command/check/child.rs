@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use tonnage_judge::baseline::order::CheckStep;
 use tonnage_plan::Plan;
 use tonnage_ranks::spawn::local::TURN_PARENT;
-use tonnage_ranks::{STEP_MARK, is_of_launcher};
+use tonnage_ranks::{STEP_MARK, is_launcher_variable};
 use tonnage_record::Record;
 use tonnage_record::read::read_records_of;
 use tonnage_units::lock::lock;
@@ -139,9 +139,11 @@ fn command(
     let mut command = Command::new(program);
     if task.is_alone {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        names.filter(|name| is_of_launcher(name)).for_each(|name| {
-            command.env_remove(name);
-        });
+        names
+            .filter(|name| is_launcher_variable(name))
+            .for_each(|name| {
+                command.env_remove(name);
+            });
     }
     command
         .args(["run", &path, "--format=jsonl", "--log-level=debug"])

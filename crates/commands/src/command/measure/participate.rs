@@ -68,7 +68,7 @@ pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> 
         Err(RankFailure { error, is_told }) => {
             // The launcher must end ranks that are stopped or have not arrived, because they are unknown here.
             if !matches!(error, Error::Usage(_)) {
-                leave.omit();
+                leave.skip();
             }
             if is_told {
                 log::debug!("ended with the other ranks, one of which reports the cause: {error}");

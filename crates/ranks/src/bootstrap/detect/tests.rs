@@ -285,7 +285,7 @@ fn ranks_that_tonnage_started_ignore_other_variables() {
 #[test]
 fn the_command_line_comes_first() {
     let stated = |rank, words: &str| {
-        let explicit = Explicit {
+        let explicit = ExplicitRank {
             rank,
             size: 2,
             host: "a".into(),

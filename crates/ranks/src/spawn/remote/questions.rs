@@ -9,7 +9,7 @@ use super::meeting::{candidates, reached_by_all};
 use super::party::Party;
 use super::words::{AgentHello, AgentOrder, AgentReport};
 use crate::bootstrap::secret::generate_text;
-use crate::bootstrap::variables::{Env, port};
+use crate::bootstrap::variables::{Env, read_port};
 use tonnage_units::{Error, Result};
 
 /// Longest time for one answer of an agent.
@@ -22,7 +22,7 @@ impl Party {
     /// Finds an address where all other hosts can reach rank 0, which runs on the first connected host, and makes its
     /// agent listen there.
     pub fn meet(&mut self, env: Env<'_>, interface: Option<&str>) -> Result<SocketAddr> {
-        let port = port(env, "TONNAGE_PORT")?.unwrap_or(0);
+        let port = read_port(env, "TONNAGE_PORT")?.unwrap_or(0);
         let (hosts, hellos): (Vec<usize>, Vec<&AgentHello>) = self.hellos().unzip();
         let (Some((&root, others)), Some((root_hello, other_hellos))) =
             (hosts.split_first(), hellos.split_first())

@@ -68,7 +68,7 @@ impl Native {
         Self {
             state: CallState::new(&open.peers),
             open,
-            stop: stage.rank.stopped(),
+            stop: stage.rank.stop_flag(),
             clock: stage.settings.clock,
             ways: ways.clone(),
             ready: None,

@@ -19,7 +19,7 @@ use tonnage_loops::collective::layout::{Layout, Needs};
 use tonnage_plan::collective::{CollectivePoint, Groups};
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
-use tonnage_ranks::Alike;
+use tonnage_ranks::Distinct;
 use tonnage_record::Effective;
 use tonnage_units::{Error, Result};
 
@@ -172,7 +172,7 @@ impl OpenNative {
     /// Returns the engine's choices on all ranks, under the backend's name, because several backends may use one
     /// engine.
     pub fn effective(&self) -> Vec<Effective> {
-        let mut all = effective(&self.engine, &Alike::default());
+        let mut all = effective(&self.engine, &Distinct::default());
         for one in &mut all {
             one.engine.name = format!("{}:{}", NATIVE.name, self.name);
         }

@@ -54,8 +54,8 @@ impl WorkerSocket {
         socket.set_nonblocking(false).map_err(cannot)?;
         let channel = Self {
             socket,
-            sleeper: rank.sleepers().join()?,
-            stopped: rank.stopped(),
+            sleeper: rank.sleepers().add_sleeper()?,
+            stopped: rank.stop_flag(),
             unread: Vec::new(),
         };
         Ok((channel, theirs.into()))
@@ -103,7 +103,7 @@ impl WorkerSocket {
             if left.is_zero() {
                 return Ok(WorkerEvent::TimedOut);
             }
-            self.sleeper.sleep(self.socket.as_fd(), left)?;
+            self.sleeper.sleep_on(self.socket.as_fd(), left)?;
         }
     }
 

@@ -210,7 +210,7 @@ fn start(
     // Loading torch from a remote file system may take minutes.
     let most = timeout + DEADLINES.step * 4;
     let mut worker = failure::agree(rank, "start torch's workers", started, most)?;
-    rank.phase("connecting torch's workers");
+    rank.set_phase("connecting torch's workers");
     worker.init(rank)?;
     let kind = match backend {
         TorchBackend::Nccl => TORCH_GPU_MEMORY,

@@ -180,7 +180,7 @@ impl IntervalSetup {
     fn begin(&mut self, schedule: &Schedule, clock: Clock) -> Result<()> {
         // Drops late ticks of a trial that failed on all ranks. They have all arrived, because the ranks have since
         // agreed on a start.
-        self.notes.take();
+        self.notes.take_received();
         for pulse in self.pulses.iter() {
             pulse.restart();
         }

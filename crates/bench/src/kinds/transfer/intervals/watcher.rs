@@ -153,7 +153,7 @@ impl WatcherState {
 impl TrialCollection {
     /// Takes the ticks received so far.
     pub(super) fn take_notes(&mut self) -> Result<()> {
-        for (rank, note) in self.notes.take() {
+        for (rank, note) in self.notes.take_received() {
             let tick: Tick = unpack(&note)?;
             self.collector.take(rank, &tick)?;
         }

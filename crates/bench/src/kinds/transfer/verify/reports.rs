@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::kinds::transfer::layout::SliceLayout;
 use crate::kinds::transfer::trial::{FlowIssued, Issued};
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::{Circle, pack, unpack};
+use tonnage_ranks::{RankGroup, pack, unpack};
 use tonnage_units::{Error, Result};
 
 /// One rank's message to another: for each of its workers, the operations it issued to that rank, if it has a flow to
@@ -21,7 +21,7 @@ pub struct Reports {
     /// Reports of the other ranks with flows to this one.
     received: BTreeMap<u32, ToOne>,
     /// The ranks that took part.
-    circle: Circle,
+    circle: RankGroup,
 }
 
 /// Messages of `rank` to the members of a round's circle that it has flows to. Worker `w` drives `points[w]` and issued
@@ -30,7 +30,7 @@ pub fn messages(
     points: &[&TransferPoint],
     rank: u32,
     issued: &[Issued],
-    circle: &Circle,
+    circle: &RankGroup,
 ) -> Result<Vec<(u32, Vec<u8>)>> {
     let layouts = points.iter().map(|point| SliceLayout::new(point, rank));
     let layouts: Vec<_> = layouts.collect();
@@ -56,7 +56,7 @@ pub fn messages(
 
 impl Reports {
     /// Combines the reports of this rank's workers with the messages from others in the round's circle.
-    pub fn new(own: Vec<Issued>, circle: Circle, received: &[(u32, Vec<u8>)]) -> Result<Self> {
+    pub fn new(own: Vec<Issued>, circle: RankGroup, received: &[(u32, Vec<u8>)]) -> Result<Self> {
         let read = |(from, bytes): &(u32, Vec<u8>)| Ok((*from, unpack(bytes)?));
         let received = received.iter().map(read).collect::<Result<_>>()?;
         Ok(Self {
@@ -111,7 +111,7 @@ pub(crate) mod tests {
                 .zip(issued)
                 .filter(|(_, issued)| !issued.is_empty())
         };
-        let circle = Circle::new(1, ranks().map(|(rank, _)| rank));
+        let circle = RankGroup::new(1, ranks().map(|(rank, _)| rank));
         let mut received = Vec::new();
         for (from, issued) in ranks() {
             let points = vec![point; issued.len()];
@@ -132,7 +132,7 @@ pub(crate) mod tests {
                 ranges: (1..ranks).map(|to| (u64::from(to), 1000)).collect(),
                 digests: Vec::new(),
             };
-            let outgoing = messages(&[&point], 0, &[issued], &Circle::new(1, 0..ranks)).unwrap();
+            let outgoing = messages(&[&point], 0, &[issued], &RankGroup::new(1, 0..ranks)).unwrap();
             assert_eq!(outgoing.len(), ranks as usize - 1);
             outgoing.last().map(|(_, bytes)| bytes.len())
         };

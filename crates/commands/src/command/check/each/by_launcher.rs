@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tonnage_judge::check::CheckVerdict;
 use tonnage_judge::check::each_host::HostVerdict;
-use tonnage_ranks::bootstrap::Leave;
+use tonnage_ranks::bootstrap::LauncherDisconnect;
 use tonnage_ranks::{Identity, Rank};
 use tonnage_units::reduce::Reduce;
 use tonnage_units::{Error, Result};
@@ -98,7 +98,7 @@ struct JoinedProcess {
     /// Time until the end of the first process.
     least_left: Duration,
     /// Held until the end, so that the launcher sees this process leave only when all is over.
-    leave: Leave,
+    leave: LauncherDisconnect,
 }
 
 fn join(

@@ -1,4 +1,4 @@
-//! [`Alike`]: values of all ranks, at rank 0 or at all of them, with equal values stored once.
+//! [`Distinct`]: values of all ranks, at rank 0 or at all of them, with equal values stored once.
 //!
 //! Equal values are merged on the way up, so that the cost grows with the number of distinct values, not of ranks.
 
@@ -13,33 +13,33 @@ use tonnage_units::{Error, Reduce, Result};
 
 /// Encoded values, each with the ranks that contributed it.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Groups(BTreeMap<Vec<u8>, RankSet>);
+pub(super) struct RanksByValue(BTreeMap<Vec<u8>, RankSet>);
 
-impl Groups {
+impl RanksByValue {
     /// Creates the group of one rank's value.
-    pub(super) fn of(value: Vec<u8>, rank: u32) -> Self {
-        Self(BTreeMap::from([(value, RankSet::of([rank]))]))
+    pub(super) fn of_one_rank(value: Vec<u8>, rank: u32) -> Self {
+        Self(BTreeMap::from([(value, RankSet::from_ranks([rank]))]))
     }
 }
 
-impl Reduce for Groups {
+impl Reduce for RanksByValue {
     fn merge(&mut self, other: Self) {
         for (value, ranks) in other.0 {
             let known = self.0.entry(value).or_default();
-            *known = known.or(&ranks);
+            *known = known.union(&ranks);
         }
     }
 }
 
 /// Values of all ranks, with equal values stored once.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Alike<T> {
+pub struct Distinct<T> {
     values: Vec<T>,
     /// Index of each rank's value in `values`.
     of_ranks: Vec<u32>,
 }
 
-impl<T> Default for Alike<T> {
+impl<T> Default for Distinct<T> {
     fn default() -> Self {
         Self {
             values: Vec::new(),
@@ -48,7 +48,7 @@ impl<T> Default for Alike<T> {
     }
 }
 
-impl<T> Alike<T> {
+impl<T> Distinct<T> {
     /// Returns a rank's value. `None` for an unknown rank, and after `collect` on every rank but 0.
     pub fn get(&self, rank: u32) -> Option<&T> {
         let place = self.of_ranks.get(rank as usize)?;
@@ -62,22 +62,22 @@ impl<T> Alike<T> {
     }
 
     /// Returns the number of distinct values.
-    pub fn kinds(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.values.len()
     }
 
     /// Applies a function to each distinct value.
-    pub fn map<U>(self, of: impl FnMut(T) -> U) -> Alike<U> {
-        Alike {
+    pub fn map<U>(self, of: impl FnMut(T) -> U) -> Distinct<U> {
+        Distinct {
             values: self.values.into_iter().map(of).collect(),
             of_ranks: self.of_ranks,
         }
     }
 }
 
-impl<T: DeserializeOwned> Alike<T> {
+impl<T: DeserializeOwned> Distinct<T> {
     /// Decodes the merged groups of `size` ranks.
-    pub(super) fn of(groups: Groups, size: u32) -> Result<Self> {
+    pub(super) fn from_groups(groups: RanksByValue, size: u32) -> Result<Self> {
         let mut all = Self {
             values: Vec::with_capacity(groups.0.len()),
             of_ranks: vec![u32::MAX; size as usize],
@@ -98,7 +98,7 @@ impl<T: DeserializeOwned> Alike<T> {
 }
 
 /// Collects values in rank order, without merging equal ones.
-impl<T> FromIterator<T> for Alike<T> {
+impl<T> FromIterator<T> for Distinct<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         let values: Vec<T> = values.into_iter().collect();
         let of_ranks = (0u32..).zip(&values).map(|(rank, _)| rank).collect();
@@ -111,9 +111,9 @@ mod tests {
     use super::*;
     use crate::pack;
 
-    fn group(value: &str, ranks: &[u32]) -> Groups {
-        let ranks = RankSet::of(ranks.iter().copied());
-        Groups(BTreeMap::from([(pack(value).unwrap(), ranks)]))
+    fn group(value: &str, ranks: &[u32]) -> RanksByValue {
+        let ranks = RankSet::from_ranks(ranks.iter().copied());
+        RanksByValue(BTreeMap::from([(pack(value).unwrap(), ranks)]))
     }
 
     #[test]
@@ -122,20 +122,20 @@ mod tests {
         for other in [group("b", &[2]), group("a", &[3]), group("a", &[1])] {
             all.merge(other);
         }
-        let all: Alike<String> = Alike::of(all, 4).unwrap();
-        assert_eq!(all.kinds(), 2);
+        let all: Distinct<String> = Distinct::from_groups(all, 4).unwrap();
+        assert_eq!(all.count(), 2);
         assert!(all.iter().eq(["a", "a", "b", "a"]));
         assert_eq!(all.get(2).map(String::as_str), Some("b"));
         assert_eq!(all.get(4), None);
         let mapped = all.map(|value| value.len());
-        assert!(mapped.iter().eq(&[1; 4]) && mapped.kinds() == 2);
+        assert!(mapped.iter().eq(&[1; 4]) && mapped.count() == 2);
     }
 
     #[test]
     fn a_missing_value_is_an_error() {
-        let missing = Alike::<String>::of(group("a", &[0, 2]), 3);
+        let missing = Distinct::<String>::from_groups(group("a", &[0, 2]), 3);
         assert!(missing.unwrap_err().to_string().contains("not every rank"));
-        let unreadable = Groups(BTreeMap::from([(vec![9], RankSet::all(1))]));
-        assert!(Alike::<String>::of(unreadable, 1).is_err());
+        let unreadable = RanksByValue(BTreeMap::from([(vec![9], RankSet::all(1))]));
+        assert!(Distinct::<String>::from_groups(unreadable, 1).is_err());
     }
 }

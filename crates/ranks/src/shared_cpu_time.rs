@@ -45,14 +45,14 @@ pub(crate) fn ranks_per_cpu<'a>(ranks: impl Iterator<Item = (&'a RankInfo, Vec<u
 }
 
 /// Returns the extra time for ranks that share a CPU: `each` for every rank beyond the first.
-pub(crate) fn beyond(each: Duration, ranks_per_cpu: u32) -> Duration {
+pub(crate) fn extra_time(each: Duration, ranks_per_cpu: u32) -> Duration {
     each.saturating_mul(ranks_per_cpu.saturating_sub(1))
 }
 
 /// Returns the extra time for `ranks` ranks on the CPUs of this process.
-pub(crate) fn beyond_here(ranks: u32) -> Duration {
+pub(crate) fn extra_time_here(ranks: u32) -> Duration {
     let cpus = u32::try_from(own_cpus().len()).unwrap_or(u32::MAX);
-    beyond(EACH_RANK, ranks.div_ceil(cpus.max(1)))
+    extra_time(EACH_RANK, ranks.div_ceil(cpus.max(1)))
 }
 
 #[cfg(test)]
@@ -87,13 +87,13 @@ mod tests {
 
     #[test]
     fn ranks_with_their_own_cpus_get_no_extra_time() {
-        assert_eq!(beyond(EACH_RANK, 0), Duration::ZERO);
-        assert_eq!(beyond(EACH_RANK, 1), Duration::ZERO);
-        assert_eq!(beyond(EACH_RANK, 512), Duration::from_millis(15_330));
-        assert_eq!(beyond(Duration::MAX, u32::MAX), Duration::MAX);
+        assert_eq!(extra_time(EACH_RANK, 0), Duration::ZERO);
+        assert_eq!(extra_time(EACH_RANK, 1), Duration::ZERO);
+        assert_eq!(extra_time(EACH_RANK, 512), Duration::from_millis(15_330));
+        assert_eq!(extra_time(Duration::MAX, u32::MAX), Duration::MAX);
         let cpus = own_cpus();
         assert!(!cpus.is_empty());
-        assert_eq!(beyond_here(cpus.len() as u32), Duration::ZERO);
-        assert_eq!(beyond_here(3 * cpus.len() as u32), 2 * EACH_RANK);
+        assert_eq!(extra_time_here(cpus.len() as u32), Duration::ZERO);
+        assert_eq!(extra_time_here(3 * cpus.len() as u32), 2 * EACH_RANK);
     }
 }

@@ -4,12 +4,12 @@
 
 use std::time::Instant;
 
-use super::admission::Conditions;
-use super::handshake::{Handshakes, tell};
+use super::admission::AdmissionConditions;
+use super::handshake::{Handshakes, send_end_cause};
 use super::refusals::JoinRefusal;
 use crate::RankInfo;
 use crate::channel::Interest;
-use crate::channel::message::Head;
+use crate::channel::message::MessageHead;
 use tonnage_units::Error;
 
 /// Connections that are served at once during a run. Few, because none of them belongs to it.
@@ -18,11 +18,11 @@ const STRANGERS_MAX: usize = 8;
 /// Rank 0's port during a run.
 pub(crate) struct LateJoinListener {
     handshakes: Handshakes,
-    conditions: Conditions,
+    conditions: AdmissionConditions,
 }
 
 impl LateJoinListener {
-    pub(crate) fn new(mut handshakes: Handshakes, conditions: Conditions) -> Self {
+    pub(crate) fn new(mut handshakes: Handshakes, conditions: AdmissionConditions) -> Self {
         handshakes.pending_max = STRANGERS_MAX;
         Self {
             handshakes,
@@ -44,7 +44,7 @@ impl LateJoinListener {
     pub(crate) fn turn_away(&mut self, table: &[RankInfo]) {
         for (mut channel, message) in self.handshakes.serve().greeted {
             let objection = match message.head {
-                Head::Hello(hello) => {
+                MessageHead::Hello(hello) => {
                     let twin = table.iter().find(|info| info.rank == hello.info.rank);
                     self.conditions.objection(twin, &hello)
                 }
@@ -52,7 +52,7 @@ impl LateJoinListener {
             };
             let late = || Error::Failed("the run has begun without it".into());
             let error = objection.unwrap_or_else(late);
-            tell(&mut channel, &self.conditions.me.cause(&error));
+            send_end_cause(&mut channel, &self.conditions.me.failure_cause(&error));
             let peer = channel.peer;
             self.handshakes.refuse(peer, &JoinRefusal::Stranger(error));
         }
