@@ -214,7 +214,10 @@ fn wrong_cause_under_launcher(case: &Case, host: &str, seen: &Seen) -> Option<St
         }
         (0, Fault::Kill) => {
             let pid = seen.struck_pid.unwrap_or_default();
-            is_said(&format!("process rank {rank} ")) || is_said(&format!("PID {pid} "))
+            is_said(&format!("process rank {rank} "))
+                || is_said(&format!("PID {pid} "))
+                // Hydra kills the others too, and reports the first that ended by a signal in the order of ranks.
+                || case.launcher() == Some(MPICH) && is_said("Killed (signal 9)")
         }
         // A launcher passes it on to all ranks, so none of them is to blame.
         (0, fault @ (Fault::Term | Fault::Int)) => is_said(&format!(
@@ -353,6 +356,14 @@ pub mod tests {
         assert_eq!(found(&killed, &seen), Vec::<String>::new());
         seen.stderr = "BAD TERMINATION\n=   PID 8 RUNNING AT h".to_owned();
         assert_eq!(found(&killed, &seen).len(), 1);
+        seen.stderr += "\nKilled (signal 9)";
+        assert_eq!(found(&killed, &seen).len(), 1);
+        let by_mpich = Case {
+            work: Work::Mpi(MPICH, ""),
+            ..killed.clone()
+        };
+        (seen.code, seen.took) = (9, SOON);
+        assert_eq!(found(&by_mpich, &seen), Vec::<String>::new());
         seen.stderr = "error: rank 0 of 2 on h: not all ranks came to".to_owned();
         (seen.code, seen.took) = (0, SOON + 2 * LAUNCHER_TIME);
         assert_eq!(found(&case, &seen).len(), 3);
