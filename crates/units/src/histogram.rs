@@ -1,6 +1,6 @@
 //! The latencies of one worker, or of many together: a histogram of fixed size with exact extremes. Timed loops record
-//! into it for each operation, so that [`LatencyHistogram::record`] is inlined there. The figures that records take
-//! from it are in `tonnage_record`.
+//! each operation, so [`LatencyHistogram::record`] is inlined there. The figures that records take from it are in
+//! `tonnage_record`.
 
 mod hdr_v2;
 
@@ -12,13 +12,13 @@ use crate::{Error, Result};
 pub use hdr_v2::BYTES_MAX as HDR_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
-/// Count, minimum, maximum, sum, unfinished and the least of these, before the bins.
+/// Count, minimum, maximum, sum, number of unfinished operations and the shortest of these. They precede the bins.
 const EXACT_BYTES: usize = 8 + 8 + 8 + 16 + 8 + 8;
 
-/// [`LatencyHistogram::encode`] never gives more bytes than this, and [`LatencyHistogram::decode`] refuses more.
+/// Maximum length of the output of [`LatencyHistogram::encode`]; [`LatencyHistogram::decode`] refuses longer input.
 pub const ENCODED_BYTES_MAX: usize = EXACT_BYTES + hdr_v2::BYTES_MAX;
 
-/// The figures of some latencies that are lower bounds: the true ones are as long or longer.
+/// Which figures of a histogram are lower bounds, because some true latencies are longer than recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LowerBounds {
@@ -42,8 +42,7 @@ impl LowerBounds {
     }
 }
 
-/// Operations that were due at a steady rate and never ended: the times for which they had waited by the end of their
-/// trial, evenly spaced.
+/// Operations that were due at a steady rate and never ended. Their waits up to the end of the trial are evenly spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unfinished {
     /// Number of operations, at least 1.
@@ -88,7 +87,7 @@ pub struct BinnedLatencies {
 }
 
 impl BinnedLatencies {
-    /// Adds those of others.
+    /// Adds the latencies of another.
     pub fn merge(&mut self, other: &Self) {
         if other.samples == 0 {
             return;
@@ -106,15 +105,15 @@ impl BinnedLatencies {
     }
 }
 
-/// Latencies in nanoseconds: bins of three significant digits from 1 ns to 60 s, allocated once, and beside them the
-/// exact count, minimum, maximum and sum, which hold for longer latencies too.
+/// Latencies in nanoseconds: bins of three significant digits from 1 ns to 60 s, allocated once. Count, minimum,
+/// maximum and sum are kept exactly, also for longer latencies.
 #[derive(Clone)]
 pub struct LatencyHistogram {
     bins: Histogram<u64>,
     exact: Exact,
 }
 
-/// The exact figures alone: the bins would fill many screens.
+/// Prints only the exact figures, because the bins would fill many screens.
 impl fmt::Debug for LatencyHistogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LatencyHistogram")
@@ -132,7 +131,7 @@ struct Exact {
     sum_ns: u128,
     /// Samples that are lower bounds.
     unfinished: u64,
-    /// The smallest of these.
+    /// The smallest of these samples.
     least_unfinished_ns: u64,
 }
 
@@ -146,7 +145,7 @@ impl Exact {
         least_unfinished_ns: u64::MAX,
     };
 
-    /// So many latencies of one value.
+    /// Figures of `count` latencies with the same value.
     fn alike(value_ns: u64, count: u64) -> Self {
         Self {
             count,
@@ -177,7 +176,7 @@ impl Exact {
         bytes
     }
 
-    /// `None` when the slice is too short. The second value is what follows.
+    /// Reads the figures from the front of a slice, and returns the rest of it. `None` if the slice is too short.
     fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (count, rest) = bytes.split_first_chunk()?;
         let (min_ns, rest) = rest.split_first_chunk()?;
@@ -196,7 +195,7 @@ impl Exact {
         Some((exact, rest))
     }
 
-    /// Returns whether these can be the figures of the samples in these bins.
+    /// Whether these figures are consistent with the samples in these bins.
     fn fits(&self, pairs: &[(usize, u64)]) -> bool {
         let (Some((first, _)), Some((last, _))) = (pairs.first(), pairs.last()) else {
             return *self == Self::EMPTY;
@@ -205,7 +204,7 @@ impl Exact {
         self.count == pairs.iter().map(|(_, count)| count).sum::<u64>()
             && hdr_v2::index_of(self.min_ns.min(hdr_v2::HIGH_NS)) == *first
             && hdr_v2::index_of(self.max_ns.min(hdr_v2::HIGH_NS)) == *last
-            // With any samples at all this also says that the smallest is no larger than the largest.
+            // If there are samples, this also implies that the smallest is not larger than the largest.
             && samples * u128::from(self.min_ns) <= self.sum_ns
             && self.sum_ns <= samples * u128::from(self.max_ns)
             && match self.unfinished {
@@ -237,8 +236,8 @@ impl LatencyHistogram {
         }
     }
 
-    /// Counts one latency. No allocation, no failure: beyond 60 s it is counted as 60 s, and the exact
-    /// figures still take it as it is.
+    /// Counts one latency, without allocating or failing. Above 60 s it is counted in the last bin, but the exact
+    /// figures include it unchanged.
     #[inline]
     pub fn record(&mut self, latency_ns: u64) {
         self.bins.saturating_record(latency_ns.min(hdr_v2::HIGH_NS));
@@ -283,7 +282,7 @@ impl LatencyHistogram {
         let bin_ns = |ns: u64| self.bins.lowest_equivalent(ns.min(hdr_v2::HIGH_NS));
         let unfinished =
             (self.exact.unfinished > 0).then(|| bin_ns(self.exact.least_unfinished_ns));
-        // In the last bin longer samples are not told apart.
+        // The last bin does not distinguish longer samples.
         let beyond = (self.exact.max_ns > hdr_v2::HIGH_NS).then(|| bin_ns(hdr_v2::HIGH_NS));
         Some(LowerBounds {
             unfinished: self.exact.unfinished,
@@ -316,8 +315,8 @@ impl LatencyHistogram {
         (self.exact.count > 0).then(|| self.exact.sum_ns as f64 / self.exact.count as f64)
     }
 
-    /// The latency that a part `quantile` (0.0 to 1.0) of all samples does not exceed, to three digits and never
-    /// outside the exact extremes; `None` when empty. A lower bound is the lower end of its bin.
+    /// Returns the latency that a fraction `quantile` (0.0 to 1.0) of all samples does not exceed; `None` when empty.
+    /// It has three digits and is never outside the exact extremes. For a lower bound, it is the lower end of the bin.
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
         let mut value = self.bins.value_at_quantile(quantile);
         if self
@@ -332,7 +331,7 @@ impl LatencyHistogram {
     /// Adds all latencies of `other`.
     pub fn merge(&mut self, other: &Self) {
         if other.count() == 0 {
-            // Ranks that wait for the turn of others have many of these.
+            // Empty histograms are common: ranks that wait while others take their turn have them.
             return;
         }
         for (index, count) in other.pairs() {
@@ -342,7 +341,7 @@ impl LatencyHistogram {
         self.exact.merge(&other.exact);
     }
 
-    /// Forgets all latencies and keeps the memory.
+    /// Removes all latencies, but keeps the memory.
     pub fn clear(&mut self) {
         if self.count() > 0 {
             self.bins.reset();
@@ -350,7 +349,7 @@ impl LatencyHistogram {
         self.exact = Exact::EMPTY;
     }
 
-    /// Latencies, to three digits, and the number of samples of each, ascending.
+    /// Returns the recorded latencies, to three digits, with the number of samples of each, in ascending order.
     pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
         let bins = self.bins.iter_recorded();
         bins.map(|bin| {
@@ -359,24 +358,25 @@ impl LatencyHistogram {
         })
     }
 
-    /// Compact bytes for the control channel, the exact figures included; at most [`ENCODED_BYTES_MAX`].
+    /// Encodes the histogram and its exact figures compactly for the control channel, in at most [`ENCODED_BYTES_MAX`]
+    /// bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.exact.to_bytes().to_vec();
         bytes.append(&mut hdr_v2::encode(self.pairs()));
         bytes
     }
 
-    /// The histogram that [`encode`](Self::encode) gave these bytes for.
+    /// Decodes the output of [`encode`](Self::encode).
     ///
     /// # Errors
-    /// When it gave no such bytes: wrong length or header, or figures that contradict each other.
+    ///   When the bytes are invalid: wrong length or header, or figures that contradict each other.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut histogram = Self::new();
         histogram.merge_encoded(bytes)?;
         Ok(histogram)
     }
 
-    /// Adds all latencies of the histogram that [`encode`](Self::encode) gave these bytes for.
+    /// Adds all latencies of an encoded histogram, the output of [`encode`](Self::encode).
     ///
     /// # Errors
     /// As for [`decode`](Self::decode); nothing is added then.
@@ -418,8 +418,8 @@ impl LatencyHistogram {
         });
     }
 
-    /// Adds what counts of the same bins have grown by since `earlier`. Minimum, maximum and mean are then known to
-    /// three digits only.
+    /// Adds the increase of counts of the same bins since `earlier`. Minimum, maximum and mean are then known to three
+    /// digits only.
     pub fn add_counts(&mut self, bins: &[u64], earlier: &[u64]) {
         let earlier = earlier.iter().copied().chain(std::iter::repeat(0));
         for (index, (&count, earlier)) in bins.iter().zip(earlier).enumerate() {
@@ -431,7 +431,7 @@ impl LatencyHistogram {
         }
     }
 
-    /// Adds so many latencies of one value, which is within the range.
+    /// Adds `count` latencies with the same value, which must be within the range.
     fn add_alike(&mut self, value_ns: u64, count: u64) {
         self.bins.saturating_record_n(value_ns, count);
         self.exact.merge(&Exact::alike(value_ns, count));
@@ -469,7 +469,7 @@ impl LatencyHistogram {
 /// Merges two encoded histograms into `left`, for a reduction along a tree. An empty `left` takes `right` as it is.
 ///
 /// # Errors
-/// When either is no encoded histogram; `left` is then unchanged.
+/// When either is not an encoded histogram; `left` is then unchanged.
 pub fn merge_encoded(left: &mut Vec<u8>, right: &[u8]) -> Result<()> {
     let mut sum = LatencyHistogram::decode(right)?;
     if !left.is_empty() {

@@ -15,7 +15,7 @@ pub struct Identity {
     /// Number of ranks on this host, if the launcher provides it.
     pub local_size: Option<u32>,
     /// Origin of these values: "RANK/WORLD_SIZE", "OMPI_COMM_WORLD_*", "tonnage --ranks", …. Once the ranks have met,
-    /// the means is appended: "OMPI_COMM_WORLD_*, PMIx".
+    /// the way they found each other is appended: "OMPI_COMM_WORLD_*, PMIx".
     pub source: String,
     /// How the ranks find each other.
     pub meeting: Meeting,
@@ -89,7 +89,7 @@ impl AddressSource {
                 "PET_MASTER_ADDR must be the host name of the pod whose PET_NODE_RANK is 0"
             }
             Self::Launcher => "choose another interface with --control-interface NAME",
-            Self::Step => "start with --mpi=pmix or --mpi=pmi2, by which rank 0 says where it is",
+            Self::Step => "start with --mpi=pmix or --mpi=pmi2, which pass on rank 0's address",
         }
     }
 

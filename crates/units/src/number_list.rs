@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 
-/// One above the largest accepted number. More CPUs than Linux can be built for, and the maximum number of ranks in a
+/// One above the largest accepted number. It covers every CPU that Linux supports, and the maximum number of ranks in a
 /// run.
 const NUMBERS: u32 = 1 << 16;
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_written_shortly() {
+    fn lists_are_written_with_ranges() {
         assert_eq!(format(&[8, 3, 2, 1, 0, 0]), "0-3,8");
         assert_eq!(format(&[4, 5]), "4-5");
         assert_eq!(format(&[]), "");

@@ -1,33 +1,33 @@
 //! The HdrHistogram V2 encoding of the one histogram shape that tonnage uses: 1 ns to 60 s, three significant digits.
 //!
 //! The bytes are those that every HDR library reads and writes (a test compares them with the `hdrhistogram` crate's
-//! own). The codec is written here because decoding must survive whatever a peer or a damaged file holds: it works
-//! on a bounded slice, allocates no more than it was given, and refuses every other shape. What the counts mean is in
-//! [`super::histogram`].
+//! own). The codec is written here because decoding must survive whatever a peer or a damaged file holds: it works on a
+//! bounded slice, allocates no more memory than its input has bytes, and refuses every other shape. What the counts
+//! mean is in [`super::histogram`].
 
 use crate::{Error, Result};
 
 /// Smallest value with a bin of its own.
 pub const LOW_NS: u64 = 1;
-/// Largest value that is told apart from larger ones.
+/// Largest value that can be distinguished from larger ones.
 pub const HIGH_NS: u64 = 60_000_000_000;
 /// Significant decimal digits of a bin.
 pub const DIGITS: u8 = 3;
-/// Bins of the shape; an index is below it.
+/// Number of bins; every index is smaller.
 pub const BINS: usize = (BUCKETS + 1) * HALF;
-/// No encoding of the shape is longer.
+/// Length of the longest possible encoding.
 pub const BYTES_MAX: usize = HEADER_BYTES + BINS * VARINT_BYTES_MAX;
 
 /// Three digits need 2 × 10³ steps in a bucket, rounded up to a power of two: 2¹¹.
 const SUB_BUCKET_BITS: u32 = 11;
 /// Every bucket but the first uses only the upper half of its steps.
 const HALF: usize = 1 << (SUB_BUCKET_BITS - 1);
-/// Doublings of 2¹¹ until `HIGH_NS` is covered, and one.
+/// Doublings of 2¹¹ until `HIGH_NS` is covered, plus one.
 const BUCKETS: usize = 26;
 const COOKIE: u32 = 0x1c84_9303 | 0x10;
 const HEADER_BYTES: usize = 40;
 const VARINT_BYTES_MAX: usize = 9;
-/// A decoded histogram may count no more in all, so that thousands of them can be added without overflow.
+/// Largest accepted total count of a decoded histogram, so that thousands of them can be added without overflow.
 const COUNT_MAX: u64 = 1 << 48;
 
 /// The bin of a value; values beyond the range are in the last bin.
@@ -46,7 +46,7 @@ pub fn value_of(index: usize) -> u64 {
     }
 }
 
-/// Encodes (bin, count) pairs, which come in ascending order of bins and without zero counts.
+/// Encodes (bin, count) pairs, which must be in ascending order of bins and without zero counts.
 pub fn encode(pairs: impl Iterator<Item = (usize, u64)>) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     out.extend_from_slice(&header(0));
@@ -72,7 +72,7 @@ pub fn encode(pairs: impl Iterator<Item = (usize, u64)>) -> Vec<u8> {
 /// Decodes to (bin, count) pairs in ascending order of bins, without zero counts.
 ///
 /// # Errors
-/// When the bytes are no V2 histogram of this shape.
+///   When the bytes are not a V2 histogram of this shape.
 pub fn decode(bytes: &[u8]) -> Result<Vec<(usize, u64)>> {
     if bytes.len() > BYTES_MAX {
         return Err(invalid("it is longer than any histogram of this shape"));
@@ -113,7 +113,7 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<(usize, u64)>> {
 }
 
 fn invalid(why: &str) -> Error {
-    Error::Failed(format!("this is not a latency histogram of tonnage: {why}"))
+    Error::Failed(format!("invalid latency histogram: {why}"))
 }
 
 /// Cookie, payload length, normalizing offset, digits, low, high, conversion ratio; all big endian.
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_just_fits_is_read_and_a_little_more_refused() {
+    fn the_largest_valid_counts_are_read_and_larger_ones_refused() {
         let last = |index, count| {
             let mut payload = Vec::new();
             put_varint(&mut payload, zig_zag(-(index as i64)));

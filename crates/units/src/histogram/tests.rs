@@ -59,7 +59,7 @@ fn waits(count: u64, shortest_ns: u64, longest_ns: u64) -> Unfinished {
 }
 
 proptest! {
-    /// As if each wait had been recorded by itself.
+    /// The result is as if each wait had been recorded individually.
     #[test]
     fn waits_are_evenly_spaced(
         count in 1u64..300,
@@ -79,7 +79,7 @@ proptest! {
     }
 }
 
-/// 985 that ended after 10 ns, 5 after 2 s, and 10 that had waited for 1 s or more.
+/// 985 operations ended after 10 ns, 5 after 2 s, and 10 were unfinished after 1 s or more.
 #[test]
 fn figures_that_rest_on_waits_are_lower_bounds() {
     let mut histogram = of(&[vec![10; 985], vec![2_000_000_000; 5]].concat());
@@ -95,13 +95,13 @@ fn figures_that_rest_on_waits_are_lower_bounds() {
         [0.5, 0.9, 0.99, 0.999].map(|it| histogram.quantile_ns(it).unwrap());
     let bounds = histogram.lower_bounds().unwrap();
     assert!(bounds.has_extremes() && bounds.unfinished == 10);
-    // Whatever the ten took in truth, 985 of a thousand were faster.
+    // However long the ten would have taken, 985 of a thousand were faster.
     assert!(!bounds.has_percentile(p50) && !bounds.has_percentile(p90));
-    // Those that ended after 2 s may be before or behind them.
+    // The true latencies of the ten may be below or above these 2 s.
     for bound_ns in [p99, p999] {
         assert!(bounds.has_percentile(bound_ns), "{bound_ns}: {bounds:?}");
     }
-    // The fifth of the ten, to the lower end of its bin.
+    // The fifth of the ten, rounded down to its bin.
     let fifth_ns = 1_000_000_000 + 4 * 2_000_000_000 / 9;
     assert!(
         p99 <= fifth_ns && (fifth_ns - p99) * 1000 <= fifth_ns,
@@ -122,7 +122,7 @@ fn figures_that_contradict_the_bins_are_refused() {
     }
 }
 
-/// Each figure alone, where the others allow for it.
+/// Each figure is wrong alone, while the others are consistent.
 #[test]
 fn each_figure_has_its_bounds() {
     let good = of(&[10, 20, 30]);
@@ -154,7 +154,7 @@ fn each_figure_has_its_bounds() {
 }
 
 #[test]
-fn nothing_has_no_figures() {
+fn an_empty_histogram_has_no_figures() {
     let none = LatencyHistogram::default();
     assert_eq!(
         (none.count(), none.min_ns(), none.max_ns()),
@@ -185,14 +185,14 @@ fn counts_of_bins_are_added_with_their_exact_figures() {
 }
 
 #[test]
-fn counts_that_have_grown_are_added_as_they_are_known() {
+fn the_growth_of_counts_is_added() {
     let mut sum = of(&[5]);
-    // The second bin was not there earlier, and the third has not grown.
+    // The earlier counts had only three bins, and the third of these has not grown.
     sum.add_counts(&[0, 7, 3, 4], &[0, 5, 3]);
     assert!(same(&sum, &of(&[5, 1, 1, 3, 3, 3, 3])));
     let recorded: Vec<_> = sum.recorded().collect();
     assert_eq!(recorded, [(1, 2), (3, 4), (5, 1)]);
-    // What is beyond the range is in the last bin, and no further.
+    // Values beyond the range are counted in the last bin.
     let last = vec![0; hdr_v2::BINS - 1]
         .into_iter()
         .chain([1])

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_exact_or_rounded() {
+    fn sums_in_sentences_are_exact_or_rounded() {
         for (value, text) in [
             (0, "0 B"),
             (512, "512 B"),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_never_rounded_to_nothing_or_all() {
+    fn fractions_are_never_rounded_to_0_or_100_percent() {
         for (part, text) in [
             (0.0, "0 %"),
             (1e-6, "< 1 %"),

@@ -43,7 +43,8 @@ pub(super) fn whole(number: &str, factor: u64) -> Result<u64, WholeError> {
     let divisor = u32::try_from(after.len())
         .ok()
         .and_then(|places| 10u128.checked_pow(places));
-    // 10^39 and more do not fit. A product that fits is smaller, so digits remain after the decimal point.
+    // With 39 or more decimal places, the divisor does not fit. The product does fit, so it is smaller than the
+    // divisor, and digits remain after the decimal point.
     let divisor = divisor.ok_or(WholeError::Fraction)?;
     if !product.is_multiple_of(divisor) {
         return Err(WholeError::Fraction);

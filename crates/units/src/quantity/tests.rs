@@ -124,7 +124,7 @@ fn rates_are_per_second_and_decimal() {
 }
 
 #[test]
-fn bandwidths_tell_bits_from_bytes() {
+fn bandwidths_distinguish_bits_from_bytes() {
     for (text, bytes_per_s) in [
         ("12.5GB/s", 12.5e9),
         ("100Gb/s", 12.5e9),
