@@ -66,7 +66,7 @@ impl CpuLoss {
         Some(others_ns as f64 / self.thread_ns.max(1) as f64)
     }
 
-    /// Returns the fraction lost, whatever the cause.
+    /// Returns the fraction lost for any reason.
     pub fn fraction(&self) -> f64 {
         let both = self.to_quota().unwrap_or(0.0) + self.to_others().unwrap_or(0.0);
         both.min(1.0)

@@ -87,7 +87,7 @@ pub struct Record {
     pub checksum: Option<String>,
 }
 
-/// A record whose kind is known: the envelope, with the body as its concrete type.
+/// A record of a known kind: the envelope, with the body as its concrete type.
 #[derive(Debug)]
 pub struct Of<'a, B> {
     /// The whole record.
@@ -162,7 +162,7 @@ pub enum Canary {
 /// If rates and latencies of the trials differ by no more than this, they show no change of the machine.
 const TRIALS_AGREE: f64 = 0.1;
 
-/// A canary that changed around a point whose trials disagree, or are too few to compare.
+/// A canary that changed around a point, if the point's trials disagree or are too few to compare.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CanaryDoubt {
     /// CPUs that it ran on.

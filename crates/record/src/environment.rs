@@ -39,7 +39,7 @@ tonnage_units::names! {
 }
 
 impl Placed {
-    /// Returns whether this is the requested placement.
+    /// Whether this is the requested placement.
     pub fn is(self, asked: PairPlace) -> bool {
         self == Self::from(asked)
     }
@@ -272,7 +272,7 @@ mod tests {
 
     /// Descriptions of identical hosts are sent as one.
     #[test]
-    fn without_their_own_memory_hosts_that_are_alike_are_the_same() {
+    fn identical_hosts_are_equal_without_their_memory_amounts() {
         let both = [machine("x", 1_000, 3), machine("x", 1_001, 4)];
         let mut left = both.clone();
         let [one, other] = &mut left;
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_are_alike_are_described_once() {
+    fn identical_hosts_are_described_once() {
         let all = vec![
             host("a", machine("X", 1 << 40, 4), &[0, 1]),
             host("b", machine("Y", 1 << 40, 4), &[2, 3]),

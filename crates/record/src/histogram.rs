@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_one_to_a_thousand_are_themselves() {
+    fn percentiles_of_1_to_1000_have_known_values() {
         let all: Vec<u64> = (1..=1000).collect();
         let found = Latency::of(&of(&all), LatencyKind::Batch).unwrap();
         let expected = Latency {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_says_how_its_histogram_is_encoded() {
+    fn a_record_names_the_encoding_of_its_histogram() {
         let histogram = of(&[100, 200, 123_456, 7_000_000]);
         let data = HistogramData::of(&histogram);
         assert_eq!(

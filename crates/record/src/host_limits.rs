@@ -4,7 +4,7 @@ use crate::Limit;
 
 /// The bounds of a host.
 pub struct HostLimits {
-    /// Memory copy whose source and destination stay in a cache, and the size of each.
+    /// Memory copy with source and destination in a cache, and the size of each.
     pub copy_in_cache: (Limit, u64),
     /// Memory copy to and from DRAM, and the size of source and destination each.
     pub copy_in_dram: (Limit, u64),

@@ -14,9 +14,8 @@ pub struct Limit {
     /// the bound is a best value, or was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95_bytes_per_s: Option<f64>,
-    /// Nominal speed of the links that were used, if they report it or it was given. It is then the bound, unless one
-    /// is stated, or devices behind network cards are slower, which `what` says. These links are those of the network
-    /// cards.
+    /// Nominal speed of the links of the network cards that were used, if they report it or it was given. It is then
+    /// the bound, unless the user stated one, or devices behind the network cards are slower, as `what` then notes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
 }

@@ -41,7 +41,10 @@ pub fn without_links(path: &Path) -> io::Result<PathBuf> {
             return Ok(path);
         }
         if ![0, geteuid().as_raw()].contains(&found.st_uid) {
-            let text = format!("it is a symbolic link of another user ({})", found.st_uid);
+            let text = format!(
+                "it is a symbolic link that belongs to another user ({})",
+                found.st_uid
+            );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
         let target = readlinkat(&link, "", Vec::new())?;
@@ -58,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_followed_if_they_are_ours() {
+    fn links_of_this_user_are_followed() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("file"), "").unwrap();
@@ -88,6 +91,6 @@ mod tests {
         }
         lchown(at("b"), Some(12_345), None).unwrap();
         let error = without_links(&at("a")).unwrap_err().to_string();
-        assert!(error.contains("of another user (12345)"), "{error}");
+        assert!(error.contains("belongs to another user (12345)"), "{error}");
     }
 }

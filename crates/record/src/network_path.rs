@@ -12,7 +12,7 @@ pub const NETWORK_PATHS_MAX: usize = 256;
 pub struct NetworkPath {
     /// The host's name.
     pub host: String,
-    /// The ranks whose sockets these are, such as "0-3,8".
+    /// The ranks that own these sockets, such as "0-3,8".
     pub ranks: String,
     /// Interface that the kernel uses to reach the peers.
     pub interface: String,

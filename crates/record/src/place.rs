@@ -52,7 +52,7 @@ mod tests {
     use crate::writer::RecordWriter;
 
     #[test]
-    fn a_name_that_means_another_file_or_none_is_noticed_and_an_outage_is_not() {
+    fn a_replaced_or_removed_file_is_noticed_but_an_outage_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let sub = dir.path().join("d");
         fs::create_dir(&sub).unwrap();

@@ -176,7 +176,7 @@ pub fn check(tables: &[PublishedTable]) -> Result<()> {
             });
             if let Some((column, _)) = words {
                 return Err(Error::Usage(format!(
-                    "row {number} of published of {named} has words for {:?}: write a number",
+                    "row {number} of published of {named} has text in column {:?}: write a number",
                     column.figure.name
                 )));
             }
@@ -184,8 +184,8 @@ pub fn check(tables: &[PublishedTable]) -> Result<()> {
             let keys: Vec<_> = keys.map(|(_, cell)| cell).collect();
             if let Some(before) = cells.iter().position(|known| *known == keys) {
                 return Err(Error::Usage(format!(
-                    "rows {} and {number} of published of {named} are of the same point: add a column that tells them \
-                     apart, such as \"MsgSize (B)\"",
+                    "rows {} and {number} of published of {named} are of the same point: add a column in which they \
+                     differ, such as \"MsgSize (B)\"",
                     before + 1
                 )));
             }

@@ -70,7 +70,7 @@ pub fn read_records_of(reader: impl BufRead, path: &Path) -> Result<ReadOutcome>
     Ok(outcome)
 }
 
-/// Records of a file that may contain broken lines, or lines of a newer version.
+/// Records of a file that may contain damaged lines, or lines of a newer version.
 #[derive(Debug)]
 pub struct Readable {
     /// The readable records, in order.
@@ -243,8 +243,8 @@ fn parse(line: &[u8]) -> Result<Record, Problem> {
         let record = quickly.map_or_else(|| json(line), Ok)?;
         if !checksum::is_unchanged(line) {
             return Err(Problem::NotRecord(
-                "it was changed after it was written, for its checksum is that of another text. Take the line out, or its \
-                 checksum if it is to be read all the same"
+                "its checksum does not match, so it was changed after it was written. Remove the line, or remove only \
+                 its checksum to read it anyway"
                     .to_owned(),
             ));
         }
@@ -255,7 +255,8 @@ fn parse(line: &[u8]) -> Result<Record, Problem> {
     }
     if found == 0 {
         return Err(Problem::NotRecord(
-            "schema version 0, which no tonnage has ever written: the line was changed, so take it out or name another file"
+            "schema version 0, which no version of tonnage has written: the line was changed. Remove it, or name \
+             another file"
                 .to_owned(),
         ));
     }
@@ -309,11 +310,12 @@ fn describe(line: &[u8], error: &serde_json::Error) -> String {
     if text.iter().all(|&byte| byte == 0) {
         let bytes = text.len();
         return format!(
-            "{bytes} bytes of zeros, as a crash of the machine leaves them. Take the line out, or name another file"
+            "{bytes} bytes of zeros, as after a crash of the machine. Remove the line, or name another file"
         );
     }
     if text.starts_with(RECORD_BEGIN) && !error.is_data() {
-        return "it is damaged, or was cut short and then written behind. Take the line out, or name another file"
+        return "it is damaged, or another record was appended after an incomplete one. Remove the line, or name \
+                another file"
             .to_owned();
     }
     let said = error.to_string();

@@ -58,7 +58,7 @@ mod tests {
         let committed = std::fs::read_to_string(COMMITTED).unwrap();
         assert!(
             committed == text,
-            "docs/record.schema.json is not that of the types: write it anew with \
+            "docs/record.schema.json does not match the types: update it with \
              TONNAGE_BLESS=1 cargo test -p tonnage-record schema"
         );
     }

@@ -78,7 +78,7 @@ fn line(size_bytes: u32) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn written_records_are_read_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.jsonl");
     let mut writer = RecordWriter::create(&path).unwrap();
@@ -101,7 +101,7 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_taken_up_again() {
+fn a_file_cut_anywhere_is_resumed() {
     let whole = [line(1), line(2)].concat();
     let directory = tempfile::tempdir().unwrap();
     for cut in 0..=whole.len() {
@@ -170,7 +170,7 @@ fn only_measured_points_are_done() {
 }
 
 #[test]
-fn repetitions_are_measured_and_retried_each_by_itself() {
+fn repetitions_are_measured_and_retried_independently() {
     let nth = |repetition| Record {
         repetition: Some(repetition),
         ..sample(8)
@@ -185,7 +185,7 @@ fn repetitions_are_measured_and_retried_each_by_itself() {
         ..nth(0)
     };
     let kept = final_attempts(&[failed.clone(), nth(1)]);
-    assert_eq!(kept.len(), 2, "another repetition is no second attempt");
+    assert_eq!(kept.len(), 2, "another repetition is not a second attempt");
     assert_eq!(final_attempts(&[failed, nth(1), nth(0)]).len(), 2);
 }
 
@@ -318,7 +318,7 @@ fn both_kinds_of_records_share_a_file() {
 }
 
 #[test]
-fn a_broken_record_is_told_what_its_own_kind_lacks() {
+fn the_error_of_a_broken_record_names_the_missing_part_of_its_kind() {
     let directory = tempfile::tempdir().unwrap();
     let mut value = file_value(512, json!({"status": "measured"}));
     value.as_object_mut().unwrap().remove("storage");
@@ -331,7 +331,7 @@ fn a_broken_record_is_told_what_its_own_kind_lacks() {
 }
 
 #[test]
-fn a_file_of_another_version_is_named_with_what_to_do() {
+fn a_file_of_another_version_is_refused_with_advice() {
     let directory = tempfile::tempdir().unwrap();
     for (version, expected) in [
         (
@@ -355,7 +355,7 @@ fn a_file_of_another_version_is_named_with_what_to_do() {
 }
 
 #[test]
-fn an_edited_published_figure_measures_nothing_again() {
+fn editing_a_published_figure_does_not_repeat_measurements() {
     let record = file_record(512, json!({"status": "measured"}));
     let mut point = record.file().unwrap().point.clone();
     let reading = Reading {

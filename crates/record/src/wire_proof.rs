@@ -25,7 +25,7 @@ pub struct WireProof {
     /// The devices. If there are more than 256, only those that were not crossed, or that counted errors, drops or
     /// retransmits.
     pub devices: Vec<DevicePath>,
-    /// TCP counters of the hosts whose payload goes through network interfaces.
+    /// TCP counters of the hosts with payload that goes through network interfaces.
     pub tcp: Vec<TcpPath>,
     /// Unproven parts, in sentences; empty if `crossed`.
     pub why: Vec<String>,

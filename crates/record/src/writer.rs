@@ -70,7 +70,7 @@ impl RecordWriter {
         let file = open(path, true)?;
         if is_regular(&file) && !ends_with_newline(path, &file)? {
             return Err(Error::Usage(format!(
-                "{} ends in the middle of a line: name another file, or take up the interrupted run with --resume, \
+                "{} ends in the middle of a line: name another file, or resume the interrupted run with --resume, \
                  which drops that line",
                 path.display()
             )));
@@ -105,7 +105,7 @@ impl RecordWriter {
         })
     }
 
-    /// Writes one record as one line. The line has left this process when the call returns.
+    /// Writes one record as one line. When the call returns, the line has been handed to the system.
     ///
     /// # Errors
     /// [`Error::Io`] with the path and the next step: the disk is full, the pipe closed, … The writer remains usable: a
@@ -154,7 +154,7 @@ impl RecordWriter {
                 lost(format!("was cut from {good_bytes} to {bytes} bytes"))
             }
             bytes if bytes > *good_bytes && !broken => {
-                lost("was written to by somebody else".to_owned())
+                lost("was written to by another process".to_owned())
             }
             _ => Ok(()),
         }
@@ -204,13 +204,13 @@ impl RecordWriter {
     fn failed(&self, error: io::Error) -> Error {
         let advice = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                " (earlier records are kept; make room and take the run up again with --resume)"
+                " (earlier records are kept; make room and resume the run with --resume)"
             }
             io::ErrorKind::FileTooLarge => {
-                " (earlier records are kept; raise the limit on the size of files, which ulimit -f shows, and take the run \
-                 up again with --resume)"
+                " (earlier records are kept; raise the limit on file sizes, which ulimit -f shows, and resume the run \
+                 with --resume)"
             }
-            io::ErrorKind::BrokenPipe => " (whoever read it has gone)",
+            io::ErrorKind::BrokenPipe => " (its reader has closed it)",
             _ => {
                 " (earlier records are kept; name another file with -o, or try again with --resume)"
             }
@@ -311,7 +311,7 @@ fn check_room(path: &Path, free_bytes: u64) -> Result<()> {
 fn directory_of(path: &Path) -> Result<PathBuf> {
     if path.file_name().is_none() && !path.is_dir() {
         return Err(Error::Usage(format!(
-            "{:?} is no file name",
+            "{:?} is not a file name",
             path.display()
         )));
     }
@@ -352,7 +352,7 @@ fn open(path: &Path, create: bool) -> Result<File> {
     let file = there.map_err(|error| {
         if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) {
             return Error::Usage(format!(
-                "{} is a FIFO that nobody reads: start its reader first",
+                "{} is a FIFO without a reader: start its reader first",
                 path.display()
             ));
         }
@@ -415,7 +415,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fragment_that_could_not_be_taken_back_goes_before_the_next_line() {
+    fn a_fragment_that_could_not_be_removed_is_removed_before_the_next_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results.jsonl");
         let mut writer = RecordWriter::create(&path).unwrap();
@@ -468,7 +468,7 @@ mod tests {
     type Change = fn(&Path);
 
     #[test]
-    fn a_file_that_somebody_changes_is_noticed_at_the_next_record_and_at_the_end() {
+    fn a_change_by_another_process_is_noticed_at_the_next_record_and_at_the_end() {
         let removed = |path: &Path| fs::remove_file(path).unwrap();
         let replaced = |path: &Path| {
             let copy = path.with_extension("copy");
@@ -484,7 +484,7 @@ mod tests {
             (removed, "was removed or renamed"),
             (replaced, "was replaced by another file"),
             (cut, "to 0 bytes"),
-            (appended, "written to by somebody else"),
+            (appended, "written to by another process"),
         ];
         for (change, expected) in faults {
             let directory = tempfile::tempdir().unwrap();
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_room_is_said() {
+    fn too_little_space_is_refused() {
         let path = Path::new("results.jsonl");
         assert!(check_room(path, FREE_BYTES_MIN).is_ok());
         let text = check_room(path, FREE_BYTES_MIN - 1)

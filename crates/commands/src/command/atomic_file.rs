@@ -166,7 +166,7 @@ mod tests {
             std::os::unix::fs::symlink(&victim, &link).unwrap();
             std::os::unix::fs::lchown(&link, Some(12_345), None).unwrap();
             let error = replace(&link, "new", true).unwrap_err().to_string();
-            assert!(error.contains("of another user"), "{error}");
+            assert!(error.contains("belongs to another user"), "{error}");
             assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
         } else {
             println!("skip: only root can make a link of another user");

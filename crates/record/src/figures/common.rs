@@ -45,7 +45,7 @@ pub const ASKED: &[Figure] = &[
     }),
 ];
 
-/// Options of kinds whose ranks exchange bytes.
+/// Options of kinds with ranks that exchange bytes.
 pub const EXCHANGE: &[Figure] = &[
     Figure::asked(
         "Workers",

@@ -48,7 +48,7 @@ fn a_kind_has_a_figure_once() {
 }
 
 #[test]
-fn every_kind_has_what_all_have() {
+fn every_kind_has_the_common_figures() {
     for (kind, groups) in KINDS {
         for wanted in [
             "kind", "plan", "engine", "library", "ranks", "trials", "outcome",
@@ -141,7 +141,7 @@ fn fields_end_with_their_unit() {
     }
 }
 
-/// A transfer whose trials each moved `bytes` with ten operations in one second.
+/// A transfer with one trial for each of `bytes`, moved with ten operations in one second.
 fn moved_in_trials(bytes: &[u64]) -> crate::Record {
     let mut record = crate::tests::sample(8);
     let Body::Transfer(body) = &mut record.body else {
@@ -169,7 +169,7 @@ fn moved_in_trials(bytes: &[u64]) -> crate::Record {
 
 /// An engine that moves nothing has operations, and an unknown bandwidth rather than 0.
 #[test]
-fn bytes_that_were_none_have_no_bandwidth() {
+fn a_point_that_moved_no_bytes_has_no_bandwidth() {
     let of = |record: &crate::Record, field: &str| {
         let figure = of(&record.body).find(|figure| figure.field == field);
         let (figure, rows) = (figure.unwrap(), Row::of(record));

@@ -62,7 +62,7 @@ macro_rules! bodies {
             $($(#[doc = $about])+ $Kind(Box<$module::$Body>),)+
         }
 
-        /// Schema definitions whose properties are merged with those of the envelope.
+        /// Schema definitions with properties that are merged into the envelope.
         #[cfg(feature = "schema")]
         pub(crate) const BODIES: &[&str] = &[$(stringify!($Body)),+];
 

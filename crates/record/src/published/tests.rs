@@ -70,7 +70,7 @@ fn the_nearest_column_is_named() {
 }
 
 #[test]
-fn rows_tell_points_apart_and_have_something_to_compare() {
+fn rows_identify_one_point_each_and_have_a_measured_column() {
     let size = Cell::Count(8);
     let twice = table(
         &["MsgSize (B)", "Avg Lat (us)"],
@@ -99,7 +99,7 @@ fn rows_tell_points_apart_and_have_something_to_compare() {
 }
 
 #[test]
-fn a_row_belongs_to_the_point_that_all_its_options_are_of() {
+fn a_row_belongs_to_the_point_that_has_all_its_options() {
     let record = crate::tests::sample(64);
     let point = &record.transfer().unwrap().point;
     let (op, size) = (point.op.name(), u64::from(point.size_bytes));

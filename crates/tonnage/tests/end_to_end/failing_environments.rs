@@ -153,7 +153,7 @@ fn a_fifo_for_results() {
     assert!(made.success());
     let ended = null(dir.path(), "--sizes 8 -o fifo").run().with_code(2);
     assert!(ended.took < Duration::from_secs(10), "{ended:#?}");
-    ended.with_one_error(&["fifo is a FIFO that nobody reads", "start its reader"]);
+    ended.with_one_error(&["fifo is a FIFO without a reader", "start its reader"]);
 
     // The run's output fits into the FIFO, so it can be read afterwards.
     let mut reader = OpenOptions::new();
@@ -210,11 +210,11 @@ fn incomplete_last_lines() {
         ),
         (
             [torn, b"\n"].concat(),
-            "line 2: not a record of tonnage: it is damaged, or was cut",
+            "line 2: not a record of tonnage: it is damaged, or another record was appended",
         ),
         (
             b"{\"schema_version\":0}\n".to_vec(),
-            "schema version 0, which no tonnage has",
+            "schema version 0, which no version of tonnage has",
         ),
     ] {
         let bytes = [&good[..], &tail].concat();

@@ -231,7 +231,8 @@ fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&CollectiveSummary) -> T) -> Va
     summary.map(of).into()
 }
 
-/// Returns the maximum that a rank gives or gets. Ranks can differ only at the root or in the other half of the ranks.
+/// Returns the maximum number of bytes that a rank gives or gets. Only the root, or the second half of the ranks, can
+/// differ from the others.
 fn amount(row: &Row<'_>, of: fn(&CollectiveBody, u32) -> u64) -> Value {
     let body = body(row).filter(|body| body.point.op != Collective::Barrier);
     let most = body.map(|body| {

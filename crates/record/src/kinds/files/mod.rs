@@ -24,7 +24,7 @@ pub struct FileBody {
     /// Published figures for the same options, for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
-    /// A rank whose time exceeds the mean by this much is reported as an outlier; automatic if absent.
+    /// A rank is reported as an outlier if its time exceeds the mean by this much; automatic if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlier_ns: Option<u64>,
     /// Storage of the files. Ranks with the same storage are listed together.

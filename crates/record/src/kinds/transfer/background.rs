@@ -241,7 +241,7 @@ mod tests {
 
     /// Trials of a disturbed machine: the mean of their ratios is 6.6, although the latencies are 1066 and 1336.
     #[test]
-    fn a_ratio_is_that_of_the_latencies_beside_it() {
+    fn a_ratio_is_the_quotient_of_its_two_latencies() {
         let all = summary(&[trial(1000, 1100), trial(50, 1250), trial(1300, 1350)]);
         let LoadedLatency {
             idle_latency_ns,

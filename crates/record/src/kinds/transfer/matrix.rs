@@ -239,7 +239,7 @@ fn compare(pairs: &[&PairRate], middle: PairMiddle, reads: bool) -> Vec<LogRate>
     pairs.iter().map(rate).collect()
 }
 
-/// Returns why the rates of one kind do not show what is slow, if that is the case.
+/// Returns why the rates of one kind do not identify slow ranks or pairs, if that is the case.
 fn why_unclear(rates: &[LogRate], middle: PairMiddle) -> Option<Unclear> {
     // If only a third of the center would count as slow, slow pairs cannot be distinguished from noise.
     if -slow_below(middle) > 3f64.ln() {

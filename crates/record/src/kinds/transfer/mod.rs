@@ -358,7 +358,7 @@ pub struct PairDirection {
     /// Mean of its latencies; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
-    /// Number of its samples whose operations were due and never ended. If there are any, the mean is a lower bound.
+    /// Number of its samples for operations that were due and never ended. If there are any, the mean is a lower bound.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfinished: u64,
 }
@@ -418,7 +418,7 @@ pub struct InitiatorFigures {
     /// Mean of its latencies; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
-    /// Number of its samples whose operations were due and never ended. If there are any, the mean is a lower bound.
+    /// Number of its samples for operations that were due and never ended. If there are any, the mean is a lower bound.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfinished: u64,
 }
@@ -456,7 +456,7 @@ pub struct PairRate {
     /// Mean of its latencies; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
-    /// Number of its samples whose operations were due and never ended. If there are any, the mean is a lower bound.
+    /// Number of its samples for operations that were due and never ended. If there are any, the mean is a lower bound.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfinished: u64,
 }

@@ -87,7 +87,7 @@ fn several_slow_ranks_are_marked_and_no_good_one() {
 }
 
 #[test]
-fn where_most_is_slow_or_all_differs_nobody_can_tell() {
+fn slow_pairs_are_unclear_if_most_are_slow_or_all_differ() {
     // Two of six hosts in both directions: 18 of 30 pairs.
     let most = pairs(6, |from, to| slowed(from, to, 10.0, from.min(to) < 2));
     let verdict = judge(6, &most, false).unwrap();
@@ -107,7 +107,7 @@ fn bytes_of_reads_flow_towards_the_initiator() {
 }
 
 #[test]
-fn few_ranks_have_slow_pairs_and_none_that_is_to_blame() {
+fn few_ranks_have_slow_pairs_but_no_slow_ranks() {
     let verdict = judge(
         3,
         &pairs(3, |from, _| if from == 0 { 1e8 } else { 1e9 }),
@@ -135,7 +135,7 @@ fn on_hosts(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
 
 /// Six ranks on two CPUs. Ranks that share a CPU take turns on it, and are slow only for that reason.
 #[test]
-fn pairs_on_one_cpu_are_not_judged_beside_others() {
+fn pairs_on_one_cpu_are_not_compared_with_others() {
     let share = |from: u32, to: u32| from % 2 == to % 2;
     let mut pairs = pairs(6, |from, to| slowed(from, to, 5.0, share(from, to)));
     let told = judge(6, &pairs, false).unwrap();
@@ -188,7 +188,7 @@ fn pairs_within_hosts_are_compared_with_each_other() {
 }
 
 #[test]
-fn ranks_of_a_small_rack_are_not_blamed_for_the_way_to_the_others() {
+fn ranks_of_a_small_rack_are_not_slow_because_of_the_path_to_others() {
     for (ranks, small) in [(8, 2), (16, 2), (9, 3)] {
         let pairs = pairs(ranks, |from, to| {
             slowed(from, to, 4.0, (from < small) != (to < small))
