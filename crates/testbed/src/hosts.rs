@@ -13,10 +13,10 @@ use crate::tool::{probe, require, run, within};
 use crate::workspace::Workspace;
 use crate::{Error, LinkRates, Result};
 
-/// One byte of the address numbers the hosts, and the switch has the last address.
+/// Maximum number of hosts. One byte of the address is the host's number, and the switch has the last address.
 const COUNT_MAX: usize = 250;
 
-/// The number of NICs in the machines that have the most.
+/// Maximum number of links of a host: the number of NICs in the largest real machines.
 const LINKS_MAX: usize = 32;
 
 /// Properties of the hosts to create.
@@ -24,7 +24,7 @@ const LINKS_MAX: usize = 32;
 pub struct HostsSpec {
     /// Number of hosts, 1 to 250.
     pub count: usize,
-    /// Number of links of each host, 1 to 32. Links of the same number form a rail: they reach each other and no
+    /// Number of links of each host, 1 to 32. Links with the same number form a rail: they reach each other and no
     /// others.
     pub links: usize,
     /// Rates of each link; [`Link::set_rates`] changes those of one link.
@@ -162,8 +162,8 @@ impl Hosts {
     }
 
     fn command_on(&self, place: &str, program: impl AsRef<OsStr>) -> Command {
-        // `sh` runs the script. Executing it could fail, because a child that another thread is just starting may still
-        // have it open for writing.
+        // `sh` runs the script. Executing the script directly could fail, because a child that another thread is just
+        // starting may still have it open for writing.
         let mut command = Command::new("sh");
         command.arg(self.on()).arg(place).arg(program);
         command
@@ -199,7 +199,7 @@ impl Hosts {
         let failed = |error: std::io::Error| {
             Error::Failed(format!("cannot write in {}: {error}", folder.display()))
         };
-        // Mount point through which control groups get into a host's /sys.
+        // Mount point that passes the control groups into a host's /sys.
         fs::create_dir(folder.join("cgroup")).map_err(failed)?;
         fs::create_dir(folder.join("bin")).map_err(failed)?;
         fs::write(self.on(), include_str!("on.sh")).map_err(failed)?;

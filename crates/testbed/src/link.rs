@@ -16,7 +16,8 @@ const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 /// First routing table to use. A new namespace has only tables 253 to 255.
 const FIRST_TABLE: usize = 100;
 
-/// Makes an interface answer ARP requests only for its own address, so that no rail leads to another's addresses.
+/// Makes an interface answer ARP requests only for its own address, so that the addresses of one rail cannot be reached
+/// over another.
 const ARP_IGNORE: &str = "/proc/sys/net/ipv4/conf/all/arp_ignore";
 
 /// A cable from an interface of a host to a port of the switch. Links of the same number form a rail: they share a
@@ -136,7 +137,7 @@ impl<'a> Link<'a> {
             }
             if since.elapsed() > LINK_TIMEOUT {
                 return Err(Error::Failed(format!(
-                    "the link of {name} does not come up; look at\n{port}{interface}"
+                    "the link of {name} does not come up; its port and interface are:\n{port}{interface}"
                 )));
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -158,7 +159,7 @@ impl<'a> Link<'a> {
     /// # Errors
     /// [`Error::Failed`] if the system refuses.
     pub fn counters(&self) -> Result<LinkCounters> {
-        // The file of this thread: that of the process shows the machine's own interfaces.
+        // This thread's file is needed, because the process's file shows the machine's own interfaces.
         let path = "/proc/thread-self/net/dev";
         let table = within(&self.space(), || fs::read_to_string(path))?
             .map_err(|error| Error::Failed(format!("cannot read {path}: {error}")))?;
@@ -172,8 +173,8 @@ impl<'a> Link<'a> {
 /// Separates the links of a host. By default, Linux assigns addresses to hosts, not to interfaces. It answers for all
 /// of them on every interface, and chooses the outgoing interface by the destination, not by the source address.
 ///
-/// Afterwards a packet from the address of a link leaves through this link or not at all: other rails are "no route to
-/// host". `links` are all links of one host.
+/// Afterwards a packet from the address of a link leaves through this link or not at all: destinations on other rails
+/// fail with "no route to host". `links` are all links of one host.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if the kernel has no routing rules, or does not allow the setting.

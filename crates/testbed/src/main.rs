@@ -77,14 +77,14 @@ fn run(arguments: &Arguments) -> Result<u8> {
     let ssh = match Ssh::start(&hosts) {
         Ok(ssh) => Some(ssh),
         Err(Error::Unavailable(why)) => {
-            eprintln!("There is no ssh to these hosts: {why}");
+            eprintln!("ssh to these hosts is not available: {why}");
             None
         }
         Err(error) => return Err(error),
     };
     let mut command = command_of(arguments);
     command.env("PATH", path_of(&hosts)?);
-    // These are from a step that this program was started in; programs in the hosts would use them as their own.
+    // These are set if this program was started in a Slurm step. Programs in the hosts would take them for their own.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SLURM_") {
             command.env_remove(name);
@@ -165,13 +165,11 @@ fn introduce(arguments: &Arguments, hosts: &Hosts, has_ssh: bool) {
         println!("  h{host}  {addresses}  {}", hosts.namespace(host));
     }
     println!("  on 0 CMD...        runs CMD in h0; `on switch CMD...` at the switch");
-    println!(
-        "  $HOST0, $HOST1...  their addresses; inside the hosts the names h0, h1... do as well"
-    );
+    println!("  $HOST0, $HOST1...  their addresses; inside the hosts the names h0, h1... work too");
     if hosts.links() > 1 {
         println!("  $HOST0_RAIL1...    addresses of further links; inside the hosts h0-rail1...");
     }
-    println!("  on switch ip link set h0 down   cuts the link of this name; `up` mends it");
+    println!("  on switch ip link set h0 down   cuts this link; `up` restores it");
     if has_ssh {
         println!(
             "  ssh h0 CMD...      does the same by a real sshd, and so does tonnage ... --hosts h0,h1"
@@ -183,7 +181,7 @@ fn introduce(arguments: &Arguments, hosts: &Hosts, has_ssh: bool) {
         println!("  --slurm (make hosts SLURM=1) would start a Slurm with these hosts as nodes");
     }
     if std::io::stdin().is_terminal() {
-        println!("They are gone when this shell ends.");
+        println!("They are removed when this shell ends.");
     }
 }
 

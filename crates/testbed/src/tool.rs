@@ -13,7 +13,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::{Error, Result};
 
 /// Error texts of programs if the kernel or the container does not support the request. Only [`probe`] interprets them
-/// this way: if the same request has worked before, it is a failure.
+/// this way. In other requests, which have worked before, they are failures.
 const LACKING: [&str; 5] = [
     "Operation not permitted",
     "Permission denied",
@@ -43,9 +43,9 @@ pub(crate) fn run(program: &str, arguments: &str) -> Result<String> {
 /// Like [`run`], for requests that a machine may not support.
 pub(crate) fn probe(program: &str, arguments: &str) -> Result<String> {
     run(program, arguments).map_err(|error| match error {
-        Error::Failed(why) if LACKING.iter().any(|text| why.contains(text)) => {
-            Error::Unavailable(format!("this kernel or container does not offer it: {why}"))
-        }
+        Error::Failed(why) if LACKING.iter().any(|text| why.contains(text)) => Error::Unavailable(
+            format!("this kernel or container does not support it: {why}"),
+        ),
         other => other,
     })
 }

@@ -3,8 +3,8 @@
 //! A set has a folder /run/tonnage-testbed/PID-NUMBER, and network namespaces with the prefix tonnage-PID-NUMBER-.
 //! Everything of the set lives in these two, so that any process that knows the name can remove it. The guardian does
 //! that: a shell with `clean.sh` in a process group of its own. It waits until a pipe that only the owner holds is
-//! closed. That happens when [`Workspace`] is dropped, and the kernel does it if the owner ends in any other way, even
-//! by SIGKILL.
+//! closed. Dropping [`Workspace`] closes it, and the kernel closes it if the owner ends in any other way, even by
+//! SIGKILL.
 //!
 //! Owner and guardian share a lock on a file in the folder. If the lock is free, both are gone, and the next
 //! [`Workspace::claim`] removes the folder. Unlike process IDs, a lock cannot be confused by reuse.
@@ -24,8 +24,8 @@ use crate::tool::{output, tool};
 use crate::{Error, Result};
 
 const ROOT: &str = "/run/tonnage-testbed";
-/// Longest wait for other processes to remove leftovers. One set takes six seconds at most, and more than a few are
-/// rare.
+/// Longest wait for other processes to remove leftovers. One set of hosts takes six seconds at most, and more than a
+/// few sets are rare.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 const CLEAN: &str = include_str!("clean.sh");
 
@@ -139,7 +139,7 @@ fn lock_within(all: &File, timeout: Duration) -> Result<()> {
             }
             Err(Errno::WOULDBLOCK) => {
                 return Err(Error::Failed(format!(
-                    "another process has kept {ROOT}/lock for {timeout:.0?}: `fuser {ROOT}/lock` shows which"
+                    "another process has held {ROOT}/lock for {timeout:.0?}: `fuser {ROOT}/lock` shows which one"
                 )));
             }
             Err(error) => return Err(Error::Failed(format!("cannot lock {ROOT}/lock: {error}"))),
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_another_keeps_is_waited_for_but_not_for_ever() {
+    fn waiting_for_a_held_lock_times_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let kept = lock_file(&path).unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_sets_are_taken() {
+    fn only_names_of_sets_are_accepted() {
         assert_eq!(name_of("12-0").as_deref(), Some("12-0"));
         for other in ["lock", "12", "12-", "12-x", "a-0", "12-0-1", "../12-0"] {
             assert_eq!(name_of(other), None, "{other}");

@@ -14,7 +14,7 @@ const MEASUREMENT_TIME: Duration = Duration::from_millis(1500);
 const MEASUREMENTS_MAX: usize = 8;
 
 #[test]
-fn a_program_sees_its_host_and_no_other() {
+fn a_program_sees_only_its_own_host() {
     let Some(hosts) = two_hosts(None) else { return };
     let folder = printed(hosts.command(1, "pwd").current_dir("/usr"));
     assert_eq!(folder, "/usr");
@@ -55,7 +55,7 @@ fn stream(hosts: &Hosts, mut enough: impl FnMut(f64) -> bool) -> Vec<f64> {
     let (listener, address) = listen(hosts, 1, 0);
     let mut out = connect(hosts, 0, address).unwrap();
     let (mut into, _) = listener.accept().unwrap();
-    // Small buffers: after a pause of this process, a full buffer would be read faster than the link delivers.
+    // The buffers are small: after a pause of this process, a full buffer would be read faster than the link delivers.
     rustix::net::sockopt::set_socket_recv_buffer_size(&into, 1 << 20).unwrap();
     let sender = std::thread::spawn(move || {
         let block = vec![0u8; 1 << 20];
@@ -129,7 +129,7 @@ fn assert_shaped(hosts: &Hosts, rate: Rate) {
     let bytes: u64 = sent.split(' ').next().unwrap().parse().unwrap();
     assert!(
         bytes > 100_000_000,
-        "the stream went around the shaper: {shown}"
+        "the stream bypassed the shaper: {shown}"
     );
 }
 

@@ -100,7 +100,7 @@ fn programs_see_each_link_with_its_address() {
 }
 
 #[test]
-fn no_rail_leads_to_another() {
+fn a_rail_cannot_be_reached_from_another() {
     let Some(hosts) = two_hosts_with_two_links() else {
         return;
     };
@@ -134,7 +134,7 @@ fn no_rail_leads_to_another() {
 }
 
 #[test]
-fn a_link_that_is_cut_does_not_stop_the_other() {
+fn a_cut_link_does_not_stop_the_other() {
     let Some(hosts) = two_hosts_with_two_links() else {
         return;
     };
@@ -173,7 +173,7 @@ fn a_link_that_is_cut_does_not_stop_the_other() {
             .unwrap();
         into.read_exact(&mut bytes).unwrap();
         assert_eq!(&bytes, b"12345678");
-        wait_until("a new connection comes about", || {
+        wait_until("a new connection is made", || {
             connect(&hosts, 0, address).is_ok()
         });
     }

@@ -91,7 +91,7 @@ fn assert_bounded(what: &str, rate: Rate, counter: impl Fn() -> u64) {
             return;
         }
     }
-    panic!("{what} should come near to {rate}: {found:?} of it");
+    panic!("{what} should come close to {rate}: {found:?} of it");
 }
 
 /// Asserts that a counter grows by more than 1.5 times a rate at least once.
@@ -141,7 +141,9 @@ fn streams_of_three_clients_are_bounded_by_the_server_in_each_direction() {
     assert_bounded("three reads", rate, || of_clients(&hosts));
     drop(reads);
     let writes = streams(&hosts, 0, &WRITES);
-    assert_faster("what is not sent", rate, || received(&hosts, 0, 0));
+    assert_faster("the unshaped receiving direction", rate, || {
+        received(&hosts, 0, 0)
+    });
     server
         .set_rates(LinkRates {
             send: None,
@@ -151,11 +153,13 @@ fn streams_of_three_clients_are_bounded_by_the_server_in_each_direction() {
     assert_bounded("three writes", rate, || received(&hosts, 0, 0));
     drop(writes);
     let _reads = streams(&hosts, 0, &READS);
-    assert_faster("what is not received", rate, || sent(&hosts, 0, 0));
+    assert_faster("the unshaped sending direction", rate, || {
+        sent(&hosts, 0, 0)
+    });
 }
 
 #[test]
-fn hosts_with_one_rate_have_it_both_ways_and_each_for_itself() {
+fn one_rate_applies_to_each_host_and_direction_independently() {
     let rate = slow();
     let Some(hosts) = some_hosts(HostsSpec {
         count: 4,
@@ -166,7 +170,7 @@ fn hosts_with_one_rate_have_it_both_ways_and_each_for_itself() {
     };
     let both: Vec<_> = READS.into_iter().chain(WRITES).collect();
     let all = streams(&hosts, 0, &both);
-    assert_bounded("what the server sends", rate, || sent(&hosts, 0, 0));
+    assert_bounded("the server's outgoing traffic", rate, || sent(&hosts, 0, 0));
     assert_bounded("what it receives", rate, || received(&hosts, 0, 0));
     drop(all);
     let _apart = streams(&hosts, 0, &[(0, 1), (2, 3)]);
@@ -176,7 +180,7 @@ fn hosts_with_one_rate_have_it_both_ways_and_each_for_itself() {
 }
 
 #[test]
-fn each_link_is_shaped_by_itself() {
+fn each_link_is_shaped_independently() {
     let rate = slow();
     let faster: Rate = "180mbit".parse().unwrap();
     let Some(hosts) = some_hosts(HostsSpec {
@@ -191,9 +195,9 @@ fn each_link_is_shaped_by_itself() {
     let pairs = [(0, 1), (0, 1), (0, 1), (1, 0), (1, 0), (1, 0)];
     let _all = [streams(&hosts, 0, &pairs), streams(&hosts, 1, &pairs)];
     for (rail, rate) in [(0, faster), (1, rate)] {
-        let what = format!("what rail {rail} sends");
+        let what = format!("outgoing traffic of rail {rail}");
         assert_bounded(&what, rate, || sent(&hosts, 0, rail));
-        let what = format!("what rail {rail} receives");
+        let what = format!("incoming traffic of rail {rail}");
         assert_bounded(&what, rate, || received(&hosts, 0, rail));
     }
     assert_faster("the other rail", rate, || sent(&hosts, 0, 0));

@@ -215,7 +215,7 @@ fn after_owner_and_guardian_were_killed_the_next_use_removes() {
 }
 
 #[test]
-fn a_namespace_that_came_too_late_is_removed_at_the_next_use() {
+fn a_namespace_created_too_late_is_removed_at_the_next_use() {
     let Some(hosts) = two_hosts(None) else { return };
     // As if the owner had been killed while creating the namespace, and its guardian had been faster.
     let late = format!("tonnage-{}-4000000000-h0", std::process::id());
@@ -230,7 +230,7 @@ fn a_namespace_that_came_too_late_is_removed_at_the_next_use() {
 }
 
 #[test]
-fn undeletable_leftovers_block_nothing_and_their_mounts_are_not_emptied() {
+fn leftovers_that_cannot_be_removed_block_nothing_and_keep_mounted_files() {
     let Some(hosts) = two_hosts(None) else { return };
     let left = PathBuf::from(format!(
         "/run/tonnage-testbed/4000000000-{}",
@@ -249,15 +249,15 @@ fn undeletable_leftovers_block_nothing_and_their_mounts_are_not_emptied() {
     let others = two_hosts(None);
     let kept = inside.join("file").exists();
     printed(Command::new("umount").arg(&inside));
-    assert!(kept, "what was mounted there was removed");
-    let others = others.expect("the leftover was in the way");
+    assert!(kept, "the mounted files were removed");
+    let others = others.expect("the leftover blocked other hosts");
     assert_ne!(hosts.folder(), others.folder());
     drop(two_hosts(None));
     assert!(!left.exists());
 }
 
 #[test]
-fn variables_of_a_step_stay_outside() {
+fn variables_of_a_slurm_step_do_not_reach_the_hosts() {
     if two_hosts(None).is_none() {
         return;
     }
