@@ -1,4 +1,6 @@
-//! Explains columns, for `tonnage explain`.
+//! Explains columns, and terms of the glossary, for `tonnage explain`.
+
+mod glossary;
 
 use tonnage_record::figures::{self, Figure, KINDS, Style};
 use tonnage_units::{Error, Result};
@@ -55,22 +57,56 @@ fn all() -> impl Iterator<Item = Column> {
     figures.chain(DERIVED.iter().map(Column::Derived))
 }
 
-/// Explains a column by header, with or without unit, or by CSV name; case is ignored. Explains all columns that share
-/// the name. Without a name, lists all columns.
+/// Explains a column by header, with or without unit, or by CSV name, or a term of the glossary, also by its name in
+/// other tools; case is ignored. Explains all columns that share the name. If no column has it, columns with the text in
+/// their names are listed. Without a name, lists all columns.
 ///
 /// # Errors
-/// [`Error::Usage`] with the nearest names if the column is unknown.
+/// [`Error::Usage`] with the nearest names if nothing matches.
 pub fn explain(name: Option<&str>) -> Result<String> {
     let Some(name) = name else {
         return Ok(list());
     };
     let wanted = name.trim().to_lowercase();
     let named = all().filter(|column| column.names().contains(&wanted));
-    let texts: Vec<String> = named.map(Column::explained).collect();
+    let mut texts: Vec<String> = named.map(Column::explained).collect();
+    let is_column = !texts.is_empty();
+    texts.extend(glossary::explained(&wanted));
+    if !is_column {
+        texts.extend(columns_with(&wanted));
+    }
     if texts.is_empty() {
         return Err(unknown(name, &wanted));
     }
     Ok(texts.join("\n"))
+}
+
+/// Shortest text for which columns are searched; a shorter one is in most names.
+const SEARCHED_MIN: usize = 3;
+
+/// Lists the columns with this text in one of their names.
+fn columns_with(text: &str) -> Option<String> {
+    if text.len() < SEARCHED_MIN {
+        return None;
+    }
+    let has_text = |column: &Column| column.names().iter().any(|name| name.contains(text));
+    let columns: Vec<Column> = all().filter(has_text).collect();
+    let width = columns
+        .iter()
+        .map(|column| column.name().chars().count())
+        .max()?
+        + 4;
+    let lines = columns.iter().map(|column| {
+        entry(
+            &format!("  {}", column.name()),
+            width,
+            column.first_sentence(),
+        )
+    });
+    Some(format!(
+        "Columns with \"{text}\" in their names; `tonnage explain COLUMN` explains one\n{}",
+        lines.collect::<String>()
+    ))
 }
 
 impl Column {
@@ -86,6 +122,11 @@ impl Column {
             Self::Figure(figure) => figure.meaning,
             Self::Derived(derived) => derived.meaning,
         }
+    }
+
+    fn first_sentence(self) -> &'static str {
+        let meaning = self.meaning();
+        meaning.split_inclusive(". ").next().unwrap_or(meaning)
     }
 
     /// All names of the column in lower case: header with and without unit, and CSV name.
@@ -162,9 +203,7 @@ fn list() -> String {
     let width = width.unwrap_or(0) + 2;
     let mut parts: Vec<(String, String)> = Vec::new();
     for column in all() {
-        let meaning = column.meaning();
-        let first = meaning.split_inclusive(". ").next().unwrap_or(meaning);
-        let line = entry(column.name(), width, first);
+        let line = entry(column.name(), width, column.first_sentence());
         let heading = column.heading();
         match parts.iter_mut().find(|(known, _)| *known == heading) {
             Some((_, text)) => text.push_str(&line),
@@ -174,7 +213,7 @@ fn list() -> String {
     let parts = parts.iter();
     let parts = parts.map(|(heading, text)| format!("{heading}\n\n{text}\n"));
     format!(
-        "{}`tonnage explain COLUMN` explains one of them.\n",
+        "{}`tonnage explain COLUMN` explains one of them, and terms such as lane or bound.\n",
         parts.collect::<String>()
     )
 }
@@ -191,7 +230,7 @@ fn unknown(name: &str, wanted: &str) -> Error {
     let near = near.iter().take(SUGGESTIONS);
     let near: Vec<_> = near.map(|(_, name)| format!("\"{name}\"")).collect();
     Error::Usage(format!(
-        "there is no column {name:?}; the nearest are {}. `tonnage explain` lists all",
+        "there is no column or term {name:?}; the nearest columns are {}. `tonnage explain` lists all",
         near.join(", ")
     ))
 }
@@ -244,6 +283,20 @@ mod tests {
             let text = explain(Some(name)).unwrap().replace("\n            ", " ");
             assert!(text.contains(part), "{text}");
         }
+    }
+
+    #[test]
+    fn a_part_of_a_name_lists_the_columns_that_have_it() {
+        let text = explain(Some("latency")).unwrap();
+        assert!(text.starts_with("latency\n  means "), "{text}");
+        for column in ["\n  p99 (us) ", "\n  Avg Lat (us) "] {
+            assert!(text.contains(column), "{text}");
+        }
+        assert!(
+            text.lines().all(|line| line.chars().count() <= WIDTH),
+            "{text}"
+        );
+        assert!(explain(Some("zz")).is_err());
     }
 
     #[test]

@@ -128,7 +128,7 @@ pub enum Command {
     Export(ExportArgs),
     /// Write one HTML page: tables, plots and the records.
     Report(ReportArgs),
-    /// Explain a column of a table.
+    /// Explain a column of a table, or a term.
     Explain(ExplainArgs),
     /// List hardware and libraries here, and what is missing.
     ///
@@ -186,8 +186,8 @@ pub struct ShowArgs {
 /// `tonnage explain`.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct ExplainArgs {
-    /// The column as the table heads it, such as "Avg Lat"; every column when it is left out.
-    #[arg(value_name = "COLUMN")]
+    /// A column's header such as "Avg Lat", its name in CSV, or a term such as lane; by default all columns are listed.
+    #[arg(value_name = "COLUMN|TERM")]
     pub column: Option<String>,
 }
 
