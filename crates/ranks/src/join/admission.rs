@@ -14,6 +14,7 @@ use super::handshake::{
 use super::late_join::LateJoinListener;
 use super::open_files;
 use super::refusals::JoinRefusal;
+use super::wait_notice::WaitNotice;
 use super::{JoinBytes, Joiner, RankFailure};
 use crate::RankInfo;
 use crate::channel::message::{EndCause, Hello, MessageHead, Welcome};
@@ -208,11 +209,19 @@ fn gather_members(
     let watch = LinkWatch::new()?;
     // Index of each rank among the members.
     let mut places = HashMap::new();
+    let mut notice = WaitNotice::new(deadline);
     while members.len() + 1 < size as usize {
         if Instant::now() >= deadline {
             return Err(missing_ranks_error(joiner, handshakes, members));
         }
-        let events = handshakes.step(deadline, signals, Some(Interest::read(&watch.gate)))?;
+        notice.print_if_due(|| {
+            let absent = absent_ranks(size, members);
+            let place = handshakes.address();
+            let place = place.map_or_else(String::new, |address| format!(" at {address}"));
+            format!("{} of {size}{place}", ranks_in_words(&absent))
+        });
+        let until = notice.due();
+        let events = handshakes.step(until, signals, Some(Interest::read(&watch.gate)))?;
         let mut misfit = None;
         for (mut channel, message) in events.greeted {
             let MessageHead::Hello(hello) = message.head else {
@@ -250,16 +259,25 @@ fn gather_members(
     Ok(())
 }
 
+/// Returns the ranks that have not introduced themselves.
+fn absent_ranks(size: u32, members: &[AdmittedMember]) -> Vec<u32> {
+    let here: HashSet<u32> = (members.iter().map(|member| member.hello.info.rank)).collect();
+    (1..size).filter(|rank| !here.contains(rank)).collect()
+}
+
+/// `rank 1`, `ranks 1-3,5`.
+fn ranks_in_words(ranks: &[u32]) -> String {
+    let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+    format!("{noun} {}", number_list::format(ranks))
+}
+
 fn missing_ranks_error(
     joiner: Joiner<'_>,
     handshakes: &Handshakes,
     members: &[AdmittedMember],
 ) -> Error {
     let Joiner { identity, me, .. } = joiner;
-    let here: HashSet<u32> = (members.iter().map(|member| member.hello.info.rank)).collect();
-    let absent = (1..identity.size).filter(|rank| !here.contains(rank));
-    let absent: Vec<u32> = absent.collect();
-    let noun = if absent.len() == 1 { "rank" } else { "ranks" };
+    let absent = absent_ranks(identity.size, members);
     Error::Rank {
         rank: absent.first().copied().unwrap_or_default(),
         host: match identity.meeting {
@@ -268,9 +286,9 @@ fn missing_ranks_error(
             _ => "unknown host".into(),
         },
         message: format!(
-            "{noun} {} of {} did not come within {:.0?} to rank 0 on {}.{} Look at the output of those ranks; \
+            "{} of {} did not come within {:.0?} to rank 0 on {}.{} Look at the output of those ranks; \
              TONNAGE_JOIN_TIMEOUT=seconds gives them more time",
-            number_list::format(&absent),
+            ranks_in_words(&absent),
             identity.size,
             joiner.options.join_timeout,
             me.host,

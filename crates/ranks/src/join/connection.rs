@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use super::RankFailure;
 use super::address::{RETRY, pause_unless_interrupted, resolve};
 use super::handshake::LAST_WORDS;
+use super::wait_notice::WaitNotice;
 use crate::bootstrap::options::JoinOptions;
 use crate::channel::{Channel, wait_for};
 use crate::signals::Signals;
-use tonnage_units::identity::Meeting;
+use tonnage_units::identity::{AddressSource, Meeting};
 use tonnage_units::{Error, Result};
 
 /// Longest wait for one address to accept.
@@ -60,6 +61,7 @@ pub(crate) fn connect_to(
 ) -> Result<Channel, RankFailure> {
     let mut refusals = 0;
     let mut answer_timeout = options.stranger_timeout;
+    let mut notice = WaitNotice::new(deadline);
     loop {
         let (last, pause) = match try_connect(listener, options, answer_timeout, deadline, signals)
         {
@@ -95,6 +97,15 @@ pub(crate) fn connect_to(
             };
             let text = format!("{} cannot reach {place}: {last}", options.host);
             return Err(Error::Failed(text).into());
+        }
+        // Thousands of ranks of a launcher would all print the same. Those of an address given by hand are few.
+        if let Meeting::Master {
+            host,
+            port,
+            source: AddressSource::Option,
+        } = &listener.meeting
+        {
+            notice.print_if_due(|| format!("rank 0 on {host} port {port}: {last}"));
         }
         self::pause_unless_interrupted(pause, signals)?;
     }

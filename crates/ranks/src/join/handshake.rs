@@ -115,6 +115,11 @@ impl Handshakes {
         Ok(HandshakeEvents { stirred, ..served })
     }
 
+    /// Returns the address that other ranks connect to.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.listener.local_addr().ok()
+    }
+
     fn is_full(&self) -> bool {
         self.pending.len() >= self.pending_max
     }

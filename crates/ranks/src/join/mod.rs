@@ -15,6 +15,7 @@
 //! | [`introduction`] | connecting and introducing this rank until that is confirmed |
 //! | [`handshake`] | connections that are not authenticated yet; last messages on those that fail |
 //! | [`refusals`] | refused connections, by reason |
+//! | [`wait_notice`] | notices while ranks wait for each other |
 
 pub(crate) mod address;
 pub(crate) mod admission;
@@ -25,6 +26,7 @@ pub(crate) mod late_join;
 mod membership;
 mod open_files;
 mod refusals;
+mod wait_notice;
 
 pub(crate) use handshake::MARGIN;
 

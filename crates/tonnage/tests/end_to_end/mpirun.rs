@@ -136,6 +136,28 @@ fn ranks_may_be_named_without_a_launcher() {
 }
 
 #[test]
+fn a_rank_that_waits_prints_for_whom_and_how_long() {
+    let dir = tempdir().unwrap();
+    let alone = |rank: u32| {
+        let port = free_port();
+        let line =
+            format!("{POINT} {BRIEF} --rank {rank} --world-size 2 --master 127.0.0.1:{port}");
+        let program = tonnage(dir.path(), &line).env("TONNAGE_JOIN_TIMEOUT", "5");
+        (port, program.start())
+    };
+    let (zeros_port, zero) = alone(0);
+    let (ones_port, one) = alone(1);
+    let zero = zero.end().with_code(1);
+    zero.saying(&[&format!(
+        "waiting for rank 1 of 2 at 127.0.0.1:{zeros_port} (2 s left)"
+    )]);
+    let one = one.end().with_code(1);
+    one.saying(&[&format!(
+        "waiting for rank 0 on 127.0.0.1 port {ones_port}: "
+    )]);
+}
+
+#[test]
 fn a_secret_that_only_some_ranks_have_is_refused() {
     for (launcher, _) in mpiruns() {
         let dir = tempdir().unwrap();

@@ -1,0 +1,41 @@
+//! Notices while ranks wait for each other: a run that waits in silence looks like one that hangs.
+
+use std::time::{Duration, Instant};
+
+use tonnage_units::message::say;
+
+/// Wait before the first notice; usual starts take less.
+const FIRST: Duration = Duration::from_secs(3);
+const INTERVAL: Duration = Duration::from_secs(15);
+
+/// Decides when a waiting rank prints a notice.
+pub(super) struct WaitNotice {
+    next: Instant,
+    deadline: Instant,
+}
+
+impl WaitNotice {
+    /// Creates the notices of a wait that begins now and ends at `deadline`.
+    pub(super) fn new(deadline: Instant) -> Self {
+        Self {
+            next: Instant::now() + FIRST,
+            deadline,
+        }
+    }
+
+    /// Returns when to call [`Self::print_if_due`] next.
+    pub(super) fn due(&self) -> Instant {
+        self.next.min(self.deadline)
+    }
+
+    /// Prints what this rank waits for and the time left, if a notice is due.
+    pub(super) fn print_if_due(&mut self, awaited: impl FnOnce() -> String) {
+        let now = Instant::now();
+        if now < self.next || now >= self.deadline {
+            return;
+        }
+        self.next = now + INTERVAL;
+        let left = self.deadline.duration_since(now).as_secs_f64();
+        say(&format!("waiting for {} ({left:.0} s left)", awaited()));
+    }
+}
