@@ -67,8 +67,8 @@ pub fn try_input(input: &[u8]) {
     for planned in plan.points(ranks, &LISTS).unwrap_or_default() {
         match planned.point {
             Point::Transfer(point) => {
-                assert!(point.footprint_bytes >= point.stride_bytes);
-                assert!(point.stride_bytes >= u64::from(point.size_bytes));
+                assert!(point.slots.footprint_bytes >= point.slots.stride_bytes);
+                assert!(point.slots.stride_bytes >= u64::from(point.slots.size_bytes));
             }
             Point::File(point) => {
                 assert!(point.transfers_of_rank() > 0);
@@ -80,8 +80,10 @@ pub fn try_input(input: &[u8]) {
                 for engine in point.engines() {
                     // An engine may be asked for what none of its operations can do.
                     for draw in point.stretch(engine, 0, &LISTS).unwrap_or_default() {
-                        assert!(draw.point.footprint_bytes >= draw.point.stride_bytes);
-                        assert!(draw.point.stride_bytes >= u64::from(draw.point.size_bytes));
+                        assert!(draw.point.slots.footprint_bytes >= draw.point.slots.stride_bytes);
+                        assert!(
+                            draw.point.slots.stride_bytes >= u64::from(draw.point.slots.size_bytes)
+                        );
                     }
                 }
             }
@@ -97,7 +99,7 @@ pub fn try_input(input: &[u8]) {
                 // Options may exclude each other; what cannot be is refused when its turn comes.
                 let starts: Vec<usize> = dimensions.iter().map(|(start, _)| *start).collect();
                 if let Ok(candidate) = point.candidate(&starts, &LISTS) {
-                    assert_eq!(u64::from(candidate.size_bytes), point.size_bytes);
+                    assert_eq!(u64::from(candidate.slots.size_bytes), point.size_bytes);
                 }
             }
         }

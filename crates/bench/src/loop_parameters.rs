@@ -13,12 +13,12 @@ use tonnage_transfer::LaneSource;
 pub fn flow_slots(point: &TransferPoint) -> FlowSlots {
     FlowSlots {
         op: point.op,
-        size_bytes: point.size_bytes,
-        stride_bytes: point.stride_bytes,
-        slots: point.slots(),
-        orders: point.orders(),
+        size_bytes: point.slots.size_bytes,
+        stride_bytes: point.slots.stride_bytes,
+        slots: point.slots.count(),
+        orders: point.slots.orders(),
         word_places: point.word_places(),
-        seed: point.seed,
+        seed: point.slots.seed,
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn name(record: &Record) -> String {
 pub(crate) fn size(record: &Record) -> Option<u64> {
     let transfer = record
         .transfer()
-        .map(|body| u64::from(body.point.size_bytes));
+        .map(|body| u64::from(body.point.slots.size_bytes));
     transfer.or_else(|| record.collective().map(|body| body.point.size_bytes))
 }
 

@@ -5,8 +5,8 @@ use crate::files::{DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, Rea
 use crate::point::{LimitChoice, Traffic};
 use crate::roles::Roles;
 use crate::transfer::{
-    Addresses, Batching, CqMode, Pacing, PointLength, TargetFootprint, TransferApi, TransferPoint,
-    TrialLength, Verification,
+    Addresses, Batching, CqMode, Memories, Pacing, PointLength, Slots, TargetFootprint,
+    TransferApi, TransferPoint, TrialLength, Verification,
 };
 use tonnage_engine::Verb;
 use tonnage_engine::paths::Division;
@@ -15,12 +15,15 @@ use tonnage_engine::paths::Division;
 pub fn slots_point(addresses: Addresses, slots: u64) -> TransferPoint {
     TransferPoint {
         engine: "mock".into(),
-        size_bytes: 8,
         pacing: Pacing::Stream { window: 4 },
-        footprint_bytes: slots * 8,
-        stride_bytes: 8,
-        addresses,
-        seed: 5,
+        slots: Slots {
+            size_bytes: 8,
+            footprint_bytes: slots * 8,
+            stride_bytes: 8,
+            addresses,
+            seed: 5,
+            ..transfer_point().slots
+        },
         limit: LimitChoice::None,
         length: iterations(100),
         ..transfer_point()
@@ -45,17 +48,21 @@ pub fn transfer_point() -> TransferPoint {
         api: TransferApi::Engine,
         session: None,
         place: None,
-        size_bytes: 64,
         pacing: Pacing::Stream { window: 64 },
-        memory: "host".into(),
-        target_memory: None,
-        memory_options: Default::default(),
-        footprint_bytes: 4096,
-        target_footprint: TargetFootprint::Own,
-        stride_bytes: 64,
-        addresses: Addresses::Sequential,
-        local_addresses: None,
-        seed: 1,
+        memories: Memories {
+            memory: "host".into(),
+            target_memory: None,
+            memory_options: Default::default(),
+        },
+        slots: Slots {
+            size_bytes: 64,
+            footprint_bytes: 4096,
+            target_footprint: TargetFootprint::Own,
+            stride_bytes: 64,
+            addresses: Addresses::Sequential,
+            local_addresses: None,
+            seed: 1,
+        },
         latency: true,
         verify: Verification::Off,
         per_rank: false,

@@ -116,7 +116,7 @@ pub fn streams() -> Vec<Record> {
         let sample = sample(Pacing::Stream { window }, 4096).with(|point| {
             point.label = Some("4 KiB over windows".to_owned());
             point.verify = Verification::Last;
-            point.footprint_bytes = 1 << 26;
+            point.slots.footprint_bytes = 1 << 26;
             point.length.until_ci = Some(0.02);
             point.length.max_duration_ns = Some(5_000_000_000);
         });

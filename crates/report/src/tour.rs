@@ -173,7 +173,7 @@ fn latency(records: &[TransferRecord<'_>]) -> String {
                 "{} {} {}{}",
                 record.body.point.engine,
                 record.body.point.op.name(),
-                exact_size(u64::from(record.body.point.size_bytes)),
+                exact_size(u64::from(record.body.point.slots.size_bytes)),
                 match record.place().filter(|_| several) {
                     Some(place) => format!(", {place}"),
                     None => String::new(),
@@ -202,8 +202,8 @@ fn places(records: &[TransferRecord<'_>]) -> Vec<Placed> {
 /// Memories of initiator and target, if they differ.
 fn memories<'a>(record: &TransferRecord<'a>) -> Option<(&'a str, &'a str)> {
     let point = &record.body.point;
-    let target = point.target_memory.as_deref()?;
-    Some((&point.memory, target))
+    let target = point.memories.target_memory.as_deref()?;
+    Some((&point.memories.memory, target))
 }
 
 /// One table per operation, placement (if there are several) and pair of memories. Each row is a size, with bandwidth
@@ -267,11 +267,15 @@ fn by_size(records: &[TransferRecord<'_>]) -> String {
         head.extend(header(&[INTERVAL, OF_LIMIT]));
     }
     let mut rows = vec![head];
-    for size in distinct(records.iter().map(|record| record.body.point.size_bytes)) {
+    for size in distinct(
+        records
+            .iter()
+            .map(|record| record.body.point.slots.size_bytes),
+    ) {
         let mut row = vec![exact_size(u64::from(size))];
         for engine in &engines {
             let same = |record: &&TransferRecord<'_>| {
-                record.body.point.engine == *engine && record.body.point.size_bytes == size
+                record.body.point.engine == *engine && record.body.point.slots.size_bytes == size
             };
             let summary = records
                 .iter()

@@ -51,7 +51,7 @@ pub fn lacks_proof(records: &[Record]) -> Option<String> {
         measured.clone().filter(is_unproven).count(),
         measured.count(),
         first.body.point.op.name(),
-        first.body.point.size_bytes
+        first.body.point.slots.size_bytes
     ))
 }
 

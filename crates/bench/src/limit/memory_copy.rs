@@ -30,7 +30,7 @@ pub fn copy_rates(
     turns: CopyTurns,
 ) -> Result<Vec<CopyRate>> {
     let stretch = stretch(layout, point);
-    let mut walk = FlowWalk::over(point.orders(), stretch.slots(), point.seed);
+    let mut walk = FlowWalk::over(point.slots.orders(), stretch.slots(), point.slots.seed);
     let mut slots = || from_and_to(walk.next_slots(), point.op);
     memory.copy_rates(&stretch, &mut slots, clock, turns)
 }
@@ -46,13 +46,13 @@ fn from_and_to((local, remote): (u64, u64), op: Verb) -> (u64, u64) {
 /// Returns the pieces to copy: the same slots that operations use. Small slots without gaps are copied several at a
 /// time; the last copy ends with the footprint.
 pub fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
-    let footprint_bytes = point.footprint_bytes.max(SLICE_BYTES_MIN);
-    let size_bytes = u64::from(point.size_bytes);
-    let joined = size_bytes < PIECE_BYTES_MIN && !point.has_gaps();
+    let footprint_bytes = point.slots.footprint_bytes.max(SLICE_BYTES_MIN);
+    let size_bytes = u64::from(point.slots.size_bytes);
+    let joined = size_bytes < PIECE_BYTES_MIN && !point.slots.has_gaps();
     let (piece_bytes, stride_bytes) = if joined {
         (PIECE_BYTES_MIN, PIECE_BYTES_MIN)
     } else {
-        (size_bytes, point.stride_bytes)
+        (size_bytes, point.slots.stride_bytes)
     };
     let pieces = if joined {
         footprint_bytes.div_ceil(stride_bytes)
@@ -132,8 +132,8 @@ pub fn both(before: &[CopyRate], after: &[CopyRate]) -> Vec<CopyRate> {
 
 /// Describes the slots of a point that are copied one by one because there are gaps between them.
 pub fn gaps(point: &TransferPoint) -> Option<String> {
-    point.has_gaps().then(|| {
-        let (size, stride) = (point.size_bytes, point.stride_bytes);
+    point.slots.has_gaps().then(|| {
+        let (size, stride) = (point.slots.size_bytes, point.slots.stride_bytes);
         format!("slots of {size} B, {stride} B apart")
     })
 }
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn every_method_gets_a_rate_over_the_slices_of_a_point() {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
-        point.size_bytes = 8;
+        point.slots.size_bytes = 8;
         let layout = SliceLayout::new(&point, 0);
         let memory = (HOST.allocate)(&Request {
             bytes: layout.bytes(),
@@ -261,8 +261,8 @@ mod tests {
     /// Returns offsets and lengths of all copies of one pass.
     fn pieces(size_bytes: u32, stride_bytes: u64, footprint_bytes: u64) -> Vec<(u64, u64)> {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1);
-        (point.size_bytes, point.stride_bytes) = (size_bytes, stride_bytes);
-        point.footprint_bytes = footprint_bytes;
+        (point.slots.size_bytes, point.slots.stride_bytes) = (size_bytes, stride_bytes);
+        point.slots.footprint_bytes = footprint_bytes;
         let layout = SliceLayout::new(&point, 0);
         let stretch = stretch(&layout, &point);
         let all: Vec<_> = (0..stretch.slots())
@@ -371,7 +371,7 @@ mod tests {
     fn slots_are_described_if_there_are_gaps_between_them() {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1);
         assert_eq!(gaps(&point), None);
-        point.stride_bytes = 4096;
+        point.slots.stride_bytes = 4096;
         assert_eq!(gaps(&point).unwrap(), "slots of 8 B, 4096 B apart");
     }
 }

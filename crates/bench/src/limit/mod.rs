@@ -140,12 +140,13 @@ impl<'a> Bound<'a> {
         // A worker has memory of its own kind only. Copies inside it are no bound for transfers between two kinds.
         let target = self
             .point
+            .memories
             .target_memory
             .as_ref()
             .filter(|_| asked && copies)?;
         Some(format!(
             "no limit: copies between memory {} and memory {target} are not measured",
-            self.point.memory
+            self.point.memories.memory
         ))
     }
 
@@ -513,7 +514,7 @@ mod tests {
         let loads = with_loads(auto());
         let (mut background, mut two_memories) = (auto(), auto());
         background.background = Some("op=write,size=1M,window=8,pair=same".parse().unwrap());
-        two_memories.target_memory = Some("huge".into());
+        two_memories.memories.target_memory = Some("huge".into());
         for (point, part) in [
             (&loads, "the file loads links unevenly"),
             (&background, "the background shares the path"),

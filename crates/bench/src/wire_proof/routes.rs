@@ -73,7 +73,7 @@ impl DeviceGroup {
         }
         let shares = point.division.shares(self.rails as usize);
         let rail = self.rail_of.get(device);
-        rail.is_none_or(|&rail| rail < shares.count(point.size_bytes))
+        rail.is_none_or(|&rail| rail < shares.count(point.slots.size_bytes))
     }
 }
 

@@ -59,7 +59,12 @@ fn routes(hosts: &[&str], named: &[Option<NamedDevices>]) -> Routes {
 
 fn point(op: Verb, ranks: u32) -> TransferPoint {
     let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 4);
-    (point.op, point.roles.ranks, point.size_bytes, point.engine) = (op, ranks, 1000, "toy".into());
+    (
+        point.op,
+        point.roles.ranks,
+        point.slots.size_bytes,
+        point.engine,
+    ) = (op, ranks, 1000, "toy".into());
     point
 }
 
@@ -468,7 +473,7 @@ fn a_rail_without_a_share_may_rest() {
         (Rails::Stripe, 2, "eth0", None),
         (Rails::Single, 1, "eth0", None),
     ] {
-        (point.division.rails, point.size_bytes) = (rails, size_bytes);
+        (point.division.rails, point.slots.size_bytes) = (rails, size_bytes);
         let before = watch(&machine, &point, &routes, 0);
         let sent = |name| if name == resting { 40 } else { 100_000 };
         let machine = Machine::new();

@@ -94,7 +94,7 @@ impl<'a> Watch<'a> {
     pub fn loads(&self, point: &TransferPoint, operations: &[(u32, u64)]) -> Loads {
         let mut loads = BTreeMap::<u32, Load>::new();
         for &(peer, count) in operations {
-            let bytes = count.saturating_mul(u64::from(point.size_bytes));
+            let bytes = count.saturating_mul(u64::from(point.slots.size_bytes));
             let (from, to) = match point.op {
                 Verb::Read | Verb::FetchAdd | Verb::CompareSwap => (peer, self.rank),
                 Verb::Write | Verb::WriteImm | Verb::Send => (self.rank, peer),

@@ -35,7 +35,8 @@ use tonnage_machine::kernel_files::Tree;
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::testing::{iterations, transfer_point};
 use tonnage_plan::transfer::{
-    Addresses, BatchCall, BatchOf, Batching, Pacing, Rate, SessionUse, TransferApi, TransferPoint,
+    Addresses, BatchCall, BatchOf, Batching, Pacing, Rate, SessionUse, Slots, TransferApi,
+    TransferPoint,
 };
 use tonnage_sys::clock::Clock;
 use tonnage_sys::counting_alloc::{Counting, Counts, counts};
@@ -74,11 +75,14 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
     TransferPoint {
         engine: engine.into(),
         op,
-        size_bytes,
         pacing,
-        footprint_bytes: u64::from(size_bytes) * 64,
-        stride_bytes: size_bytes.into(),
-        addresses: Addresses::Random,
+        slots: Slots {
+            size_bytes,
+            footprint_bytes: u64::from(size_bytes) * 64,
+            stride_bytes: size_bytes.into(),
+            addresses: Addresses::Random,
+            ..transfer_point().slots
+        },
         limit: LimitChoice::None,
         length: iterations(OPERATIONS),
         ..transfer_point()
@@ -229,7 +233,7 @@ fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result
     };
     let receives = receives(point, &side, engine)?;
     if point.op == Verb::WriteImm {
-        engine.expect(0, Some(point.size_bytes))?;
+        engine.expect(0, Some(point.slots.size_bytes))?;
     }
     let mut port = Port::new(engine, Clock::new(), &shared.stop, true);
     port.post_receives(receives, 64)?;

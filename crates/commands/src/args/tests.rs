@@ -234,7 +234,10 @@ fn verify_moves_every_operation_once_at_many_sizes() {
     for verb in [Verb::FetchAdd, Verb::CompareSwap] {
         let atomics: Vec<_> = of(verb).collect();
         assert_eq!(atomics.len(), 1);
-        assert_eq!((atomics[0].size_bytes, atomics[0].slots()), (8, 2));
+        assert_eq!(
+            (atomics[0].slots.size_bytes, atomics[0].slots.count()),
+            (8, 2)
+        );
         assert_eq!(atomics[0].length.trial, TrialLength::Iterations(256));
     }
     for verb in Verb::COPYING {
@@ -242,7 +245,7 @@ fn verify_moves_every_operation_once_at_many_sizes() {
         for size in [1, 3, 7, 63, 64, 65, 4095, 4096, 4097, 65535, 1_048_577] {
             let found = points
                 .iter()
-                .any(|point| (point.op, point.size_bytes) == (verb, size));
+                .any(|point| (point.op, point.slots.size_bytes) == (verb, size));
             // Machines with larger pages have other sizes around 4096.
             assert!(found || size.abs_diff(4096) <= 1, "{verb:?} of {size}");
         }

@@ -112,8 +112,10 @@ fn without_gpu() -> Result<()> {
 fn memories_of(planned: &Planned) -> Vec<&str> {
     match &planned.point {
         Point::Transfer(point) => {
-            let initiators = std::iter::once(point.memory.as_str());
-            initiators.chain(point.target_memory.as_deref()).collect()
+            let initiators = std::iter::once(point.memories.memory.as_str());
+            initiators
+                .chain(point.memories.target_memory.as_deref())
+                .collect()
         }
         Point::Connect(point) => vec![&point.memory],
         Point::Collective(point) => vec![&point.memory],

@@ -102,7 +102,7 @@ fn rows_identify_one_point_each_and_have_a_measured_column() {
 fn a_row_belongs_to_the_point_that_has_all_its_options() {
     let record = crate::tests::sample(64);
     let point = &record.transfer().unwrap().point;
-    let (op, size) = (point.op.name(), u64::from(point.size_bytes));
+    let (op, size) = (point.op.name(), u64::from(point.slots.size_bytes));
     let columns = ["MsgSize (B)", "Op", "Avg Lat (us)"];
     let found = |size: Cell, op: &str| {
         let other: &[Cell] = &[Cell::Count(1 << 40), text(op), Cell::Count(1)];

@@ -32,7 +32,7 @@ fn points(sizes: &[u32]) -> Vec<Record> {
     let sized = |size: &u32| {
         let mut record = sample.clone();
         let point = &mut samples::transfer(&mut record).point;
-        (point.label, point.size_bytes) = (None, *size);
+        (point.label, point.slots.size_bytes) = (None, *size);
         record
     };
     sizes.iter().map(sized).collect()

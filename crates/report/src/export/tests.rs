@@ -162,7 +162,7 @@ fn too_many_series_are_refused_with_what_to_leave_out() {
     let sample = samples::streams().remove(0);
     let sized = |size: u32| {
         let mut record = sample.clone();
-        samples::transfer(&mut record).point.size_bytes = size;
+        samples::transfer(&mut record).point.slots.size_bytes = size;
         record
     };
     let many: Vec<Record> = (1..=200).map(sized).collect();

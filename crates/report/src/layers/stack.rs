@@ -52,7 +52,7 @@ pub struct Stack {
 /// Size of each operation in a record of this plan; `None` for a kind that is not a layer.
 pub fn size(record: &Record) -> Option<u64> {
     match (record.transfer(), record.collective()) {
-        (Some(body), _) => Some(body.point.size_bytes.into()),
+        (Some(body), _) => Some(body.point.slots.size_bytes.into()),
         (_, Some(body)) => Some(body.point.size_bytes),
         _ => None,
     }

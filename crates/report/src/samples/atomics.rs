@@ -12,7 +12,7 @@ pub fn atomics() -> Vec<Record> {
         let sample = sample(Pacing::Stream { window: 12 }, 8).with(|point| {
             (point.roles.traffic, point.roles.ranks, point.op) = (Traffic::FanIn, 5, op);
             (point.roles.initiators, point.verify) = (Some(initiators), Verification::Last);
-            point.target_footprint = TargetFootprint::Shared;
+            point.slots.target_footprint = TargetFootprint::Shared;
         });
         let sample = three_trials(sample, middle_ns).summarize(LatencyKind::Operation, None);
         sample

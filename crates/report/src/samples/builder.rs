@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tonnage_engine::EngineReport;
 use tonnage_plan::testing::transfer_point;
-use tonnage_plan::transfer::{Pacing, PointLength, TransferPoint};
+use tonnage_plan::transfer::{Pacing, PointLength, Slots, TransferPoint};
 use tonnage_record::environment::Memories;
 use tonnage_record::histogram::{HistogramData, Latency};
 use tonnage_record::spread::spread;
@@ -67,10 +67,13 @@ pub fn length() -> PointLength {
 fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
     let example = transfer_point();
     TransferPoint {
-        size_bytes,
         pacing,
-        footprint_bytes: u64::from(size_bytes) * 16,
-        stride_bytes: size_bytes.into(),
+        slots: Slots {
+            size_bytes,
+            footprint_bytes: u64::from(size_bytes) * 16,
+            stride_bytes: size_bytes.into(),
+            ..example.slots
+        },
         length: length(),
         ..example
     }
@@ -168,7 +171,7 @@ impl Sample {
         let ways = 1 + u64::from(self.body.point.pacing == Pacing::PingPong);
         let window_ns = latencies_ns.iter().map(|ns| ns * ways + 50).sum();
         let operations = latencies_ns.len() as u64 * each;
-        let payload_bytes = operations * u64::from(self.body.point.size_bytes);
+        let payload_bytes = operations * u64::from(self.body.point.slots.size_bytes);
         let seconds = window_ns as f64 * 1e-9;
         let recorded = self.body.point.latency;
         self.body.trials.push(Trial {

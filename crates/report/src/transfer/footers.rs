@@ -107,12 +107,12 @@ pub(super) fn row_name(
     records: &[TransferRecord<'_>],
     distinguishing: &[&str],
 ) -> String {
-    let size_bytes = record.body.point.size_bytes;
+    let size_bytes = record.body.point.slots.size_bytes;
     let cell = |record: &TransferRecord<'_>, figure: &Figure| {
         let row = Row::of(record.record).into_iter().next();
         row.map(|row| format_value((figure.value)(&row), figure.style, "n/a"))
     };
-    let alike = |other: &&TransferRecord<'_>| other.body.point.size_bytes == size_bytes;
+    let alike = |other: &&TransferRecord<'_>| other.body.point.slots.size_bytes == size_bytes;
     let words = distinguishing.iter().filter_map(|field| {
         let figure = by_field(field)?;
         let own = cell(record, figure)?;
@@ -310,7 +310,7 @@ mod tests {
             [format!("rails at 4 KiB (Window 1, Rails stripe): {rails}")]
         );
         // Here the size alone identifies the row.
-        let named = striped(|point| point.size_bytes = 1);
+        let named = striped(|point| point.slots.size_bytes = 1);
         assert_eq!(named, [format!("rails at 4 KiB: {rails}")]);
     }
 }

@@ -315,8 +315,8 @@ fn same_size_other_footprint(records: &[TransferRecord<'_>]) -> bool {
     let mut points = records.iter().map(|record| &record.body.point);
     points.any(|point| {
         let first = footprints
-            .entry(point.size_bytes)
-            .or_insert(point.footprint_bytes);
-        *first != point.footprint_bytes
+            .entry(point.slots.size_bytes)
+            .or_insert(point.slots.footprint_bytes);
+        *first != point.slots.footprint_bytes
     })
 }

@@ -161,7 +161,7 @@ fn long_drain(record: TransferRecord<'_>) -> Option<String> {
     let took_ns = took_ns as f64 / trials.len() as f64;
     let excess_ns = took_ns - asked_ns as f64;
     let lanes = roles.flows().saturating_mul(point.workers.into());
-    let of_lane = u64::from(point.depth()).saturating_mul(point.size_bytes.into());
+    let of_lane = u64::from(point.depth()).saturating_mul(point.slots.size_bytes.into());
     let in_flight = lanes.saturating_mul(of_lane);
     let bandwidth = record.body.summary.as_ref()?.bandwidth_bytes_per_s.mean;
     let drain_ns = in_flight as f64 * 1e9 / bandwidth;
@@ -285,7 +285,7 @@ mod tests {
             let mut record = samples::streams()[0].clone();
             let body = samples::transfer(&mut record);
             body.point.pacing = Pacing::Stream { window };
-            (body.point.size_bytes, body.point.workers) = (4 << 20, 1);
+            (body.point.slots.size_bytes, body.point.workers) = (4 << 20, 1);
             body.point.length.trial = trial;
             for trial in &mut body.trials {
                 trial.window_ns = took_ns;

@@ -58,7 +58,7 @@ fn one(records: &[TransferRecord<'_>], varying: &[&str], rank: u32) -> TitledTab
             continue;
         };
         let point = &record.body.point;
-        let mut cells = vec![point.size_bytes.to_string()];
+        let mut cells = vec![point.slots.size_bytes.to_string()];
         cells.extend(depth_cells(point));
         let row = Row::of(record.record).into_iter().next();
         cells.extend(figures.iter().map(|figure| {
@@ -85,7 +85,7 @@ fn depth_cells(point: &TransferPoint) -> Vec<String> {
     match point.pacing {
         Pacing::Batch { batch } => vec![
             batch.to_string(),
-            number(f64::from(batch) * f64::from(point.size_bytes) * 1e-6),
+            number(f64::from(batch) * f64::from(point.slots.size_bytes) * 1e-6),
         ],
         Pacing::Stream { window } | Pacing::Paced { window, .. } => vec![window.to_string()],
         Pacing::PingPong => Vec::new(),
@@ -100,5 +100,5 @@ fn fastest_batch_bytes_per_s(point: &TransferPoint, own: &InitiatorFigures) -> O
     let roles = point.roles;
     let at_once = roles.in_round(own.rank, 0).len() * point.batches_to_a_peer() as usize;
     let latency_ns = own.latency_ns_min.filter(|&ns| ns > 0 && at_once == 1)?;
-    Some(f64::from(batch) * f64::from(point.size_bytes) * 1e9 / latency_ns as f64)
+    Some(f64::from(batch) * f64::from(point.slots.size_bytes) * 1e9 / latency_ns as f64)
 }

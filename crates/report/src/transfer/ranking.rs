@@ -157,7 +157,7 @@ impl<'a> Candidate<'a> {
     }
 
     fn size_bytes(&self) -> u32 {
-        self.record.body.point.size_bytes
+        self.record.body.point.slots.size_bytes
     }
 
     /// Queue pairs per rank and peer.

@@ -4,7 +4,7 @@ use tonnage_engine::paths::{Division, Rails};
 use tonnage_plan::roles::Roles;
 use tonnage_plan::transfer::{
     Background, BackgroundPair, BatchCall, BatchMerge, BatchOf, Batching, CqMode, Pacing,
-    SessionUse, TargetFootprint, TransferApi, TransferPoint, TrialLength, Verification,
+    SessionUse, Slots, TargetFootprint, TransferApi, TransferPoint, TrialLength, Verification,
 };
 use tonnage_record::histogram::Latency;
 use tonnage_record::{LatencyKind, TransferRecord};
@@ -180,12 +180,12 @@ fn footprint(records: &[TransferRecord<'_>]) -> String {
         let all = records.iter().map(|record| value(&record.body.point));
         (all.clone().min().unwrap_or(0), all.max().unwrap_or(0))
     };
-    let (least, most) = of(|point| point.footprint_bytes);
+    let (least, most) = of(|point| point.slots.footprint_bytes);
     if least == most {
         return exact_size(least);
     }
     let range = format!("{} to {}", exact_size(least), exact_size(most));
-    match of(TransferPoint::slots) {
+    match of(|point| point.slots.count()) {
         (1, 1) => format!("{range} (1 slot)"),
         (slots, same) if slots == same => format!("{range} ({slots} slots)"),
         _ => range,
@@ -193,29 +193,29 @@ fn footprint(records: &[TransferRecord<'_>]) -> String {
 }
 
 fn memory(point: &TransferPoint) -> String {
-    let options = point.memory_options.iter();
+    let options = point.memories.memory_options.iter();
     let options: String = options
         .map(|(name, value)| format!(", {name}={value}"))
         .collect();
-    match &point.target_memory {
-        None => format!("{} memory{options}", point.memory),
+    match &point.memories.target_memory {
+        None => format!("{} memory{options}", point.memories.memory),
         Some(target) => format!(
             "{} memory, {target} memory at the targets{options}",
-            point.memory
+            point.memories.memory
         ),
     }
 }
 
 fn shared_by(point: &TransferPoint) -> &'static str {
-    match point.target_footprint {
+    match point.slots.target_footprint {
         TargetFootprint::Own => "",
         TargetFootprint::Shared => " (a target's shared by all its initiators)",
     }
 }
 
 fn addresses(point: &TransferPoint) -> String {
-    let (local, remote) = point.orders();
-    match point.local_addresses {
+    let (local, remote) = point.slots.orders();
+    match point.slots.local_addresses {
         None => format!("{} addresses", remote.name()),
         Some(_) => format!(
             "{} addresses, {} at the initiator",
@@ -228,25 +228,25 @@ fn addresses(point: &TransferPoint) -> String {
 /// Gap between slots, if it is more than alignment; `None` if rows differ.
 fn slot_gap(records: &[TransferRecord<'_>]) -> Option<String> {
     let mut points = records.iter().map(|record| &record.body.point);
-    if points.clone().all(TransferPoint::has_own_stride) {
+    if points.clone().all(|point| point.slots.has_own_stride()) {
         return None;
     }
-    if let Some(gap_bytes) = same(records, TransferPoint::gap_bytes) {
+    if let Some(gap_bytes) = same(records, |point| point.slots.gap_bytes()) {
         let words = match gap_bytes {
             0 => "nothing between slots".to_owned(),
             _ => format!("{} between slots", exact_size(gap_bytes)),
         };
         return Some(words);
     }
-    let stride_bytes = points.next()?.stride_bytes;
-    let even = points.all(|point| point.stride_bytes == stride_bytes);
+    let stride_bytes = points.next()?.slots.stride_bytes;
+    let even = points.all(|point| point.slots.stride_bytes == stride_bytes);
     even.then(|| format!("slots {} apart", exact_size(stride_bytes)))
 }
 
 /// Whether rows have different slot gaps or strides that the title cannot express.
 pub fn has_different_gaps(records: &[TransferRecord<'_>]) -> bool {
     let mut points = records.iter().map(|record| &record.body.point);
-    slot_gap(records).is_none() && !points.all(TransferPoint::has_own_stride)
+    slot_gap(records).is_none() && !points.all(|point| point.slots.has_own_stride())
 }
 
 fn length(point: &TransferPoint) -> String {
@@ -354,7 +354,6 @@ fn shared(point: &TransferPoint) -> TransferPoint {
             true => String::new(),
             false => point.engine.clone(),
         },
-        size_bytes: 0,
         workers: 0,
         cq: CqMode::Busy,
         division: Division::NONE,
@@ -369,9 +368,13 @@ fn shared(point: &TransferPoint) -> TransferPoint {
             initiators: point.roles.initiators.map(|_| 0),
             ..point.roles
         },
-        footprint_bytes: 0,
-        stride_bytes: 0,
-        seed: 0,
+        slots: Slots {
+            size_bytes: 0,
+            footprint_bytes: 0,
+            stride_bytes: 0,
+            seed: 0,
+            ..point.slots
+        },
         pacing,
         ..point.clone()
     }

@@ -71,7 +71,7 @@ fn rows<'a>(records: &[TransferRecord<'a>]) -> Rows {
         VerifiedPoint {
             engine: engine::name(&point.engine, &point.engine_options),
             op: point.op.name(),
-            size_bytes: point.size_bytes.into(),
+            size_bytes: point.slots.size_bytes.into(),
             checked_bytes: checked(record),
             elements: String::new(),
             outcome: &record.record.outcome,

@@ -32,8 +32,11 @@ fn gaps_are_what_was_asked_for() {
         assert_eq!(records.len(), 16);
         for record in &records {
             let point = &body(record).point;
-            assert_eq!(point.stride_bytes, u64::from(point.size_bytes) + gap);
-            assert_eq!(point.footprint_bytes % point.stride_bytes, 0);
+            assert_eq!(
+                point.slots.stride_bytes,
+                u64::from(point.slots.size_bytes) + gap
+            );
+            assert_eq!(point.slots.footprint_bytes % point.slots.stride_bytes, 0);
         }
         assert!(table.contains(words), "{table}");
     }

@@ -40,7 +40,7 @@ fn check_latencies(record: &Record) {
         if point.verify.is_on() {
             // At least one slot was compared, and at most the bytes that were moved.
             let verified = trial.verified_bytes.unwrap();
-            let compared = u64::from(point.size_bytes)..=trial.payload_bytes;
+            let compared = u64::from(point.slots.size_bytes)..=trial.payload_bytes;
             assert!(compared.contains(&verified), "{trial:#?}");
         }
     }
@@ -83,7 +83,7 @@ fn verify_checks_every_operation_at_every_size() {
     for op in ["write", "write-imm", "read", "send"] {
         let points = records.iter().map(|record| &body(record).point);
         let points = points.filter(|it| it.op.name() == op);
-        let sizes: Vec<u32> = points.map(|point| point.size_bytes).collect();
+        let sizes: Vec<u32> = points.map(|point| point.slots.size_bytes).collect();
         for size in [1, 7, 63, 65, 4095, 4097, (1 << 20) + 1] {
             assert!(sizes.contains(&size), "{op} of {size}: {sizes:?}");
         }

@@ -119,7 +119,7 @@ fn every_flow_of_a_window_moves() {
         ));
         assert_eq!(records.len(), 3);
         for body in records.iter().map(body) {
-            let all = flows * body.point.footprint_bytes;
+            let all = flows * body.point.slots.footprint_bytes;
             let checked = body.trials.iter().map(|trial| trial.verified_bytes);
             assert!(checked.eq([Some(all); 2]), "{traffic}: {body:#?}");
         }

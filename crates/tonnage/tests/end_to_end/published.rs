@@ -138,7 +138,7 @@ fn clients_of_one_server_are_compared_with_two_tables() {
     let published = |record: &Record| {
         let point = &body(record).point;
         let tables = match (
-            point.size_bytes,
+            point.slots.size_bytes,
             point.depth(),
             point.roles.initiators.unwrap(),
         ) {

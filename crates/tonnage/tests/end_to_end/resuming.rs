@@ -70,7 +70,7 @@ fn a_killed_run_goes_on() {
     assert!((2..8).contains(&of_first.count()));
     let sizes = records
         .iter()
-        .map(|record| records::body(record).point.size_bytes);
+        .map(|record| records::body(record).point.slots.size_bytes);
     assert!(sizes.eq([8, 16, 32, 64, 128, 256, 512, 1024]));
     let shown = tonnage(dir.path(), "show r.jsonl").succeed();
     assert_eq!(shown.stdout, run.stdout);

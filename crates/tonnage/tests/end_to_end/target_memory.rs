@@ -41,11 +41,11 @@ fn each_end_has_its_kind_and_every_byte_is_right() {
         assert_eq!(records.len(), 6, "{engine} {more}");
         for record in &records {
             let point = &body(record).point;
-            match point.target_memory.as_deref() {
+            match point.memories.target_memory.as_deref() {
                 Some("small") => assert_eq!(kinds(record), expected, "{engine} {more}"),
                 // The initiator's own kind does not count as a different one.
                 _ => {
-                    assert_eq!(point.memory, "small");
+                    assert_eq!(point.memories.memory, "small");
                     assert!(kinds(record).iter().all(|kind| kind == "small"));
                 }
             }

@@ -42,7 +42,7 @@ fn pairs_and_ranks_add_up_to_the_file_and_every_byte_is_right() {
         let point = &body(&records[0]).point;
         let loads = point.loads.as_ref().unwrap();
         assert_eq!(
-            (point.roles.traffic, point.size_bytes),
+            (point.roles.traffic, point.slots.size_bytes),
             (Traffic::File, 10 << 10)
         );
         let summary = summary(&records[0]);

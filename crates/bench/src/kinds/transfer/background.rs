@@ -87,9 +87,9 @@ pub(super) fn bytes(point: &TransferPoint, rank: u32) -> u64 {
 
 /// The option that sizes the largest memory of these points: the footprint, or the background's depth and size.
 pub(super) fn sized_by(points: &[&TransferPoint]) -> SizedBy {
-    let footprint = points.iter().map(|point| point.footprint_bytes).max();
+    let footprint = points.iter().map(|point| point.slots.footprint_bytes).max();
     let loads = points.iter().filter_map(|point| point.background_point());
-    let load = loads.map(|load| load.footprint_bytes).max();
+    let load = loads.map(|load| load.slots.footprint_bytes).max();
     let (footprint, load) = (footprint.unwrap_or(0), load.unwrap_or(0));
     let (option, bytes) = if load > footprint {
         ("--background with window times size of", load)
@@ -153,8 +153,10 @@ mod tests {
             own: &point,
             background: Some(&load),
         };
-        let sizes: Vec<_> = (0..3).map(|at| points.for_worker(at).size_bytes).collect();
-        assert_eq!(sizes, [point.size_bytes, 4096, 4096]);
+        let sizes: Vec<_> = (0..3)
+            .map(|at| points.for_worker(at).slots.size_bytes)
+            .collect();
+        assert_eq!(sizes, [point.slots.size_bytes, 4096, 4096]);
         let role = |at| points.role(at, MeasuringCpus::Own);
         assert_eq!([0, 1, 2].map(|at| role(at).place), [0, 0, 1]);
         // // Rank 0 measures towards rank 2 and loads the path to rank 3. Rank 1 measures towards rank 3.

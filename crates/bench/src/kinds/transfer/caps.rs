@@ -42,8 +42,8 @@ pub(super) fn check_caps(
         });
     }
     check_released(point, caps, name)?;
-    if u64::from(point.size_bytes) > caps.message_bytes_max {
-        let what = format!("{} bytes in one operation", point.size_bytes);
+    if u64::from(point.slots.size_bytes) > caps.message_bytes_max {
+        let what = format!("{} bytes in one operation", point.slots.size_bytes);
         let why = format!("the device takes at most {}", caps.message_bytes_max);
         return refused(&what, name, &why, "Choose smaller --sizes");
     }
@@ -104,7 +104,7 @@ fn check_immediates(point: &TransferPoint, caps: &Caps, devices: usize, name: &s
         let why = "the immediate of the device is too narrow to say which rank is to be answered";
         return refused(what, name, why, "Choose --op send, or --traffic pair");
     }
-    let parts = point.division.shares(devices).parts(point.size_bytes);
+    let parts = point.division.shares(devices).parts(point.slots.size_bytes);
     if is_unnamed && parts > 1 {
         let what = "write-imm in parts from several ranks";
         let why = "the device does not say which rank a part came from";
@@ -224,12 +224,12 @@ mod tests {
     #[test]
     fn a_later_write_may_be_overtaken_where_completions_do_not_mean_arrival() {
         let with = |op, pacing, always, on_request| {
-            let point = TransferPoint {
+            let mut point = TransferPoint {
                 op,
                 pacing,
-                local_addresses: Some(Addresses::Sequential),
                 ..point(Addresses::Fixed, 4)
             };
+            point.slots.local_addresses = Some(Addresses::Sequential);
             overtakes(&point, [always, on_request])
         };
         let (batch, stream) = (Pacing::Batch { batch: 1 }, Pacing::Stream { window: 1 });

@@ -493,7 +493,7 @@ impl<'a> FlowDriver<'a> {
 /// Messages that a receive-only worker lets accumulate. Zero unless they arrive through memory shared with the senders.
 fn gathered(Assignment { point, caps, .. }: &Assignment) -> usize {
     let is_shared = caps.arrives_by_polling && caps.limit == LimitKind::MemoryCopy;
-    let is_short = point.op == Verb::Send && point.size_bytes <= GATHER_BYTES_MAX;
+    let is_short = point.op == Verb::Send && point.slots.size_bytes <= GATHER_BYTES_MAX;
     match point.pacing {
         Pacing::Stream { window } if is_shared && is_short => {
             (window as usize / GATHER_SHARE).min(GATHER_MAX)
@@ -508,7 +508,7 @@ fn waiting<'a>(port: Port<'a>, assignment: &Assignment, flows: usize) -> Result<
         point, setup, caps, ..
     } = assignment;
     let patience_ns = setup.patience.as_nanos() as u64;
-    let mut port = port.with_watch(StallWatch::new(patience_ns, point.size_bytes, flows));
+    let mut port = port.with_watch(StallWatch::new(patience_ns, point.slots.size_bytes, flows));
     if !caps.arrivals_named {
         port = port.without_names();
     }

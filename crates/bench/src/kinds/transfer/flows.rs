@@ -157,7 +157,7 @@ pub(super) fn expect_parts(
     if point.op != Verb::WriteImm {
         return Ok(());
     }
-    let bytes = begins.then_some(point.size_bytes);
+    let bytes = begins.then_some(point.slots.size_bytes);
     let mut initiators = layout.into.iter();
     initiators.try_for_each(|&peer| engine.expect(peer, bytes))
 }
@@ -220,13 +220,13 @@ fn invisible(point: &TransferPoint, rank: u32) -> Error {
     Error::Unavailable {
         what: format!(
             "ping-pong with op write and {} {} on rank {rank}",
-            point.memory_option(rank),
-            point.memory_of(rank)
+            point.memories.memory_option(rank, point.roles),
+            point.memories.memory_of(rank, point.roles)
         ),
         why: "it waits for the last byte to appear, and the CPU cannot look at this memory".into(),
         how: format!(
             "Choose --op write-imm or --op send, or another {}",
-            point.memory_option(rank)
+            point.memories.memory_option(rank, point.roles)
         ),
     }
 }

@@ -48,14 +48,14 @@ impl SliceLayout {
             out.sort_unstable();
             into.clone_from(&out);
         }
-        let slice_bytes = (point.footprint_bytes.max(point.local_bytes()) + GUARD_BYTES)
+        let slice_bytes = (point.slots.footprint_bytes.max(point.local_bytes()) + GUARD_BYTES)
             .next_multiple_of(SLICE_ALIGNMENT)
             .max(SLICE_BYTES_MIN);
         Self {
             out,
             into,
             slice_bytes,
-            shares_into: point.target_footprint == TargetFootprint::Shared,
+            shares_into: point.slots.target_footprint == TargetFootprint::Shared,
         }
     }
 
@@ -139,7 +139,7 @@ mod tests {
         let mut point = point(Addresses::Sequential, 1 << 15);
         (point.roles.ranks, point.op, point.roles.traffic) = (5, Verb::Read, Traffic::FanIn);
         let own = SliceLayout::new(&point, 0);
-        point.target_footprint = TargetFootprint::Shared;
+        point.slots.target_footprint = TargetFootprint::Shared;
         let shared = SliceLayout::new(&point, 0);
         let origins: Vec<_> = (1..5).map(|rank| shared.into_origin_of(rank)).collect();
         assert_eq!(origins, [Some(shared.slice_bytes()); 4]);
@@ -162,7 +162,10 @@ mod tests {
                         let origin = layouts[target as usize]
                             .into_origin_of(rank as u32)
                             .unwrap();
-                        assert!(origin + point.footprint_bytes <= layouts[target as usize].bytes());
+                        assert!(
+                            origin + point.slots.footprint_bytes
+                                <= layouts[target as usize].bytes()
+                        );
                     }
                     let mut origins: Vec<u64> = (0..layout.out.len())
                         .map(|index| layout.out_origin(index))
@@ -172,7 +175,7 @@ mod tests {
                     assert!(
                         origins
                             .windows(2)
-                            .all(|pair| pair[1] - pair[0] >= point.footprint_bytes)
+                            .all(|pair| pair[1] - pair[0] >= point.slots.footprint_bytes)
                     );
                 }
             }

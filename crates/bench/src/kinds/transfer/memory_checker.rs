@@ -90,7 +90,7 @@ impl<'a> MemoryChecker<'a> {
         if let Some(findings) = &self.findings {
             let reads = point.op == Verb::Read;
             let of = if reads { &expected.out } else { &expected.into };
-            let moved_bytes = of.iter().sum::<u64>() * u64::from(point.size_bytes);
+            let moved_bytes = of.iter().sum::<u64>() * u64::from(point.slots.size_bytes);
             totals.verified_bytes = checked_each(&findings.take(), moved_bytes)?;
         }
         if point.op == Verb::CompareSwap {

@@ -79,7 +79,7 @@ impl Kind for Transfers {
     }
 
     fn asks_bytes(point: &TransferPoint) -> u64 {
-        point.footprint_bytes
+        point.slots.footprint_bytes
     }
 
     fn body(asked: AnnotatedPoint<'_, TransferPoint>) -> Body {
@@ -160,10 +160,10 @@ mod tests {
 
     #[test]
     fn points_share_an_engine_whose_queues_are_as_long_as_each_would_have_alone() {
-        let of = |pacing, size_bytes| TransferPoint {
-            pacing,
-            size_bytes,
-            ..slots_point(Addresses::Sequential, 1 << 15)
+        let of = |pacing, size_bytes| {
+            let mut point = slots_point(Addresses::Sequential, 1 << 15);
+            (point.pacing, point.slots.size_bytes) = (pacing, size_bytes);
+            point
         };
         let window = |window| of(Pacing::Stream { window }, 8);
         let one = window(1);

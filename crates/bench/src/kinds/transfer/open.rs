@@ -41,9 +41,9 @@ impl EngineKey {
             engine: point.engine.clone(),
             engine_options: point.engine_options.clone(),
             op: point.op,
-            memory: point.memory.clone(),
-            target_memory: point.target_memory.clone(),
-            memory_options: point.memory_options.clone(),
+            memory: point.memories.memory.clone(),
+            target_memory: point.memories.target_memory.clone(),
+            memory_options: point.memories.memory_options.clone(),
             workers: point.workers,
             roles: point.roles,
             division: point.division,
@@ -127,13 +127,13 @@ fn need<'a>(
             .chain(load)
             .chain(compares_each(first).then_some(Verb::Write))
             .collect(),
-        memory: first.memory_of(rank),
-        memory_option: first.memory_option(rank),
-        memories: std::iter::once(&*first.memory)
-            .chain(first.target_memory.as_deref())
+        memory: first.memories.memory_of(rank, first.roles),
+        memory_option: first.memories.memory_option(rank, first.roles),
+        memories: std::iter::once(&*first.memories.memory)
+            .chain(first.memories.target_memory.as_deref())
             .collect(),
-        memory_options: Some(&first.memory_options),
-        memory_of: Box::new(|rank| first.memory_of(rank)),
+        memory_options: Some(&first.memories.memory_options),
+        memory_of: Box::new(|rank| first.memories.memory_of(rank, first.roles)),
         bytes: bytes_of(rank),
         bytes_of: Box::new(bytes_of),
         sized_by: background::sized_by(points),

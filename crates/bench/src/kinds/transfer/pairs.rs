@@ -403,7 +403,7 @@ fn rates_of_file<'a>(
     all: impl Iterator<Item = &'a Vec<PairOutcome>>,
     moves_bytes: bool,
 ) -> Vec<PairRate> {
-    let size_bytes = u64::from(point.size_bytes) * u64::from(moves_bytes);
+    let size_bytes = u64::from(point.slots.size_bytes) * u64::from(moves_bytes);
     let per_second =
         |operations: f64, ns: u64| operations * size_bytes as f64 * 1e9 / ns.max(1) as f64;
     let of_rank = |(initiator, outcomes): (u32, &Vec<PairOutcome>)| {

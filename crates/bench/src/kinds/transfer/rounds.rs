@@ -46,7 +46,7 @@ impl PointLeader<'_, '_> {
         sequence: &RoundSequence,
         name: &str,
     ) -> Result<TrialTotals, StepFailure> {
-        let (op, size_bytes) = (self.point.op.name(), self.point.size_bytes);
+        let (op, size_bytes) = (self.point.op.name(), self.point.slots.size_bytes);
         let workers = &mut self.workers;
         workers
             .rank

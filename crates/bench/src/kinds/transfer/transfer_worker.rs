@@ -196,7 +196,7 @@ impl<'a> TransferWorker<'a> {
         self.driver
             .end_round(drives.then_some(totals.own_ns), &mut totals);
         if self.assignment.caps.moves_bytes {
-            totals.payload_bytes = totals.operations * u64::from(point.size_bytes);
+            totals.payload_bytes = totals.operations * u64::from(point.slots.size_bytes);
         }
         Ok(totals)
     }

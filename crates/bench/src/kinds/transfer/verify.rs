@@ -162,7 +162,7 @@ struct Slice {
 /// Key of a slice's data: its initiator and its target. Data that all initiators share have the target in both places,
 /// which is the key of no flow.
 fn data_key(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
-    match point.target_footprint {
+    match point.slots.target_footprint {
         TargetFootprint::Own => (initiator, target),
         TargetFootprint::Shared => (target, target),
     }
@@ -174,7 +174,7 @@ const WORKER_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Seed of a worker's data. All workers of a pair have the same layout, and one worker's data must not pass for
 /// another's.
 pub(super) fn worker_seed(point: &TransferPoint, worker: u32) -> u64 {
-    point.seed ^ u64::from(worker).wrapping_mul(WORKER_SEED)
+    point.slots.seed ^ u64::from(worker).wrapping_mul(WORKER_SEED)
 }
 
 /// Whether the last byte of each operation signals its arrival.
@@ -222,11 +222,11 @@ impl SliceWalks {
             read: point.op == Verb::Read,
             seed: worker_seed(point, worker),
             is_each: point.verify.is_each(),
-            slots: point.slots(),
-            stride_bytes: point.stride_bytes,
-            footprint_bytes: point.footprint_bytes,
-            size_bytes: u64::from(point.size_bytes),
-            checked_bytes: u64::from(point.size_bytes) - u64::from(signalled),
+            slots: point.slots.count(),
+            stride_bytes: point.slots.stride_bytes,
+            footprint_bytes: point.slots.footprint_bytes,
+            size_bytes: u64::from(point.slots.size_bytes),
+            checked_bytes: u64::from(point.slots.size_bytes) - u64::from(signalled),
             issued_before: vec![0; layout.out.len()],
         }
     }

@@ -46,7 +46,7 @@ impl TransferPoint {
             true => self
                 .word_places()
                 .saturating_mul(self.op.local_words_bytes().into()),
-            false => self.footprint_bytes,
+            false => self.slots.footprint_bytes,
         }
     }
 }
@@ -71,21 +71,21 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
     }
     let name = point.op.name();
     let word = tonnage_engine::WORD_BYTES;
-    if point.size_bytes != word {
+    if point.slots.size_bytes != word {
         return usage(format!(
             "op {name} changes one word of {word} bytes, and size is {}: write sizes {word}",
-            point.size_bytes
+            point.slots.size_bytes
         ));
     }
-    if !point.stride_bytes.is_multiple_of(word.into()) {
+    if !point.slots.stride_bytes.is_multiple_of(word.into()) {
         return usage(format!(
             "op {name} needs words at multiples of {word} bytes, and slots are {} bytes apart: write stride {word}, or \
              leave stride and gap out",
-            point.stride_bytes
+            point.slots.stride_bytes
         ));
     }
     let refused = match () {
-        () if point.local_addresses.is_some() => {
+        () if point.slots.local_addresses.is_some() => {
             Some(("local-addresses", "old values always land in posting order"))
         }
         () if !point.division.rails.is_single() => Some((
@@ -159,7 +159,11 @@ mod tests {
         let one = |lines: &str| points(lines).unwrap().remove(0);
         let plain = one("op = 'compare-swap'\nwindow = 4");
         assert_eq!(
-            (plain.size_bytes, plain.stride_bytes, plain.slots()),
+            (
+                plain.slots.size_bytes,
+                plain.slots.stride_bytes,
+                plain.slots.count()
+            ),
             (8, 8, 4)
         );
         assert_eq!((plain.word_places(), plain.local_bytes()), (4, 96));
@@ -171,13 +175,13 @@ mod tests {
         assert_eq!(batches.word_places(), 800);
         let shared = one("op = 'fetch-add'\ntraffic = 'fan-in'\ntarget-footprint = 'shared'");
         assert_eq!(
-            shared.target_footprint,
-            super::super::point::TargetFootprint::Shared
+            shared.slots.target_footprint,
+            super::super::slots::TargetFootprint::Shared
         );
         let copied = one("op = 'read'\nsizes = 8\nverify = true");
         assert_eq!(
             (copied.local_bytes(), copied.iterations_max()),
-            (copied.footprint_bytes, None)
+            (copied.slots.footprint_bytes, None)
         );
     }
 

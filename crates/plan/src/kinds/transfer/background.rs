@@ -8,11 +8,12 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::batching::Batching;
-use super::layout::{SlotLayout, check_memory, layout};
+use super::layout::{SlotLayout, check_memory, slot_layout};
 use super::length::{PointLength, TrialLength};
 use super::options::{MemoryOptions, Transfer};
 use super::paced::{AskedRate, OVERSLEEPS, Rate};
-use super::point::{Addresses, CqMode, Pacing, TargetFootprint, TransferApi, TransferPoint};
+use super::point::{CqMode, Pacing, TransferApi, TransferPoint};
+use super::slots::{Addresses, Slots, TargetFootprint};
 use crate::bounds::{DEPTH_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
 use crate::conflicts::Conflict;
 use crate::options::{Group, Many, text, with_default};
@@ -376,7 +377,7 @@ pub(super) fn check_footprint(point: &TransferPoint) -> Result<()> {
 
 fn slots(background: Background) -> Result<SlotLayout> {
     let options = MemoryOptions::default();
-    layout(&options, background.size_bytes, background.window)
+    slot_layout(&options, background.size_bytes, background.window)
 }
 
 impl TransferPoint {
@@ -398,18 +399,21 @@ impl TransferPoint {
             },
         };
         // A plan without a valid layout was refused.
-        let slots = slots(background).ok()?;
+        let layout = slots(background).ok()?;
         Some(Self {
             op: background.op,
-            size_bytes: background.size_bytes,
             pacing,
             workers: background.workers,
             background: None,
-            footprint_bytes: slots.footprint_bytes,
-            stride_bytes: slots.stride_bytes,
-            target_footprint: TargetFootprint::Own,
-            addresses: Addresses::Sequential,
-            local_addresses: None,
+            slots: Slots {
+                size_bytes: background.size_bytes,
+                footprint_bytes: layout.footprint_bytes,
+                stride_bytes: layout.stride_bytes,
+                target_footprint: TargetFootprint::Own,
+                addresses: Addresses::Sequential,
+                local_addresses: None,
+                seed: self.slots.seed,
+            },
             batching: Batching::default(),
             api: TransferApi::Engine,
             session: None,
@@ -519,7 +523,10 @@ mod tests {
             rate: Rate::per_s(1000.0),
         };
         assert_eq!((load.op, load.workers, load.pacing), (Verb::Read, 2, paced));
-        assert_eq!((load.size_bytes, load.footprint_bytes), (1 << 20, 8 << 20));
+        assert_eq!(
+            (load.slots.size_bytes, load.slots.footprint_bytes),
+            (1 << 20, 8 << 20)
+        );
         assert_eq!((load.background, load.latency), (None, false));
         let alone = points("ping-pong = true\nworkers = 3\n");
         assert_eq!(

@@ -3,7 +3,8 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::point::{Addresses, Pacing, TransferPoint};
+use super::point::{Pacing, TransferPoint};
+use super::slots::Addresses;
 use crate::bounds::DEPTH_MAX;
 use crate::options::{Group, SWEEP, one_of, with_default};
 use crate::point::is_default;
@@ -169,7 +170,7 @@ pub(super) fn check_batching(point: &TransferPoint) -> Result<()> {
 }
 
 fn check_merge(point: &TransferPoint) -> Result<()> {
-    let (local, remote) = point.orders();
+    let (local, remote) = point.slots.orders();
     match point.op {
         Verb::WriteImm => usage(
             "merge on and op write-imm contradict each other, because each operation has its own arrival: use op \
@@ -183,15 +184,17 @@ fn check_merge(point: &TransferPoint) -> Result<()> {
             "merge on and atomic operations contradict each other, because each changes one word: use op write, or \
              leave merge out",
         ),
-        Verb::Write | Verb::Read if point.slots() == 1 || point.batch_share_max() == 1 => usage(
-            "merge on finds no adjacent operations, because a worker's part of a batch or its footprint has one \
+        Verb::Write | Verb::Read if point.slots.count() == 1 || point.batch_share_max() == 1 => {
+            usage(
+                "merge on finds no adjacent operations, because a worker's part of a batch or its footprint has one \
              operation: write batch 64, or leave merge out",
-        ),
-        Verb::Write | Verb::Read if point.gap_bytes() > 0 => usage(format!(
+            )
+        }
+        Verb::Write | Verb::Read if point.slots.gap_bytes() > 0 => usage(format!(
             "merge on finds no adjacent operations, because {} bytes lie between slots of {}: write gap 0, or leave \
              merge out",
-            point.gap_bytes(),
-            point.size_bytes
+            point.slots.gap_bytes(),
+            point.slots.size_bytes
         )),
         Verb::Write | Verb::Read
             if (local, remote) != (Addresses::Sequential, Addresses::Sequential) =>
@@ -262,7 +265,7 @@ mod tests {
             assert_eq!((point.batch_share_max(), point.depth()), (most, 2 * most));
             assert_eq!(point.batches_to_a_peer(), 2);
             // Each worker has the slots of its own part.
-            assert_eq!(point.slots(), u64::from(2 * most));
+            assert_eq!(point.slots.count(), u64::from(2 * most));
             let own = TransferPoint {
                 batching: Batching {
                     of: BatchOf::Worker,

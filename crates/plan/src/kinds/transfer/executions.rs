@@ -119,7 +119,7 @@ impl TransferPoint {
     /// Returns the number of operations of one execution from one rank to another.
     pub fn load_operations_of_pair(&self, from: u32, to: u32) -> u64 {
         let load = self.loads.as_ref().map_or(0, |loads| loads.of(from, to));
-        load / u64::from(self.size_bytes.max(1))
+        load / u64::from(self.slots.size_bytes.max(1))
     }
 
     /// Returns one worker's share of these operations. The remainder goes to different workers for different targets.
@@ -137,7 +137,7 @@ impl TransferPoint {
             return self.depth();
         };
         let largest = loads.pairs().map(|(_, bytes)| bytes).max().unwrap_or(0);
-        let operations = largest / u64::from(self.size_bytes.max(1));
+        let operations = largest / u64::from(self.slots.size_bytes.max(1));
         let share = operations.div_ceil(u64::from(self.workers.max(1)));
         // At most the depth, which has 32 bits.
         share.clamp(1, self.depth().into()) as u32
@@ -166,7 +166,11 @@ mod tests {
         let all = points("").unwrap();
         let [point] = &all[..] else { panic!("{all:?}") };
         assert_eq!(
-            (point.roles.traffic, point.roles.ranks, point.size_bytes),
+            (
+                point.roles.traffic,
+                point.roles.ranks,
+                point.slots.size_bytes
+            ),
             (Traffic::File, 3, 1024)
         );
         assert_eq!(
@@ -175,11 +179,17 @@ mod tests {
         );
         assert_eq!(point.loads, Some(file("0 3M 1k\n0 0 4k\n0 0 0")));
         let sizes = points("sizes = '8,256'").unwrap();
-        assert_eq!(sizes.iter().map(|point| point.size_bytes).sum::<u32>(), 264);
+        assert_eq!(
+            sizes
+                .iter()
+                .map(|point| point.slots.size_bytes)
+                .sum::<u32>(),
+            264
+        );
         // A load of four operations has four slots.
-        assert_eq!((point.slots(), sizes[0].slots()), (64, 64));
+        assert_eq!((point.slots.count(), sizes[0].slots.count()), (64, 64));
         let small = format!("{WRITE}traffic-file = \"0 4M\\n0 0\"");
-        assert_eq!(transfers(&small, 2).unwrap()[0].slots(), 4);
+        assert_eq!(transfers(&small, 2).unwrap()[0].slots.count(), 4);
     }
 
     #[test]
@@ -250,7 +260,7 @@ mod tests {
             assert!(spread <= 1, "{shares:?}");
         }
         assert_eq!(point.used_depth(), 64);
-        point.size_bytes = 1 << 20;
+        point.slots.size_bytes = 1 << 20;
         assert_eq!(point.used_depth(), 1);
     }
 }

@@ -7,22 +7,21 @@ use super::batching::{Batching, batchings, check_batching};
 use super::executions::{execution_length, execution_sizes, loads};
 use super::issuing::{check_devices, check_order, divisions, rail_shift};
 use super::landings::check_landings;
-use super::layout::{SlotLayout, check_memory, check_shared, layout, sizes};
+use super::layout::{SlotLayout, check_memory, check_shared, sizes, slot_layout};
 use super::length::{PointLength, check_rounds, length, scale as scale_length};
 use super::library::{callings, check_call};
 use super::loads::PairLoads;
-use super::memories::{check_visible, memories};
+use super::memories::{Memories, check_visible, memories};
 use super::options::{
     ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
     TARGET_FOOTPRINT_DEFAULT, Transfer, WORKERS_DEFAULT,
 };
 use super::pacing::{check_waiting, cq_modes, pacings};
-use super::point::{Addresses, Pacing, TransferPoint};
+use super::point::{Pacing, TransferPoint};
 use super::roles::{check_sides, fit, roles};
+use super::slots::{Addresses, Slots};
 use super::verification::{Verification, check_each, check_engine};
-use super::{
-    background, executions, layout as slots, length as lengths, paced, pacing, roles as sides,
-};
+use super::{background, executions, layout, length as lengths, paced, pacing, roles as sides};
 use crate::bounds::WORKERS_MAX;
 use crate::cells::{Cell, Cells, check_total, each};
 use crate::conflicts::{self, Conflict};
@@ -48,7 +47,7 @@ const CONFLICTS: &[&[Conflict]] = &[
     paced::CONFLICTS,
     lengths::CONFLICTS,
     background::CONFLICTS,
-    slots::CONFLICTS,
+    layout::CONFLICTS,
 ];
 
 impl Kind for Transfer {
@@ -125,9 +124,7 @@ impl Kind for Transfer {
         });
         let points = each(points, ops, |point, &op| point.op = op);
         let points = each(points, &memories, |point, memory| {
-            point.memory = memory.own.to_owned();
-            point.target_memory = memory.target.map(str::to_owned);
-            point.memory_options = memory.options.clone();
+            point.memories = memory.clone();
         });
         let points = each(points, &places, |point, &place| point.place = place);
         let points = each(points, &roles, |point, roles| {
@@ -144,7 +141,7 @@ impl Kind for Transfer {
         let points = each(points, &pacings, |point, &(pacing, batching)| {
             (point.pacing, point.batching) = (pacing, batching);
         });
-        let points = each(points, &sizes, |point, &size| point.size_bytes = size);
+        let points = each(points, &sizes, |point, &size| point.slots.size_bytes = size);
         let points = each(points, &backgrounds, |point, &load| point.background = load);
         let mut cells = Cells::new();
         for mut point in points {
@@ -209,20 +206,24 @@ fn common(transfer: &Transfer, roles: Roles, length: PointLength) -> TransferPoi
         api: Default::default(),
         session: None,
         place: None,
-        size_bytes: 0,
         pacing: Pacing::PingPong,
         batching: Batching::default(),
         background: None,
         cq: Default::default(),
-        memory: String::new(),
-        target_memory: None,
-        memory_options: EngineOptions::new(),
-        footprint_bytes: 0,
-        target_footprint: asked.target_footprint.unwrap_or(TARGET_FOOTPRINT_DEFAULT),
-        stride_bytes: 0,
-        addresses,
-        local_addresses: asked.local_addresses.filter(|&local| local != addresses),
-        seed: asked.seed.unwrap_or(SEED_DEFAULT).0,
+        memories: Memories {
+            memory: String::new(),
+            target_memory: None,
+            memory_options: EngineOptions::new(),
+        },
+        slots: Slots {
+            size_bytes: 0,
+            footprint_bytes: 0,
+            target_footprint: asked.target_footprint.unwrap_or(TARGET_FOOTPRINT_DEFAULT),
+            stride_bytes: 0,
+            addresses,
+            local_addresses: asked.local_addresses.filter(|&local| local != addresses),
+            seed: asked.seed.unwrap_or(SEED_DEFAULT).0,
+        },
         latency: transfer.measure.latency.unwrap_or(true),
         verify: transfer.verification(),
         per_rank: transfer.measure.per_rank,
@@ -245,7 +246,12 @@ fn complete(
     check_op(point.background, entry)?;
     check_visible(point, lists)?;
     check_engine(transfer, point, entry, lists)?;
-    check_gpu_options(entry, &point.engine_options, &point.memories(), lists)?;
+    check_gpu_options(
+        entry,
+        &point.engine_options,
+        &point.memories.names().collect::<Vec<_>>(),
+        lists,
+    )?;
     check_devices(&transfer.issuing, point.division.rails, entry)?;
     check_sides(point)?;
     check_order(point)?;
@@ -281,20 +287,26 @@ fn paced(transfer: &Transfer, length: PointLength) -> Result<Vec<(Pacing, Batchi
 
 /// Gives a point its slots, and refuses more memory than a rank may use.
 fn with_slots(point: &mut TransferPoint, memory: &MemoryOptions) -> Result<()> {
-    let slots = layout(memory, point.size_bytes, point.used_depth())?;
-    (point.footprint_bytes, point.stride_bytes) = (slots.footprint_bytes, slots.stride_bytes);
+    let slots = slot_layout(memory, point.slots.size_bytes, point.used_depth())?;
+    (point.slots.footprint_bytes, point.slots.stride_bytes) =
+        (slots.footprint_bytes, slots.stride_bytes);
     check_places(point)?;
     let widest = SlotLayout {
         footprint_bytes: slots.footprint_bytes.max(point.local_bytes()),
         ..slots
     };
-    check_memory(widest, point.target_footprint, point.roles, point.workers)?;
+    check_memory(
+        widest,
+        point.slots.target_footprint,
+        point.roles,
+        point.workers,
+    )?;
     check_footprint(point)
 }
 
 /// Refuses a seed that has no effect, because it would look like a choice.
 fn check_seed(memory: &MemoryOptions, point: &TransferPoint) -> Result<()> {
-    let (local, remote) = point.orders();
+    let (local, remote) = point.slots.orders();
     let drawn = |order| matches!(order, Addresses::Random | Addresses::Permuted);
     let is_drawn = drawn(local) || drawn(remote);
     match memory.seed {

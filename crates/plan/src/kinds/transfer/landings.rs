@@ -7,7 +7,8 @@
 //! one may complete before its data has landed.
 
 use super::batching::BatchOf;
-use super::point::{Addresses, Pacing, TransferPoint};
+use super::point::{Pacing, TransferPoint};
+use super::slots::Addresses;
 use super::verification::Verification;
 use crate::refuse::usage;
 use tonnage_engine::Verb;
@@ -16,7 +17,7 @@ use tonnage_units::Result;
 impl TransferPoint {
     /// Returns the slot order at the landing end and at the source end.
     fn landing_and_source(&self) -> (Addresses, Addresses) {
-        let (local, remote) = self.orders();
+        let (local, remote) = self.slots.orders();
         match self.op {
             Verb::Read | Verb::FetchAdd | Verb::CompareSwap => (local, remote),
             Verb::Write | Verb::WriteImm | Verb::Send => (remote, local),
@@ -28,7 +29,10 @@ impl TransferPoint {
         let (landing, source) = self.landing_and_source();
         // Ends with the same order, even a permuted one, use slots in fixed pairs. A fixed source always sends the same
         // data. Old values of atomic operations have their own places.
-        !self.op.is_atomic() && self.slots() > 1 && landing != source && source != Addresses::Fixed
+        !self.op.is_atomic()
+            && self.slots.count() > 1
+            && landing != source
+            && source != Addresses::Fixed
     }
 
     /// Returns whether operations that are in flight together may bring different data to one slot.
@@ -40,13 +44,13 @@ impl TransferPoint {
                 Pacing::Batch { .. } if self.batching.in_flight > 1 => true,
                 // A batch completes before the next one starts, so only operations of one batch can meet in a slot.
                 Pacing::Batch { .. } if landing == Addresses::Sequential => {
-                    u64::from(self.batch_share_max()) > self.slots()
+                    u64::from(self.batch_share_max()) > self.slots.count()
                 }
                 // Operations can meet only in a batch that crosses the end of a round of slots. Shares of workers
                 // differ by at most one operation, so the largest and the smallest share are checked.
                 Pacing::Batch { .. } if landing == Addresses::Permuted => {
                     let goes_over =
-                        |share: u32| share > 0 && !self.slots().is_multiple_of(share.into());
+                        |share: u32| share > 0 && !self.slots.count().is_multiple_of(share.into());
                     let least = self.batch_share(self.workers.saturating_sub(1));
                     goes_over(self.batch_share_max()) || goes_over(least)
                 }
@@ -63,7 +67,7 @@ fn largest_divisor(point: &TransferPoint) -> u32 {
         Pacing::Batch { batch } => batch,
         _ => workers,
     };
-    let fits = |share: &u32| point.slots().is_multiple_of((*share).into());
+    let fits = |share: &u32| point.slots.count().is_multiple_of((*share).into());
     let share = (1..=asked / workers).rev().find(fits).unwrap_or(1);
     share * workers
 }
@@ -91,7 +95,7 @@ fn known_pacing(point: &TransferPoint) -> String {
     }
     match point.landing_and_source() {
         (Addresses::Sequential, _) => {
-            let slots = point.slots() * u64::from(workers_together(point));
+            let slots = point.slots.count() * u64::from(workers_together(point));
             format!("batch {slots} or less")
         }
         (Addresses::Permuted, _) => format!("batch {}", largest_divisor(point)),
@@ -104,7 +108,7 @@ pub(super) fn check_landings(point: &TransferPoint) -> Result<()> {
     if point.verify != Verification::Last || !point.lands_at_once() {
         return Ok(());
     }
-    let (local, remote) = point.orders();
+    let (local, remote) = point.slots.orders();
     let instead = known_pacing(point);
     usage(format!(
         "verify cannot know the right data of a slot if landings overlap, and with addresses {} and local-addresses \

@@ -1,7 +1,7 @@
 //! Bytes that operations walk over: the combined meaning of `sizes`, `stride`, `gap` and `footprint`.
 
 use super::options::MemoryOptions;
-use super::point::{ALIGNMENT_BYTES, TargetFootprint};
+use super::slots::{ALIGNMENT_BYTES, TargetFootprint};
 use crate::bounds::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
 use crate::conflicts::Conflict;
 use crate::point::Traffic;
@@ -76,7 +76,7 @@ fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
 }
 
 /// Returns the layout for operations of `size` bytes, `depth` of them in flight on one lane.
-pub(super) fn layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<SlotLayout> {
+pub(super) fn slot_layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<SlotLayout> {
     let size = u64::from(size);
     let stride_bytes = stride(options, size)?;
     let Some(Bytes(given)) = options.footprint else {
@@ -173,7 +173,7 @@ mod tests {
     use crate::point::Traffic;
 
     fn of(lines: &str, size: u32, depth: u32) -> (u64, u64) {
-        let layout = layout(&options(lines), size, depth).unwrap();
+        let layout = slot_layout(&options(lines), size, depth).unwrap();
         (layout.footprint_bytes, layout.stride_bytes)
     }
 
@@ -219,7 +219,7 @@ mod tests {
             "stride = '16777215T' => the largest stride is 1T",
             "footprint = 0 => write footprint 64 or more",
         ]) {
-            layout(&options(lines), 64, 64).refused(part);
+            slot_layout(&options(lines), 64, 64).refused(part);
         }
     }
 

@@ -1,6 +1,8 @@
 //! Kinds of memory at both ends: the combined meaning of `memory` and `target-memory`, and the ends that
 //! `memory-option` applies to.
 
+use serde::{Deserialize, Serialize};
+
 use super::options::Transfer;
 use super::point::{Pacing, TransferPoint};
 use crate::options::pairs;
@@ -11,34 +13,53 @@ use crate::skipping;
 use tonnage_engine::{EngineOptions, Lists, OptionsOf, Verb, check_options};
 use tonnage_units::Result;
 
-/// Memories of both ends, by name including the variant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct EndMemories<'a> {
-    /// Memory of the initiators.
-    pub(super) own: &'a str,
-    /// Memory of the targets, if it is a different one.
-    pub(super) target: Option<&'a str>,
-    /// Options that differ from the defaults; each applies to the ends that know it.
-    pub(super) options: EngineOptions,
+/// Kinds of memory of both ends of a point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Memories {
+    /// Kind of memory.
+    pub memory: String,
+    /// Kind of memory of the target ranks, if it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_memory: Option<String>,
+    /// Memory options that differ from their defaults. Each applies to the ends with a memory that knows it.
+    #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
+    pub memory_options: EngineOptions,
 }
 
-impl TransferPoint {
-    /// Returns the kinds of memory of both ends, or one if both have the same.
-    pub(super) fn memories(&self) -> Vec<&str> {
+impl Memories {
+    /// Names of the kinds of memory: the initiators', then the targets' if it differs.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         let target = self.target_memory.as_deref();
-        [Some(&*self.memory), target]
-            .into_iter()
-            .flatten()
-            .collect()
+        [Some(&*self.memory), target].into_iter().flatten()
+    }
+
+    /// Kind of memory of a rank.
+    pub fn memory_of(&self, rank: u32, roles: Roles) -> &str {
+        self.target_memory_of(rank, roles).unwrap_or(&self.memory)
+    }
+
+    /// The option that names the kind of memory of a rank.
+    pub fn memory_option(&self, rank: u32, roles: Roles) -> &'static str {
+        match self.target_memory_of(rank, roles) {
+            Some(_) => "--target-memory",
+            None => "--memory",
+        }
+    }
+
+    /// Kind of memory of a target rank, if it differs from the initiators'.
+    pub fn target_memory_of(&self, rank: u32, roles: Roles) -> Option<&str> {
+        let target = self.target_memory.as_deref();
+        target.filter(|_| roles.is_behind(rank) && !roles.initiators_of(rank).is_empty())
     }
 }
 
 /// Returns the memories to measure: each of `memory` with each of `target-memory`.
-pub(super) fn memories<'a>(
-    transfer: &'a Transfer,
+pub(super) fn memories(
+    transfer: &Transfer,
     roles: &[Roles],
     lists: &Lists,
-) -> Result<Vec<EndMemories<'a>>> {
+) -> Result<Vec<Memories>> {
     let (options, skipping) = (&transfer.memory, &transfer.skipping);
     let own = skipping::memories(lists, "memory", &options.memory, skipping)?;
     let own: Vec<&str> = match own {
@@ -46,12 +67,11 @@ pub(super) fn memories<'a>(
         None => vec![lists.default_memory()],
     };
     let targets = skipping::memories(lists, "target-memory", &options.target_memory, skipping)?;
-    let ends = |own, target| -> Result<EndMemories<'a>> {
-        let options = memory_options(transfer, (own, target), lists)?;
-        Ok(EndMemories {
-            own,
-            target,
-            options,
+    let ends = |own: &str, target: Option<&str>| -> Result<Memories> {
+        Ok(Memories {
+            memory: own.to_owned(),
+            target_memory: target.map(str::to_owned),
+            memory_options: memory_options(transfer, (own, target), lists)?,
         })
     };
     let Some(targets) = targets else {
@@ -66,12 +86,11 @@ pub(super) fn memories<'a>(
             Traffic::Pair.name()
         ));
     }
-    let with_targets = |own| {
-        let other = move |target: &'a String| Some(target.as_str()).filter(|&target| target != own);
-        targets.iter().map(move |target| (own, other(target)))
-    };
+    let with_targets = |own| targets.iter().map(move |target| (own, target.as_str()));
     let pairs = own.into_iter().flat_map(with_targets);
-    pairs.map(|(own, target)| ends(own, target)).collect()
+    pairs
+        .map(|(own, target)| ends(own, Some(target).filter(|&target| target != own)))
+        .collect()
 }
 
 /// Returns the options of the memories at both ends that differ from the defaults. Each applies to the ends that know
@@ -124,7 +143,7 @@ pub(super) fn check_visible(point: &TransferPoint, lists: &Lists) -> Result<()> 
             .memory(name)
             .is_ok_and(|entry| !entry.host_addressable)
     };
-    match point.memories().into_iter().find(is_far) {
+    match point.memories.names().find(is_far) {
         Some(name) => usage(format!(
             "ping-pong with op write waits for the last byte to appear, and the CPU cannot read memory {name}: use op \
              write-imm or send"
@@ -151,7 +170,10 @@ mod tests {
             ..Transfer::default()
         };
         let all = memories(&transfer, &[Roles::new(traffic, 4)], &LISTS)?;
-        let words = |one: &EndMemories<'_>| format!("{} {}", one.own, one.target.unwrap_or("-"));
+        let words = |one: &Memories| {
+            let target = one.target_memory.as_deref().unwrap_or("-");
+            format!("{} {target}", one.memory)
+        };
         Ok(all.iter().map(words).collect())
     }
 
@@ -230,9 +252,13 @@ mod tests {
         let lines = "engine = 'shm'\nop = 'write'\nsizes = 8\nmemory = 'host'\ntarget-memory = 'huge'\n\
                      traffic = 'fan-in'\ninitiators = 2";
         let point = transfers(lines, 5).unwrap().remove(0);
-        let kinds: Vec<&str> = (0..5).map(|rank| point.memory_of(rank)).collect();
+        let kinds: Vec<&str> = (0..5)
+            .map(|rank| point.memories.memory_of(rank, point.roles))
+            .collect();
         assert_eq!(kinds, ["huge", "host", "host", "host", "host"]);
-        let options: Vec<&str> = (0..3).map(|rank| point.memory_option(rank)).collect();
+        let options: Vec<&str> = (0..3)
+            .map(|rank| point.memories.memory_option(rank, point.roles))
+            .collect();
         assert_eq!(options, ["--target-memory", "--memory", "--memory"]);
     }
 }

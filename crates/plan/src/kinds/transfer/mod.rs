@@ -34,6 +34,7 @@ mod paced;
 mod pacing;
 pub mod point;
 mod roles;
+mod slots;
 mod verification;
 
 pub use crate::bounds::DEPTH_MAX;
@@ -47,12 +48,12 @@ pub use library::LibraryOptions;
 #[cfg(test)]
 pub(crate) use loads::tests::files as traffic_files;
 pub use loads::{PairLoads, TrafficFile};
+pub use memories::Memories;
 pub use options::{MeasureOptions, MemoryOptions, OperationOptions, Transfer};
 pub(crate) use paced::CONFLICTS as PACED_CONFLICTS;
 pub use paced::{AskedRate, PacedOptions, Rate};
 pub(crate) use pacing::CONFLICTS as PACING_CONFLICTS;
 pub use pacing::{PacingOptions, WINDOW_DEFAULT};
-pub use point::{
-    Addresses, CqMode, Pacing, PacingAim, SessionUse, TargetFootprint, TransferApi, TransferPoint,
-};
+pub use point::{CqMode, Pacing, PacingAim, SessionUse, TransferApi, TransferPoint};
+pub use slots::{Addresses, Slots, TargetFootprint};
 pub use verification::{Verification, compares_each};

@@ -11,7 +11,7 @@ use super::library::LibraryOptions;
 use super::loads::{PairLoads, TrafficFile};
 use super::paced::PacedOptions;
 use super::pacing::PacingOptions;
-use super::point::{Addresses, TargetFootprint};
+use super::slots::{Addresses, TargetFootprint};
 use super::verification::Verification;
 use crate::options::{
     Group, Many, Pair, SWEEP, many_of, on_off, one_of, one_or_many, pairs, text, with_default,

@@ -186,7 +186,7 @@ pub(super) fn rate(options: &PacedOptions, trial: TrialLength) -> Result<Option<
 /// an interval.
 pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
     let workers = point.measuring_workers().max(1);
-    let (length, size_bytes) = (point.length, point.size_bytes);
+    let (length, size_bytes) = (point.length, point.slots.size_bytes);
     let Pacing::Paced { window, rate } = &mut point.pacing else {
         return Ok(());
     };

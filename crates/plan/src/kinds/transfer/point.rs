@@ -8,18 +8,16 @@ use super::background::Background;
 use super::batching::{BatchOf, Batching};
 use super::length::PointLength;
 use super::loads::PairLoads;
+use super::memories::Memories;
 use super::paced::Rate;
+use super::slots::Slots;
 use super::verification::Verification;
 use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, is_default};
 use crate::roles::Roles;
-pub use tonnage_engine::Addresses;
 use tonnage_engine::paths::Division;
 use tonnage_engine::{EngineOptions, Lists, Verb};
 use tonnage_units::{Bytes, PairPlace};
-
-/// Default alignment of slots, so that words are never split.
-pub(super) const ALIGNMENT_BYTES: u64 = 8;
 
 /// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,8 +57,6 @@ pub struct TransferPoint {
     /// Sockets of workers that exchange bytes, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<PairPlace>,
-    /// Payload bytes of one operation, 1 or more.
-    pub size_bytes: u32,
     /// Pacing of operations.
     pub pacing: Pacing,
     /// Batches, if the pacing has them.
@@ -72,28 +68,12 @@ pub struct TransferPoint {
     /// Way in which workers wait for completions.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cq: CqMode,
-    /// Kind of memory.
-    pub memory: String,
-    /// Kind of memory of the target ranks, if it differs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target_memory: Option<String>,
-    /// Memory options that differ from their defaults. Each applies to the ends with a memory that knows it.
-    #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
-    pub memory_options: EngineOptions,
-    /// Bytes over which the operations of one lane walk: a whole number of strides.
-    pub footprint_bytes: u64,
-    /// Footprints at a target, if its initiators share one.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub target_footprint: TargetFootprint,
-    /// Distance between the starts of two neighbouring slots.
-    pub stride_bytes: u64,
-    /// Order in which slots are used.
-    pub addresses: Addresses,
-    /// Order at the initiator's end, if it differs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub local_addresses: Option<Addresses>,
-    /// Seeds addresses and data.
-    pub seed: u64,
+    /// Kinds of memory of both ends.
+    #[serde(flatten)]
+    pub memories: Memories,
+    /// Slots that operations walk over.
+    #[serde(flatten)]
+    pub slots: Slots,
     /// True when each operation's (or batch's) latency is recorded; off costs no clock read per operation.
     pub latency: bool,
     /// Operations with verified data.
@@ -111,54 +91,6 @@ impl TransferPoint {
     /// Returns whether lanes are released with their operations.
     pub fn releases_lanes(&self) -> bool {
         self.session.is_some_and(SessionUse::releases_lanes)
-    }
-
-    /// Kind of memory of a rank.
-    pub fn memory_of(&self, rank: u32) -> &str {
-        self.target_memory_of(rank).unwrap_or(&self.memory)
-    }
-
-    /// The option that names the kind of memory of a rank.
-    pub fn memory_option(&self, rank: u32) -> &'static str {
-        match self.target_memory_of(rank) {
-            Some(_) => "--target-memory",
-            None => "--memory",
-        }
-    }
-
-    /// Kind of memory of a target rank, if it differs from the initiators'.
-    pub fn target_memory_of(&self, rank: u32) -> Option<&str> {
-        let roles = self.roles;
-        let target = self.target_memory.as_deref();
-        target.filter(|_| roles.is_behind(rank) && !roles.initiators_of(rank).is_empty())
-    }
-
-    /// Slots in the footprint of one lane, at least 1.
-    pub fn slots(&self) -> u64 {
-        (self.footprint_bytes / self.stride_bytes.max(1)).max(1)
-    }
-
-    /// Orders of the slots at the initiator's end and at the target's.
-    pub fn orders(&self) -> (Addresses, Addresses) {
-        (
-            self.local_addresses.unwrap_or(self.addresses),
-            self.addresses,
-        )
-    }
-
-    /// Bytes between two neighbouring slots.
-    pub fn gap_bytes(&self) -> u64 {
-        self.stride_bytes.saturating_sub(self.size_bytes.into())
-    }
-
-    /// Whether the distance between slots is the default one.
-    pub fn has_own_stride(&self) -> bool {
-        self.stride_bytes == u64::from(self.size_bytes).next_multiple_of(ALIGNMENT_BYTES)
-    }
-
-    /// Returns whether slots have more unused bytes between them than their alignment requires.
-    pub fn has_gaps(&self) -> bool {
-        self.stride_bytes > u64::from(self.size_bytes).next_multiple_of(ALIGNMENT_BYTES)
     }
 
     /// Largest number of operations that a worker has in a batch towards a peer: all, unless the workers of a rank
@@ -226,12 +158,12 @@ impl AnyPoint for TransferPoint {
             "engine {}, op {}, size {}",
             self.engine,
             self.op.name(),
-            self.size_bytes
+            self.slots.size_bytes
         )
     }
 
     fn progress(&self) -> String {
-        let size = Bytes(self.size_bytes.into());
+        let size = Bytes(self.slots.size_bytes.into());
         let place = self.place.map(|place| format!(", {place}"));
         let place = place.unwrap_or_default();
         format!(
@@ -353,16 +285,6 @@ tonnage_units::names! {
 }
 
 tonnage_units::names! {
-    /// Footprints at a target.
-    pub enum TargetFootprint: "target footprint", default Own {
-        /// Each initiator has one of its own.
-        Own = "own",
-        /// All initiators read one, or change its words; each of the target's workers has one.
-        Shared = "shared",
-    }
-}
-
-tonnage_units::names! {
     /// Calls by which the loops reach an engine.
     pub enum TransferApi: "api", default Engine {
         /// The engine's own post and poll.
@@ -400,6 +322,7 @@ mod tests {
     use super::*;
     use crate::point::Traffic;
     use crate::testing::transfer_point;
+    use crate::transfer::{Addresses, TargetFootprint};
     use serde_json::{Value, from_value, json};
     use tonnage_engine::paths::{Cut, Rails};
 
@@ -423,6 +346,16 @@ mod tests {
                 cut: Some(cut),
             },
             rail_shift: 1,
+            memories: Memories {
+                memory: "host".into(),
+                target_memory: Some("huge".into()),
+                memory_options: [("alloc".into(), "parts".into())].into(),
+            },
+            slots: Slots {
+                target_footprint: TargetFootprint::Shared,
+                local_addresses: Some(Addresses::Random),
+                ..transfer_point().slots
+            },
             ..transfer_point()
         };
         let value = json!({
@@ -431,7 +364,9 @@ mod tests {
             "workers": 1, "rails": "stripe", "rail_shift": 1, "queue_pairs": 2,
             "cut": {"chunk_bytes": 32, "chunks_max": 2},
             "size_bytes": 64, "pacing": {"kind": "stream", "window": 64},
-            "memory": "host", "footprint_bytes": 4096, "stride_bytes": 64, "addresses": "sequential", "seed": 1,
+            "memory": "host", "target_memory": "huge", "memory_options": {"alloc": "parts"},
+            "footprint_bytes": 4096, "target_footprint": "shared", "stride_bytes": 64,
+            "addresses": "sequential", "local_addresses": "random", "seed": 1,
             "latency": true, "verify": false, "limit": {"kind": "auto"},
             "length": {"trials": 5, "trial": {"duration_ns": 200000000}, "warmup_ns": 50000000},
         });
@@ -452,6 +387,10 @@ mod tests {
             "rail_shift",
             "queue_pairs",
             "cut",
+            "target_memory",
+            "memory_options",
+            "target_footprint",
+            "local_addresses",
         ] {
             plain.as_object_mut().unwrap().remove(key);
         }
@@ -471,7 +410,13 @@ mod tests {
         let refused = |value| from_value::<TransferPoint>(value).unwrap_err().to_string();
         let message = refused(unknown);
         assert!(message.contains("unknown field `colour`"), "{message}");
-        for key in ["traffic", "ranks", "memory", "footprint_bytes"] {
+        for key in [
+            "traffic",
+            "ranks",
+            "memory",
+            "size_bytes",
+            "footprint_bytes",
+        ] {
             let mut missing = value.clone();
             missing.as_object_mut().unwrap().remove(key);
             let message = refused(missing);

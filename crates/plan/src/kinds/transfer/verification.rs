@@ -7,7 +7,8 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::options::Transfer;
-use super::point::{CqMode, Pacing, TargetFootprint, TransferApi, TransferPoint};
+use super::point::{CqMode, Pacing, TransferApi, TransferPoint};
+use super::slots::TargetFootprint;
 use crate::point::LimitChoice;
 use crate::refuse::usage;
 use crate::skipping;
@@ -149,7 +150,7 @@ pub(super) fn check_engine(
             "verify=each is not possible with engine {engine}, which {why}: {instead}, or another engine such as shm"
         ));
     }
-    for name in point.memories() {
+    for name in point.memories.names() {
         if let Some(memory) = skipping::memory(lists, name, &transfer.skipping)?
             && !memory.host_addressable
         {
@@ -202,12 +203,12 @@ pub(super) fn check_each(transfer: &Transfer, point: &TransferPoint) -> Result<(
             "the library has no lane for the messages of both ends",
             "use api engine",
         )),
-        () if copies && point.target_footprint == TargetFootprint::Shared => Some((
+        () if copies && point.slots.target_footprint == TargetFootprint::Shared => Some((
             "target-footprint shared",
             "a target changes its data before each read",
             "use target-footprint own",
         )),
-        () if marked && point.size_bytes < 2 => Some((
+        () if marked && point.slots.size_bytes < 2 => Some((
             "sizes 1",
             "the only byte of a written ping is its signal",
             "use sizes 2",

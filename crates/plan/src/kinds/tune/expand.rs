@@ -190,6 +190,6 @@ fn admitted(mut point: TunePoint, lists: &Lists) -> Result<TunePoint> {
         dimension.start = start as u32;
     }
     let candidate = point.candidate(&starts, lists)?;
-    (point.workers, point.memory) = (candidate.workers, candidate.memory);
+    (point.workers, point.memory) = (candidate.workers, candidate.memories.memory);
     Ok(point)
 }

@@ -209,9 +209,9 @@ proptest! {
         match plan.transfer_points(ranks) {
             Ok(points) => {
                 let whole = points.iter().all(|point| {
-                    point.footprint_bytes >= point.stride_bytes
-                        && point.footprint_bytes.is_multiple_of(point.stride_bytes)
-                        && point.stride_bytes >= u64::from(point.size_bytes)
+                    point.slots.footprint_bytes >= point.slots.stride_bytes
+                        && point.slots.footprint_bytes.is_multiple_of(point.slots.stride_bytes)
+                        && point.slots.stride_bytes >= u64::from(point.slots.size_bytes)
                         && point.depth() >= 1
                 });
                 prop_assert!(whole);

@@ -155,7 +155,7 @@ pub(super) fn batch(point: &TransferPoint) -> Option<u32> {
 
 /// Returns the payload bytes of one batch to one peer.
 pub(super) fn batch_bytes(point: &TransferPoint) -> Option<u64> {
-    batch(point).map(|batch| u64::from(batch) * u64::from(point.size_bytes))
+    batch(point).map(|batch| u64::from(batch) * u64::from(point.slots.size_bytes))
 }
 
 /// Returns the bandwidth of the fastest batch, if only one batch uses the path at a time.

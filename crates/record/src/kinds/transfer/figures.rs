@@ -141,47 +141,47 @@ const OPERATIONS: &[Figure] = &[
         "addresses",
         "Order in which operations walk over the footprint: sequential, random (seeded), permuted (each \
              place once per round, in orders that differ at the two ends) or fixed (always the same place). It changes results several-fold, because it decides what caches hold.",
-        |row| point(row, |point| point.addresses.name()),
+        |row| point(row, |point| point.slots.addresses.name()),
     ),
     Figure::asked(
         "Local addresses",
         "local_addresses",
         "Order in which operations walk over the footprint at the initiator's end; that of Addresses unless \
              another one was requested.",
-        |row| point(row, |point| point.orders().0.name()),
+        |row| point(row, |point| point.slots.orders().0.name()),
     ),
     Figure::asked(
         "Footprint (B)",
         "footprint_bytes",
         "Bytes over which the operations of one lane walk, on either side. Their fit into a cache decides the \
              bandwidth.",
-        |row| point(row, |point| point.footprint_bytes),
+        |row| point(row, |point| point.slots.footprint_bytes),
     ),
     Figure::asked(
         "Target footprint",
         "target_footprint",
         "Footprints at a target: own (each initiator has one) or shared (all initiators read the same one).",
-        |row| point(row, |point| point.target_footprint.name()),
+        |row| point(row, |point| point.slots.target_footprint.name()),
     ),
     Figure::asked(
         "Stride (B)",
         "stride_bytes",
         "Distance between the starts of two neighbouring places in the footprint.",
-        |row| point(row, |point| point.stride_bytes),
+        |row| point(row, |point| point.slots.stride_bytes),
     ),
     Figure {
         name: "Gap (B)",
         field: "gap_bytes",
         meaning: "Bytes left free between two neighbouring places in the footprint; 0 is contiguous.",
         computed: "Stride - MsgSize.",
-        value: |row| point(row, TransferPoint::gap_bytes),
+        value: |row| point(row, |point| point.slots.gap_bytes()),
         ..Figure::PLAIN
     },
     Figure::asked(
         "MsgSize (B)",
         "size_bytes",
         "Payload bytes of one operation.",
-        |row| point(row, |point| point.size_bytes),
+        |row| point(row, |point| point.slots.size_bytes),
     ),
     Figure {
         name: "Count",
@@ -189,7 +189,7 @@ const OPERATIONS: &[Figure] = &[
         meaning: "Elements of four bytes in the payload of one operation, as benchmarks of collectives count them; empty \
              if the payload is not a whole number of them.",
         computed: "MsgSize / 4.",
-        value: |row| point(row, |point| elements(point.size_bytes)),
+        value: |row| point(row, |point| elements(point.slots.size_bytes)),
         ..Figure::PLAIN
     },
     Figure::asked(
@@ -416,8 +416,8 @@ const MEMORIES: &[Figure] = &[
         "Memory of the target ranks; that of Memory unless another one was requested.",
         |row| {
             point(row, |point| {
-                let target = point.target_memory.as_ref();
-                target.unwrap_or(&point.memory).clone()
+                let target = point.memories.target_memory.as_ref();
+                target.unwrap_or(&point.memories.memory).clone()
             })
         },
     ),
@@ -426,7 +426,7 @@ const MEMORIES: &[Figure] = &[
         "memory_options",
         "Options of the memories' own that differ from their defaults, each for the ends whose memory knows it; \
              `tonnage engines` lists all of them.",
-        |row| point(row, |point| pairs(&point.memory_options)),
+        |row| point(row, |point| pairs(&point.memories.memory_options)),
     ),
 ];
 

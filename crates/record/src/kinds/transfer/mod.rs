@@ -93,7 +93,7 @@ impl KindBody for TransferBody {
             workers: Some(point.workers),
             traffic: Some(point.roles.traffic),
             place: point.place,
-            memory: Some(&point.memory),
+            memory: Some(&point.memories.memory),
             window: match point.pacing {
                 Pacing::Stream { window } | Pacing::Paced { window, .. } => Some(window),
                 Pacing::PingPong | Pacing::Batch { .. } => None,

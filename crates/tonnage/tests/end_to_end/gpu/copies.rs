@@ -158,7 +158,7 @@ fn a_run_of_processes_has_points_within_one() {
         .partition(|record| body(record).point.engine == "cuda");
     assert_eq!((by_copies.len(), by_shm.len()), (8, 4));
     for record in &by_copies {
-        let own = match body(record).point.memory.as_str() {
+        let own = match body(record).point.memories.memory.as_str() {
             "cuda" => "cuda:1 (0000:1c:00.0)",
             _ => "memory of the host, to cuda:0 (0000:1b:00.0)",
         };
@@ -173,7 +173,7 @@ fn a_run_of_processes_has_points_within_one() {
     }
     let pinned = by_copies
         .iter()
-        .filter(|it| body(it).point.memory == "cuda-pinned");
+        .filter(|it| body(it).point.memories.memory == "cuda-pinned");
     assert_eq!(pinned.count(), 4);
 }
 

@@ -117,7 +117,7 @@ fn verify_takes_the_memory_of_amds_gpus() {
     all_verified(&records);
     let memories = records
         .iter()
-        .map(|record| body(record).point.memory.as_str());
+        .map(|record| body(record).point.memories.memory.as_str());
     let memories: BTreeSet<&str> = memories.collect();
     assert_eq!(memories, BTreeSet::from(["hip", "hip-pinned"]));
 }

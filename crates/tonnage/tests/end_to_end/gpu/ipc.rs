@@ -84,9 +84,13 @@ fn verify_takes_the_memory_that_the_engine_is_for() {
         assert_eq!(records.len(), 16);
         all_verified(&records);
         let points = || records.iter().map(|record| &body(record).point);
-        let of = |memory| points().filter(|point| point.memory == memory).count();
+        let of = |memory| {
+            points()
+                .filter(|point| point.memories.memory == memory)
+                .count()
+        };
         assert_eq!((of("cuda"), of("cuda-pinned")), (8, 8));
-        let mut targets = points().filter_map(|point| point.target_memory.as_deref());
+        let mut targets = points().filter_map(|point| point.memories.target_memory.as_deref());
         assert!(targets.all(|memory| memory == "cuda"));
     }
 }

@@ -271,7 +271,7 @@ fn check_series(point: &TransferPoint, trial: &Trial) {
 }
 
 fn check_trial(point: &TransferPoint, trial: &Trial) {
-    let size = u64::from(point.size_bytes);
+    let size = u64::from(point.slots.size_bytes);
     let moved = if point.engine == "null" {
         0
     } else {

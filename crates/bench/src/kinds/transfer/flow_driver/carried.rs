@@ -28,7 +28,7 @@ impl FlowDriver<'_> {
 
     /// Stretches of this worker's memory that its own operations use.
     fn own_stretches(&self) -> Vec<(u64, u64)> {
-        let bytes = self.assignment.point.footprint_bytes + GUARD_BYTES;
+        let bytes = self.assignment.point.slots.footprint_bytes + GUARD_BYTES;
         let flows = self.flows.iter();
         flows.map(|flow| (flow.local_origin, bytes)).collect()
     }
@@ -136,12 +136,12 @@ fn carried_order<'a>(
     };
     CarriedOrder {
         verb: point.op,
-        size_bytes: point.size_bytes,
+        size_bytes: point.slots.size_bytes,
         window,
         in_batches,
-        slots: point.slots(),
-        stride_bytes: point.stride_bytes,
-        orders: point.orders(),
+        slots: point.slots.count(),
+        stride_bytes: point.slots.stride_bytes,
+        orders: point.slots.orders(),
         flows,
         operations_max: count.map(|count| count.saturating_mul(each)),
         duration: None,

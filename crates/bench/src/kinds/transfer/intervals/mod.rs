@@ -80,7 +80,7 @@ impl Intervals {
         Self(Some(IntervalSetup {
             interval_ns,
             size_bytes: if moves_bytes {
-                point.size_bytes.into()
+                point.slots.size_bytes.into()
             } else {
                 0
             },

@@ -9,7 +9,7 @@ use tonnage_engines::memory::HOST;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
 use tonnage_plan::testing::slots_point as point;
-use tonnage_plan::transfer::{Addresses, Verification};
+use tonnage_plan::transfer::{Addresses, Slots, Verification};
 
 /// Allocates the memory for a layout.
 pub(super) fn memory(layout: &SliceLayout) -> Arc<dyn Memory> {
@@ -159,14 +159,18 @@ impl Pair {
     }
 
     fn of(op: Verb, pacing: Pacing, (local, remote): (Addresses, Addresses)) -> Self {
+        let example = point(remote, 4);
         let point = TransferPoint {
             op,
             pacing,
-            local_addresses: Some(local),
-            stride_bytes: 16,
-            footprint_bytes: 64,
+            slots: Slots {
+                local_addresses: Some(local),
+                stride_bytes: 16,
+                footprint_bytes: 64,
+                ..example.slots
+            },
             verify: Verification::Last,
-            ..point(remote, 4)
+            ..example
         };
         let layouts = [0, 1].map(|rank| SliceLayout::new(&point, rank));
         let memories = layouts.each_ref().map(memory);
@@ -240,7 +244,7 @@ impl Pair {
 
     /// Whether any operation pairs different slot numbers at the two ends.
     fn differs(&self) -> bool {
-        let (local, remote) = self.point.orders();
+        let (local, remote) = self.point.slots.orders();
         local != remote || local == Addresses::Permuted
     }
 
@@ -347,13 +351,13 @@ fn every_slot_is_checked_for_the_source_that_landed_there_last() {
 /// A shared footprint is filled once, with the same data for all initiators, which no other flow has.
 #[test]
 fn a_shared_footprint_holds_the_targets_own_data() {
-    let point = TransferPoint {
+    let mut point = TransferPoint {
         op: Verb::Read,
         roles: Roles::new(Traffic::FanIn, 3),
-        target_footprint: TargetFootprint::Shared,
         verify: Verification::Last,
         ..point(Addresses::Sequential, 4)
     };
+    point.slots.target_footprint = TargetFootprint::Shared;
     let layouts = [0, 1, 2].map(|rank| SliceLayout::new(&point, rank));
     let memories = layouts.each_ref().map(memory);
     let walks = [0, 1, 2].map(|rank| SliceWalks::new(&point, (rank, 0), &layouts[rank as usize]));
@@ -380,7 +384,7 @@ fn a_shared_footprint_holds_the_targets_own_data() {
         assert_eq!(wrong(initiator), 0);
         // The data that a flow of its own would have.
         memories[initiator]
-            .fill(0, 0, 32, Key::new(point.seed, 1, initiator as u32, 0))
+            .fill(0, 0, 32, Key::new(point.slots.seed, 1, initiator as u32, 0))
             .unwrap();
         assert!(wrong(initiator) > 16);
     }

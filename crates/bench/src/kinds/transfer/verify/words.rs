@@ -113,9 +113,9 @@ impl WordWalks {
             verify: point.verify.is_on(),
             rank,
             seed: worker_seed(point, worker),
-            slots: point.slots(),
-            stride_bytes: point.stride_bytes,
-            footprint_bytes: point.footprint_bytes,
+            slots: point.slots.count(),
+            stride_bytes: point.slots.stride_bytes,
+            footprint_bytes: point.slots.footprint_bytes,
             result_slots: point.word_places(),
             result_slot_bytes: point.op.local_words_bytes().into(),
         }

@@ -51,13 +51,13 @@ proptest! {
             prop_assert_eq!(&repeated(draw, ranks), point);
             prop_assert!(point.verify.is_on() && point.length.trials == 1 && point.length.warmup_ns == 0);
             prop_assert!(matches!(point.length.trial, TrialLength::Iterations(1..=OPERATIONS_MAX)));
-            prop_assert!(point.size_bytes <= size_bytes_max);
+            prop_assert!(point.slots.size_bytes <= size_bytes_max);
             prop_assert_eq!((point.op, point.roles, point.division), (first.op, first.roles, first.division));
-            prop_assert_eq!((&point.memory, &point.target_memory), (&first.memory, &first.target_memory));
+            prop_assert_eq!((&point.memories.memory, &point.memories.target_memory), (&first.memories.memory, &first.memories.target_memory));
             prop_assert_eq!((point.workers, point.engine.as_str()), (first.workers, engine));
             let lanes = u64::from(point.roles.peers_max()) * 2 * u64::from(point.workers);
-            let most = WALKED_BYTES.max(lanes * point.stride_bytes);
-            prop_assert!(point.footprint_bytes * lanes <= most, "{:?}", point);
+            let most = WALKED_BYTES.max(lanes * point.slots.stride_bytes);
+            prop_assert!(point.slots.footprint_bytes * lanes <= most, "{:?}", point);
         }
         prop_assert_eq!(draws, stress.stretch(engine, number, &LISTS).unwrap());
     }
@@ -134,20 +134,23 @@ fn draws_cover_every_choice() {
             |it| it.division.cut.is_some().to_string(),
             &["false", "true"],
         );
-        has(|it| it.memory.clone(), &["host", "far"]);
+        has(|it| it.memories.memory.clone(), &["host", "far"]);
         has(
-            |it| it.target_memory.clone().unwrap_or_default(),
+            |it| it.memories.target_memory.clone().unwrap_or_default(),
             &["", "host", "far"],
         );
         has(|it| it.workers.to_string(), &["1", "2"]);
         has(
-            |it| it.addresses.to_string(),
+            |it| it.slots.addresses.to_string(),
             &["sequential", "random", "permuted", "fixed"],
         );
-        has(|it| it.local_addresses.is_some().to_string(), &["true"]);
-        has(|it| it.has_gaps().to_string(), &["false", "true"]);
         has(
-            |it| (it.stride_bytes % 8 == 0).to_string(),
+            |it| it.slots.local_addresses.is_some().to_string(),
+            &["true"],
+        );
+        has(|it| it.slots.has_gaps().to_string(), &["false", "true"]);
+        has(
+            |it| (it.slots.stride_bytes % 8 == 0).to_string(),
             &["false", "true"],
         );
         has(|it| it.batching.merge.to_string(), &["on", "off"]);
@@ -163,7 +166,7 @@ fn draws_cover_every_choice() {
         has(|it| it.roles.traffic.to_string(), &all);
         let pairs = values(&points, |it| it.roles.bidirectional.to_string());
         assert_eq!(pairs.len(), if ranks == 3 { 1 } else { 2 });
-        let sizes = points.iter().map(|point| point.size_bytes);
+        let sizes = points.iter().map(|point| point.slots.size_bytes);
         let lengths: BTreeSet<u32> = sizes.map(u32::ilog2).collect();
         assert!((0..=20).all(|bits| lengths.contains(&bits)), "{lengths:?}");
         let depths = points.iter().filter(|it| it.pacing != Pacing::PingPong);

@@ -54,17 +54,23 @@ fn every_given_option_is_in_the_point() {
         },
         workers: 3,
         place: Some(PairPlace::Near),
-        size_bytes: 4096,
         pacing: Pacing::Paced {
             window: 8,
             rate: Rate::per_s(200_000.0),
         },
-        memory: "huge".to_owned(),
-        footprint_bytes: 1 << 20,
-        target_footprint: TargetFootprint::Shared,
-        stride_bytes: 8192,
-        addresses: Addresses::Random,
-        seed: 7,
+        memories: Memories {
+            memory: "huge".to_owned(),
+            ..transfer_point().memories
+        },
+        slots: Slots {
+            size_bytes: 4096,
+            footprint_bytes: 1 << 20,
+            target_footprint: TargetFootprint::Shared,
+            stride_bytes: 8192,
+            addresses: Addresses::Random,
+            local_addresses: None,
+            seed: 7,
+        },
         verify: crate::transfer::Verification::Last,
         limit: LimitChoice::Stated {
             bytes_per_s: 12.5e9,
@@ -89,7 +95,7 @@ fn places_multiply_and_far_needs_two_sides() {
     let points = points("engine = 'shm'\nop = 'write'\nsizes = '8,16'\nplace = 'near,far'");
     let cells: Vec<_> = points
         .iter()
-        .map(|point| (point.place.unwrap().name(), point.size_bytes))
+        .map(|point| (point.place.unwrap().name(), point.slots.size_bytes))
         .collect();
     assert_eq!(cells, [("near", 8), ("near", 16), ("far", 8), ("far", 16)]);
     let all = "traffic = 'all-to-all'\nplace = ['near', 'far']";
@@ -110,7 +116,7 @@ fn sweeps_multiply_with_the_size_varying_fastest() {
             point.engine.clone(),
             point.op,
             point.depth(),
-            point.size_bytes,
+            point.slots.size_bytes,
         )
     };
     assert_eq!(cell(&points[0]), ("null".into(), Verb::Write, 1, 8));
@@ -194,7 +200,10 @@ fn several_values_multiply_in_a_fixed_order() {
             panic!("{point:?}")
         };
         let initiators = point.roles.initiators.unwrap();
-        format!("{} {initiators} {} {window}", point.memory, point.workers)
+        format!(
+            "{} {initiators} {} {window}",
+            point.memories.memory, point.workers
+        )
     };
     let cells: Vec<_> = points.iter().map(cell).collect();
     assert_eq!(cells.len(), 16);
@@ -227,7 +236,7 @@ fn each_group_of_options_is_checked() {
     }
     assert!(message("engine = 'shm'\nop = 'write'\nsizes = '0,8'").contains("smallest size is 1"));
     for more in ["addresses = 'random'", "verify = true"] {
-        assert_eq!(points(&format!("{WRITE}seed = 7\n{more}"))[0].seed, 7);
+        assert_eq!(points(&format!("{WRITE}seed = 7\n{more}"))[0].slots.seed, 7);
     }
     assert_eq!(points(&format!("{WRITE}rate = 1\niters = 3")).len(), 1);
 }
@@ -319,11 +328,11 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     // Optional experiments may name a memory that another version has, but not a misspelled one.
     let optional = format!("{lines}optional = true\nmemory = ");
     let hip = points(&format!("{optional}['host', 'hip:1']"));
-    assert!(hip.iter().any(|point| point.memory == "hip:1"));
+    assert!(hip.iter().any(|point| point.memories.memory == "hip:1"));
     assert!(message(&format!("{lines}memory = 'hip'")).starts_with("unknown memory \"hip\""));
     assert!(message(&format!("{optional}'hugh'")).contains("did you mean \"huge\"?"));
     let far = points(&format!("{lines}memory = 'far'"));
-    assert!(far.iter().all(|point| point.memory == "far"));
+    assert!(far.iter().all(|point| point.memories.memory == "far"));
     let write = "engine = 'shm'\nop = 'write'\nsizes = 8\nmemory = 'far'\nping-pong = true";
     let unseen = message(write);
     unseen.holds("the CPU cannot read memory far: use op write-imm or send");

@@ -10,11 +10,11 @@ fn first(lines: &str) -> TransferPoint {
 #[test]
 fn a_local_order_is_in_the_point_only_if_it_differs() {
     let point = first("op = 'read'\nwindow = 1\naddresses = 'random'\nlocal-addresses = 'fixed'");
-    assert_eq!(point.orders(), (Addresses::Fixed, Addresses::Random));
-    assert_eq!(point.local_addresses, Some(Addresses::Fixed));
+    assert_eq!(point.slots.orders(), (Addresses::Fixed, Addresses::Random));
+    assert_eq!(point.slots.local_addresses, Some(Addresses::Fixed));
     let same = first("op = 'read'\naddresses = 'random'\nlocal-addresses = 'random'");
     assert_eq!(same, first("op = 'read'\naddresses = 'random'"));
-    assert_eq!(same.orders(), (Addresses::Random, Addresses::Random));
+    assert_eq!(same.slots.orders(), (Addresses::Random, Addresses::Random));
 }
 
 /// Points that may land different data in one slot at once, each with the expected advice.

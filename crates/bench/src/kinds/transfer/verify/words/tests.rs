@@ -22,13 +22,13 @@ struct Contention {
 impl Contention {
     fn new(op: Verb, addresses: Addresses, target_footprint: TargetFootprint) -> Self {
         let mut point = point(addresses, 6);
-        (point.op, point.target_footprint) = (op, target_footprint);
+        (point.op, point.slots.target_footprint) = (op, target_footprint);
         Self::of(point)
     }
 
     fn of(mut point: TransferPoint) -> Self {
         (point.roles.ranks, point.roles.traffic) = (3, Traffic::FanIn);
-        (point.stride_bytes, point.verify) = (16, tonnage_plan::transfer::Verification::Last);
+        (point.slots.stride_bytes, point.verify) = (16, tonnage_plan::transfer::Verification::Last);
         let layouts: Vec<_> = (0..3).map(|rank| SliceLayout::new(&point, rank)).collect();
         let flow = |rank: u32| {
             let far = layouts[0].into_origin_of(rank).unwrap();
@@ -192,7 +192,7 @@ fn each_kind_of_damage_is_reported() {
         });
         assert!(last.contains("bytes are wrong"), "{last}");
         let guard = ranks.wrong(&|ranks, _| {
-            let guard = ranks.layouts[0].into_origin(0) + ranks.point.footprint_bytes;
+            let guard = ranks.layouts[0].into_origin(0) + ranks.point.slots.footprint_bytes;
             ranks.set(0, guard, 0);
         });
         assert!(guard.contains("bytes are wrong"), "{guard}");
@@ -254,7 +254,7 @@ fn more_operations_than_result_slots_in_a_chunk_are_right() {
         assert_eq!(ranks.check(number), Ok(8 * 7001), "{number}");
         // With one initiator, each swap finds the value that it expects.
         let words = ranks.layouts[0].into_origin_of(1).unwrap();
-        let slots = (0..ranks.point.slots()).map(|slot| ranks.word(0, words + 16 * slot));
+        let slots = (0..ranks.point.slots.count()).map(|slot| ranks.word(0, words + 16 * slot));
         assert_eq!(slots.sum::<u64>(), 7001, "{number}");
     }
 }

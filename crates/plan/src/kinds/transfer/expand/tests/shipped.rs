@@ -105,7 +105,7 @@ fn the_mori_io_plans_have_the_published_cells() {
             (
                 batch,
                 point.division.queue_pairs,
-                point.size_bytes,
+                point.slots.size_bytes,
                 (initiator, target),
             )
         };
@@ -157,14 +157,17 @@ fn the_efa_plan_has_the_published_cells() {
     let configurations: Vec<_> = each
         .map(|points| {
             let (first, reading) = &points[0];
-            let sizes: Vec<_> = points.iter().map(|(point, _)| point.size_bytes).collect();
+            let sizes: Vec<_> = points
+                .iter()
+                .map(|(point, _)| point.slots.size_bytes)
+                .collect();
             assert_eq!(sizes, (18..=30).map(|bit| 1 << bit).collect::<Vec<u32>>());
             assert!(points.iter().all(|(point, _)| point.depth() == 1
                 && point.op == Verb::WriteImm
-                && point.footprint_bytes == u64::from(point.size_bytes)));
+                && point.slots.footprint_bytes == u64::from(point.slots.size_bytes)));
             assert_eq!(reading.tables.len(), 1);
             assert_eq!(reading.tables[0].rows.len(), sizes.len());
-            let (memory, traffic) = (first.memory.as_str(), first.roles.traffic.name());
+            let (memory, traffic) = (first.memories.memory.as_str(), first.roles.traffic.name());
             (
                 first.division.rails.name(),
                 traffic,
@@ -193,11 +196,11 @@ fn the_one_sided_read_plan_has_the_published_cells_by_each_engine() {
     let cell = |point: &TransferPoint| {
         assert_eq!((point.op, point.workers), (Verb::Read, 12));
         assert_eq!(
-            (point.footprint_bytes, point.addresses),
+            (point.slots.footprint_bytes, point.slots.addresses),
             (4 << 20, Addresses::Random)
         );
         let cell = (
-            point.size_bytes,
+            point.slots.size_bytes,
             point.depth(),
             point.roles.initiators.unwrap(),
         );
@@ -264,7 +267,9 @@ fn a_plan_for_more_ranks_has_as_many_initiators_as_fit() {
         let points = shipped("one-sided-read", Some(ranks));
         points
             .iter()
-            .filter(|point| point.engine == "shm" && point.size_bytes == 64 && point.depth() == 1)
+            .filter(|point| {
+                point.engine == "shm" && point.slots.size_bytes == 64 && point.depth() == 1
+            })
             .map(|point| point.roles.initiators.unwrap())
             .collect()
     };
