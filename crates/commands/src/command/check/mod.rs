@@ -166,11 +166,16 @@ pub fn refused_by_parser(
 ) -> Option<ExitCode> {
     // Help and version are not errors and were printed on standard output.
     let code = answer.use_stderr().then(|| code_of_refused(line))??;
-    let text = answer.to_string();
-    let first = text.lines().next().unwrap_or("error: a wrong request");
     // Without a reader, the code still reports the error.
-    let _ = print(&format!("{}\n", truncate(first)));
+    let _ = print(&format!("{}\n", truncate(&reason(&answer.to_string()))));
     Some(code)
+}
+
+/// Returns the first paragraph of a parser's answer as one line: the next lines may name what is missing.
+fn reason(answer: &str) -> String {
+    let paragraph = answer.lines().take_while(|line| !line.trim().is_empty());
+    let words = paragraph.flat_map(str::split_whitespace);
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the code for a wrong request of `check`, from the words of the command line.
@@ -264,5 +269,14 @@ mod tests {
             assert_eq!(code(other), is(2), "{other}");
         }
         assert_eq!(code("tonnage compare --exit prolog"), None);
+    }
+
+    #[test]
+    fn the_reason_of_a_missing_option_names_it() {
+        use clap::Parser;
+
+        let answer = crate::args::Cli::try_parse_from(["tonnage", "check"]).unwrap_err();
+        let reason = reason(&answer.to_string());
+        assert!(reason.ends_with("--baseline <FILE>"), "{reason}");
     }
 }
