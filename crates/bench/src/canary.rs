@@ -11,7 +11,7 @@ use tonnage_record::Canary;
 
 /// A counter on cache lines of its own. 128 bytes, because CPUs fetch lines in pairs.
 #[repr(align(128))]
-struct Line(AtomicU64);
+struct CacheLine(AtomicU64);
 
 /// Round trips between two clock reads.
 const ROUND_TRIPS: u64 = 200;
@@ -30,7 +30,7 @@ pub fn one_way_ns(cpus: [u32; 2], clock: &Clock) -> Result<f64, String> {
     if cpus[0] == cpus[1] {
         return Err(format!("both ends run on CPU {}", cpus[0]));
     }
-    let line = Line(AtomicU64::new(0));
+    let line = CacheLine(AtomicU64::new(0));
     let last = 2 * ROUND_TRIPS * MEASUREMENTS as u64;
     std::thread::scope(|scope| {
         let echo = start(scope, "canary", || {
@@ -70,7 +70,7 @@ pub fn one_way_ns(cpus: [u32; 2], clock: &Clock) -> Result<f64, String> {
 }
 
 /// Spins until the line holds `value`. Fails if the other thread gave up or does not respond.
-fn wait_for(line: &Line, value: u64) -> Result<(), String> {
+fn wait_for(line: &CacheLine, value: u64) -> Result<(), String> {
     for _ in 0..200_000_000_u64 {
         match line.0.load(Ordering::Acquire) {
             now if now == value => return Ok(()),

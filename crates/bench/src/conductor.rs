@@ -5,16 +5,18 @@
 //! a record. The steps depend on the kind; see [`crate::kinds`].
 
 use crate::canary;
-use crate::cpu_time::CpuTime;
+use crate::cpu_time::CpuTimeMeter;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree, await_first_cause, outcome};
+use crate::in_process;
 use crate::kinds::Kinds;
-use crate::kinds::kind::{AnnotatedPoint, Kind, OfKind, Stage, Steps, StretchRunner, When};
+use crate::kinds::kind::{
+    AnnotatedPoint, Kind, KindRunner, LimitMoment, PointOfKind, Stage, Steps,
+};
 use crate::network_paths::PathWatch;
 use crate::observer::Observer;
-use crate::run::{Run, unix_ns};
+use crate::run::{RunContext, unix_ns};
 use crate::settings::Settings;
-use crate::within;
 use tonnage_machine::AffinityGuard;
 use tonnage_machine::kernel_files::Tree;
 use tonnage_machine::socket_paths::open_sockets;
@@ -38,7 +40,7 @@ pub fn run(
     if points.is_empty() {
         return Ok(());
     }
-    let run = Run::begin(rank, settings)?;
+    let run = RunContext::begin(rank, settings)?;
     let place = (0, points.len());
     measure(&run, points, place, rank, settings, observer, true)
 }
@@ -46,7 +48,7 @@ pub fn run(
 /// Measures points of a run that has begun. If `divides`, points whose ranks are threads are handed to rank 0 alone;
 /// otherwise this rank is one of those threads.
 fn measure(
-    run: &Run,
+    run: &RunContext,
     points: &[Planned],
     place: (usize, usize),
     rank: &mut Rank,
@@ -54,7 +56,10 @@ fn measure(
     observer: &mut dyn Observer,
     divides: bool,
 ) -> Result<()> {
-    let (mut cpu, mut paths) = (CpuTime::new(Tree::host()), PathWatch::new(open_sockets()));
+    let (mut cpu, mut paths) = (
+        CpuTimeMeter::new(Tree::host()),
+        PathWatch::new(open_sockets()),
+    );
     let mut conductor = Conductor {
         stage: Stage {
             rank,
@@ -72,8 +77,8 @@ fn measure(
     let mut kinds = Kinds::default();
     while let Some(next) = points.get(conductor.next) {
         match next.point.any().threads(&settings.lists) {
-            Some(threads) if divides => conductor.within(threads)?,
-            _ => kinds.stretch(&next.point, &mut conductor)?,
+            Some(threads) if divides => conductor.measure_within_process(threads)?,
+            _ => kinds.run_points(&next.point, &mut conductor)?,
         }
     }
     Ok(())
@@ -85,7 +90,7 @@ type OversizedPoints = Vec<(u64, Error)>;
 /// A run in progress.
 struct Conductor<'a> {
     stage: Stage<'a>,
-    run: &'a Run,
+    run: &'a RunContext,
     points: &'a [Planned],
     /// Index in the whole run of the first of `points`, and the run's total number of points.
     place: (usize, usize),
@@ -93,34 +98,34 @@ struct Conductor<'a> {
     next: usize,
 }
 
-impl StretchRunner for Conductor<'_> {
+impl KindRunner for Conductor<'_> {
     /// Measures one stretch. After a failed point the stretch is closed unless its state is still known.
-    fn stretch<K: Kind>(&mut self, kind: &mut K) -> Result<()> {
+    fn run_points<K: Kind>(&mut self, kind: &mut K) -> Result<()> {
         // Threads that libraries start for the next stretch begin on the CPUs of this one.
         let _cpus = AffinityGuard::save();
-        let stretch = stretch_of::<K>(&self.points[self.next..]);
+        let stretch = points_sharing_resources::<K>(&self.points[self.next..]);
         let (opened, oversized) = self.open_what_fits(kind, &stretch);
         let mut open = match opened {
             Ok(Some(open)) => open,
             Ok(None) => return self.emit_all::<K>(&stretch, &oversized),
-            Err(failure) => return self.not_opened(kind, &stretch, failure),
+            Err(failure) => return self.record_not_opened(kind, &stretch, failure),
         };
         for asked in stretch {
             if self.emit_unmeasured::<K>(asked, &oversized)? {
                 continue;
             }
-            let mut record = self.blank::<K>(asked);
+            let mut record = self.blank_record::<K>(asked);
             if self.stage.rank.id() == 0 {
                 let (first, of) = self.place;
                 let point = &self.points[self.next].point;
                 self.stage.observer.begin(first + self.next, of, point);
             }
-            match self.point(kind, &mut open, asked, &mut record) {
+            match self.measure_point(kind, &mut open, asked, &mut record) {
                 Ok(()) => self.emit(record, Outcome::Measured)?,
                 Err(StepFailure::Point(error)) if K::stays_open_after(&error) => {
                     self.emit(record, outcome(&error))?;
                 }
-                Err(failure) => return self.failed(kind, record, failure),
+                Err(failure) => return self.record_failure(kind, record, failure),
             }
         }
         Ok(())
@@ -147,7 +152,7 @@ impl Conductor<'_> {
             };
             let most = left
                 .iter()
-                .map(|point| K::asks_bytes(point))
+                .map(|point| K::requested_bytes(point))
                 .max()
                 .unwrap_or(0);
             let lacks_the_same =
@@ -155,7 +160,7 @@ impl Conductor<'_> {
             if oversized.last().is_some_and(lacks_the_same) {
                 left.clear();
             } else {
-                left.retain(|point| K::asks_bytes(point) < most);
+                left.retain(|point| K::requested_bytes(point) < most);
             }
             let from = if left.is_empty() { 0 } else { most };
             oversized.push((from, error));
@@ -169,7 +174,7 @@ impl Conductor<'_> {
         asked: AnnotatedPoint<'_, K::Point>,
         oversized: &OversizedPoints,
     ) -> Result<bool> {
-        let bytes = K::asks_bytes(asked.point);
+        let bytes = K::requested_bytes(asked.point);
         let lacking = oversized.iter().find(|(from, _)| bytes >= *from);
         let unmeasured = match (asked.impossible, lacking) {
             (Some(why), _) => Outcome::Skipped {
@@ -178,7 +183,7 @@ impl Conductor<'_> {
             (None, Some((_, error))) => outcome(error),
             (None, None) => return Ok(false),
         };
-        let record = self.blank::<K>(asked);
+        let record = self.blank_record::<K>(asked);
         self.emit(record, unmeasured).map(|()| true)
     }
 
@@ -194,7 +199,7 @@ impl Conductor<'_> {
 
     /// Has rank 0 measure the next point inside its own process, with the points after it that need the same number of
     /// threads.
-    fn within(&mut self, size: u32) -> Result<()> {
+    fn measure_within_process(&mut self, size: u32) -> Result<()> {
         let Stage {
             rank,
             settings,
@@ -209,10 +214,10 @@ impl Conductor<'_> {
         if rank.id() == 0 {
             let (run_id, place) = (&self.run.run_id, (self.place.0 + self.next, self.place.1));
             let part = |rank: &mut Rank, observer: &mut dyn Observer| {
-                let run = Run::join(rank, settings, run_id)?;
+                let run = RunContext::join(rank, settings, run_id)?;
                 measure(&run, points, place, rank, settings, observer, false)
             };
-            within::run(size, &part, (rank, &host.topology.allowed), *observer)?;
+            in_process::run(size, &part, (rank, &host.topology.allowed), *observer)?;
         }
         self.next += points.len();
         // There is no way to predict how long rank 0's points take; its heartbeat shows that it lives.
@@ -220,7 +225,7 @@ impl Conductor<'_> {
     }
 
     /// Records all points that could not be opened, or only the first of them if the run is over.
-    fn not_opened<K: Kind>(
+    fn record_not_opened<K: Kind>(
         &mut self,
         kind: &mut K,
         stretch: &[AnnotatedPoint<'_, K::Point>],
@@ -228,13 +233,15 @@ impl Conductor<'_> {
     ) -> Result<()> {
         match (failure, stretch) {
             (StepFailure::Point(error), all) => self.emit_all::<K>(all, &vec![(0, error)]),
-            (failure, [first, ..]) => self.failed(kind, self.blank::<K>(*first), failure),
+            (failure, [first, ..]) => {
+                self.record_failure(kind, self.blank_record::<K>(*first), failure)
+            }
             (StepFailure::Run(error), []) => Err(error),
         }
     }
 
     /// Measures one point, with a canary before and after it.
-    fn point<K: Kind>(
+    fn measure_point<K: Kind>(
         &mut self,
         kind: &mut K,
         open: &mut K::Open,
@@ -244,10 +251,10 @@ impl Conductor<'_> {
         self.run.renew_clocks(self.stage.rank, record)?;
         let clock = self.stage.settings.clock;
         let cpus = kind.canary_cpus(open, asked.point, &self.stage);
-        let before = self.canary(cpus.as_ref())?;
+        let before = self.run_canary(cpus.as_ref())?;
         self.stage.cpu.reset();
         self.stage.paths.reset();
-        let mut run_steps = |steps: &mut dyn Steps| take_steps(&clock, steps);
+        let mut run_steps = |steps: &mut dyn Steps| run_steps(&clock, steps);
         kind.measure(open, asked, &mut self.stage, record, &mut run_steps)?;
         self.gather_surroundings(record)?;
         let believed = clock.check();
@@ -258,7 +265,7 @@ impl Conductor<'_> {
             believed,
             DEADLINES.step,
         )?;
-        let after = self.canary(cpus.as_ref())?;
+        let after = self.run_canary(cpus.as_ref())?;
         record.canary = cpus.map(|cpus| match cpus {
             Ok(cpus) => canary::compare(cpus, before, after),
             Err(why) => Canary::Skipped { why },
@@ -278,7 +285,7 @@ impl Conductor<'_> {
         } = &mut self.stage;
         // Sockets that stay open between points are still open here; the others were read before they were closed.
         paths.read_sockets();
-        let lost = cpu.lost(rank, host);
+        let lost = cpu.own_losses(rank, host);
         let lost = rank.reduce("CPU time that was lost", lost, DEADLINES.step)?;
         let paths = paths.paths(rank);
         let paths = rank.reduce("paths of sockets", paths, DEADLINES.step)?;
@@ -290,7 +297,7 @@ impl Conductor<'_> {
     }
 
     /// Rank 0 measures the canary while all others wait without using a CPU.
-    fn canary(
+    fn run_canary(
         &mut self,
         cpus: Option<&Result<[u32; 2], String>>,
     ) -> Result<Result<f64, String>, StepFailure> {
@@ -310,7 +317,7 @@ impl Conductor<'_> {
     }
 
     /// Records a point that failed. If the run is over, returns the error with its first known cause.
-    fn failed<K: Kind>(
+    fn record_failure<K: Kind>(
         &mut self,
         kind: &mut K,
         record: Record,
@@ -337,7 +344,7 @@ impl Conductor<'_> {
         emitted.and(Err(error))
     }
 
-    fn blank<K: Kind>(&self, asked: AnnotatedPoint<'_, K::Point>) -> Record {
+    fn blank_record<K: Kind>(&self, asked: AnnotatedPoint<'_, K::Point>) -> Record {
         let not_begun = outcome(&Error::Failed("not started".into()));
         let record = self
             .run
@@ -363,7 +370,9 @@ impl Conductor<'_> {
 }
 
 /// Returns the next points that can share the open resources of the first one. Impossible points among them need none.
-fn stretch_of<'a, K: Kind>(ahead: &'a [Planned]) -> Vec<AnnotatedPoint<'a, K::Point>> {
+fn points_sharing_resources<'a, K: Kind>(
+    ahead: &'a [Planned],
+) -> Vec<AnnotatedPoint<'a, K::Point>> {
     let mut stretch: Vec<AnnotatedPoint<'_, K::Point>> = Vec::new();
     let mut first = None;
     for planned in ahead {
@@ -374,7 +383,7 @@ fn stretch_of<'a, K: Kind>(ahead: &'a [Planned]) -> Vec<AnnotatedPoint<'a, K::Po
         match first {
             _ if impossible.is_some() => {}
             None => first = Some(point),
-            Some(first) if K::shares(first, point) => {}
+            Some(first) if K::shares_resources(first, point) => {}
             Some(_) => break,
         }
         stretch.push(AnnotatedPoint {
@@ -387,8 +396,8 @@ fn stretch_of<'a, K: Kind>(ahead: &'a [Planned]) -> Vec<AnnotatedPoint<'a, K::Po
 }
 
 /// Takes one point through all its steps. Follows the kernel's clock before each of them, so that no kind has to.
-fn take_steps(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
-    let tried = take_trials(clock, steps);
+fn run_steps(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
+    let tried = run_trials(clock, steps);
     if let Err(StepFailure::Run(_)) = tried {
         return tried;
     }
@@ -402,13 +411,13 @@ fn take_steps(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
         (tried, closed) => tried.and(closed)?,
     }
     clock.follow();
-    steps.limit(When::After)?;
+    steps.limit(LimitMoment::After)?;
     steps.gather()
 }
 
-fn take_trials(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
+fn run_trials(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
     clock.follow();
-    steps.limit(When::Before)?;
+    steps.limit(LimitMoment::Before)?;
     steps.prepare()?;
     clock.follow();
     steps.warm_up()?;
@@ -455,10 +464,10 @@ mod tests {
     }
 
     impl<F: Fn(&str)> Steps for RecordedSteps<F> {
-        fn limit(&mut self, when: When) -> Result<(), StepFailure> {
+        fn limit(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
             self.note(match when {
-                When::Before => "limit before",
-                When::After => "limit after",
+                LimitMoment::Before => "limit before",
+                LimitMoment::After => "limit after",
             })
         }
 
@@ -489,7 +498,7 @@ mod tests {
 
     fn taken(fails: &'static [Fails]) -> (Vec<&'static str>, Result<(), StepFailure>) {
         let mut recorded = RecordedSteps::new(fails, |_| ());
-        let ended = take_steps(&Clock::new(), &mut recorded);
+        let ended = run_steps(&Clock::new(), &mut recorded);
         (recorded.taken, ended)
     }
 
@@ -516,7 +525,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(50));
             }
         });
-        take_steps(&clock, &mut timed).unwrap();
+        run_steps(&clock, &mut timed).unwrap();
         assert_eq!(timed.taken.len(), 8);
         clock.check().unwrap();
     }

@@ -1,7 +1,7 @@
 //! CPU time that ranks lost during their trials, for all kinds of experiments: how long their threads waited for a CPU,
 //! and how often the quota of a control group stopped them.
 //!
-//! A kind calls [`CpuTime::begin`] and [`CpuTime::end`] just outside its measured intervals. The conductor takes the
+//! A kind calls [`CpuTimeMeter::begin`] and [`CpuTimeMeter::end`] just outside its measured intervals. The conductor takes the
 //! sums after each point. Nothing here runs in a timed loop.
 
 use serde::{Deserialize, Serialize};
@@ -26,19 +26,19 @@ pub fn own_sched_time() -> Option<SchedTime> {
 }
 
 /// CPU time lost by one rank.
-pub struct CpuTime {
+pub struct CpuTimeMeter {
     tree: Tree,
     groups: Vec<LimitedGroup>,
     /// Threads of the current interval, with their times at its start.
     threads: Vec<(u32, Option<SchedTime>)>,
     /// Counts of the groups at the start of the interval.
     groups_before: Vec<Throttling>,
-    sums: Sums,
+    sums: IntervalSums,
 }
 
 /// Sums over the intervals of a point.
 #[derive(Default)]
-struct Sums {
+struct IntervalSums {
     thread_ns: u64,
     wait_ns: u64,
     /// Whether the time of some thread was not counted.
@@ -48,7 +48,7 @@ struct Sums {
     throttlings: Vec<Throttling>,
 }
 
-impl CpuTime {
+impl CpuTimeMeter {
     /// Finds the control groups in `tree` that limit this process.
     pub fn new(tree: Tree) -> Self {
         Self {
@@ -56,13 +56,13 @@ impl CpuTime {
             tree,
             threads: Vec::new(),
             groups_before: Vec::new(),
-            sums: Sums::default(),
+            sums: IntervalSums::default(),
         }
     }
 
     /// Clears the sums of all intervals.
     pub fn reset(&mut self) {
-        self.sums = Sums::default();
+        self.sums = IntervalSums::default();
     }
 
     /// Begins an interval of the calling thread and `others`.
@@ -115,7 +115,7 @@ impl CpuTime {
     }
 
     /// Returns this rank's losses in all intervals, to be merged with those of other ranks.
-    pub fn lost(&self, rank: &Rank, host: &RankHost) -> CpuLosses {
+    pub fn own_losses(&self, rank: &Rank, host: &RankHost) -> CpuLosses {
         let id = rank.id() as usize;
         let name = rank.rank_infos().get(id).map(|info| info.host.to_string());
         let at_once = self.sums.threads * host.neighbours.1 as usize;
@@ -246,7 +246,7 @@ mod tests {
     fn only_time_inside_intervals_is_summed() {
         let machine = Machine::new();
         counted(&machine, [10, 5, 100], 1000);
-        let mut cpu = CpuTime::new(machine.tree());
+        let mut cpu = CpuTimeMeter::new(machine.tree());
         cpu.begin(&[]);
         counted(&machine, [20, 14, 600], 501_000);
         cpu.end(1_000_000);
@@ -276,7 +276,7 @@ mod tests {
     fn a_wait_without_throttling_is_blamed_on_other_threads() {
         let machine = Machine::new();
         counted(&machine, [10, 5, 100], 0);
-        let mut cpu = CpuTime::new(machine.tree());
+        let mut cpu = CpuTimeMeter::new(machine.tree());
         cpu.begin(&[]);
         counted(&machine, [20, 5, 100], 490_000);
         cpu.end(1_000_000);
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn the_ranks_with_the_largest_losses_are_kept() {
         let of = |rank: u32| {
-            let mut cpu = CpuTime::new(Machine::new().tree());
+            let mut cpu = CpuTimeMeter::new(Machine::new().tree());
             let wait_ns = 100_000 + u64::from(rank) * 1000;
             cpu.count(Some(SchedTime { run_ns: 0, wait_ns }), 1_000_000);
             cpu.losses(rank, "h".into(), false)

@@ -25,7 +25,7 @@ impl From<Error> for StepFailure {
 
 impl StepFailure {
     /// Classifies a failure that all ranks know: it is the point's, unless the run was stopped.
-    pub fn known_to_all(rank: &Rank, error: Error) -> Self {
+    pub fn from_agreed(rank: &Rank, error: Error) -> Self {
         match rank.why_stopped() {
             Some(_) => Self::Run(error),
             None => Self::Point(error),
@@ -45,7 +45,7 @@ pub fn agree<T>(
     deadline: Duration,
 ) -> Result<T, StepFailure> {
     let agreed = all_or_none_within(rank, what, mine, deadline);
-    agreed.map_err(|error| StepFailure::known_to_all(rank, error))
+    agreed.map_err(|error| StepFailure::from_agreed(rank, error))
 }
 
 /// Returns this rank's value if every rank has one; otherwise fails on all ranks.

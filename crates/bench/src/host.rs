@@ -23,7 +23,7 @@ pub struct RankHost {
 
 impl RankHost {
     /// Exchanges lists of usable CPUs with the other ranks of this machine.
-    pub fn exchange(rank: &mut Rank, topology: &Arc<Topology>) -> Result<Self> {
+    pub fn gather(rank: &mut Rank, topology: &Arc<Topology>) -> Result<Self> {
         let mine = number_list::format(&topology.allowed).into_bytes();
         // Only ranks of this machine share its CPUs.
         let local = rank.hosts().ranks_of_machine(rank.id());

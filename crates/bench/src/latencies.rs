@@ -10,9 +10,9 @@ use tonnage_units::{Reduce, Result};
 /// A histogram in its own encoding, whose decoder validates all bytes. It becomes empty if a part cannot be decoded, so
 /// that decoding the sum fails instead of giving a wrong result.
 #[derive(Serialize, Deserialize)]
-struct Encoded(Vec<u8>);
+struct EncodedHistogram(Vec<u8>);
 
-impl Reduce for Encoded {
+impl Reduce for EncodedHistogram {
     fn merge(&mut self, other: Self) {
         // An empty sum stays empty.
         if self.0.is_empty() || merge_encoded(&mut self.0, &other.0).is_err() {
@@ -28,7 +28,7 @@ pub(crate) fn merge_all(
     mine: &LatencyHistogram,
     deadline: Duration,
 ) -> Result<LatencyHistogram> {
-    let Encoded(all) = rank.reduce(what, Encoded(mine.encode()), deadline)?;
+    let EncodedHistogram(all) = rank.reduce(what, EncodedHistogram(mine.encode()), deadline)?;
     LatencyHistogram::decode(&all)
 }
 
@@ -36,10 +36,10 @@ pub(crate) fn merge_all(
 mod tests {
     use super::*;
 
-    fn encoded(latencies_ns: &[u64]) -> Encoded {
+    fn encoded(latencies_ns: &[u64]) -> EncodedHistogram {
         let mut histogram = LatencyHistogram::new();
         latencies_ns.iter().for_each(|&ns| histogram.record(ns));
-        Encoded(histogram.encode())
+        EncodedHistogram(histogram.encode())
     }
 
     #[test]
@@ -47,7 +47,7 @@ mod tests {
         let mut sum = encoded(&[1, 5]);
         sum.merge(encoded(&[900]));
         assert_eq!(LatencyHistogram::decode(&sum.0).unwrap().count(), 3);
-        sum.merge(Encoded(b"garbage".to_vec()));
+        sum.merge(EncodedHistogram(b"garbage".to_vec()));
         sum.merge(encoded(&[7]));
         assert!(LatencyHistogram::decode(&sum.0).is_err());
     }

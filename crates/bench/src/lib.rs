@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`conductor`] | the points of a run, one after the other |
 //! | [`run`], [`settings`] | facts and settings that all of them share |
-//! | `within` | points whose ranks are threads of one process |
+//! | `in_process` | points whose ranks are threads of one process |
 //! | [`observer`] | callbacks for progress and results |
 //! | [`failure`], [`deadlines`] | how far a failure reaches, and how long ranks wait for each other |
 //! | `latencies`, `json` | data that ranks exchange in several kinds |
@@ -28,6 +28,7 @@ pub mod cpu_time;
 pub mod deadlines;
 pub mod failure;
 pub mod host;
+mod in_process;
 mod json;
 pub mod kinds;
 mod latencies;
@@ -40,4 +41,3 @@ pub mod run;
 pub mod settings;
 pub mod threads;
 pub mod wire_proof;
-mod within;

@@ -38,7 +38,7 @@ impl PathWatch {
     fn add(&mut self, sockets: &[SocketPath]) {
         let mut now: Vec<NetworkPath> = Vec::new();
         for socket in sockets {
-            let path = of_socket(socket);
+            let path = path_of_socket(socket);
             match now
                 .iter_mut()
                 .find_map(|known| known.take_in(&path).then_some(known))
@@ -47,7 +47,7 @@ impl PathWatch {
                 None => now.push(path),
             }
         }
-        join(&mut self.found, now);
+        merge_paths(&mut self.found, now);
     }
 
     /// Returns the paths, to be merged with those of other ranks.
@@ -63,7 +63,7 @@ impl PathWatch {
     }
 }
 
-fn of_socket(socket: &SocketPath) -> NetworkPath {
+fn path_of_socket(socket: &SocketPath) -> NetworkPath {
     NetworkPath {
         host: String::new(),
         ranks: String::new(),
@@ -81,20 +81,20 @@ fn of_socket(socket: &SocketPath) -> NetworkPath {
 }
 
 /// Adds paths. Those with equal settings become one, with the ranks of both.
-fn join(all: &mut Vec<NetworkPath>, others: Vec<NetworkPath>) {
+fn merge_paths(all: &mut Vec<NetworkPath>, others: Vec<NetworkPath>) {
     for other in others {
         match all
             .iter_mut()
             .find_map(|known| known.take_in(&other).then_some(known))
         {
-            Some(known) => known.ranks = both(&known.ranks, &other.ranks),
+            Some(known) => known.ranks = both_names(&known.ranks, &other.ranks),
             None => all.push(other),
         }
     }
 }
 
 /// Merges two rank lists in this program's own format.
-fn both(one: &str, other: &str) -> String {
+fn both_names(one: &str, other: &str) -> String {
     let lists = [one, other].into_iter().filter(|list| !list.is_empty());
     let mut ranks: Vec<u32> = lists
         .filter_map(|list| number_list::parse(list).ok())
@@ -112,7 +112,7 @@ pub struct NetworkPaths(Json<Vec<NetworkPath>>);
 impl Reduce for NetworkPaths {
     fn merge(&mut self, Self(Json(others)): Self) {
         let Self(Json(all)) = self;
-        join(all, others);
+        merge_paths(all, others);
         all.sort_by(|one, other| {
             let key = |path: &NetworkPath| (path.host.clone(), path.interface.clone());
             key(one).cmp(&key(other))

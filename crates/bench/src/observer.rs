@@ -24,7 +24,7 @@ pub trait Observer: Send {
         None
     }
     /// A trial of collective calls has ended, and each call is to be printed.
-    fn calls(&mut self, _calls: &TrialCalls<'_>) {}
+    fn print_calls(&mut self, _calls: &TrialCalls<'_>) {}
     /// A point has ended, with any outcome.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use tonnage_units::reduce::Largest;
 use tonnage_units::{Result, number_list};
 
 /// Facts about a run, collected once before any measurement.
-pub struct Run {
+pub struct RunContext {
     /// ID of this start of tonnage, the same in all its records.
     pub run_id: String,
     /// Every host with its ranks; only rank 0 knows them.
@@ -25,7 +25,7 @@ pub struct Run {
     is_one_clock: bool,
 }
 
-impl Run {
+impl RunContext {
     /// Collects the facts on all ranks.
     pub fn begin(rank: &mut Rank, settings: &Settings) -> Result<Self> {
         let run_id = format!("{:016x}", getrandom::u64().unwrap_or_else(|_| unix_ns()));
@@ -45,7 +45,7 @@ impl Run {
             is_one_clock: differs == 0,
             run_id: run_id.to_owned(),
             environment,
-            host: RankHost::exchange(rank, &settings.topology)?,
+            host: RankHost::gather(rank, &settings.topology)?,
         })
     }
 

@@ -18,15 +18,15 @@ pub fn start<'scope, T: Send + 'scope>(
 }
 
 /// Channels for orders to a thread and its answers.
-type Line<O, T, E> = (Sender<O>, Receiver<Result<T, E>>);
+type FollowerChannel<O, T, E> = (Sender<O>, Receiver<Result<T, E>>);
 
 /// A thread's channels, and the one for its thread ID.
-type Started<O, T, E> = (Line<O, T, E>, Receiver<u32>);
+type StartedFollower<O, T, E> = (FollowerChannel<O, T, E>, Receiver<u32>);
 
 /// The leader's handle on threads that carry out its orders until it is dropped. `O` are orders, `T` and `E` their
 /// results.
 pub struct Followers<O, T, E> {
-    lines: Vec<Line<O, T, E>>,
+    lines: Vec<FollowerChannel<O, T, E>>,
     /// Kernel thread IDs.
     threads: Vec<u32>,
 }
@@ -56,7 +56,7 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
             })?;
             Ok(((order_sender, answer_receiver), thread))
         };
-        let started: Vec<Started<O, T, E>> =
+        let started: Vec<StartedFollower<O, T, E>> =
             (first..).zip(works).map(begin).collect::<Result<_>>()?;
         let (lines, threads): (Vec<_>, Vec<_>) = started.into_iter().unzip();
         let threads = threads.into_iter().filter_map(|thread| thread.recv().ok());

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 pub use routes::{NamedDevices, RouteShare, Routes};
-pub use watch::{Loads, Watch};
+pub use watch::{CounterWatch, Loads};
 
 use crate::json::Json;
 use routes::GroupReader;
@@ -26,7 +26,7 @@ use tonnage_machine::counters::{
 };
 use tonnage_record::wire_proof::{DEVICES_MAX, DevicePath, TcpPath, WireProof};
 use tonnage_units::{Reduce, WireKind, number_list};
-use watch::{Load, carried, is_enough};
+use watch::{DeviceLoad, has_carried, is_enough};
 
 /// Time between two reads of the counters.
 const READ_INTERVAL: Duration = Duration::from_millis(50);
@@ -36,9 +36,9 @@ const WHY_MAX: usize = 16;
 
 /// Findings of ranks about their groups, merged independently of their order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Findings(Json<WireProof>);
+pub struct WireFindings(Json<WireProof>);
 
-impl Reduce for Findings {
+impl Reduce for WireFindings {
     fn merge(&mut self, Self(Json(other)): Self) {
         let Self(Json(path)) = self;
         path.crossed &= other.crossed;
@@ -61,43 +61,43 @@ impl Reduce for Findings {
     }
 }
 
-impl Watch<'_> {
+impl CounterWatch<'_> {
     /// Reads the counters again and returns the findings about this rank's group, to be merged with those of other
     /// ranks.
-    pub fn judge(&self, Loads(loads): &Loads) -> Findings {
+    pub fn judge(&self, Loads(loads): &Loads) -> WireFindings {
         let mut path = WireProof::nothing();
         let Some(reader) = &self.route.reads else {
-            return Findings(Json(path));
+            return WireFindings(Json(path));
         };
         let load = loads.get(&reader.at).copied().unwrap_or_default();
         let deadline = Instant::now() + self.timeout;
         let mut after = self.read();
         // Counters include headers, so all of the payload can be waited for.
-        let lacks = |after: &Snapshot| !carried(&self.moved(&reader.group, after), load, 100);
+        let lacks = |after: &Snapshot| !has_carried(&self.moved(&reader.group, after), load, 100);
         while lacks(&after) && Instant::now() < deadline {
             std::thread::sleep(READ_INTERVAL);
             after = self.read();
         }
         self.judge_group(reader, load, &after, &mut path);
-        Findings(Json(path))
+        WireFindings(Json(path))
     }
 
     fn judge_group(
         &self,
         reader: &GroupReader,
-        load: Load,
+        load: DeviceLoad,
         after: &Snapshot,
         path: &mut WireProof,
     ) {
         let group = &reader.group;
         let moved = self.moved(group, after);
-        let counted = carried(&moved, load, 99);
-        let bypass = self.bypass(reader, load, after).filter(|_| counted);
+        let counted = has_carried(&moved, load, 99);
+        let bypass = self.explain_bypass(reader, load, after).filter(|_| counted);
         let enough = counted && bypass.is_none();
         let all_listed = self.route.devices as usize <= DEVICES_MAX;
         let mut idle = Vec::new();
         for (device, counters) in group.devices.iter().zip(&moved) {
-            let took_part = took_part(counters.as_ref(), load, group.devices.len());
+            let took_part = has_taken_part(counters.as_ref(), load, group.devices.len());
             if !took_part && !group.has_share(device, self.point) {
                 continue;
             }
@@ -128,9 +128,11 @@ impl Watch<'_> {
         if let Some(why) = bypass {
             path.why.push(why);
         } else if !enough {
-            path.why.push(self.why_not(reader, load, &moved, after));
+            path.why
+                .push(self.why_unproven(reader, load, &moved, after));
         } else if !idle.is_empty() {
-            path.why.push(unproven::idle(group, &idle, self.point));
+            path.why
+                .push(unproven::idle_devices(group, &idle, self.point));
         }
         if reader.reads_tcp {
             let counters = difference(&self.before.tcp, &after.tcp);
@@ -145,12 +147,12 @@ impl Watch<'_> {
     }
 
     /// Returns the joint result on rank 0, from the findings of all ranks.
-    pub fn conclude(&self, Findings(Json(mut path)): Findings) -> WireProof {
+    pub fn conclude(&self, WireFindings(Json(mut path)): WireFindings) -> WireProof {
         let unnamed = &self.route.unnamed;
         if !unnamed.is_empty() {
             path.crossed = false;
             path.why
-                .push(unproven::unnamed(unnamed, &self.point.engine));
+                .push(unproven::unnamed_ranks(unnamed, &self.point.engine));
         }
         path
     }
@@ -158,7 +160,7 @@ impl Watch<'_> {
 
 /// Whether one of several devices took part in carrying the payload: at least a hundredth of an even share. The
 /// distribution of workers over devices is unknown, but a device with only a few packets was not used.
-fn took_part(counters: Option<&Counters>, load: Load, devices: usize) -> bool {
+fn has_taken_part(counters: Option<&Counters>, load: DeviceLoad, devices: usize) -> bool {
     let Some(counters) = counters else {
         return false;
     };

@@ -3,7 +3,7 @@
 //! The conductor takes every point through the same steps; a kind implements these steps. A kind never uses the
 //! conductor: both use [`Stage`].
 
-use crate::cpu_time::CpuTime;
+use crate::cpu_time::CpuTimeMeter;
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
 use crate::host::RankHost;
@@ -26,7 +26,7 @@ pub struct Stage<'a> {
     /// This rank's host.
     pub host: &'a RankHost,
     /// CPU time that this rank's threads lose during their measured intervals.
-    pub cpu: &'a mut CpuTime,
+    pub cpu: &'a mut CpuTimeMeter,
     /// Observed network paths of the engines' sockets.
     pub paths: &'a mut PathWatch,
     /// Gets progress and results, on rank 0.
@@ -53,7 +53,7 @@ impl<P> Clone for AnnotatedPoint<'_, P> {
 impl<P> Copy for AnnotatedPoint<'_, P> {}
 
 /// A point of one kind.
-pub trait OfKind {
+pub trait PointOfKind {
     /// Returns the point if it is one of this kind.
     fn from_planned(planned: &Planned) -> Option<&Self>;
 }
@@ -61,18 +61,18 @@ pub trait OfKind {
 /// One kind of experiment, with its state for a whole run.
 pub trait Kind {
     /// One cell of a sweep of this kind.
-    type Point: OfKind;
+    type Point: PointOfKind;
     /// Resources opened once for several points. Dropping them closes them.
     type Open;
 
     /// Whether `next` can be measured with the resources opened for `first`.
-    fn shares(_first: &Self::Point, _next: &Self::Point) -> bool {
+    fn shares_resources(_first: &Self::Point, _next: &Self::Point) -> bool {
         false
     }
 
     /// Returns the size that determines a point's demand for shared resources. The points with the largest sizes are
     /// left out if the demand cannot be met.
-    fn asks_bytes(_point: &Self::Point) -> u64 {
+    fn requested_bytes(_point: &Self::Point) -> u64 {
         0
     }
 
@@ -121,9 +121,9 @@ pub trait Kind {
 }
 
 /// Measures stretches of points of any kind. Implemented by the conductor.
-pub trait StretchRunner {
+pub trait KindRunner {
     /// Opens the resources for the next point, and measures it and the following points that share them.
-    fn stretch<K: Kind>(&mut self, kind: &mut K) -> Result<()>;
+    fn run_points<K: Kind>(&mut self, kind: &mut K) -> Result<()>;
 }
 
 /// Takes the steps of a point in the conductor's order. It is passed as a closure, so that a kind can keep resources of
@@ -134,7 +134,7 @@ pub type StepRunner<'a> = &'a mut dyn FnMut(&mut dyn Steps) -> Result<(), StepFa
 /// fails with [`StepFailure::Point`], the next one is [`Self::close`].
 pub trait Steps {
     /// Measures the upper bound that results are compared with, outside the trials.
-    fn limit(&mut self, _when: When) -> Result<(), StepFailure> {
+    fn limit(&mut self, _when: LimitMoment) -> Result<(), StepFailure> {
         Ok(())
     }
 
@@ -168,7 +168,7 @@ pub trait Steps {
 
 /// When a bound is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum LimitMoment {
     /// Before the first trial and the warm-up.
     Before,
     /// After the last trial.

@@ -29,7 +29,7 @@ macro_rules! kinds {
             $($state: $kind,)+
         }
 
-        $(impl $crate::kinds::kind::OfKind for <$kind as $crate::kinds::kind::Kind>::Point {
+        $(impl $crate::kinds::kind::PointOfKind for <$kind as $crate::kinds::kind::Kind>::Point {
             fn from_planned(planned: &::tonnage_plan::Planned) -> Option<&Self> {
                 match &planned.point {
                     ::tonnage_plan::Point::$point(point) => Some(point),
@@ -40,13 +40,13 @@ macro_rules! kinds {
 
         impl Kinds {
             /// Measures the stretch of points that begins with `next`.
-            pub fn stretch(
+            pub fn run_points(
                 &mut self,
                 next: &::tonnage_plan::Point,
-                by: &mut impl $crate::kinds::kind::StretchRunner,
+                by: &mut impl $crate::kinds::kind::KindRunner,
             ) -> ::tonnage_units::Result<()> {
                 match next {
-                    $(::tonnage_plan::Point::$point(_) => by.stretch(&mut self.$state),)+
+                    $(::tonnage_plan::Point::$point(_) => by.run_points(&mut self.$state),)+
                 }
             }
         }

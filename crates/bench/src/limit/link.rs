@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::opening::description::{Device, OpenMessage};
+use crate::opening::description::{DeviceDescription, OpenMessage};
 use tonnage_engine::LimitKind;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{Distinct, Hosts};
 use tonnage_record::{Limit, Links};
 
-use super::of_rounds;
+use super::mean_over_rounds;
 
 /// Maximum number of rounds whose links are evaluated; further rounds repeat the same links.
 pub(super) const ROUNDS_MAX: u32 = 1024;
@@ -24,15 +24,20 @@ pub(super) fn link_limit(
     let roles = point.roles;
     let rounds = roles.sampled_rounds(ROUNDS_MAX);
     let pairs = rounds.map(|round| roles.pairs_of_round(round));
-    let mut rounds: Vec<(Side<'_>, u64)> = pairs
-        .filter_map(|pairs| Some((of_pairs(point, opened, hosts, &pairs)?, pairs.len() as u64)))
+    let mut rounds: Vec<(LinkSide<'_>, u64)> = pairs
+        .filter_map(|pairs| {
+            Some((
+                slowest_side_of_pairs(point, opened, hosts, &pairs)?,
+                pairs.len() as u64,
+            ))
+        })
         .collect();
     if rounds.is_empty() {
-        rounds.push((of_all(point, opened, hosts, |_| true)?, 1));
+        rounds.push((side_of_all_flows(point, opened, hosts, |_| true)?, 1));
     }
     let (first, _) = rounds.first()?;
     if point.roles.bidirectional
-        && let Some(limit) = of_both_ways(point, opened, hosts, first)
+        && let Some(limit) = sum_of_directions(point, opened, hosts, first)
     {
         return Some(limit);
     }
@@ -40,7 +45,7 @@ pub(super) fn link_limit(
         let rates = rounds
             .iter()
             .map(|(side, flows)| (of(&links(side)), *flows));
-        of_rounds(point.length.trial, rates)
+        mean_over_rounds(point.length.trial, rates)
     };
     let links = Links {
         used_bytes_per_s: of_all_rounds(|links| links.used_bytes_per_s),
@@ -49,12 +54,12 @@ pub(super) fn link_limit(
     };
     (links.used_bytes_per_s > 0.0).then_some(Limit {
         links: Some(links),
-        ..Limit::new(words(first)?, links.used_bytes_per_s)
+        ..Limit::new(describe_side(first)?, links.used_bytes_per_s)
     })
 }
 
 /// Describes the links of a side.
-fn words(side: &Side<'_>) -> Option<String> {
+fn describe_side(side: &LinkSide<'_>) -> Option<String> {
     let (_, (device, _)) = side.iter().find(|(_, (_, used))| *used)?;
     let stated = if device.link_stated { "stated " } else { "" };
     Some(
@@ -71,15 +76,15 @@ fn words(side: &Side<'_>) -> Option<String> {
 
 /// Returns the sum of the bounds of both directions, because a link reaches its speed in each. `None` if the devices
 /// cannot send that much, because some of them are at both ends.
-fn of_both_ways(
+fn sum_of_directions(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
-    of_all_flows: &Side<'_>,
+    of_all_flows: &LinkSide<'_>,
 ) -> Option<Limit> {
     let roles = point.roles;
-    let forward = of_all(point, opened, hosts, |rank| !roles.is_behind(rank))?;
-    let back = of_all(point, opened, hosts, |rank| roles.is_behind(rank))?;
+    let forward = side_of_all_flows(point, opened, hosts, |rank| !roles.is_behind(rank))?;
+    let back = side_of_all_flows(point, opened, hosts, |rank| roles.is_behind(rank))?;
     let (one, other) = (links(&forward), links(&back));
     let sum = Links {
         used: one.used.max(other.used),
@@ -91,7 +96,7 @@ fn of_both_ways(
     fits.then_some(Limit {
         links: Some(sum),
         ..Limit::new(
-            format!("{}, both directions added up", words(&forward)?),
+            format!("{}, both directions added up", describe_side(&forward)?),
             sum.used_bytes_per_s,
         )
     })
@@ -101,10 +106,15 @@ fn of_both_ways(
 type DevicePlace = (Option<u32>, Option<String>, Option<IpAddr>);
 
 /// Devices of the senders or of the receivers, each with whether a flow uses it.
-type Side<'a> = BTreeMap<DevicePlace, (&'a Device, bool)>;
+type LinkSide<'a> = BTreeMap<DevicePlace, (&'a DeviceDescription, bool)>;
 
 /// Adds devices of a rank to a side. A known device counts as used if either entry does.
-fn add_devices<'a>(side: &mut Side<'a>, network: Option<u32>, device: &'a Device, used: bool) {
+fn add_devices<'a>(
+    side: &mut LinkSide<'a>,
+    network: Option<u32>,
+    device: &'a DeviceDescription,
+    used: bool,
+) {
     let names = [&device.bound_place, &device.name, &device.interface];
     let name = names.into_iter().flatten().next().cloned();
     let place = (network, name, device.address);
@@ -113,21 +123,21 @@ fn add_devices<'a>(side: &mut Side<'a>, network: Option<u32>, device: &'a Device
 }
 
 /// Returns the slower of two sides.
-fn slower(sides: [Side<'_>; 2]) -> Option<Side<'_>> {
-    let speed = |side: &Side<'_>| links(side).used_bytes_per_s;
+fn slower_side(sides: [LinkSide<'_>; 2]) -> Option<LinkSide<'_>> {
+    let speed = |side: &LinkSide<'_>| links(side).used_bytes_per_s;
     sides
         .into_iter()
         .min_by(|one, other| speed(one).total_cmp(&speed(other)))
 }
 
 /// Returns the slower side of all simultaneous flows whose initiator satisfies `begins`.
-fn of_all<'a>(
+fn side_of_all_flows<'a>(
     point: &TransferPoint,
     opened: &'a Distinct<OpenMessage>,
     hosts: &Hosts,
     begins: impl Fn(u32) -> bool,
-) -> Option<Side<'a>> {
-    let mut sides = [Side::new(), Side::new()];
+) -> Option<LinkSide<'a>> {
+    let mut sides = [LinkSide::new(), LinkSide::new()];
     for (rank, opened) in (0u32..).zip(opened.iter()) {
         let (targets, initiators) = (point.roles.targets(rank), point.roles.initiators_of(rank));
         let initiates = begins(rank) && !targets.is_empty();
@@ -140,17 +150,17 @@ fn of_all<'a>(
             }
         }
     }
-    slower(sides)
+    slower_side(sides)
 }
 
 /// Returns the slower side of the pairs of a round; `None` without pairs.
-fn of_pairs<'a>(
+fn slowest_side_of_pairs<'a>(
     point: &TransferPoint,
     opened: &'a Distinct<OpenMessage>,
     hosts: &Hosts,
     pairs: &[(u32, u32)],
-) -> Option<Side<'a>> {
-    let mut sides = [Side::new(), Side::new()];
+) -> Option<LinkSide<'a>> {
+    let mut sides = [LinkSide::new(), LinkSide::new()];
     for &(initiator, target) in pairs {
         for (side, rank) in sides.iter_mut().zip([initiator, target]) {
             for rails in &opened.get(rank)?.devices {
@@ -164,12 +174,12 @@ fn of_pairs<'a>(
             }
         }
     }
-    slower(sides).filter(|side| !side.is_empty())
+    slower_side(sides).filter(|side| !side.is_empty())
 }
 
 /// Returns the links of one side: those that a flow uses, and all of them.
-fn links(side: &Side<'_>) -> Links {
-    let speed = |device: &Device| match device.limit {
+fn links(side: &LinkSide<'_>) -> Links {
+    let speed = |device: &DeviceDescription| match device.limit {
         LimitKind::Link { bytes_per_s } => bytes_per_s as f64,
         _ => 0.0,
     };

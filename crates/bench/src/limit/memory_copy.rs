@@ -29,7 +29,7 @@ pub fn copy_rates(
     clock: &Clock,
     turns: CopyTurns,
 ) -> Result<Vec<CopyRate>> {
-    let stretch = stretch(layout, point);
+    let stretch = copy_stretch(layout, point);
     let mut walk = FlowWalk::over(point.slots.orders(), stretch.slots(), point.slots.seed);
     let mut slots = || from_and_to(walk.next_slots(), point.op);
     memory.copy_rates(&stretch, &mut slots, clock, turns)
@@ -45,7 +45,7 @@ fn from_and_to((local, remote): (u64, u64), op: Verb) -> (u64, u64) {
 
 /// Returns the pieces to copy: the same slots that operations use. Small slots without gaps are copied several at a
 /// time; the last copy ends with the footprint.
-pub fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
+pub fn copy_stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
     let footprint_bytes = point.slots.footprint_bytes.max(SLICE_BYTES_MIN);
     let size_bytes = u64::from(point.slots.size_bytes);
     let joined = size_bytes < PIECE_BYTES_MIN && !point.slots.has_gaps();
@@ -107,7 +107,7 @@ pub fn with_choice(mut rates: Vec<CopyRate>) -> Vec<CopyRate> {
 }
 
 /// Adds the rates of another worker or rank, per method and turn: only simultaneous copies are added.
-pub fn add(sum: &mut Vec<CopyRate>, others: Vec<CopyRate>) {
+pub fn add_rates(sum: &mut Vec<CopyRate>, others: Vec<CopyRate>) {
     for other in others {
         let known = |rate: &&mut CopyRate| {
             rate.is_choice == other.is_choice && (rate.is_choice || rate.method == other.method)
@@ -125,13 +125,13 @@ pub fn add(sum: &mut Vec<CopyRate>, others: Vec<CopyRate>) {
 }
 
 /// Returns the turns of two measurements, such as those before and after a point.
-pub fn both(before: &[CopyRate], after: &[CopyRate]) -> Vec<CopyRate> {
+pub fn mean_of_passes(before: &[CopyRate], after: &[CopyRate]) -> Vec<CopyRate> {
     let all = before.iter().chain(after);
     all.cloned().collect()
 }
 
 /// Describes the slots of a point that are copied one by one because there are gaps between them.
-pub fn gaps(point: &TransferPoint) -> Option<String> {
+pub fn describe_gaps(point: &TransferPoint) -> Option<String> {
     point.slots.has_gaps().then(|| {
         let (size, stride) = (point.slots.size_bytes, point.slots.stride_bytes);
         format!("slots of {size} B, {stride} B apart")
@@ -183,7 +183,7 @@ mod tests {
     fn limit(copiers: [Vec<CopyRate>; 2]) -> (String, f64) {
         let mut sum = Vec::new();
         for rates in copiers {
-            add(&mut sum, with_choice(rates));
+            add_rates(&mut sum, with_choice(rates));
         }
         let limit = describe(&sum, 2, None).unwrap();
         (limit.what, limit.bytes_per_s)
@@ -201,7 +201,7 @@ mod tests {
         // A turn before the trials is not added to one after them.
         let before = [rate("memcpy", &[3.0, 4.0])];
         let after = [rate("memcpy", &[2.0, 7.0])];
-        let limit = describe(&both(&before, &after), 1, None).unwrap();
+        let limit = describe(&mean_of_passes(&before, &after), 1, None).unwrap();
         assert_eq!(limit.bytes_per_s, 7.0);
     }
 
@@ -264,7 +264,7 @@ mod tests {
         (point.slots.size_bytes, point.slots.stride_bytes) = (size_bytes, stride_bytes);
         point.slots.footprint_bytes = footprint_bytes;
         let layout = SliceLayout::new(&point, 0);
-        let stretch = stretch(&layout, &point);
+        let stretch = copy_stretch(&layout, &point);
         let all: Vec<_> = (0..stretch.slots())
             .map(|slot| stretch.piece(slot))
             .collect();
@@ -319,7 +319,7 @@ mod tests {
         let slices = |traffic| {
             let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
             (point.roles.traffic, point.roles.ranks) = (traffic, 4);
-            stretch(&SliceLayout::new(&point, 0), &point).slices
+            copy_stretch(&SliceLayout::new(&point, 0), &point).slices
         };
         assert_eq!(slices(Traffic::FanOut), 3);
         assert_eq!(slices(Traffic::InTurn), 1);
@@ -337,7 +337,7 @@ mod tests {
         ) = (4, Some(3), true);
         let all = tonnage_ranks::testing::run(4, move |mut rank| {
             let layout = SliceLayout::new(&point, rank.id());
-            let own_bytes = stretch(&layout, &point).pass_bytes();
+            let own_bytes = copy_stretch(&layout, &point).pass_bytes();
             let turns = agree_on_turns(&mut rank, own_bytes).unwrap();
             (own_bytes, turns.pass_bytes)
         });
@@ -353,7 +353,7 @@ mod tests {
     fn rates_of_hosts_that_differ_are_joined_by_name() {
         let mut sum = vec![rate("memcpy", &[2.0])];
         let other = vec![rate("rep movsb", &[5.0]), rate("memcpy", &[1.0])];
-        add(&mut sum, other);
+        add_rates(&mut sum, other);
         assert_eq!(sum, [rate("memcpy", &[3.0]), rate("rep movsb", &[5.0])]);
         assert_eq!(describe(&[], 0, None), None);
     }
@@ -370,8 +370,8 @@ mod tests {
     #[test]
     fn slots_are_described_if_there_are_gaps_between_them() {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1);
-        assert_eq!(gaps(&point), None);
+        assert_eq!(describe_gaps(&point), None);
         point.slots.stride_bytes = 4096;
-        assert_eq!(gaps(&point).unwrap(), "slots of 8 B, 4096 B apart");
+        assert_eq!(describe_gaps(&point).unwrap(), "slots of 8 B, 4096 B apart");
     }
 }

@@ -13,7 +13,7 @@ use tonnage_ranks::{Distinct, Hosts};
 use tonnage_record::Limit;
 
 use super::link::ROUNDS_MAX;
-use super::of_rounds;
+use super::mean_over_rounds;
 use crate::opening::description::OpenMessage;
 
 /// Distinct devices with the memory of ranks at one end of the flows, with their links.
@@ -39,7 +39,7 @@ pub(super) fn within_devices(
 }
 
 /// Returns the bound of the devices' links alone.
-pub(super) fn of_devices(
+pub(super) fn limit_of_device_links(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
@@ -85,10 +85,12 @@ fn bound(
     }
     let roles = point.roles;
     if point.roles.bidirectional {
-        let of = |behind| of_all(point, opened, hosts, |rank| roles.is_behind(rank) == behind);
+        let of = |behind| {
+            slowest_of_all_flows(point, opened, hosts, |rank| roles.is_behind(rank) == behind)
+        };
         let ((what, one), (_, other)) = (of(false)?, of(true)?);
         // A device at both ends has its link once for all outgoing bytes, and once for all incoming ones.
-        let all = of_all(point, opened, hosts, |_| true);
+        let all = slowest_of_all_flows(point, opened, hosts, |_| true);
         let lower = all.filter(|(_, speed)| *speed < one + other);
         return lower.or_else(|| Some((format!("{what}, both directions added up"), one + other)));
     }
@@ -97,20 +99,22 @@ fn bound(
         .map(|round| roles.pairs_of_round(round));
     let rounds: Vec<_> = rounds.filter(|pairs| !pairs.is_empty()).collect();
     if rounds.is_empty() {
-        return of_all(point, opened, hosts, |_| true);
+        return slowest_of_all_flows(point, opened, hosts, |_| true);
     }
-    let bounds = rounds.iter().map(|pairs| of_pairs(pairs, opened, hosts));
+    let bounds = rounds
+        .iter()
+        .map(|pairs| slowest_of_pairs(pairs, opened, hosts));
     let bounds = bounds.collect::<Option<Vec<_>>>()?;
     let flows = rounds.iter().map(|pairs| pairs.len() as u64);
     let rates = bounds.iter().map(|(_, speed)| *speed).zip(flows);
-    let speed = of_rounds(point.length.trial, rates);
+    let speed = mean_over_rounds(point.length.trial, rates);
     let (what, _) = bounds.into_iter().next()?;
     Some((what, speed))
 }
 
 /// Returns the slower end of all simultaneous flows whose initiator satisfies `begins`. It iterates over ranks, because
 /// a list of all pairs would be too long for many ranks.
-fn of_all(
+fn slowest_of_all_flows(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
@@ -126,7 +130,7 @@ fn of_all(
         let is_target = roles.initiators_of(rank).into_iter().any(&begins);
         for (end, takes_part) in ends.iter_mut().zip([initiates, is_target]) {
             if takes_part {
-                add(end, rank, opened, hosts);
+                add_device(end, rank, opened, hosts);
             }
         }
     }
@@ -134,7 +138,7 @@ fn of_all(
 }
 
 /// Returns the slower end of the pairs of a round.
-fn of_pairs(
+fn slowest_of_pairs(
     pairs: &[(u32, u32)],
     opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
@@ -142,14 +146,14 @@ fn of_pairs(
     let mut ends: BothEnds<'_> = [Some(EndDevices::new()), Some(EndDevices::new())];
     for &(initiator, target) in pairs {
         for (end, rank) in ends.iter_mut().zip([initiator, target]) {
-            add(end, rank, opened, hosts);
+            add_device(end, rank, opened, hosts);
         }
     }
     slower(ends)
 }
 
 /// Adds the device of a rank to an end. If the rank has no known device link, the end has no bound.
-fn add<'a>(
+fn add_device<'a>(
     end: &mut Option<EndDevices<'a>>,
     rank: u32,
     opened: &'a Distinct<OpenMessage>,
@@ -175,11 +179,11 @@ fn slower(ends: BothEnds<'_>) -> Option<(String, f64)> {
     };
     let ends = ends.into_iter().flatten().filter(|end| !end.is_empty());
     let slower = ends.min_by(|one, other| speed(one).total_cmp(&speed(other)))?;
-    Some((words(&slower), speed(&slower)))
+    Some((describe_devices(&slower), speed(&slower)))
 }
 
 /// Describes the links of some devices.
-fn words(devices: &EndDevices<'_>) -> String {
+fn describe_devices(devices: &EndDevices<'_>) -> String {
     let mut all = devices.values();
     match (all.next(), all.len()) {
         (Some((device, link)), 0) => format!(

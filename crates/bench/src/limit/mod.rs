@@ -13,14 +13,16 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::deadlines::DEADLINES;
-use crate::kinds::kind::When;
+use crate::kinds::kind::LimitMoment;
 use crate::kinds::transfer::transfer_worker::TransferWorker;
 use crate::kinds::transfer::worker_threads::{ThreadOrder, Threads};
 use crate::limit::link::link_limit;
-use crate::limit::memory_copy::{add, agree_on_turns, both, with_choice};
-use crate::limit::memory_link::{link_lacking, links_unknown, of_devices, within_devices};
+use crate::limit::memory_copy::{add_rates, agree_on_turns, mean_of_passes, with_choice};
+use crate::limit::memory_link::{
+    limit_of_device_links, link_lacking, links_unknown, within_devices,
+};
 use crate::limit::socket_stream::StreamMeasurement;
-use crate::opening::description::Device;
+use crate::opening::description::DeviceDescription;
 use crate::opening::openings::Openings;
 use tonnage_engine::LimitKind;
 use tonnage_engine::memory::CopyRate;
@@ -43,7 +45,7 @@ pub struct Bound<'a> {
 /// One of the two measurements, before or after the trials.
 pub enum Measurement {
     /// Copy rates of several workers together.
-    Copies(Copies),
+    Copies(SummedCopies),
     /// Socket streams.
     Streams(StreamMeasurement),
 }
@@ -51,7 +53,8 @@ pub enum Measurement {
 impl<'a> Bound<'a> {
     /// Creates the bound of a point whose engines are open on all ranks.
     pub fn new(point: &'a TransferPoint, opened: &'a Openings) -> Self {
-        let addresses = |rails: &Vec<Device>| rails.iter().map(|device| device.address).collect();
+        let addresses =
+            |rails: &Vec<DeviceDescription>| rails.iter().map(|device| device.address).collect();
         Self {
             point,
             opened,
@@ -67,12 +70,13 @@ impl<'a> Bound<'a> {
     /// Measures with all workers at once, if the bandwidth has a measurable limit. All ranks call it.
     pub fn measure(
         &mut self,
-        when: When,
+        when: LimitMoment,
         rank: &mut Rank,
         own: &mut TransferWorker,
         followers: &Threads,
     ) -> Result<()> {
-        self.measured[usize::from(when == When::After)] = self.measured(rank, own, followers)?;
+        self.measured[usize::from(when == LimitMoment::After)] =
+            self.measured(rank, own, followers)?;
         Ok(())
     }
 
@@ -82,7 +86,7 @@ impl<'a> Bound<'a> {
         own: &mut TransferWorker,
         followers: &Threads,
     ) -> Result<Option<Measurement>> {
-        if !is_asked(self.point) {
+        if !is_requested(self.point) {
             return Ok(None);
         }
         match self.kind() {
@@ -92,12 +96,12 @@ impl<'a> Bound<'a> {
             _ if self.opened.common.yields => Ok(None),
             // If the link of a device is known, it is the limit; copies inside the device are not.
             LimitKind::MemoryCopy if self.opened.common.crosses_memory_link => Ok(None),
-            LimitKind::MemoryCopy => copies(rank, own, followers, self.copiers()).map(Some),
+            LimitKind::MemoryCopy => measure_copies(rank, own, followers, self.copiers()).map(Some),
             LimitKind::SocketStream => {
                 let carried =
                     socket_stream::measure(rank, self.point, &self.addresses, |shared| {
                         followers.order(|_| ThreadOrder::Stream(shared.clone()))?;
-                        let mine = own.stream(shared);
+                        let mine = own.run_socket_streams(shared);
                         let others = followers.collect()?;
                         let mut sum = mine?;
                         others
@@ -122,7 +126,7 @@ impl<'a> Bound<'a> {
 
     /// Returns why there is no measured limit, if the user would expect one.
     pub fn why_no_limit(&self) -> Option<String> {
-        let asked = is_asked(self.point);
+        let asked = is_requested(self.point);
         if asked && self.point.loads.is_some() {
             return Some(
                 "no limit: the file loads links unevenly, so that none bounds their sum; --limit states one"
@@ -162,17 +166,17 @@ impl<'a> Bound<'a> {
                     ..Limit::new("stated by the user", bytes_per_s)
                 });
             }
-            LimitChoice::Auto if !is_asked(self.point) || is_uneven(self.point) => return None,
+            LimitChoice::Auto if !is_requested(self.point) || is_uneven(self.point) => return None,
             LimitChoice::Auto => {}
         }
         match (before, after) {
             (Some(Measurement::Copies(before)), Some(Measurement::Copies(after))) => {
-                let slots = memory_copy::gaps(self.point);
-                let rates = both(&before.rates, &after.rates);
+                let slots = memory_copy::describe_gaps(self.point);
+                let rates = mean_of_passes(&before.rates, &after.rates);
                 memory_copy::describe(&rates, before.copiers, slots.as_deref())
             }
             _ if self.kind() == LimitKind::MemoryCopy => {
-                of_devices(self.point, &self.opened.all, hosts)
+                limit_of_device_links(self.point, &self.opened.all, hosts)
             }
             _ if matches!(self.kind(), LimitKind::Link { .. }) => {
                 let limit = link_limit(self.point, &self.opened.all, hosts);
@@ -180,7 +184,10 @@ impl<'a> Bound<'a> {
             }
             // Either measurement may have no result.
             (before, after) => {
-                let best = StreamMeasurement::better(carried(before), carried(after));
+                let best = StreamMeasurement::better(
+                    stream_measurement(before),
+                    stream_measurement(after),
+                );
                 let limit = best.as_ref().map(socket_stream::describe);
                 limit.map(|limit| within_devices(limit, self.point, &self.opened.all, hosts))
             }
@@ -197,7 +204,7 @@ impl<'a> Bound<'a> {
 }
 
 /// Whether the point's limit is to be determined. A ping-pong has none, because it measures latency.
-fn is_asked(point: &TransferPoint) -> bool {
+fn is_requested(point: &TransferPoint) -> bool {
     point.limit == LimitChoice::Auto && point.pacing != Pacing::PingPong
 }
 
@@ -213,7 +220,7 @@ pub fn unknown_links(point: &TransferPoint, opened: &Openings, has_limit: bool) 
         && opened.common.crosses_memory_link
         && !is_uneven(point);
     match has_limit {
-        _ if !is_asked(point) => None,
+        _ if !is_requested(point) => None,
         true => links_unknown(&opened.all),
         false if is_all => link_lacking(&opened.all),
         false => None,
@@ -222,7 +229,7 @@ pub fn unknown_links(point: &TransferPoint, opened: &Openings, has_limit: bool) 
 
 /// Combines the rates of rounds as in a trial, each with its number of flows. Rounds of equal duration give the mean.
 /// Rounds with equal numbers of operations last as long as they need, so slow ones weigh more.
-fn of_rounds(trial: TrialLength, rounds: impl IntoIterator<Item = (f64, u64)>) -> f64 {
+fn mean_over_rounds(trial: TrialLength, rounds: impl IntoIterator<Item = (f64, u64)>) -> f64 {
     let rounds = rounds.into_iter().map(|(rate, flows)| (rate, flows as f64));
     match trial {
         TrialLength::DurationNs(_) => {
@@ -240,7 +247,7 @@ fn of_rounds(trial: TrialLength, rounds: impl IntoIterator<Item = (f64, u64)>) -
     }
 }
 
-fn carried(measurement: Option<Measurement>) -> Option<StreamMeasurement> {
+fn stream_measurement(measurement: Option<Measurement>) -> Option<StreamMeasurement> {
     match measurement? {
         Measurement::Streams(carried) => Some(carried),
         Measurement::Copies(_) => None,
@@ -256,7 +263,7 @@ enum Copiers {
 }
 
 /// Returns the joint copy rates of all workers that copy at the same time.
-fn copies(
+fn measure_copies(
     rank: &mut Rank,
     own: &mut TransferWorker,
     followers: &Threads,
@@ -267,7 +274,7 @@ fn copies(
         Copiers::First | Copiers::All => own.copy_stretch().pass_bytes(),
     };
     let turns = agree_on_turns(rank, pass_bytes)?;
-    let mut sum = Copies::default();
+    let mut sum = SummedCopies::default();
     match copiers {
         Copiers::None => {}
         Copiers::First => sum.add(with_choice(own.copy_limit(turns)?)),
@@ -287,23 +294,23 @@ fn copies(
 
 /// Copy rates per method, summed turn by turn, and the number of copiers.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Copies {
+pub struct SummedCopies {
     /// Rates per method.
     pub rates: Vec<CopyRate>,
     /// Number of copiers.
     pub copiers: u64,
 }
 
-impl Copies {
+impl SummedCopies {
     /// Adds one copier's rates.
     pub fn add(&mut self, rates: Vec<CopyRate>) {
         self.merge(Self { rates, copiers: 1 });
     }
 }
 
-impl Reduce for Copies {
+impl Reduce for SummedCopies {
     fn merge(&mut self, other: Self) {
-        add(&mut self.rates, other.rates);
+        add_rates(&mut self.rates, other.rates);
         self.copiers += other.copiers;
     }
 }
@@ -353,7 +360,7 @@ mod tests {
     }
 
     fn copies(bytes_per_s: f64) -> Option<Measurement> {
-        let mut sum = Copies::default();
+        let mut sum = SummedCopies::default();
         for _ in 0..2 {
             sum.add(vec![CopyRate {
                 method: "memcpy".into(),
@@ -366,12 +373,12 @@ mod tests {
 
     fn streams(bytes_per_s: f64) -> Option<Measurement> {
         Some(Measurement::Streams(StreamMeasurement {
-            streamed: socket_stream::Streamed {
+            streamed: socket_stream::StreamedBytes {
                 bytes_per_s,
                 streams: 1,
                 ..Default::default()
             },
-            waiting: socket_stream::Waiting::Polling,
+            waiting: socket_stream::WaitMethod::Polling,
             measurements: 1,
         }))
     }
@@ -419,7 +426,7 @@ mod tests {
     /// twice.
     #[test]
     fn rounds_are_combined_as_a_trial_combines_them() {
-        let of = |trial, rounds: &[(f64, u64)]| of_rounds(trial, rounds.iter().copied());
+        let of = |trial, rounds: &[(f64, u64)]| mean_over_rounds(trial, rounds.iter().copied());
         let (time, operations) = (TrialLength::DurationNs(1), TrialLength::Iterations(1000));
         let rounds = [(1.0, 1), (5.0, 1)];
         assert_eq!(of(time, &rounds), 3.0);

@@ -18,9 +18,9 @@ use tonnage_sys::clock::Clock;
 
 use crate::deadlines::DEADLINES;
 use crate::failure::all_or_none;
-use crate::limit::of_rounds;
+use crate::limit::mean_over_rounds;
 use pump::BLOCK_BYTES;
-pub use pump::{Stream, StreamDirection, Streamed, Waiting, Window, pump};
+pub use pump::{Stream, StreamDirection, StreamInterval, StreamedBytes, WaitMethod, pump};
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Rank;
 use tonnage_units::Result;
@@ -57,17 +57,17 @@ const LEAD_NS_MAX: u64 = 4 * ROUND_TRIPS_NS_MAX;
 pub struct SharedStreams {
     /// Streams of each worker.
     streams: Mutex<Vec<Vec<Stream>>>,
-    window: Window,
-    waiting: Waiting,
+    window: StreamInterval,
+    waiting: WaitMethod,
 }
 
 /// Result of a measurement over all streams.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StreamMeasurement {
     /// Received bytes and rates.
-    pub streamed: Streamed,
+    pub streamed: StreamedBytes,
     /// How workers waited while no bytes moved.
-    pub waiting: Waiting,
+    pub waiting: WaitMethod,
     /// Number of measurements from which this best one was chosen.
     pub measurements: u32,
 }
@@ -88,7 +88,7 @@ impl StreamMeasurement {
 
 impl SharedStreams {
     /// Runs this worker's streams on the calling thread. Consumes them; a second call finds none.
-    pub fn carry(&self, worker: usize, clock: &Clock) -> Result<Streamed> {
+    pub fn run_streams_of(&self, worker: usize, clock: &Clock) -> Result<StreamedBytes> {
         let mut all = lock(&self.streams);
         let mine = all.get_mut(worker).map(std::mem::take).unwrap_or_default();
         drop(all);
@@ -97,7 +97,7 @@ impl SharedStreams {
 }
 
 /// Returns the counted time of a point's streams: that of a trial, so that both are comparable.
-fn timed_ns(point: &TransferPoint) -> u64 {
+fn timed_part_ns(point: &TransferPoint) -> u64 {
     match point.length.trial {
         TrialLength::DurationNs(ns) => ns.clamp(TIMED_NS_MIN, TIMED_NS_MAX),
         TrialLength::Iterations(_) => TIMED_NS,
@@ -129,11 +129,11 @@ pub fn measure(
     rank: &mut Rank,
     point: &TransferPoint,
     addresses: &[Vec<Option<IpAddr>>],
-    mut carry: impl FnMut(&Arc<SharedStreams>) -> Result<Streamed>,
+    mut carry: impl FnMut(&Arc<SharedStreams>) -> Result<StreamedBytes>,
 ) -> Result<Option<StreamMeasurement>> {
     rank.set_phase("socket-stream limit");
     let mut best = None;
-    for waiting in Waiting::ALL {
+    for waiting in WaitMethod::ALL {
         let streamed = measure_in(waiting, rank, point, addresses, &mut carry)?;
         let carried = streamed.map(|streamed| StreamMeasurement {
             streamed,
@@ -151,26 +151,26 @@ const ROUNDS_MAX: u32 = 32;
 
 /// Measures with one way of waiting, round after round, and combines the rounds as in a trial.
 fn measure_in(
-    waiting: Waiting,
+    waiting: WaitMethod,
     rank: &mut Rank,
     point: &TransferPoint,
     addresses: &[Vec<Option<IpAddr>>],
-    carry: &mut impl FnMut(&Arc<SharedStreams>) -> Result<Streamed>,
-) -> Result<Option<Streamed>> {
-    let mut rounds: Vec<Streamed> = Vec::new();
+    carry: &mut impl FnMut(&Arc<SharedStreams>) -> Result<StreamedBytes>,
+) -> Result<Option<StreamedBytes>> {
+    let mut rounds: Vec<StreamedBytes> = Vec::new();
     for round in point.roles.sampled_rounds(ROUNDS_MAX) {
         match measure_round(waiting, rank, (point, round), addresses, carry)? {
             Some(streamed) => rounds.push(streamed),
             None => return Ok(None),
         }
     }
-    let combined = |of: &dyn Fn(&Streamed) -> f64| {
+    let combined = |of: &dyn Fn(&StreamedBytes) -> f64| {
         let rates = rounds
             .iter()
             .map(|streamed| (of(streamed), streamed.streams));
-        of_rounds(point.length.trial, rates)
+        mean_over_rounds(point.length.trial, rates)
     };
-    let last = rounds.last().map(|last| Streamed {
+    let last = rounds.last().map(|last| StreamedBytes {
         bytes_per_s: combined(&|streamed| streamed.bytes_per_s),
         parts_bytes_per_s: std::array::from_fn(|part| {
             combined(&|streamed| streamed.parts_bytes_per_s[part])
@@ -184,14 +184,14 @@ fn measure_in(
 /// buffers still grow; they are measured again with a longer lead. Returns `None` if they never become steady, or if
 /// some receive nothing.
 fn measure_round(
-    waiting: Waiting,
+    waiting: WaitMethod,
     rank: &mut Rank,
     (point, round): (&TransferPoint, u32),
     addresses: &[Vec<Option<IpAddr>>],
-    carry: &mut impl FnMut(&Arc<SharedStreams>) -> Result<Streamed>,
-) -> Result<Option<Streamed>> {
+    carry: &mut impl FnMut(&Arc<SharedStreams>) -> Result<StreamedBytes>,
+) -> Result<Option<StreamedBytes>> {
     let rounds = point.roles.rounds().min(ROUNDS_MAX);
-    let of_round_ns = (timed_ns(point) / u64::from(rounds)).max(TIMED_NS_MIN);
+    let of_round_ns = (timed_part_ns(point) / u64::from(rounds)).max(TIMED_NS_MIN);
     for attempt in 0..ATTEMPTS {
         let connected = connect::connect_all(rank, point, round, addresses)?;
         let (first_ns, timed_ns) = lead_and_timed_ns(of_round_ns, connected.rtt_ns);
@@ -199,7 +199,7 @@ fn measure_round(
         let start_ns = rank.aligned_start("start of the socket streams", DEADLINES.step)?;
         let shared = Arc::new(SharedStreams {
             streams: Mutex::new(connected.streams),
-            window: Window::new(start_ns, lead_ns, timed_ns, connected.skew_ns),
+            window: StreamInterval::new(start_ns, lead_ns, timed_ns, connected.skew_ns),
             waiting,
         });
         let carried = carry(&shared);
@@ -222,7 +222,7 @@ fn measure_round(
     Ok(None)
 }
 
-fn warn_silent(rank: &Rank, all: &Streamed, waiting: Waiting) {
+fn warn_silent(rank: &Rank, all: &StreamedBytes, waiting: WaitMethod) {
     if rank.id() == 0 {
         log::warn!(
             "{} of {} socket streams received nothing: this measurement of the limit ({}) does not count",

@@ -12,7 +12,7 @@ use tonnage_engine::{Caps, DeviceMemoryBy, Domain, EngineReport, LimitKind};
 /// same index on other hosts. The description of the host is in [`OpenMessage`]; in one message, the combination would
 /// differ for each rank and none could be merged.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct WorkerPlaces {
+pub struct WorkerCpus {
     /// CPUs of the workers; `None` for one that is not pinned.
     pub cpus: Vec<Option<u32>>,
     /// CPU sockets of these CPUs; `None` if unknown.
@@ -35,7 +35,7 @@ pub struct OpenMessage {
     /// How bytes of such memory are moved.
     pub device_memory_by: DeviceMemoryBy,
     /// Devices of each worker, in the order of its rails.
-    pub devices: Vec<Vec<Device>>,
+    pub devices: Vec<Vec<DeviceDescription>>,
     /// The devices that its payload must cross; `None` if it names none.
     pub wire_devices: Option<NamedDevices>,
 }
@@ -48,7 +48,7 @@ impl OpenMessage {
     }
 
     /// Returns all devices that some flow uses.
-    pub fn used_devices(&self) -> impl Iterator<Item = &Device> {
+    pub fn used_devices(&self) -> impl Iterator<Item = &DeviceDescription> {
         let all = self.devices.iter().flatten();
         all.filter(|device| device.used)
     }
@@ -56,7 +56,7 @@ impl OpenMessage {
 
 /// A worker's device, with the properties that limits depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Device {
+pub struct DeviceDescription {
     /// Whether one of the worker's flows uses this rail.
     pub used: bool,
     /// Upper bound of the engine's bandwidth on it.
@@ -78,7 +78,7 @@ pub struct Device {
     pub bound_place: Option<String>,
 }
 
-impl Device {
+impl DeviceDescription {
     /// Describes a device of a worker whose devices together have `caps`. `link_bytes_per_s` is the speed to use for a
     /// link that does not report one.
     pub(crate) fn new(

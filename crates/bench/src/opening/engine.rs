@@ -1,4 +1,4 @@
-//! An engine that is open on all ranks: memory is allocated and registered, workers are connected. `Need` has the
+//! An engine that is open on all ranks: memory is allocated and registered, workers are connected. `OpeningNeeds` has the
 //! requirements of a kind; the kind decides which of its points can share an engine.
 
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tonnage_sys::clock::Clock;
 
 use super::credit_lanes::{CreditLanes, needs_credits};
-use super::description::{Device, OpenMessage, WorkerPlaces};
+use super::description::{DeviceDescription, OpenMessage, WorkerCpus};
 use super::introduction::{Introduction, Introductions, PeerMessages, introductions_of, locality};
 use super::openings::Openings;
 use super::{Devices, MemoryDevices, Requirements, UnopenedWorker, reports};
@@ -42,7 +42,7 @@ pub struct EngineWorker {
     /// The CPU that it is pinned to.
     pub cpu: Option<u32>,
     /// Its devices, in rail order.
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceDescription>,
     /// Credit counts of messages; `None` if completions already show that the receiver took them.
     pub(crate) credits: Option<CreditLanes>,
     /// Mailboxes for messages about single operations, if every operation is compared; `None` while a point uses the
@@ -87,7 +87,7 @@ impl OpenEngine {
     /// [`Error::Unavailable`] on every rank if any rank lacks a requirement; otherwise the failure and the rank where
     /// it happened.
     pub(crate) fn open(
-        need: &Need<'_>,
+        need: &OpeningNeeds<'_>,
         check: CapsCheck<'_>,
         rank: &mut Rank,
         settings: &Settings,
@@ -111,7 +111,7 @@ impl OpenEngine {
         let (opened, mut route) = Openings::gather(rank, local.opened, pairs, *measuring)?;
         pairs.check(opened.common.placed)?;
         rank.set_phase(&format!("connecting {name}"));
-        let messages = local.messages.packed(route.group())?;
+        let messages = local.messages.encode(route.group())?;
         let replies = rank.exchange("exchange cards", messages, DEADLINES.step)?;
         let connected = connect(rank, &need.peers, &mut local.workers, &replies, &mut route);
         all_or_none(rank, "connect", connected)?;
@@ -135,7 +135,7 @@ impl OpenEngine {
 }
 
 /// Requirements of one rank.
-pub(crate) struct Need<'a> {
+pub(crate) struct OpeningNeeds<'a> {
     /// Engine, memory, workers, and how they are used.
     pub(crate) requirements: Requirements<'a>,
     /// Ranks with which this one exchanges bytes, ascending.
@@ -145,7 +145,7 @@ pub(crate) struct Need<'a> {
 /// An additional requirement for a device, given its capabilities and the number of a worker's devices.
 pub(crate) type CapsCheck<'a> = &'a dyn Fn(&Caps, usize) -> Result<()>;
 
-impl Need<'_> {
+impl OpeningNeeds<'_> {
     /// Whether a rail leads to one of this rank's peers.
     fn uses(&self, rank: Peer, rail: usize, devices: usize) -> bool {
         let rails = self.requirements.division.rails;
@@ -156,9 +156,9 @@ impl Need<'_> {
 }
 
 /// Everything that a rank can open without the other ranks.
-struct Local {
+struct LocalOpening {
     workers: Vec<EngineWorker>,
-    opened: (OpenMessage, WorkerPlaces),
+    opened: (OpenMessage, WorkerCpus),
     /// Messages of its workers to their peers.
     messages: PeerMessages,
     domains: Vec<Arc<dyn Domain>>,
@@ -175,11 +175,11 @@ fn slowest_start(rank: &mut Rank, workers: &[EngineWorker]) -> Result<Option<u64
 
 fn open_local(
     check: CapsCheck<'_>,
-    (need, memories): (&Need<'_>, &MemoryDevices),
+    (need, memories): (&OpeningNeeds<'_>, &MemoryDevices),
     rank: &Rank,
     settings: &Settings,
     host: &RankHost,
-) -> Result<Local> {
+) -> Result<LocalOpening> {
     let requirements = &need.requirements;
     let devices = requirements.open(rank, settings, host, memories)?;
     for domain in &devices.domains {
@@ -210,7 +210,7 @@ fn open_local(
         messages.push(introductions);
     }
     let memory_device = memories.device_of(rank.id()).cloned();
-    Ok(Local {
+    Ok(LocalOpening {
         opened: describe(
             &devices,
             (&workers, need.peers.is_empty()),
@@ -227,7 +227,7 @@ fn open_local(
 fn open_worker(
     unopened: UnopenedWorker,
     cpu: Option<u32>,
-    need: &Need<'_>,
+    need: &OpeningNeeds<'_>,
     settings: &Settings,
 ) -> Result<(EngineWorker, Introductions)> {
     let UnopenedWorker {
@@ -273,7 +273,7 @@ fn open_worker(
     let described = devices.iter().map(|device| {
         let has_devices = need.requirements.entry.has_devices;
         let link = settings.link_bytes_per_s.filter(|_| has_devices);
-        Device::new(device.as_ref(), &caps, credits.is_some(), link)
+        DeviceDescription::new(device.as_ref(), &caps, credits.is_some(), link)
     });
     let worker = EngineWorker {
         devices: described.collect(),
@@ -296,7 +296,7 @@ fn describe(
     (workers, idle): (&[EngineWorker], bool),
     wire_devices: Vec<(WireDevice, u32)>,
     (host, memory_device): (&RankHost, Option<BusDevice>),
-) -> (OpenMessage, WorkerPlaces) {
+) -> (OpenMessage, WorkerCpus) {
     let mut engine = devices.report();
     let still = !devices.domains[0].caps().moves_bytes;
     let facts =
@@ -308,7 +308,7 @@ fn describe(
     engine.facts = facts
         .maybe(fact_names::CLOCK, clock)
         .maybe("sends_counted", counted.map(|_| SENDS_COUNTED));
-    let places = WorkerPlaces {
+    let places = WorkerCpus {
         cpus: devices.placement.cpus.clone(),
         sockets: devices.sockets(&host.topology),
         memory: reports(workers.iter().map(|worker| &worker.memory)),

@@ -26,7 +26,7 @@ pub type Introductions = Vec<(Peer, Introduction)>;
 
 /// A peer's message to a worker, with the peer's locality.
 #[derive(Debug, Clone)]
-pub struct Introduced {
+pub struct PeerIntroduction {
     /// Its endpoint address and locality.
     pub neighbor: Neighbor,
     /// As in its [`Introduction`].
@@ -70,7 +70,7 @@ impl PeerMessages {
     }
 
     /// Encodes one message per peer, with this rank's group of the proof of path.
-    pub(crate) fn packed(self, group: Option<u32>) -> Result<Vec<(Peer, Vec<u8>)>> {
+    pub(crate) fn encode(self, group: Option<u32>) -> Result<Vec<(Peer, Vec<u8>)>> {
         let pack = |(peer, introductions)| {
             let greeting = Greeting {
                 group,
@@ -92,7 +92,7 @@ pub(crate) fn introductions_of(
     (peers, messages): (&[Peer], &[(Peer, Vec<u8>)]),
     locality: impl Fn(Peer) -> Locality,
     mut note_group: impl FnMut(Peer, Option<u32>),
-) -> Result<Vec<Vec<Introduced>>> {
+) -> Result<Vec<Vec<PeerIntroduction>>> {
     let mut of_workers = vec![Vec::new(); count];
     for from in peers {
         let place = messages.binary_search_by_key(from, |(rank, _)| *rank);
@@ -116,7 +116,7 @@ pub(crate) fn introductions_of(
         note_group(*from, group);
         let locality = locality(*from);
         for (of_worker, introduction) in of_workers.iter_mut().zip(introductions) {
-            of_worker.push(Introduced {
+            of_worker.push(PeerIntroduction {
                 neighbor: Neighbor {
                     peer: *from,
                     card: introduction.card,
@@ -160,7 +160,7 @@ mod tests {
     fn every_worker_gets_its_own_introductions() {
         let worker = |bytes| vec![(4, introduction(bytes)), (1, introduction(bytes))];
         let messages = PeerMessages::new(vec![worker(3), worker(5)]).unwrap();
-        let messages = messages.packed(Some(7)).unwrap();
+        let messages = messages.encode(Some(7)).unwrap();
         assert_eq!(
             messages.iter().map(|(peer, _)| *peer).collect::<Vec<_>>(),
             [1, 4]
@@ -173,7 +173,7 @@ mod tests {
         let note_group = |peer, group| groups.push((peer, group));
         let introduced = introductions_of(2, (&[1, 4], &messages), place, note_group).unwrap();
         assert_eq!(groups, [(1, Some(7)), (4, Some(7))]);
-        let lens = |introduced: &Vec<Introduced>| -> Vec<usize> {
+        let lens = |introduced: &Vec<PeerIntroduction>| -> Vec<usize> {
             let all = introduced.iter();
             all.map(|one| one.neighbor.card.0.len()).collect()
         };

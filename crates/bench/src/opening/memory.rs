@@ -20,7 +20,7 @@ pub(crate) struct SizedBy {
 
 impl SizedBy {
     /// Returns the option's value for which a memory that now has `has` bytes would have at most `fits`.
-    fn value(self, has: u64, fits: u64) -> u64 {
+    fn size_option(self, has: u64, fits: u64) -> u64 {
         let scaled = u128::from(self.bytes) * u128::from(fits) / u128::from(has.max(1));
         // Guards and page rounding do not shrink with the value.
         let scaled = u64::try_from(scaled).unwrap_or(u64::MAX);
@@ -59,7 +59,7 @@ impl MemorySum {
 
 /// Rejects memories of the ranks of a machine or container that exceed the available bytes, if all ranks need the same
 /// size. One rank of each checks, before any rank allocates.
-pub(crate) fn check_memory_alike(
+pub(crate) fn check_equal_memory(
     rank: &Rank,
     settings: &Settings,
     memory: &str,
@@ -70,7 +70,7 @@ pub(crate) fn check_memory_alike(
     let Some(available) = (entry.available)(split_name(memory).1) else {
         return Ok(());
     };
-    check_places(rank, available, sized_by, |ranks| {
+    check_available_memory(rank, available, sized_by, |ranks| {
         let is_first = ranks.first() == Some(&rank.id());
         is_first.then(|| MemorySum::for_ranks(ranks.iter().map(|_| bytes), 1))
     })
@@ -78,7 +78,7 @@ pub(crate) fn check_memory_alike(
 
 /// Rejects memories of the ranks of this machine and of this container that exceed the available bytes. `needs` returns
 /// the sum on the rank that checks.
-pub(super) fn check_places(
+pub(super) fn check_available_memory(
     rank: &Rank,
     available: Available,
     sized_by: SizedBy,
@@ -91,14 +91,14 @@ pub(super) fn check_places(
         if let Some(available_bytes) = available_bytes
             && let Some(needs) = needs(ranks)
         {
-            check(place, available_bytes, needs, sized_by)?;
+            check_fits(place, available_bytes, needs, sized_by)?;
         }
     }
     Ok(())
 }
 
 /// Rejects memories of workers that exceed the available bytes.
-fn check(
+fn check_fits(
     place: &str,
     available_bytes: u64,
     MemorySum {
@@ -119,7 +119,7 @@ fn check(
     };
     // Per worker if all are equal, so that an option that is exactly a worker's memory is recognized.
     let parts = if alike { workers.max(1) } else { 1 };
-    let smaller = match sized_by.value(bytes / parts, available_bytes / parts) {
+    let smaller = match sized_by.size_option(bytes / parts, available_bytes / parts) {
         0 => String::new(),
         fits => format!("{} {} or less, ", sized_by.option, Bytes(fits)),
     };
@@ -159,8 +159,8 @@ mod tests {
             option: "--footprint",
             bytes: gib,
         };
-        assert!(check("machine", 12 * gib, needs, footprint).is_ok());
-        let refused = check("machine", 6 * gib, needs, footprint).unwrap_err();
+        assert!(check_fits("machine", 12 * gib, needs, footprint).is_ok());
+        let refused = check_fits("machine", 6 * gib, needs, footprint).unwrap_err();
         let refused = refused.to_string();
         assert!(
             refused.starts_with("12G of memory for 4 workers together cannot")
@@ -172,14 +172,14 @@ mod tests {
     #[test]
     fn the_suggested_size_fits() {
         let gib = 1 << 30;
-        assert!(check("machine", 8 * gib, alike(4, 2 * gib), REGISTER).is_ok());
-        let refused = check("machine", 8 * gib - 1, alike(4, 2 * gib), REGISTER).unwrap_err();
+        assert!(check_fits("machine", 8 * gib, alike(4, 2 * gib), REGISTER).is_ok());
+        let refused = check_fits("machine", 8 * gib - 1, alike(4, 2 * gib), REGISTER).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "2G of memory for each of 4 workers cannot be used here: this machine has 8589934591 bytes of memory available. \
              Choose --register 2047M or less, fewer --workers or fewer ranks on this machine"
         );
-        assert!(check("machine", 8 * gib - 1, alike(4, 2047 << 20), REGISTER).is_ok());
+        assert!(check_fits("machine", 8 * gib - 1, alike(4, 2047 << 20), REGISTER).is_ok());
     }
 
     #[test]
@@ -190,18 +190,18 @@ mod tests {
         };
         // Two slices, each with a guard page.
         let bytes = 2 * ((1 << 30) + PAGE);
-        let refused = check("container", 512 << 20, alike(2, bytes), footprint).unwrap_err();
+        let refused = check_fits("container", 512 << 20, alike(2, bytes), footprint).unwrap_err();
         assert!(
             refused.to_string().contains("--footprint 127M or less"),
             "{refused}"
         );
-        let none = check("container", 1024, alike(2, bytes), footprint).unwrap_err();
+        let none = check_fits("container", 1024, alike(2, bytes), footprint).unwrap_err();
         assert!(
             none.to_string()
                 .ends_with("Choose fewer --workers or fewer ranks on this container"),
             "{none}"
         );
-        let one = check("container", 1 << 20, alike(1, bytes), footprint).unwrap_err();
+        let one = check_fits("container", 1 << 20, alike(1, bytes), footprint).unwrap_err();
         assert!(
             one.to_string().contains("for one worker")
                 && one.to_string().contains("--footprint 504k"),
@@ -211,6 +211,6 @@ mod tests {
 
     #[test]
     fn overflowing_sizes_are_rejected() {
-        assert!(check("machine", u64::MAX - 1, alike(u64::MAX, u64::MAX), REGISTER).is_err());
+        assert!(check_fits("machine", u64::MAX - 1, alike(u64::MAX, u64::MAX), REGISTER).is_err());
     }
 }

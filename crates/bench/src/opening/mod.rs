@@ -21,8 +21,8 @@ mod memory;
 pub mod openings;
 mod pairs;
 
-pub(crate) use memory::{SizedBy, check_memory_alike};
-pub(crate) use pairs::Pairs;
+pub(crate) use memory::{SizedBy, check_equal_memory};
+pub(crate) use pairs::CommunicatingPairs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub(crate) struct Requirements<'a> {
     /// Number of positions by which this rank's list of devices is rotated.
     pub(crate) rail_shift: u32,
     /// Ranks that exchange bytes, and their requested placement.
-    pub(crate) pairs: Pairs,
+    pub(crate) pairs: CommunicatingPairs,
     /// Maximum number of peers of a worker.
     pub(crate) peers_max: u32,
     /// Maximum number of operations in flight on a lane.
@@ -138,11 +138,11 @@ pub(crate) struct UnopenedWorker {
 
 impl<'a> Requirements<'a> {
     /// Returns the requirements of ranks with equal memories and one worker each, without verbs or peers.
-    pub(crate) fn alike(
+    pub(crate) fn same_for_all_ranks(
         (entry, engine, options): (&'a Entry, &'a str, &'a EngineOptions),
         memory: &'a str,
         (bytes, sized_by): (u64, SizedBy),
-        pairs: Pairs,
+        pairs: CommunicatingPairs,
     ) -> Self {
         Self {
             entry,
@@ -201,7 +201,7 @@ impl Requirements<'_> {
         let Some(available) = (entry.available)(split_name(self.memory).1) else {
             return Ok(());
         };
-        memory::check_places(rank, available, self.sized_by, |ranks| {
+        memory::check_available_memory(rank, available, self.sized_by, |ranks| {
             let takes = |rank: &u32| self.takes_from(*rank, available, settings);
             let ranks: Vec<u32> = ranks.into_iter().filter(takes).collect();
             let alike = |rank: &&u32| (self.memory_of)(**rank) == self.memory;
@@ -223,7 +223,7 @@ impl Requirements<'_> {
             libraries: Some(&settings.libraries),
             ..Request::default()
         };
-        MemoryDevices::of_own(rank.id(), entry, &request)
+        MemoryDevices::own_device(rank.id(), entry, &request)
     }
 
     /// Returns the devices with the memories of this rank and its peers. Nothing is exchanged if no rank has memory of
@@ -237,7 +237,7 @@ impl Requirements<'_> {
             return Ok(MemoryDevices::default());
         }
         let own = self.own_device(rank, settings);
-        own.exchanged(rank, self.pairs.peers(rank.id()))
+        own.exchange(rank, self.pairs.peers(rank.id()))
     }
 
     /// Whether some rank's memory is on a GPU, or pinned for one. The same on all ranks.
@@ -402,7 +402,7 @@ impl Requirements<'_> {
             options: self.memory_options,
             libraries: Some(&settings.libraries),
         })
-        .map_err(|error| self.lacks_memory(error, rank.id()))?;
+        .map_err(|error| self.explain_memory_shortage(error, rank.id()))?;
         let config = WorkerConfig {
             rank: rank.id(),
             worker: index,
@@ -424,7 +424,7 @@ impl Requirements<'_> {
     }
 
     /// Adds to a memory error the option and the rank that requested it.
-    fn lacks_memory(&self, error: Error, rank: u32) -> Error {
+    fn explain_memory_shortage(&self, error: Error, rank: u32) -> Error {
         match error {
             Error::Unavailable { why, how, .. } => Error::Unavailable {
                 what: format!("{} {} on rank {rank}", self.memory_option, self.memory),
@@ -458,13 +458,13 @@ pub(crate) struct MemoryDevices(BTreeMap<u32, BusDevice>);
 
 impl MemoryDevices {
     /// Returns only this rank's device, for the memory that it will request.
-    pub(crate) fn of_own(rank: u32, entry: &MemoryEntry, request: &Request<'_>) -> Self {
+    pub(crate) fn own_device(rank: u32, entry: &MemoryEntry, request: &Request<'_>) -> Self {
         let device = (entry.device)(request);
         Self(device.map(|device| (rank, device)).into_iter().collect())
     }
 
     /// Adds the peers' devices, which all ranks exchange.
-    pub(crate) fn exchanged(mut self, rank: &mut Rank, mut peers: Vec<u32>) -> Result<Self> {
+    pub(crate) fn exchange(mut self, rank: &mut Rank, mut peers: Vec<u32>) -> Result<Self> {
         let mut messages = Vec::new();
         if let Some(own) = self.device_of(rank.id()) {
             peers.sort_unstable();

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::Pairs;
-use super::description::{OpenMessage, WorkerPlaces};
+use super::CommunicatingPairs;
+use super::description::{OpenMessage, WorkerCpus};
 use crate::deadlines::DEADLINES;
 use crate::json::Json;
 use crate::wire_proof::{RouteShare, Routes};
@@ -24,9 +24,9 @@ pub struct Openings {
     /// Descriptions of all ranks; only rank 0 has them.
     pub all: Distinct<OpenMessage>,
     /// Placement of the workers of all ranks; only rank 0 has it.
-    pub places: Distinct<WorkerPlaces>,
+    pub places: Distinct<WorkerCpus>,
     /// Properties that follow from all descriptions.
-    pub common: Common,
+    pub common: CommonOpening,
     /// Whether this rank takes part in a copy measurement by all simultaneous initiators. For memory of a device such
     /// as a GPU, only the device's first rank does, because the device copies for all of them.
     pub shows_copies: bool,
@@ -34,7 +34,7 @@ pub struct Openings {
 
 /// Properties that follow from the engines of all ranks; the same on each rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Common {
+pub struct CommonOpening {
     /// Kind of limit that is comparable for all engines.
     pub limit: LimitKind,
     /// Whether the workers of some rank yield.
@@ -46,12 +46,12 @@ pub struct Common {
     /// How the measuring workers share their CPUs, if other workers move a background load.
     pub measuring_cpus: MeasuringCpus,
     /// How the devices of initiators report that bytes have arrived.
-    pub arrivals: Vec<ArrivalSigns>,
+    pub arrivals: Vec<ArrivalDetection>,
 }
 
 /// How a device reports that bytes have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ArrivalSigns {
+pub struct ArrivalDetection {
     /// Whether completed writes are visible to the peer: always, and if requested.
     pub delivers: [bool; 2],
     /// Whether a send completes only after its receiver has taken it.
@@ -61,7 +61,7 @@ pub struct ArrivalSigns {
 /// Rank 0's message to one rank.
 #[derive(Serialize, Deserialize)]
 struct OpeningReply {
-    /// [`Common`], encoded once for all ranks.
+    /// [`CommonOpening`], encoded once for all ranks.
     common: Vec<u8>,
     route: RouteShare,
     shows_copies: bool,
@@ -72,8 +72,8 @@ impl Openings {
     /// first `measuring` workers of each rank measure.
     pub(crate) fn gather(
         rank: &mut Rank,
-        (own, places): (OpenMessage, WorkerPlaces),
-        pairs: &Pairs,
+        (own, places): (OpenMessage, WorkerCpus),
+        pairs: &CommunicatingPairs,
         measuring: u32,
     ) -> Result<(Self, RouteShare)> {
         let own = Json(own);
@@ -83,8 +83,8 @@ impl Openings {
         let places = places.map(|Json(places)| places);
         let messages = match rank.id() {
             0 => {
-                let common = Common::new((&all, &places), rank.hosts(), pairs, measuring);
-                replies(rank, &all, common, pairs.roles)?
+                let common = CommonOpening::new((&all, &places), rank.hosts(), pairs, measuring);
+                replies_to_ranks(rank, &all, common, pairs.roles)?
             }
             _ => Vec::new(),
         };
@@ -110,16 +110,16 @@ impl Openings {
 }
 
 /// Encodes rank 0's replies to all ranks.
-fn replies(
+fn replies_to_ranks(
     rank: &Rank,
     all: &Distinct<OpenMessage>,
-    common: Common,
+    common: CommonOpening,
     roles: Roles,
 ) -> Result<Vec<(u32, Vec<u8>)>> {
     let common = pack(&Json(common))?;
     let named: Vec<_> = all.iter().map(|one| one.wire_devices.as_ref()).collect();
     let routes = Routes::new(rank.rank_infos(), rank.hosts(), &named);
-    let shows_copies = show_copies(all, rank.hosts(), roles);
+    let shows_copies = shows_copies(all, rank.hosts(), roles);
     let reply = |(to, shows_copies)| {
         let reply = OpeningReply {
             common: common.clone(),
@@ -133,7 +133,7 @@ fn replies(
 
 /// Returns for each rank whether it copies for a limit. Processes that share a device use it in turns, and each would
 /// count its best turn; the sum would be a multiple of the device's rate.
-fn show_copies(all: &Distinct<OpenMessage>, hosts: &Hosts, roles: Roles) -> Vec<bool> {
+fn shows_copies(all: &Distinct<OpenMessage>, hosts: &Hosts, roles: Roles) -> Vec<bool> {
     let mut known = BTreeSet::new();
     let ranks = (0..).zip(all.iter());
     let shows = ranks.map(|(rank, opened)| {
@@ -144,20 +144,20 @@ fn show_copies(all: &Distinct<OpenMessage>, hosts: &Hosts, roles: Roles) -> Vec<
     shows.collect()
 }
 
-impl Common {
+impl CommonOpening {
     /// Derives the common properties from the messages of all ranks.
     pub(crate) fn new(
-        (all, places): (&Distinct<OpenMessage>, &Distinct<WorkerPlaces>),
+        (all, places): (&Distinct<OpenMessage>, &Distinct<WorkerCpus>),
         hosts: &Hosts,
-        pairs: &Pairs,
+        pairs: &CommunicatingPairs,
         measuring: u32,
     ) -> Self {
         let sockets: Vec<_> = places.iter().map(|places| &*places.sockets).collect();
         let ranks = (0u32..).zip(all.iter());
         let initiating = ranks.filter(|(rank, _)| pairs.roles.initiates(*rank));
         let devices = initiating.flat_map(|(_, opened)| opened.used_devices());
-        let mut arrivals: Vec<ArrivalSigns> = devices
-            .map(|device| ArrivalSigns {
+        let mut arrivals: Vec<ArrivalDetection> = devices
+            .map(|device| ArrivalDetection {
                 delivers: device.delivers,
                 sends_taken: device.sends_taken,
             })
@@ -201,14 +201,14 @@ fn common_kind(all: &Distinct<OpenMessage>) -> LimitKind {
 
 /// Number of workers on one CPU of a machine.
 #[derive(Default)]
-struct OnCpu {
+struct WorkerOnCpu {
     measuring: u32,
     loading: u32,
 }
 
 /// Returns how the first `measuring` workers of all ranks share their CPUs, if others move a background load.
 fn measuring_cpus(
-    (all, places): (&Distinct<OpenMessage>, &Distinct<WorkerPlaces>),
+    (all, places): (&Distinct<OpenMessage>, &Distinct<WorkerCpus>),
     hosts: &Hosts,
     measuring: u32,
 ) -> MeasuringCpus {
@@ -232,7 +232,7 @@ struct RankCpus<'a> {
 
 /// Returns how the first `measuring` workers of each rank share their CPUs.
 fn cpus_of<'a>(ranks: impl Iterator<Item = RankCpus<'a>>, measuring: u32) -> MeasuringCpus {
-    let mut cpus = BTreeMap::<(u32, u32), OnCpu>::new();
+    let mut cpus = BTreeMap::<(u32, u32), WorkerOnCpu>::new();
     for rank in ranks {
         for (worker, cpu) in (0u32..).zip(rank.cpus) {
             let Some(cpu) = *cpu else {
@@ -250,7 +250,7 @@ fn cpus_of<'a>(ranks: impl Iterator<Item = RankCpus<'a>>, measuring: u32) -> Mea
             }
         }
     }
-    let any = |is: fn(&OnCpu) -> bool| cpus.values().any(is);
+    let any = |is: fn(&WorkerOnCpu) -> bool| cpus.values().any(is);
     if any(|on_cpu| on_cpu.measuring > 1) {
         MeasuringCpus::Together
     } else if any(|on_cpu| on_cpu.measuring > 0 && on_cpu.loading > 0) {
@@ -263,7 +263,7 @@ fn cpus_of<'a>(ranks: impl Iterator<Item = RankCpus<'a>>, measuring: u32) -> Mea
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::opening::description::Device;
+    use crate::opening::description::DeviceDescription;
     use tonnage_engine::memory::BusDevice;
     use tonnage_engine::{DeviceMemoryBy, EngineReport};
     use tonnage_plan::point::Traffic;
@@ -284,7 +284,7 @@ pub(crate) mod tests {
             engine: EngineReport::default(),
             memory_device: None,
             device_memory_by: DeviceMemoryBy::Cards,
-            devices: vec![vec![Device {
+            devices: vec![vec![DeviceDescription {
                 used: true,
                 limit,
                 link_stated: false,
@@ -314,8 +314,8 @@ pub(crate) mod tests {
 
     /// Returns the engines as rank 0 knows them.
     pub(crate) fn openings(all: &[OpenMessage], roles: Roles) -> Openings {
-        let pairs = Pairs { roles, asked: None };
-        let places = all.iter().map(|_| WorkerPlaces {
+        let pairs = CommunicatingPairs { roles, asked: None };
+        let places = all.iter().map(|_| WorkerCpus {
             cpus: Vec::new(),
             sockets: Vec::new(),
             memory: Vec::new(),
@@ -324,7 +324,7 @@ pub(crate) mod tests {
             (all.iter().cloned().collect(), places.collect());
         Openings {
             own: all.get(0).unwrap().clone(),
-            common: Common::new((&all, &places), &Hosts::default(), &pairs, 1),
+            common: CommonOpening::new((&all, &places), &Hosts::default(), &pairs, 1),
             shows_copies: true,
             all,
             places,
@@ -406,7 +406,7 @@ pub(crate) mod tests {
         ];
         let all: Distinct<OpenMessage> = all.into_iter().collect();
         let hosts = hosts(&["x", "x", "x", "x", "x", "y", "x"]);
-        let shows = |traffic| show_copies(&all, &hosts, Roles::new(traffic, 7));
+        let shows = |traffic| shows_copies(&all, &hosts, Roles::new(traffic, 7));
         let of_all = [true, false, true, true, true, true, false];
         assert_eq!(shows(Traffic::AllToAll), of_all);
         // Rank 0 is the target and copies nothing.

@@ -12,12 +12,12 @@ use tonnage_units::{Error, PairPlace, Result};
 
 /// Ranks that exchange bytes, and their requested placement on sockets.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pairs {
+pub(crate) struct CommunicatingPairs {
     pub(crate) roles: Roles,
     pub(crate) asked: Option<PairPlace>,
 }
 
-impl Pairs {
+impl CommunicatingPairs {
     /// Returns the CPUs of this rank's workers.
     pub(crate) fn placement(
         &self,
@@ -37,7 +37,7 @@ impl Pairs {
                 self.check_hosts(rank.hosts(), rank.id())?;
                 place_pairs(topology, &ranks, workers, place)?
             }
-            None if bound_alike(&ranks) => place_automatically(topology, &ranks, workers)?,
+            None if are_bound_equally(&ranks) => place_automatically(topology, &ranks, workers)?,
             // A launcher that bound ranks to different CPUs has already decided their distance.
             None => return alone(),
         };
@@ -138,7 +138,7 @@ impl Pairs {
 }
 
 /// Whether all ranks may use the same CPUs.
-fn bound_alike(ranks: &[MachineRank]) -> bool {
+fn are_bound_equally(ranks: &[MachineRank]) -> bool {
     ranks
         .windows(2)
         .all(|pair| pair[0].allowed == pair[1].allowed)
@@ -150,7 +150,7 @@ mod tests {
     use crate::opening::openings::tests::hosts;
     use tonnage_plan::point::Traffic;
 
-    const PAIRS: Pairs = Pairs {
+    const PAIRS: CommunicatingPairs = CommunicatingPairs {
         roles: Roles::new(Traffic::Pair, 4),
         asked: Some(PairPlace::Far),
     };
@@ -177,7 +177,7 @@ mod tests {
             "{had}"
         );
         assert!(matches!(PAIRS.check(None), Err(Error::Unavailable { .. })));
-        let any = Pairs {
+        let any = CommunicatingPairs {
             asked: None,
             ..PAIRS
         };
@@ -205,8 +205,8 @@ mod tests {
         let ranks = PAIRS.of_machine(&host);
         assert_eq!((ranks[0].rank, &ranks[0].peers), (1, &vec![1]));
         assert_eq!((ranks[1].rank, &ranks[1].peers), (3, &vec![0]));
-        assert!(!bound_alike(&ranks));
-        let fan = Pairs {
+        assert!(!are_bound_equally(&ranks));
+        let fan = CommunicatingPairs {
             roles: Roles::new(Traffic::FanIn, 4),
             ..PAIRS
         };

@@ -89,8 +89,13 @@ fn tcp(machine: &Machine, retransmitted: u64) {
     machine.file("proc/self/net/snmp", &text);
 }
 
-fn watch<'a>(machine: &Machine, point: &'a TransferPoint, routes: &Routes, rank: u32) -> Watch<'a> {
-    Watch::on(machine.tree(), point, route(routes, rank), rank, NOW)
+fn watch<'a>(
+    machine: &Machine,
+    point: &'a TransferPoint,
+    routes: &Routes,
+    rank: u32,
+) -> CounterWatch<'a> {
+    CounterWatch::begin_in_tree(machine.tree(), point, route(routes, rank), rank, NOW)
 }
 
 /// Returns a rank's part of the routes, with the groups of all other ranks. It is leaked for the tests' lifetime.
@@ -103,10 +108,10 @@ fn route(routes: &Routes, rank: u32) -> &'static RouteShare {
 }
 
 /// Returns a rank's verdict, given the bytes that all ranks moved.
-fn found(watch: &Watch, loads: &[(u32, u64, u64)]) -> WireProof {
+fn found(watch: &CounterWatch, loads: &[(u32, u64, u64)]) -> WireProof {
     let loads = loads
         .iter()
-        .map(|&(group, sent, received)| (group, Load { sent, received }))
+        .map(|&(group, sent, received)| (group, DeviceLoad { sent, received }))
         .collect();
     watch.conclude(watch.judge(&Loads(loads)))
 }
@@ -142,7 +147,7 @@ fn ranks_that_share_a_device_form_a_group() {
     assert_eq!(groups(&apart), [(vec![0], 1), (vec![1], 1)]);
     let none = routes(&["a", "a"], &[None, None]);
     assert!(groups(&none).is_empty());
-    assert!(Watch::begin(&point(Verb::Write, 2), route(&none, 0), 0).is_none());
+    assert!(CounterWatch::begin(&point(Verb::Write, 2), route(&none, 0), 0).is_none());
 }
 
 #[test]
@@ -172,7 +177,7 @@ fn the_side_with_the_bytes_counts_as_sender() {
         all.merge(loads(2, &[(1, 2)]));
         // Encoded and decoded, as between ranks.
         let Loads(all) = unpack(&pack(&all).unwrap()).unwrap();
-        let load = |sent, received| Load { sent, received };
+        let load = |sent, received| DeviceLoad { sent, received };
         let expected = if from_zero {
             [(0, load(5000, 0)), (1, load(0, 7000))]
         } else {
@@ -333,7 +338,7 @@ fn a_rank_without_a_named_device_is_not_proven() {
 fn a_delayed_counter_is_waited_for() {
     let (machine, point, routes) = two_ranks(["a", "b"]);
     counted(&machine, &[("eth0", 0, 0)]);
-    let watch = Watch::on(
+    let watch = CounterWatch::begin_in_tree(
         machine.tree(),
         &point,
         route(&routes, 0),
@@ -365,7 +370,7 @@ fn a_large_run_lists_only_problems() {
         tcp(&machine, retransmitted);
         let loads = BTreeMap::from([(
             rank,
-            Load {
+            DeviceLoad {
                 sent: 100,
                 received: 0,
             },
@@ -381,7 +386,7 @@ fn a_large_run_lists_only_problems() {
     all.merge(path(7, 5, 100));
     all.merge(path(3, 0, 1));
     // Encoded and decoded, as between ranks.
-    let Findings(Json(all)) = unpack(&pack(&all).unwrap()).unwrap();
+    let WireFindings(Json(all)) = unpack(&pack(&all).unwrap()).unwrap();
     assert_eq!(
         (all.crossed, all.devices_named, all.devices_crossed),
         (false, 3, 2)
@@ -417,11 +422,11 @@ fn results_are_joined_in_any_order() {
             vec![format!("why {rank}")]
         },
     };
-    let parts: Vec<Findings> = (0..600)
-        .map(|rank| Findings(Json(path(rank, rank % 200 != 199))))
+    let parts: Vec<WireFindings> = (0..600)
+        .map(|rank| WireFindings(Json(path(rank, rank % 200 != 199))))
         .collect();
-    let join = |parts: &mut dyn Iterator<Item = &Findings>| {
-        let mut all = Findings(Json(WireProof::nothing()));
+    let join = |parts: &mut dyn Iterator<Item = &WireFindings>| {
+        let mut all = WireFindings(Json(WireProof::nothing()));
         parts.for_each(|part| all.merge(part.clone()));
         all.0.0
     };
@@ -481,7 +486,7 @@ fn a_rail_without_a_share_may_rest() {
             &machine,
             &[("eth0", 0, sent("eth0")), ("eth1", 0, sent("eth1"))],
         );
-        let after = Watch {
+        let after = CounterWatch {
             before: before.before,
             ..watch(&machine, &point, &routes, 0)
         };

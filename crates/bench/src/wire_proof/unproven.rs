@@ -1,7 +1,7 @@
 //! Explains why it is not proven that the payload crossed a device, and suggests a next step.
 
 use super::routes::{DeviceGroup, GroupReader};
-use super::watch::{CounterGrowth, Load, Watch, carried};
+use super::watch::{CounterGrowth, CounterWatch, DeviceLoad, has_carried};
 use tonnage_machine::counters::{Snapshot, received_bytes, sent_bytes};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::number_list;
@@ -11,12 +11,12 @@ use tonnage_units::{WireDevice, WireKind};
 /// Maximum number of other devices that are listed as the payload's possible route.
 const OTHERS_MAX: usize = 3;
 
-impl Watch<'_> {
+impl CounterWatch<'_> {
     /// Explains why the devices of a group counted too few bytes.
-    pub(super) fn why_not(
+    pub(super) fn why_unproven(
         &self,
         reader: &GroupReader,
-        load: Load,
+        load: DeviceLoad,
         moved: &[CounterGrowth],
         after: &Snapshot,
     ) -> String {
@@ -24,7 +24,7 @@ impl Watch<'_> {
         let host = &group.host;
         let pairs = || group.devices.iter().zip(moved);
         if let Some((device, _)) = pairs().find(|(_, moved)| moved.is_none()) {
-            return missing(host, device, after);
+            return missing_device(host, device, after);
         }
         let counts = |moved: &CounterGrowth| {
             let counters = moved.as_ref();
@@ -41,13 +41,13 @@ impl Watch<'_> {
         let short = format!(
             "the payload did not cross {} of {host}: {} sent {} and received {}, and the counters show {} and {}",
             titles(&group.devices),
-            ranks(&group.ranks),
-            text(load.sent),
-            text(load.received),
-            text(sum(sent_bytes)),
-            text(sum(received_bytes)),
+            list_ranks(&group.ranks),
+            format_count(load.sent),
+            format_count(load.received),
+            format_count(sum(sent_bytes)),
+            format_count(sum(received_bytes)),
         );
-        let others = self.others(group, load, after);
+        let others = self.other_busy_devices(group, load, after);
         let meanwhile = match &others[..] {
             [] => "no other device there counted that much".to_owned(),
             others => format!("{} carried that much meanwhile", titles(others)),
@@ -75,10 +75,10 @@ impl Watch<'_> {
     /// Reports payload that bypassed the named interface. Ranks of one host reach each other over the loopback,
     /// whichever address they use. Other traffic can still raise the interface's counters as much, so these prove
     /// nothing.
-    pub(super) fn bypass(
+    pub(super) fn explain_bypass(
         &self,
         reader: &GroupReader,
-        load: Load,
+        load: DeviceLoad,
         after: &Snapshot,
     ) -> Option<String> {
         let group = &reader.group;
@@ -89,7 +89,7 @@ impl Watch<'_> {
             .find(|device| device.kind == WireKind::Interface && !is_loopback(device))?;
         let (from, to) = self.neighbours(reader)?;
         let loopback = self
-            .others(group, load, after)
+            .other_busy_devices(group, load, after)
             .into_iter()
             .find(|other| is_loopback(other))?;
         Some(format!(
@@ -116,11 +116,16 @@ impl Watch<'_> {
     }
 
     /// Returns devices outside the group whose counters grew by at least the payload.
-    fn others(&self, group: &DeviceGroup, load: Load, after: &Snapshot) -> Vec<WireDevice> {
+    fn other_busy_devices(
+        &self,
+        group: &DeviceGroup,
+        load: DeviceLoad,
+        after: &Snapshot,
+    ) -> Vec<WireDevice> {
         let named = &group.devices;
         let mut others = after.devices();
         others.retain(|device| {
-            !named.contains(device) && carried(&[self.moved_by(device, after)], load, 99)
+            !named.contains(device) && has_carried(&[self.moved_by(device, after)], load, 99)
         });
         others.truncate(OTHERS_MAX);
         others
@@ -128,7 +133,7 @@ impl Watch<'_> {
 }
 
 /// Explains that a device was missing, at least for part of the point.
-fn missing(host: &str, device: &WireDevice, after: &Snapshot) -> String {
+fn missing_device(host: &str, device: &WireDevice, after: &Snapshot) -> String {
     let (what, place) = match device.kind {
         WireKind::Interface => ("interface", "/proc/net/dev"),
         WireKind::RdmaPort => ("RDMA port", "/sys/class/infiniband"),
@@ -147,7 +152,11 @@ fn missing(host: &str, device: &WireDevice, after: &Snapshot) -> String {
 }
 
 /// Explains that devices stayed idle while others carried everything.
-pub(super) fn idle(group: &DeviceGroup, idle: &[&WireDevice], point: &TransferPoint) -> String {
+pub(super) fn idle_devices(
+    group: &DeviceGroup,
+    idle: &[&WireDevice],
+    point: &TransferPoint,
+) -> String {
     let mut expected = group.devices.clone();
     expected.retain(|device| group.has_share(device, point));
     format!(
@@ -155,22 +164,22 @@ pub(super) fn idle(group: &DeviceGroup, idle: &[&WireDevice], point: &TransferPo
          devices, or leave it out",
         titles(idle.iter().copied()),
         group.host,
-        ranks(&group.ranks),
+        list_ranks(&group.ranks),
         titles(&expected),
     )
 }
 
 /// Explains that the engines of some ranks name no device, while others do.
-pub(super) fn unnamed(unnamed: &[u32], engine: &str) -> String {
+pub(super) fn unnamed_ranks(unnamed: &[u32], engine: &str) -> String {
     format!(
         "{} use{} engine {engine} without naming a device, so nothing is proven about their side: name one with \
          --devices",
-        ranks(unnamed),
+        list_ranks(unnamed),
         if unnamed.len() == 1 { "s" } else { "" }
     )
 }
 
-fn ranks(ranks: &[u32]) -> String {
+fn list_ranks(ranks: &[u32]) -> String {
     let plural = if ranks.len() == 1 { "" } else { "s" };
     format!("rank{plural} {}", number_list::format(ranks))
 }
@@ -191,6 +200,6 @@ fn title(device: &WireDevice) -> String {
     }
 }
 
-fn text(count: u64) -> String {
+fn format_count(count: u64) -> String {
     bytes(count as f64)
 }

@@ -17,14 +17,14 @@ const COUNTERS_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Payload bytes of a group of ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Load {
+pub(super) struct DeviceLoad {
     pub(super) sent: u64,
     pub(super) received: u64,
 }
 
 /// Payload bytes of groups of ranks, by group index.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Loads(pub(super) BTreeMap<u32, Load>);
+pub struct Loads(pub(super) BTreeMap<u32, DeviceLoad>);
 
 impl Reduce for Loads {
     fn merge(&mut self, other: Self) {
@@ -40,7 +40,7 @@ impl Reduce for Loads {
 pub(super) type CounterGrowth = Option<Counters>;
 
 /// One rank's part in the proof of path of one point.
-pub struct Watch<'a> {
+pub struct CounterWatch<'a> {
     pub(super) point: &'a TransferPoint,
     pub(super) route: &'a RouteShare,
     pub(super) rank: u32,
@@ -49,13 +49,14 @@ pub struct Watch<'a> {
     pub(super) before: Snapshot,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> CounterWatch<'a> {
     /// Reads the counters before the first operation. Returns `None` if no rank's engine names a device.
     pub fn begin(point: &'a TransferPoint, route: &'a RouteShare, rank: u32) -> Option<Self> {
-        (route.devices > 0).then(|| Self::on(Tree::host(), point, route, rank, COUNTERS_TIMEOUT))
+        (route.devices > 0)
+            .then(|| Self::begin_in_tree(Tree::host(), point, route, rank, COUNTERS_TIMEOUT))
     }
 
-    pub(super) fn on(
+    pub(super) fn begin_in_tree(
         tree: Tree,
         point: &'a TransferPoint,
         route: &'a RouteShare,
@@ -92,7 +93,7 @@ impl<'a> Watch<'a> {
     /// Returns the payload that a worker's operations of a point should have moved through the devices of both sides.
     /// To be summed over all workers.
     pub fn loads(&self, point: &TransferPoint, operations: &[(u32, u64)]) -> Loads {
-        let mut loads = BTreeMap::<u32, Load>::new();
+        let mut loads = BTreeMap::<u32, DeviceLoad>::new();
         for &(peer, count) in operations {
             let bytes = count.saturating_mul(u64::from(point.slots.size_bytes));
             let (from, to) = match point.op {
@@ -121,7 +122,7 @@ impl<'a> Watch<'a> {
 }
 
 /// Whether the devices together counted at least `percent` of the payload, in each direction.
-pub(super) fn carried(moved: &[CounterGrowth], load: Load, percent: u64) -> bool {
+pub(super) fn has_carried(moved: &[CounterGrowth], load: DeviceLoad, percent: u64) -> bool {
     let sum = |bytes: fn(&Counters) -> Option<u64>| {
         let counted = moved.iter().flatten().filter_map(bytes);
         counted.fold(0, u64::saturating_add)

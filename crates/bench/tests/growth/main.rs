@@ -137,7 +137,7 @@ fn counts_match_the_formulas() {
 fn different_cpus_do_not_make_ranks_differ_in_kind() {
     let all = run(2, |mut rank| {
         let session = PairSession::new(&rank, ENGINES[0], CpuChoice::Auto).unwrap();
-        let host = RankHost::exchange(&mut rank, &Topology::read().into()).unwrap();
+        let host = RankHost::gather(&mut rank, &Topology::read().into()).unwrap();
         let kinds = session.open(&mut rank, &host).unwrap().opened.all.count();
         rank.close().unwrap();
         kinds

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tonnage_bench::cpu_time::CpuTime;
+use tonnage_bench::cpu_time::CpuTimeMeter;
 use tonnage_bench::host::RankHost;
 use tonnage_bench::kinds::kind::Stage;
 use tonnage_bench::kinds::transfer::open::open;
@@ -148,7 +148,7 @@ impl PairSession {
             rank,
             settings: &self.settings,
             host,
-            cpu: &mut CpuTime::new(Tree::host()),
+            cpu: &mut CpuTimeMeter::new(Tree::host()),
             paths: &mut PathWatch::new(BTreeSet::new()),
             observer: &mut NoObserver,
         };
@@ -162,7 +162,7 @@ fn session(rank: &mut Rank, engine: &str, count: u32, all_have_read: &dyn Fn()) 
     rank.barrier("before a session", DEADLINE)?;
     // The assignment of ranks to CPUs would differ from machine to machine.
     let session = PairSession::new(rank, engine, CpuChoice::None)?;
-    let host = RankHost::exchange(rank, &session.settings.topology)?;
+    let host = RankHost::gather(rank, &session.settings.topology)?;
     let name = format!("pairs of {engine}");
     step(rank, &name, count, all_have_read, |rank| {
         session.open(rank, &host).map(drop)

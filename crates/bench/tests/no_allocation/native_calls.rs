@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use tonnage_bench::kinds::collective::backend::Buffers;
 use tonnage_bench::kinds::collective::data::RankData;
 use tonnage_bench::kinds::collective::native::candidates::Candidate;
-use tonnage_bench::kinds::collective::native::open::{barrier_of, barrier_way};
+use tonnage_bench::kinds::collective::native::open::{aligning_barrier, barrier_algorithm};
 use tonnage_bench::loop_parameters::seat_of;
 use tonnage_collective::Reduction;
 use tonnage_collective::steps::{Program, program};
@@ -63,7 +63,7 @@ fn points(engine: &str) -> Result<Vec<CollectivePoint>> {
 
 /// The algorithm and chunk size with which a point is called.
 fn way_of(point: &CollectivePoint) -> Candidate {
-    let barrier = barrier_way(point);
+    let barrier = barrier_algorithm(point);
     Candidate {
         chunk_bytes: point.chunk_bytes.unwrap_or(barrier.chunk_bytes),
         ..barrier
@@ -102,9 +102,12 @@ impl Caller for Calls<'_> {
 /// Division of both ranks' memories.
 fn layout_of(point: &CollectivePoint) -> Result<Layout> {
     let mut needs = Needs::of_shape(&point.shape(), false);
-    let barrier = barrier_of(point);
+    let barrier = aligning_barrier(point);
     for rank in [0, 1] {
-        for (point, way) in [(point, way_of(point)), (&barrier, barrier_way(&barrier))] {
+        for (point, way) in [
+            (point, way_of(point)),
+            (&barrier, barrier_algorithm(&barrier)),
+        ] {
             needs.scratch = needs.scratch.max(steps(point, way, rank)?.scratch_bytes);
         }
     }
@@ -113,7 +116,7 @@ fn layout_of(point: &CollectivePoint) -> Result<Layout> {
 
 /// The scripts of the barrier and of the call, with this rank's lane.
 fn scripts(point: &CollectivePoint, rank: u32, lane: Lane) -> Result<[Script; 2]> {
-    let barrier = barrier_of(point);
+    let barrier = aligning_barrier(point);
     let script = |stream, point: &CollectivePoint, way| {
         let parts = ScriptParts {
             seat: seat_of(point.grouping().seat(rank)),
@@ -126,7 +129,7 @@ fn scripts(point: &CollectivePoint, rank: u32, lane: Lane) -> Result<[Script; 2]
         Script::new(&steps(point, way, rank)?, parts)
     };
     Ok([
-        script(CallStream::Aligning, &barrier, barrier_way(&barrier))?,
+        script(CallStream::Aligning, &barrier, barrier_algorithm(&barrier))?,
         script(CallStream::Measured, point, way_of(point))?,
     ])
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use tonnage_machine::HostFacts;
 use tonnage_ranks::bootstrap::secret::content_hash;
 use tonnage_ranks::spawn::remote::agent::{AgentProgram, serve};
-use tonnage_ranks::spawn::remote::words::Build;
+use tonnage_ranks::spawn::remote::messages::ProgramBuild;
 use tonnage_units::{Error, Result};
 
 use super::leftovers::Leftovers;
@@ -38,9 +38,9 @@ pub fn own_file() -> Result<PathBuf> {
 }
 
 /// Returns this program's build.
-pub fn build() -> Build {
+pub fn build() -> ProgramBuild {
     let program = program();
-    Build {
+    ProgramBuild {
         version: program.version,
         revision: program.git_revision,
     }

@@ -24,11 +24,11 @@ pub fn hosts(args: &HostsArgs) -> Result<ExitCode> {
         Ok(None)
     } else {
         party
-            .meet(&env, args.control_interface.as_deref())
+            .find_meeting_address(&env, args.control_interface.as_deref())
             .map(|address| Some(address.ip()))
     };
-    let clocks = party.clocks(&there);
-    let described = party.describe(&there);
+    let clocks = party.measure_clocks(&there);
+    let described = party.describe_hosts(&there);
     let mut pages: Vec<HostPage> = Vec::new();
     for (host, listed) in placement.hosts.iter().enumerate() {
         let state = match party.lost(host) {
@@ -57,7 +57,7 @@ pub fn hosts(args: &HostsArgs) -> Result<ExitCode> {
             (Ok(_), None) => HostState::Lost("it was lost".to_owned()),
         };
     }
-    let twins = party.twins();
+    let twins = party.same_hosts();
     let named =
         |(one, other): &(usize, usize)| (pages[*one].name.clone(), pages[*other].name.clone());
     let twins: Vec<_> = twins.iter().map(named).collect();

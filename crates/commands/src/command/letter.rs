@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tonnage_ranks::spawn::local::end_with_parent;
-use tonnage_ranks::spawn::remote::words::Letter;
+use tonnage_ranks::spawn::remote::messages::StartLetter;
 use tonnage_ranks::{Identity, Rendezvous};
 use tonnage_record::Record;
 use tonnage_record::read::read_records_of;
@@ -46,14 +46,14 @@ pub enum HostJob {
 
 /// The letter to this rank.
 pub struct RankLetter {
-    letter: Letter,
+    letter: StartLetter,
     before: String,
 }
 
 impl HostJob {
     /// Reads the letter to this process from standard input. From then on the process ends with the agent.
     pub fn from_input() -> Result<Self> {
-        let letter = Letter::from_input()?;
+        let letter = StartLetter::from_input()?;
         end_with_parent(&letter.parent.to_string())?;
         if let Some(check) = letter.job.strip_prefix(CHECK) {
             return Ok(Self::Check(check.to_owned()));

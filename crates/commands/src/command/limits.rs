@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use tonnage_bench::canary;
 use tonnage_bench::limit::memory_copy;
-use tonnage_bench::limit::socket_stream::{Stream, StreamDirection, Waiting, Window, pump};
+use tonnage_bench::limit::socket_stream::{
+    Stream, StreamDirection, StreamInterval, WaitMethod, pump,
+};
 use tonnage_bench::threads;
 use tonnage_engine::memory::{CopyTurns, Request, Stretch};
 use tonnage_engines::memory::HOST;
@@ -102,20 +104,20 @@ fn on_cpu<T: Send>(
 /// Measures one stream with the loop that also measures the bound of TCP engines, with the faster way of waiting.
 fn socket_stream(topology: &Topology) -> Result<f64> {
     let mut best = 0.0;
-    for waiting in Waiting::ALL {
+    for waiting in WaitMethod::ALL {
         best = f64::max(best, socket_stream_in(waiting, topology)?);
     }
     Ok(best)
 }
 
-fn socket_stream_in(waiting: Waiting, topology: &Topology) -> Result<f64> {
+fn socket_stream_in(waiting: WaitMethod, topology: &Topology) -> Result<f64> {
     let refused = |error| Error::io("the socket stream over 127.0.0.1", error);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
     let near = TcpStream::connect(listener.local_addr().map_err(refused)?).map_err(refused)?;
     let (far, _) = listener.accept().map_err(refused)?;
     let clock = Clock::new();
     let start_ns = clock.now_ns() + SOCKET_DELAY_NS;
-    let window = Window::new(start_ns, SOCKET_TIME_NS / 3, SOCKET_TIME_NS, 0);
+    let window = StreamInterval::new(start_ns, SOCKET_TIME_NS / 3, SOCKET_TIME_NS, 0);
     let end = |cpu: usize, socket: TcpStream, direction: StreamDirection| {
         let peer = "127.0.0.1".to_owned();
         let stream = Stream {

@@ -207,7 +207,7 @@ impl Observer for Keeper {
         Some(intervals::printer())
     }
 
-    fn calls(&mut self, calls: &TrialCalls<'_>) {
+    fn print_calls(&mut self, calls: &TrialCalls<'_>) {
         each_call::print_all(self.calls_heading.take().as_deref(), calls);
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use tonnage_plan::Planned;
-use tonnage_ranks::spawn::remote::words::RECORD;
+use tonnage_ranks::spawn::remote::messages::RECORD;
 use tonnage_record::Record;
 use tonnage_record::writer::{RecordWriter, resume};
 use tonnage_report::Format;

@@ -11,10 +11,10 @@ use tonnage_machine::variables::names_a_secret;
 use tonnage_plan::{Planned, Point};
 use tonnage_ranks::bootstrap::secret::content_hash;
 use tonnage_ranks::spawn::local::TURN_PARENT;
-use tonnage_ranks::spawn::remote::command::{Push, words};
+use tonnage_ranks::spawn::remote::command::{Push, split_words};
+use tonnage_ranks::spawn::remote::hosts::{RemoteHosts, SshSettings};
 use tonnage_ranks::spawn::remote::list::{HostPlacement, HostSlots};
-use tonnage_ranks::spawn::remote::party::{Party, SshSettings};
-use tonnage_ranks::spawn::remote::ranks::{Audience, RemoteRanks, RemoteStart};
+use tonnage_ranks::spawn::remote::ranks::{OutputReceiver, RemoteRanks, RemoteStart};
 use tonnage_record::read::read_records_of;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
@@ -46,8 +46,8 @@ const KEPT: [&str; 9] = [
 ];
 
 /// Starts the agents of hosts.
-pub fn gather(hosts: &[HostSlots], ssh: &SshArgs) -> Result<Party> {
-    Party::gather(settings(ssh, None)?, hosts)
+pub fn gather(hosts: &[HostSlots], ssh: &SshArgs) -> Result<RemoteHosts> {
+    RemoteHosts::connect_all(settings(ssh, None)?, hosts)
 }
 
 /// Returns the ssh settings. Hosts that do not answer within `answer_within`, if set, are given up.
@@ -55,7 +55,7 @@ pub fn settings(ssh: &SshArgs, answer_within: Option<Duration>) -> Result<SshSet
     let program = own_file()?;
     let push = ssh.push.then(|| push(&program)).transpose()?;
     Ok(SshSettings {
-        words: words(ssh.command())?,
+        words: split_words(ssh.command())?,
         parallel: ssh.parallel(),
         program,
         build: build(),
@@ -93,8 +93,8 @@ pub fn supervise(job: &Job, points: &[Planned], placement: &HostPlacement) -> Re
         "all hosts have answered or failed after {:.2?}",
         since.elapsed()
     );
-    party.refuse_gaps()?;
-    let meeting = party.meet(&env, job.ranks.control_interface.as_deref())?;
+    party.check_all_connected()?;
+    let meeting = party.find_meeting_address(&env, job.ranks.control_interface.as_deref())?;
     let directory =
         std::env::current_dir().map_err(|error| Error::io("the working directory", error))?;
     log::info!(
@@ -193,7 +193,7 @@ struct TerminalAudience {
     keeper: Rc<RefCell<Keeper>>,
 }
 
-impl Audience for TerminalAudience {
+impl OutputReceiver for TerminalAudience {
     fn line(&mut self, host: Option<&str>, is_error: bool, text: &str) -> Result<()> {
         let named = host.map_or_else(|| text.to_owned(), |host| format!("{host}: {text}"));
         if !is_error {

@@ -74,7 +74,7 @@ impl RemoteWork {
 mod tests {
     use std::process::{Command, Stdio};
 
-    use tonnage_ranks::spawn::remote::words::{Letter, SecretText, send};
+    use tonnage_ranks::spawn::remote::messages::{SecretText, StartLetter, write_line};
 
     use super::super::letter::{JobLetter, job_of_check};
     use super::*;
@@ -83,8 +83,8 @@ mod tests {
     /// Variable that makes a process of this test read a letter.
     const HAS_A_LETTER: &str = "TONNAGE_TEST_HAS_A_LETTER";
 
-    fn letter(job: String) -> Letter {
-        Letter {
+    fn letter(job: String) -> StartLetter {
+        StartLetter {
             rank: 3,
             size: 4,
             local_rank: 0,
@@ -109,7 +109,7 @@ mod tests {
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
         let mut process = process.spawn().unwrap();
-        send(&mut process.stdin.take().unwrap(), &letter(job)).unwrap();
+        write_line(&mut process.stdin.take().unwrap(), &letter(job)).unwrap();
         let ended = process.wait_with_output().unwrap();
         String::from_utf8(ended.stderr).unwrap()
     }

@@ -19,7 +19,7 @@ use crate::channel::pack::{pack, unpack, unpack_first};
 use crate::rank_set::RankSet;
 use crate::tree::collective::{gather_entries, gather_entry, reduce_entries, reduce_entry};
 use crate::tree::exchange::{read_messages, write_messages};
-use crate::tree::shared::{CollectiveCall, CollectiveResult, Merge, Slot};
+use crate::tree::shared::{CollectiveCall, CollectiveResult, CollectiveSlot, MergeFn};
 use tonnage_units::{Error, Reduce, Result};
 
 /// A collective that has been started but not finished.
@@ -27,7 +27,7 @@ use tonnage_units::{Error, Reduce, Result};
 pub struct PendingCollective {
     terms: CollectiveTerms,
     since: Instant,
-    slot: Arc<Slot>,
+    slot: Arc<CollectiveSlot>,
 }
 
 impl PendingCollective {
@@ -299,7 +299,7 @@ impl Rank {
         deadline: Duration,
     ) -> Result<(u64, T)> {
         let mine = reduce_entry(&pack(mine)?)?;
-        let merge = Some(merge_into_entry::<T> as Merge);
+        let merge = Some(merge_into_entry::<T> as MergeFn);
         let pending =
             self.enter_collective(Some(circle), CollectiveKind::Start, what, mine, merge)?;
         let bytes = self.wait(pending, deadline)?;
@@ -350,7 +350,7 @@ impl Rank {
         kind: CollectiveKind,
         what: &str,
         mine: Vec<u8>,
-        merge: Option<Merge>,
+        merge: Option<MergeFn>,
     ) -> Result<PendingCollective> {
         if self.shared.stopped.load(Ordering::Acquire) {
             return Err(self.shared.error());
@@ -370,7 +370,7 @@ impl Rank {
         if few.is_none() {
             self.next_seq += 1;
         }
-        let slot = Slot::waking(Arc::clone(&self.shared.sleepers));
+        let slot = CollectiveSlot::new(Arc::clone(&self.shared.sleepers));
         self.node.enter(CollectiveCall {
             terms: terms.clone(),
             mine,
@@ -389,7 +389,7 @@ impl Rank {
         let what = terms.what.clone();
         let mut outcome = self.node.wait(&slot, Instant::now() + deadline)?;
         if outcome.is_none() {
-            self.node.overdue(terms, since.elapsed());
+            self.node.report_overdue(terms, since.elapsed());
             let deadline = Instant::now() + self.verdict_timeout;
             outcome = self.node.wait(&slot, deadline)?;
         }

@@ -26,12 +26,14 @@ use crate::signals::{Signals, with_interrupted_rank};
 use crate::sleepers::Sleepers;
 use crate::start_lead::StartLead;
 use crate::tree::clock::monotonic_ns;
-use crate::tree::control::Control;
+use crate::tree::control::ControlThread;
 use crate::tree::missing::COLLECT;
 use crate::tree::node::{BEATS, ControlSettings, TreeNode};
 use crate::tree::node_handle::NodeHandle;
 use crate::tree::shape::{message_bytes_max, parent_of};
-use crate::tree::shared::{CollectiveResult, ControlCommand, Shared, Slot, speaks};
+use crate::tree::shared::{
+    CollectiveResult, CollectiveSlot, ControlCommand, SharedNodeState, reports_end,
+};
 use crate::{ClockOffset, RankInfo};
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::lock::lock;
@@ -48,7 +50,7 @@ pub struct Rank {
     infos: Arc<[RankInfo]>,
     hosts: Hosts,
     local_ip: Option<IpAddr>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedNodeState>,
     node: NodeHandle,
     thread: Option<JoinHandle<()>>,
     next_seq: u64,
@@ -114,9 +116,9 @@ impl Rank {
         let table = tree.table.clone();
         let local_ip = tree.local_ip();
         let parent_is_root = identity.rank > 0 && parent_of(identity.rank, options.fanout) == 0;
-        let shared = Shared::new()?;
+        let shared = SharedNodeState::new()?;
         let (node, door) = TreeNode::new(settings, tree, shared.clone())?;
-        let control = Control::new(Arc::clone(&node), signals, door, options.launcher);
+        let control = ControlThread::new(Arc::clone(&node), signals, door, options.launcher);
         let thread = control.start_thread()?;
         let mut rank = Self {
             message_bytes_max: message_bytes_max(identity.size),
@@ -278,13 +280,13 @@ impl Rank {
 
     /// Returns the shared state, which outlives this handle, and the node.
     #[cfg(test)]
-    pub(crate) fn parts(&self) -> (Arc<Shared>, &NodeHandle) {
+    pub(crate) fn parts(&self) -> (Arc<SharedNodeState>, &NodeHandle) {
         (Arc::clone(&self.shared), &self.node)
     }
 
     /// Returns the latest estimate of this host's clock.
     #[cfg(test)]
-    pub(crate) fn known_clock(&self) -> crate::tree::clock::KnownClock {
+    pub(crate) fn known_clock(&self) -> crate::tree::clock::ClockEstimate {
         *lock(&self.shared.clock)
     }
 
@@ -312,7 +314,7 @@ impl Rank {
     pub fn claims_report(&self) -> bool {
         let supervised = matches!(self.identity.meeting, Meeting::Local { .. });
         let speaks = match self.shared.cause() {
-            Some(cause) => speaks(self.id(), self.parent_is_root, supervised, &cause),
+            Some(cause) => reports_end(self.id(), self.parent_is_root, supervised, &cause),
             // The control thread has not taken the cause yet, and must not report it a second time.
             None => self.id() == 0,
         };
@@ -321,7 +323,7 @@ impl Rank {
 
     /// Returns the difference between this host's clock and rank 0's. The estimate is renewed with every heartbeat.
     pub fn clock_offset(&self) -> ClockOffset {
-        lock(&self.shared.clock).at(monotonic_ns())
+        lock(&self.shared.clock).offset_at(monotonic_ns())
     }
 
     /// Ends the run normally: waits until every rank is here, after which no rank is reported as lost.
@@ -330,9 +332,9 @@ impl Rank {
         if self.id() == 0 && !self.shared.stopped.load(Ordering::Acquire) {
             // Closed before any rank can have left, so that a rank of the next run at the same port cannot reach this
             // one.
-            let closed = Slot::waking(Arc::clone(&self.shared.sleepers));
+            let closed = CollectiveSlot::new(Arc::clone(&self.shared.sleepers));
             self.shared
-                .command(ControlCommand::ClosePort(Arc::clone(&closed)));
+                .send_command(ControlCommand::ClosePort(Arc::clone(&closed)));
             // A control thread that has already ended has closed it too.
             closed.wait(Instant::now() + DOOR);
         }
@@ -343,7 +345,7 @@ impl Rank {
     }
 
     fn leave(&mut self) {
-        self.shared.command(ControlCommand::Leave);
+        self.shared.send_command(ControlCommand::Leave);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -371,7 +373,7 @@ impl Drop for Rank {
 /// Ends the run for all ranks from a thread other than a rank's main thread, which may be stuck in a library.
 #[derive(Debug, Clone)]
 pub struct Alarm {
-    shared: Arc<Shared>,
+    shared: Arc<SharedNodeState>,
     rank: u32,
     host: String,
 }
@@ -381,7 +383,7 @@ impl Alarm {
     /// a process whose main thread does not end is ended after a grace period.
     pub fn raise(&self, error: &Error) {
         let cause = EndCause::from_error(error, self.rank, &self.host);
-        self.shared.command(ControlCommand::Abort(cause));
+        self.shared.send_command(ControlCommand::Abort(cause));
     }
 }
 
@@ -394,7 +396,7 @@ const HEAD_BYTES: usize = 1024;
 /// 0, all notes sent before it have arrived.
 #[derive(Debug, Clone)]
 pub struct Notes {
-    shared: Arc<Shared>,
+    shared: Arc<SharedNodeState>,
     node: NodeHandle,
     message_bytes_max: usize,
 }
@@ -409,7 +411,7 @@ impl Notes {
                 self.message_bytes_max - HEAD_BYTES
             )));
         }
-        self.node.note(note);
+        self.node.send_note(note);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use rustix::process::{
 };
 
 use super::supervisor::Supervisor;
-use super::{RankExit, Running};
+use super::{RankExit, RankProcesses};
 use crate::bootstrap::Env;
 use crate::bootstrap::options::heartbeat_timeout;
 use crate::bootstrap::secret;
@@ -28,11 +28,11 @@ pub const TURN_PARENT: &str = "TONNAGE_TURN_PARENT";
 
 /// Processes on this host, as children of this one.
 #[derive(Debug, Default)]
-pub struct Local {
+pub struct LocalRanks {
     children: Vec<Child>,
 }
 
-impl Local {
+impl LocalRanks {
     fn child(&mut self, rank: u32) -> Result<&mut Child> {
         let child = self.children.get_mut(rank as usize);
         child.ok_or_else(|| Error::Failed(format!("rank {rank} was not started")))
@@ -53,7 +53,7 @@ impl Local {
     }
 }
 
-impl Running for Local {
+impl RankProcesses for LocalRanks {
     fn ended(&mut self, rank: u32) -> Result<Option<RankExit>> {
         let status = self
             .child(rank)?
@@ -67,7 +67,7 @@ impl Running for Local {
     }
 
     fn stopped_by(&mut self, rank: u32) -> Option<i32> {
-        let pid = pid(self.child(rank).ok()?)?;
+        let pid = child_pid(self.child(rank).ok()?)?;
         // NOWAIT keeps the status, so that the next check finds it too, until the process resumes.
         let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(pid), look).ok()??.stopping_signal()
@@ -76,7 +76,7 @@ impl Running for Local {
     fn signal(&mut self, rank: u32, signal: i32) {
         // The child has not been reaped, so its PID is still valid.
         if let Ok(child) = self.child(rank)
-            && let Some(pid) = pid(child)
+            && let Some(pid) = child_pid(child)
             && let Some(signal) = Signal::from_named_raw(signal)
             && let Err(error) = kill_process(pid, signal)
         {
@@ -101,7 +101,7 @@ impl Running for Local {
     }
 }
 
-fn pid(child: &Child) -> Option<Pid> {
+fn child_pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
@@ -118,13 +118,13 @@ pub fn start_local(
     program: &Path,
     args: &[OsString],
     variables: &[(&'static str, String)],
-) -> Result<Supervisor<Local>> {
+) -> Result<Supervisor<LocalRanks>> {
     let heartbeat_timeout = heartbeat_timeout(env, ranks)?;
     let (listener, control) = loopback_listener()?;
     let secret = secret::generate_text()?;
     // Standard input of rank 0, which listens on it.
     let mut input = Some(OwnedFd::from(listener));
-    let start = |local: &mut Local, rank: u32| {
+    let start = |local: &mut LocalRanks, rank: u32| {
         let mut command = Command::new(program);
         command
             .args(args)
@@ -137,8 +137,8 @@ pub fn start_local(
             .stdin(input.take().map_or_else(Stdio::null, Stdio::from));
         local.start(rank, &mut command)
     };
-    let supervisor = Supervisor::start(Local::default(), ranks, heartbeat_timeout, start)?;
-    Ok(supervisor.with_patience(extra_time_here(ranks)))
+    let supervisor = Supervisor::start(LocalRanks::default(), ranks, heartbeat_timeout, start)?;
+    Ok(supervisor.with_extra_time(extra_time_here(ranks)))
 }
 
 /// Makes this process end with its supervisor, even if that is killed. Call it first in a process that [`start_local`]
@@ -149,12 +149,12 @@ pub fn end_with_supervisor(env: Env<'_>) -> Result<()> {
     } else {
         // If a script lies between the two, this process must not end with it. At the next record it notices that the
         // real parent is gone.
-        env(TURN_PARENT).filter(|parent| own_parent().as_ref() == Some(parent))
+        env(TURN_PARENT).filter(|parent| parent_identity().as_ref() == Some(parent))
     };
     parent.map_or(Ok(()), |parent| end_with_parent(&parent))
 }
 
-fn own_parent() -> Option<String> {
+fn parent_identity() -> Option<String> {
     getppid().map(|pid| pid.as_raw_nonzero().to_string())
 }
 
@@ -163,7 +163,7 @@ pub fn end_with_parent(parent: &str) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|error| Error::io("cannot ask to end with the supervisor", error))?;
     // The parent may have ended before the request; then no signal would come.
-    if own_parent().as_deref() != Some(parent) {
+    if parent_identity().as_deref() != Some(parent) {
         return Err(Error::Failed(format!(
             "the supervisor of this rank (process {parent}) has ended"
         )));
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_stopped_rank_is_reported_until_it_resumes() {
-        let mut local = Local::default();
+        let mut local = LocalRanks::default();
         local
             .start(0, Command::new("/bin/sleep").arg("60"))
             .unwrap();

@@ -6,7 +6,7 @@
 //! | [`local`] | starting ranks on this host |
 //! | [`remote`] | starting ranks on other hosts, by ssh |
 //!
-//! Another way to start ranks is another file like `local` that implements [`Running`]. A supervisor measures nothing
+//! Another way to start ranks is another file like `local` that implements [`RankProcesses`]. A supervisor measures nothing
 //! and is not a rank. Variables that `bootstrap` reads show the ranks how to find each other.
 
 pub mod local;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_units::Result;
 
 /// Started ranks, independent of how they were started, identified by their numbers.
-pub trait Running {
+pub trait RankProcesses {
     /// Processes news of all ranks, before each is queried.
     fn refresh(&mut self) {}
 
@@ -42,7 +42,7 @@ pub trait Running {
     fn process(&self, rank: u32) -> Option<u32>;
 
     /// Returns a socket that is readable when something may have changed without a signal.
-    fn news(&self) -> Option<&UnixStream> {
+    fn wake_socket(&self) -> Option<&UnixStream> {
         None
     }
 }

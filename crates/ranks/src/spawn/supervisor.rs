@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGBUS, SIGCHLD, SIGINT, SIGKILL, SIGSTOP, SIGTERM};
 
-use super::{RankExit, Running};
+use super::{RankExit, RankProcesses};
 use crate::channel::{Interest, wait_for};
 use crate::signals::Signals;
 use tonnage_units::message::say;
@@ -30,9 +30,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Supervised ranks.
 #[derive(Debug)]
-pub struct Supervisor<S: Running> {
+pub struct Supervisor<S: RankProcesses> {
     spawn: S,
-    ranks: Vec<Watched>,
+    ranks: Vec<WatchedRank>,
     signals: Signals,
     heartbeat_timeout: Duration,
     end_timeout: Duration,
@@ -43,22 +43,22 @@ pub struct Supervisor<S: Running> {
 }
 
 #[derive(Debug, Default)]
-struct Watched {
+struct WatchedRank {
     ended: Option<RankExit>,
     /// When the supervisor itself killed it, if it did. Its exit status is then meaningless.
     put_down: Option<Instant>,
     /// Set while it is stopped.
-    stopped: Option<Stopped>,
+    stopped: Option<StoppedRank>,
 }
 
 /// Since when a rank is stopped, and by which signal.
 #[derive(Debug, Clone, Copy)]
-struct Stopped {
+struct StoppedRank {
     signal: i32,
     since: Instant,
 }
 
-impl Watched {
+impl WatchedRank {
     /// Returns the signal that ended it, unless the supervisor sent it.
     fn killed_by(&self) -> Option<i32> {
         match self.ended {
@@ -75,7 +75,7 @@ impl Watched {
     }
 }
 
-impl<S: Running> Supervisor<S> {
+impl<S: RankProcesses> Supervisor<S> {
     /// Starts this many ranks in order, by calling `start`. `heartbeat_timeout` is how long a rank may be stopped.
     pub(super) fn start(
         spawn: S,
@@ -87,19 +87,19 @@ impl<S: Running> Supervisor<S> {
             return Err(Error::Usage("a run needs at least one rank".into()));
         }
         // Created before any child exists, so that no exit is missed.
-        let mut supervisor = Self::of(spawn, 0, heartbeat_timeout)?;
+        let mut supervisor = Self::new(spawn, 0, heartbeat_timeout)?;
         for rank in 0..ranks {
             start(&mut supervisor.spawn, rank)?;
-            supervisor.ranks.push(Watched::default());
+            supervisor.ranks.push(WatchedRank::default());
         }
         Ok(supervisor)
     }
 
     /// Supervises this many ranks that were already started.
-    pub fn of(spawn: S, ranks: u32, heartbeat_timeout: Duration) -> Result<Self> {
+    pub fn new(spawn: S, ranks: u32, heartbeat_timeout: Duration) -> Result<Self> {
         Ok(Self {
             spawn,
-            ranks: (0..ranks).map(|_| Watched::default()).collect(),
+            ranks: (0..ranks).map(|_| WatchedRank::default()).collect(),
             signals: Signals::for_signals(&[SIGINT, SIGTERM, SIGCHLD])?,
             heartbeat_timeout,
             end_timeout: END_TIMEOUT,
@@ -112,7 +112,7 @@ impl<S: Running> Supervisor<S> {
 
     /// Gives ranks more time to end, if many share a CPU.
     #[must_use]
-    pub fn with_patience(mut self, beyond: Duration) -> Self {
+    pub fn with_extra_time(mut self, beyond: Duration) -> Self {
         self.end_timeout = END_TIMEOUT.saturating_add(beyond);
         self
     }
@@ -133,15 +133,15 @@ impl<S: Running> Supervisor<S> {
             if self.ranks.iter().all(|rank| rank.ended.is_some()) {
                 break;
             }
-            self.look_for_stopped();
-            self.hurry();
-            let news = self.spawn.news().map(Interest::read);
+            self.check_stopped();
+            self.kill_overdue();
+            let news = self.spawn.wake_socket().map(Interest::read);
             let interests: Vec<_> = self.signals.interests().chain(news).collect();
-            wait_for(&interests, self.next_look())?;
+            wait_for(&interests, self.time_to_next_check())?;
             drop(interests);
             if let Some(signal) = self.take_interruption() {
                 self.ending_since.get_or_insert_with(Instant::now);
-                self.tell_all(signal);
+                self.signal_all(signal);
             }
         }
         // A signal to the whole process group may have ended the ranks before it was handled here.
@@ -177,7 +177,7 @@ impl<S: Running> Supervisor<S> {
         Ok(())
     }
 
-    fn look_for_stopped(&mut self) {
+    fn check_stopped(&mut self) {
         let now = Instant::now();
         // If this process itself was stopped, perhaps all ranks were, and some may resume a little later than others.
         let excused = now.duration_since(self.looked) > 2 * LOOK;
@@ -190,12 +190,12 @@ impl<S: Running> Supervisor<S> {
             let before = rank.stopped.filter(|_| !excused);
             let since = before.map_or(now, |stopped| stopped.since);
             let by = self.spawn.stopped_by(number);
-            rank.stopped = by.map(|signal| Stopped { signal, since });
+            rank.stopped = by.map(|signal| StoppedRank { signal, since });
         }
     }
 
     /// Returns when all remaining ranks are killed, if there is a reason to.
-    fn all_due(&self) -> Option<Instant> {
+    fn all_end_deadline(&self) -> Option<Instant> {
         let ending = self.ending_since.map(|since| since + self.end_timeout);
         let patience = self.heartbeat_timeout + STOPPED_FOUND_TIMEOUT;
         let stopped = self.stopped().map(|(_, stopped)| stopped.since + patience);
@@ -203,39 +203,39 @@ impl<S: Running> Supervisor<S> {
     }
 
     /// Returns when a stopped rank is killed ahead of the others because the run is ending.
-    fn stopped_due(&self, stopped: Stopped) -> Option<Instant> {
+    fn stopped_deadline(&self, stopped: StoppedRank) -> Option<Instant> {
         let ending = self.ending_since?;
         Some(ending.max(stopped.since) + STOPPED_END_TIMEOUT)
     }
 
     /// Iterates over stopped ranks that have not ended.
-    fn stopped(&self) -> impl Iterator<Item = (u32, Stopped)> {
+    fn stopped(&self) -> impl Iterator<Item = (u32, StoppedRank)> {
         let ranks = (0u32..).zip(&self.ranks);
         let there = ranks.filter(|(_, rank)| rank.ended.is_none() && rank.put_down.is_none());
         there.filter_map(|(number, rank)| Some((number, rank.stopped?)))
     }
 
     /// Returns the time until the next check, unless an event comes first.
-    fn next_look(&self) -> Duration {
+    fn time_to_next_check(&self) -> Duration {
         if self.killed_rest {
             return LOOK;
         }
         let stopped = self.stopped();
-        let one = stopped.filter_map(|(_, stopped)| self.stopped_due(stopped));
-        let due = one.chain(self.all_due()).min();
+        let one = stopped.filter_map(|(_, stopped)| self.stopped_deadline(stopped));
+        let due = one.chain(self.all_end_deadline()).min();
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
         left.map_or(LOOK, |left| left.min(LOOK))
     }
 
     /// Kills ranks whose time to end is over, and those that cannot end because they are stopped.
-    fn hurry(&mut self) {
+    fn kill_overdue(&mut self) {
         if self.killed_rest {
             return;
         }
         let now = Instant::now();
-        self.killed_rest = self.all_due().is_some_and(|due| now >= due);
+        self.killed_rest = self.all_end_deadline().is_some_and(|due| now >= due);
         let due = |(number, stopped)| {
-            let due = self.stopped_due(stopped)?;
+            let due = self.stopped_deadline(stopped)?;
             (now >= due).then_some(number)
         };
         let stopped: Vec<u32> = self.stopped().filter_map(due).collect();
@@ -254,7 +254,7 @@ impl<S: Running> Supervisor<S> {
         }
     }
 
-    fn tell_all(&mut self, signal: i32) {
+    fn signal_all(&mut self, signal: i32) {
         for (number, rank) in (0u32..).zip(&self.ranks) {
             if rank.ended.is_none() {
                 self.spawn.signal(number, signal);
@@ -271,7 +271,7 @@ impl<S: Running> Supervisor<S> {
             return;
         }
         let killed = self.ranks.iter().any(|rank| rank.killed_by().is_some());
-        let stopped = |rank: &Watched| Some((rank.put_down?, rank.stopped?));
+        let stopped = |rank: &WatchedRank| Some((rank.put_down?, rank.stopped?));
         let any_stopped = self.ranks.iter().any(|rank| stopped(rank).is_some());
         for (number, rank) in (0u32..).zip(&self.ranks) {
             let what = match (rank.killed_by(), stopped(rank)) {
@@ -310,12 +310,12 @@ impl<S: Running> Supervisor<S> {
         {
             return 1;
         }
-        let codes: Vec<Option<i32>> = self.ranks.iter().map(Watched::code).collect();
+        let codes: Vec<Option<i32>> = self.ranks.iter().map(WatchedRank::code).collect();
         if codes.iter().all(|code| *code == Some(0)) {
             return 0;
         }
         // If a signal reached one rank alone, all ranks end with its code. Or it came before that rank caught signals.
-        let mut killed_by = self.ranks.iter().filter_map(Watched::killed_by);
+        let mut killed_by = self.ranks.iter().filter_map(WatchedRank::killed_by);
         if let Some(signal) = killed_by.find(|signal| [SIGINT, SIGTERM].contains(signal)) {
             return Error::Interrupted { signal, rank: None }.exit_code();
         }
@@ -356,7 +356,7 @@ fn usual_sender(signal: i32) -> &'static str {
     }
 }
 
-fn stopped_text(stopped: Stopped, put_down: Instant) -> String {
+fn stopped_text(stopped: StoppedRank, put_down: Instant) -> String {
     let name = signal_hook::low_level::signal_name(stopped.signal).unwrap_or("another one");
     format!(
         "was stopped by signal {} ({name}), did not go on for {:.1?}, and was killed: find what stops processes there, \
@@ -366,7 +366,7 @@ fn stopped_text(stopped: Stopped, put_down: Instant) -> String {
     )
 }
 
-impl<S: Running> Drop for Supervisor<S> {
+impl<S: RankProcesses> Drop for Supervisor<S> {
     /// Ends ranks that still run because starting another one failed.
     fn drop(&mut self) {
         for (number, rank) in (0u32..).zip(&self.ranks) {

@@ -38,7 +38,7 @@ pub(crate) fn monotonic_ns() -> u64 {
 
 /// This rank's estimate. Its uncertainty grows with its age.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct KnownClock {
+pub(crate) struct ClockEstimate {
     /// The estimate at `known_ns`.
     pub(crate) base: ClockBase,
     /// Time of the estimate by this clock; `None` if the clock is rank 0's own.
@@ -47,9 +47,9 @@ pub(crate) struct KnownClock {
     pub(crate) slew_ppb: u64,
 }
 
-impl KnownClock {
+impl ClockEstimate {
     /// Returns the estimate at a time of this clock.
-    pub(crate) fn at(&self, now_ns: u64) -> ClockOffset {
+    pub(crate) fn offset_at(&self, now_ns: u64) -> ClockOffset {
         let age_ns = self
             .known_ns
             .map_or(0, |known_ns| now_ns.saturating_sub(known_ns));
@@ -63,7 +63,7 @@ impl KnownClock {
 
 /// One answer of the parent.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Answer {
+pub(crate) struct ClockAnswer {
     /// Time of the question by this clock.
     pub(crate) sent_ns: u64,
     /// Time of the answer by the parent's clock.
@@ -78,7 +78,7 @@ pub(crate) struct Answer {
 
 /// The offset from the parent's clock according to one answer.
 #[derive(Debug, Clone, Copy)]
-struct Sample {
+struct ClockSample {
     rtt_ns: u64,
     offset_ns: i64,
     /// Arrival time by this clock.
@@ -87,7 +87,7 @@ struct Sample {
     slew_ppb: u64,
 }
 
-impl Sample {
+impl ClockSample {
     /// Returns the largest possible error at `now_ns`.
     fn error_bound_ns(&self, now_ns: u64) -> u64 {
         let age_ns = now_ns.saturating_sub(self.came_ns);
@@ -110,7 +110,7 @@ enum ClockRelation {
 /// The state of one rank's estimate.
 pub(crate) struct ClockSync {
     samples_left: u32,
-    best: Option<Sample>,
+    best: Option<ClockSample>,
     is_root: bool,
     /// The parent's estimate and its arrival time by this clock, once received.
     parent: Option<(ClockBase, u64)>,
@@ -156,14 +156,14 @@ impl ClockSync {
     }
 
     /// Whether the estimate ages, so that the parent must be asked periodically.
-    pub(crate) fn ages(&self) -> bool {
+    pub(crate) fn needs_resampling(&self) -> bool {
         self.relation == ClockRelation::Other && self.samples_left == 0
     }
 
     /// Returns the question to the parent if one is due: one per interval, regardless of other traffic.
-    pub(crate) fn question(&mut self, now_ns: u64, interval: Duration) -> Option<MessageHead> {
+    pub(crate) fn next_question(&mut self, now_ns: u64, interval: Duration) -> Option<MessageHead> {
         let since_ns = now_ns.saturating_sub(self.asked_ns);
-        if !self.ages() || u128::from(since_ns) < interval.as_nanos() {
+        if !self.needs_resampling() || u128::from(since_ns) < interval.as_nanos() {
             return None;
         }
         self.asked_ns = now_ns;
@@ -176,13 +176,13 @@ impl ClockSync {
     }
 
     /// Takes the parent's answer.
-    pub(crate) fn sample(&mut self, answer: Answer) {
+    pub(crate) fn add_answer(&mut self, answer: ClockAnswer) {
         self.samples_left = self.samples_left.saturating_sub(1);
         self.slew_ppb = answer.own_slew_ppb.max(answer.parent_slew_ppb);
         let rtt_ns = answer.came_ns.saturating_sub(answer.sent_ns);
         let middle_ns = answer.sent_ns.saturating_add(rtt_ns / 2);
         let came_ns = answer.came_ns;
-        let sample = Sample {
+        let sample = ClockSample {
             rtt_ns,
             offset_ns: middle_ns.wrapping_sub(answer.at_ns).cast_signed(),
             came_ns,
@@ -193,7 +193,7 @@ impl ClockSync {
         }
         // All samples age at the same rate, so the better one stays better.
         let error_bound_ns = sample.error_bound_ns(came_ns);
-        let is_better = |best: Sample| error_bound_ns <= best.error_bound_ns(came_ns);
+        let is_better = |best: ClockSample| error_bound_ns <= best.error_bound_ns(came_ns);
         if self.best.is_none_or(is_better) {
             self.best = Some(sample);
         }
@@ -201,7 +201,7 @@ impl ClockSync {
     }
 
     /// Takes the parent's own estimate, received at `now_ns`. Returns whether the parent should be asked again at once.
-    pub(crate) fn parent_knows(&mut self, base: ClockBase, now_ns: u64) -> bool {
+    pub(crate) fn set_parent_base(&mut self, base: ClockBase, now_ns: u64) -> bool {
         self.parent = Some((base, now_ns));
         let asks = self.wants_sample();
         self.test_relation(now_ns);
@@ -226,22 +226,22 @@ impl ClockSync {
     }
 
     /// Returns this rank's estimate at `now_ns`, once both estimates have arrived.
-    pub(crate) fn result(&self, now_ns: u64) -> Option<KnownClock> {
+    pub(crate) fn result(&self, now_ns: u64) -> Option<ClockEstimate> {
         if self.is_root {
-            return Some(KnownClock::default());
+            return Some(ClockEstimate::default());
         }
         let measured = self.estimate(now_ns)?;
         Some(if self.relation == ClockRelation::Other {
-            KnownClock {
+            ClockEstimate {
                 base: measured,
                 known_ns: Some(now_ns),
                 slew_ppb: self.slew_ppb.saturating_mul(2),
             }
         } else {
             let clock = ClockOffset::default();
-            KnownClock {
+            ClockEstimate {
                 base: ClockBase { clock, ..measured },
-                ..KnownClock::default()
+                ..ClockEstimate::default()
             }
         })
     }
@@ -274,8 +274,8 @@ mod tests {
     use super::*;
 
     /// An answer over a path of clocks that are not slewed.
-    fn answer(sent_ns: u64, at_ns: u64, came_ns: u64) -> Answer {
-        Answer {
+    fn answer(sent_ns: u64, at_ns: u64, came_ns: u64) -> ClockAnswer {
+        ClockAnswer {
             sent_ns,
             at_ns,
             came_ns,
@@ -298,29 +298,32 @@ mod tests {
     fn the_shortest_round_trip_wins_and_the_parents_estimate_is_added() {
         let mut sync = ClockSync::child(false);
         // This clock is 1000 ahead of the parent's. The two directions take 10 and 30, and once 500 and 900.
-        sync.sample(answer(2000, 1500, 3400));
+        sync.add_answer(answer(2000, 1500, 3400));
         for at in 0..u64::from(SAMPLES) - 1 {
             assert!(sync.result(2040).is_none());
-            sync.sample(answer(2000 + at, 1010 + at, 2040 + at));
+            sync.add_answer(answer(2000 + at, 1010 + at, 2040 + at));
         }
         let now_ns = 2039 + u64::from(SAMPLES) - 1;
         assert!(sync.result(now_ns).is_none(), "the parent's is missing");
-        sync.parent_knows(base(-5000, 7), now_ns);
+        sync.set_parent_base(base(-5000, 7), now_ns);
         let result = sync.result(now_ns).unwrap();
         let expected = ClockOffset {
             offset_ns: 1010 - 5000,
             uncertainty_ns: 27,
         };
-        assert_eq!(result.at(now_ns), expected);
+        assert_eq!(result.offset_at(now_ns), expected);
         assert_eq!(result.base.path_rtt_ns, 140);
-        assert_eq!(result.at(now_ns + 1_000_000).uncertainty_ns, 27 + 200);
+        assert_eq!(
+            result.offset_at(now_ns + 1_000_000).uncertainty_ns,
+            27 + 200
+        );
     }
 
     /// Follows a clock that gains 20 ppm on its parent's, sampled twice a second over a path with random delay. Returns
     /// the worst error and the worst uncertainty.
     fn worst_error_ns(hour_ns: u64, asked_again: bool) -> (u64, u64) {
         let (mut sync, mut seed, mut worst) = (ClockSync::child(false), 1u64, (0, 0));
-        sync.parent_knows(ClockBase::default(), 0);
+        sync.set_parent_base(ClockBase::default(), 0);
         let mut delay_ns = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             10_000 + (seed >> 33) % 200_000
@@ -331,10 +334,10 @@ mod tests {
             let (sent_ns, there_ns) = (now_ns, now_ns + delay_ns());
             now_ns = there_ns + delay_ns();
             if asked_again || sync.wants_sample() {
-                sync.sample(answer(sent_ns, parents(there_ns), now_ns));
+                sync.add_answer(answer(sent_ns, parents(there_ns), now_ns));
             }
             if let Some(known) = sync.result(now_ns) {
-                let (offset, true_ns) = (known.at(now_ns), now_ns - parents(now_ns));
+                let (offset, true_ns) = (known.offset_at(now_ns), now_ns - parents(now_ns));
                 let error_ns = offset.offset_ns.abs_diff(true_ns.cast_signed());
                 assert!(error_ns <= offset.uncertainty_ns, "{error_ns} {offset:?}");
                 worst = (worst.0.max(error_ns), worst.1.max(offset.uncertainty_ns));
@@ -359,13 +362,13 @@ mod tests {
         let interval = Duration::from_nanos(500);
         for same_boot in [false, true] {
             let mut sync = ClockSync::child(same_boot);
-            let beginning = sync.question(5000, interval);
+            let beginning = sync.next_question(5000, interval);
             assert!(beginning.is_none());
             for _ in 0..SAMPLES {
-                sync.sample(answer(0, 77, 10));
+                sync.add_answer(answer(0, 77, 10));
             }
-            let asked =
-                [5000, 5499, 5500, 5501].map(|now_ns| sync.question(now_ns, interval).is_some());
+            let asked = [5000, 5499, 5500, 5501]
+                .map(|now_ns| sync.next_question(now_ns, interval).is_some());
             let due = [true, false, true, false].map(|due| due && !same_boot);
             assert_eq!(asked, due);
         }
@@ -380,20 +383,20 @@ mod tests {
             for parent_knows_first in [true, false] {
                 let mut sync = ClockSync::child(true);
                 if parent_knows_first {
-                    assert!(!sync.parent_knows(base(-1000, 30), 5010));
+                    assert!(!sync.set_parent_base(base(-1000, 30), 5010));
                 }
                 for _ in 0..SAMPLES_OF_ONE_CLOCK {
-                    sync.sample(answer(5000, at_ns, 5010));
+                    sync.add_answer(answer(5000, at_ns, 5010));
                 }
                 if !parent_knows_first {
-                    assert_eq!(sync.parent_knows(base(-1000, 30), 5010), !is_same);
+                    assert_eq!(sync.set_parent_base(base(-1000, 30), 5010), !is_same);
                 }
                 assert_eq!(sync.wants_sample(), !is_same, "{offset_ns}");
                 for _ in 0..SAMPLES {
-                    sync.sample(answer(5000, at_ns, 5010));
+                    sync.add_answer(answer(5000, at_ns, 5010));
                 }
-                assert_eq!(sync.ages(), !is_same);
-                let known = sync.result(5010).unwrap().at(5010);
+                assert_eq!(sync.needs_resampling(), !is_same);
+                let known = sync.result(5010).unwrap().offset_at(5010);
                 let expected = if is_same {
                     ClockOffset::default()
                 } else {
@@ -403,11 +406,14 @@ mod tests {
                     }
                 };
                 assert_eq!(known, expected);
-                assert_eq!(sync.result(5010).unwrap().at(1 << 60) == expected, is_same);
+                assert_eq!(
+                    sync.result(5010).unwrap().offset_at(1 << 60) == expected,
+                    is_same
+                );
             }
         }
         let root = ClockSync::root().result(10).unwrap();
-        assert_eq!(root.at(1 << 60), ClockOffset::default());
+        assert_eq!(root.offset_at(1 << 60), ClockOffset::default());
         assert_eq!(root.base.path_rtt_ns, 0);
     }
 
@@ -417,13 +423,13 @@ mod tests {
         const HOUR_NS: i64 = 3_600_000_000_000;
         for offset_ns in [HOUR_NS, -HOUR_NS] {
             let mut sync = ClockSync::child(true);
-            sync.parent_knows(ClockBase::default(), 0);
+            sync.set_parent_base(ClockBase::default(), 0);
             let sent_ns: u64 = 5_000_000_000_000;
             let at_ns = (sent_ns + 20).saturating_add_signed(-offset_ns);
             while sync.wants_sample() {
-                sync.sample(answer(sent_ns, at_ns, sent_ns + 40));
+                sync.add_answer(answer(sent_ns, at_ns, sent_ns + 40));
             }
-            let known = sync.result(sent_ns + 40).unwrap().at(sent_ns + 40);
+            let known = sync.result(sent_ns + 40).unwrap().offset_at(sent_ns + 40);
             assert_eq!((known.offset_ns, known.uncertainty_ns), (offset_ns, 20));
         }
     }
@@ -432,9 +438,9 @@ mod tests {
     fn reported_slew_widens_the_uncertainty() {
         let at_ns = |own_slew_ppb, parent_slew_ppb| {
             let mut sync = ClockSync::child(false);
-            sync.parent_knows(ClockBase::default(), 1000);
+            sync.set_parent_base(ClockBase::default(), 1000);
             for _ in 0..SAMPLES {
-                sync.sample(Answer {
+                sync.add_answer(ClockAnswer {
                     own_slew_ppb,
                     parent_slew_ppb,
                     ..answer(980, 0, 1000)
@@ -443,7 +449,7 @@ mod tests {
             let slew_ppb = sync.path_slew_ppb(7);
             assert_eq!(slew_ppb, own_slew_ppb.max(parent_slew_ppb).max(7));
             let known = sync.result(1000).unwrap();
-            known.at(1_000_001_000).uncertainty_ns
+            known.offset_at(1_000_001_000).uncertainty_ns
         };
         // After a second: twice 100 ppm, and twice the total slew.
         assert_eq!(at_ns(0, 0), 10 + 200_000);
@@ -454,11 +460,17 @@ mod tests {
     #[test]
     fn absurd_clocks_do_not_overflow() {
         let mut sync = ClockSync::child(false);
-        sync.parent_knows(base(i64::MIN, u64::MAX), u64::MAX);
+        sync.set_parent_base(base(i64::MIN, u64::MAX), u64::MAX);
         for _ in 0..SAMPLES {
-            sync.sample(answer(u64::MAX, 0, 0));
+            sync.add_answer(answer(u64::MAX, 0, 0));
         }
         assert!(sync.result(0).is_some());
-        assert!(sync.result(u64::MAX).unwrap().at(u64::MAX).uncertainty_ns > 0);
+        assert!(
+            sync.result(u64::MAX)
+                .unwrap()
+                .offset_at(u64::MAX)
+                .uncertainty_ns
+                > 0
+        );
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::exchange::{Delivery, Subtree};
-use super::shared::{CollectiveCall, CollectiveResult, Merge, Slot};
+use super::shared::{CollectiveCall, CollectiveResult, CollectiveSlot, MergeFn};
 use crate::RankInfo;
 use crate::channel::message::{CallNumber, CollectiveKind, CollectiveTerms};
 use crate::channel::pack::{pack, unpack_first};
@@ -23,7 +23,7 @@ const FINISHED_KEPT: usize = 256;
 
 /// The contribution of a child's subtree.
 #[derive(PartialEq)]
-enum Part {
+enum CollectivePart {
     /// The subtree has no members.
     Absent,
     Awaited,
@@ -37,10 +37,10 @@ struct Collective {
     /// Whether this rank is a member; otherwise it only forwards.
     takes_part: bool,
     mine: Option<Vec<u8>>,
-    merge: Option<Merge>,
-    slot: Option<Arc<Slot>>,
+    merge: Option<MergeFn>,
+    slot: Option<Arc<CollectiveSlot>>,
     /// In order of the children.
-    parts: Vec<Part>,
+    parts: Vec<CollectivePart>,
     /// Messages of an exchange that stay within this subtree.
     staying: Vec<u8>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Collectives {
 
 /// Combined contribution of a complete subtree. It goes to the parent or, if it has all members, back down as the
 /// result.
-pub(crate) struct Combined {
+pub(crate) struct CombinedPart {
     pub(crate) terms: CollectiveTerms,
     pub(crate) has_all: bool,
     pub(crate) payload: Vec<u8>,
@@ -72,13 +72,13 @@ impl Collectives {
     }
 
     /// Takes this rank's own contribution.
-    pub(crate) fn enter(
+    pub(crate) fn add_own_part(
         &mut self,
         here: &RankInfo,
         enter: CollectiveCall,
-    ) -> Result<Option<Combined>> {
+    ) -> Result<Option<CombinedPart>> {
         let call = enter.terms.call;
-        let collective = self.at(enter.terms, here)?;
+        let collective = self.find_or_begin(enter.terms, here)?;
         collective.mine = Some(enter.mine);
         collective.merge = enter.merge;
         collective.slot = Some(enter.slot);
@@ -86,27 +86,27 @@ impl Collectives {
     }
 
     /// Takes the combined contribution of a child's subtree.
-    pub(crate) fn child(
+    pub(crate) fn add_child_part(
         &mut self,
         terms: CollectiveTerms,
         from: (usize, &RankInfo),
         payload: Vec<u8>,
-    ) -> Result<Option<Combined>> {
+    ) -> Result<Option<CombinedPart>> {
         let call = terms.call;
-        let collective = self.at(terms, from.1)?;
+        let collective = self.find_or_begin(terms, from.1)?;
         let fault = match collective.parts.get_mut(from.0) {
-            Some(part) if *part == Part::Awaited => {
-                *part = Part::Came(payload);
+            Some(part) if *part == CollectivePart::Awaited => {
+                *part = CollectivePart::Came(payload);
                 return self.combine(call);
             }
-            Some(Part::Came(_)) => " twice",
+            Some(CollectivePart::Came(_)) => " twice",
             _ => ", which has no members below it",
         };
         let what = &collective.terms.what;
         Err(Error::Failed(format!("entered \"{what}\" ({call}){fault}")))
     }
 
-    fn at(&mut self, terms: CollectiveTerms, who: &RankInfo) -> Result<&mut Collective> {
+    fn find_or_begin(&mut self, terms: CollectiveTerms, who: &RankInfo) -> Result<&mut Collective> {
         let call = terms.call;
         if self.under_way.len() >= self.under_way_max && !self.under_way.contains_key(&call) {
             return Err(Error::Failed(format!(
@@ -121,9 +121,9 @@ impl Collectives {
                 .below(&terms.members)
                 .map(|is_below| {
                     if is_below {
-                        Part::Awaited
+                        CollectivePart::Awaited
                     } else {
-                        Part::Absent
+                        CollectivePart::Absent
                     }
                 })
                 .collect(),
@@ -146,20 +146,20 @@ impl Collectives {
     }
 
     /// Combines the contributions into one once all members at and below this node have contributed.
-    fn combine(&mut self, call: CallNumber) -> Result<Option<Combined>> {
+    fn combine(&mut self, call: CallNumber) -> Result<Option<CombinedPart>> {
         let Some(collective) = self.under_way.get_mut(&call) else {
             return Ok(None);
         };
         let own_is_missing = collective.takes_part && collective.mine.is_none();
-        if own_is_missing || collective.parts.contains(&Part::Awaited) {
+        if own_is_missing || collective.parts.contains(&CollectivePart::Awaited) {
             return Ok(None);
         }
         let mut payload = collective.mine.take().unwrap_or_default();
         // `mine` stays `Some` to mark that this rank has entered: the parent may ask.
         collective.mine = collective.takes_part.then(Vec::new);
-        let take = |part: &mut Part| match part {
-            Part::Came(bytes) => std::mem::take(bytes),
-            Part::Absent | Part::Awaited => Vec::new(),
+        let take = |part: &mut CollectivePart| match part {
+            CollectivePart::Came(bytes) => std::mem::take(bytes),
+            CollectivePart::Absent | CollectivePart::Awaited => Vec::new(),
         };
         let parts: Vec<_> = collective.parts.iter_mut().map(take).collect();
         match collective.terms.kind {
@@ -183,7 +183,7 @@ impl Collectives {
                 }
             }
         }
-        Ok(Some(Combined {
+        Ok(Some(CombinedPart {
             has_all: {
                 let members = &collective.terms.members;
                 members.difference(&self.routes.subtree).is_empty()
@@ -215,10 +215,13 @@ impl Collectives {
     }
 
     /// Returns, for each child, whether its subtree has members that need the result.
-    pub(crate) fn are_below(&self, call: CallNumber) -> Vec<bool> {
+    pub(crate) fn children_in_call(&self, call: CallNumber) -> Vec<bool> {
         let collective = self.under_way.get(&call);
         let parts = collective.map_or(&[][..], |collective| &collective.parts);
-        parts.iter().map(|part| *part != Part::Absent).collect()
+        parts
+            .iter()
+            .map(|part| *part != CollectivePart::Absent)
+            .collect()
     }
 
     /// Hands the result to the main thread.
@@ -227,7 +230,7 @@ impl Collectives {
             return;
         };
         if let Some(slot) = collective.slot {
-            slot.set(CollectiveResult::Result(result));
+            slot.set_result(CollectiveResult::Result(result));
         }
         self.finished.push_back(call);
         if self.finished.len() > FINISHED_KEPT {
@@ -236,7 +239,7 @@ impl Collectives {
     }
 
     /// Whether this rank's main thread has entered.
-    pub(crate) fn entered(&self, call: CallNumber) -> bool {
+    pub(crate) fn has_entered(&self, call: CallNumber) -> bool {
         let has_entered = |collective: &Collective| collective.mine.is_some();
         self.has_finished(call) || self.under_way.get(&call).is_some_and(has_entered)
     }
@@ -249,7 +252,7 @@ impl Collectives {
     pub(crate) fn stop(&mut self) {
         for (_, collective) in std::mem::take(&mut self.under_way) {
             if let Some(slot) = collective.slot {
-                slot.set(CollectiveResult::Stopped);
+                slot.set_result(CollectiveResult::Stopped);
             }
         }
     }
@@ -328,12 +331,12 @@ mod tests {
     }
 
     fn entering(terms: CollectiveTerms, mine: &[u8]) -> CollectiveCall {
-        let merge: Merge = |entries| reduce_entry(&reduce_entries(entries)?.concat());
+        let merge: MergeFn = |entries| reduce_entry(&reduce_entries(entries)?.concat());
         CollectiveCall {
             terms,
             mine: reduce_entry(mine).unwrap(),
             merge: Some(merge),
-            slot: Slot::waking(Arc::default()),
+            slot: CollectiveSlot::new(Arc::default()),
         }
     }
 
@@ -342,24 +345,26 @@ mod tests {
         terms: &CollectiveTerms,
         child: usize,
         text: &[u8],
-    ) -> Result<Option<Combined>> {
+    ) -> Result<Option<CombinedPart>> {
         let from = (child, &place(child as u32 + 1));
-        all.child(terms.clone(), from, reduce_entry(text)?)
+        all.add_child_part(terms.clone(), from, reduce_entry(text)?)
     }
 
     #[test]
     fn a_node_waits_for_itself_and_all_children() {
         let (mut all, sum) = (root_with(2), terms(0, "sum", RankSet::all(3)));
         assert!(part(&mut all, &sum, 1, b"c").unwrap().is_none());
-        assert!(!all.entered(sum.call));
-        let entered = all.enter(&place(0), entering(sum.clone(), b"a")).unwrap();
-        assert!(entered.is_none() && all.entered(sum.call));
+        assert!(!all.has_entered(sum.call));
+        let entered = all
+            .add_own_part(&place(0), entering(sum.clone(), b"a"))
+            .unwrap();
+        assert!(entered.is_none() && all.has_entered(sum.call));
         let twice = part(&mut all, &sum, 1, b"c").err().unwrap();
         assert!(twice.to_string().contains("twice"), "{twice}");
         let combined = part(&mut all, &sum, 0, b"b").unwrap().unwrap();
         assert_eq!(reduce_entries(&combined.payload).unwrap(), [b"abc"]);
         assert!(combined.has_all);
-        assert!(all.entered(sum.call) && !all.has_finished(sum.call));
+        assert!(all.has_entered(sum.call) && !all.has_finished(sum.call));
         all.finish(sum.call, b"abc".to_vec());
         assert!(all.has_finished(sum.call));
     }
@@ -372,26 +377,32 @@ mod tests {
         let few = terms(4, "turn", RankSet::from_ranks([3, 5]));
         let (mut root, mut one, mut two) = (at(0), at(1), at(2));
         let says = |rank: u32| reduce_entry(&[rank as u8]).unwrap();
-        let from_one = one.child(few.clone(), (0, &place(3)), says(3)).unwrap();
-        let from_two = two.child(few.clone(), (0, &place(5)), says(5)).unwrap();
+        let from_one = one
+            .add_child_part(few.clone(), (0, &place(3)), says(3))
+            .unwrap();
+        let from_two = two
+            .add_child_part(few.clone(), (0, &place(5)), says(5))
+            .unwrap();
         let (from_one, from_two) = (from_one.unwrap(), from_two.unwrap());
         assert!(!from_one.has_all && !from_two.has_all);
-        assert!(!one.entered(few.call), "it has no part in it");
-        let first = root.child(few.clone(), (0, &place(1)), from_one.payload);
+        assert!(!one.has_entered(few.call), "it has no part in it");
+        let first = root.add_child_part(few.clone(), (0, &place(1)), from_one.payload);
         assert!(first.unwrap().is_none());
-        let all = root.child(few.clone(), (1, &place(2)), from_two.payload);
+        let all = root.add_child_part(few.clone(), (1, &place(2)), from_two.payload);
         let all = all.unwrap().unwrap();
         assert!(all.has_all);
         assert_eq!(reduce_entries(&all.payload).unwrap(), [&[3], &[5]]);
-        assert_eq!(root.are_below(few.call), [true, true]);
-        assert_eq!(one.are_below(few.call), [true, false]);
+        assert_eq!(root.children_in_call(few.call), [true, true]);
+        assert_eq!(one.children_in_call(few.call), [true, false]);
         let near = terms(5, "turn", RankSet::from_ranks([3, 4]));
-        let first = one.child(near.clone(), (0, &place(3)), says(3));
+        let first = one.add_child_part(near.clone(), (0, &place(3)), says(3));
         assert!(first.unwrap().is_none());
-        let both = one.child(near.clone(), (1, &place(4)), says(4)).unwrap();
+        let both = one
+            .add_child_part(near.clone(), (1, &place(4)), says(4))
+            .unwrap();
         assert!(both.unwrap().has_all);
         let other = terms(6, "turn", RankSet::from_ranks([1, 3]));
-        let foreign = root.child(other, (1, &place(2)), says(2));
+        let foreign = root.add_child_part(other, (1, &place(2)), says(2));
         let error = foreign.err().unwrap().to_string();
         assert!(error.contains("no members below it"), "{error}");
     }
@@ -400,7 +411,8 @@ mod tests {
     fn ranks_in_different_collectives_are_both_named() {
         let mut all = root_with(1);
         let here = terms(0, "trial 1", RankSet::all(2));
-        all.enter(&place(0), entering(here.clone(), b"")).unwrap();
+        all.add_own_part(&place(0), entering(here.clone(), b""))
+            .unwrap();
         let there = CollectiveTerms {
             what: "trial 2".into(),
             ..here

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::node::{ControlSettings, RunEnd, TreeNode};
-use super::shared::{CollectiveResult, ControlCommand, Shared, speaks};
+use super::shared::{CollectiveResult, ControlCommand, SharedNodeState, reports_end};
 use super::stopped;
 use crate::RankInfo;
 use crate::bootstrap::launcher_process::LauncherProcess;
@@ -33,7 +33,7 @@ const ROOT_ANSWER: Duration = Duration::from_secs(1);
 
 /// Why the control thread woke.
 #[derive(Default)]
-struct Awake {
+struct WakeReason {
     is_woken: bool,
     /// A connection is ready.
     is_link_ready: bool,
@@ -43,9 +43,9 @@ struct Awake {
 }
 
 /// State of the control thread that no other thread uses.
-pub(crate) struct Control {
+pub(crate) struct ControlThread {
     node: Arc<Mutex<TreeNode>>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedNodeState>,
     signals: Signals,
     door: Option<LateJoinListener>,
     /// The launcher. When it ends, the run ends.
@@ -53,11 +53,11 @@ pub(crate) struct Control {
     leaving: bool,
     /// Time, in clock ticks since boot, by which all ranks had started: they had all joined.
     joined_ticks: u64,
-    /// Whether [`Control::follow_up`] still has to run after an early end.
+    /// Whether [`ControlThread::follow_up`] still has to run after an early end.
     is_follow_up_due: bool,
 }
 
-impl Control {
+impl ControlThread {
     pub(crate) fn new(
         node: Arc<Mutex<TreeNode>>,
         signals: Signals,
@@ -90,7 +90,7 @@ impl Control {
             let error = me.failure(Error::not_started("the control thread", &error).to_string());
             let cause = me.failure_cause(&error);
             node.announce_end(cause);
-            linger(&mut node);
+            say_goodbye(&mut node);
             node.links.clear();
             error
         })
@@ -123,7 +123,7 @@ impl Control {
         self.follow_up(&node);
         let mut node = lock(&node);
         self.report_for_root(&mut node);
-        linger(&mut node);
+        say_goodbye(&mut node);
         if node.settings.end_process && node.aborted.is_some() && !self.leaving {
             self.end_process(&node);
         }
@@ -133,11 +133,11 @@ impl Control {
 
     fn step(&mut self, node: &Mutex<TreeNode>) -> Result<()> {
         let now = Instant::now();
-        let due = lock(node).due(now);
+        let due = lock(node).next_deadline(now);
         let watch = Arc::clone(&lock(node).watch);
         let awake = self.sleep(&Interest::read(&watch.gate), now, due)?;
         if awake.is_woken {
-            self.shared.awake();
+            self.shared.clear_wake_up();
         }
         let received_before = self.shared.received_bytes.load(Ordering::Relaxed);
         let mut node = lock(node);
@@ -148,7 +148,7 @@ impl Control {
             node.attend_all();
         } else if awake.is_link_ready && !node.main_waits {
             for index in watch.ready(Duration::ZERO)? {
-                node.attend(index);
+                node.receive_and_flush(index);
             }
         }
         if let Some(door) = &mut self.door {
@@ -159,8 +159,8 @@ impl Control {
             match command {
                 ControlCommand::Abort(cause) => node.abort(cause),
                 ControlCommand::ClosePort(closed) => {
-                    self.close_door();
-                    closed.set(CollectiveResult::Result(Vec::new()));
+                    self.close_late_join();
+                    closed.set_result(CollectiveResult::Result(Vec::new()));
                 }
                 ControlCommand::Leave => self.leaving = true,
             }
@@ -188,7 +188,7 @@ impl Control {
     }
 
     /// Sleeps until an event arrives or something is due.
-    fn sleep(&self, links: &Interest<'_>, now: Instant, due: Instant) -> Result<Awake> {
+    fn sleep(&self, links: &Interest<'_>, now: Instant, due: Instant) -> Result<WakeReason> {
         let mut wake = due;
         let mut interests = vec![Interest::read(&self.shared.wake), links.clone()];
         let launcher = self.launcher.iter();
@@ -200,9 +200,9 @@ impl Control {
         }
         let ready = wait_for(&interests, wake.saturating_duration_since(now))?;
         let [is_woken, is_link_ready, rare @ ..] = &ready[..] else {
-            return Ok(Awake::default());
+            return Ok(WakeReason::default());
         };
-        Ok(Awake {
+        Ok(WakeReason {
             is_woken: *is_woken,
             is_link_ready: *is_link_ready,
             is_rare: rare.contains(&true),
@@ -241,7 +241,7 @@ impl Control {
             cause => cause,
         };
         // A rank that learns of the end may be restarted at once, and must not reach this run's port.
-        self.close_door();
+        self.close_late_join();
         let is_root_lost = matches!(cause, EndCause::Lost { rank: 0, .. });
         if is_from_peer && !node.settings.supervised && is_root_lost {
             // The rank that lost rank 0 reports it. Rank 0 was stopped and is too late to report it again, and the
@@ -266,9 +266,9 @@ impl Control {
             // Reported now: a launcher kills this process if another one ends first, and the main thread may be stuck.
             let cause = self.cause_to_report(&node);
             let cause = cause.filter(|_| node.settings.end_process);
-            (self.processes_here(&node), cause)
+            (self.pids_of_host(&node), cause)
         };
-        let woken = stopped::resume_next(std::process::id(), others, self.joined_ticks);
+        let woken = stopped::resume_and_find_next(std::process::id(), others, self.joined_ticks);
         if !woken.is_empty() {
             log::debug!("resumed the stopped processes {woken:?}, so that they can end");
         }
@@ -279,7 +279,7 @@ impl Control {
 
     /// Returns the PIDs of other ranks in this PID namespace. Until all ranks are known, only those with a connection
     /// to this one, open or not.
-    fn processes_here(&self, node: &TreeNode) -> Vec<u32> {
+    fn pids_of_host(&self, node: &TreeNode) -> Vec<u32> {
         let me = &node.settings.me;
         let of = |infos: &mut dyn Iterator<Item = &RankInfo>| {
             let here = infos.filter(|info| info.rank != me.rank && share_processes(info, me));
@@ -295,7 +295,7 @@ impl Control {
     fn cause_to_report(&self, node: &TreeNode) -> Option<EndCause> {
         let ControlSettings { me, supervised, .. } = &node.settings;
         let cause = self.shared.cause()?;
-        speaks(me.rank, is_below_root(node), *supervised, &cause).then_some(cause)
+        reports_end(me.rank, is_below_root(node), *supervised, &cause).then_some(cause)
     }
 
     /// Reports the cause of the early end, unless that was done.
@@ -323,7 +323,7 @@ impl Control {
         }
     }
 
-    fn close_door(&mut self) {
+    fn close_late_join(&mut self) {
         if let Some(door) = self.door.take() {
             door.close();
         }
@@ -353,11 +353,11 @@ fn is_below_root(node: &TreeNode) -> bool {
 
 /// Says goodbye and waits for the last messages to arrive. Closing a connection with unread data would discard messages
 /// still in flight.
-fn linger(node: &mut TreeNode) {
+fn say_goodbye(node: &mut TreeNode) {
     let is_early = node.aborted.is_some();
     let time = if is_early { LINGER_ABORT } else { LINGER };
     let until = Instant::now() + time;
-    node.tell_all(&MessageHead::Goodbye, &[]);
+    node.send_to_all(&MessageHead::Goodbye, &[]);
     for link in node.links.iter_mut().filter(|link| link.open) {
         link.channel.flush_until(until);
         link.channel.finish_writing();

@@ -113,7 +113,7 @@ pub(crate) struct Subtree {
 
 /// The messages of a complete subtree, by whether they leave it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sorted {
+pub(crate) struct SortedMessages {
     pub(crate) leaving: Vec<u8>,
     pub(crate) staying: Vec<u8>,
 }
@@ -144,8 +144,8 @@ impl Subtree {
     }
 
     /// Separates messages that leave this subtree from those that stay. `parts` are the children's messages.
-    pub(crate) fn sort(&self, mine: &[u8], parts: &[Vec<u8>]) -> Result<Sorted> {
-        let mut sorted = Sorted::default();
+    pub(crate) fn sort(&self, mine: &[u8], parts: &[Vec<u8>]) -> Result<SortedMessages> {
+        let mut sorted = SortedMessages::default();
         let mut add = |payload: &[u8], senders: &RankSet| {
             for message in RoutedMessage::read_all(payload, self.size)? {
                 if !senders.contains(message.from) {
@@ -214,7 +214,7 @@ mod tests {
     fn through(fanout: u32, messages: Vec<Messages>) -> Vec<(Messages, usize)> {
         let size = messages.len() as u32;
         let routes: Vec<_> = (0..size).map(|me| Subtree::new(me, size, fanout)).collect();
-        let mut sorted: Vec<Sorted> = Vec::new();
+        let mut sorted: Vec<SortedMessages> = Vec::new();
         for (me, mine) in (0..size).zip(messages).rev() {
             let mine = write_messages(me, size, mine).unwrap();
             // The children have higher numbers, so theirs are already sorted.

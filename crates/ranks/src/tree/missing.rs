@@ -20,7 +20,7 @@ const DESCRIBED_MAX: usize = 8;
 
 /// Merged answers of some ranks, on their way to rank 0.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Answers {
+pub(crate) struct InquiryAnswers {
     /// Ranks that have answered.
     heard: RankSet,
     /// Those of them that are members of the collective but have not entered it.
@@ -29,9 +29,9 @@ pub(crate) struct Answers {
     doing: BTreeMap<u32, (String, u64)>,
 }
 
-impl Answers {
+impl InquiryAnswers {
     /// Returns the answer of a rank that has entered the collective or is not a member.
-    pub(crate) fn not_missed(rank: u32) -> Self {
+    pub(crate) fn from_present_rank(rank: u32) -> Self {
         Self {
             heard: RankSet::from_ranks([rank]),
             absent: RankSet::default(),
@@ -40,7 +40,7 @@ impl Answers {
     }
 
     /// Returns the answer of a member that has not entered.
-    pub(crate) fn missed(rank: u32, phase: &str, phase_for: Duration) -> Self {
+    pub(crate) fn from_missing_rank(rank: u32, phase: &str, phase_for: Duration) -> Self {
         let phase_ms = u64::try_from(phase_for.as_millis()).unwrap_or(u64::MAX);
         Self {
             heard: RankSet::from_ranks([rank]),
@@ -50,7 +50,7 @@ impl Answers {
     }
 
     /// Whether the answers are valid for a run of `size` ranks.
-    pub(crate) fn is_sound(&self, size: u32) -> bool {
+    pub(crate) fn is_valid(&self, size: u32) -> bool {
         let all = [&self.heard, &self.absent];
         all.into_iter().all(|ranks| ranks.is_valid(size)) && self.doing.len() <= DESCRIBED_MAX
     }
@@ -73,36 +73,36 @@ impl Answers {
 }
 
 /// A complaint of a rank that has waited too long.
-pub(crate) struct Complaint {
+pub(crate) struct OverdueReport {
     pub(crate) terms: CollectiveTerms,
     pub(crate) waited: Duration,
 }
 
 /// State of one question at a node while it waits for the ranks at and below it.
-pub(crate) struct Inquiry {
+pub(crate) struct MissingInquiry {
     pub(crate) call: CallNumber,
     awaited: u32,
     pub(crate) until: Instant,
-    pub(crate) answers: Answers,
+    pub(crate) answers: InquiryAnswers,
 }
 
-impl Inquiry {
+impl MissingInquiry {
     /// Creates a question that `awaited` ranks may answer until `time` has passed.
     pub(crate) fn new(call: CallNumber, awaited: u32, time: Duration) -> Self {
         Self {
             call,
             awaited,
             until: Instant::now() + time,
-            answers: Answers::default(),
+            answers: InquiryAnswers::default(),
         }
     }
 
-    pub(crate) fn answer(&mut self, answers: Answers) {
+    pub(crate) fn answer(&mut self, answers: InquiryAnswers) {
         self.answers.merge(answers);
     }
 
     /// Whether all awaited ranks have answered.
-    pub(crate) fn complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.answers.heard.count() >= self.awaited
     }
 }
@@ -115,9 +115,9 @@ pub(crate) fn collect_time(most: Duration, rank: u32, fanout: u32) -> Duration {
     most / (1 << levels)
 }
 
-impl Complaint {
+impl OverdueReport {
     /// Concludes from the answers which ranks are missing. `table` has all ranks.
-    pub(crate) fn verdict(&self, answers: &Answers, table: &[RankInfo]) -> EndCause {
+    pub(crate) fn verdict(&self, answers: &InquiryAnswers, table: &[RankInfo]) -> EndCause {
         let entered = answers.heard.difference(&answers.absent);
         let absent = |info: &&RankInfo| {
             self.terms.members.contains(info.rank) && !entered.contains(info.rank)
@@ -163,7 +163,7 @@ mod tests {
     use crate::testing::{rank_info, says};
 
     /// Returns the blamed rank of `size`, its host and the message, given these answers.
-    fn blamed(members: RankSet, size: u32, answers: &Answers) -> (u32, String, String) {
+    fn blamed(members: RankSet, size: u32, answers: &InquiryAnswers) -> (u32, String, String) {
         let table = (0..size).map(|rank| rank_info(rank, &format!("h{rank}")));
         let table: Vec<_> = table.collect();
         let terms = CollectiveTerms {
@@ -173,7 +173,7 @@ mod tests {
             members,
         };
         let waited = Duration::from_secs(5);
-        match (Complaint { terms, waited }).verdict(answers, &table) {
+        match (OverdueReport { terms, waited }).verdict(answers, &table) {
             EndCause::Rank {
                 rank,
                 host,
@@ -184,12 +184,13 @@ mod tests {
     }
 
     /// Merged answers of these ranks, each with whether it has entered.
-    fn answers(all: &[(u32, bool)]) -> Answers {
-        let mut merged = Answers::default();
+    fn answers(all: &[(u32, bool)]) -> InquiryAnswers {
+        let mut merged = InquiryAnswers::default();
         for &(rank, entered) in all {
-            let missed = || Answers::missed(rank, "warm-up", Duration::from_secs(7));
+            let missed =
+                || InquiryAnswers::from_missing_rank(rank, "warm-up", Duration::from_secs(7));
             merged.merge(if entered {
-                Answers::not_missed(rank)
+                InquiryAnswers::from_present_rank(rank)
             } else {
                 missed()
             });
@@ -224,13 +225,13 @@ mod tests {
     #[test]
     fn answers_are_complete_when_all_below_have_answered() {
         let call = CallNumber { seq: 3, turn: 0 };
-        let mut inquiry = Inquiry::new(call, 3, COLLECT);
+        let mut inquiry = MissingInquiry::new(call, 3, COLLECT);
         inquiry.answer(answers(&[(4, true), (9, false)]));
         // A second answer of the same rank does not count.
         inquiry.answer(answers(&[(9, false)]));
-        assert!(!inquiry.complete());
+        assert!(!inquiry.is_complete());
         inquiry.answer(answers(&[(5, true)]));
-        assert!(inquiry.complete());
+        assert!(inquiry.is_complete());
         let all = answers(&[(9, false), (4, true), (5, true)]);
         assert_eq!(inquiry.answers, all);
     }
@@ -243,8 +244,8 @@ mod tests {
             crate::pack(&answers(&all)).unwrap().len()
         };
         assert!(many(10_000, true) < 12 && many(10_000, false) < 200);
-        assert!(answers(&[(0, true), (9, false)]).is_sound(10));
-        assert!(!answers(&[(0, true), (9, false)]).is_sound(9));
+        assert!(answers(&[(0, true), (9, false)]).is_valid(10));
+        assert!(!answers(&[(0, true), (9, false)]).is_valid(9));
     }
 
     #[test]

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use super::clock::{ClockSync, monotonic_ns};
 use super::collective::Collectives;
 use super::exchange::Subtree;
-use super::missing::{Answers, Complaint, Inquiry};
+use super::missing::{InquiryAnswers, MissingInquiry, OverdueReport};
 use super::shape::{PeerConnection, TreePosition, children_of};
-use super::shared::{CollectiveResult, Shared};
+use super::shared::{CollectiveResult, SharedNodeState};
 use super::watch::LinkWatch;
 use crate::RankInfo;
 use crate::channel::message::{CallNumber, EndCause, MessageHead};
@@ -92,7 +92,7 @@ impl Link {
     }
 
     /// Returns the cause for the loss of the rank behind it.
-    fn loss(&self, message: &str) -> EndCause {
+    fn lost_cause(&self, message: &str) -> EndCause {
         EndCause::lost(self.info.rank, &self.info.host, message)
     }
 }
@@ -112,10 +112,10 @@ pub(crate) struct TreeNode {
     pub(crate) join_bytes: JoinBytes,
     pub(crate) collectives: Collectives,
     pub(crate) clock: ClockSync,
-    pub(crate) inquiry: Option<Inquiry>,
+    pub(crate) inquiry: Option<MissingInquiry>,
     /// The complaint that led to the inquiry, at rank 0.
-    pub(crate) complaint: Option<Complaint>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) complaint: Option<OverdueReport>,
+    pub(crate) shared: Arc<SharedNodeState>,
     pub(crate) watch: Arc<LinkWatch>,
     /// Whether the main thread is waiting on the connections itself.
     pub(crate) main_waits: bool,
@@ -132,7 +132,7 @@ impl TreeNode {
     pub(crate) fn new(
         settings: ControlSettings,
         tree: TreePosition,
-        shared: Arc<Shared>,
+        shared: Arc<SharedNodeState>,
     ) -> Result<(Arc<Mutex<Self>>, Option<LateJoinListener>)> {
         let watch = LinkWatch::new()?;
         let parent = tree.parent.into_iter();
@@ -180,7 +180,7 @@ impl TreeNode {
         self.attend_all();
         self.ask_clock();
         self.publish_clock();
-        self.tell_all(&MessageHead::Beat, &[]);
+        self.send_to_all(&MessageHead::Beat, &[]);
     }
 
     pub(crate) fn open_links(&self) -> impl Iterator<Item = &Link> {
@@ -201,7 +201,7 @@ impl TreeNode {
     }
 
     /// Returns when the next periodic work is due.
-    pub(crate) fn due(&self, now: Instant) -> Instant {
+    pub(crate) fn next_deadline(&self, now: Instant) -> Instant {
         if let Some(aborted) = self.aborted {
             return now + (aborted + self.settings.grace).saturating_duration_since(now);
         }
@@ -217,7 +217,7 @@ impl TreeNode {
     }
 
     /// Reads from and writes to a ready connection.
-    pub(crate) fn attend(&mut self, index: usize) {
+    pub(crate) fn receive_and_flush(&mut self, index: usize) {
         self.receive_from(index, false);
         if let Some(link) = self.links.get_mut(index).filter(|link| link.open) {
             link.channel.flush();
@@ -288,7 +288,7 @@ impl TreeNode {
                  for the out-of-memory killer in the kernel log",
                 link.info.pid
             );
-            let cause = link.loss(&message);
+            let cause = link.lost_cause(&message);
             self.abort(cause);
         }
     }
@@ -312,8 +312,8 @@ impl TreeNode {
         }
         let interval = self.beat_interval();
         let clock_interval = self.settings.clock_interval;
-        if let Some(question) = self.clock.question(monotonic_ns(), clock_interval) {
-            self.tell_parent(&question, &[]);
+        if let Some(question) = self.clock.next_question(monotonic_ns(), clock_interval) {
+            self.send_to_parent(&question, &[]);
         }
         for index in 0..self.links.len() {
             let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
@@ -359,7 +359,7 @@ impl TreeNode {
              host or the network between them is gone",
             me.rank, me.host, link.info.pid
         );
-        let cause = link.loss(&message);
+        let cause = link.lost_cause(&message);
         self.abort(cause);
     }
 
@@ -376,7 +376,7 @@ impl TreeNode {
         if let Err(error) = sealed {
             self.watch.remove(&link.channel);
             link.open = false;
-            let cause = link.loss(&error.to_string());
+            let cause = link.lost_cause(&error.to_string());
             self.abort(cause);
         } else {
             link.channel.flush();
@@ -399,14 +399,14 @@ impl TreeNode {
         }
     }
 
-    pub(crate) fn tell_parent(&mut self, head: &MessageHead, payload: &[u8]) {
+    pub(crate) fn send_to_parent(&mut self, head: &MessageHead, payload: &[u8]) {
         if self.settings.me.rank != 0 {
             // The parent is always the first link.
             self.send(0, head, payload);
         }
     }
 
-    pub(crate) fn tell_children(&mut self, head: &MessageHead, payload: &[u8]) {
+    pub(crate) fn send_to_children(&mut self, head: &MessageHead, payload: &[u8]) {
         for index in 0..self.links.len() {
             if self.links[index].way != LinkDirection::Up {
                 self.send(index, head, payload);
@@ -414,9 +414,9 @@ impl TreeNode {
         }
     }
 
-    pub(crate) fn tell_all(&mut self, head: &MessageHead, payload: &[u8]) {
-        self.tell_parent(head, payload);
-        self.tell_children(head, payload);
+    pub(crate) fn send_to_all(&mut self, head: &MessageHead, payload: &[u8]) {
+        self.send_to_parent(head, payload);
+        self.send_to_children(head, payload);
     }
 
     /// Whether the run has ended, or the control thread is about to end it.
@@ -472,21 +472,23 @@ impl TreeNode {
         self.aborted = Some(Instant::now());
         self.shared.stop(&cause);
         self.collectives.stop();
-        self.shared.clock_known.set(CollectiveResult::Stopped);
-        self.tell_all(&MessageHead::Abort { cause }, &[]);
+        self.shared
+            .clock_known
+            .set_result(CollectiveResult::Stopped);
+        self.send_to_all(&MessageHead::Abort { cause }, &[]);
         if self.main_waits {
             self.watch.wake_main();
         }
     }
 
     /// Returns this rank's answer to an inquiry about a collective of these members.
-    pub(crate) fn own_answer(&self, call: CallNumber, members: &RankSet) -> Answers {
+    pub(crate) fn own_answer(&self, call: CallNumber, members: &RankSet) -> InquiryAnswers {
         let me = self.settings.me.rank;
-        if !members.contains(me) || self.collectives.entered(call) {
-            return Answers::not_missed(me);
+        if !members.contains(me) || self.collectives.has_entered(call) {
+            return InquiryAnswers::from_present_rank(me);
         }
         let phase = lock(&self.shared.phase);
-        Answers::missed(me, &phase.0, phase.1.elapsed())
+        InquiryAnswers::from_missing_rank(me, &phase.0, phase.1.elapsed())
     }
 
     /// Ends an inquiry with the answers received so far: rank 0 concludes, other ranks send them to their parent.

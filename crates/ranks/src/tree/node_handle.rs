@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::node::TreeNode;
-use super::shared::{CollectiveCall, CollectiveResult, Shared, Slot};
+use super::shared::{CollectiveCall, CollectiveResult, CollectiveSlot, SharedNodeState};
 use super::watch::LinkWatch;
 use crate::channel::message::CollectiveTerms;
 use crate::join::JoinBytes;
@@ -17,7 +17,7 @@ use tonnage_units::lock::lock;
 pub(crate) struct NodeHandle {
     node: Arc<Mutex<TreeNode>>,
     watch: Arc<LinkWatch>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedNodeState>,
     /// Control-channel bytes that joining took.
     pub(crate) join_bytes: JoinBytes,
 }
@@ -40,13 +40,13 @@ impl NodeHandle {
     }
 
     /// Runs `act` on the node, and wakes the control thread if it has work: the end of the run, or an inquiry.
-    fn with(&self, act: impl FnOnce(&mut TreeNode)) {
+    fn with_node(&self, act: impl FnOnce(&mut TreeNode)) {
         let mut node = lock(&self.node);
         act(&mut node);
         let is_for_control = node.ending.is_some() || node.inquiry.is_some();
         drop(node);
         if is_for_control {
-            self.shared.call();
+            self.shared.wake_control();
         }
     }
 
@@ -59,17 +59,17 @@ impl NodeHandle {
 
     /// Enters a collective, from the main thread.
     pub(crate) fn enter(&self, enter: CollectiveCall) {
-        self.with(|node| node.enter(enter));
+        self.with_node(|node| node.enter(enter));
     }
 
     /// Reports that the main thread has waited too long in a collective.
-    pub(crate) fn overdue(&self, terms: CollectiveTerms, waited: Duration) {
-        self.with(|node| node.overdue(terms, waited));
+    pub(crate) fn report_overdue(&self, terms: CollectiveTerms, waited: Duration) {
+        self.with_node(|node| node.report_overdue(terms, waited));
     }
 
     /// Sends a note of this rank to rank 0.
-    pub(crate) fn note(&self, note: Vec<u8>) {
-        self.with(|node| {
+    pub(crate) fn send_note(&self, note: Vec<u8>) {
+        self.with_node(|node| {
             let rank = node.settings.me.rank;
             node.pass_note(rank, note);
         });
@@ -77,8 +77,12 @@ impl NodeHandle {
 
     /// Waits for the result of a collective and takes it; `None` when the time is up. Meanwhile the calling thread does
     /// the control thread's work.
-    pub(crate) fn wait(&self, slot: &Slot, deadline: Instant) -> Result<Option<CollectiveResult>> {
-        if let Some(result) = slot.take() {
+    pub(crate) fn wait(
+        &self,
+        slot: &CollectiveSlot,
+        deadline: Instant,
+    ) -> Result<Option<CollectiveResult>> {
+        if let Some(result) = slot.take_result() {
             return Ok(Some(result));
         }
         // From here on the control thread wakes this one after it has done something.
@@ -92,9 +96,13 @@ impl NodeHandle {
         outcome
     }
 
-    fn attend_until(&self, slot: &Slot, deadline: Instant) -> Result<Option<CollectiveResult>> {
+    fn attend_until(
+        &self,
+        slot: &CollectiveSlot,
+        deadline: Instant,
+    ) -> Result<Option<CollectiveResult>> {
         loop {
-            if let Some(result) = slot.take() {
+            if let Some(result) = slot.take_result() {
                 return Ok(Some(result));
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -102,8 +110,8 @@ impl NodeHandle {
                 return Ok(None);
             }
             let ready = self.watch.ready(left)?;
-            self.with(|node| {
-                ready.for_each(|index| node.attend(index));
+            self.with_node(|node| {
+                ready.for_each(|index| node.receive_and_flush(index));
                 node.tick_when_late();
             });
         }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::clock::{Answer, monotonic_ns};
-use super::collective::Combined;
-use super::missing::{Answers, Complaint, Inquiry, collect_time};
+use super::clock::{ClockAnswer, monotonic_ns};
+use super::collective::CombinedPart;
+use super::missing::{InquiryAnswers, MissingInquiry, OverdueReport, collect_time};
 use super::node::{LinkDirection, TreeNode};
 use super::shared::{CollectiveCall, CollectiveResult};
 use crate::RankInfo;
@@ -42,13 +42,13 @@ impl TreeNode {
 
     fn handle_parent_message(&mut self, head: MessageHead, payload: Vec<u8>) -> Result<()> {
         match head {
-            MessageHead::Down { call } => self.complete(call, payload)?,
+            MessageHead::Down { call } => self.complete_collective(call, payload)?,
             MessageHead::ClockPong {
                 sent_ns,
                 at_ns,
                 slew_ppb,
             } => {
-                self.clock.sample(Answer {
+                self.clock.add_answer(ClockAnswer {
                     sent_ns,
                     at_ns,
                     came_ns: monotonic_ns(),
@@ -59,14 +59,14 @@ impl TreeNode {
                 self.publish_clock();
             }
             MessageHead::ClockBase(base) => {
-                if self.clock.parent_knows(base, monotonic_ns()) {
+                if self.clock.set_parent_base(base, monotonic_ns()) {
                     self.ask_clock();
                 }
                 self.publish_clock();
             }
             MessageHead::Who { call, members } => {
                 self.check_members(&members)?;
-                self.inquire(call, members);
+                self.begin_inquiry(call, members);
             }
             _ => return Err(unexpected_message()),
         }
@@ -83,8 +83,8 @@ impl TreeNode {
         match head {
             MessageHead::Up(terms) => {
                 self.check_members(&terms.members)?;
-                let combined = self.collectives.child(terms, from, payload)?;
-                self.proceed(combined);
+                let combined = self.collectives.add_child_part(terms, from, payload)?;
+                self.pass_combined(combined);
             }
             MessageHead::Note { rank } => self.pass_note(rank, payload),
             MessageHead::ClockPing { sent_ns } => {
@@ -97,11 +97,11 @@ impl TreeNode {
             }
             MessageHead::Overdue { terms, waited_ms } => {
                 self.check_members(&terms.members)?;
-                self.overdue(terms, Duration::from_millis(waited_ms));
+                self.report_overdue(terms, Duration::from_millis(waited_ms));
             }
             MessageHead::Answer { call } => {
-                let answers: Answers = unpack(&payload)?;
-                if !answers.is_sound(self.settings.size) {
+                let answers: InquiryAnswers = unpack(&payload)?;
+                if !answers.is_valid(self.settings.size) {
                     return Err(Error::Failed(
                         "it answered for ranks that do not exist".into(),
                     ));
@@ -116,22 +116,22 @@ impl TreeNode {
     /// Enters a collective for the main thread.
     pub(crate) fn enter(&mut self, enter: CollectiveCall) {
         if self.aborted.is_some() {
-            return enter.slot.set(CollectiveResult::Stopped);
+            return enter.slot.set_result(CollectiveResult::Stopped);
         }
         let slot = enter.slot.clone();
-        match self.collectives.enter(&self.settings.me, enter) {
-            Ok(combined) => self.proceed(combined),
+        match self.collectives.add_own_part(&self.settings.me, enter) {
+            Ok(combined) => self.pass_combined(combined),
             Err(error) => {
                 self.fail(&error);
                 // The main thread reads the cause as soon as it is released.
-                slot.set(CollectiveResult::Stopped);
+                slot.set_result(CollectiveResult::Stopped);
             }
         }
     }
 
     /// Passes on the contribution of a complete subtree: to the parent, or down as the result if it has all members.
-    fn proceed(&mut self, combined: Option<Combined>) {
-        let Some(Combined {
+    fn pass_combined(&mut self, combined: Option<CombinedPart>) {
+        let Some(CombinedPart {
             terms,
             has_all,
             payload,
@@ -154,7 +154,7 @@ impl TreeNode {
             // Only rank 0's contribution to a broadcast counts.
             let is_broadcast = kind == CollectiveKind::Broadcast;
             let payload = if is_broadcast { Vec::new() } else { payload };
-            return self.tell_parent(&MessageHead::Up(terms), &payload);
+            return self.send_to_parent(&MessageHead::Up(terms), &payload);
         }
         let payload = match kind {
             CollectiveKind::Start => {
@@ -162,7 +162,7 @@ impl TreeNode {
             }
             _ => Ok(payload),
         };
-        if let Err(error) = payload.and_then(|payload| self.complete(call, payload)) {
+        if let Err(error) = payload.and_then(|payload| self.complete_collective(call, payload)) {
             self.fail(&error);
         }
     }
@@ -172,15 +172,15 @@ impl TreeNode {
         let now_ns = monotonic_ns();
         let lead = self.settings.start_lead.get();
         let lead_ns = lead.map_or(0, |lead| lead.ns(members.count()));
-        let offset_ns = lock(&self.shared.clock).at(now_ns).offset_ns;
+        let offset_ns = lock(&self.shared.clock).offset_at(now_ns).offset_ns;
         now_ns
             .saturating_add_signed(offset_ns.saturating_neg())
             .saturating_add(lead_ns)
     }
 
     /// Sends the result to the children, then hands it to the main thread.
-    fn complete(&mut self, call: CallNumber, payload: Vec<u8>) -> Result<()> {
-        let are_below = self.collectives.are_below(call);
+    fn complete_collective(&mut self, call: CallNumber, payload: Vec<u8>) -> Result<()> {
+        let are_below = self.collectives.children_in_call(call);
         let delivery = self.collectives.deliver(call, &payload)?;
         let bytes_max = self.settings.message_bytes_max - 1024;
         let children = delivery.iter().flat_map(|delivery| &delivery.children);
@@ -221,7 +221,7 @@ impl TreeNode {
     pub(crate) fn ask_clock(&mut self) {
         if self.clock.wants_sample() {
             let sent_ns = monotonic_ns();
-            self.tell_parent(&MessageHead::ClockPing { sent_ns }, &[]);
+            self.send_to_parent(&MessageHead::ClockPing { sent_ns }, &[]);
         }
     }
 
@@ -231,18 +231,18 @@ impl TreeNode {
         let Some(known) = self.clock.result(monotonic_ns()) else {
             return;
         };
-        if self.shared.clock_known.is_done() && !self.clock.ages() {
+        if self.shared.clock_known.is_done() && !self.clock.needs_resampling() {
             return;
         }
         *lock(&self.shared.clock) = known;
         self.shared
             .clock_known
-            .set(CollectiveResult::Result(Vec::new()));
-        self.tell_children(&MessageHead::ClockBase(known.base), &[]);
+            .set_result(CollectiveResult::Result(Vec::new()));
+        self.send_to_children(&MessageHead::ClockBase(known.base), &[]);
     }
 
     /// Handles a complaint that a rank has waited too long. The root asks all ranks; others forward the complaint.
-    pub(crate) fn overdue(&mut self, terms: CollectiveTerms, waited: Duration) {
+    pub(crate) fn report_overdue(&mut self, terms: CollectiveTerms, waited: Duration) {
         let call = terms.call;
         // No question is needed if the result is on its way or one is already being asked.
         let is_root = self.settings.me.rank == 0;
@@ -255,55 +255,55 @@ impl TreeNode {
                 what: clip_text(&terms.what),
                 ..terms
             };
-            return self.tell_parent(&MessageHead::Overdue { terms, waited_ms }, &[]);
+            return self.send_to_parent(&MessageHead::Overdue { terms, waited_ms }, &[]);
         }
         let members = terms.members.clone();
-        self.complaint = Some(Complaint { terms, waited });
-        self.inquire(call, members);
+        self.complaint = Some(OverdueReport { terms, waited });
+        self.begin_inquiry(call, members);
     }
 
     /// Forwards a note to rank 0, which keeps it until it is taken.
     pub(crate) fn pass_note(&mut self, rank: u32, note: Vec<u8>) {
         match self.settings.me.rank {
             0 => lock(&self.shared.notes).push((rank, note)),
-            _ => self.tell_parent(&MessageHead::Note { rank }, &note),
+            _ => self.send_to_parent(&MessageHead::Note { rank }, &note),
         }
     }
 
     /// Asks the ranks at and below this one whether they have entered a collective of these members.
-    fn inquire(&mut self, call: CallNumber, members: RankSet) {
+    fn begin_inquiry(&mut self, call: CallNumber, members: RankSet) {
         if self.settings.me.rank != 0 {
             // A new question ends an older one: send rank 0 the answers so far.
             self.close_inquiry();
         }
         let settings = &self.settings;
         let time = collect_time(settings.collect_time, settings.me.rank, settings.fanout);
-        self.inquiry = Some(Inquiry::new(
+        self.inquiry = Some(MissingInquiry::new(
             call,
             self.collectives.routes.subtree.count(),
             time,
         ));
         let answer = self.own_answer(call, &members);
-        self.tell_children(&MessageHead::Who { call, members }, &[]);
+        self.send_to_children(&MessageHead::Who { call, members }, &[]);
         self.receive_answers(call, answer);
     }
 
     /// Takes answers of some ranks. If their question is already closed here, they are forwarded on their own.
-    fn receive_answers(&mut self, call: CallNumber, answers: Answers) {
+    fn receive_answers(&mut self, call: CallNumber, answers: InquiryAnswers) {
         let asked = self.inquiry.as_mut();
         let Some(inquiry) = asked.filter(|inquiry| inquiry.call == call) else {
             return self.pass_answers(call, &answers);
         };
         inquiry.answer(answers);
-        if inquiry.complete() {
+        if inquiry.is_complete() {
             self.close_inquiry();
         }
     }
 
     /// Sends ranks' answers to the parent.
-    pub(crate) fn pass_answers(&mut self, call: CallNumber, answers: &Answers) {
+    pub(crate) fn pass_answers(&mut self, call: CallNumber, answers: &InquiryAnswers) {
         match pack(answers) {
-            Ok(payload) => self.tell_parent(&MessageHead::Answer { call }, &payload),
+            Ok(payload) => self.send_to_parent(&MessageHead::Answer { call }, &payload),
             Err(error) => self.fail(&error),
         }
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::clock::KnownClock;
+use super::clock::ClockEstimate;
 use crate::RankInfo;
 use crate::channel::message::{CollectiveTerms, EndCause};
 use crate::sleepers::Sleepers;
@@ -17,7 +17,7 @@ use tonnage_units::{Error, Result};
 
 /// Merges concatenated contributions (`super::collective::reduce_entries`) into one. This rank's contribution comes
 /// first.
-pub(crate) type Merge = fn(&[u8]) -> Result<Vec<u8>>;
+pub(crate) type MergeFn = fn(&[u8]) -> Result<Vec<u8>>;
 
 /// Command to the control thread.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) enum ControlCommand {
     /// End the run for this cause.
     Abort(EndCause),
     /// Close rank 0's port, so that the next run can use it. The slot is set once it is closed.
-    ClosePort(Arc<Slot>),
+    ClosePort(Arc<CollectiveSlot>),
     /// The main thread is done with the channel: say goodbye and end.
     Leave,
 }
@@ -35,21 +35,21 @@ pub(crate) enum ControlCommand {
 pub(crate) struct CollectiveCall {
     pub(crate) terms: CollectiveTerms,
     pub(crate) mine: Vec<u8>,
-    pub(crate) merge: Option<Merge>,
-    pub(crate) slot: Arc<Slot>,
+    pub(crate) merge: Option<MergeFn>,
+    pub(crate) slot: Arc<CollectiveSlot>,
 }
 
 /// Slot for one result, which threads can wait for.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct CollectiveSlot {
     done: AtomicBool,
-    inner: Mutex<SlotInner>,
+    inner: Mutex<CollectiveSlotState>,
     ready: Condvar,
     sleepers: Arc<Sleepers>,
 }
 
 #[derive(Debug, Default)]
-struct SlotInner {
+struct CollectiveSlotState {
     result: Option<CollectiveResult>,
     /// Whether a thread waits. Otherwise the wake-up is skipped, which saves a system call.
     is_waited_for: bool,
@@ -63,9 +63,9 @@ pub(crate) enum CollectiveResult {
     Stopped,
 }
 
-impl Slot {
+impl CollectiveSlot {
     /// Creates a slot whose result also wakes `sleepers`.
-    pub(crate) fn waking(sleepers: Arc<Sleepers>) -> Arc<Self> {
+    pub(crate) fn new(sleepers: Arc<Sleepers>) -> Arc<Self> {
         Arc::new(Self {
             sleepers,
             done: AtomicBool::new(false),
@@ -79,7 +79,7 @@ impl Slot {
     }
 
     /// Sets the result, unless there is one already.
-    pub(crate) fn set(&self, outcome: CollectiveResult) {
+    pub(crate) fn set_result(&self, outcome: CollectiveResult) {
         let mut inner = lock(&self.inner);
         if inner.result.is_none() && !self.is_done() {
             inner.result = Some(outcome);
@@ -92,7 +92,7 @@ impl Slot {
     }
 
     /// Takes the result, if there is one.
-    pub(crate) fn take(&self) -> Option<CollectiveResult> {
+    pub(crate) fn take_result(&self) -> Option<CollectiveResult> {
         if !self.is_done() {
             return None;
         }
@@ -132,12 +132,12 @@ impl std::fmt::Debug for ExitHook {
 
 /// State shared by both threads of a rank.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedNodeState {
     pub(crate) commands: Mutex<VecDeque<ControlCommand>>,
     pub(crate) stopped: Arc<AtomicBool>,
     pub(crate) phase: Mutex<(String, Instant)>,
-    pub(crate) clock: Mutex<KnownClock>,
-    pub(crate) clock_known: Arc<Slot>,
+    pub(crate) clock: Mutex<ClockEstimate>,
+    pub(crate) clock_known: Arc<CollectiveSlot>,
     /// Cleanup to run if the process has to be ended from outside its main thread.
     pub(crate) exit_hook: Mutex<ExitHook>,
     /// Bytes received on all connections since the ranks joined.
@@ -156,7 +156,7 @@ pub(crate) struct Shared {
     pub(super) wake: OwnedFd,
 }
 
-impl Shared {
+impl SharedNodeState {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| Error::io("cannot make an eventfd", error))?;
@@ -165,8 +165,8 @@ impl Shared {
             commands: Mutex::new(VecDeque::new()),
             stopped: Arc::new(AtomicBool::new(false)),
             phase: Mutex::new(("starting".into(), Instant::now())),
-            clock: Mutex::new(KnownClock::default()),
-            clock_known: Slot::waking(Arc::clone(&sleepers)),
+            clock: Mutex::new(ClockEstimate::default()),
+            clock_known: CollectiveSlot::new(Arc::clone(&sleepers)),
             sleepers,
             exit_hook: Mutex::default(),
             received_bytes: AtomicU64::new(0),
@@ -180,19 +180,19 @@ impl Shared {
     }
 
     /// Sends a command to the control thread and wakes it.
-    pub(crate) fn command(&self, command: ControlCommand) {
+    pub(crate) fn send_command(&self, command: ControlCommand) {
         lock(&self.commands).push_back(command);
-        self.call();
+        self.wake_control();
     }
 
     /// Wakes the control thread.
-    pub(crate) fn call(&self) {
+    pub(crate) fn wake_control(&self) {
         // This fails only if the counter is full, and then the thread is awake already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
     /// Clears the wake-up, so that the next wait sleeps.
-    pub(crate) fn awake(&self) {
+    pub(crate) fn clear_wake_up(&self) {
         let mut count = [0u8; 8];
         // A failed read only means that there was no wake-up.
         let _ = rustix::io::read(&self.wake, &mut count);
@@ -230,7 +230,12 @@ impl Shared {
 
 /// Whether this rank reports the end of the run. Rank 0 does, even for a failure of its own that other ranks found. If
 /// rank 0 is lost, its direct children do, unless a supervisor sees it end.
-pub(crate) fn speaks(rank: u32, parent_is_root: bool, supervised: bool, cause: &EndCause) -> bool {
+pub(crate) fn reports_end(
+    rank: u32,
+    parent_is_root: bool,
+    supervised: bool,
+    cause: &EndCause,
+) -> bool {
     let root_lost = matches!(cause, EndCause::Lost { rank: 0, .. });
     rank == 0 || root_lost && parent_is_root && !supervised
 }

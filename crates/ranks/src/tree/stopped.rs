@@ -19,8 +19,8 @@ enum PidState {
 /// Resumes the stopped processes between this one and the next running one in the ring, and returns their PIDs.
 /// `others` are PIDs of ranks that were alive at `joined_ticks`. A process with such a PID that started earlier is the
 /// rank; one that started later has reused the PID.
-pub(crate) fn resume_next(own: u32, others: Vec<u32>, joined_ticks: u64) -> Vec<u32> {
-    let mut stopped = stopped_next(own, others, |pid| state(pid, joined_ticks));
+pub(crate) fn resume_and_find_next(own: u32, others: Vec<u32>, joined_ticks: u64) -> Vec<u32> {
+    let mut stopped = next_to_resume(own, others, |pid| pid_state(pid, joined_ticks));
     stopped.retain(|pid| resume(*pid, joined_ticks));
     stopped
 }
@@ -37,7 +37,7 @@ fn resume(number: u32, joined_ticks: u64) -> bool {
         // Kernels before 5.3 lack pidfds, and some containers forbid them. Then a short race remains.
         Err(_) => None,
     };
-    if state(number, joined_ticks) != PidState::Stopped {
+    if pid_state(number, joined_ticks) != PidState::Stopped {
         return false;
     }
     match held {
@@ -48,7 +48,7 @@ fn resume(number: u32, joined_ticks: u64) -> bool {
 
 /// Returns the stopped processes between this one and the next running one, in a ring of ascending PIDs. Each running
 /// rank checks only the gap after it: every stopped one is found, without every rank searching all of them.
-fn stopped_next(own: u32, mut others: Vec<u32>, state: impl Fn(u32) -> PidState) -> Vec<u32> {
+fn next_to_resume(own: u32, mut others: Vec<u32>, state: impl Fn(u32) -> PidState) -> Vec<u32> {
     others.sort_unstable_by_key(|pid| pid.wrapping_sub(own));
     let states = others.into_iter().map(|pid| (pid, state(pid)));
     let gap = states.take_while(|(_, state)| *state != PidState::Runs);
@@ -57,7 +57,7 @@ fn stopped_next(own: u32, mut others: Vec<u32>, state: impl Fn(u32) -> PidState)
         .collect()
 }
 
-fn state(pid: u32, joined_ticks: u64) -> PidState {
+fn pid_state(pid: u32, joined_ticks: u64) -> PidState {
     match stat(pid).filter(|stat| stat.start_ticks <= joined_ticks) {
         Some(stat) if stat.state == 'T' => PidState::Stopped,
         Some(stat) if !['t', 'Z', 'X'].contains(&stat.state) => PidState::Runs,
@@ -90,7 +90,7 @@ mod tests {
         let child = Stopped(child);
         kill_process(Pid::from_child(&child.0), Signal::STOP).unwrap();
         let since = Instant::now();
-        while state(child.0.id(), u64::MAX) != PidState::Stopped {
+        while pid_state(child.0.id(), u64::MAX) != PidState::Stopped {
             assert!(since.elapsed() < Duration::from_secs(10), "not stopped");
             std::thread::yield_now();
         }
@@ -105,13 +105,19 @@ mod tests {
         assert!(began <= joined && joined - began < 1000, "{began} {joined}");
         let pids = vec![0, rank.0.id(), i32::MAX as u32];
         let own = std::process::id();
-        assert_eq!(state(own, joined), PidState::Runs);
+        assert_eq!(pid_state(own, joined), PidState::Runs);
         // A later process that reuses a rank's PID is left alone.
-        assert_eq!(resume_next(own, pids.clone(), began - 1), [0u32; 0]);
+        assert_eq!(
+            resume_and_find_next(own, pids.clone(), began - 1),
+            [0u32; 0]
+        );
         assert!(!resume(rank.0.id(), began - 1));
-        assert_eq!(state(rank.0.id(), joined), PidState::Stopped);
-        assert_eq!(resume_next(own, pids.clone(), joined), [rank.0.id()]);
-        assert_eq!(resume_next(own, pids, joined), [0u32; 0]);
+        assert_eq!(pid_state(rank.0.id(), joined), PidState::Stopped);
+        assert_eq!(
+            resume_and_find_next(own, pids.clone(), joined),
+            [rank.0.id()]
+        );
+        assert_eq!(resume_and_find_next(own, pids, joined), [0u32; 0]);
     }
 
     /// Each running rank checks the gap after it, so that each stopped one is found by exactly one.
@@ -127,7 +133,7 @@ mod tests {
         };
         let found = |own: u32| {
             let others = pids.iter().copied().filter(|pid| *pid != own).collect();
-            stopped_next(own, others, state)
+            next_to_resume(own, others, state)
         };
         assert_eq!(found(11), [12, 14]);
         assert_eq!(found(15), [0u32; 0]);
@@ -135,6 +141,6 @@ mod tests {
         assert_eq!(found(16), [17, 10]);
         assert_eq!(looks.get(), 4 + 1 + 3);
         let alone = |_: u32| Stopped;
-        assert_eq!(stopped_next(13, vec![12, 14], alone), [14, 12]);
+        assert_eq!(next_to_resume(13, vec![12, 14], alone), [14, 12]);
     }
 }

@@ -3,12 +3,12 @@
 
 use super::OpenBackend;
 use super::backend::{Backend, CallOrder};
-use super::contestant::{Contestant, OwnTimes};
+use super::contestant::{Contestant, RankFigures};
 use super::data::RankData;
 use super::trial_times::{combine, slowest};
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree, outcome};
-use crate::kinds::kind::{Stage, Steps, When};
+use crate::kinds::kind::{LimitMoment, Stage, Steps};
 use crate::observer::TrialCalls;
 use tonnage_loops::calls::CallSpan;
 use tonnage_plan::collective::{Align, CollectivePoint, Refill};
@@ -33,7 +33,7 @@ const GROWTH: u64 = 8;
 const CALLS_PER_MESSAGE: usize = 2048;
 
 /// The backends of a point.
-pub struct Contest<'a, 'b> {
+pub struct BackendContest<'a, 'b> {
     point: &'a CollectivePoint,
     stage: &'a mut Stage<'b>,
     contestants: Vec<Contestant<'a>>,
@@ -43,7 +43,7 @@ pub struct Contest<'a, 'b> {
     taken_ns: u64,
 }
 
-impl<'a, 'b> Contest<'a, 'b> {
+impl<'a, 'b> BackendContest<'a, 'b> {
     /// The contest of a point's backends.
     pub fn new(
         point: &'a CollectivePoint,
@@ -79,10 +79,10 @@ impl<'a, 'b> Contest<'a, 'b> {
     }
 
     /// Lets each remaining backend take a step; one that fails drops out.
-    fn each(
+    fn step_each_backend(
         &mut self,
         what: &str,
-        mut step: impl FnMut(&mut Turn<'_, 'a, 'b>) -> Result<(), StepFailure>,
+        mut step: impl FnMut(&mut BackendTurn<'_, 'a, 'b>) -> Result<(), StepFailure>,
     ) -> Result<(), StepFailure> {
         for contestant in &mut self.contestants {
             if contestant.ended.is_some() {
@@ -92,7 +92,7 @@ impl<'a, 'b> Contest<'a, 'b> {
             self.stage
                 .rank
                 .set_phase(&format!("{what} of {op} by {name}"));
-            let mut turn = Turn {
+            let mut turn = BackendTurn {
                 point: self.point,
                 stage: self.stage,
                 contestant,
@@ -127,7 +127,7 @@ impl<'a, 'b> Contest<'a, 'b> {
 }
 
 /// One backend's turn.
-struct Turn<'t, 'a, 'b> {
+struct BackendTurn<'t, 'a, 'b> {
     point: &'a CollectivePoint,
     stage: &'t mut Stage<'b>,
     contestant: &'t mut Contestant<'a>,
@@ -158,7 +158,7 @@ fn failure(contestants: &[Contestant<'_>]) -> Option<Error> {
     failed.or(skipped)
 }
 
-impl Turn<'_, '_, '_> {
+impl BackendTurn<'_, '_, '_> {
     fn backend(&mut self) -> Result<&mut dyn Backend> {
         let gone = || Error::Failed("a backend was used after its end".into());
         match &mut self.contestant.backend {
@@ -276,7 +276,7 @@ impl Turn<'_, '_, '_> {
         let own: u64 = spans.iter().map(CallSpan::took_ns).sum();
         let own_ns = own as f64 / iterations as f64;
         self.contestant
-            .add(iterations, ranks, &times, own_ns, aligned);
+            .add_trial(iterations, ranks, &times, own_ns, aligned);
         if self.point.each {
             self.report_calls(&spans)?;
         }
@@ -307,7 +307,7 @@ impl Turn<'_, '_, '_> {
                 continue;
             }
             let took_ns = took_ns.iter().cloned().collect();
-            self.stage.observer.calls(&TrialCalls {
+            self.stage.observer.print_calls(&TrialCalls {
                 backend: (self.point.backends.len() > 1).then_some(self.contestant.name),
                 size_bytes: (has_results && size_bytes > 0).then_some(size_bytes),
                 took_ns,
@@ -317,7 +317,7 @@ impl Turn<'_, '_, '_> {
     }
 
     /// Carries out iterations on all ranks, and checks the results of the last one if `verify`.
-    fn run(&mut self, iterations: u64, verify: bool) -> Result<Took, StepFailure> {
+    fn run(&mut self, iterations: u64, verify: bool) -> Result<IterationsTime, StepFailure> {
         let data = self.data()?;
         let prepared = self.contestant.prepared;
         let verify = verify && prepared.is_some_and(|it| it.has_results);
@@ -371,9 +371,9 @@ impl Turn<'_, '_, '_> {
             begin_ns: 0,
             end_ns: took_ns,
         };
-        let (turns, count) = turns(self.spans, refill, whole, iterations);
+        let (turns, count) = recurring_iterations(self.spans, refill, whole, iterations);
         let [whole_ns, turns_ns] = slowest([whole, turns], self.stage.rank)?;
-        Ok(Took {
+        Ok(IterationsTime {
             whole_ns,
             turn_ns: (turns_ns / count).max(1),
         })
@@ -381,7 +381,7 @@ impl Turn<'_, '_, '_> {
 }
 
 /// Time that iterations took on the slowest rank.
-struct Took {
+struct IterationsTime {
     /// All iterations, with the overhead before the first and after the last.
     whole_ns: u64,
     /// One iteration, with the overhead that recurs in each.
@@ -403,7 +403,12 @@ fn is_long_enough((refill, trial): (Refill, TrialLength), iterations: u64, turn_
 
 /// Returns the time of iterations, with the overhead that recurs in each, and their number. If data are written once
 /// per trial, the first iteration differs and is left out.
-fn turns(spans: &[CallSpan], refill: Refill, whole: CallSpan, iterations: u64) -> (CallSpan, u64) {
+fn recurring_iterations(
+    spans: &[CallSpan],
+    refill: Refill,
+    whole: CallSpan,
+    iterations: u64,
+) -> (CallSpan, u64) {
     let span = |begin_ns, end_ns| CallSpan { begin_ns, end_ns };
     match (refill, spans) {
         (Refill::Trial, [first, .., last]) => (span(first.end_ns, last.end_ns), iterations - 1),
@@ -412,26 +417,26 @@ fn turns(spans: &[CallSpan], refill: Refill, whole: CallSpan, iterations: u64) -
     }
 }
 
-impl Steps for Contest<'_, '_> {
-    fn limit(&mut self, _: When) -> Result<(), StepFailure> {
+impl Steps for BackendContest<'_, '_> {
+    fn limit(&mut self, _: LimitMoment) -> Result<(), StepFailure> {
         if self.point.limit == LimitChoice::Auto {
-            self.each("the limit", |turn| turn.limit())?;
+            self.step_each_backend("the limit", |turn| turn.limit())?;
         }
         Ok(())
     }
 
     fn prepare(&mut self) -> Result<(), StepFailure> {
-        self.each("a first call", |turn| turn.prepare())
+        self.step_each_backend("a first call", |turn| turn.prepare())
     }
 
     fn warm_up(&mut self) -> Result<(), StepFailure> {
-        self.each("warm-up", |turn| turn.warm_up())
+        self.step_each_backend("warm-up", |turn| turn.warm_up())
     }
 
     fn trial(&mut self) -> Result<(), StepFailure> {
         let clock = self.stage.settings.clock;
         let begin_ns = clock.now_ns();
-        self.each("a trial", |turn| turn.trial())?;
+        self.step_each_backend("a trial", |turn| turn.trial())?;
         let took_ns = clock.now_ns().saturating_sub(begin_ns);
         let whole = CallSpan {
             begin_ns: 0,
@@ -461,7 +466,11 @@ impl Steps for Contest<'_, '_> {
     }
 
     fn gather(&mut self) -> Result<(), StepFailure> {
-        let own: Vec<OwnTimes> = self.contestants.iter().map(Contestant::own).collect();
+        let own: Vec<RankFigures> = self
+            .contestants
+            .iter()
+            .map(Contestant::own_figures)
+            .collect();
         let rank = &mut *self.stage.rank;
         let all = rank.collect("times of ranks", &own, DEADLINES.step)?;
         // Only rank 0 has the record.
@@ -469,8 +478,8 @@ impl Steps for Contest<'_, '_> {
             return Ok(());
         }
         for (at, contestant) in self.contestants.iter_mut().enumerate() {
-            let of: Vec<OwnTimes> = all.iter().filter_map(|own| own.get(at).copied()).collect();
-            contestant.gathered(&of, self.point.grouping());
+            let of: Vec<RankFigures> = all.iter().filter_map(|own| own.get(at).copied()).collect();
+            contestant.set_rank_figures(&of, self.point.grouping());
         }
         Ok(())
     }
@@ -502,7 +511,8 @@ mod tests {
         let span = |(begin_ns, end_ns)| CallSpan { begin_ns, end_ns };
         let spans = [(100, 190), (195, 200), (205, 210)].map(span);
         let whole = span((0, 215));
-        let of = |spans: &[CallSpan], refill, count| turns(spans, refill, whole, count);
+        let of =
+            |spans: &[CallSpan], refill, count| recurring_iterations(spans, refill, whole, count);
         assert_eq!(of(&spans, Refill::Iteration, 3), (whole, 3));
         assert_eq!(of(&spans, Refill::Trial, 3), (span((190, 210)), 2));
         // One call, and back-to-back calls, which share one span.

@@ -38,7 +38,7 @@ pub struct Contestant<'a> {
     /// Sum over the trials of this rank's mean time per iteration.
     own_ns: f64,
     began_last: u64,
-    /// Sums over the trials of the iteration times in this rank's group; [`OwnTimes`] has the means.
+    /// Sums over the trials of the iteration times in this rank's group; [`RankFigures`] has the means.
     group_ns: [f64; 3],
     /// Figures of all ranks and groups, once they are gathered.
     ranks: Vec<RankCalls>,
@@ -47,7 +47,7 @@ pub struct Contestant<'a> {
 
 /// One rank's own figures, sent to the others.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct OwnTimes {
+pub struct RankFigures {
     call_ns_mean: f64,
     began_last: u64,
     verified_bytes: u64,
@@ -71,7 +71,7 @@ impl<'a> Contestant<'a> {
     }
 
     /// Adds a trial of `iterations` by `ranks` ranks in groups of `group_ranks`. `own_ns` is this rank's own mean.
-    pub fn add(
+    pub fn add_trial(
         &mut self,
         iterations: u64,
         (ranks, group_ranks): (u32, u32),
@@ -117,9 +117,9 @@ impl<'a> Contestant<'a> {
     }
 
     /// Returns this rank's own mean time, how often it began last, and the number of bytes that it checked.
-    pub fn own(&self) -> OwnTimes {
+    pub fn own_figures(&self) -> RankFigures {
         let trials = self.trials.len().max(1) as f64;
-        OwnTimes {
+        RankFigures {
             call_ns_mean: self.own_ns / trials,
             began_last: self.began_last,
             verified_bytes: self.verified_bytes,
@@ -128,9 +128,9 @@ impl<'a> Contestant<'a> {
     }
 
     /// Takes over the figures of all ranks, in rank order.
-    pub fn gathered(&mut self, all: &[OwnTimes], grouping: Grouping) {
+    pub fn set_rank_figures(&mut self, all: &[RankFigures], grouping: Grouping) {
         self.verified_bytes = all.iter().map(|own| own.verified_bytes).sum();
-        let times = |(rank, own): (u32, &OwnTimes)| RankCalls {
+        let times = |(rank, own): (u32, &RankFigures)| RankCalls {
             rank,
             call_ns_mean: own.call_ns_mean,
             began_last: own.began_last,
@@ -143,7 +143,7 @@ impl<'a> Contestant<'a> {
             self.ranks.sort_by_key(|it| it.rank);
         }
         if grouping.count() > 1 {
-            self.groups = of_groups(all, grouping);
+            self.groups = group_times(all, grouping);
         }
     }
 
@@ -170,11 +170,11 @@ impl<'a> Contestant<'a> {
         let call_ns = of(point.across);
         // A backend that calls nothing moves no bytes.
         let moves = bytes > 0.0 && self.prepared.is_some_and(|it| it.has_results);
-        let algbw = moves.then(|| rate(bytes, &call_ns));
+        let algbw = moves.then(|| rate_of_bytes(bytes, &call_ns));
         let factor = bus_factor(point.op, point.shape().ranks);
         let busbw = algbw
             .zip(factor)
-            .map(|(algbw, factor)| scaled(algbw, factor));
+            .map(|(algbw, factor)| scale_spread(algbw, factor));
         let limit = match point.limit {
             LimitChoice::Stated { bytes_per_s } => Some(bytes_per_s),
             LimitChoice::Auto => self.limit.as_ref().map(|limit| limit.bytes_per_s),
@@ -199,7 +199,7 @@ impl<'a> Contestant<'a> {
 }
 
 /// Returns the times of the groups in order; if there are too many, only the slowest.
-fn of_groups(all: &[OwnTimes], grouping: Grouping) -> Vec<GroupTimes> {
+fn group_times(all: &[RankFigures], grouping: Grouping) -> Vec<GroupTimes> {
     let times = |group: u32| {
         let first = all.get(grouping.rank(group, 0) as usize)?;
         Some(GroupTimes {
@@ -222,7 +222,7 @@ fn of_groups(all: &[OwnTimes], grouping: Grouping) -> Vec<GroupTimes> {
 }
 
 /// Bytes per second for calls of `bytes` that take `call_ns`. The relative spread stays that of the times.
-fn rate(bytes: f64, call_ns: &Spread) -> Spread {
+fn rate_of_bytes(bytes: f64, call_ns: &Spread) -> Spread {
     let of = |ns: f64| bytes * 1e9 / ns;
     let mean = of(call_ns.mean);
     let part = |ns: Option<f64>| ns.map(|ns| ns / call_ns.mean * mean);
@@ -235,7 +235,7 @@ fn rate(bytes: f64, call_ns: &Spread) -> Spread {
     }
 }
 
-fn scaled(of: Spread, factor: f64) -> Spread {
+fn scale_spread(of: Spread, factor: f64) -> Spread {
     Spread {
         mean: of.mean * factor,
         min: of.min * factor,

@@ -10,7 +10,7 @@ use crate::deadlines::DEADLINES;
 use crate::failure::all_or_none;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::{Stage, effective_of_all};
-use crate::opening::{Pairs, SizedBy, check_memory_alike};
+use crate::opening::{CommunicatingPairs, SizedBy, check_equal_memory};
 use crate::settings::Numa;
 use tonnage_engine::backend::{BackendEntry, GroupCall, GroupCalls, OpenGroup, OpenGroupCalls};
 use tonnage_engine::memory::{Memory, Request};
@@ -65,7 +65,7 @@ impl InProcess {
             bytes: first.size_bytes,
         };
         let (rank, settings) = (&mut *stage.rank, stage.settings);
-        let fits = check_memory_alike(rank, settings, &first.memory, layout.bytes, sized_by);
+        let fits = check_equal_memory(rank, settings, &first.memory, layout.bytes, sized_by);
         rank.agree("memory of the hosts", fits, DEADLINES.step)?;
         let mine = open(&OpenGroup {
             rank: rank.id(),
@@ -78,7 +78,7 @@ impl InProcess {
         let limit = Duration::from_nanos(first.timeout_ns);
         let cpus = stage.host.topology.allowed.clone();
         let watchdog = Watchdog::start(stage.rank.alarm(), limit, cpus);
-        let mine = watchdog.and_then(|it| Ok((it, seat(first, layout.bytes, stage)?)));
+        let mine = watchdog.and_then(|it| Ok((it, pin_and_allocate(first, layout.bytes, stage)?)));
         let (watchdog, seated) = all_or_none(stage.rank, "find memory", mine)?;
         let mine = Effective {
             engine: calls.report(),
@@ -116,7 +116,7 @@ fn is_in_place(always: &[tonnage_collective::Collective], point: &CollectivePoin
 }
 
 /// CPU and memory of this rank's calls.
-struct Seated {
+struct PinnedMemory {
     cpu: Option<u32>,
     socket: Option<u32>,
     is_crowded: bool,
@@ -124,9 +124,13 @@ struct Seated {
 }
 
 /// Pins this thread to the CPU that a worker of an engine would get, and allocates memory there.
-fn seat(point: &CollectivePoint, bytes: u64, stage: &Stage<'_>) -> Result<Seated> {
+fn pin_and_allocate(
+    point: &CollectivePoint,
+    bytes: u64,
+    stage: &Stage<'_>,
+) -> Result<PinnedMemory> {
     let (settings, host) = (stage.settings, stage.host);
-    let pairs = Pairs {
+    let pairs = CommunicatingPairs {
         roles: Roles::new(Traffic::AllToAll, point.ranks),
         asked: point.place,
     };
@@ -146,7 +150,7 @@ fn seat(point: &CollectivePoint, bytes: u64, stage: &Stage<'_>) -> Result<Seated
         options: None,
         libraries: Some(&settings.libraries),
     })?;
-    Ok(Seated {
+    Ok(PinnedMemory {
         cpu,
         socket: cpu.and_then(|cpu| host.topology.socket_of_cpu(cpu)),
         is_crowded: placement.yielding,
@@ -174,9 +178,9 @@ impl Caller for AlignedCalls<'_> {
 }
 
 /// The calls of a trial that follow each other without a barrier.
-struct FollowingCalls<'a>(AlignedCalls<'a>);
+struct BackToBackCalls<'a>(AlignedCalls<'a>);
 
-impl Caller for FollowingCalls<'_> {
+impl Caller for BackToBackCalls<'_> {
     fn align(&mut self) -> Result<()> {
         self.0.progress.enter(1);
         self.0.calls.align()
@@ -240,7 +244,7 @@ impl Backend for InProcess {
         let ended = if order.align {
             aligned(&mut calls, clock, iterations, &mut before, order.spans)
         } else {
-            let calls = &mut FollowingCalls(calls);
+            let calls = &mut BackToBackCalls(calls);
             back_to_back(calls, clock, iterations, &mut before, order.spans)
         };
         self.watchdog.watch(None);

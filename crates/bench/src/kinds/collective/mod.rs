@@ -28,16 +28,16 @@ pub mod watchdog;
 use crate::failure::{StepFailure, outcome};
 use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
 use backend::Backend;
-use contest::Contest;
+use contest::BackendContest;
 use in_process::InProcess;
-use native::Native;
-use native::candidates::KnownWays;
+use native::NativeBackend;
+use native::candidates::KnownAlgorithms;
 use native::open::OpenNative;
 use tonnage_engine::backend::BackendVariant;
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_record::{Body, CollectiveBody, Outcome, Record};
 use tonnage_units::{Error, Result};
-use torch::{Torch, TorchBackend};
+use torch::{TorchBackend, TorchWorkers};
 
 /// One backend of a stretch.
 pub struct OpenBackend {
@@ -51,14 +51,14 @@ pub struct OpenBackend {
 #[derive(Default)]
 pub struct CollectiveCalls {
     /// Algorithms that native backends chose so far.
-    ways: KnownWays,
+    ways: KnownAlgorithms,
 }
 
 impl Kind for CollectiveCalls {
     type Point = CollectivePoint;
     type Open = Vec<OpenBackend>;
 
-    fn shares(first: &CollectivePoint, next: &CollectivePoint) -> bool {
+    fn shares_resources(first: &CollectivePoint, next: &CollectivePoint) -> bool {
         let key = |point: &CollectivePoint| {
             let options = point.engine_options.clone();
             let (backends, memory) = (point.backends.clone(), point.memory.clone());
@@ -69,7 +69,7 @@ impl Kind for CollectiveCalls {
         key(first) == key(next)
     }
 
-    fn asks_bytes(point: &CollectivePoint) -> u64 {
+    fn requested_bytes(point: &CollectivePoint) -> u64 {
         point.size_bytes
     }
 
@@ -87,7 +87,7 @@ impl Kind for CollectiveCalls {
         for name in names {
             let backend = match open_one(name, points, &self.ways, stage) {
                 Ok(backend) => Ok(backend),
-                Err(error) => match StepFailure::known_to_all(stage.rank, error) {
+                Err(error) => match StepFailure::from_agreed(stage.rank, error) {
                     StepFailure::Point(error) => Err(outcome(&error)),
                     over => return Err(over),
                 },
@@ -113,7 +113,7 @@ impl Kind for CollectiveCalls {
     ) -> Result<(), StepFailure> {
         let backends = open.iter().filter_map(|it| it.backend.as_ref().ok());
         record.effective = backends.flat_map(|backend| backend.effective()).collect();
-        let mut contest = Contest::new(asked.point, open, stage);
+        let mut contest = BackendContest::new(asked.point, open, stage);
         let ended = run_steps(&mut contest);
         let (body, failed) = contest.into_parts();
         // If the run is over, no backend completed; the record's outcome gives the reason.
@@ -129,7 +129,7 @@ impl Kind for CollectiveCalls {
 fn open_one(
     name: &str,
     points: &[&CollectivePoint],
-    ways: &KnownWays,
+    ways: &KnownAlgorithms,
     stage: &mut Stage<'_>,
 ) -> Result<Box<dyn Backend>> {
     let (entry, variant) = tonnage_engine::backend::find(stage.settings.lists.backends, name)?;
@@ -140,13 +140,13 @@ fn open_one(
     match entry.variant {
         BackendVariant::Engine => {
             let open = OpenNative::open(variant, points, stage)?;
-            Ok(Box::new(Native::new(open, ways, stage)))
+            Ok(Box::new(NativeBackend::new(open, ways, stage)))
         }
         BackendVariant::OneOf(variants) => {
             let torch = TorchBackend::from_variant(variants, variant)?;
             let first = points.first().copied();
             let first = first.ok_or_else(|| Error::Failed("no points to open it for".into()))?;
-            Ok(Box::new(Torch::open(torch, first, stage)?))
+            Ok(Box::new(TorchWorkers::open(torch, first, stage)?))
         }
         BackendVariant::Nothing => Err(Error::Failed(format!(
             "backend {name} is in the list but has no code that opens it"

@@ -39,20 +39,20 @@ impl CallProgress {
 /// A thread that ends the run if a call does not return.
 #[derive(Debug)]
 pub struct Watchdog {
-    watched: Arc<Watched>,
+    watched: Arc<WatchedCalls>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Watched {
+struct WatchedCalls {
     progress: CallProgress,
-    duty: Mutex<Duty>,
+    duty: Mutex<WatchdogTask>,
     changed: Condvar,
 }
 
 /// The current task of the thread.
 #[derive(Debug, Default)]
-struct Duty {
+struct WatchdogTask {
     is_over: bool,
     /// Description of the calls, while there are any.
     calls: Option<String>,
@@ -63,7 +63,7 @@ struct Duty {
 impl Watchdog {
     /// Starts the thread, which may run on any of `cpus`. A call may take up to `limit`.
     pub fn start(alarm: Alarm, limit: Duration, cpus: Vec<u32>) -> Result<Self> {
-        let watched = Arc::new(Watched::default());
+        let watched = Arc::new(WatchedCalls::default());
         let own = Arc::clone(&watched);
         let thread = std::thread::Builder::new()
             .name("watchdog".into())
@@ -95,7 +95,7 @@ impl Watchdog {
     }
 }
 
-impl Duty {
+impl WatchdogTask {
     fn watch(&mut self, calls: Option<String>) {
         self.calls = calls;
         self.generation += 1;
@@ -114,7 +114,7 @@ impl Drop for Watchdog {
     }
 }
 
-impl Watched {
+impl WatchedCalls {
     /// Watches until the watchdog is dropped. Returns an error if the run has to end. Sleeps while there are no calls.
     fn watch(&self, limit: Duration) -> Option<Error> {
         let interval = (limit / 4).min(CHECK_INTERVAL_MAX);
@@ -157,13 +157,13 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(200);
 
-    fn watch(watched: &Arc<Watched>) -> JoinHandle<Option<Error>> {
+    fn watch(watched: &Arc<WatchedCalls>) -> JoinHandle<Option<Error>> {
         let own = Arc::clone(watched);
         std::thread::spawn(move || own.watch(LIMIT))
     }
 
-    fn watched(calls: Option<&str>) -> Arc<Watched> {
-        let watched = Watched::default();
+    fn watched(calls: Option<&str>) -> Arc<WatchedCalls> {
+        let watched = WatchedCalls::default();
         lock(&watched.duty).calls = calls.map(str::to_owned);
         Arc::new(watched)
     }

@@ -8,7 +8,7 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::worker::Refusal;
+use super::worker::WorkerRefusal;
 use tonnage_units::{Bytes, Error, Result};
 
 /// Memory is locked in pages of this size.
@@ -47,8 +47,8 @@ impl Capacity {
 
     /// Reduces the refusals to one error. If all are shortages, the error is the first one with the number of workers
     /// that fit. Any other refusal takes precedence and is returned unchanged.
-    pub fn explain(&self, refusals: Vec<Refusal>) -> Option<Error> {
-        let of = |refusal: &Refusal| Shortage::from_error(&refusal.error);
+    pub fn explain(&self, refusals: Vec<WorkerRefusal>) -> Option<Error> {
+        let of = |refusal: &WorkerRefusal| Shortage::from_error(&refusal.error);
         let other = refusals.iter().position(|refusal| of(refusal).is_none());
         let first = refusals.into_iter().nth(other.unwrap_or(0))?;
         Some(match of(&first) {
@@ -57,8 +57,8 @@ impl Capacity {
         })
     }
 
-    fn unavailable(&self, refusal: Refusal, shortage: Shortage) -> Error {
-        let Refusal { error, registering } = refusal;
+    fn unavailable(&self, refusal: WorkerRefusal, shortage: Shortage) -> Error {
+        let WorkerRefusal { error, registering } = refusal;
         let pins = registering && shortage == Shortage::Code(Errno::NOMEM);
         let lockable = self.lockable_bytes.filter(|&lockable| {
             pins && self.register_bytes.saturating_mul(self.workers as u64) > lockable
@@ -215,12 +215,12 @@ mod tests {
         lockable_bytes: None,
     };
 
-    fn refusal(code: Errno, registering: bool) -> Refusal {
+    fn refusal(code: Errno, registering: bool) -> WorkerRefusal {
         let error = Error::io("no queue pair", code);
-        Refusal { error, registering }
+        WorkerRefusal { error, registering }
     }
 
-    fn skip(capacity: Capacity, refusal: Refusal) -> String {
+    fn skip(capacity: Capacity, refusal: WorkerRefusal) -> String {
         let error = capacity.explain(vec![refusal]).unwrap();
         assert!(matches!(error, Error::Unavailable { .. }), "{error}");
         error.to_string()
@@ -320,7 +320,7 @@ mod tests {
             how: "Start both".into(),
         };
         let message = error.to_string();
-        assert_eq!(skip(none, Refusal::from(error)), message);
+        assert_eq!(skip(none, WorkerRefusal::from(error)), message);
     }
 
     #[test]
@@ -330,7 +330,7 @@ mod tests {
             ..SOME
         };
         for capacity in [SOME, locked, Capacity { served: 0, ..SOME }] {
-            let died = Refusal::from(Error::Failed("a worker thread died".into()));
+            let died = WorkerRefusal::from(Error::Failed("a worker thread died".into()));
             // The failure takes precedence over an earlier shortage.
             let both = vec![refusal(Errno::NOMEM, true), died];
             let error = capacity.explain(both).unwrap();

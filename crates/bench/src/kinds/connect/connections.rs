@@ -16,14 +16,14 @@ const _: () = assert!(RANKS_MAX <= 1 << RANK_BITS && WORKERS_MAX <= 1 << WORKER_
 
 /// Connections that an end has counted in a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct ConnectionCounts {
     /// Connections that this side initiated.
     pub begun: u64,
     /// Connections that its peers initiated.
     pub accepted: u64,
 }
 
-impl Counted {
+impl ConnectionCounts {
     /// Adds the counts of another worker, round or rank.
     pub fn add(&mut self, other: Self) {
         self.begun += other.begun;
@@ -33,7 +33,7 @@ impl Counted {
 
 /// Completions that an end can observe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Visibility {
+pub enum VisibleCompletions {
     /// Its own operation and the peer's byte: write with immediate.
     BothWays,
     /// Its own operation, which fetches the peer's byte: read.
@@ -55,7 +55,7 @@ struct Connection {
 /// that its peers initiate, each in rank order.
 #[derive(Debug)]
 pub struct Connections {
-    visibility: Visibility,
+    visibility: VisibleCompletions,
     worker: u32,
     all: Vec<Connection>,
     begins: usize,
@@ -71,7 +71,7 @@ pub struct Connections {
 impl Connections {
     /// Connections of a worker to `targets`, and from `initiators`.
     pub fn new(
-        visibility: Visibility,
+        visibility: VisibleCompletions,
         worker: u32,
         mut targets: Vec<Peer>,
         mut initiators: Vec<Peer>,
@@ -107,12 +107,12 @@ impl Connections {
     }
 
     /// Indices of the connections that this side initiates.
-    pub fn begun(&self) -> Range<usize> {
+    pub fn initiated_range(&self) -> Range<usize> {
         0..self.begins
     }
 
     /// Indices of the connections that its peers initiate.
-    pub fn accepted(&self) -> Range<usize> {
+    pub fn accepted_range(&self) -> Range<usize> {
         self.begins..self.all.len()
     }
 
@@ -134,33 +134,33 @@ impl Connections {
     }
 
     /// Whether every initiator's byte has arrived.
-    pub fn are_asked(&self) -> bool {
+    pub fn have_all_requests_arrived(&self) -> bool {
         self.begins + self.asked >= self.all.len()
     }
 
     /// Whether every target has answered.
-    pub fn are_answered(&self) -> bool {
+    pub fn have_all_answers_arrived(&self) -> bool {
         self.answered >= self.begins
     }
 
     /// Describes the peer of the first connection in `range` for which `is_missing` holds.
-    fn missing(&self, range: Range<usize>, is_missing: fn(&Connection) -> bool) -> String {
+    fn describe_missing(&self, range: Range<usize>, is_missing: fn(&Connection) -> bool) -> String {
         let missing = self.all[range].iter().find(|end| is_missing(end));
         missing.map_or_else(|| "a peer".to_owned(), |end| format!("rank {}", end.peer))
     }
 
     /// Describes a peer with an operation that has not completed.
-    pub fn undone(&self) -> String {
-        self.missing(0..self.all.len(), |end| end.lane.is_some() && end.done == 0)
+    pub fn describe_incomplete(&self) -> String {
+        self.describe_missing(0..self.all.len(), |end| end.lane.is_some() && end.done == 0)
     }
 
     /// Describes a peer in `range` that has not sent its byte.
-    pub fn silent(&self, range: Range<usize>) -> String {
-        self.missing(range, |end| end.arrived == 0)
+    pub fn describe_silent(&self, range: Range<usize>) -> String {
+        self.describe_missing(range, |end| end.arrived == 0)
     }
 
     /// Notes that an operation of this side has completed.
-    pub fn ended(&mut self, completion: &Completion) {
+    pub fn record_completion(&mut self, completion: &Completion) {
         let found = self.all.get_mut(completion.tag as usize);
         match found {
             Some(end) if end.lane == Some(completion.lane) => {
@@ -170,13 +170,13 @@ impl Connections {
                     return;
                 }
                 let (peer, times) = (end.peer, end.done);
-                self.note(format!(
+                self.note_fault(format!(
                     "the operation towards rank {peer} completed {times} times"
                 ));
             }
             _ => {
                 let (tag, lane) = (completion.tag, completion.lane.0);
-                self.note(format!(
+                self.note_fault(format!(
                     "operation {tag} of lane {lane} completed, which was not posted"
                 ));
             }
@@ -184,8 +184,8 @@ impl Connections {
     }
 
     /// Notes that a byte has arrived.
-    pub fn arrived(&mut self, completion: &Completion) {
-        if self.visibility == Visibility::OwnOnly {
+    pub fn record_arrival(&mut self, completion: &Completion) {
+        if self.visibility == VisibleCompletions::OwnOnly {
             return;
         }
         let imm = completion.imm;
@@ -194,24 +194,24 @@ impl Connections {
         let answers = imm >> (RANK_BITS + WORKER_BITS) == 1;
         if completion.lane != Lane::UNNAMED && completion.lane.0 != rank {
             let from = completion.lane.0;
-            self.note(format!(
+            self.note_fault(format!(
                 "the first byte of rank {rank} arrived as one of rank {from}"
             ));
         }
         if worker != self.worker {
-            return self.note(format!(
+            return self.note_fault(format!(
                 "the first byte of worker {worker} of rank {rank} arrived here"
             ));
         }
         let (range, seen) = if answers {
-            (self.begun(), &mut self.answered)
+            (self.initiated_range(), &mut self.answered)
         } else {
-            (self.accepted(), &mut self.asked)
+            (self.accepted_range(), &mut self.asked)
         };
         let ends = &mut self.all[range];
         let found = ends.binary_search_by_key(&rank, |end| end.peer);
         let Some(end) = found.ok().and_then(|index| ends.get_mut(index)) else {
-            return self.note(format!(
+            return self.note_fault(format!(
                 "a first byte of rank {rank} arrived, which has no such connection here"
             ));
         };
@@ -221,12 +221,12 @@ impl Connections {
             return;
         }
         let times = end.arrived;
-        self.note(format!(
+        self.note_fault(format!(
             "the first byte of rank {rank} arrived {times} times"
         ));
     }
 
-    fn note(&mut self, what: String) {
+    fn note_fault(&mut self, what: String) {
         let worker = self.worker;
         self.wrong.get_or_insert_with(|| {
             format!("worker {worker}: {what}, so connections of this engine cannot be counted: try another --engine")
@@ -241,15 +241,16 @@ impl Connections {
     }
 
     /// Counts the connections that are complete at this end.
-    pub fn count(&self) -> Counted {
-        let arrivals = u32::from(self.visibility == Visibility::BothWays);
+    pub fn count(&self) -> ConnectionCounts {
+        let arrivals = u32::from(self.visibility == VisibleCompletions::BothWays);
         let is_complete = |end: &&Connection| {
-            end.done == 1 && (self.visibility == Visibility::OwnOnly || end.arrived == arrivals)
+            end.done == 1
+                && (self.visibility == VisibleCompletions::OwnOnly || end.arrived == arrivals)
         };
         let count = |range: Range<usize>| self.all[range].iter().filter(is_complete).count() as u64;
-        Counted {
-            begun: count(self.begun()),
-            accepted: count(self.accepted()),
+        ConnectionCounts {
+            begun: count(self.initiated_range()),
+            accepted: count(self.accepted_range()),
         }
     }
 }
@@ -260,7 +261,7 @@ mod tests {
     use tonnage_engine::Ending;
 
     /// Worker 3 of rank 5, which initiates connections to ranks 1 and 2, and accepts those of ranks 1 and 7.
-    fn ends(visibility: Visibility) -> Connections {
+    fn ends(visibility: VisibleCompletions) -> Connections {
         Connections::new(visibility, 3, vec![2, 1], vec![7, 1])
     }
 
@@ -277,7 +278,7 @@ mod tests {
         for index in range {
             let lane = Lane(40 + index as u32);
             ends.post(index, 5, lane);
-            ends.ended(&Completion {
+            ends.record_completion(&Completion {
                 tag: index as u32,
                 lane,
                 ..Completion::EMPTY
@@ -289,15 +290,17 @@ mod tests {
     fn round(
         ends: &mut Connections,
         replace: impl Fn(Completion) -> Vec<Completion>,
-    ) -> Result<Counted> {
+    ) -> Result<ConnectionCounts> {
         ends.clear();
-        post_and_end(ends, ends.begun());
+        post_and_end(ends, ends.initiated_range());
         for asked in [byte(1, 3, false), byte(7, 3, false)] {
-            replace(asked).iter().for_each(|it| ends.arrived(it));
+            replace(asked).iter().for_each(|it| ends.record_arrival(it));
         }
-        post_and_end(ends, ends.accepted());
+        post_and_end(ends, ends.accepted_range());
         for answer in [byte(1, 3, true), byte(2, 3, true)] {
-            replace(answer).iter().for_each(|it| ends.arrived(it));
+            replace(answer)
+                .iter()
+                .for_each(|it| ends.record_arrival(it));
         }
         ends.check()?;
         Ok(ends.count())
@@ -305,13 +308,17 @@ mod tests {
 
     #[test]
     fn each_end_counts_its_connections_in_every_round() {
-        let mut both = ends(Visibility::BothWays);
+        let mut both = ends(VisibleCompletions::BothWays);
         assert_eq!(both.peers(), [1, 2, 1, 7]);
         for _ in 0..2 {
             let counted = round(&mut both, |it| vec![it]).unwrap();
             let (begun, accepted) = (2, 2);
-            assert_eq!(counted, Counted { begun, accepted });
-            assert!(both.are_done(4) && both.are_asked() && both.are_answered());
+            assert_eq!(counted, ConnectionCounts { begun, accepted });
+            assert!(
+                both.are_done(4)
+                    && both.have_all_requests_arrived()
+                    && both.have_all_answers_arrived()
+            );
         }
         let unnamed = |it| {
             vec![Completion {
@@ -328,7 +335,7 @@ mod tests {
     #[test]
     fn every_byte_comes_from_one_peer_and_arrives_once() {
         let wrong = |replace: &dyn Fn(Completion) -> Vec<Completion>| {
-            let result = round(&mut ends(Visibility::BothWays), replace);
+            let result = round(&mut ends(VisibleCompletions::BothWays), replace);
             result.unwrap_err().to_string()
         };
         let of_seven = |it: &Completion| it.lane == Lane(7);
@@ -365,29 +372,29 @@ mod tests {
 
     #[test]
     fn missing_bytes_are_named_and_not_counted() {
-        let mut ends = ends(Visibility::BothWays);
+        let mut ends = ends(VisibleCompletions::BothWays);
         let without_two = |it: Completion| match it.lane {
             Lane(2) => vec![],
             _ => vec![it],
         };
         let counted = round(&mut ends, without_two).unwrap();
         assert_eq!((counted.begun, counted.accepted), (1, 2));
-        assert!(ends.are_asked() && !ends.are_answered());
-        assert_eq!(ends.silent(ends.begun()), "rank 2");
+        assert!(ends.have_all_requests_arrived() && !ends.have_all_answers_arrived());
+        assert_eq!(ends.describe_silent(ends.initiated_range()), "rank 2");
         ends.clear();
         ends.post(1, 5, Lane(9));
-        assert_eq!(ends.undone(), "rank 2");
+        assert_eq!(ends.describe_incomplete(), "rank 2");
     }
 
     #[test]
     fn an_operation_completes_once_and_on_its_lane() {
         for (tag, lane, what) in [(0, 40, "completed 2 times"), (0, 41, "not posted")] {
-            let mut ends = ends(Visibility::OwnReads);
+            let mut ends = ends(VisibleCompletions::OwnReads);
             post_and_end(&mut ends, 0..4);
             assert!(ends.check().is_ok());
             assert_eq!(ends.count().accepted, 2);
             let lane = Lane(lane);
-            ends.ended(&Completion {
+            ends.record_completion(&Completion {
                 tag,
                 lane,
                 ..Completion::EMPTY
@@ -399,10 +406,10 @@ mod tests {
 
     #[test]
     fn without_bytes_only_the_initiator_counts() {
-        let mut ends = ends(Visibility::OwnOnly);
+        let mut ends = ends(VisibleCompletions::OwnOnly);
         post_and_end(&mut ends, 0..2);
         // An engine that moves no bytes invents the answer: it is this side's own byte.
-        ends.arrived(&byte(5, 3, false));
+        ends.record_arrival(&byte(5, 3, false));
         assert!(ends.check().is_ok());
         let counted = ends.count();
         assert_eq!((counted.begun, counted.accepted), (2, 0));

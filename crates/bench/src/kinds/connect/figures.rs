@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::connections::Counted;
+use super::connections::ConnectionCounts;
 
 use tonnage_record::connect::{ConnectSummary, ConnectTrial, Step, StepRecord};
 use tonnage_record::spread::spread;
@@ -83,7 +83,7 @@ pub struct TrialTotals {
     /// From the aligned start until everything was closed.
     pub window_ns: u64,
     /// Connections as counted by their initiators and by their targets.
-    pub counted: Counted,
+    pub counted: ConnectionCounts,
     /// CPU time of the ranks inside the measured interval.
     pub cpu_ns: u64,
     /// The latest start after the aligned start.
@@ -101,7 +101,7 @@ impl Reduce for TrialTotals {
 
 impl TrialTotals {
     /// Adds later rounds of the same trial.
-    pub fn follow(&mut self, next: &Self) {
+    pub fn append_round(&mut self, next: &Self) {
         let window_ns = self.window_ns + next.window_ns;
         self.merge(*next);
         self.window_ns = window_ns;
@@ -109,7 +109,7 @@ impl TrialTotals {
 
     /// Checks that each end counted every connection of these rounds; targets only if bytes move.
     pub fn check(&self, expected: u64, moves_bytes: bool) -> Result<()> {
-        let Counted { begun, accepted } = self.counted;
+        let ConnectionCounts { begun, accepted } = self.counted;
         if begun == expected && (accepted == expected || !moves_bytes) {
             return Ok(());
         }
@@ -195,12 +195,12 @@ mod tests {
     fn ranks_of_a_trial_run_at_once_and_its_rounds_one_after_the_other() {
         let rank = |window_ns, begun, accepted| TrialTotals {
             window_ns,
-            counted: Counted { begun, accepted },
+            counted: ConnectionCounts { begun, accepted },
             cpu_ns: 1_000,
             start_skew_ns: window_ns,
         };
         let mut followed = rank(10, 1, 2);
-        followed.follow(&rank(7, 10, 20));
+        followed.append_round(&rank(7, 10, 20));
         let both = TrialTotals {
             cpu_ns: 2_000,
             start_skew_ns: 10,

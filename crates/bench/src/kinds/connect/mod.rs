@@ -22,7 +22,7 @@ pub mod worker;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
-use opened::Opened;
+use opened::OpenDevices;
 use rank_workers::RankWorkers;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_record::{Body, ConnectBody, Record};
@@ -33,7 +33,7 @@ pub struct Connects;
 
 impl Kind for Connects {
     type Point = ConnectPoint;
-    type Open = Opened;
+    type Open = OpenDevices;
 
     fn body(asked: AnnotatedPoint<'_, ConnectPoint>) -> Body {
         ConnectBody::new(asked.point.clone()).into()
@@ -43,13 +43,14 @@ impl Kind for Connects {
         &mut self,
         points: &[&ConnectPoint],
         stage: &mut Stage<'_>,
-    ) -> Result<Opened, StepFailure> {
-        Opened::open(points[0], stage).map_err(|error| StepFailure::known_to_all(stage.rank, error))
+    ) -> Result<OpenDevices, StepFailure> {
+        OpenDevices::open(points[0], stage)
+            .map_err(|error| StepFailure::from_agreed(stage.rank, error))
     }
 
     fn measure(
         &mut self,
-        open: &mut Opened,
+        open: &mut OpenDevices,
         asked: AnnotatedPoint<'_, ConnectPoint>,
         stage: &mut Stage<'_>,
         record: &mut Record,
@@ -60,12 +61,13 @@ impl Kind for Connects {
         stage.rank.set_phase("setting up a first connection");
         let mut rehearsed = ConnectBody::new(asked.point.clone());
         let rehearse = |workers: &mut RankWorkers<'_>| workers.rehearse();
-        let descriptors = RankWorkers::work(open, asked.point, stage, &mut rehearsed, rehearse)?;
-        let seated = open.seat_all(asked.point, descriptors, stage);
+        let descriptors =
+            RankWorkers::run_with_workers(open, asked.point, stage, &mut rehearsed, rehearse)?;
+        let seated = open.allocate_all_workers(asked.point, descriptors, stage);
         agree(stage.rank, "memory of all workers", seated, DEADLINES.step)?;
         (record.effective, record.placed) = open.effective(asked.point, stage)?;
         let mut body = ConnectBody::new(asked.point.clone());
-        let ended = RankWorkers::work(open, asked.point, stage, &mut body, |workers| {
+        let ended = RankWorkers::run_with_workers(open, asked.point, stage, &mut body, |workers| {
             run_steps(workers)
         });
         record.body = body.into();

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::capacity::{Capacity, Descriptors};
-use super::worker::{FIRST_BYTES, Refusal, Worker, first_byte};
+use super::worker::{ConnectWorker, FIRST_BYTES, WorkerRefusal, first_byte};
 use crate::deadlines::DEADLINES;
 use crate::failure::all_or_none;
 use crate::failure::{StepFailure, agree};
 use crate::json::Json;
 use crate::kinds::kind::{Stage, group_equal};
-use crate::opening::{Devices, Pairs, Requirements, SizedBy, UnopenedWorker, reports};
+use crate::opening::{CommunicatingPairs, Devices, Requirements, SizedBy, UnopenedWorker, reports};
 use crate::settings::Settings;
 use tonnage_engine::{Caps, Peer, Verb};
 use tonnage_plan::connect::ConnectPoint;
@@ -19,10 +19,10 @@ use tonnage_record::{Effective, Placed};
 use tonnage_units::{Error, Result};
 
 /// Devices and memory that stay open between rounds on this rank.
-pub struct Opened {
+pub struct OpenDevices {
     devices: Devices,
     /// Memory and domain of each worker, with the CPU that it is pinned to. Only the first worker's until
-    /// [`Opened::seat_all`].
+    /// [`OpenDevices::allocate_all_workers`].
     seats: Vec<(UnopenedWorker, Option<u32>)>,
     /// The ranks that each worker connects to, and those that connect to it.
     ends: (Vec<Peer>, Vec<Peer>),
@@ -32,7 +32,7 @@ pub struct Opened {
     unused: Option<Descriptors>,
 }
 
-impl Opened {
+impl OpenDevices {
     /// Opens the devices on all ranks, and allocates the memory of each rank's first worker.
     ///
     /// # Errors
@@ -70,12 +70,16 @@ impl Opened {
             moves_bytes: requirements.entry.moves_bytes,
             unused: Descriptors::count(),
         };
-        opened.seat_next(requirements, stage)?;
+        opened.allocate_next_worker(requirements, stage)?;
         Ok(opened)
     }
 
     /// Allocates the memory of the next worker.
-    fn seat_next(&mut self, requirements: &Requirements<'_>, stage: &Stage<'_>) -> Result<()> {
+    fn allocate_next_worker(
+        &mut self,
+        requirements: &Requirements<'_>,
+        stage: &Stage<'_>,
+    ) -> Result<()> {
         let (rank, settings, host) = (&*stage.rank, stage.settings, stage.host);
         let index = self.seats.len();
         let cpu = self.devices.placement.cpus.get(index).copied().flatten();
@@ -95,7 +99,7 @@ impl Opened {
     ///
     /// # Errors
     /// [`Error::Unavailable`] with the number of workers that fit, or the failure.
-    pub fn seat_all(
+    pub fn allocate_all_workers(
         &mut self,
         point: &ConnectPoint,
         descriptors: Option<Descriptors>,
@@ -108,8 +112,8 @@ impl Opened {
         let workers = point.workers as usize;
         while self.seats.len() < workers {
             let capacity = Capacity::new(workers, self.seats.len(), point.register_bytes);
-            let seated = self.seat_next(&requirements, stage);
-            let refusals = seated.err().map(Refusal::from).into_iter().collect();
+            let seated = self.allocate_next_worker(&requirements, stage);
+            let refusals = seated.err().map(WorkerRefusal::from).into_iter().collect();
             capacity.explain(refusals).map_or(Ok(()), Err)?;
         }
         Ok(())
@@ -159,10 +163,10 @@ impl Opened {
     }
 
     /// The workers of this rank that have memory, with their CPUs, before any set-up.
-    pub fn workers(&self, stopped: &Arc<AtomicBool>) -> Vec<(Worker, Option<u32>)> {
+    pub fn workers(&self, stopped: &Arc<AtomicBool>) -> Vec<(ConnectWorker, Option<u32>)> {
         let seats = self.seats.iter();
         let worker = |(seat, cpu): &(UnopenedWorker, Option<u32>)| {
-            let worker = Worker::new(
+            let worker = ConnectWorker::new(
                 Arc::clone(&seat.domain),
                 Arc::clone(&seat.memory),
                 seat.config.clone(),
@@ -193,12 +197,12 @@ fn requirements<'a>(
         workers: point.workers,
         measuring: point.workers,
         peers_max: (ends.0.len() + ends.1.len()) as u32,
-        ..Requirements::alike(engine, &point.memory, memory, pairs(point))
+        ..Requirements::same_for_all_ranks(engine, &point.memory, memory, pairs(point))
     })
 }
 
-fn pairs(point: &ConnectPoint) -> Pairs {
-    Pairs {
+fn pairs(point: &ConnectPoint) -> CommunicatingPairs {
+    CommunicatingPairs {
         roles: point.roles(),
         asked: point.place,
     }

@@ -8,18 +8,18 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use super::capacity::{Capacity, Descriptors};
-use super::connections::Counted;
+use super::connections::ConnectionCounts;
 use super::figures::{StepTimes, TrialTotals, step_record, summarize};
-use super::opened::Opened;
-use super::worker::{Answer, Order, Refusal, Worker, refuse};
-use crate::cpu_time::CpuTime;
+use super::opened::OpenDevices;
+use super::worker::{ConnectWorker, WorkerAnswer, WorkerOrder, WorkerRefusal, refuse};
+use crate::cpu_time::CpuTimeMeter;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree, await_first_cause};
 use crate::kinds::kind::{Stage, Steps};
 use crate::latencies::merge_all;
 use crate::network_paths::PathWatch;
 use crate::opening::introduction::{
-    Introduced, Introductions, PeerMessages, introductions_of, locality,
+    Introductions, PeerIntroduction, PeerMessages, introductions_of, locality,
 };
 use crate::threads::Followers;
 use tonnage_engine::Peer;
@@ -33,13 +33,13 @@ use tonnage_units::{Error, Result};
 const WARM_UP: Duration = Duration::from_millis(50);
 
 /// The workers' threads.
-type Threads = Followers<Order, Answer, Refusal>;
+type Threads = Followers<WorkerOrder, WorkerAnswer, WorkerRefusal>;
 
 /// The workers of this rank, as its main thread leads them.
 pub struct RankWorkers<'a> {
     point: &'a ConnectPoint,
     rank: &'a mut Rank,
-    cpu: &'a mut CpuTime,
+    cpu: &'a mut CpuTimeMeter,
     paths: &'a mut PathWatch,
     clock: Clock,
     threads: Threads,
@@ -56,14 +56,14 @@ pub struct RankWorkers<'a> {
 }
 
 /// The introductions of each worker's peers; `None` if a peer has none.
-type PeerIntroductions = Option<Vec<Vec<Introduced>>>;
+type PeerIntroductions = Option<Vec<Vec<PeerIntroduction>>>;
 
 /// Starts the threads of the workers.
 fn start_workers<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    workers: Vec<(Worker, Option<u32>)>,
+    workers: Vec<(ConnectWorker, Option<u32>)>,
 ) -> Result<Threads> {
-    let serve = |(worker, cpu): (Worker, Option<u32>)| {
+    let serve = |(worker, cpu): (ConnectWorker, Option<u32>)| {
         // A worker that cannot be pinned reports this at its first step.
         move |orders: &_, answers: &_| match cpu.map_or(Ok(()), tonnage_machine::pin_thread) {
             Ok(()) => worker.serve(orders, answers),
@@ -75,8 +75,8 @@ fn start_workers<'scope>(
 
 impl<'a> RankWorkers<'a> {
     /// Starts the workers of a point, and runs `take_steps` with them.
-    pub fn work<T>(
-        opened: &Opened,
+    pub fn run_with_workers<T>(
+        opened: &OpenDevices,
         point: &'a ConnectPoint,
         stage: &'a mut Stage<'_>,
         body: &'a mut ConnectBody,
@@ -111,7 +111,7 @@ impl<'a> RankWorkers<'a> {
     }
 
     /// Gives an order to the workers and waits for their answers.
-    fn order(&self, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
+    fn order(&self, order: impl Fn(usize) -> WorkerOrder) -> Result<Vec<WorkerAnswer>> {
         let answers = self.answers(order).into_iter();
         answers
             .map(|answer| answer.map_err(|refusal| refusal.error))
@@ -120,7 +120,11 @@ impl<'a> RankWorkers<'a> {
 
     /// Orders a step of a round. In the rehearsal workers may be refused for lack of a resource; the error then states
     /// how many fit.
-    fn step(&self, rehearsing: bool, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
+    fn order_step(
+        &self,
+        rehearsing: bool,
+        order: impl Fn(usize) -> WorkerOrder,
+    ) -> Result<Vec<WorkerAnswer>> {
         if !rehearsing {
             return self.order(order);
         }
@@ -136,7 +140,10 @@ impl<'a> RankWorkers<'a> {
         capacity.explain(refusals).map_or(Ok(served), Err)
     }
 
-    fn answers(&self, order: impl Fn(usize) -> Order) -> Vec<Result<Answer, Refusal>> {
+    fn answers(
+        &self,
+        order: impl Fn(usize) -> WorkerOrder,
+    ) -> Vec<Result<WorkerAnswer, WorkerRefusal>> {
         // A worker that has ended left its reason among the answers.
         drop(self.threads.order(order));
         self.threads.answers()
@@ -173,12 +180,12 @@ impl<'a> RankWorkers<'a> {
     /// [`StepFailure::Point`] with [`Error::Unavailable`] if a resource runs short, with the number of workers that
     /// fit.
     pub fn rehearse(&mut self) -> Result<Option<Descriptors>, StepFailure> {
-        self.set_up(true)?;
+        self.connect_all(true)?;
         let descriptors = Descriptors::count();
         self.paths.read_sockets();
         // A connection disappears here too once its other end has closed it.
         self.agree("file descriptors", Ok(()))?;
-        self.take_down();
+        self.close_and_count();
         let pending_error = self.pending_error.take().map_or(Ok(()), Err);
         self.agree("the first bytes", pending_error)?;
         Ok(descriptors)
@@ -186,18 +193,18 @@ impl<'a> RankWorkers<'a> {
 
     /// Runs one round of all workers. Returns the connections that this rank's workers initiated and accepted, as they
     /// counted them.
-    fn round(&mut self) -> Result<Counted, StepFailure> {
-        self.set_up(false)?;
-        Ok(self.take_down())
+    fn run_round(&mut self) -> Result<ConnectionCounts, StepFailure> {
+        self.connect_all(false)?;
+        Ok(self.close_and_count())
     }
 
     /// Closes everything, and counts. Errors are agreed on at the next step, so that closing needs no agreement of its
     /// own.
-    fn take_down(&mut self) -> Counted {
-        let mut all = Counted::default();
-        for answer in self.answers(|_| Order::Close) {
+    fn close_and_count(&mut self) -> ConnectionCounts {
+        let mut all = ConnectionCounts::default();
+        for answer in self.answers(|_| WorkerOrder::Close) {
             match answer {
-                Ok(Answer::Closed(Some(counted))) => all.add(counted),
+                Ok(WorkerAnswer::Closed(Some(counted))) => all.add(counted),
                 Ok(_) => {}
                 Err(refusal) => drop(self.pending_error.get_or_insert(refusal.error)),
             }
@@ -205,28 +212,28 @@ impl<'a> RankWorkers<'a> {
         all
     }
 
-    fn set_up(&mut self, rehearsing: bool) -> Result<(), StepFailure> {
-        let mut opened = self.step(rehearsing, |_| Order::Open);
+    fn connect_all(&mut self, rehearsing: bool) -> Result<(), StepFailure> {
+        let mut opened = self.order_step(rehearsing, |_| WorkerOrder::Open);
         if rehearsing {
             opened = Ok(self.agree("open connections", opened)?);
         }
         let introductions = |answer| match answer {
-            Answer::Introductions(all) => Some(all),
+            WorkerAnswer::Introductions(all) => Some(all),
             _ => None,
         };
         let opened = opened.map(|answers| answers.into_iter().filter_map(introductions).collect());
         let connected = match self.exchange(opened)? {
-            Ok(Some(all)) => self.step(rehearsing, |index| {
-                Order::Connect(all.get(index).cloned().unwrap_or_default())
+            Ok(Some(all)) => self.order_step(rehearsing, |index| {
+                WorkerOrder::Connect(all.get(index).cloned().unwrap_or_default())
             }),
             Ok(None) => Ok(Vec::new()),
             Err(error) => Err(error),
         };
         let connected = self.pending_error.take().map_or(connected, Err);
         self.agree_step(rehearsing, "connect", connected.map(drop))?;
-        let done = self.step(rehearsing, |_| Order::Meet);
+        let done = self.order_step(rehearsing, |_| WorkerOrder::Meet);
         self.agree_step(rehearsing, "first contact", done.map(drop))?;
-        let done = self.step(rehearsing, |_| Order::FirstByte);
+        let done = self.order_step(rehearsing, |_| WorkerOrder::FirstByte);
         // No rank may close while a peer still waits for its byte to leave.
         self.agree_step(rehearsing, "the first byte", done.map(drop))
     }
@@ -240,7 +247,7 @@ impl<'a> RankWorkers<'a> {
     ) -> Result<Result<PeerIntroductions>> {
         let count = opened.as_ref().map_or(0, Vec::len);
         let (outgoing, failed) =
-            match opened.and_then(|outgoing| PeerMessages::new(outgoing)?.packed(None)) {
+            match opened.and_then(|outgoing| PeerMessages::new(outgoing)?.encode(None)) {
                 Ok(outgoing) => (outgoing, None),
                 Err(error) => {
                     let nothing = self.peers.iter().map(|&peer| (peer, Vec::new()));
@@ -262,7 +269,7 @@ impl<'a> RankWorkers<'a> {
     }
 
     /// Runs `count` rounds from an aligned start, summed over all ranks.
-    fn rounds(&mut self, count: u64) -> Result<TrialTotals, StepFailure> {
+    fn run_rounds(&mut self, count: u64) -> Result<TrialTotals, StepFailure> {
         let start_ns = self
             .rank
             .aligned_start("start of a trial", DEADLINES.step)?;
@@ -275,7 +282,7 @@ impl<'a> RankWorkers<'a> {
             ..TrialTotals::default()
         };
         for _ in 0..count {
-            mine.counted.add(self.round()?);
+            mine.counted.add(self.run_round()?);
         }
         mine.window_ns = self.clock.now_ns().saturating_sub(start_ns);
         mine.cpu_ns = process_cpu_ns().saturating_sub(cpu_ns);
@@ -291,8 +298,8 @@ impl<'a> RankWorkers<'a> {
 
     /// Collects the workers' times.
     fn take_times(&mut self) -> Result<()> {
-        for answer in self.order(|_| Order::ReportTimes)? {
-            if let Answer::Times(times) = answer {
+        for answer in self.order(|_| WorkerOrder::ReportTimes)? {
+            if let WorkerAnswer::Times(times) = answer {
                 self.times.merge(&times);
             }
         }
@@ -309,7 +316,7 @@ impl Steps for RankWorkers<'_> {
     fn warm_up(&mut self) -> Result<(), StepFailure> {
         self.rank.set_phase("warm-up of connections");
         let mut count = 1;
-        while self.rounds(count)?.window_ns < WARM_UP.as_nanos() as u64 {
+        while self.run_rounds(count)?.window_ns < WARM_UP.as_nanos() as u64 {
             count *= 2;
         }
         self.take_times()?;
@@ -323,12 +330,12 @@ impl Steps for RankWorkers<'_> {
             .set_phase(&format!("trial {number} of connections"));
         let mut totals = TrialTotals::default();
         let mut left_ns = self.point.trial_ns;
-        while let Some(count) = rounds_in(left_ns, self.round_ns, totals.window_ns == 0) {
+        while let Some(count) = rounds_that_fit(left_ns, self.round_ns, totals.window_ns == 0) {
             let begin_ns = self.clock.now_ns();
             self.cpu.begin(self.threads.threads());
-            let rounds = self.rounds(count)?;
+            let rounds = self.run_rounds(count)?;
             self.cpu.end(self.clock.now_ns().saturating_sub(begin_ns));
-            totals.follow(&rounds);
+            totals.append_round(&rounds);
             left_ns = self.point.trial_ns.saturating_sub(totals.window_ns);
         }
         self.body.trials.push(totals.trial());
@@ -340,7 +347,7 @@ impl Steps for RankWorkers<'_> {
     }
 
     fn close(&mut self) -> Result<(), StepFailure> {
-        self.take_down();
+        self.close_and_count();
         self.rank
             .barrier("connections are closed", DEADLINES.step)?;
         Ok(())
@@ -360,7 +367,7 @@ impl Steps for RankWorkers<'_> {
 
 /// Number of rounds to run next in the remaining time; `None` if less than half a round fits. The first batch takes
 /// half of the time, and measures a round for the next one.
-fn rounds_in(left_ns: u64, round_ns: u64, first: bool) -> Option<u64> {
+fn rounds_that_fit(left_ns: u64, round_ns: u64, first: bool) -> Option<u64> {
     let round_ns = round_ns.max(1);
     if first {
         return Some((left_ns / round_ns / 2).max(1));
@@ -376,7 +383,7 @@ mod tests {
     fn a_trial_lasts_as_long_as_requested() {
         // Rounds take twice as long as in the warm-up.
         let (mut round_ns, mut left_ns, mut taken_ns) = (50, 10_000u64, 0);
-        while let Some(count) = rounds_in(left_ns, round_ns, taken_ns == 0) {
+        while let Some(count) = rounds_that_fit(left_ns, round_ns, taken_ns == 0) {
             taken_ns += count * 100;
             left_ns = 10_000u64.saturating_sub(taken_ns);
             round_ns = 100;
@@ -384,20 +391,20 @@ mod tests {
         assert_eq!(taken_ns, 10_000);
         // Rounds take as long as in the warm-up.
         let (mut left_ns, mut taken_ns, mut goes) = (10_000u64, 0, 0);
-        while let Some(count) = rounds_in(left_ns, 300, taken_ns == 0) {
+        while let Some(count) = rounds_that_fit(left_ns, 300, taken_ns == 0) {
             taken_ns += count * 300;
             left_ns = 10_000u64.saturating_sub(taken_ns);
             goes += 1;
         }
         assert_eq!((taken_ns, goes), (9_900, 2));
         // Half of the rounds at first, then the number that ends nearest to the requested time.
-        assert_eq!(rounds_in(10_000, 300, true), Some(16));
-        assert_eq!(rounds_in(10_000, 300, false), Some(33));
-        assert_eq!(rounds_in(10_100, 300, false), Some(34));
-        assert_eq!(rounds_in(150, 300, false), Some(1));
-        assert_eq!(rounds_in(149, 300, false), None);
+        assert_eq!(rounds_that_fit(10_000, 300, true), Some(16));
+        assert_eq!(rounds_that_fit(10_000, 300, false), Some(33));
+        assert_eq!(rounds_that_fit(10_100, 300, false), Some(34));
+        assert_eq!(rounds_that_fit(150, 300, false), Some(1));
+        assert_eq!(rounds_that_fit(149, 300, false), None);
         // At least one round, however long it takes.
-        assert_eq!(rounds_in(10, 1000, true), Some(1));
-        assert_eq!(rounds_in(0, 1000, false), None);
+        assert_eq!(rounds_that_fit(10, 1000, true), Some(1));
+        assert_eq!(rounds_that_fit(0, 1000, false), None);
     }
 }

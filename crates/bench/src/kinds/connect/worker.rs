@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
 
-use super::connections::{Connections, Counted, Visibility};
+use super::connections::{ConnectionCounts, Connections, VisibleCompletions};
 use super::figures::StepTimes;
 use crate::deadlines::DEADLINES;
-use crate::opening::introduction::{Introduced, Introduction, Introductions};
+use crate::opening::introduction::{Introduction, Introductions, PeerIntroduction};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Caps, Completion, Descriptor, Domain, Ending, Engine, LaneKind, LaneSpec, Op, Peer, RegionId,
@@ -30,11 +30,11 @@ pub fn first_byte(caps: &Caps) -> Option<Verb> {
 
 /// A step that a worker is ordered to take.
 #[derive(Debug, Clone)]
-pub enum Order {
+pub enum WorkerOrder {
     /// Open an engine, register the worker's memory with it, and create an endpoint address for each peer.
     Open,
     /// Connect to the peers with these introductions.
-    Connect(Vec<Introduced>),
+    Connect(Vec<PeerIntroduction>),
     /// Make first contact, in which both sides take part.
     Meet,
     /// Send a byte to each peer, and one back.
@@ -47,26 +47,26 @@ pub enum Order {
 
 /// The answer to an order.
 #[derive(Debug)]
-pub enum Answer {
+pub enum WorkerAnswer {
     Done,
     /// The engine is open; here is an introduction for each peer.
     Introductions(Introductions),
     /// Everything is closed. `Some` counts the connections of the round, if all its bytes have moved.
-    Closed(Option<Counted>),
+    Closed(Option<ConnectionCounts>),
     /// Times of all steps.
     Times(Box<StepTimes>),
 }
 
 /// The refusal of an order.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct WorkerRefusal {
     /// The reason.
     pub error: Error,
     /// True while registering memory, so that the limit of locked memory may be the cause.
     pub registering: bool,
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for WorkerRefusal {
     fn from(error: Error) -> Self {
         Self {
             error,
@@ -76,12 +76,16 @@ impl From<Error> for Refusal {
 }
 
 /// Answers in place of a worker that cannot start: refuses its first step for this reason. There is nothing to close.
-pub fn refuse(error: Error, orders: &Receiver<Order>, answers: &Sender<Result<Answer, Refusal>>) {
+pub fn refuse(
+    error: Error,
+    orders: &Receiver<WorkerOrder>,
+    answers: &Sender<Result<WorkerAnswer, WorkerRefusal>>,
+) {
     let mut reason = Some(error);
     while let Ok(order) = orders.recv() {
         let again = || Error::Failed("a worker that could not start got another order".into());
         let answer = match order {
-            Order::Close => Ok(Answer::Closed(None)),
+            WorkerOrder::Close => Ok(WorkerAnswer::Closed(None)),
             _ => Err(reason.take().unwrap_or_else(again).into()),
         };
         if answers.send(answer).is_err() {
@@ -91,7 +95,7 @@ pub fn refuse(error: Error, orders: &Receiver<Order>, answers: &Sender<Result<An
 }
 
 /// A worker and its state across rounds.
-pub struct Worker {
+pub struct ConnectWorker {
     // Before `memory` and `domain`, so that it is dropped first.
     engine: Option<Box<dyn Engine + Send>>,
     memory: Arc<dyn Memory>,
@@ -99,7 +103,7 @@ pub struct Worker {
     config: WorkerConfig,
     /// Its connections in this round.
     ends: Connections,
-    visibility: Visibility,
+    visibility: VisibleCompletions,
     /// The verb of the first byte.
     verb: Verb,
     /// Its registered memory, and that of its peers.
@@ -116,7 +120,7 @@ pub struct Worker {
     is_complete: bool,
 }
 
-impl Worker {
+impl ConnectWorker {
     /// Creates a worker with nothing open. It connects to `targets`, and `initiators` connect to it.
     pub fn new(
         domain: Arc<dyn Domain>,
@@ -128,9 +132,9 @@ impl Worker {
     ) -> Self {
         let verb = first_byte(domain.caps()).unwrap_or(FIRST_BYTES[0]);
         let visibility = match verb {
-            _ if !moves_bytes => Visibility::OwnOnly,
-            Verb::Read => Visibility::OwnReads,
-            _ => Visibility::BothWays,
+            _ if !moves_bytes => VisibleCompletions::OwnOnly,
+            Verb::Read => VisibleCompletions::OwnReads,
+            _ => VisibleCompletions::BothWays,
         };
         let ends = Connections::new(visibility, config.worker, targets, initiators);
         Self {
@@ -153,7 +157,11 @@ impl Worker {
     }
 
     /// Carries out orders until the leader hangs up.
-    pub fn serve(mut self, orders: &Receiver<Order>, answers: &Sender<Result<Answer, Refusal>>) {
+    pub fn serve(
+        mut self,
+        orders: &Receiver<WorkerOrder>,
+        answers: &Sender<Result<WorkerAnswer, WorkerRefusal>>,
+    ) {
         while let Some(order) = self.next_order(orders) {
             let answer = match order {
                 Ok(order) => self.carry_out(order),
@@ -166,14 +174,14 @@ impl Worker {
     }
 
     /// Waits for an order. After first contact it polls meanwhile, because a peer's step may depend on it.
-    fn next_order(&mut self, orders: &Receiver<Order>) -> Option<Result<Order>> {
+    fn next_order(&mut self, orders: &Receiver<WorkerOrder>) -> Option<Result<WorkerOrder>> {
         if !self.polls {
             return orders.recv().ok().map(Ok);
         }
         let mut failed = None;
         loop {
             match orders.try_recv() {
-                Ok(Order::Close) => return Some(Ok(Order::Close)),
+                Ok(WorkerOrder::Close) => return Some(Ok(WorkerOrder::Close)),
                 Ok(order) => return Some(failed.map_or(Ok(order), Err)),
                 Err(TryRecvError::Disconnected) => return None,
                 Err(TryRecvError::Empty) => {}
@@ -185,10 +193,10 @@ impl Worker {
         }
     }
 
-    fn carry_out(&mut self, order: Order) -> Result<Answer, Refusal> {
+    fn carry_out(&mut self, order: WorkerOrder) -> Result<WorkerAnswer, WorkerRefusal> {
         match order {
-            Order::Open => self.open().map(Answer::Introductions),
-            Order::Connect(introductions) => {
+            WorkerOrder::Open => self.open().map(WorkerAnswer::Introductions),
+            WorkerOrder::Connect(introductions) => {
                 self.step(Step::Exchange);
                 let (mut neighbors, mut remote) = (Vec::new(), Vec::new());
                 for introduced in introductions {
@@ -198,17 +206,17 @@ impl Worker {
                 self.remote = remote;
                 self.engine()?.connect(&neighbors)?;
                 self.step(Step::Connect);
-                Ok(Answer::Done)
+                Ok(WorkerAnswer::Done)
             }
-            Order::Meet => {
+            WorkerOrder::Meet => {
                 self.step(Step::Exchange);
                 let stopped = self.stopped.clone();
                 self.engine()?.meet(&|| stopped.load(Ordering::Relaxed))?;
                 self.polls = true;
                 self.step(Step::Connect);
-                Ok(Answer::Done)
+                Ok(WorkerAnswer::Done)
             }
-            Order::FirstByte => {
+            WorkerOrder::FirstByte => {
                 self.step(Step::Exchange);
                 self.first_byte()?;
                 // The peers have their answers, so a failure here is the only one.
@@ -216,9 +224,9 @@ impl Worker {
                 self.step(Step::FirstByte);
                 self.times.add_total(self.stepped_ns - self.began_ns);
                 self.is_complete = true;
-                Ok(Answer::Done)
+                Ok(WorkerAnswer::Done)
             }
-            Order::Close => {
+            WorkerOrder::Close => {
                 if self.is_complete {
                     self.take_excess();
                 }
@@ -229,16 +237,18 @@ impl Worker {
                     self.times.end_round(took_ns);
                 }
                 if !std::mem::take(&mut self.is_complete) {
-                    return Ok(Answer::Closed(None));
+                    return Ok(WorkerAnswer::Closed(None));
                 }
                 self.ends.check()?;
-                Ok(Answer::Closed(Some(self.ends.count())))
+                Ok(WorkerAnswer::Closed(Some(self.ends.count())))
             }
-            Order::ReportTimes => Ok(Answer::Times(Box::new(std::mem::take(&mut self.times)))),
+            WorkerOrder::ReportTimes => Ok(WorkerAnswer::Times(Box::new(std::mem::take(
+                &mut self.times,
+            )))),
         }
     }
 
-    fn open(&mut self) -> Result<Introductions, Refusal> {
+    fn open(&mut self) -> Result<Introductions, WorkerRefusal> {
         self.ends.clear();
         self.is_complete = false;
         self.began_ns = self.config.clock.now_ns();
@@ -247,7 +257,7 @@ impl Worker {
         self.step(Step::Open);
         let memory = self.memory.clone();
         let region = self.engine()?.register(&memory);
-        let region = region.map_err(|error| Refusal {
+        let region = region.map_err(|error| WorkerRefusal {
             error,
             registering: true,
         })?;
@@ -284,26 +294,26 @@ impl Worker {
 
     /// Moves one byte to each target, and one back. A target answers once all bytes have arrived, or reads immediately.
     fn first_byte(&mut self) -> Result<()> {
-        self.move_with(self.ends.begun())?;
+        self.exchange_first_bytes(self.ends.initiated_range())?;
         match self.visibility {
-            Visibility::BothWays => {
-                let came_from = |ends: &Connections| ends.silent(ends.accepted());
+            VisibleCompletions::BothWays => {
+                let came_from = |ends: &Connections| ends.describe_silent(ends.accepted_range());
                 self.wait("first byte of", came_from, |worker| {
-                    Ok(worker.ends.are_asked())
+                    Ok(worker.ends.have_all_requests_arrived())
                 })?;
-                self.move_with(self.ends.accepted())?;
-                let came_from = |ends: &Connections| ends.silent(ends.begun());
+                self.exchange_first_bytes(self.ends.accepted_range())?;
+                let came_from = |ends: &Connections| ends.describe_silent(ends.initiated_range());
                 self.wait("answer of", came_from, |worker| {
-                    Ok(worker.ends.are_answered())
+                    Ok(worker.ends.have_all_answers_arrived())
                 })
             }
-            Visibility::OwnReads => self.move_with(self.ends.accepted()),
-            Visibility::OwnOnly => Ok(()),
+            VisibleCompletions::OwnReads => self.exchange_first_bytes(self.ends.accepted_range()),
+            VisibleCompletions::OwnOnly => Ok(()),
         }
     }
 
     /// Moves one byte over each connection in `range`, to its peer or from it.
-    fn move_with(&mut self, range: Range<usize>) -> Result<()> {
+    fn exchange_first_bytes(&mut self, range: Range<usize>) -> Result<()> {
         let (peers, verb, rank) = (self.ends.peers(), self.verb, self.config.rank);
         let until = range.end;
         for index in range {
@@ -323,13 +333,17 @@ impl Worker {
                 len: 1,
                 imm: self.ends.post(index, rank, lane),
             };
-            self.wait("room for a byte to", Connections::undone, |worker| {
-                Ok(worker.engine()?.post(&[op])? == 1)
-            })?;
+            self.wait(
+                "room for a byte to",
+                Connections::describe_incomplete,
+                |worker| Ok(worker.engine()?.post(&[op])? == 1),
+            )?;
         }
-        self.wait("completion of a byte with", Connections::undone, |worker| {
-            Ok(worker.ends.are_done(until))
-        })
+        self.wait(
+            "completion of a byte with",
+            Connections::describe_incomplete,
+            |worker| Ok(worker.ends.are_done(until)),
+        )
     }
 
     fn remote_of(&self, peer: Peer) -> Option<Descriptor> {
@@ -389,8 +403,8 @@ impl Worker {
         let mut failed = None;
         for completion in &found[..count] {
             match completion.ending {
-                Ending::Done => self.ends.ended(completion),
-                Ending::Arrived => self.ends.arrived(completion),
+                Ending::Done => self.ends.record_completion(completion),
+                Ending::Arrived => self.ends.record_arrival(completion),
                 Ending::Failed(_) if failed.is_none() => {
                     failed = Some(self.engine()?.failure(completion));
                 }

@@ -22,14 +22,14 @@ const PIECES_MAX: u64 = 1 << 16;
 
 /// Cache states of the data that ranks will read, added up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cached {
+pub struct CachedBytes {
     bytes: u64,
     resident_bytes: u64,
     how: String,
     unknown: bool,
 }
 
-impl Reduce for Cached {
+impl Reduce for CachedBytes {
     fn merge(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.resident_bytes += other.resident_bytes;
@@ -41,7 +41,7 @@ impl Reduce for Cached {
     }
 }
 
-impl Cached {
+impl CachedBytes {
     /// Measures how much of the data to read is in this host's page cache.
     pub fn measure(path: &Path, reads: &Pieces) -> Self {
         Self::sample(path, reads, PIECES_MAX)
@@ -51,11 +51,11 @@ impl Cached {
     fn sample(path: &Path, reads: &Pieces, pieces_max: u64) -> Self {
         let bytes = reads.bytes();
         let count = reads.count().min(pieces_max);
-        let pieces = (0..count).map(|piece| reads.at(share_of(reads.count(), piece, count)));
+        let pieces = (0..count).map(|piece| reads.at(scale_to(reads.count(), piece, count)));
         match open(path, &READ).and_then(|file| resident(&file, pieces)) {
             Ok(seen) => Self {
                 bytes,
-                resident_bytes: share_of(bytes, seen.resident_bytes, seen.bytes),
+                resident_bytes: scale_to(bytes, seen.resident_bytes, seen.bytes),
                 how: match (seen.how, count < reads.count()) {
                     (SystemCall::Cachestat, false) => "cachestat",
                     (SystemCall::Mincore, false) => "mincore",
@@ -111,7 +111,7 @@ fn resident(file: &File, pieces: impl Iterator<Item = Piece>) -> io::Result<Resi
 }
 
 /// Returns `all * part / of`, rounded down; 0 if `of` is 0.
-fn share_of(all: u64, part: u64, of: u64) -> u64 {
+fn scale_to(all: u64, part: u64, of: u64) -> u64 {
     let share = u128::from(all) * u128::from(part) / u128::from(of.max(1));
     u64::try_from(share).unwrap_or(u64::MAX)
 }
@@ -135,13 +135,13 @@ mod tests {
 
     #[test]
     fn a_state_unknown_on_one_rank_is_unknown() {
-        let known = |resident_bytes| Cached {
+        let known = |resident_bytes| CachedBytes {
             bytes: 100,
             resident_bytes,
             how: "cachestat".into(),
             unknown: false,
         };
-        let mut all = Cached::default();
+        let mut all = CachedBytes::default();
         all.merge(known(10));
         all.merge(known(20));
         assert_eq!(
@@ -149,13 +149,13 @@ mod tests {
             (200, 30, "cachestat")
         );
         // Hosts whose kernels have different system calls: the first one is named.
-        all.merge(Cached {
+        all.merge(CachedBytes {
             how: "mincore".into(),
             ..known(0)
         });
         assert_eq!(all.how, "cachestat");
-        let missing = Cached::measure(Path::new("/no/such/file"), &Pieces::whole(100));
-        let assert_unknown = |all: &Cached| {
+        let missing = CachedBytes::measure(Path::new("/no/such/file"), &Pieces::whole(100));
+        let assert_unknown = |all: &CachedBytes| {
             let record = all.clone().record(true, false);
             assert!(
                 !record.known && record.how.contains("not known"),
@@ -199,7 +199,7 @@ mod tests {
         (point.block_bytes, point.transfer_bytes) = (64 << 10, 4 << 10);
         let look = |point: &FilePoint, part, quota, pieces_max| {
             let reads = Sequence::new(&file_pattern(point, Phase::Read), part).pieces(quota);
-            let seen = Cached::sample(&path, &reads, pieces_max);
+            let seen = CachedBytes::sample(&path, &reads, pieces_max);
             assert!(!seen.unknown);
             (seen.bytes >> 10, seen.resident_bytes >> 10, seen.how)
         };

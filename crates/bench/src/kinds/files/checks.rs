@@ -183,7 +183,7 @@ pub fn find_seed(
 }
 
 /// Creates a new file.
-pub fn make(path: &Path) -> Result<Inode> {
+pub fn create_file(path: &Path) -> Result<Inode> {
     let cannot = |error| Error::io(format!("cannot create {}", path.display()), error);
     let file = open(path, &CREATE).map_err(cannot)?;
     Ok(Inode::from_metadata(&file.metadata().map_err(cannot)?))
@@ -191,7 +191,7 @@ pub fn make(path: &Path) -> Result<Inode> {
 
 /// Creates a file with stripes if the file system supports them. Returns a description of the striping, or why there is
 /// none, and the file that was created.
-pub fn make_striped(
+pub fn create_striped_file(
     path: &Path,
     place: &LocalStorage,
     striping: Striping,
@@ -244,12 +244,12 @@ const STATUS_BYTES_MAX: u64 = 4 << 20;
 /// Number of transfers per rank that a stonewalled phase has written, for a later run that reads them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct WrittenTransfers {
     /// Transfers of each rank, in rank order.
     pub transfers: Vec<u64>,
 }
 
-impl Written {
+impl WrittenTransfers {
     /// Saves the status in a file.
     pub fn save(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string(self)
@@ -389,12 +389,12 @@ pub(super) mod tests {
     fn a_status_file_fits_only_its_number_of_ranks() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("status");
-        let written = Written {
+        let written = WrittenTransfers {
             transfers: vec![3, 5],
         };
         written.save(&path).unwrap();
-        assert_eq!(Written::load(&path, 2).unwrap(), written);
-        assert!(text(Written::load(&path, 3)).contains("is of 2 ranks"));
+        assert_eq!(WrittenTransfers::load(&path, 2).unwrap(), written);
+        assert!(text(WrittenTransfers::load(&path, 3)).contains("is of 2 ranks"));
         written.save(&path).unwrap();
         fs::write(&path, "somebody's notes").unwrap();
         assert!(text(written.save(&path)).contains("not a status file"));
@@ -405,7 +405,7 @@ pub(super) mod tests {
         std::os::unix::fs::symlink(at("precious"), at("link")).unwrap();
         std::os::unix::fs::symlink(at("new"), at("dangling")).unwrap();
         fifo(&at("fifo"));
-        let other = Written { transfers: vec![] };
+        let other = WrittenTransfers { transfers: vec![] };
         for (name, kind) in [
             ("link", "a symbolic link"),
             ("dangling", "a symbolic link"),
@@ -413,7 +413,7 @@ pub(super) mod tests {
         ] {
             for refused in [
                 text(other.save(&at(name))),
-                text(Written::load(&at(name), 2)),
+                text(WrittenTransfers::load(&at(name), 2)),
             ] {
                 let named = format!("{}: it is {kind}", at(name).display());
                 assert!(refused.contains(&named), "{refused}");

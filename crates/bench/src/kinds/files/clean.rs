@@ -95,7 +95,7 @@ impl CreatedFiles {
     }
 
     /// Creates the directory of a rank.
-    pub fn directory(&mut self, path: &Path) -> Result<()> {
+    pub fn create_directory(&mut self, path: &Path) -> Result<()> {
         if path.is_dir() {
             return Ok(());
         }
@@ -110,7 +110,7 @@ impl CreatedFiles {
     }
 
     /// Records the files that a phase is about to create, so that they are removed even if a neighbour dies.
-    pub fn remember(&mut self, point: &FilePoint, rank: u32, trial: u32) {
+    pub fn record_planned(&mut self, point: &FilePoint, rank: u32, trial: u32) {
         let writers = if point.existing {
             vec![rank]
         } else {
@@ -144,7 +144,7 @@ impl CreatedFiles {
 
     /// Records the state of a file after a phase has written to it and no rank of this run writes any more. Ignores a
     /// file with another identity, because recording its state would hide that it is not this run's.
-    pub fn note(&mut self, path: &Path) {
+    pub fn record_written(&mut self, path: &Path) {
         let made = self.files.get_mut(path).or(self.kept.get_mut(path));
         if let (Some(file), Ok(found)) = (made, fs::symlink_metadata(path)) {
             let now = FileState::new(&found);
@@ -172,7 +172,7 @@ impl CreatedFiles {
     }
 
     /// Whether this run creates the file at a path.
-    pub fn knows(&self, path: &Path) -> bool {
+    pub fn contains(&self, path: &Path) -> bool {
         self.file(path).is_some()
     }
 
@@ -220,7 +220,7 @@ impl CreatedFiles {
             let (made, kept) = (self.files.remove(&path), self.kept.remove(&path));
             let Some(file) = made.or(kept) else { continue };
             self.record(&path, None);
-            match file.why_left(&path, hurry) {
+            match file.why_not_removable(&path, hurry) {
                 Some(why) => left.push(format!("{} was left: {why}", path.display())),
                 None => outcome = outcome.and(remove_file(&path)),
             }
@@ -343,7 +343,7 @@ impl CreatedFiles {
 
 impl CreatedFile {
     /// Returns why the file at the path must not be removed; `None` if it may be, or if there is none.
-    fn why_left(&self, path: &Path, hurry: Option<Instant>) -> Option<String> {
+    fn why_not_removable(&self, path: &Path, hurry: Option<Instant>) -> Option<String> {
         let found = fs::symlink_metadata(path).ok()?;
         let now = FileState::new(&found);
         if !found.is_file() || self.inode.get().is_some_and(|inode| *inode != now.inode) {

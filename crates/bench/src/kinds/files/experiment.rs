@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::checks::{self, Written};
+use super::checks::{self, WrittenTransfers};
 use super::clean::{CreatedFiles, files_to_clean};
 use super::earlier_runs::RemovedFiles;
-use super::figures::Sums;
-use super::limit::{self, Streams, WrittenStream};
+use super::figures::PhaseRepetitions;
+use super::limit::{self, DeviceStreams, WrittenStream};
 use super::memory::{self, ThreadSource};
-use super::space::{self, about_space};
+use super::phase_threads::FileWorker;
+use super::space::{self, space_remark};
 use super::storage::{self, LocalStorage};
-use super::team::FileWorker;
-use crate::cpu_time::CpuTime;
+use crate::cpu_time::CpuTimeMeter;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::host::RankHost;
 use crate::kinds::files::names::{path_of, source_of};
-use crate::kinds::kind::{StepRunner, Steps, When, effective_of_all};
+use crate::kinds::kind::{LimitMoment, StepRunner, Steps, effective_of_all};
 use crate::observer::Observer;
 use crate::settings::Settings;
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
@@ -48,7 +48,7 @@ pub struct Experiment<'a> {
     /// This host's CPUs.
     pub host: &'a RankHost,
     /// CPU time that this rank's threads lose.
-    pub cpu: &'a mut CpuTime,
+    pub cpu: &'a mut CpuTimeMeter,
     /// Files of this run.
     pub made: &'a mut CreatedFiles,
     /// Gets progress and results, on rank 0.
@@ -57,19 +57,19 @@ pub struct Experiment<'a> {
 
 /// State that is kept between phases.
 #[derive(Default)]
-pub struct State {
+pub struct PhasesState {
     /// This rank's threads, with their engines and memory.
     pub team: Vec<FileWorker>,
     /// Storage of each rank's files, in rank order.
     pub places: Vec<LocalStorage>,
     /// Transfers per rank that a stonewalled phase wrote; `None` if all were written.
-    pub written: Option<Written>,
+    pub written: Option<WrittenTransfers>,
     /// Whether the files were filled before the first phase.
     pub prefilled: bool,
     /// Sums of each phase, in order.
-    pub sums: Vec<Sums>,
+    pub sums: Vec<PhaseRepetitions>,
     /// Bandwidths of one stream per device, once measured.
-    pub streams: Option<Streams>,
+    pub streams: Option<DeviceStreams>,
     /// Remarks for the record.
     pub remarks: Vec<String>,
     /// Striping of the files, as reported by a file system that supports it.
@@ -79,10 +79,10 @@ pub struct State {
 }
 
 /// An experiment with its engine open on all ranks.
-struct Open<'o, 'a> {
+struct OpenExperiment<'o, 'a> {
     experiment: &'o mut Experiment<'a>,
     // Declared before `domain`, so that threads close first.
-    state: State,
+    state: PhasesState,
     domain: Arc<dyn FileDomain>,
     record: &'o mut Record,
     body: &'o mut FileBody,
@@ -92,11 +92,11 @@ struct Open<'o, 'a> {
     since: Instant,
 }
 
-impl Steps for Open<'_, '_> {
-    fn limit(&mut self, when: When) -> Result<(), StepFailure> {
+impl Steps for OpenExperiment<'_, '_> {
+    fn limit(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
         // Streams before the phases would change their conditions: free memory, the device's own cache, free space.
-        if when == When::After && self.experiment.writes() {
-            self.streams()?;
+        if when == LimitMoment::After && self.experiment.writes() {
+            self.measure_streams()?;
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl Steps for Open<'_, '_> {
     fn trial(&mut self) -> Result<(), StepFailure> {
         let (state, trial) = (&mut self.state, self.trial);
         for index in 0..self.experiment.point.phases.len() {
-            self.experiment.phase(state, trial, index)?;
+            self.experiment.run_phase(state, trial, index)?;
         }
         self.trial += 1;
         Ok(())
@@ -135,18 +135,18 @@ impl Steps for Open<'_, '_> {
     fn close(&mut self) -> Result<(), StepFailure> {
         // A reading experiment takes its stream from a file that it read, which may be removed after this.
         if !self.experiment.writes() {
-            self.streams()?;
+            self.measure_streams()?;
         }
         let (domain, state) = (&*self.domain, &mut self.state);
         self.experiment
-            .conclude(domain, state, self.record, self.body)
+            .complete_record(domain, state, self.record, self.body)
     }
 }
 
-impl Open<'_, '_> {
-    fn streams(&mut self) -> Result<(), StepFailure> {
+impl OpenExperiment<'_, '_> {
+    fn measure_streams(&mut self) -> Result<(), StepFailure> {
         if self.experiment.point.limit == LimitChoice::Auto {
-            self.experiment.streams(&mut self.state)?;
+            self.experiment.measure_streams(&mut self.state)?;
         }
         Ok(())
     }
@@ -172,17 +172,23 @@ impl Experiment<'_> {
             libraries: &self.settings.libraries,
         });
         let domain = self.agree("open the engine", open)?;
-        let team = self.team(entry, &*domain);
-        let mut state = State {
+        let team = self.open_threads(entry, &*domain);
+        let mut state = PhasesState {
             team: self.agree("open the engine's threads", team)?,
             places,
             written,
-            sums: self.point.phases.iter().copied().map(Sums::new).collect(),
-            ..State::default()
+            sums: self
+                .point
+                .phases
+                .iter()
+                .copied()
+                .map(PhaseRepetitions::new)
+                .collect(),
+            ..PhasesState::default()
         };
         record.effective = self.effective(&*domain, &state)?;
-        self.remark(&mut state);
-        let mut open = Open {
+        self.add_remarks(&mut state);
+        let mut open = OpenExperiment {
             experiment: self,
             domain,
             state,
@@ -193,12 +199,16 @@ impl Experiment<'_> {
         };
         let ended = run_steps(&mut open);
         open.record.remarks.append(&mut open.state.remarks);
-        open.body.phases = open.experiment.records(&open.state);
+        open.body.phases = open.experiment.phase_records(&open.state);
         ended
     }
 
     /// Collects the engines' reports on rank 0. Ranks with the same report are listed together.
-    fn effective(&mut self, domain: &dyn FileDomain, state: &State) -> Result<Vec<Effective>> {
+    fn effective(
+        &mut self,
+        domain: &dyn FileDomain,
+        state: &PhasesState,
+    ) -> Result<Vec<Effective>> {
         let mut engine = domain.report();
         for worker in &state.team {
             engine.facts.extend(worker.calls.chosen());
@@ -214,17 +224,17 @@ impl Experiment<'_> {
     }
 
     /// Adds the remarks that are known before the first phase.
-    fn remark(&self, state: &mut State) {
+    fn add_remarks(&self, state: &mut PhasesState) {
         let remarks = [
-            self.about_sources(),
-            self.about_servers(&state.places),
-            self.about_space(&state.places),
-            self.about_votes(),
+            self.sources_remark(),
+            self.servers_remark(&state.places),
+            self.space_remark(&state.places),
+            self.votes_remark(),
         ];
         state.remarks.extend(remarks.into_iter().flatten());
     }
 
-    fn about_sources(&self) -> Option<String> {
+    fn sources_remark(&self) -> Option<String> {
         let point = self.point;
         if point.read_from == ReadFrom::Own || !point.phases.contains(&Phase::Read) {
             return None;
@@ -247,7 +257,7 @@ impl Experiment<'_> {
         ))
     }
 
-    fn about_servers(&self, places: &[LocalStorage]) -> Option<String> {
+    fn servers_remark(&self, places: &[LocalStorage]) -> Option<String> {
         let reads = self.point.phases.iter().any(|phase| phase.reads());
         (reads && places.iter().any(|place| place.network)).then(|| {
             "the page caches of the ranks' hosts were inspected; the memory of the file system's servers cannot be \
@@ -256,18 +266,18 @@ impl Experiment<'_> {
         })
     }
 
-    fn about_space(&self, places: &[LocalStorage]) -> Option<String> {
+    fn space_remark(&self, places: &[LocalStorage]) -> Option<String> {
         let machines = self.rank.hosts().machines();
         let text = self
             .writes()
-            .then(|| about_space(self.point, machines, places))??;
+            .then(|| space_remark(self.point, machines, places))??;
         if self.rank.id() == 0 {
             log::warn!("{text}");
         }
         Some(text)
     }
 
-    fn about_votes(&self) -> Option<String> {
+    fn votes_remark(&self) -> Option<String> {
         (self.point.collective && self.point.stonewall.is_some()).then(|| {
             "before each collective call all ranks agreed whether to go on, because of the stonewall: that took time which \
              is in the bandwidth and not in the latencies"
@@ -276,10 +286,10 @@ impl Experiment<'_> {
     }
 
     /// Completes the record after the last phase, and removes the files.
-    fn conclude(
+    fn complete_record(
         &mut self,
         domain: &dyn FileDomain,
-        state: &mut State,
+        state: &mut PhasesState,
         record: &mut Record,
         body: &mut FileBody,
     ) -> Result<(), StepFailure> {
@@ -287,7 +297,7 @@ impl Experiment<'_> {
         body.storage = storage::group(&state.places, state.striping.as_deref());
         self.rank
             .barrier("the files are no longer needed", DEADLINES.phase)?;
-        let left = self.tidy();
+        let left = self.remove_files();
         let left = self.agree("remove the files", left)?;
         let what = "which files were left";
         let left = self.rank.collect(what, &left, DEADLINES.step)?;
@@ -307,7 +317,7 @@ impl Experiment<'_> {
 
     /// Removes this rank's files, unless they are to be kept; rank 0 removes the shared one. Returns a line for each
     /// file that was left because it is no longer this run's.
-    fn tidy(&mut self) -> Result<Vec<String>> {
+    fn remove_files(&mut self) -> Result<Vec<String>> {
         let (point, id) = (self.point, self.rank.id());
         let trials = space::files_of_rank(point);
         let to_clean = (0..trials).flat_map(|trial| files_to_clean(point, id, trial));
@@ -336,7 +346,9 @@ impl Experiment<'_> {
     }
 
     /// Checks the paths of the files, and collects every rank's view of its storage.
-    fn inspect_storage(&mut self) -> Result<(Vec<LocalStorage>, Option<Written>), StepFailure> {
+    fn inspect_storage(
+        &mut self,
+    ) -> Result<(Vec<LocalStorage>, Option<WrittenTransfers>), StepFailure> {
         let (point, writes) = (self.point, self.writes());
         let id = self.rank.id();
         let mut paths = Vec::new();
@@ -354,7 +366,7 @@ impl Experiment<'_> {
                 .barrier("before directories are made", DEADLINES.step)?;
             let mine = self
                 .made
-                .directory(&storage::directory_of(&path_of(point, id, 0)));
+                .create_directory(&storage::directory_of(&path_of(point, id, 0)));
             self.agree("make the ranks' directories", mine)?;
         }
         let mine = paths
@@ -364,7 +376,7 @@ impl Experiment<'_> {
         // If a phase only reads and its file is missing, there is no storage to inspect yet.
         let reads_first = point.phases.first().is_some_and(|phase| phase.reads()) && !point.prefill;
         let status = point.status_file.as_ref().filter(|_| reads_first);
-        let status = status.map(|status| Written::load(status.as_ref(), point.ranks));
+        let status = status.map(|status| WrittenTransfers::load(status.as_ref(), point.ranks));
         let written = self.agree("read the status file", status.transpose())?;
         let mine = match point.phases.first() {
             Some(&phase) if reads_first => self.check_sources(phase, written.as_ref(), 0),
@@ -374,7 +386,7 @@ impl Experiment<'_> {
         let path = paths.first().cloned().unwrap_or_default();
         let place = LocalStorage::inspect(&path, writes, point.direct);
         let mut place = self.agree("look at the file system", place)?;
-        place.taken_bytes = space::taken_bytes(point, id);
+        place.taken_bytes = space::occupied_bytes(point, id);
         let mine = checks::check_direct(point, &place);
         self.agree("look at direct I/O", mine)?;
         let what = "storage of the files";
@@ -388,21 +400,26 @@ impl Experiment<'_> {
     }
 
     /// Checks that the data for this rank to read exist. `written` limits their amount.
-    pub fn check_sources(&self, phase: Phase, written: Option<&Written>, trial: u32) -> Result<()> {
+    pub fn check_sources(
+        &self,
+        phase: Phase,
+        written: Option<&WrittenTransfers>,
+        trial: u32,
+    ) -> Result<()> {
         let (point, id) = (self.point, self.rank.id());
         let part = if phase == Phase::Mixed {
             id
         } else {
             source_of(point, id)
         };
-        let transfers = quota(point, written, part);
+        let transfers = transfers_to_read(point, written, part);
         checks::check_source(
             &path_of(point, part, trial),
             checks::needed_bytes(point, part, transfers),
         )
     }
 
-    fn team(&self, entry: &FileEntry, domain: &dyn FileDomain) -> Result<Vec<FileWorker>> {
+    fn open_threads(&self, entry: &FileEntry, domain: &dyn FileDomain) -> Result<Vec<FileWorker>> {
         let point = self.point;
         let (place, neighbours) = self.host.neighbours;
         let cpus = match &self.settings.cpus {
@@ -437,7 +454,7 @@ impl Experiment<'_> {
     }
 
     /// Measures one stream per device, all at once, if the storage has a bound.
-    fn streams(&mut self, state: &mut State) -> Result<(), StepFailure> {
+    fn measure_streams(&mut self, state: &mut PhasesState) -> Result<(), StepFailure> {
         if let Some(why) = limit::why_no_limit(&state.places) {
             state.remarks.push(why);
             return Ok(());
@@ -456,20 +473,20 @@ impl Experiment<'_> {
             self.rank
                 .barrier("between the storage's streams", DEADLINES.phase)?;
             written.and_then(|written| {
-                written.map_or_else(|| Ok(Streams::default()), WrittenStream::read)
+                written.map_or_else(|| Ok(DeviceStreams::default()), WrittenStream::read)
             })
         } else {
             place.map_or_else(
-                || Ok(Streams::default()),
+                || Ok(DeviceStreams::default()),
                 |place| {
                     let source = path_of(self.point, source_of(self.point, id), 0);
-                    Streams::measure_reading(place, &source)
+                    DeviceStreams::measure_reading(place, &source)
                 },
             )
         };
         // Files may be read-only, and a full storage has no room for a stream; then there is no bound.
         let streams =
-            measured.unwrap_or_else(|error| Streams::unknown(format!("rank {id}: {error}")));
+            measured.unwrap_or_else(|error| DeviceStreams::unknown(format!("rank {id}: {error}")));
         let streams = self
             .rank
             .reduce("the storage's streams", streams, DEADLINES.phase)?;
@@ -483,15 +500,16 @@ impl Experiment<'_> {
     }
 
     /// Returns the records of all phases with at least one repetition.
-    fn records(&self, state: &State) -> Vec<PhaseRecord> {
+    fn phase_records(&self, state: &PhasesState) -> Vec<PhaseRecord> {
         let in_memory = state.places.iter().all(|place| place.memory);
-        let record =
-            |sums: &Sums| sums.record(self.point, self.limit(state, sums.phase), in_memory);
+        let record = |sums: &PhaseRepetitions| {
+            sums.record(self.point, self.limit(state, sums.phase), in_memory)
+        };
         state.sums.iter().filter_map(record).collect()
     }
 
     /// Returns the upper bound of a phase's bandwidth.
-    pub fn limit(&self, state: &State, phase: Phase) -> Option<Limit> {
+    pub fn limit(&self, state: &PhasesState, phase: Phase) -> Option<Limit> {
         match self.point.limit {
             LimitChoice::None => None,
             LimitChoice::Stated { bytes_per_s } => Some(Limit::new("stated", bytes_per_s)),
@@ -501,7 +519,7 @@ impl Experiment<'_> {
 }
 
 /// Returns the number of transfers that a reading phase makes on the data of rank `part`.
-pub fn quota(point: &FilePoint, written: Option<&Written>, part: u32) -> u64 {
+pub fn transfers_to_read(point: &FilePoint, written: Option<&WrittenTransfers>, part: u32) -> u64 {
     let all = point.transfers_of_rank();
     let written = written.and_then(|written| written.transfers.get(part as usize));
     written.map_or(all, |&written| written.min(all))

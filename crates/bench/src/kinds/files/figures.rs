@@ -10,7 +10,7 @@ use tonnage_units::histogram::LatencyHistogram;
 const WARM_FRACTION: f64 = 0.05;
 
 /// A phase with its repetitions so far.
-pub struct Sums {
+pub struct PhaseRepetitions {
     pub phase: Phase,
     /// Its repetitions so far.
     pub trials: Vec<PhaseTrial>,
@@ -20,7 +20,7 @@ pub struct Sums {
     pub writes: LatencyHistogram,
 }
 
-impl Sums {
+impl PhaseRepetitions {
     /// Creates the sums without repetitions.
     pub fn new(phase: Phase) -> Self {
         Self {
@@ -112,7 +112,7 @@ mod tests {
 
     /// Returns the utilization of a phase with one repetition.
     fn utilization(phase: Phase, point: &FilePoint, in_memory: bool) -> Option<f64> {
-        let mut sums = Sums::new(phase);
+        let mut sums = PhaseRepetitions::new(phase);
         sums.trials
             .push(rank(0, 1_000_000_100, 4).trial(point, None, 0, &[]));
         sums.record(point, Some(Limit::new("stated", 128.0)), in_memory)?
@@ -143,7 +143,7 @@ mod tests {
         (trial.operations, trial.transfer_cpu_ns) = (4, 100);
         (trial.payload_bytes, trial.cpu_ns) = (2 << 30, 30);
         trial.bandwidth_bytes_per_s = 64.0;
-        let mut sums = Sums::new(Phase::Read);
+        let mut sums = PhaseRepetitions::new(Phase::Read);
         sums.trials.push(trial);
         let summary = sums
             .record(&point, Some(Limit::new("stated", 128.0)), false)

@@ -33,7 +33,7 @@ const TRANSFER_BYTES: u64 = 4 << 20;
 
 /// Streams of all devices together, with a rate per direction.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Streams {
+pub struct DeviceStreams {
     /// Why there is no bound, if a stream could not be measured.
     pub failed: Option<String>,
     write_bytes_per_s: f64,
@@ -42,7 +42,7 @@ pub struct Streams {
     buffered: u32,
 }
 
-impl Reduce for Streams {
+impl Reduce for DeviceStreams {
     fn merge(&mut self, other: Self) {
         self.failed = self.failed.take().or(other.failed);
         self.write_bytes_per_s += other.write_bytes_per_s;
@@ -52,7 +52,7 @@ impl Reduce for Streams {
     }
 }
 
-impl Streams {
+impl DeviceStreams {
     /// Returns the result if a stream could not be measured.
     pub fn unknown(why: String) -> Self {
         Self {
@@ -137,7 +137,7 @@ impl<'a> WrittenStream<'a> {
         let directory = existing_parent(&place.directory);
         let direct = place.direct.is_some();
         let file = scratch::create(directory, "limit", direct)?;
-        let cannot = |what, error| cannot(what, directory, error);
+        let cannot = |what, error| io_error(what, directory, error);
         let arena = stream_memory()?;
         Pool::new(1, 0).place(&arena, 0, 0, TRANSFER_BYTES)?;
         // The current free space, because files that are kept have reduced it.
@@ -148,8 +148,8 @@ impl<'a> WrittenStream<'a> {
         let slots = room / TRANSFER_BYTES;
         let since = Instant::now();
         let mut bytes = 0;
-        while goes_on(bytes, bytes_max, since.elapsed()) {
-            let at = place_of(bytes, slots);
+        while has_room_and_time(bytes, bytes_max, since.elapsed()) {
+            let at = transfer_offset(bytes, slots);
             FileKey::new(1, 0).stamp_all(&arena, 0, at, TRANSFER_BYTES)?;
             let taken = write_at(file.as_fd(), &arena, 0, at, TRANSFER_BYTES);
             match taken.map_err(|error| cannot("writing", error))? {
@@ -173,18 +173,18 @@ impl<'a> WrittenStream<'a> {
         })
     }
 
-    pub fn read(self) -> Result<Streams> {
+    pub fn read(self) -> Result<DeviceStreams> {
         let bytes_max = if self.direct { u64::MAX } else { self.bytes };
         let (since, mut read) = (Instant::now(), 0);
-        while self.slots > 0 && goes_on(read, bytes_max, since.elapsed()) {
-            let at = place_of(read, self.slots);
+        while self.slots > 0 && has_room_and_time(read, bytes_max, since.elapsed()) {
+            let at = transfer_offset(read, self.slots);
             let got = read_at(self.file.as_fd(), &self.arena, 0, at, TRANSFER_BYTES);
-            match got.map_err(|error| cannot("reading", self.directory, error))? {
+            match got.map_err(|error| io_error("reading", self.directory, error))? {
                 got if got as u64 == TRANSFER_BYTES => read += TRANSFER_BYTES,
                 _ => break,
             }
         }
-        Ok(Streams {
+        Ok(DeviceStreams {
             failed: None,
             write_bytes_per_s: self.bytes_per_s,
             read_bytes_per_s: rate(read, since.elapsed()),
@@ -195,11 +195,11 @@ impl<'a> WrittenStream<'a> {
 }
 
 /// Returns the offset of the transfer after `bytes` bytes, in a file with room for `slots` transfers.
-fn place_of(bytes: u64, slots: u64) -> u64 {
+fn transfer_offset(bytes: u64, slots: u64) -> u64 {
     (bytes / TRANSFER_BYTES) % slots.max(1) * TRANSFER_BYTES
 }
 
-fn cannot(what: &str, directory: &Path, error: io::Error) -> Error {
+fn io_error(what: &str, directory: &Path, error: io::Error) -> Error {
     Error::io(format!("{what} a stream in {}", directory.display()), error)
 }
 
@@ -209,7 +209,7 @@ fn bytes_max(free_bytes: u64) -> u64 {
 }
 
 /// Whether one more transfer fits into `bytes_max` and the time is not over.
-fn goes_on(bytes: u64, bytes_max: u64, elapsed: Duration) -> bool {
+fn has_room_and_time(bytes: u64, bytes_max: u64, elapsed: Duration) -> bool {
     bytes + TRANSFER_BYTES <= bytes_max && elapsed < STREAM_TIME
 }
 
@@ -277,8 +277,8 @@ mod tests {
         read_bytes_per_s: f64,
         count: u32,
         buffered: u32,
-    ) -> Streams {
-        Streams {
+    ) -> DeviceStreams {
+        DeviceStreams {
             failed: None,
             write_bytes_per_s,
             read_bytes_per_s,
@@ -300,7 +300,7 @@ mod tests {
             streams.limit(&point, Phase::Write).unwrap().bytes_per_s,
             200.0
         );
-        assert_eq!(Streams::default().limit(&point, Phase::Write), None);
+        assert_eq!(DeviceStreams::default().limit(&point, Phase::Write), None);
         // Three of four transfers at 600 take as long as the fourth at 200.
         point.read_percent = Some(75);
         let mixed = streams.limit(&point, Phase::Mixed).unwrap();
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn a_failed_stream_leaves_no_limit() {
         let known = streams(1.0, 1.0, 1, 1);
-        let why = || Streams::unknown("no space".into());
+        let why = || DeviceStreams::unknown("no space".into());
         for [mut one, other] in [[known.clone(), why()], [why(), known.clone()]] {
             one.merge(other);
             assert_eq!(one.failed.as_deref(), Some("no space"));
@@ -341,7 +341,7 @@ mod tests {
         // A mixed phase needs both directions.
         let mut half = point(2);
         half.read_percent = Some(50);
-        let writes = Streams {
+        let writes = DeviceStreams {
             read_bytes_per_s: 0.0,
             ..known
         };
@@ -355,13 +355,15 @@ mod tests {
         assert_eq!(bytes_max(80 * MIB), 10 * MIB);
         assert_eq!(bytes_max(u64::MAX), 1024 * MIB);
         let (none, all) = (Duration::ZERO, STREAM_TIME);
-        assert!(goes_on(0, 4 * MIB, none) && goes_on(4 * MIB, 8 * MIB, none));
-        assert!(!goes_on(4 * MIB, 8 * MIB - 1, none) && !goes_on(0, 8 * MIB, all));
+        assert!(has_room_and_time(0, 4 * MIB, none) && has_room_and_time(4 * MIB, 8 * MIB, none));
+        assert!(
+            !has_room_and_time(4 * MIB, 8 * MIB - 1, none) && !has_room_and_time(0, 8 * MIB, all)
+        );
         assert_eq!(rate(300, Duration::from_millis(500)), 600.0);
         // A direct stream starts over in its space, so that it can use all of its time.
-        let places = [0, 4, 8, 12, 24].map(|mib| place_of(mib * MIB, 3));
+        let places = [0, 4, 8, 12, 24].map(|mib| transfer_offset(mib * MIB, 3));
         assert_eq!(places, [0, 4 * MIB, 8 * MIB, 0, 0]);
-        assert_eq!(place_of(4 * MIB, 1), 0);
+        assert_eq!(transfer_offset(4 * MIB, 1), 0);
     }
 
     #[test]
@@ -418,7 +420,7 @@ mod tests {
         let file = std::fs::File::open(&path).unwrap();
         drop_cached(&file).unwrap();
         let dropped = resident(&file) == 0;
-        let streams = Streams::measure_reading(&place, &path).unwrap();
+        let streams = DeviceStreams::measure_reading(&place, &path).unwrap();
         assert_eq!(streams.read_bytes_per_s > 0.0, place.direct.is_some());
         assert_eq!(streams.count, u32::from(place.direct.is_some()));
         // The stream must not have filled the page cache, where a later phase would find the data.

@@ -5,7 +5,7 @@
 //! | [`experiment`] | one experiment, from its directory to its figures |
 //! | `phase`, `figures` | one phase, and the sums of its repetitions |
 //! | [`checks`] | preparations and checks before a phase's clock starts |
-//! | [`team`] | the threads of a rank in one phase |
+//! | [`phase_threads`] | the threads of a rank in one phase |
 //! | [`memory`] | memory of the threads, and its NUMA nodes |
 //! | [`totals`] | sums of threads and ranks |
 //! | [`verify`] | reads data back and compares it |
@@ -31,11 +31,11 @@ pub mod limit;
 pub mod memory;
 pub mod names;
 mod phase;
+pub mod phase_threads;
 pub mod scratch;
 mod space;
 mod stamp_scan;
 pub mod storage;
-pub mod team;
 #[cfg(test)]
 mod testing;
 pub mod totals;

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use super::cache::{Cached, drop_file};
-use super::checks::{self, Written};
+use super::cache::{CachedBytes, drop_file};
+use super::checks::{self, WrittenTransfers};
 use super::earlier_runs::remove_if_ours;
-use super::experiment::{Experiment, State, quota};
+use super::experiment::{Experiment, PhasesState, transfers_to_read};
 use super::ledger::Inode;
+use super::phase_threads::{self, PhasePlan, PhaseState, contiguous_prefix};
 use super::space::files_of_rank;
 use super::storage::directory_of;
-use super::team::{self, PhasePlan, PhaseState, without_gap};
 use super::totals::{PhaseTotals, ThreadFigures};
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
@@ -67,9 +67,9 @@ pub struct PhaseJob<'a> {
 
 impl Experiment<'_> {
     /// Runs one repetition of a phase.
-    pub(super) fn phase(
+    pub(super) fn run_phase(
         &mut self,
-        state: &mut State,
+        state: &mut PhasesState,
         trial: u32,
         index: usize,
     ) -> Result<(), StepFailure> {
@@ -77,30 +77,32 @@ impl Experiment<'_> {
         if trial > 0 || index > 0 {
             self.pause(Duration::from_nanos(point.delay_ns))?;
         }
-        let mut job = self.job(state, phase, trial);
-        self.ready(state, &mut job)?;
+        let mut job = self.phase_job(state, phase, trial);
+        self.prepare_files(state, &mut job)?;
         // Finding the seed reads the file, so it precedes dropping and measuring the cache.
-        let seed = self.seed(phase, &job)?;
+        let seed = self.agree_on_seed(phase, &job)?;
         let written = state.written.as_ref();
-        let reads = phase.reads().then(|| self.cache(&job, written));
+        let reads = phase
+            .reads()
+            .then(|| self.drop_and_measure_cache(&job, written));
         let cache = reads.transpose()?;
         let written = seed.filter(|_| phase.writes());
         let data = written.map(|seed| {
             (
-                self.key(seed, job.part),
+                self.file_key(seed, job.part),
                 Pool::new(seed, zeros_percent(point.data)),
             )
         });
         job.data = data.as_ref().map(|(key, pool)| (*key, pool));
-        let figures = self.run(state, &job, &mut [])?;
+        let figures = self.run_threads(state, &job, &mut [])?;
         let totals = self.add_up(state, index, &figures)?;
         if phase.writes() {
             // All ranks have closed their files, so this is the state in which the run left them.
-            self.made.note(&job.path);
+            self.made.record_written(&job.path);
             self.register_cleanup();
         }
         if phase == Phase::Write {
-            self.note_written(state, &job)?;
+            self.record_written_transfers(state, &job)?;
         }
         // All ranks have the same sums.
         if let Some(why) = totals.why_empty(point, phase, trial) {
@@ -116,7 +118,7 @@ impl Experiment<'_> {
         entry.data_seed = seed;
         state.sums[index].trials.push(entry);
         if point.verify_after.contains(&phase) {
-            let checked_bytes = self.verify(state, phase, trial, seed)?;
+            let checked_bytes = self.verify_written(state, phase, trial, seed)?;
             if let Some(entry) = state.sums[index].trials.last_mut() {
                 entry.verified_bytes = Some(checked_bytes);
             }
@@ -125,26 +127,26 @@ impl Experiment<'_> {
     }
 
     /// Writes all files completely, untimed, before the first phase.
-    pub(super) fn prefill(&mut self, state: &mut State) -> Result<(), StepFailure> {
+    pub(super) fn prefill(&mut self, state: &mut PhasesState) -> Result<(), StepFailure> {
         let point = self.point;
         for trial in 0..files_of_rank(point) {
-            let mut job = self.job(state, Phase::Write, trial);
+            let mut job = self.phase_job(state, Phase::Write, trial);
             (job.order, job.measured) = (FileOrder::Sequential, false);
-            self.ready(state, &mut job)?;
-            let seed = self.seed(Phase::Write, &job)?.unwrap_or(0);
+            self.prepare_files(state, &mut job)?;
+            let seed = self.agree_on_seed(Phase::Write, &job)?.unwrap_or(0);
             let pool = Pool::new(seed, zeros_percent(point.data));
-            job.data = Some((self.key(seed, job.part), &pool));
-            self.run(state, &job, &mut [])?;
+            job.data = Some((self.file_key(seed, job.part), &pool));
+            self.run_threads(state, &job, &mut [])?;
             // The state of a file is recorded only after all ranks have written their parts.
             self.rank.barrier("the files are filled", DEADLINES.phase)?;
-            self.made.note(&job.path);
+            self.made.record_written(&job.path);
             self.register_cleanup();
         }
         state.prefilled = true;
         Ok(())
     }
 
-    fn job(&self, state: &State, phase: Phase, trial: u32) -> PhaseJob<'static> {
+    fn phase_job(&self, state: &PhasesState, phase: Phase, trial: u32) -> PhaseJob<'static> {
         let (point, id) = (self.point, self.rank.id());
         let part = if phase == Phase::Read {
             source_of(point, id)
@@ -152,7 +154,7 @@ impl Experiment<'_> {
             id
         };
         let written = state.written.as_ref().filter(|_| phase != Phase::Write);
-        let quota_of = |part| quota(point, written, part);
+        let quota_of = |part| transfers_to_read(point, written, part);
         let quota = if point.collective {
             // All ranks must make the same number of collective calls.
             (0..point.ranks).map(quota_of).min().unwrap_or(0)
@@ -174,7 +176,7 @@ impl Experiment<'_> {
     }
 
     /// Returns the key of a rank's data.
-    fn key(&self, seed: u64, part: u32) -> FileKey {
+    fn file_key(&self, seed: u64, part: u32) -> FileKey {
         FileKey::new(seed, number_of(self.point, part))
     }
 
@@ -193,13 +195,17 @@ impl Experiment<'_> {
     }
 
     /// Prepares the files of a phase: removes old ones, creates directories and new files, and checks the sources.
-    fn ready(&mut self, state: &mut State, job: &mut PhaseJob<'_>) -> Result<(), StepFailure> {
+    fn prepare_files(
+        &mut self,
+        state: &mut PhasesState,
+        job: &mut PhaseJob<'_>,
+    ) -> Result<(), StepFailure> {
         let (point, id) = (self.point, self.rank.id());
         let makes = point.layout == FileLayout::PerProcess || id == 0;
         if job.phase == Phase::Write {
             let fresh = !point.existing && !state.prefilled;
             // Files of the previous repetition are not reported.
-            let is_new = !self.made.knows(&job.path);
+            let is_new = !self.made.contains(&job.path);
             let removed = if fresh && makes {
                 remove_if_ours(point, &job.path, id)
             } else {
@@ -208,9 +214,9 @@ impl Experiment<'_> {
             if self.agree("remove files of an earlier run", removed)? && is_new {
                 state.removed.add(&job.path, point.directory_per_rank);
             }
-            self.made.remember(point, id, job.trial);
+            self.made.record_planned(point, id, job.trial);
             self.register_cleanup();
-            let made = self.make(state, job, fresh && makes);
+            let made = self.create_phase_file(state, job, fresh && makes);
             if let Some(striping) = self.agree("make the files", made)? {
                 state.striping = Some(striping);
             }
@@ -237,9 +243,9 @@ impl Experiment<'_> {
 
     /// Creates the file that a phase writes, or determines the identity of an existing one. A rank's own file is
     /// created later, inside the timed interval, unless it has stripes. Returns a description of the striping.
-    fn make(
+    fn create_phase_file(
         &mut self,
-        state: &State,
+        state: &PhasesState,
         job: &mut PhaseJob<'_>,
         is_fresh: bool,
     ) -> Result<Option<String>> {
@@ -259,13 +265,13 @@ impl Experiment<'_> {
         let place = state.places.get(id as usize);
         let (description, striped) = match (point.striping.filter(|_| is_fresh), place) {
             (Some(striping), Some(place)) => {
-                let (description, made) = checks::make_striped(&job.path, place, striping)?;
+                let (description, made) = checks::create_striped_file(&job.path, place, striping)?;
                 (Some(description), made)
             }
             _ => (None, None),
         };
         job.expected_file = match striped {
-            None if is_shared => Some(checks::make(&job.path)?),
+            None if is_shared => Some(checks::create_file(&job.path)?),
             striped => striped,
         };
         match (job.expected_file, self.made.pending_id(&job.path)) {
@@ -293,7 +299,7 @@ impl Experiment<'_> {
         };
         // Another host may number inodes differently, or see an older file for a while.
         let mine = mine.and_then(|seen| match seen.filter(|_| on_same_machine) {
-            Some(_) if seen != of_root => Err(team::replaced(&job.path)),
+            Some(_) if seen != of_root => Err(phase_threads::replaced_error(&job.path)),
             local => Ok(local),
         });
         let local = self.agree("find the shared file", mine)?;
@@ -325,9 +331,9 @@ impl Experiment<'_> {
     }
 
     /// Runs the threads of this rank, from the common start on.
-    fn run(
+    fn run_threads(
         &mut self,
-        state: &mut State,
+        state: &mut PhasesState,
         job: &PhaseJob<'_>,
         checkers: &mut [Checker<'_>],
     ) -> Result<Vec<ThreadFigures>, StepFailure> {
@@ -386,10 +392,10 @@ impl Experiment<'_> {
                 let (watched, wall) = (&shared.watched, plan.stonewall());
                 threads::start(scope, "progress", move || {
                     let wall = wall.map(|wall| Duration::from_nanos(wall.after_ns));
-                    watch(observer, progress, wall, watched, &until_over);
+                    report_progress(observer, progress, wall, watched, &until_over);
                 })?;
             }
-            let figures = team::run(&plan, &shared, &mut state.team, checkers, rank);
+            let figures = phase_threads::run(&plan, &shared, &mut state.team, checkers, rank);
             drop(over);
             figures
         });
@@ -404,17 +410,17 @@ impl Experiment<'_> {
                 let elapsed_ns = clock.now_ns().saturating_sub(start_ns);
                 state
                     .remarks
-                    .push(so_far(point, job, &state.team, elapsed_ns));
+                    .push(describe_progress(point, job, &state.team, elapsed_ns));
             }
             StepFailure::Run(error)
         })
     }
 
     /// Drops cached data if requested, and measures how much is still cached.
-    fn cache(
+    fn drop_and_measure_cache(
         &mut self,
         job: &PhaseJob<'_>,
-        written: Option<&Written>,
+        written: Option<&WrittenTransfers>,
     ) -> Result<CacheState, StepFailure> {
         let point = self.point;
         let id = self.rank.id();
@@ -428,20 +434,26 @@ impl Experiment<'_> {
             let mine = cached.try_for_each(|path| drop_file(path));
             self.agree("drop cached data", mine)?;
         }
-        let mine = self.to_read(job, written);
-        let mine = mine.map_or_else(Cached::default, |reads| Cached::measure(&job.path, &reads));
+        let mine = self.own_part_to_read(job, written);
+        let mine = mine.map_or_else(CachedBytes::default, |reads| {
+            CachedBytes::measure(&job.path, &reads)
+        });
         let all = self.rank.reduce("cached data", mine, DEADLINES.phase)?;
         Ok(all.record(point.drop_caches, point.direct))
     }
 
     /// Returns the part of the file whose cache state this rank measures: the part that it will read itself, because
     /// each host knows only its own cache. No two ranks read the same bytes, so each byte counts once.
-    fn to_read(&self, job: &PhaseJob<'_>, written: Option<&Written>) -> Option<Pieces> {
+    fn own_part_to_read(
+        &self,
+        job: &PhaseJob<'_>,
+        written: Option<&WrittenTransfers>,
+    ) -> Option<Pieces> {
         let point = self.point;
         let everything = point.layout == FileLayout::Shared
             && self.rank.hosts().is_one_machine()
             && (0..point.ranks)
-                .all(|part| quota(point, written, part) == point.transfers_of_rank());
+                .all(|part| transfers_to_read(point, written, part) == point.transfers_of_rank());
         if everything {
             // A single query instead of one per place of a shuffled order.
             return (self.rank.id() == 0).then(|| Pieces::whole(bytes_of_file(point)));
@@ -450,17 +462,21 @@ impl Experiment<'_> {
     }
 
     /// Determines the seed of the data to write or check on rank 0, and distributes it.
-    fn seed(&mut self, phase: Phase, job: &PhaseJob<'_>) -> Result<Option<u64>, StepFailure> {
+    fn agree_on_seed(
+        &mut self,
+        phase: Phase,
+        job: &PhaseJob<'_>,
+    ) -> Result<Option<u64>, StepFailure> {
         let point = self.point;
         if !phase.writes() && !point.verify_after.contains(&phase) {
             return Ok(None);
         }
-        let fresh = || point.data_seed.map_or_else(random, Ok);
+        let fresh = || point.data_seed.map_or_else(random_seed, Ok);
         let found = match (self.rank.id(), phase) {
             (0, Phase::Write) => fresh(),
             // All data in one file must have the same seed.
             (0, _) => match checks::find_seed(point, &job.path, job.part, job.quota) {
-                Ok((seed, _)) => asked_seed(point, &job.path, seed),
+                Ok((seed, _)) => seed_of_file(point, &job.path, seed),
                 Err(_) if point.existing && point.verify_after.is_empty() => fresh(),
                 Err(error) => Err(error),
             },
@@ -474,17 +490,21 @@ impl Experiment<'_> {
     }
 
     /// Records how far each rank wrote, because data after a stonewall cannot be read.
-    fn note_written(&mut self, state: &mut State, job: &PhaseJob<'_>) -> Result<(), StepFailure> {
+    fn record_written_transfers(
+        &mut self,
+        state: &mut PhasesState,
+        job: &PhaseJob<'_>,
+    ) -> Result<(), StepFailure> {
         let point = self.point;
         if point.stonewall.is_none() {
             state.written = None;
             return Ok(());
         }
         let made = state.team.iter().map(|worker| worker.samples.transfers);
-        let mine = without_gap(made, state.team.len() as u64).min(job.quota);
+        let mine = contiguous_prefix(made, state.team.len() as u64).min(job.quota);
         let what = "how far ranks have written";
         let transfers = self.rank.gather(what, &mine, DEADLINES.phase)?;
-        let written = Written { transfers };
+        let written = WrittenTransfers { transfers };
         let mine = match &point.status_file {
             Some(path) if self.rank.id() == 0 => written.save(path.as_ref()),
             _ => Ok(()),
@@ -494,27 +514,27 @@ impl Experiment<'_> {
     }
 
     /// Reads everything back and compares it. Returns the number of bytes checked.
-    fn verify(
+    fn verify_written(
         &mut self,
-        state: &mut State,
+        state: &mut PhasesState,
         phase: Phase,
         trial: u32,
         seed: Option<u64>,
     ) -> Result<u64, StepFailure> {
         let point = self.point;
-        let mut job = self.job(state, Phase::Read, trial);
+        let mut job = self.phase_job(state, Phase::Read, trial);
         if phase == Phase::Mixed {
             job.part = self.rank.id();
             job.path = path_of(point, job.part, trial);
         }
         if phase == Phase::Mixed && !point.collective {
-            job.quota = quota(point, state.written.as_ref(), job.part);
+            job.quota = transfers_to_read(point, state.written.as_ref(), job.part);
         }
         job.measured = false;
         let seed = seed.unwrap_or(0);
         let pool = Pool::new(seed, zeros_percent(point.data));
-        let checker = |worker: &team::FileWorker| Checker {
-            key: self.key(seed, job.part),
+        let checker = |worker: &phase_threads::FileWorker| Checker {
+            key: self.file_key(seed, job.part),
             pool: &pool,
             files: CandidateFiles {
                 path: &job.path,
@@ -529,16 +549,16 @@ impl Experiment<'_> {
             found: Wrong::default(),
         };
         let mut checkers: Vec<Checker<'_>> = state.team.iter().map(checker).collect();
-        self.run(state, &job, &mut checkers)?;
+        self.run_threads(state, &job, &mut checkers)?;
         let mut found = Wrong::default();
         checkers
             .iter()
             .for_each(|checker| found.merge(&checker.found));
-        let mine = VerifyFindings::of_rank(self.rank.id(), &found);
+        let mine = VerifyFindings::from_rank(self.rank.id(), &found);
         let findings = self
             .rank
             .reduce("compare the data read", mine, DEADLINES.phase)?;
-        match findings.complaint() {
+        match findings.describe_fault() {
             Some(complaint) => Err(StepFailure::Point(Error::Failed(complaint))),
             None => Ok(findings.checked_bytes),
         }
@@ -547,12 +567,12 @@ impl Experiment<'_> {
     /// Merges the results of all ranks.
     fn add_up(
         &mut self,
-        state: &mut State,
+        state: &mut PhasesState,
         index: usize,
         figures: &[ThreadFigures],
     ) -> Result<PhaseTotals> {
         let samples = state.team.iter().map(|worker| &worker.samples);
-        let mine = PhaseTotals::of_rank(self.rank.id(), figures.iter().zip(samples));
+        let mine = PhaseTotals::from_threads(self.rank.id(), figures.iter().zip(samples));
         let mine = mine.ok_or_else(|| Error::Failed("a rank needs at least one thread".into()))?;
         let totals = self.rank.reduce("add up a phase", mine, DEADLINES.phase)?;
         let [mut reads, mut writes] = [LatencyHistogram::new(), LatencyHistogram::new()];
@@ -574,10 +594,10 @@ impl Experiment<'_> {
 }
 
 /// Describes the progress of a failed phase, as far as this rank knows it.
-fn so_far(
+fn describe_progress(
     point: &FilePoint,
     job: &PhaseJob<'_>,
-    team: &[team::FileWorker],
+    team: &[phase_threads::FileWorker],
     elapsed_ns: u64,
 ) -> String {
     let transfers: u64 = team.iter().map(|worker| worker.samples.transfers).sum();
@@ -592,7 +612,7 @@ fn so_far(
 }
 
 /// Reports the progress of the phase to the observer until the channel closes.
-fn watch(
+fn report_progress(
     observer: &mut dyn Observer,
     mut progress: PhaseProgress,
     wall: Option<Duration>,
@@ -612,7 +632,7 @@ fn watch(
 }
 
 /// Returns the seed of a file, or an error if another one was requested.
-fn asked_seed(point: &FilePoint, path: &Path, seed: u64) -> Result<u64> {
+fn seed_of_file(point: &FilePoint, path: &Path, seed: u64) -> Result<u64> {
     match point.data_seed {
         Some(asked) if asked != seed => Err(Error::Failed(format!(
             "{} holds data of seed {seed}, not of --data-seed {asked}: leave --data-seed out, or write the file again",
@@ -622,7 +642,7 @@ fn asked_seed(point: &FilePoint, path: &Path, seed: u64) -> Result<u64> {
     }
 }
 
-fn random() -> Result<u64> {
+fn random_seed() -> Result<u64> {
     getrandom::u64().map_err(|error| {
         Error::Failed(format!(
             "no random seed: {error}; give one with --data-seed"

@@ -53,7 +53,7 @@ pub(super) fn files_of_rank(point: &FilePoint) -> u32 {
 }
 
 /// Returns the bytes that a rank's existing files occupy. They will be overwritten or removed first.
-pub(super) fn taken_bytes(point: &FilePoint, rank: u32) -> u64 {
+pub(super) fn occupied_bytes(point: &FilePoint, rank: u32) -> u64 {
     let found = (0..files_of_rank(point))
         .filter_map(|trial| fs::metadata(path_of(point, rank, trial)).ok());
     found.map(|found| found.blocks() * BLOCK_BYTES).sum()
@@ -69,17 +69,19 @@ pub(super) fn check_space(
     if point.stonewall.is_some() && !point.prefill {
         return Ok(());
     }
-    let short = used(point, machines, places).into_iter().find(|used| {
-        let needed = used.needed_bytes(point);
-        let least = match point.data {
-            DataKind::Random => needed,
-            // The file system may store no zeros at all.
-            DataKind::Compressible { percent } => {
-                needed / 100 * u64::from(100u32.saturating_sub(percent))
-            }
-        };
-        least > used.place.unused_bytes.saturating_add(used.taken_bytes)
-    });
+    let short = used_storage(point, machines, places)
+        .into_iter()
+        .find(|used| {
+            let needed = used.needed_bytes(point);
+            let least = match point.data {
+                DataKind::Random => needed,
+                // The file system may store no zeros at all.
+                DataKind::Compressible { percent } => {
+                    needed / 100 * u64::from(100u32.saturating_sub(percent))
+                }
+            };
+            least > used.place.unused_bytes.saturating_add(used.taken_bytes)
+        });
     short.map_or(Ok(()), |used| {
         Err(Error::Failed(format!(
             "{}: use a smaller --block, fewer --segments, another --path, or bound the time with --stonewall 30s",
@@ -90,12 +92,12 @@ pub(super) fn check_space(
 
 /// Returns a remark if the complete files do not fit, although a stonewall may end the writing earlier, or root may use
 /// reserved space.
-pub(super) fn about_space(
+pub(super) fn space_remark(
     point: &FilePoint,
     machines: &[u32],
     places: &[LocalStorage],
 ) -> Option<String> {
-    let mut used = used(point, machines, places).into_iter();
+    let mut used = used_storage(point, machines, places).into_iter();
     let short = used.find(|used| {
         used.needed_bytes(point) > used.place.free_bytes.saturating_add(used.taken_bytes)
     })?;
@@ -103,7 +105,7 @@ pub(super) fn about_space(
 }
 
 /// Returns each storage once.
-fn used<'a>(
+fn used_storage<'a>(
     point: &FilePoint,
     machines: &[u32],
     places: &'a [LocalStorage],
@@ -141,7 +143,7 @@ fn describe(used: &UsedStorage<'_>, point: &FilePoint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::files::testing::{point, walled};
+    use crate::kinds::files::testing::{point, with_stonewall};
 
     /// Returns four ranks with a file of 128 bytes each.
     fn per_process() -> FilePoint {
@@ -186,8 +188,8 @@ mod tests {
             text.contains("/data take 512 B when complete, and 501 B are free"),
             "{text}"
         );
-        assert_eq!(about_space(&point, &machines, &places(512)), None);
-        let remark = about_space(&point, &machines, &places(511)).unwrap();
+        assert_eq!(space_remark(&point, &machines, &places(512)), None);
+        let remark = space_remark(&point, &machines, &places(511)).unwrap();
         assert!(
             remark.ends_with("take 512 B when complete, and 511 B are free"),
             "{remark}"
@@ -236,8 +238,8 @@ mod tests {
         assert!(!fits(&per_process(), &machines, &places(1, 125)));
         assert!(fits(&point(4), &machines, &places(2, 500)));
         assert!(!fits(&point(4), &machines, &places(2, 499)));
-        assert_eq!(about_space(&point(4), &machines, &places(12, 500)), None);
-        assert!(about_space(&point(4), &machines, &places(11, 500)).is_some());
+        assert_eq!(space_remark(&point(4), &machines, &places(12, 500)), None);
+        assert!(space_remark(&point(4), &machines, &places(11, 500)).is_some());
     }
 
     #[test]
@@ -245,7 +247,7 @@ mod tests {
         let short = four(disk(1));
         let fits = |point: &FilePoint| fits(point, &[0; 4], &short);
         assert!(!fits(&per_process()));
-        let mut point = walled(per_process(), 1, false);
+        let mut point = with_stonewall(per_process(), 1, false);
         assert!(fits(&point));
         point.prefill = true;
         assert!(!fits(&point));
@@ -267,7 +269,7 @@ mod tests {
         let mut point = per_process();
         point.paths = vec![directory.path().join("t").display().to_string()];
         (point.file_per_trial, point.trials) = (true, 3);
-        assert_eq!(taken_bytes(&point, 1), 0);
+        assert_eq!(occupied_bytes(&point, 1), 0);
         for trial in [0, 2] {
             let bytes = vec![7; 64 << 10];
             fs::write(path_of(&point, 1, trial), bytes).unwrap();
@@ -279,7 +281,7 @@ mod tests {
             file.sync_all().unwrap();
         }
         // 128 KiB, with tolerance for file systems that compress or preallocate.
-        let taken = taken_bytes(&point, 1);
+        let taken = occupied_bytes(&point, 1);
         assert!((4 << 10..256 << 10).contains(&taken), "{taken}");
     }
 }

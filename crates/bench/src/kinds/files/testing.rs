@@ -18,7 +18,7 @@ pub fn point(ranks: u32) -> FilePoint {
 }
 
 /// Returns the point with a stonewall after `after_ns`.
-pub fn walled(point: FilePoint, after_ns: u64, wear_out: bool) -> FilePoint {
+pub fn with_stonewall(point: FilePoint, after_ns: u64, wear_out: bool) -> FilePoint {
     FilePoint {
         stonewall: Some(Stonewall {
             after_ns,

@@ -64,7 +64,7 @@ pub struct ThreadFigures {
 
 /// One duration, over several ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Times {
+struct DurationTotals {
     min_ns: u64,
     sum_ns: u64,
     max_ns: u64,
@@ -72,7 +72,7 @@ struct Times {
     ranks: u64,
 }
 
-impl Times {
+impl DurationTotals {
     fn new(rank: u32, ns: u64) -> Self {
         Self {
             min_ns: ns,
@@ -120,10 +120,10 @@ pub struct PhaseTotals {
     close: Span,
     done_first_ns: u64,
     done_last_ns: u64,
-    open_times: Times,
-    transfer_times: Times,
-    sync_times: Times,
-    close_times: Times,
+    open_times: DurationTotals,
+    transfer_times: DurationTotals,
+    sync_times: DurationTotals,
+    close_times: DurationTotals,
     slowest: Vec<(u64, u32)>,
     cpu_ns: u64,
     transfer_cpu_ns: u64,
@@ -133,23 +133,23 @@ pub struct PhaseTotals {
 
 impl PhaseTotals {
     /// Sums up one rank's threads. Returns `None` without threads.
-    pub fn of_rank<'a>(
+    pub fn from_threads<'a>(
         rank: u32,
         threads: impl Iterator<Item = (&'a ThreadFigures, &'a Samples)>,
     ) -> Option<Self> {
         let mut all: Option<Self> = None;
         for (figures, samples) in threads {
-            let one = Self::of_thread(rank, figures, samples);
+            let one = Self::from_thread(rank, figures, samples);
             match &mut all {
-                Some(all) => all.join(one),
+                Some(all) => all.merge_thread(one),
                 None => all = Some(one),
             }
         }
         // The rank's own durations are known only after its threads are merged.
         all.map(|mut all| {
-            all.open_times = Times::new(rank, all.open.ns());
-            all.transfer_times = Times::new(rank, all.transfer.ns());
-            all.close_times = Times::new(rank, all.close.ns());
+            all.open_times = DurationTotals::new(rank, all.open.ns());
+            all.transfer_times = DurationTotals::new(rank, all.transfer.ns());
+            all.close_times = DurationTotals::new(rank, all.close.ns());
             (all.before_wall_min, all.before_wall_max) = (all.before_wall, all.before_wall);
             all.done_first_ns = all.done_last_ns;
             all.slowest = vec![(all.transfer.ns(), rank)];
@@ -157,7 +157,7 @@ impl PhaseTotals {
         })
     }
 
-    fn of_thread(rank: u32, figures: &ThreadFigures, samples: &Samples) -> Self {
+    fn from_thread(rank: u32, figures: &ThreadFigures, samples: &Samples) -> Self {
         Self {
             transfers: samples.transfers,
             reads: samples.reads,
@@ -169,10 +169,10 @@ impl PhaseTotals {
             close: figures.close,
             done_first_ns: figures.done_ns,
             done_last_ns: figures.done_ns,
-            open_times: Times::new(rank, 0),
-            transfer_times: Times::new(rank, 0),
-            sync_times: Times::new(rank, figures.sync_ns),
-            close_times: Times::new(rank, 0),
+            open_times: DurationTotals::new(rank, 0),
+            transfer_times: DurationTotals::new(rank, 0),
+            sync_times: DurationTotals::new(rank, figures.sync_ns),
+            close_times: DurationTotals::new(rank, 0),
             slowest: Vec::new(),
             cpu_ns: figures.cpu_ns,
             transfer_cpu_ns: figures.transfer_cpu_ns,
@@ -182,16 +182,16 @@ impl PhaseTotals {
     }
 
     /// Adds another thread of the same rank.
-    fn join(&mut self, other: Self) {
-        self.sum(&other);
+    fn merge_thread(&mut self, other: Self) {
+        self.add_counts(&other);
         // Threads sync at the same time, so the slowest one counts.
         let sync_ns = self.sync_times.max_ns.max(other.sync_times.max_ns);
-        self.sync_times = Times::new(self.sync_times.slowest, sync_ns);
+        self.sync_times = DurationTotals::new(self.sync_times.slowest, sync_ns);
         self.timeline.merge(other.timeline);
     }
 
     /// Adds the figures that are summed in the same way for threads and for ranks.
-    fn sum(&mut self, other: &Self) {
+    fn add_counts(&mut self, other: &Self) {
         self.transfers += other.transfers;
         self.reads += other.reads;
         self.before_wall += other.before_wall;
@@ -309,7 +309,7 @@ impl PhaseTotals {
 
 impl Reduce for PhaseTotals {
     fn merge(&mut self, other: Self) {
-        self.sum(&other);
+        self.add_counts(&other);
         self.before_wall_min = self.before_wall_min.min(other.before_wall_min);
         self.before_wall_max = self.before_wall_max.max(other.before_wall_max);
         self.open_times.merge(&other.open_times);

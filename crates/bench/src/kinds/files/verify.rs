@@ -58,7 +58,7 @@ pub struct VerifyFindings {
 
 impl VerifyFindings {
     /// Returns the findings of one rank's threads.
-    pub fn of_rank(rank: u32, found: &Wrong) -> Self {
+    pub fn from_rank(rank: u32, found: &Wrong) -> Self {
         Self {
             checked_bytes: found.checked_bytes,
             wrong_bytes: found.wrong_bytes,
@@ -72,7 +72,7 @@ impl VerifyFindings {
     }
 
     /// Describes the wrong data, if there are any.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn describe_fault(&self) -> Option<String> {
         if self.wrong_bytes == 0 {
             return None;
         }
@@ -118,14 +118,14 @@ mod tests {
             wrong_sectors: 1,
             first: vec![text.to_owned()],
         };
-        let mut all = VerifyFindings::of_rank(1, &wrong("b"));
-        all.merge(VerifyFindings::of_rank(0, &wrong("a")));
+        let mut all = VerifyFindings::from_rank(1, &wrong("b"));
+        all.merge(VerifyFindings::from_rank(0, &wrong("a")));
         all.merge(VerifyFindings::default());
-        let text = all.complaint().unwrap();
+        let text = all.describe_fault().unwrap();
         assert!(text.starts_with("4 bytes in 2 sectors"), "{text}");
         assert!(text.contains("(2000 bytes were checked)"), "{text}");
         assert!(text.ends_with("rank 0: a; rank 1: b"), "{text}");
-        assert_eq!(VerifyFindings::default().complaint(), None);
+        assert_eq!(VerifyFindings::default().describe_fault(), None);
     }
 
     #[test]

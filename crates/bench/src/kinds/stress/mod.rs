@@ -51,7 +51,7 @@ impl Kind for Stresses {
     ) -> Result<(), StepFailure> {
         record.effective.clone_from(open);
         let mut tally = Tally::new(asked.point, &stage.settings.lists)?;
-        let ended = StressRun::new(asked.point, stage, &mut tally).take(run_steps);
+        let ended = StressRun::new(asked.point, stage, &mut tally).run(run_steps);
         let failed = tally.failed().or_else(|| tally.nothing_tried());
         record.body = tally.into_body(asked.point).into();
         ended?;

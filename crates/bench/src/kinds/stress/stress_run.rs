@@ -34,7 +34,7 @@ pub fn open_each_once(
         let mut refused = None;
         for number in 0..ops {
             let draws = point.stretch(engine, number, &stage.settings.lists)?;
-            match open(&draws, stage).and_then(|open| usable(open, &draws, stage)) {
+            match open(&draws, stage).and_then(|open| open_if_usable(open, &draws, stage)) {
                 Ok(open) => {
                     all.extend(effective(&open, &Distinct::default()));
                     refused = None;
@@ -52,7 +52,7 @@ pub fn open_each_once(
 }
 
 /// Returns the open engine if its devices can run at least one of `draws`.
-fn usable(
+fn open_if_usable(
     open: OpenEngine,
     draws: &[Draw],
     stage: &mut Stage<'_>,
@@ -103,10 +103,10 @@ impl<'a, 'b> StressRun<'a, 'b> {
     ///
     /// # Errors
     /// [`StepFailure::Run`] if an engine or a rank failed. A transfer with wrong bytes is only counted.
-    pub fn take(mut self, run_steps: StepRunner<'_>) -> Result<(), StepFailure> {
+    pub fn run(mut self, run_steps: StepRunner<'_>) -> Result<(), StepFailure> {
         let mut number = 0;
         let ended = loop {
-            match self.groups(number, &mut *run_steps) {
+            match self.run_groups(number, &mut *run_steps) {
                 Ok(true) => number += 1,
                 Ok(false) => break Ok(()),
                 Err(failure) => break Err(failure),
@@ -117,11 +117,11 @@ impl<'a, 'b> StressRun<'a, 'b> {
     }
 
     /// Runs group `number` of every engine. Returns whether there is time for more.
-    fn groups(&mut self, number: u64, run_steps: StepRunner<'_>) -> Result<bool, StepFailure> {
+    fn run_groups(&mut self, number: u64, run_steps: StepRunner<'_>) -> Result<bool, StepFailure> {
         let mut groups = Vec::new();
         for engine in self.point.engines() {
             let lists = &self.stage.settings.lists;
-            groups.push(self.opened(self.point.stretch(engine, number, lists)?)?);
+            groups.push(self.open_group(self.point.stretch(engine, number, lists)?)?);
         }
         loop {
             let mut took = false;
@@ -133,7 +133,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
                     return Ok(false);
                 }
                 took = true;
-                self.draw(&draw, &mut group.open, &mut *run_steps)?;
+                self.run_draw(&draw, &mut group.open, &mut *run_steps)?;
             }
             if !took {
                 return self.has_time();
@@ -142,7 +142,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
     }
 
     /// Opens the engine for a group. Its transfers are skipped if the machine lacks a common requirement.
-    fn opened(&mut self, draws: Vec<Draw>) -> Result<DrawGroup, StepFailure> {
+    fn open_group(&mut self, draws: Vec<Draw>) -> Result<DrawGroup, StepFailure> {
         let open = match open(&draws, self.stage) {
             Ok(open) => Some(open),
             Err(StepFailure::Point(error @ (Error::Unavailable { .. } | Error::Usage(_)))) => {
@@ -152,7 +152,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
             Err(StepFailure::Point(error)) => {
                 if let Some(draw) = draws.first() {
                     self.tally.begin(draw);
-                    self.failed(draw, &error)?;
+                    self.record_failure(draw, &error)?;
                 }
                 None
             }
@@ -163,7 +163,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
     }
 
     /// Runs one transfer, with the steps of a normal point.
-    fn draw(
+    fn run_draw(
         &mut self,
         draw: &Draw,
         open: &mut Option<OpenEngine>,
@@ -196,13 +196,13 @@ impl<'a, 'b> StressRun<'a, 'b> {
             Ok(()) => self.tally.add(draw, &measured),
             Err(StepFailure::Point(error)) => {
                 *open = None;
-                self.failed(draw, &error)?;
+                self.record_failure(draw, &error)?;
             }
             Err(StepFailure::Run(error)) => {
                 // Report the first cause, which may be the end of another rank.
                 let cause = self.stage.rank.why_stopped();
                 if !matches!(cause, Some(Error::Interrupted { .. })) {
-                    self.failed(draw, cause.as_ref().unwrap_or(&error))?;
+                    self.record_failure(draw, cause.as_ref().unwrap_or(&error))?;
                 }
                 return Err(StepFailure::Run(error));
             }
@@ -211,7 +211,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
     }
 
     /// Counts a failed transfer, and reports at once how to repeat the first one.
-    fn failed(&mut self, draw: &Draw, error: &Error) -> Result<()> {
+    fn record_failure(&mut self, draw: &Draw, error: &Error) -> Result<()> {
         let command = command(draw, self.stage.settings)?;
         let is_first = self.tally.fail(draw, error, command);
         // An error that ends the run is reported at its end.

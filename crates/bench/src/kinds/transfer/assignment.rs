@@ -9,14 +9,14 @@ use tonnage_engine::Caps;
 use tonnage_plan::transfer::{CqMode, TransferPoint};
 
 /// The point, the worker's identity in the run, its device's capabilities and the layout of its memory.
-pub(super) struct Assignment<'a> {
+pub(super) struct WorkerAssignment<'a> {
     pub(super) point: &'a TransferPoint,
     pub(super) setup: WorkerSetup,
     pub(super) caps: Caps,
     pub(super) layout: SliceLayout,
 }
 
-impl Assignment<'_> {
+impl WorkerAssignment<'_> {
     /// Whether this worker initiates operations; a target that only answers does not.
     pub(super) fn initiates(&self) -> bool {
         self.point.roles.initiates(self.setup.rank)

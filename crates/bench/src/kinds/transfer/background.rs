@@ -30,7 +30,7 @@ impl<'a> WorkerPoints<'a> {
     }
 
     /// The role of a worker, given which CPUs the measuring workers run on.
-    pub(super) fn role(&self, worker: u32, measuring_cpus: MeasuringCpus) -> WorkerRole {
+    pub(super) fn role_of_worker(&self, worker: u32, measuring_cpus: MeasuringCpus) -> WorkerRole {
         let measuring = self.own.measuring_workers();
         WorkerRole {
             is_background: self.is_background(worker as usize),
@@ -74,13 +74,13 @@ pub(super) fn with_background(
 }
 
 /// Ranks that `rank` exchanges bytes with at a point, the background included.
-pub(super) fn peers(point: &TransferPoint, rank: u32) -> Vec<Peer> {
+pub(super) fn all_peers(point: &TransferPoint, rank: u32) -> Vec<Peer> {
     let layouts = with_background(point).map(|point| SliceLayout::new(&point, rank));
     layouts.flat_map(|layout| layout.peers()).collect()
 }
 
 /// Bytes that each worker of a rank needs, the background included.
-pub(super) fn bytes(point: &TransferPoint, rank: u32) -> u64 {
+pub(super) fn largest_memory_bytes(point: &TransferPoint, rank: u32) -> u64 {
     let layouts = with_background(point).map(|point| SliceLayout::new(&point, rank));
     layouts.map(|layout| layout.bytes()).max().unwrap_or(0)
 }
@@ -108,7 +108,7 @@ pub(super) fn depth(point: &TransferPoint) -> u32 {
 }
 
 /// Summary of the background's load during the trials, and of the latency without it. `None` without a background.
-pub(super) fn summary(
+pub(super) fn background_summary(
     point: &TransferPoint,
     idle: Option<&LatencyHistogram>,
     trials: &[Trial],
@@ -157,14 +157,14 @@ mod tests {
             .map(|at| points.for_worker(at).slots.size_bytes)
             .collect();
         assert_eq!(sizes, [point.slots.size_bytes, 4096, 4096]);
-        let role = |at| points.role(at, MeasuringCpus::Own);
+        let role = |at| points.role_of_worker(at, MeasuringCpus::Own);
         assert_eq!([0, 1, 2].map(|at| role(at).place), [0, 0, 1]);
         // // Rank 0 measures towards rank 2 and loads the path to rank 3. Rank 1 measures towards rank 3.
         assert_eq!(load.roles.targets(0), [3]);
         assert_eq!(load.roles.targets(1), [2]);
-        assert_eq!(peers(&point, 0), [2, 3]);
+        assert_eq!(all_peers(&point, 0), [2, 3]);
         assert_eq!(depth(&point), 8);
-        assert!(bytes(&point, 0) >= 2 * 8 * 4096);
+        assert!(largest_memory_bytes(&point, 0) >= 2 * 8 * 4096);
         let alone = TransferPoint {
             background: None,
             ..point
@@ -173,7 +173,7 @@ mod tests {
             own: &alone,
             background: None,
         };
-        let role = points.role(2, MeasuringCpus::Own);
+        let role = points.role_of_worker(2, MeasuringCpus::Own);
         assert_eq!((role.is_background, role.measuring_cpus), (false, None));
     }
 

@@ -7,7 +7,7 @@ use tonnage_record::transfer::{BatchPhase, BatchPhases};
 use tonnage_units::histogram::LatencyHistogram;
 
 /// Phases of batches; `None` if no batch was recorded.
-pub(super) fn phases(phases: &PhaseHistograms) -> Option<BatchPhases> {
+pub(super) fn batch_phases(phases: &PhaseHistograms) -> Option<BatchPhases> {
     let of = |histogram: &LatencyHistogram| {
         Some(BatchPhase {
             time_ns_mean: histogram.mean_ns()?,
@@ -23,7 +23,7 @@ pub(super) fn phases(phases: &PhaseHistograms) -> Option<BatchPhases> {
 }
 
 /// Operations posted after merging adjacent ones; `None` if merging is off.
-pub(super) fn merged(point: &TransferPoint, trials: &[TrialTotals]) -> Option<u64> {
+pub(super) fn merged_operations(point: &TransferPoint, trials: &[TrialTotals]) -> Option<u64> {
     let handed_over = trials.iter().map(|totals| totals.handed_over);
     (point.batching.merge == BatchMerge::On).then(|| handed_over.sum())
 }

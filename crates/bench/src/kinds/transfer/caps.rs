@@ -20,19 +20,19 @@ pub(super) fn check_caps(
     if !caps.verbs.contains(&point.op) {
         let why = "the device that was opened does not offer it";
         let how = "Choose another --op or another device";
-        return refused(point.op.name(), name, why, how);
+        return unsupported(point.op.name(), name, why, how);
     }
     if point.pacing == Pacing::PingPong && point.op == Verb::Write && !caps.ordered_writes {
         let why = "it waits for the last byte to appear, and the device does not promise that it appears last";
         let how = "Choose --op write-imm or --op send";
-        return refused("ping-pong with op write", name, why, how);
+        return unsupported("ping-pong with op write", name, why, how);
     }
     if caps.carried {
         check_carried(point, caps.depth, name)?;
     }
     check_immediates(point, caps, devices, name)?;
     check_each(point, caps, name)?;
-    if point.verify == Verification::Last && overtakes(point, delivers(caps)) {
+    if point.verify == Verification::Last && may_overtake(point, completed_is_visible(caps)) {
         return Err(Error::Unavailable {
             what: format!("verify on {name} where data of several slots land in one"),
             why:
@@ -45,12 +45,12 @@ pub(super) fn check_caps(
     if u64::from(point.slots.size_bytes) > caps.message_bytes_max {
         let what = format!("{} bytes in one operation", point.slots.size_bytes);
         let why = format!("the device takes at most {}", caps.message_bytes_max);
-        return refused(&what, name, &why, "Choose smaller --sizes");
+        return unsupported(&what, name, &why, "Choose smaller --sizes");
     }
     Ok(())
 }
 
-fn refused(what: &str, name: &str, why: &str, how: &str) -> Result<()> {
+fn unsupported(what: &str, name: &str, why: &str, how: &str) -> Result<()> {
     Err(Error::Unavailable {
         what: format!("{what} on {name}"),
         why: why.to_owned(),
@@ -66,29 +66,29 @@ fn check_carried(point: &TransferPoint, depth: u32, name: &str) -> Result<()> {
         Pacing::Batch { .. } if !point.latency && point.batching == Batching::default() => {}
         pacing => {
             let how = "Choose --window, or --batch with --latency off";
-            return refused(pacing.name(), name, loops, how);
+            return unsupported(pacing.name(), name, loops, how);
         }
     }
     if point.cq == CqMode::Event {
-        return refused("--cq event", name, "it polls", "Choose --cq busy");
+        return unsupported("--cq event", name, "it polls", "Choose --cq busy");
     }
     if point.session.is_some() {
         let why = "it takes no single operations that the library could hand over";
         let how = "Leave --api and --session out";
-        return refused("the library's calls", name, why, how);
+        return unsupported("the library's calls", name, why, how);
     }
     if !point.division.divides_only_queue_pairs() {
         let why = "it does not cut operations, and has one device for each worker";
-        return refused("--chunk or --rails", name, why, "Leave them out");
+        return unsupported("--chunk or --rails", name, why, "Leave them out");
     }
     if point.loads.is_some() || point.background.is_some() {
         let how = "Choose another --traffic, and leave --background out";
-        return refused("a traffic file or a background", name, loops, how);
+        return unsupported("a traffic file or a background", name, loops, how);
     }
     if point.depth() > depth {
         let why = format!("it keeps at most {depth} operations in flight");
         let how = format!("Choose at most {depth}");
-        return refused(&point.pacing.to_string(), name, &why, &how);
+        return unsupported(&point.pacing.to_string(), name, &why, &how);
     }
     Ok(())
 }
@@ -102,19 +102,19 @@ fn check_immediates(point: &TransferPoint, caps: &Caps, devices: usize, name: &s
     if is_unnamed && point.pacing == Pacing::PingPong {
         let what = "ping-pong of several ranks with write-imm";
         let why = "the immediate of the device is too narrow to say which rank is to be answered";
-        return refused(what, name, why, "Choose --op send, or --traffic pair");
+        return unsupported(what, name, why, "Choose --op send, or --traffic pair");
     }
     let parts = point.division.shares(devices).parts(point.slots.size_bytes);
     if is_unnamed && parts > 1 {
         let what = "write-imm in parts from several ranks";
         let why = "the device does not say which rank a part came from";
         let how = "Leave --chunk and --rails stripe out, or choose one initiator for each target";
-        return refused(what, name, why, how);
+        return unsupported(what, name, why, how);
     }
     if caps.immediate_bits < 32 {
         let bits = caps.immediate_bits;
         let why = format!("it carries {bits} bits of immediate data, and 32 are needed");
-        return refused("write-imm", name, &why, "Choose --op write or --op send");
+        return unsupported("write-imm", name, &why, "Choose --op write or --op send");
     }
     Ok(())
 }
@@ -126,7 +126,7 @@ fn check_each(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
     }
     let refused = |why, how| {
         let what = format!("--verify=each of {}", point.op.name());
-        refused(&what, name, why, how)
+        unsupported(&what, name, why, how)
     };
     if caps.carried {
         return refused("it carries out whole trials", "Choose --verify=last");
@@ -150,19 +150,19 @@ fn check_each(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
 /// Rejects writes that no flush could prove to have arrived, because their lane is released with them.
 fn check_released(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
     let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
-    let [always, on_request] = delivers(caps);
+    let [always, on_request] = completed_is_visible(caps);
     if !writes || !point.releases_lanes() || always || on_request {
         return Ok(());
     }
     let session = point.session.map_or("", SessionUse::name);
     let what = format!("{} with session {session}", point.op.name());
     let why = "a lane that was released cannot be flushed, and the device cannot complete writes when they have arrived";
-    refused(&what, name, why, "Choose --session on or off, or --op read")
+    unsupported(&what, name, why, "Choose --session on or off, or --op read")
 }
 
 /// Whether a write may arrive after a later one to the same slot, although it completed before the later one was
 /// posted.
-fn overtakes(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
+fn may_overtake(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
     let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
     let asked = on_request && claims_arrival(point);
     let arrived = always || asked || point.pacing == Pacing::PingPong;
@@ -170,7 +170,7 @@ fn overtakes(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
 }
 
 /// Whether completed writes are visible to the peer: `[always, on request]`.
-pub(super) fn delivers(caps: &Caps) -> [bool; 2] {
+pub(super) fn completed_is_visible(caps: &Caps) -> [bool; 2] {
     [caps.delivered, caps.delivery_on_request]
 }
 
@@ -230,7 +230,7 @@ mod tests {
                 ..point(Addresses::Fixed, 4)
             };
             point.slots.local_addresses = Some(Addresses::Sequential);
-            overtakes(&point, [always, on_request])
+            may_overtake(&point, [always, on_request])
         };
         let (batch, stream) = (Pacing::Batch { batch: 1 }, Pacing::Stream { window: 1 });
         assert!(with(Verb::Write, batch, false, false));

@@ -8,9 +8,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::assignment::Assignment;
+use super::assignment::WorkerAssignment;
 use super::flows::{
-    begin_credits, expect_parts, flushes_in_round, make_flows, make_receives, make_table, scratch,
+    allocate_scratch, announce_part_lengths, begin_credits, flushes_in_round, make_flows,
+    make_receives, make_table,
 };
 use super::idle_policy::IdlePolicy;
 use super::layout::answers;
@@ -65,7 +66,7 @@ pub(super) enum PendingLatencies {
 
 /// Drives the flows of one worker during one point.
 pub(super) struct FlowDriver<'a> {
-    assignment: Rc<Assignment<'a>>,
+    assignment: Rc<WorkerAssignment<'a>>,
     port: Port<'a>,
     /// All flows; empty under ping-pong, where `table` holds them.
     flows: Vec<Flow>,
@@ -90,12 +91,12 @@ pub(super) struct FlowDriver<'a> {
 impl<'a> FlowDriver<'a> {
     /// Resolves the lanes of a point and posts its receives.
     pub(super) fn new(
-        assignment: &Rc<Assignment<'a>>,
+        assignment: &Rc<WorkerAssignment<'a>>,
         engine: &'a mut dyn Engine,
         worker: &'a mut EngineWorker,
         stop: &'a AtomicBool,
     ) -> Result<Self> {
-        let Assignment {
+        let WorkerAssignment {
             point,
             setup,
             caps,
@@ -103,7 +104,7 @@ impl<'a> FlowDriver<'a> {
         } = &**assignment;
         let (rank, memory) = (setup.rank, Arc::clone(&worker.memory));
         let flows = make_flows(point, rank, layout, engine, worker)?;
-        expect_parts(point, layout, engine, true)?;
+        announce_part_lengths(point, layout, engine, true)?;
         let receives = match point.op {
             Verb::Send if caps.moves_bytes => make_receives(point, rank, layout, engine, worker)?,
             _ => Vec::new(),
@@ -113,7 +114,7 @@ impl<'a> FlowDriver<'a> {
         let credits = worker.credits.as_mut();
         let credited = begin_credits(credits, point, engine, caps, &flows, layout)?;
         let port = Port::new(engine, worker.clock, stop, setup.yielding);
-        let mut port = waiting(port, assignment, flows.len())?;
+        let mut port = with_waiting(port, assignment, flows.len())?;
         if let Some((credits, tells)) = credited {
             lanes.extend(tells);
             port = port.with_credits(credits);
@@ -142,7 +143,7 @@ impl<'a> FlowDriver<'a> {
             table,
             active: 0..count,
             loads: loads.map(|_| FlowLoads::new(count, flushes, worker.clock)),
-            scratch: scratch(point, at_once),
+            scratch: allocate_scratch(point, at_once),
             merged_bytes_max: (point.batching.merge == BatchMerge::On).then_some(message_bytes_max),
             receives_depth,
             receives_posted,
@@ -174,7 +175,7 @@ impl<'a> FlowDriver<'a> {
     }
 
     /// Resets the bytes by which a ping-pong detects the answers of the next trial.
-    pub(super) fn rearm(&self) -> Result<()> {
+    pub(super) fn reset_ping_pong(&self) -> Result<()> {
         self.table.as_ref().map_or(Ok(()), Table::rearm)
     }
 
@@ -200,7 +201,9 @@ impl<'a> FlowDriver<'a> {
             && let Some(table) = &mut self.table
         {
             let served = return_all(&mut self.port, table, &mut over);
-            return served.map(drop).map_err(|error| self.with_stalled(error));
+            return served
+                .map(drop)
+                .map_err(|error| self.name_stalled_flows(error));
         }
         self.poll_until(idle, over)
     }
@@ -212,7 +215,7 @@ impl<'a> FlowDriver<'a> {
         over: impl FnMut() -> bool,
     ) -> Result<()> {
         let polled = idle.poll_until(&mut self.port, over);
-        polled.map_err(|error| self.with_stalled(error))
+        polled.map_err(|error| self.name_stalled_flows(error))
     }
 
     /// Prepares a round of the `active` flows before its start. Returns the progress handle of a round that the device
@@ -255,18 +258,19 @@ impl<'a> FlowDriver<'a> {
             Some(flows) => self.drive_carried(schedule, &flows, totals),
             None => self.drive_loop(schedule, recording, totals),
         };
-        driven.map_err(|error| self.with_stalled(error))
+        driven.map_err(|error| self.name_stalled_flows(error))
     }
 
     /// Ends the timed part of a round. `window_ns` is its duration, or `None` for a worker that drove no flow.
     pub(super) fn end_round(&mut self, window_ns: Option<u64>, totals: &mut TrialTotals) {
         if let Some(window_ns) = window_ns {
             totals.in_flight_max = self.port.take_most_in_flight();
-            let Assignment { point, setup, .. } = &*self.assignment;
+            let WorkerAssignment { point, setup, .. } = &*self.assignment;
             let loads = self.port.engine.take_rail_loads();
-            totals.rails = rails::of_worker(&loads, window_ns);
+            totals.rails = rails::rail_totals(&loads, window_ns);
             let worker = (setup.rank, setup.worker);
-            totals.least_rail = rails::least(worker, point.division.rails, &loads, &totals.rails);
+            totals.least_rail =
+                rails::least_loaded_rail(worker, point.division.rails, &loads, &totals.rails);
         }
         self.active = 0..self.flows().len();
     }
@@ -278,7 +282,7 @@ impl<'a> FlowDriver<'a> {
         totals: &mut TrialTotals,
     ) -> Result<()> {
         self.set_loads(schedule);
-        let Assignment { point, setup, .. } = &*self.assignment;
+        let WorkerAssignment { point, setup, .. } = &*self.assignment;
         let mut until = self.until(schedule);
         let batching = BatchLoop {
             size: point.batch_share(setup.worker),
@@ -324,7 +328,7 @@ impl<'a> FlowDriver<'a> {
         if let (Some(punctuality), Some(timetable)) = (driven.punctuality, timetable) {
             let flows = &self.flows[self.active.clone()];
             (totals.due, totals.late) = (timetable.operations, punctuality.late);
-            totals.stall = paced::stall(&punctuality, setup.rank, flows, schedule);
+            totals.stall = paced::stall_from_punctuality(&punctuality, setup.rank, flows, schedule);
             self.pending = PendingLatencies::Paced {
                 flows: flows.len(),
                 timetable,
@@ -347,7 +351,7 @@ impl<'a> FlowDriver<'a> {
     /// Sets the number of operations of each flow, if a traffic file defines the loads. The warm-up drives the same
     /// flows without an end.
     fn set_loads(&mut self, schedule: &Schedule) {
-        let Assignment { point, setup, .. } = &*self.assignment;
+        let WorkerAssignment { point, setup, .. } = &*self.assignment;
         let operations =
             |flow: &Flow| match point.load_operations(setup.rank, flow.peer, setup.worker) {
                 0 => 0,
@@ -390,7 +394,7 @@ impl<'a> FlowDriver<'a> {
     /// Serves peers while `is_missing` returns true, up to the arrival deadline. The caller checks the result.
     pub(super) fn serve_while(&mut self, is_missing: impl Fn() -> bool) -> Result<()> {
         let served = self.serve_port_while(|_| is_missing());
-        served.map_err(|error| self.with_stalled(error))
+        served.map_err(|error| self.name_stalled_flows(error))
     }
 
     /// Waits until `count` operations have arrived in this round and all plain writes have landed. Returns the time
@@ -398,10 +402,10 @@ impl<'a> FlowDriver<'a> {
     pub(super) fn await_arrivals(&mut self, count: Option<u64>, round: u32) -> Result<u64> {
         if let Some(count) = count {
             let awaited = self.serve_port_while(|port| port.arrivals.count < count);
-            awaited.map_err(|error| self.with_stalled(error))?;
+            awaited.map_err(|error| self.name_stalled_flows(error))?;
         }
         // Plain writes raise no event at the target. Their initiators have already closed the measured interval.
-        let Assignment {
+        let WorkerAssignment {
             point,
             setup,
             layout,
@@ -440,13 +444,13 @@ impl<'a> FlowDriver<'a> {
         if self.assignment.point.op == Verb::Send {
             let used_up = self.use_up_receives();
             let settled = used_up.and_then(|()| self.port.settle_credits());
-            settled.map_err(|error| self.with_stalled(error))?;
+            settled.map_err(|error| self.name_stalled_flows(error))?;
         }
         for lane in std::mem::take(&mut self.lanes) {
             self.port.engine.release(lane);
         }
-        let Assignment { point, layout, .. } = &*self.assignment;
-        expect_parts(point, layout, self.port.engine, false)
+        let WorkerAssignment { point, layout, .. } = &*self.assignment;
+        announce_part_lengths(point, layout, self.port.engine, false)
     }
 
     /// Sends one filler for each receive posted by the peers, and waits for the peers' fillers.
@@ -473,11 +477,11 @@ impl<'a> FlowDriver<'a> {
     }
 
     /// Names the stalled flows if `error` is a stall.
-    fn with_stalled(&mut self, error: Error) -> Error {
+    fn name_stalled_flows(&mut self, error: Error) -> Error {
         let Some(stall) = self.port.stall().cloned() else {
             return error;
         };
-        let Assignment { point, setup, .. } = &*self.assignment;
+        let WorkerAssignment { point, setup, .. } = &*self.assignment;
         let waiting = match point.pacing {
             Pacing::Stream { .. } | Pacing::Paced { .. } => self.scratch.waiting_flows(),
             _ => Vec::new(),
@@ -486,12 +490,12 @@ impl<'a> FlowDriver<'a> {
         let flows = table.map_or(&self.flows, |table| &table.flows);
         let flows = &flows[self.active.clone()];
         let names = &setup.names;
-        names.error(point, &stall, flows, &waiting, self.port.engine)
+        names.stall_error(point, &stall, flows, &waiting, self.port.engine)
     }
 }
 
 /// Messages that a receive-only worker lets accumulate. Zero unless they arrive through memory shared with the senders.
-fn gathered(Assignment { point, caps, .. }: &Assignment) -> usize {
+fn messages_to_accumulate(WorkerAssignment { point, caps, .. }: &WorkerAssignment) -> usize {
     let is_shared = caps.arrives_by_polling && caps.limit == LimitKind::MemoryCopy;
     let is_short = point.op == Verb::Send && point.slots.size_bytes <= GATHER_BYTES_MAX;
     match point.pacing {
@@ -503,8 +507,12 @@ fn gathered(Assignment { point, caps, .. }: &Assignment) -> usize {
 }
 
 /// Configures a port to wait as the point asks and the device allows, and to watch `flows` flows for stalls.
-fn waiting<'a>(port: Port<'a>, assignment: &Assignment, flows: usize) -> Result<Port<'a>> {
-    let Assignment {
+fn with_waiting<'a>(
+    port: Port<'a>,
+    assignment: &WorkerAssignment,
+    flows: usize,
+) -> Result<Port<'a>> {
+    let WorkerAssignment {
         point, setup, caps, ..
     } = assignment;
     let patience_ns = setup.patience.as_nanos() as u64;
@@ -516,7 +524,7 @@ fn waiting<'a>(port: Port<'a>, assignment: &Assignment, flows: usize) -> Result<
         port = port.without_pause();
     }
     if flows == 0 {
-        port = port.gathering(gathered(assignment));
+        port = port.gathering(messages_to_accumulate(assignment));
     }
     if point.cq == CqMode::Event {
         port = port.with_sleeper(setup.sleepers.add_sleeper()?);

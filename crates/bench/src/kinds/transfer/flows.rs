@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::caps::{claims_arrival, delivers};
+use super::caps::{claims_arrival, completed_is_visible};
 use super::point_engine::compares_each;
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use crate::loop_parameters::flow_slots;
@@ -40,7 +40,7 @@ pub(super) fn make_flows(
         let (kind, there) = (LaneKind::Initiate(point.op), worker.remote_of(target)?);
         let lane = engine.lane(&LaneSpec {
             ordered: answers(point) && point.op == Verb::Write,
-            delivered: asks_delivery(point, delivers(&worker.caps)),
+            delivered: requests_delivery(point, completed_is_visible(&worker.caps)),
             ..LaneSpec::new(kind, target, worker.region, there)
         })?;
         let there = SliceLayout::new(point, target);
@@ -74,7 +74,9 @@ pub(super) fn make_table(
     caps: &Caps,
 ) -> Result<Table> {
     let signals = if point.op == Verb::Write {
-        let visible = memory.host().ok_or_else(|| invisible(point, rank))?;
+        let visible = memory
+            .host()
+            .ok_or_else(|| invisible_memory_error(point, rank))?;
         let slots = flow_slots(point);
         let signal = |(index, &peer): (usize, &u32)| {
             let (out, into) = (layout.out_origin(index), layout.into_origin(index));
@@ -98,13 +100,13 @@ pub(super) fn flushes_in_round(point: &TransferPoint, rank: u32, round: u32) -> 
 }
 
 /// Whether lanes request delivery, so that a completion means arrival.
-fn asks_delivery(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
+fn requests_delivery(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
     claims_arrival(point) && on_request && !always
 }
 
 /// Whether the bytes are in the peer's memory when a latency sample ends, as recorded. All initiating devices must
 /// agree on true. `None` if the question does not apply or cannot be answered.
-pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool> {
+pub(crate) fn is_delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool> {
     if !open.moves_bytes {
         return None;
     }
@@ -114,17 +116,21 @@ pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool
     }
     let arrivals = open.opened.common.arrivals.iter();
     let known: Option<Vec<bool>> = arrivals
-        .map(|device| delivered_by(point, device.delivers, device.sends_taken))
+        .map(|device| is_delivered_by_device(point, device.delivers, device.sends_taken))
         .collect();
     known.map(|all| all.into_iter().all(|delivered| delivered))
 }
 
 /// The same for one device.
-fn delivered_by(point: &TransferPoint, delivers: [bool; 2], sends_taken: bool) -> Option<bool> {
+fn is_delivered_by_device(
+    point: &TransferPoint,
+    delivers: [bool; 2],
+    sends_taken: bool,
+) -> Option<bool> {
     let [always, _] = delivers;
     match (point.op, point.pacing) {
         (Verb::Read | Verb::FetchAdd | Verb::CompareSwap, _) | (_, Pacing::PingPong) => None,
-        (Verb::Write | Verb::WriteImm, _) => Some(always || asks_delivery(point, delivers)),
+        (Verb::Write | Verb::WriteImm, _) => Some(always || requests_delivery(point, delivers)),
         (Verb::Send, _) => Some(sends_taken),
     }
 }
@@ -148,7 +154,7 @@ pub(super) fn make_receives(
 
 /// Announces to an engine that may cut write-imms how long those of this rank's initiators are; at the end, that no
 /// more will come.
-pub(super) fn expect_parts(
+pub(super) fn announce_part_lengths(
     point: &TransferPoint,
     layout: &SliceLayout,
     engine: &mut dyn Engine,
@@ -177,13 +183,13 @@ pub(super) fn begin_credits<'a>(
         return Ok(None);
     };
     let sends: Vec<_> = flows.iter().map(|flow| (flow.peer, flow.lane)).collect();
-    let parameters = (telling(point), point.depth() as usize);
+    let parameters = (credit_return(point), point.depth() as usize);
     let begun = credits.begin(parameters, engine, caps, &sends, &layout.into)?;
     Ok(Some(begun))
 }
 
 /// When receivers return credits to senders, from what these wait for.
-fn telling(point: &TransferPoint) -> CreditReturn {
+fn credit_return(point: &TransferPoint) -> CreditReturn {
     let window = match point.pacing {
         Pacing::Stream { window } | Pacing::Paced { window, .. } => window,
         Pacing::Batch { batch } => batch,
@@ -201,7 +207,7 @@ fn telling(point: &TransferPoint) -> CreditReturn {
 }
 
 /// Buffers of the loops for up to `flows` flows at once.
-pub(super) fn scratch(point: &TransferPoint, flows: usize) -> Scratch {
+pub(super) fn allocate_scratch(point: &TransferPoint, flows: usize) -> Scratch {
     // The second argument is the number of operations of one flow that the loops distinguish.
     match point.pacing {
         Pacing::Batch { .. } => Scratch::new(flows, 1).with_batches(
@@ -216,7 +222,7 @@ pub(super) fn scratch(point: &TransferPoint, flows: usize) -> Scratch {
 
 /// The plan reports the same error if it knows the memory. This covers memories that turn out only after
 /// allocation to be out of the reach of the CPU.
-fn invisible(point: &TransferPoint, rank: u32) -> Error {
+fn invisible_memory_error(point: &TransferPoint, rank: u32) -> Error {
     Error::Unavailable {
         what: format!(
             "ping-pong with op write and {} {} on rank {rank}",
@@ -270,7 +276,7 @@ mod tests {
         let of = |op, pacing, delivers| {
             let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
             (point.op, point.pacing) = (op, pacing);
-            delivered_by(&point, delivers, false)
+            is_delivered_by_device(&point, delivers, false)
         };
         let (on_request, never, always) = ([false, true], [false, false], [true, true]);
         assert_eq!(of(Verb::Write, STREAM, on_request), Some(false));
@@ -283,6 +289,6 @@ mod tests {
         assert_eq!(of(Verb::Send, STREAM, always), Some(false));
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
         (point.op, point.pacing) = (Verb::Send, STREAM);
-        assert_eq!(delivered_by(&point, never, true), Some(true));
+        assert_eq!(is_delivered_by_device(&point, never, true), Some(true));
     }
 }

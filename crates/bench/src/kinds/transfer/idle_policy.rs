@@ -1,6 +1,6 @@
 //! When and how a worker rests instead of polling.
 
-use super::assignment::Assignment;
+use super::assignment::WorkerAssignment;
 use super::trial::Schedule;
 use tonnage_loops::port::Port;
 use tonnage_loops::serve::{RestingPlace, serve};
@@ -25,7 +25,7 @@ pub(super) struct IdlePolicy {
 }
 
 impl IdlePolicy {
-    pub(super) fn new(assignment: &Assignment) -> Result<Self> {
+    pub(super) fn new(assignment: &WorkerAssignment) -> Result<Self> {
         let is_idle = !assignment.takes_part() || assignment.is_served();
         let moves_background = assignment.setup.role.is_background;
         let place = (is_idle || moves_background)

@@ -4,11 +4,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::assignment::Assignment;
+use super::assignment::WorkerAssignment;
 use super::point_engine::compares_each;
 use super::totals::TrialTotals;
-use super::trial::{Issued, WARM_UP};
-use super::verify::{Expected, MemoryWatch};
+use super::trial::{IssuedOperations, WARM_UP};
+use super::verify::{ExpectedOperations, MemoryWatch};
 use crate::limit::memory_copy::copy_rates;
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::Verb;
@@ -21,7 +21,7 @@ use tonnage_units::{Error, Result};
 
 /// Fills and checks the memory of one worker during one point.
 pub(super) struct MemoryChecker<'a> {
-    assignment: Rc<Assignment<'a>>,
+    assignment: Rc<WorkerAssignment<'a>>,
     memory: Arc<dyn Memory>,
     watch: MemoryWatch,
     /// Results of comparing every operation, if the point asks for that.
@@ -31,7 +31,7 @@ pub(super) struct MemoryChecker<'a> {
 }
 
 impl<'a> MemoryChecker<'a> {
-    pub(super) fn new(assignment: &Rc<Assignment<'a>>, worker: &EngineWorker) -> Self {
+    pub(super) fn new(assignment: &Rc<WorkerAssignment<'a>>, worker: &EngineWorker) -> Self {
         let (point, setup) = (assignment.point, &assignment.setup);
         let of = (setup.rank, setup.worker);
         Self {
@@ -57,7 +57,7 @@ impl<'a> MemoryChecker<'a> {
     }
 
     /// Operations that the flows issued since the last call.
-    pub(super) fn issued(&mut self, flows: &[Flow]) -> Result<Issued> {
+    pub(super) fn issued(&mut self, flows: &[Flow]) -> Result<IssuedOperations> {
         self.watch.issued(self.memory.as_ref(), flows)
     }
 
@@ -76,7 +76,11 @@ impl<'a> MemoryChecker<'a> {
 
     /// Compares each slot with the last operation on it, or collects the comparisons of all operations. Adds the
     /// correct bytes to `totals`.
-    pub(super) fn check(&self, expected: &Expected, totals: &mut TrialTotals) -> Result<()> {
+    pub(super) fn check(
+        &self,
+        expected: &ExpectedOperations,
+        totals: &mut TrialTotals,
+    ) -> Result<()> {
         let point = self.assignment.point;
         let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
         self.watch.check(
@@ -112,13 +116,13 @@ impl<'a> MemoryChecker<'a> {
     }
 
     /// Advances past the trial that was checked.
-    pub(super) fn advance(&mut self, expected: &Expected) {
+    pub(super) fn advance(&mut self, expected: &ExpectedOperations) {
         self.watch.advance(expected);
     }
 
     /// Copy rates over this point's footprint, in turns shared by all copiers.
     pub(super) fn copy_rates(&self, clock: &Clock, turns: CopyTurns) -> Result<Vec<CopyRate>> {
-        let Assignment { point, layout, .. } = &*self.assignment;
+        let WorkerAssignment { point, layout, .. } = &*self.assignment;
         copy_rates(self.memory.as_ref(), layout, point, clock, turns)
     }
 }

@@ -72,13 +72,13 @@ impl Kind for Transfers {
     type Point = TransferPoint;
     type Open = OpenEngine;
 
-    fn shares(first: &TransferPoint, next: &TransferPoint) -> bool {
+    fn shares_resources(first: &TransferPoint, next: &TransferPoint) -> bool {
         // Queues are as long as the deepest point needs, and queues for a window of 1 differ from those for 4096.
         EngineKey::new(first) == EngineKey::new(next)
             && background::depth(first) == background::depth(next)
     }
 
-    fn asks_bytes(point: &TransferPoint) -> u64 {
+    fn requested_bytes(point: &TransferPoint) -> u64 {
         point.slots.footprint_bytes
     }
 
@@ -119,11 +119,11 @@ impl Kind for Transfers {
         let ended = point::measure(point, open, stage, Some(record), &mut measured, run_steps);
         let (opened, infos, hosts) = (&open.opened, stage.rank.rank_infos(), stage.rank.hosts());
         let summary = ended.is_ok().then(|| {
-            pairs::mark_shared(&mut measured.pairs, &opened.places, hosts);
+            pairs::mark_shared_cpus(&mut measured.pairs, &opened.places, hosts);
             let devices = Devices {
                 opened,
                 ranks: infos,
-                delivered: flows::delivered(point, open),
+                delivered: flows::is_delivered(point, open),
             };
             summary::summarize(point, &measured, &devices)
         });
@@ -145,8 +145,12 @@ impl Kind for Transfers {
         remarks.extend(effective::remarks(&record.effective));
         remarks.extend(measured.why_no_limit);
         remarks.extend(lacking);
-        remarks.extend(shared_device::remark(point, &opened.all, (infos, hosts)));
-        remarks.extend(pairs::why_none(point));
+        remarks.extend(shared_device::time_slicing_remark(
+            point,
+            &opened.all,
+            (infos, hosts),
+        ));
+        remarks.extend(pairs::too_many_pairs_remark(point));
         record.wire_proof = measured.wire_proof;
         Ok(())
     }
@@ -167,13 +171,13 @@ mod tests {
         };
         let window = |window| of(Pacing::Stream { window }, 8);
         let one = window(1);
-        assert!(Transfers::shares(
+        assert!(Transfers::shares_resources(
             &one,
             &of(Pacing::Stream { window: 1 }, 64)
         ));
-        assert!(Transfers::shares(&one, &of(Pacing::PingPong, 8)));
-        assert!(!Transfers::shares(&one, &window(4096)));
-        assert!(Transfers::shares(
+        assert!(Transfers::shares_resources(&one, &of(Pacing::PingPong, 8)));
+        assert!(!Transfers::shares_resources(&one, &window(4096)));
+        assert!(Transfers::shares_resources(
             &window(16),
             &of(Pacing::Batch { batch: 16 }, 8)
         ));

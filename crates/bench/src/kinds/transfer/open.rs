@@ -6,8 +6,8 @@ use super::point_engine::compares_each;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::Stage;
-use crate::opening::engine::{Need, OpenEngine};
-use crate::opening::{Pairs, Requirements};
+use crate::opening::engine::{OpenEngine, OpeningNeeds};
+use crate::opening::{CommunicatingPairs, Requirements};
 use tonnage_engine::paths::Division;
 use tonnage_engine::{Caps, EngineOptions, Entry, Peer, Verb};
 use tonnage_plan::roles::Roles;
@@ -67,7 +67,7 @@ pub fn open(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngi
     let none = || Error::Failed("no points to open an engine for".into());
     let first = points.first().ok_or_else(none)?;
     let entry = stage.settings.lists.engine(&first.engine)?;
-    let need = need(points, first, entry, stage.rank.id());
+    let need = opening_needs(points, first, entry, stage.rank.id());
     // Each point is checked against the capabilities later, on its own.
     let any = |_: &Caps, _| Ok(());
     OpenEngine::open(&need, &any, stage.rank, stage.settings, stage.host)
@@ -79,7 +79,7 @@ pub fn open_or_fail(
     stage: &mut Stage<'_>,
 ) -> Result<OpenEngine, StepFailure> {
     let opened = open(points, stage);
-    opened.map_err(|error| StepFailure::known_to_all(stage.rank, error))
+    opened.map_err(|error| StepFailure::from_agreed(stage.rank, error))
 }
 
 /// Rejects, on all ranks, a point that the devices of any rank cannot run. The error suggests an alternative.
@@ -100,21 +100,23 @@ pub fn check(
 }
 
 /// Combined needs of consecutive points that share an engine; `first` is the first of them.
-fn need<'a>(
+fn opening_needs<'a>(
     points: &[&'a TransferPoint],
     first: &'a TransferPoint,
     entry: &'a Entry,
     rank: u32,
-) -> Need<'a> {
+) -> OpeningNeeds<'a> {
     let mut peers: Vec<Peer> = points
         .iter()
-        .flat_map(|point| background::peers(point, rank))
+        .flat_map(|point| background::all_peers(point, rank))
         .collect();
     peers.sort_unstable();
     peers.dedup();
     let of_points = points.to_vec();
     let bytes_of = move |rank| {
-        let bytes = of_points.iter().map(|point| background::bytes(point, rank));
+        let bytes = of_points
+            .iter()
+            .map(|point| background::largest_memory_bytes(point, rank));
         bytes.max().unwrap_or(0)
     };
     let load = first.background.as_ref().map(|load| load.op);
@@ -145,7 +147,7 @@ fn need<'a>(
         } else {
             0
         },
-        pairs: Pairs {
+        pairs: CommunicatingPairs {
             roles: first.roles,
             asked: first.place,
         },
@@ -158,7 +160,7 @@ fn need<'a>(
         sleeps: first.cq == CqMode::Event,
         compares_each: compares_each(first),
     };
-    Need {
+    OpeningNeeds {
         requirements,
         peers,
     }

@@ -46,7 +46,7 @@ pub(super) fn timetable(
 }
 
 /// The longest stall of a rank's trial, in the record's form.
-pub(super) fn stall(
+pub(super) fn stall_from_punctuality(
     punctuality: &Punctuality,
     rank: u32,
     flows: &[Flow],
@@ -63,7 +63,7 @@ pub(super) fn stall(
 }
 
 /// The offered and reached rates over all trials.
-pub(super) fn pace(
+pub(super) fn summarize_pace(
     point: &TransferPoint,
     trials: &[TrialTotals],
     reached_per_s: f64,
@@ -145,7 +145,7 @@ mod tests {
                 pacing: Pacing::Paced { window: 4, rate },
                 ..slots_point(Addresses::Sequential, 4)
             };
-            let pace = pace(&point, &trials, 200.0).unwrap();
+            let pace = summarize_pace(&point, &trials, 200.0).unwrap();
             assert_eq!(pace.offered_per_s, offered_per_s, "{traffic:?}");
             assert_eq!((pace.reached_per_s, pace.late_fraction), (200.0, 0.25));
         }

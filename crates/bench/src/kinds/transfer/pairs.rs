@@ -15,7 +15,7 @@ use super::trial::{RoundSequence, Schedule, WARM_UP};
 use super::worker_threads::ThreadReport;
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
-use crate::opening::description::WorkerPlaces;
+use crate::opening::description::WorkerCpus;
 use tonnage_engine::Verb;
 use tonnage_loops::extent::FlowLoads;
 use tonnage_plan::point::Traffic;
@@ -72,7 +72,7 @@ impl TrialSums {
         totals: &TrialTotals,
         reports: &[ThreadReport],
     ) {
-        if sequence.counts() {
+        if sequence.is_of_trial() {
             self.own.add(totals);
         }
         if workers.points.own.loads.is_none() || schedule.number == WARM_UP {
@@ -104,7 +104,7 @@ impl PointLeader<'_, '_> {
     /// has its second, so that drift affects all pairs.
     fn run_pairs_alone(&mut self) -> Result<(), StepFailure> {
         let (roles, point) = (self.point.roles, self.point);
-        let Some(loads) = point.loads.as_ref().filter(|_| are_few(point)) else {
+        let Some(loads) = point.loads.as_ref().filter(|_| are_few_enough_pairs(point)) else {
             return Ok(());
         };
         let trials = self.found.trials.len() as u64;
@@ -157,16 +157,17 @@ impl PointLeader<'_, '_> {
         let (point, roles) = (self.point, self.point.roles);
         let rank = &mut *self.workers.rank;
         if roles.traffic == Traffic::File {
-            if are_few(point) {
-                let own = self.sums.times.outcomes();
+            if are_few_enough_pairs(point) {
+                let own = self.sums.times.pair_outcomes();
                 let all = rank.collect("times of pairs", &own, DEADLINES.step)?;
                 let (hosts, moves_bytes) = (rank.hosts(), self.workers.moves_bytes);
-                self.found.pairs = rates_of_file(point, hosts, all.iter(), moves_bytes);
+                self.found.pairs =
+                    pair_rates_of_traffic_file(point, hosts, all.iter(), moves_bytes);
             }
         } else if roles.has_pairs_in_rounds() {
             let what = "figures of pairs";
             let all = rank.collect(what, &self.sums.pairs, DEADLINES.step)?;
-            self.found.pairs = rates(roles, rank.hosts(), all.iter());
+            self.found.pairs = pair_rates(roles, rank.hosts(), all.iter());
         }
         Ok(())
     }
@@ -251,7 +252,11 @@ pub(super) fn verdict(point: &TransferPoint, pairs: &[PairRate]) -> Option<Matri
 }
 
 /// Marks pairs in which workers of both ranks share a CPU.
-pub(super) fn mark_shared(pairs: &mut [PairRate], places: &Distinct<WorkerPlaces>, hosts: &Hosts) {
+pub(super) fn mark_shared_cpus(
+    pairs: &mut [PairRate],
+    places: &Distinct<WorkerCpus>,
+    hosts: &Hosts,
+) {
     for pair in pairs {
         let (one, other) = (pair.initiator, pair.target);
         let cpus = |rank: u32| places.get(rank).map(|places| places.cpus.iter());
@@ -264,7 +269,7 @@ pub(super) fn mark_shared(pairs: &mut [PairRate], places: &Distinct<WorkerPlaces
 }
 
 /// Rates of all pairs, sorted by initiator and target, from the sums of all ranks.
-fn rates<'a>(
+fn pair_rates<'a>(
     roles: Roles,
     hosts: &Hosts,
     all: impl Iterator<Item = &'a PairSums>,
@@ -281,14 +286,17 @@ fn rates<'a>(
 }
 
 /// Whether a traffic file has few enough pairs to run each of them alone.
-fn are_few(point: &TransferPoint) -> bool {
+fn are_few_enough_pairs(point: &TransferPoint) -> bool {
     let loads = point.loads.as_ref();
     loads.is_some_and(|loads| loads.pairs().take(PAIRS_MAX + 1).count() <= PAIRS_MAX)
 }
 
 /// Remark that there are too many pairs to report.
-pub(super) fn why_none(point: &TransferPoint) -> Option<String> {
-    let loads = point.loads.as_ref().filter(|_| !are_few(point))?;
+pub(super) fn too_many_pairs_remark(point: &TransferPoint) -> Option<String> {
+    let loads = point
+        .loads
+        .as_ref()
+        .filter(|_| !are_few_enough_pairs(point))?;
     Some(format!(
         "no times of pairs: {} of them have bytes, and up to {PAIRS_MAX} are timed and recorded",
         loads.pairs().count()
@@ -327,12 +335,12 @@ impl FlowTime {
 /// Times of one initiator's pairs, in the order of the targets that it has bytes for.
 #[derive(Debug, Default)]
 struct PairTimes {
-    of_targets: Vec<Turns>,
+    of_targets: Vec<TurnTimes>,
 }
 
 /// Times of a pair's turns.
 #[derive(Debug, Clone, Default)]
-struct Turns {
+struct TurnTimes {
     /// Operations over all trials.
     operations: u64,
     together_ns: Vec<u64>,
@@ -358,7 +366,7 @@ impl PairTimes {
     fn add(&mut self, first: usize, times: &[FlowTime], alone: bool) {
         let end = first + times.len();
         if self.of_targets.len() < end {
-            self.of_targets.resize(end, Turns::default());
+            self.of_targets.resize(end, TurnTimes::default());
         }
         let moved = self.of_targets[first..end].iter_mut().zip(times);
         for (turns, time) in moved.filter(|(_, time)| time.operations > 0) {
@@ -372,9 +380,9 @@ impl PairTimes {
     }
 
     /// Outcomes of the pairs that completed any operation.
-    fn outcomes(&self) -> Vec<PairOutcome> {
+    fn pair_outcomes(&self) -> Vec<PairOutcome> {
         let numbered = (0u32..).zip(&self.of_targets);
-        let outcome = |(place, turns): (u32, &Turns)| {
+        let outcome = |(place, turns): (u32, &TurnTimes)| {
             Some(PairOutcome {
                 place,
                 operations: turns.operations,
@@ -397,7 +405,7 @@ fn median(times_ns: &[u64]) -> Option<f64> {
 
 /// Rates of all pairs of a traffic file, sorted by initiator and target. `moves_bytes`: whether operations carry
 /// payload.
-fn rates_of_file<'a>(
+fn pair_rates_of_traffic_file<'a>(
     point: &TransferPoint,
     hosts: &Hosts,
     all: impl Iterator<Item = &'a Vec<PairOutcome>>,
@@ -450,7 +458,7 @@ mod tests {
             };
             all[from].add(place, PairSum::from_totals(&totals), false);
         }
-        let rates = rates(
+        let rates = pair_rates(
             Roles::new(Traffic::Matrix, 3),
             &Hosts::from_infos(&[]),
             all.iter(),
@@ -487,8 +495,8 @@ mod tests {
         (point.roles.traffic, point.roles.ranks) = (Traffic::File, 3);
         let rows = vec![vec![0, 24, 0], vec![0, 0, 0], vec![0, 0, 0]];
         point.loads = Some(rows.try_into().unwrap());
-        let all = [times.outcomes(), Vec::new(), Vec::new()];
-        let rates = rates_of_file(&point, &Hosts::from_infos(&[]), all.iter(), true);
+        let all = [times.pair_outcomes(), Vec::new(), Vec::new()];
+        let rates = pair_rates_of_traffic_file(&point, &Hosts::from_infos(&[]), all.iter(), true);
         let [pair] = &rates[..] else {
             panic!("{rates:?}")
         };
@@ -500,7 +508,10 @@ mod tests {
         assert_eq!(pair.slowdown(), Some(2.25));
         assert_eq!(pair.bandwidth_bytes_per_s, 96.0 * 1e9 / 1800.0);
         assert_eq!(pair.bandwidth_bytes_per_s_max, 24.0 * 1e9 / 300.0);
-        assert_eq!((are_few(&point), why_none(&point)), (true, None));
+        assert_eq!(
+            (are_few_enough_pairs(&point), too_many_pairs_remark(&point)),
+            (true, None)
+        );
     }
 
     #[test]
@@ -509,9 +520,9 @@ mod tests {
         let row = |from| (0..33).map(|to| 8 * u64::from(from != to)).collect();
         let rows: Vec<Vec<u64>> = (0..33).map(row).collect();
         point.loads = Some(rows.try_into().unwrap());
-        assert!(!are_few(&point));
+        assert!(!are_few_enough_pairs(&point));
         assert!(
-            why_none(&point)
+            too_many_pairs_remark(&point)
                 .unwrap()
                 .contains("1056 of them have bytes")
         );

@@ -3,7 +3,7 @@
 use super::rank_workers::RankWorkers;
 use super::worker_threads::ThreadOrder;
 use crate::deadlines::DEADLINES;
-use crate::wire_proof::{RouteShare, Watch};
+use crate::wire_proof::{CounterWatch, RouteShare};
 use tonnage_record::WireProof;
 use tonnage_units::{Reduce, Result};
 
@@ -11,7 +11,7 @@ use tonnage_units::{Reduce, Result};
 pub(super) struct PathProof<'a> {
     /// This rank's part. `None` for points that are not recorded.
     route: Option<&'a RouteShare>,
-    watch: Option<Watch<'a>>,
+    watch: Option<CounterWatch<'a>>,
 }
 
 impl<'a> PathProof<'a> {
@@ -22,7 +22,7 @@ impl<'a> PathProof<'a> {
     /// Reads the counters before the warm-up.
     pub(super) fn begin(&mut self, workers: &RankWorkers<'a, '_>) {
         let point = workers.points.own;
-        let begun = |route| Watch::begin(point, route, workers.rank.id());
+        let begun = |route| CounterWatch::begin(point, route, workers.rank.id());
         self.watch = self.route.and_then(begun);
     }
 
@@ -42,7 +42,7 @@ impl<'a> PathProof<'a> {
         workers.rank.set_phase("reading the devices' counters");
         let points = workers.points;
         let mut loads = watch.loads(points.own, &workers.own.operations());
-        let reports = workers.everybody(&ThreadOrder::Operations)?;
+        let reports = workers.run_on_followers(&ThreadOrder::Operations)?;
         for (worker, report) in (1..).zip(&reports) {
             loads.merge(watch.loads(points.for_worker(worker), &report.operations));
         }

@@ -43,7 +43,10 @@ impl RankSums {
 }
 
 /// Figures of all initiating ranks, from the sums of all ranks.
-pub(super) fn initiators(point: &TransferPoint, all: &Distinct<RankSums>) -> Vec<InitiatorFigures> {
+pub(super) fn figures_by_initiator(
+    point: &TransferPoint,
+    all: &Distinct<RankSums>,
+) -> Vec<InitiatorFigures> {
     let roles = point.roles;
     let ranks = (0u32..).zip(all.iter());
     let initiating = ranks.filter(|(rank, _)| roles.initiates(*rank));
@@ -73,7 +76,7 @@ mod tests {
         }
         let point = tonnage_plan::testing::slots_point(Addresses::Sequential, 4);
         let all = [sums, RankSums::default()].into_iter().collect();
-        let figures = initiators(&point, &all);
+        let figures = figures_by_initiator(&point, &all);
         let [one] = &figures[..] else {
             panic!("{figures:?}")
         };

@@ -8,18 +8,18 @@ use super::background::WorkerPoints;
 use super::intervals::Intervals;
 use super::pairs::TrialSums;
 use super::path_proof::PathProof;
-use super::per_rank::initiators;
+use super::per_rank::figures_by_initiator;
 use super::point_engine::PointEngine;
 use super::rank_workers::RankWorkers;
 use super::totals::TrialTotals;
 use super::transfer_worker::TransferWorker;
 use super::trial::{RoundSequence, WARM_UP, WorkerSetup};
 use super::worker_threads::{SharedTrialState, ThreadOrder, Threads, serve, worker_setups};
-use crate::cpu_time::CpuTime;
+use crate::cpu_time::CpuTimeMeter;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, await_first_cause};
 use crate::json::Json;
-use crate::kinds::kind::{Stage, StepRunner, Steps, When};
+use crate::kinds::kind::{LimitMoment, Stage, StepRunner, Steps};
 use crate::limit::Bound;
 use crate::network_paths::PathWatch;
 use crate::opening::engine::OpenEngine;
@@ -136,7 +136,7 @@ pub fn measure(
             lead.workers.state.finish(Vec::new());
         }
         if result.is_err() {
-            lead.found.broken_off = lead.intervals.break_off();
+            lead.found.broken_off = lead.intervals.take_partial_series();
         }
         drop(lead);
         driven.end(worker);
@@ -148,7 +148,7 @@ pub fn measure(
 pub(super) struct PointLeader<'a, 'b> {
     pub(super) point: &'a TransferPoint,
     pub(super) workers: RankWorkers<'a, 'b>,
-    pub(super) cpu: &'a mut CpuTime,
+    pub(super) cpu: &'a mut CpuTimeMeter,
     paths: &'a mut PathWatch,
     bound: Bound<'a>,
     pub(super) proof: PathProof<'a>,
@@ -169,7 +169,7 @@ impl PointLeader<'_, '_> {
 
     /// Whether the trials suffice. `None` means another trial is needed; otherwise the value states whether they
     /// converged.
-    fn converged(&self) -> Option<Option<bool>> {
+    fn has_converged(&self) -> Option<Option<bool>> {
         let length = &self.point.length;
         let trials = &self.found.trials;
         if trials.len() < length.trials as usize {
@@ -186,14 +186,14 @@ impl PointLeader<'_, '_> {
     }
 
     /// Runs one trial on all ranks.
-    fn one_trial(
+    fn run_trial(
         &mut self,
         trial: u64,
         length: TrialLength,
         name: &str,
     ) -> Result<(TrialTotals, Option<TrialBackground>), StepFailure> {
         if self.point.background.is_some() {
-            return self.trial_of_halves(trial, length, name);
+            return self.run_trial_in_halves(trial, length, name);
         }
         let rounds = 0..self.point.roles.rounds();
         let totals = self.run_rounds(&RoundSequence::trial(trial, rounds, length), name)?;
@@ -202,7 +202,7 @@ impl PointLeader<'_, '_> {
 }
 
 impl Steps for PointLeader<'_, '_> {
-    fn limit(&mut self, when: When) -> Result<(), StepFailure> {
+    fn limit(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
         let RankWorkers {
             rank,
             own,
@@ -226,20 +226,20 @@ impl Steps for PointLeader<'_, '_> {
         }
         for _ in 0..WARM_UP_ROUNDS_MAX {
             let (totals, _) =
-                self.one_trial(WARM_UP, TrialLength::DurationNs(warmup_ns), "warm-up")?;
+                self.run_trial(WARM_UP, TrialLength::DurationNs(warmup_ns), "warm-up")?;
             if totals.unsettled == 0 {
                 break;
             }
         }
-        self.workers.own.forget();
-        self.workers.everybody(&ThreadOrder::Forget)?;
+        self.workers.own.discard_warm_up();
+        self.workers.run_on_followers(&ThreadOrder::Forget)?;
         Ok(())
     }
 
     fn trial(&mut self) -> Result<(), StepFailure> {
         let number = WARM_UP + 1 + self.found.trials.len() as u64;
         let length = self.point.length.trial;
-        let (totals, background) = self.one_trial(number, length, &format!("trial {number}"))?;
+        let (totals, background) = self.run_trial(number, length, &format!("trial {number}"))?;
         self.found.trials.push(Trial {
             directions: self.point.roles.bidirectional.then(|| totals.directions()),
             // Intervals end with the last operation: the flush after it moves no bytes.
@@ -247,14 +247,14 @@ impl Steps for PointLeader<'_, '_> {
                 .intervals
                 .finish(totals.window_ns.saturating_sub(totals.flush_ns))?,
             background,
-            ..totals.trial(self.point.verify.is_on())
+            ..totals.to_record(self.point.verify.is_on())
         });
         self.found.totals.push(totals);
         Ok(())
     }
 
     fn enough(&mut self) -> Result<bool, StepFailure> {
-        let enough = self.converged();
+        let enough = self.has_converged();
         self.found.converged = enough.flatten();
         if enough.is_some() {
             self.run_extra_turns()?;
@@ -275,7 +275,7 @@ impl Steps for PointLeader<'_, '_> {
         if self.point.per_rank || self.point.loads.is_some() {
             let (rank, own) = (&mut *self.workers.rank, &self.sums.own);
             let all = rank.collect("figures of ranks", own, DEADLINES.step)?;
-            self.found.initiators = initiators(self.point, &all);
+            self.found.initiators = figures_by_initiator(self.point, &all);
         }
         self.collect_pairs()?;
         let chosen = Json(self.workers.own.chosen());

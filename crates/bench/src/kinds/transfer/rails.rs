@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::totals::TrialTotals;
-use crate::opening::description::{Device, OpenMessage};
+use crate::opening::description::{DeviceDescription, OpenMessage};
 use crate::opening::openings::Openings;
 use tonnage_engine::RailLoad;
 use tonnage_engine::paths::Rails;
@@ -30,7 +30,7 @@ pub struct RailTotals {
 
 /// The rail with the smallest share of its worker's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeastRail {
+pub struct LeastLoadedRail {
     /// Rate in thousandths of the mean rate of the worker's comparable rails.
     pub share_permille: u64,
     pub rank: u32,
@@ -39,7 +39,7 @@ pub struct LeastRail {
 }
 
 /// Loads of a worker's rails in a trial of `window_ns`.
-pub fn of_worker(loads: &[RailLoad], window_ns: u64) -> Vec<RailTotals> {
+pub fn rail_totals(loads: &[RailLoad], window_ns: u64) -> Vec<RailTotals> {
     let of_rail = |load: &RailLoad| {
         let busy = load.busy_polls as f64 / load.polls.max(1) as f64;
         let busy_ns = window_ns as f64 * busy;
@@ -61,12 +61,12 @@ pub fn of_worker(loads: &[RailLoad], window_ns: u64) -> Vec<RailTotals> {
 /// The rail of a worker with the smallest share. A rail is compared only with rails that lead to the same number of
 /// peers. In a stripe they must also have carried about as many bytes, which chunks of a few bytes do not. `None` if no
 /// two rails are comparable.
-pub fn least(
+pub fn least_loaded_rail(
     (rank, worker): (u32, u32),
     use_of_rails: Rails,
     loads: &[RailLoad],
     totals: &[RailTotals],
-) -> Option<LeastRail> {
+) -> Option<LeastLoadedRail> {
     let both = || (0u32..).zip(loads.iter().zip(totals));
     let as_many = |one: u64, other: u64| one.abs_diff(other) <= one / 100;
     let share = |(rail, (load, one)): (u32, (&RailLoad, &RailTotals))| {
@@ -83,7 +83,7 @@ pub fn least(
             .collect();
         let mean = rates.iter().sum::<u64>().checked_div(rates.len() as u64)?;
         let share_permille = (one.busy_bytes_per_s * 1000).checked_div(mean)?;
-        (load.bytes > 0).then_some(LeastRail {
+        (load.bytes > 0).then_some(LeastLoadedRail {
             share_permille,
             rank,
             worker,
@@ -115,7 +115,7 @@ impl Reduce for RailTotals {
 }
 
 /// Rails summed over all trials.
-pub fn summary(
+pub fn rail_summary(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
     trials: &[TrialTotals],
@@ -153,22 +153,28 @@ fn common_device(
         .then_some(first)
 }
 
-fn device_name(device: &Device) -> Option<String> {
+fn device_name(device: &DeviceDescription) -> Option<String> {
     device.name.clone().or_else(|| device.interface.clone())
 }
 
 /// The rail that was below its share in every trial, with the same number each time. Only the number is compared: a
 /// slow link at a target slows that rail of all initiators, and it is chance which of them is slowest. `None` if
 /// workers share CPUs, because their polling rate then depends on the scheduler.
-pub fn slow(opened: &Openings, ranks: &[RankInfo], trials: &[TrialTotals]) -> Option<SlowRail> {
+pub fn slow_rail(
+    opened: &Openings,
+    ranks: &[RankInfo],
+    trials: &[TrialTotals],
+) -> Option<SlowRail> {
     if opened.common.yields {
         return None;
     }
-    let leasts: Option<Vec<LeastRail>> = trials.iter().map(|trial| trial.least_rail).collect();
+    let leasts: Option<Vec<LeastLoadedRail>> =
+        trials.iter().map(|trial| trial.least_rail).collect();
     let leasts = leasts?;
     let first = leasts.iter().min_by_key(|rail| rail.share_permille)?;
-    let is_slow =
-        |rail: &LeastRail| rail.share_permille < SHARE_LEAST_PERMILLE && rail.rail == first.rail;
+    let is_slow = |rail: &LeastLoadedRail| {
+        rail.share_permille < SHARE_LEAST_PERMILLE && rail.rail == first.rail
+    };
     if !leasts.iter().all(is_slow) {
         return None;
     }
@@ -209,10 +215,10 @@ mod tests {
     #[test]
     fn a_rail_that_is_busy_longer_for_as_many_bytes_is_slow() {
         let loads = [load(1000, 50, 1), load(1000, 100, 1)];
-        let totals = of_worker(&loads, 1_000_000_000);
+        let totals = rail_totals(&loads, 1_000_000_000);
         let rates: Vec<_> = totals.iter().map(|rail| rail.busy_bytes_per_s).collect();
         assert_eq!(rates, [2000, 1000]);
-        let least = least((3, 1), Rails::Stripe, &loads, &totals).unwrap();
+        let least = least_loaded_rail((3, 1), Rails::Stripe, &loads, &totals).unwrap();
         assert_eq!((least.rank, least.worker, least.rail), (3, 1, 1));
         assert_eq!(least.share_permille, 500);
     }
@@ -220,8 +226,9 @@ mod tests {
     #[test]
     fn rails_with_different_peer_counts_are_not_compared() {
         let least = |rails, loads: &[RailLoad]| {
-            let totals = of_worker(loads, 1_000_000_000);
-            least((0, 0), rails, loads, &totals).map(|rail| (rail.rail, rail.share_permille))
+            let totals = rail_totals(loads, 1_000_000_000);
+            least_loaded_rail((0, 0), rails, loads, &totals)
+                .map(|rail| (rail.rail, rail.share_permille))
         };
         let (stripe, turns) = (Rails::Stripe, Rails::RoundRobin);
         let loads = [load(4000, 100, 2), load(1000, 100, 1), load(500, 100, 1)];
@@ -240,7 +247,7 @@ mod tests {
 
     fn trial(rank: u32, share_permille: u64) -> TrialTotals {
         TrialTotals {
-            least_rail: Some(LeastRail {
+            least_rail: Some(LeastLoadedRail {
                 share_permille,
                 rank,
                 worker: 0,
@@ -250,8 +257,8 @@ mod tests {
         }
     }
 
-    fn device(name: &str) -> Device {
-        Device {
+    fn device(name: &str) -> DeviceDescription {
+        DeviceDescription {
             used: true,
             limit: LimitKind::None,
             link_stated: false,
@@ -286,7 +293,7 @@ mod tests {
     #[test]
     fn only_a_rail_that_is_slow_in_every_trial_is_named() {
         let named = |trials: &[TrialTotals], yielding| {
-            let slow = slow(&opened(yielding), &ranks(), trials)?;
+            let slow = slow_rail(&opened(yielding), &ranks(), trials)?;
             Some((slow.rank, slow.host, slow.device?, slow.share))
         };
         let expected = Some((4, "h4".to_owned(), "eth1".to_owned(), 0.5));

@@ -7,8 +7,8 @@ use super::background::WorkerPoints;
 use super::totals::TrialTotals;
 use super::transfer_worker::TransferWorker;
 use super::trial::Schedule;
-use super::verify::Expected;
-use super::verify::reports::{self, Reports};
+use super::verify::ExpectedOperations;
+use super::verify::reports::{self, IssuedReports};
 use super::worker_threads::{SharedTrialState, ThreadOrder, ThreadReport, Threads};
 use crate::deadlines::DEADLINES;
 use crate::latencies::merge_all;
@@ -34,7 +34,7 @@ impl RankWorkers<'_, '_> {
     }
 
     /// Lets the following workers carry out an order that the leader has already carried out itself.
-    pub(super) fn everybody(&mut self, order: &ThreadOrder) -> Result<Vec<ThreadReport>> {
+    pub(super) fn run_on_followers(&mut self, order: &ThreadOrder) -> Result<Vec<ThreadReport>> {
         self.followers.order(|_| order.clone())?;
         self.followers.collect()
     }
@@ -67,21 +67,21 @@ impl RankWorkers<'_, '_> {
     pub(super) fn finish(
         &mut self,
         schedule: &Schedule,
-        expected: &[Expected],
+        expected: &[ExpectedOperations],
         totals: &mut TrialTotals,
     ) -> Result<Vec<ThreadReport>> {
         self.state.finish(expected.to_vec());
         let own_expected = expected.first().cloned().unwrap_or_default();
         self.own.finish(schedule, &own_expected, totals)?;
         let reports = self.followers.collect()?;
-        merge(totals, &reports);
+        merge_reports(totals, &reports);
         Ok(reports)
     }
 
     /// Checks the memory of all workers after the rounds of a trial, and adds their sums to `totals`.
     pub(super) fn check(
         &mut self,
-        expected: Vec<Expected>,
+        expected: Vec<ExpectedOperations>,
         totals: &mut TrialTotals,
     ) -> Result<()> {
         self.state.expect(expected);
@@ -89,7 +89,7 @@ impl RankWorkers<'_, '_> {
         let own = self.state.check(0, &mut self.own);
         let others = self.followers.collect();
         totals.merge(own?);
-        merge(totals, &others?);
+        merge_reports(totals, &others?);
         Ok(())
     }
 
@@ -101,7 +101,7 @@ impl RankWorkers<'_, '_> {
         over: impl Fn(&SharedTrialState) -> bool,
     ) -> Result<()> {
         let state = self.state;
-        let mut is_late = late_after(deadline, self.own.rounds_per_clock_read());
+        let mut is_late = deadline_check(deadline, self.own.rounds_per_clock_read());
         self.own
             .serve_peers(|| is_late() || state.has_failed() || over(state))?;
         state.check_failed()
@@ -113,36 +113,37 @@ impl RankWorkers<'_, '_> {
         &mut self,
         length: TrialLength,
         circle: &RankGroup,
-    ) -> Result<Vec<Expected>> {
+    ) -> Result<Vec<ExpectedOperations>> {
         const WHAT: &str = "end of a round";
         let deadline = Instant::now() + trial_deadline(length);
         let workers = self.count() as usize;
         let points: Vec<_> = (0..workers)
             .map(|worker| self.points.for_worker(worker))
             .collect();
-        let is_needed = |point: &&TransferPoint| Expected::is_needed(point, self.moves_bytes);
+        let is_needed =
+            |point: &&TransferPoint| ExpectedOperations::is_needed(point, self.moves_bytes);
         if !points.iter().any(is_needed) {
             let pending = self.rank.start_group_barrier(circle, WHAT)?;
             self.serve_peers(deadline, |_| pending.is_done())?;
-            self.rank.finish(pending, left(deadline))?;
-            return Ok(vec![Expected::default(); workers]);
+            self.rank.finish(pending, time_left(deadline))?;
+            return Ok(vec![ExpectedOperations::default(); workers]);
         }
         let (rank, issued) = (self.rank.id(), self.state.issued());
         let outgoing = reports::messages(&points, rank, &issued, circle)?;
         let pending = self.rank.start_exchange(circle, WHAT, outgoing)?;
         self.serve_peers(deadline, |_| pending.is_done())?;
-        let incoming = self.rank.finish_exchange(pending, left(deadline))?;
-        let reports = Reports::new(issued, circle.clone(), &incoming)?;
+        let incoming = self.rank.finish_exchange(pending, time_left(deadline))?;
+        let reports = IssuedReports::new(issued, circle.clone(), &incoming)?;
         let expected = points.into_iter().enumerate();
         expected
-            .map(|(worker, point)| Expected::new(point, rank, worker, &reports))
+            .map(|(worker, point)| ExpectedOperations::new(point, rank, worker, &reports))
             .collect()
     }
 
     /// Latencies of all ranks in the last trial.
     pub(super) fn latencies_of_trial(&mut self) -> Result<LatencyHistogram> {
         let mut own = self.own.latencies().of_trial().cloned().unwrap_or_default();
-        for report in self.everybody(&ThreadOrder::LatenciesOfTrial)? {
+        for report in self.run_on_followers(&ThreadOrder::LatenciesOfTrial)? {
             if let Some(latencies) = &report.latencies {
                 own.merge(latencies);
             }
@@ -154,7 +155,7 @@ impl RankWorkers<'_, '_> {
     pub(super) fn latencies(&mut self) -> Result<(LatencyHistogram, Option<PhaseHistograms>)> {
         let mut histogram = self.own.latencies().of_point().clone();
         let mut phases = self.own.latencies().phases().cloned();
-        for report in self.everybody(&ThreadOrder::Latencies)? {
+        for report in self.run_on_followers(&ThreadOrder::Latencies)? {
             if let Some(latencies) = &report.latencies {
                 histogram.merge(latencies);
             }
@@ -189,11 +190,11 @@ impl RankWorkers<'_, '_> {
         closed?;
         let pending = self.rank.start_barrier("point closed")?;
         let deadline = Instant::now() + DEADLINES.step;
-        let mut is_late = late_after(deadline, self.own.rounds_per_clock_read());
+        let mut is_late = deadline_check(deadline, self.own.rounds_per_clock_read());
         self.own
             .poll_until(|| is_late() || state.has_failed() || pending.is_done())?;
         state.check_failed()?;
-        self.rank.finish(pending, left(deadline))?;
+        self.rank.finish(pending, time_left(deadline))?;
         state.finish(Vec::new());
         self.followers.collect().map(drop)
     }
@@ -201,7 +202,7 @@ impl RankWorkers<'_, '_> {
 
 /// Returns a check whether the deadline has passed. It reads the clock once in `rounds` calls, because the calling loop
 /// also answers peers.
-fn late_after(deadline: Instant, rounds: u32) -> impl FnMut() -> bool {
+fn deadline_check(deadline: Instant, rounds: u32) -> impl FnMut() -> bool {
     let mut round = 0u32;
     move || {
         round = round.wrapping_add(1);
@@ -209,7 +210,7 @@ fn late_after(deadline: Instant, rounds: u32) -> impl FnMut() -> bool {
     }
 }
 
-fn merge(totals: &mut TrialTotals, reports: &[ThreadReport]) {
+fn merge_reports(totals: &mut TrialTotals, reports: &[ThreadReport]) {
     for report in reports.iter().filter_map(|report| report.totals.as_ref()) {
         totals.merge(report.clone());
     }
@@ -224,6 +225,6 @@ pub(super) fn trial_deadline(length: TrialLength) -> Duration {
     }
 }
 
-fn left(deadline: Instant) -> Duration {
+fn time_left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }

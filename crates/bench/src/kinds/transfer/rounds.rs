@@ -8,7 +8,7 @@ use super::totals::{SequenceTotals, TrialTotals};
 use super::trial::{RoundSequence, Schedule, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
-use crate::kinds::transfer::verify::Expected;
+use crate::kinds::transfer::verify::ExpectedOperations;
 use tonnage_plan::transfer::TrialLength;
 use tonnage_ranks::RankGroup;
 use tonnage_record::transfer::{TrialBackground, TrialLatency};
@@ -24,7 +24,7 @@ struct FinishedRound {
 
 /// This rank's progress through the rounds of a trial.
 #[derive(Default)]
-struct Progress {
+struct RoundProgress {
     /// Number of the current round within the trial, from 1.
     turn: u64,
     /// Members of the previous round.
@@ -36,7 +36,7 @@ struct Progress {
     /// Sum of the rounds in which this rank is the first member.
     sum: TrialTotals,
     /// Operations that each local worker should have seen, over all rounds.
-    expected: Vec<Expected>,
+    expected: Vec<ExpectedOperations>,
 }
 
 impl PointLeader<'_, '_> {
@@ -56,14 +56,14 @@ impl PointLeader<'_, '_> {
         let checked =
             self.point.verify.is_on() && !(sequence.is_extra && self.point.loads.is_some());
         workers.prepare(sequence.number, checked)?;
-        let mut progress = Progress {
-            expected: vec![Expected::default(); self.point.workers as usize],
-            ..Progress::default()
+        let mut progress = RoundProgress {
+            expected: vec![ExpectedOperations::default(); self.point.workers as usize],
+            ..RoundProgress::default()
         };
         for &round in &sequence.rounds {
             let members = self.point.roles.members_of_round(round);
             progress.turn += 1;
-            self.turn(sequence, round, &members, &mut progress)?;
+            self.run_own_round(sequence, round, &members, &mut progress)?;
             progress.before = members;
         }
         let last = progress.last;
@@ -77,7 +77,7 @@ impl PointLeader<'_, '_> {
         }
         let rank = &mut *self.workers.rank;
         let mut all = rank.reduce("add up a trial", totals, DEADLINES.step)?;
-        all.last = all.last.flushed();
+        all.last = all.last.with_flush_time();
         if let Some(last) = last {
             self.sums.count_pair(
                 &self.workers,
@@ -86,16 +86,16 @@ impl PointLeader<'_, '_> {
                 &all.last,
             );
         }
-        Ok(all.whole())
+        Ok(all.into_totals())
     }
 
     /// Runs this rank's share of a round: merging the totals of the previous round, and the round itself.
-    fn turn(
+    fn run_own_round(
         &mut self,
         sequence: &RoundSequence,
         round: u32,
         members: &[u32],
-        progress: &mut Progress,
+        progress: &mut RoundProgress,
     ) -> Result<(), StepFailure> {
         let me = self.workers.rank.id();
         let takes_part = members.binary_search(&me).is_ok();
@@ -107,14 +107,14 @@ impl PointLeader<'_, '_> {
         let others =
             trial_deadline(sequence.length).saturating_mul(std::mem::take(&mut progress.missed));
         let deadline = DEADLINES.step.saturating_add(others);
-        if takes_part && sequence.counts() {
+        if takes_part && sequence.is_of_trial() {
             // The common start is only 0.5 ms ahead; reading the counters after it is set could use that up.
             self.cpu.begin(self.workers.followers.threads());
         }
-        let start_ns = self.hand_over(sequence, members, progress, deadline)?;
+        let start_ns = self.await_next_round(sequence, members, progress, deadline)?;
         if takes_part {
             let circle = RankGroup::new(2 * progress.turn, members.iter().copied());
-            let (totals, expected) = self.one_round(sequence, round, start_ns, &circle)?;
+            let (totals, expected) = self.drive_and_reduce(sequence, round, start_ns, &circle)?;
             for (all, later) in progress.expected.iter_mut().zip(&expected) {
                 all.add(later);
             }
@@ -129,11 +129,11 @@ impl PointLeader<'_, '_> {
 
     /// Waits until all members of the previous round have finished it and all of the next one are ready. Returns the
     /// start time of the next one.
-    fn hand_over(
+    fn await_next_round(
         &mut self,
         sequence: &RoundSequence,
         members: &[u32],
-        progress: &mut Progress,
+        progress: &mut RoundProgress,
         deadline: Duration,
     ) -> Result<u64> {
         let mut all = [&progress.before, members].concat();
@@ -146,7 +146,7 @@ impl PointLeader<'_, '_> {
         let (start_ns, ended) =
             rank.reduce_and_align_start(&circle, "start of a round", mine, deadline)?;
         if let Some(last) = last {
-            let ended = ended.flushed();
+            let ended = ended.with_flush_time();
             self.sums
                 .count_pair(&self.workers, sequence, (last.round, &last.totals), &ended);
             if last.first == self.workers.rank.id() {
@@ -158,13 +158,13 @@ impl PointLeader<'_, '_> {
 
     /// Drives one round of the ranks in `circle`, which includes this one, and waits for the others. Returns this
     /// rank's totals and the operations that each of its workers should have seen.
-    fn one_round(
+    fn drive_and_reduce(
         &mut self,
         sequence: &RoundSequence,
         round: u32,
         start_ns: u64,
         circle: &RankGroup,
-    ) -> Result<(TrialTotals, Vec<Expected>), StepFailure> {
+    ) -> Result<(TrialTotals, Vec<ExpectedOperations>), StepFailure> {
         let (number, length) = (sequence.number, sequence.length);
         let schedule = Schedule {
             start_ns,
@@ -184,10 +184,10 @@ impl PointLeader<'_, '_> {
         self.intervals
             .begin(&schedule, workers.own.clock(), &self.found.trials)?;
         let mut totals = workers.drive(&schedule)?;
-        self.intervals.driven();
+        self.intervals.note_driven();
         let expected = workers.exchange(length, circle)?;
         let reports = workers.finish(&schedule, &expected, &mut totals)?;
-        if sequence.counts() {
+        if sequence.is_of_trial() {
             // The counts include verification and the end of the round, so the time must too. The wait for the start is
             // excluded: threads sleep then, which would hide the time they lose in the round.
             let counted_ns = workers.own.clock().now_ns().saturating_sub(start_ns);
@@ -202,7 +202,7 @@ impl PointLeader<'_, '_> {
 
     fn verify(
         &mut self,
-        expected: Vec<Expected>,
+        expected: Vec<ExpectedOperations>,
         totals: &mut TrialTotals,
     ) -> Result<(), StepFailure> {
         let mine = self.workers.check(expected, totals);
@@ -217,14 +217,14 @@ impl PointLeader<'_, '_> {
 }
 
 /// One half of a trial with a background.
-struct Half {
+struct TrialHalf {
     is_loaded: bool,
     totals: TrialTotals,
     latencies: LatencyHistogram,
 }
 
 /// Fails if the background moved anything in the half without it. The ratio would compare the load with itself.
-fn check_quiet(totals: &TrialTotals) -> Result<()> {
+fn check_half_without_background(totals: &TrialTotals) -> Result<()> {
     match totals.background.operations {
         0 => Ok(()),
         moved => Err(Error::Failed(format!(
@@ -236,33 +236,33 @@ fn check_quiet(totals: &TrialTotals) -> Result<()> {
 impl PointLeader<'_, '_> {
     /// Runs one trial in two halves, without the load and with it. Every second trial begins with the load, so that any
     /// effect of the first half on the second hits both equally. The returned totals are those of the loaded half.
-    pub(super) fn trial_of_halves(
+    pub(super) fn run_trial_in_halves(
         &mut self,
         trial: u64,
         length: TrialLength,
         name: &str,
     ) -> Result<(TrialTotals, Option<TrialBackground>), StepFailure> {
         if trial == WARM_UP {
-            let totals = self.warm_up_of_halves(length, name)?;
+            let totals = self.warm_up_in_halves(length, name)?;
             return Ok((totals, None));
         }
         // Each half uses its own data.
-        let quiet = RoundSequence::quiet(2 * trial - 1, length);
+        let quiet = RoundSequence::without_background(2 * trial - 1, length);
         let loaded = RoundSequence::trial(2 * trial, [0], length);
         let mut halves = [quiet, loaded];
         if trial.is_multiple_of(2) {
             halves.reverse();
         }
         let [first, second] = halves;
-        let first = self.half(&first, name)?;
-        let second = self.half(&second, name)?;
+        let first = self.run_half(&first, name)?;
+        let second = self.run_half(&second, name)?;
         let elapsed_ns = second.totals.elapsed_ns;
         let [idle, loaded] = if second.is_loaded {
             [first, second]
         } else {
             [second, first]
         };
-        let background = self.compared(&loaded.totals, &idle.latencies, &loaded.latencies)?;
+        let background = self.compare_halves(&loaded.totals, &idle.latencies, &loaded.latencies)?;
         let all = &mut self.found.idle;
         let all = all.get_or_insert_with(LatencyHistogram::new);
         all.merge(&idle.latencies);
@@ -274,7 +274,7 @@ impl PointLeader<'_, '_> {
     }
 
     /// Warms up both halves, each for half the time.
-    fn warm_up_of_halves(
+    fn warm_up_in_halves(
         &mut self,
         length: TrialLength,
         name: &str,
@@ -284,17 +284,17 @@ impl PointLeader<'_, '_> {
             length @ TrialLength::Iterations(_) => length,
         };
         let quiet = self
-            .half(&RoundSequence::quiet(WARM_UP, length), name)?
+            .run_half(&RoundSequence::without_background(WARM_UP, length), name)?
             .totals;
         let loaded = RoundSequence::trial(WARM_UP, [0], length);
-        let loaded = self.half(&loaded, name)?.totals;
+        let loaded = self.run_half(&loaded, name)?.totals;
         Ok(TrialTotals {
             unsettled: quiet.unsettled.max(loaded.unsettled),
             ..loaded
         })
     }
 
-    fn half(&mut self, sequence: &RoundSequence, name: &str) -> Result<Half, StepFailure> {
+    fn run_half(&mut self, sequence: &RoundSequence, name: &str) -> Result<TrialHalf, StepFailure> {
         let how = if sequence.is_loaded {
             "beside"
         } else {
@@ -302,16 +302,16 @@ impl PointLeader<'_, '_> {
         };
         let totals = self.run_rounds(sequence, &format!("{name} {how} the background"))?;
         if !sequence.is_loaded {
-            check_quiet(&totals)?;
+            check_half_without_background(&totals)?;
         }
-        Ok(Half {
+        Ok(TrialHalf {
             latencies: self.workers.latencies_of_trial()?,
             is_loaded: sequence.is_loaded,
             totals,
         })
     }
 
-    fn compared(
+    fn compare_halves(
         &self,
         totals: &TrialTotals,
         idle: &LatencyHistogram,
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_load_that_does_not_pause_is_an_error() {
-        assert!(check_quiet(&TrialTotals::default()).is_ok());
+        assert!(check_half_without_background(&TrialTotals::default()).is_ok());
         let moved = TrialTotals {
             background: BackgroundTotals {
                 operations: 3,
@@ -354,7 +354,9 @@ mod tests {
             },
             ..TrialTotals::default()
         };
-        let error = check_quiet(&moved).unwrap_err().to_string();
+        let error = check_half_without_background(&moved)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("moved 3 operations"), "{error}");
     }
 }

@@ -12,7 +12,7 @@ use tonnage_ranks::{Distinct, Hosts, RankInfo};
 use tonnage_units::number_list;
 
 /// Ranks that request copies from one device.
-struct Askers<'a> {
+struct DeviceUsers<'a> {
     device: &'a BusDevice,
     ranks: Vec<u32>,
     first: (&'a str, u32),
@@ -20,7 +20,7 @@ struct Askers<'a> {
 }
 
 /// The remark about the first device that serves several processes in time slices, at rank 0; `None` if there is none.
-pub(super) fn remark(
+pub(super) fn time_slicing_remark(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
     (infos, hosts): (&[RankInfo], &Hosts),
@@ -28,12 +28,12 @@ pub(super) fn remark(
     if opened.iter().all(|opened| opened.memory_device.is_none()) {
         return None;
     }
-    let mut devices: BTreeMap<(Option<u32>, &str), Askers<'_>> = BTreeMap::new();
+    let mut devices: BTreeMap<(Option<u32>, &str), DeviceUsers<'_>> = BTreeMap::new();
     for info in infos {
         let process = (&*info.pid_namespace, info.pid);
-        for device in asked(point, info.rank, opened) {
+        for device in shared_copy_devices(point, info.rank, opened) {
             let place = (hosts.machine(info.rank), &*device.uuid);
-            let askers = devices.entry(place).or_insert_with(|| Askers {
+            let askers = devices.entry(place).or_insert_with(|| DeviceUsers {
                 device,
                 ranks: Vec::new(),
                 first: process,
@@ -43,7 +43,8 @@ pub(super) fn remark(
             askers.ranks.push(info.rank);
         }
     }
-    let is_in_turn = |askers: &Askers<'_>| askers.are_several && askers.device.shared_by.is_some();
+    let is_in_turn =
+        |askers: &DeviceUsers<'_>| askers.are_several && askers.device.shared_by.is_some();
     let askers = devices.into_values().find(is_in_turn)?;
     let shared_by = askers.device.shared_by.as_ref()?;
     Some(format!(
@@ -56,7 +57,7 @@ pub(super) fn remark(
 }
 
 /// Devices from which `rank` requests copies while other ranks may do so too.
-fn asked<'a>(
+fn shared_copy_devices<'a>(
     point: &TransferPoint,
     rank: u32,
     opened: &'a Distinct<OpenMessage>,
@@ -132,7 +133,7 @@ mod tests {
         let infos: Vec<_> = (0..).zip(all).map(info).collect();
         let hosts = hosts(&vec!["a"; all.len()]);
         let opened: Distinct<OpenMessage> = all.iter().map(|(opened, _)| opened.clone()).collect();
-        remark(&point, &opened, (&infos, &hosts))
+        time_slicing_remark(&point, &opened, (&infos, &hosts))
     }
 
     const BY: DeviceMemoryBy = DeviceMemoryBy::Copies;

@@ -1,6 +1,6 @@
 //! Error messages about operations that make no progress: their peers, and the device that carries them.
 
-use crate::opening::description::Device;
+use crate::opening::description::DeviceDescription;
 use tonnage_engine::{Engine, RailLoad};
 use tonnage_loops::flow::Flow;
 use tonnage_loops::stall::Stall;
@@ -22,21 +22,21 @@ pub struct FlowNames {
 
 impl FlowNames {
     /// Names for the flows to `peers`.
-    pub fn new(peers: &[u32], ranks: &[RankInfo], devices: &[Device]) -> Self {
+    pub fn new(peers: &[u32], ranks: &[RankInfo], devices: &[DeviceDescription]) -> Self {
         let name = |&rank: &u32| match ranks.get(rank as usize) {
             Some(info) => (rank, format!("rank {rank} on {}", info.host)),
             None => (rank, format!("rank {rank}")),
         };
         Self {
             peers: peers.iter().map(name).collect(),
-            rails: devices.iter().map(Device::title).collect(),
+            rails: devices.iter().map(DeviceDescription::title).collect(),
         }
     }
 
     /// Error for operations that make no progress. It names the flow to the stall's peer if known, otherwise the flows
     /// whose index is in `waiting`, otherwise all that were used. Of several rails it names those with operations in
     /// flight. Events reported by the device come last, because they may be the cause.
-    pub fn error(
+    pub fn stall_error(
         &self,
         point: &TransferPoint,
         stall: &Stall,
@@ -54,7 +54,7 @@ impl FlowNames {
             .filter_map(|(_, flow)| self.peers.iter().find(|(rank, _)| *rank == flow.peer))
             .map(|(_, name)| name)
             .collect();
-        let device = match &self.stuck(&engine.take_rail_loads())[..] {
+        let device = match &self.busy_rails(&engine.take_rail_loads())[..] {
             [] => String::new(),
             names => format!(" by {}", names.join(", ")),
         };
@@ -67,14 +67,14 @@ impl FlowNames {
              the path of the data is cut or stuck. Look at its links and counters; the control channel may go another way{events}",
             point.engine,
             point.op.name(),
-            list(&peers, stall.peer.is_some() || !waiting.is_empty()),
+            list_peers(&peers, stall.peer.is_some() || !waiting.is_empty()),
             stall.quiet_ns as f64 / 1e9,
             stall.in_flight,
         ))
     }
 
     /// Titles of the rails with operations in flight; of all rails if none is known to have any.
-    fn stuck(&self, loads: &[RailLoad]) -> Vec<String> {
+    fn busy_rails(&self, loads: &[RailLoad]) -> Vec<String> {
         let busy = |rail: usize| loads.get(rail).is_none_or(|load| load.in_flight > 0);
         let titles = self.rails.iter().enumerate();
         let stuck: Vec<String> = titles
@@ -90,7 +90,7 @@ impl FlowNames {
 }
 
 /// Lists peers. Of several peers only one is stuck unless `all` are, so the list then begins with "one of".
-fn list(peers: &[&String], all: bool) -> String {
+fn list_peers(peers: &[&String], all: bool) -> String {
     let named = peers.iter().take(PEERS_NAMED_MAX);
     let mut named: Vec<String> = named.map(|peer| (*peer).clone()).collect();
     if peers.len() > named.len() {
@@ -145,7 +145,7 @@ mod tests {
         };
         let point = point(Addresses::Sequential, 8);
         names(peers)
-            .error(&point, &stall, &flows, waiting, engine)
+            .stall_error(&point, &stall, &flows, waiting, engine)
             .to_string()
     }
 

@@ -44,20 +44,20 @@ pub fn summarize(point: &TransferPoint, measured: &PointResults, devices: &Devic
             delivered: devices.delivered,
             ..latency
         }),
-        background: background::summary(point, measured.idle.as_ref(), trials),
-        batch_phases: measured.phases.as_ref().and_then(batching::phases),
+        background: background::background_summary(point, measured.idle.as_ref(), trials),
+        batch_phases: measured.phases.as_ref().and_then(batching::batch_phases),
         initiator_cpu_ns_per_operation: per_operation(sum(|totals| totals.initiator_cpu_ns)),
         target_cpu_ns_per_operation: per_operation(sum(|totals| totals.target_cpu_ns)),
         utilization: limit.map(|limit| bandwidth.mean / limit.bytes_per_s),
-        merged_operations: batching::merged(point, totals),
-        rails: rails::summary(point, &devices.opened.all, totals),
-        slow_rail: rails::slow(devices.opened, devices.ranks, totals),
+        merged_operations: batching::merged_operations(point, totals),
+        rails: rails::rail_summary(point, &devices.opened.all, totals),
+        slow_rail: rails::slow_rail(devices.opened, devices.ranks, totals),
         directions: totals::directions(trials, totals),
         initiators: measured.initiators.clone(),
         pairs: pairs::summary(&measured.pairs),
         matrix: pairs::verdict(point, &measured.pairs),
         swapped_fraction: verify::swapped_fraction(point, totals),
-        pace: paced::pace(point, totals, message_rate.mean),
+        pace: paced::summarize_pace(point, totals, message_rate.mean),
         converged: measured.converged,
     }
 }
@@ -93,7 +93,7 @@ mod tests {
             ..TrialTotals::default()
         });
         PointResults {
-            trials: totals.iter().map(|each| each.trial(false)).collect(),
+            trials: totals.iter().map(|each| each.to_record(false)).collect(),
             totals: totals.into(),
             limit: Some(Limit::new("a test", 6400.0)),
             converged: Some(true),

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rails::{LeastRail, RailTotals, merge as merge_rails};
+use super::rails::{LeastLoadedRail, RailTotals, merge as merge_rails};
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{
     Directions, PairDirection, Stall, Trial, TrialDirection, TrialDirections,
@@ -14,7 +14,7 @@ use tonnage_units::Reduce;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialTotals {
     /// Longest time from the aligned start to the last completion or arrival. The targets' flush is added later, by
-    /// [`Self::flushed`].
+    /// [`Self::with_flush_time`].
     pub window_ns: u64,
     /// Longest time from the aligned start to the last completion of an initiator's own operations, without arrivals.
     pub own_ns: u64,
@@ -64,12 +64,12 @@ pub struct TrialTotals {
     /// Rails, if workers have several.
     pub rails: Vec<RailTotals>,
     /// The rail with the smallest share of its worker's rate.
-    pub least_rail: Option<LeastRail>,
+    pub least_rail: Option<LeastLoadedRail>,
 }
 
 impl TrialTotals {
     /// The trial in the record's form.
-    pub fn trial(&self, verified: bool) -> Trial {
+    pub fn to_record(&self, verified: bool) -> Trial {
         let seconds = self.window_ns.max(1) as f64 / 1e9;
         Trial {
             window_ns: self.window_ns,
@@ -131,7 +131,7 @@ impl TrialTotals {
 
     /// Adds the targets' flush to the measured interval of a round, once the parts of all ranks are merged. Initiators
     /// ended the interval when their writes completed locally, but bytes count only once they are visible.
-    pub fn flushed(mut self) -> Self {
+    pub fn with_flush_time(mut self) -> Self {
         self.window_ns = self.window_ns.saturating_add(self.flush_ns);
         self
     }
@@ -183,7 +183,7 @@ impl Reduce for TrialTotals {
         self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
         self.due += other.due;
         self.late += other.late;
-        self.stall = longer(self.stall, other.stall);
+        self.stall = longer_stall(self.stall, other.stall);
         self.handed_over += other.handed_over;
         self.verified_bytes += other.verified_bytes;
         self.swapped += other.swapped;
@@ -209,7 +209,7 @@ pub(super) struct SequenceTotals {
 
 impl SequenceTotals {
     /// Totals of all rounds.
-    pub(super) fn whole(self) -> TrialTotals {
+    pub(super) fn into_totals(self) -> TrialTotals {
         let mut whole = self.rounds;
         whole.append_round(self.last);
         whole
@@ -325,11 +325,11 @@ impl Reduce for BackgroundTotals {
         self.operations += other.operations;
         self.payload_bytes += other.payload_bytes;
         self.verified_bytes += other.verified_bytes;
-        self.stall = longer(self.stall, other.stall);
+        self.stall = longer_stall(self.stall, other.stall);
     }
 }
 
-fn longer(one: Option<Stall>, other: Option<Stall>) -> Option<Stall> {
+fn longer_stall(one: Option<Stall>, other: Option<Stall>) -> Option<Stall> {
     let both = one.into_iter().chain(other);
     both.max_by_key(|stall| stall.length_ns)
 }
@@ -445,14 +445,14 @@ mod tests {
         let mut alone = TrialTotals::default();
         alone.merge(totals(3));
         assert_eq!(alone, totals(3));
-        let trial = merged.trial(false);
+        let trial = merged.to_record(false);
         assert_eq!(trial.in_flight_max, Some(5));
         assert_eq!(trial.bandwidth_bytes_per_s, 64.0 / 5e-6);
         assert_eq!(trial.message_rate_per_s, 8.0 / 5e-6);
         assert_eq!(trial.latency_ns_mean, Some(4.0));
         assert_eq!(trial.verified_bytes, None);
-        assert_eq!(merged.trial(true).verified_bytes, Some(480));
-        let silent = TrialTotals::default().trial(false);
+        assert_eq!(merged.to_record(true).verified_bytes, Some(480));
+        let silent = TrialTotals::default().to_record(false);
         assert_eq!(silent.bandwidth_bytes_per_s, 0.0);
         assert_eq!(
             (
@@ -481,10 +481,10 @@ mod tests {
         round.merge(target(500));
         round.merge(target(600));
         assert_eq!((round.window_ns, round.flush_ns), (1000, 600));
-        let trial = round.flushed().trial(false);
+        let trial = round.with_flush_time().to_record(false);
         assert_eq!((trial.window_ns, trial.target_flush_ns), (1600, Some(600)));
         assert_eq!(trial.bandwidth_bytes_per_s, 64.0 / 1.6e-6);
-        let without = TrialTotals::default().flushed().trial(false);
+        let without = TrialTotals::default().with_flush_time().to_record(false);
         assert_eq!((without.window_ns, without.target_flush_ns), (0, None));
     }
 
@@ -553,14 +553,14 @@ mod tests {
         let rates = |totals: &TrialTotals| totals.rails[0].busy_bytes_per_s;
         assert_eq!((all.rounds.window_ns, rates(&all.rounds)), (400, 6));
         assert_eq!((all.last.window_ns, rates(&all.last)), (20, 10));
-        let whole = all.whole();
+        let whole = all.into_totals();
         assert_eq!((whole.window_ns, whole.operations), (420, 4));
         // A trial of one round equals that round.
         let alone = SequenceTotals {
             rounds: TrialTotals::default(),
             last: one_rail(10, 4),
         };
-        assert_eq!(alone.whole(), one_rail(10, 4));
+        assert_eq!(alone.into_totals(), one_rail(10, 4));
     }
 
     #[test]
@@ -585,7 +585,7 @@ mod tests {
             .iter()
             .map(|totals| Trial {
                 directions: Some(totals.directions()),
-                ..totals.trial(false)
+                ..totals.to_record(false)
             })
             .collect();
         let rates = trials.iter().map(|trial| {
@@ -601,7 +601,10 @@ mod tests {
         assert_eq!(both.forward.latency_ns_mean, Some(10.0));
         assert_eq!(both.back.latency_ns_mean, Some(70.0));
         assert_eq!(both.back.bandwidth_bytes_per_s.mean, 1200.0);
-        let one_way: Vec<_> = totals.iter().map(|totals| totals.trial(false)).collect();
+        let one_way: Vec<_> = totals
+            .iter()
+            .map(|totals| totals.to_record(false))
+            .collect();
         assert_eq!(directions(&one_way, &totals), None);
         assert_eq!(directions(&[], &[]), None);
     }

@@ -6,18 +6,18 @@ use std::sync::atomic::AtomicBool;
 
 use tonnage_sys::clock::{Clock, thread_cpu_ns};
 
-use super::assignment::Assignment;
+use super::assignment::WorkerAssignment;
 use super::flow_driver::FlowDriver;
 use super::idle_policy::IdlePolicy;
 use super::memory_checker::MemoryChecker;
 use super::pairs::FlowTime;
 use super::totals::{OperationSums, TrialTotals};
-use super::trial::{Issued, Schedule, WARM_UP, WorkerSetup};
+use super::trial::{IssuedOperations, Schedule, WARM_UP, WorkerSetup};
 use super::worker_latencies::WorkerLatencies;
 use crate::kinds::transfer::layout::SliceLayout;
-use crate::kinds::transfer::verify::{Expected, check_arrivals};
-use crate::limit::memory_copy::stretch;
-use crate::limit::socket_stream::{SharedStreams, Streamed};
+use crate::kinds::transfer::verify::{ExpectedOperations, check_arrivals};
+use crate::limit::memory_copy::copy_stretch;
+use crate::limit::socket_stream::{SharedStreams, StreamedBytes};
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::memory::{CopyRate, CopyTurns, Stretch};
 use tonnage_engine::{Engine, Facts};
@@ -26,7 +26,7 @@ use tonnage_units::{Error, Result};
 
 /// One worker during one point.
 pub struct TransferWorker<'a> {
-    assignment: Rc<Assignment<'a>>,
+    assignment: Rc<WorkerAssignment<'a>>,
     driver: FlowDriver<'a>,
     latencies: WorkerLatencies<'a>,
     checker: MemoryChecker<'a>,
@@ -48,7 +48,7 @@ impl<'a> TransferWorker<'a> {
         stop: &'a AtomicBool,
     ) -> Result<Self> {
         let began_ns = worker.clock.now_ns();
-        let assignment = Rc::new(Assignment {
+        let assignment = Rc::new(WorkerAssignment {
             layout: SliceLayout::new(point, setup.rank),
             caps: worker.caps,
             point,
@@ -100,7 +100,7 @@ impl<'a> TransferWorker<'a> {
 
     /// The stretch of memory that [`Self::copy_limit`] copies.
     pub fn copy_stretch(&self) -> Stretch {
-        stretch(&self.assignment.layout, self.assignment.point)
+        copy_stretch(&self.assignment.layout, self.assignment.point)
     }
 
     /// Copy rates over this point's footprint, in turns shared by all copiers.
@@ -109,9 +109,9 @@ impl<'a> TransferWorker<'a> {
     }
 
     /// Runs this worker's socket streams.
-    pub fn stream(&self, shared: &SharedStreams) -> Result<Streamed> {
+    pub fn run_socket_streams(&self, shared: &SharedStreams) -> Result<StreamedBytes> {
         let worker = self.assignment.setup.worker;
-        shared.carry(worker as usize, &self.driver.clock())
+        shared.run_streams_of(worker as usize, &self.driver.clock())
     }
 
     /// Prepares for trial `number`, outside the measured interval. Fills the data of all its rounds if they will be
@@ -124,7 +124,7 @@ impl<'a> TransferWorker<'a> {
             self.checker.fill()?;
             self.driver.hand_over_memory()?;
         }
-        self.driver.rearm()
+        self.driver.reset_ping_pong()
     }
 
     /// Prepares for a round before any worker of the rank drives it. Rounds may start long after their trial began, so
@@ -159,8 +159,8 @@ impl<'a> TransferWorker<'a> {
     }
 
     fn drive_round(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
-        let Assignment { point, setup, .. } = &*self.assignment;
-        let schedule = &schedule.of_worker(setup.role.is_background);
+        let WorkerAssignment { point, setup, .. } = &*self.assignment;
+        let schedule = &schedule.for_worker(setup.role.is_background);
         self.latencies.begin();
         self.idle.begin_round(schedule);
         let active = if self.assignment.initiates() && !self.idle.is_paused() {
@@ -202,7 +202,7 @@ impl<'a> TransferWorker<'a> {
     }
 
     /// Operations that this worker's flows issued in the last trial.
-    pub fn issued(&mut self) -> Result<Issued> {
+    pub fn report_issued(&mut self) -> Result<IssuedOperations> {
         self.checker.issued(self.driver.flows())
     }
 
@@ -222,13 +222,13 @@ impl<'a> TransferWorker<'a> {
     pub fn finish(
         &mut self,
         schedule: &Schedule,
-        expected: &Expected,
+        expected: &ExpectedOperations,
         totals: &mut TrialTotals,
     ) -> Result<()> {
-        let Assignment {
+        let WorkerAssignment {
             point, setup, caps, ..
         } = &*self.assignment;
-        let schedule = &schedule.of_worker(setup.role.is_background);
+        let schedule = &schedule.for_worker(setup.role.is_background);
         self.driver.serve_while(|| !self.checker.is_settled())?;
         if !self.checker.is_settled() {
             return Err(Error::Failed(
@@ -245,7 +245,8 @@ impl<'a> TransferWorker<'a> {
         if self.assignment.takes_part() && self.in_round(schedule.round).is_empty() {
             totals.target_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
         }
-        self.latencies.settle(&mut self.driver, schedule, totals)?;
+        self.latencies
+            .finish_round(&mut self.driver, schedule, totals)?;
         let roles = point.roles;
         if roles.bidirectional && roles.is_behind(setup.rank) {
             totals.back = OperationSums::from_totals(totals);
@@ -258,7 +259,7 @@ impl<'a> TransferWorker<'a> {
 
     /// Checks the memory after the rounds of a trial, adds the correct bytes to `totals`, and advances to the next
     /// trial.
-    pub fn check(&mut self, expected: &Expected, totals: &mut TrialTotals) -> Result<()> {
+    pub fn check(&mut self, expected: &ExpectedOperations, totals: &mut TrialTotals) -> Result<()> {
         let fetched = self.driver.fetch_memory();
         let checked = fetched.and_then(|()| self.checker.check(expected, totals));
         self.checker.advance(expected);
@@ -273,7 +274,7 @@ impl<'a> TransferWorker<'a> {
     }
 
     /// Totals of this worker, assigned to the measured part or to the background.
-    pub(super) fn assigned(&self, totals: TrialTotals) -> TrialTotals {
+    pub(super) fn assign_totals(&self, totals: TrialTotals) -> TrialTotals {
         if self.assignment.setup.role.is_background {
             totals.into_background()
         } else {
@@ -282,7 +283,7 @@ impl<'a> TransferWorker<'a> {
     }
 
     /// Discards the warm-up's latencies.
-    pub fn forget(&mut self) {
-        self.latencies.forget();
+    pub fn discard_warm_up(&mut self) {
+        self.latencies.discard_warm_up();
     }
 }

@@ -71,12 +71,12 @@ impl RoundSequence {
     }
 
     /// Whether these rounds are part of a trial.
-    pub fn counts(&self) -> bool {
+    pub fn is_of_trial(&self) -> bool {
         self.number != WARM_UP && !self.is_extra
     }
 
     /// The half of a trial without the background.
-    pub fn quiet(number: u64, length: TrialLength) -> Self {
+    pub fn without_background(number: u64, length: TrialLength) -> Self {
         Self {
             is_loaded: false,
             ..Self::extra(number, [0], length)
@@ -121,7 +121,7 @@ impl Schedule {
     }
 
     /// The schedule of one worker. The load begins and ends with the trial; the measured part begins later.
-    pub(super) fn of_worker(&self, is_background: bool) -> Self {
+    pub(super) fn for_worker(&self, is_background: bool) -> Self {
         let length = match self.length {
             TrialLength::DurationNs(ns) if is_background => {
                 TrialLength::DurationNs(ns.saturating_add(self.lead_ns))
@@ -140,26 +140,26 @@ impl Schedule {
 
 /// A worker's report on its own flows after driving them, for their targets.
 #[derive(Debug, Clone, Default)]
-pub struct Issued {
+pub struct IssuedOperations {
     /// For each rank of `SliceLayout::out`: first and one past the last operation of this trial.
     pub ranges: Vec<(u64, u64)>,
     /// For each of these ranks, digest of the changes made by atomic operations; empty if they are not checked.
     pub digests: Vec<AtomicDigest>,
 }
 
-/// The part of [`Issued`] that one flow's target needs.
+/// The part of [`IssuedOperations`] that one flow's target needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FlowIssued {
+pub struct IssuedOfFlow {
     /// First and one past the last operation of this trial.
     pub range: (u64, u64),
     /// Digest of the changes made by its atomic operations; the default if they are not checked.
     pub digest: AtomicDigest,
 }
 
-impl Issued {
+impl IssuedOperations {
     /// The part for the flow to the `place`-th rank of `SliceLayout::out`, if there is one.
-    pub fn of_flow(&self, place: usize) -> Option<FlowIssued> {
-        Some(FlowIssued {
+    pub fn of_flow(&self, place: usize) -> Option<IssuedOfFlow> {
+        Some(IssuedOfFlow {
             range: *self.ranges.get(place)?,
             digest: self.digests.get(place).copied().unwrap_or_default(),
         })
@@ -182,7 +182,7 @@ mod tests {
             is_loaded: true,
             lead_ns: Schedule::lead_ns(length),
         };
-        let (measures, loads) = (schedule.of_worker(false), schedule.of_worker(true));
+        let (measures, loads) = (schedule.for_worker(false), schedule.for_worker(true));
         assert_eq!(measures.start_ns, 100_001_000);
         assert_eq!(measures.length, length);
         assert_eq!(loads.start_ns, 1000);

@@ -4,11 +4,11 @@
 pub mod reports;
 mod words;
 
-use self::reports::Reports;
+use self::reports::IssuedReports;
 pub use self::words::AtomicDigest;
 use self::words::WordWalks;
 use super::totals::TrialTotals;
-use super::trial::{FlowIssued, Issued};
+use super::trial::{IssuedOfFlow, IssuedOperations};
 use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout, answers};
 use crate::loop_parameters::flow_slots;
 use tonnage_engine::memory::Memory;
@@ -23,7 +23,7 @@ use tonnage_units::{Error, Result};
 
 /// Operations that one worker should have seen in a trial.
 #[derive(Debug, Clone, Default)]
-pub struct Expected {
+pub struct ExpectedOperations {
     /// Number of arrivals; `None` if nothing notifies the target or the engine moves nothing.
     pub arrivals: Option<u64>,
     /// Initiators of write-imms, each with its first operation and one past its last.
@@ -36,7 +36,7 @@ pub struct Expected {
     pub digests: Vec<AtomicDigest>,
 }
 
-impl Expected {
+impl ExpectedOperations {
     /// Whether workers must exchange reports of their operations, because arrivals or bytes will be checked.
     pub fn is_needed(point: &TransferPoint, moves_bytes: bool) -> bool {
         moves_bytes && (point.op.notifies_target() || point.verify.is_on())
@@ -58,7 +58,12 @@ impl Expected {
 
     /// Computes the operations that worker `worker` of `rank` should have seen in a round, from the reports about its
     /// flows.
-    pub fn new(point: &TransferPoint, rank: u32, worker: usize, reports: &Reports) -> Result<Self> {
+    pub fn new(
+        point: &TransferPoint,
+        rank: u32,
+        worker: usize,
+        reports: &IssuedReports,
+    ) -> Result<Self> {
         let layout = SliceLayout::new(point, rank);
         let answered = answers(point);
         let flow = |from: u32, to: u32| {
@@ -70,7 +75,7 @@ impl Expected {
         let mut expected = Self::default();
         let mut arrivals = 0;
         for &initiator in &layout.into {
-            let FlowIssued {
+            let IssuedOfFlow {
                 range: (first, end),
                 digest,
             } = flow(initiator, rank)?;
@@ -114,7 +119,7 @@ fn arrival_set(initiator: u32, (first, end): (u64, u64)) -> u64 {
 /// for bytes meanwhile.
 pub fn check_arrivals(
     point: &TransferPoint,
-    expected: &Expected,
+    expected: &ExpectedOperations,
     seen: &Arrivals,
     named: bool,
 ) -> Result<()> {
@@ -150,9 +155,9 @@ pub(super) fn swapped_fraction(point: &TransferPoint, trials: &[TrialTotals]) ->
 }
 
 /// A slice of this worker's memory that a trial fills from another rank, or that other ranks fetch.
-struct Slice {
+struct MemorySlice {
     origin: u64,
-    /// Index in `Expected::into` or `Expected::out`.
+    /// Index in `ExpectedOperations::into` or `ExpectedOperations::out`.
     index: usize,
     outgoing: bool,
     walk: FlowWalk,
@@ -184,7 +189,7 @@ pub(super) fn is_signalled(point: &TransferPoint) -> bool {
 
 /// The slices of one worker, and the positions of the walks over them.
 pub struct SliceWalks {
-    slices: Vec<Slice>,
+    slices: Vec<MemorySlice>,
     read: bool,
     /// True if every operation was compared when it landed.
     is_each: bool,
@@ -202,7 +207,7 @@ impl SliceWalks {
     /// Covers all slices of worker `worker` of `rank`.
     pub fn new(point: &TransferPoint, (rank, worker): (u32, u32), layout: &SliceLayout) -> Self {
         let slots = flow_slots(point);
-        let slice = |index, initiator, target, origin, outgoing| Slice {
+        let slice = |index, initiator, target, origin, outgoing| MemorySlice {
             origin,
             index,
             outgoing,
@@ -231,7 +236,7 @@ impl SliceWalks {
         }
     }
 
-    fn key(&self, slice: &Slice, number: u64) -> Key {
+    fn key(&self, slice: &MemorySlice, number: u64) -> Key {
         let (initiator, target) = slice.key;
         Key::new(self.seed, number, initiator, target)
     }
@@ -257,11 +262,11 @@ impl SliceWalks {
     }
 
     /// Operations that the flows issued since the last call.
-    fn issued(&mut self, flows: &[Flow]) -> Issued {
+    fn issued(&mut self, flows: &[Flow]) -> IssuedOperations {
         let flows = flows.iter().zip(&mut self.issued_before);
         let range =
             |(flow, before): (&Flow, _)| (std::mem::replace(before, flow.issued), flow.issued);
-        Issued {
+        IssuedOperations {
             ranges: flows.map(range).collect(),
             digests: Vec::new(),
         }
@@ -273,7 +278,7 @@ impl SliceWalks {
         &self,
         memory: &dyn Memory,
         number: u64,
-        expected: &Expected,
+        expected: &ExpectedOperations,
         moved: &mut Mismatches,
         untouched: &mut Mismatches,
     ) -> Result<()> {
@@ -320,7 +325,7 @@ impl SliceWalks {
     }
 
     /// Advances the walks past the trial that just ended.
-    pub fn advance(&mut self, expected: &Expected) {
+    pub fn advance(&mut self, expected: &ExpectedOperations) {
         for slice in &mut self.slices {
             let count = count(slice, expected);
             slice.walk.skip(count);
@@ -328,7 +333,7 @@ impl SliceWalks {
     }
 }
 
-fn count(slice: &Slice, expected: &Expected) -> u64 {
+fn count(slice: &MemorySlice, expected: &ExpectedOperations) -> u64 {
     let counts = if slice.outgoing {
         &expected.out
     } else {
@@ -364,7 +369,7 @@ impl MemoryWatch {
     }
 
     /// Operations that the flows issued since the last call.
-    pub fn issued(&mut self, memory: &dyn Memory, flows: &[Flow]) -> Result<Issued> {
+    pub fn issued(&mut self, memory: &dyn Memory, flows: &[Flow]) -> Result<IssuedOperations> {
         match self {
             Self::Slices(slices) => Ok(slices.issued(flows)),
             Self::Words(words) => words.issued(memory, flows),
@@ -376,7 +381,7 @@ impl MemoryWatch {
         &self,
         memory: &dyn Memory,
         number: u64,
-        expected: &Expected,
+        expected: &ExpectedOperations,
         moved: &mut Mismatches,
         untouched: &mut Mismatches,
     ) -> Result<()> {
@@ -387,7 +392,7 @@ impl MemoryWatch {
     }
 
     /// Advances past the trial that just ended.
-    pub fn advance(&mut self, expected: &Expected) {
+    pub fn advance(&mut self, expected: &ExpectedOperations) {
         match self {
             Self::Slices(slices) => slices.advance(expected),
             // Words advance in `issued`.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::assignment::Assignment;
+use super::assignment::WorkerAssignment;
 use super::flow_driver::{FlowDriver, PendingLatencies};
 use super::totals::TrialTotals;
 use super::trial::{Schedule, WARM_UP};
@@ -17,7 +17,7 @@ use tonnage_units::histogram::LatencyHistogram;
 
 /// Histograms of one worker during one point.
 pub(super) struct WorkerLatencies<'a> {
-    assignment: Rc<Assignment<'a>>,
+    assignment: Rc<WorkerAssignment<'a>>,
     trial: LatencyHistogram,
     point: LatencyHistogram,
     /// `None` unless the point has batches.
@@ -27,12 +27,12 @@ pub(super) struct WorkerLatencies<'a> {
 }
 
 /// Whether another thread reads the pulse: not during the warm-up.
-fn is_felt(schedule: &Schedule) -> bool {
+fn is_pulse_read(schedule: &Schedule) -> bool {
     schedule.number != WARM_UP
 }
 
 impl<'a> WorkerLatencies<'a> {
-    pub(super) fn new(assignment: &Rc<Assignment<'a>>) -> Self {
+    pub(super) fn new(assignment: &Rc<WorkerAssignment<'a>>) -> Self {
         let point = assignment.point;
         let times_batches = point.latency && matches!(point.pacing, Pacing::Batch { .. });
         Self {
@@ -54,7 +54,7 @@ impl<'a> WorkerLatencies<'a> {
 
     /// Where the loop of this trial records.
     pub(super) fn recording(&mut self, schedule: &Schedule) -> Recording<'_> {
-        let felt = self.pulse.as_mut().filter(|_| is_felt(schedule));
+        let felt = self.pulse.as_mut().filter(|_| is_pulse_read(schedule));
         let (pulse, latencies) = match felt {
             Some(felt) => (Some(&*felt.pulse), &mut felt.latencies),
             None => (None, &mut self.trial),
@@ -69,7 +69,7 @@ impl<'a> WorkerLatencies<'a> {
 
     /// Starts following a trial that the device runs on its own.
     pub(super) fn follow(&self, schedule: &Schedule, progress: Arc<dyn CarriedProgress>) {
-        if let Some(felt) = self.pulse.as_ref().filter(|_| is_felt(schedule)) {
+        if let Some(felt) = self.pulse.as_ref().filter(|_| is_pulse_read(schedule)) {
             felt.pulse.follow(progress);
         }
     }
@@ -83,7 +83,7 @@ impl<'a> WorkerLatencies<'a> {
 
     /// Completes the latencies of the last round, and adds their sums to `totals`. This takes time, so it runs after
     /// the measured interval.
-    pub(super) fn settle(
+    pub(super) fn finish_round(
         &mut self,
         driver: &mut FlowDriver<'_>,
         schedule: &Schedule,
@@ -95,7 +95,7 @@ impl<'a> WorkerLatencies<'a> {
         match driver.take_pending_latencies() {
             PendingLatencies::Carried(operations) => {
                 let latencies = driver.carried_latencies()?;
-                if let Some(felt) = self.pulse.as_ref().filter(|_| is_felt(schedule)) {
+                if let Some(felt) = self.pulse.as_ref().filter(|_| is_pulse_read(schedule)) {
                     felt.pulse.end_following(operations, latencies.as_ref());
                 }
                 if let Some(latencies) = &latencies {
@@ -116,7 +116,7 @@ impl<'a> WorkerLatencies<'a> {
             each.for_each(|waits| latencies.record_unfinished(waits));
         };
         let felt = self.pulse.as_mut();
-        match felt.filter(|_| is_felt(schedule) && !assignment.caps.carried) {
+        match felt.filter(|_| is_pulse_read(schedule) && !assignment.caps.carried) {
             Some(felt) => felt.finish(trial, count),
             None => count(trial),
         }
@@ -149,7 +149,7 @@ impl<'a> WorkerLatencies<'a> {
     }
 
     /// Discards the warm-up's latencies.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn discard_warm_up(&mut self) {
         self.point.clear();
         if let Some(phases) = &mut self.phases {
             phases.clear();

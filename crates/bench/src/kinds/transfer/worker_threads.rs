@@ -13,10 +13,10 @@ use super::point_engine::PointEngine;
 use super::stalled::FlowNames;
 use super::totals::TrialTotals;
 use super::transfer_worker::TransferWorker;
-use super::trial::{Issued, Schedule, WorkerSetup};
+use super::trial::{IssuedOperations, Schedule, WorkerSetup};
 use crate::deadlines::DEADLINES;
-use crate::kinds::transfer::verify::Expected;
-use crate::limit::socket_stream::{SharedStreams, Streamed};
+use crate::kinds::transfer::verify::ExpectedOperations;
+use crate::limit::socket_stream::{SharedStreams, StreamedBytes};
 use crate::opening::engine::{EngineWorker, OpenEngine};
 use crate::threads::Followers;
 use tonnage_engine::memory::{CopyRate, CopyTurns};
@@ -63,7 +63,7 @@ pub struct ThreadReport {
     /// Rates of the copy bound.
     pub rates: Option<Vec<CopyRate>>,
     /// Bytes of the socket streams.
-    pub streamed: Option<Streamed>,
+    pub streamed: Option<StreamedBytes>,
     /// Latencies, if they were requested.
     pub latencies: Option<LatencyHistogram>,
     /// Latencies of the phases of batches.
@@ -80,9 +80,9 @@ pub struct SharedTrialState {
     /// True once all ranks are done.
     over: AtomicBool,
     /// Operations that each worker issued.
-    issued: Mutex<Vec<Issued>>,
+    issued: Mutex<Vec<IssuedOperations>>,
     /// Operations that each worker should have seen.
-    expected: Mutex<Vec<Expected>>,
+    expected: Mutex<Vec<ExpectedOperations>>,
     /// The first failure of a following worker, so that the leader need not wait for its answer.
     failure: Mutex<Option<String>>,
     failed: AtomicBool,
@@ -94,8 +94,8 @@ impl SharedTrialState {
     /// Creates the state for `workers` workers, some of which may sleep.
     pub fn new(workers: usize, sleepers: Arc<Sleepers>) -> Self {
         Self {
-            issued: Mutex::new(vec![Issued::default(); workers]),
-            expected: Mutex::new(vec![Expected::default(); workers]),
+            issued: Mutex::new(vec![IssuedOperations::default(); workers]),
+            expected: Mutex::new(vec![ExpectedOperations::default(); workers]),
             sleepers,
             ..Self::default()
         }
@@ -138,23 +138,23 @@ impl SharedTrialState {
     }
 
     /// Operations that the local workers issued; complete once [`Self::all_driven`].
-    pub fn issued(&self) -> Vec<Issued> {
+    pub fn issued(&self) -> Vec<IssuedOperations> {
         lock(&self.issued).clone()
     }
 
     /// Sets the operations that the workers should have seen.
-    pub fn expect(&self, expected: Vec<Expected>) {
+    pub fn expect(&self, expected: Vec<ExpectedOperations>) {
         *lock(&self.expected) = expected;
     }
 
     /// Signals that all ranks are done, and sets the operations that the workers should have seen.
-    pub fn finish(&self, expected: Vec<Expected>) {
+    pub fn finish(&self, expected: Vec<ExpectedOperations>) {
         self.expect(expected);
         self.over.store(true, Ordering::Release);
         self.sleepers.wake();
     }
 
-    fn expected(&self, worker: usize) -> Expected {
+    fn expected(&self, worker: usize) -> ExpectedOperations {
         lock(&self.expected)
             .get(worker)
             .cloned()
@@ -170,7 +170,7 @@ impl SharedTrialState {
         schedule: &Schedule,
     ) -> Result<TrialTotals> {
         let result = work.drive(schedule);
-        let published = work.issued().map(|issued| {
+        let published = work.report_issued().map(|issued| {
             if let Some(place) = lock(&self.issued).get_mut(index) {
                 *place = issued;
             }
@@ -195,7 +195,7 @@ impl SharedTrialState {
         let mut report = ThreadReport::default();
         match order {
             ThreadOrder::CopyLimit(turns) => report.rates = Some(work.copy_limit(*turns)?),
-            ThreadOrder::Stream(shared) => report.streamed = Some(work.stream(shared)?),
+            ThreadOrder::Stream(shared) => report.streamed = Some(work.run_socket_streams(shared)?),
             ThreadOrder::Prepare(number, checked) => work.prepare(*number, *checked)?,
             ThreadOrder::Trial(schedule) => {
                 work.begin_round();
@@ -203,14 +203,14 @@ impl SharedTrialState {
                 work.serve_peers(|| self.over.load(Ordering::Acquire))?;
                 let mut totals = driven?;
                 work.finish(schedule, &self.expected(index), &mut totals)?;
-                report.totals = Some(work.assigned(totals));
+                report.totals = Some(work.assign_totals(totals));
                 report.times = work.flow_times(schedule);
             }
             ThreadOrder::Check => {
                 let checked = self.check(index, work)?;
-                report.totals = Some(work.assigned(checked));
+                report.totals = Some(work.assign_totals(checked));
             }
-            ThreadOrder::Forget => work.forget(),
+            ThreadOrder::Forget => work.discard_warm_up(),
             ThreadOrder::LatenciesOfTrial => {
                 report.latencies = work.latencies().of_trial().cloned()
             }
@@ -259,7 +259,7 @@ pub(super) fn worker_setups(
         sleepers: rank.sleepers(),
         shared: shared.clone(),
         pulse: intervals.pulse(index),
-        role: points.role(index, cpus),
+        role: points.role_of_worker(index, cpus),
     };
     (0u32..).zip(&open.workers).map(setup).collect()
 }

@@ -3,7 +3,7 @@
 use crate::failure::StepFailure;
 use crate::kinds::kind::{Stage, StepRunner};
 use crate::kinds::transfer::effective::{canary_cpus, effective};
-use crate::kinds::transfer::flows::delivered;
+use crate::kinds::transfer::flows::is_delivered;
 use crate::kinds::transfer::open::{EngineKey, check, open_or_fail};
 use crate::kinds::transfer::point::{self, PointResults};
 use crate::kinds::transfer::summary::latency_kind;
@@ -21,7 +21,7 @@ pub struct LatencyMeaning(LatencyKind, Option<bool>);
 
 impl LatencyMeaning {
     fn new(candidate: &TransferPoint, engine: &OpenEngine) -> Self {
-        Self(latency_kind(candidate), delivered(candidate, engine))
+        Self(latency_kind(candidate), is_delivered(candidate, engine))
     }
 }
 

@@ -16,7 +16,7 @@ pub mod search;
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
 use candidates::SearchStart;
-use search::Search;
+use search::OptionSearch;
 use tonnage_plan::tune::TunePoint;
 use tonnage_record::{Body, Record, TuneBody};
 
@@ -59,7 +59,7 @@ impl Kind for Tunes {
         run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
         record.effective.clone_from(&open.effective);
-        let mut search = Search::new(asked.point, open, stage);
+        let mut search = OptionSearch::new(asked.point, open, stage);
         let ended = search.run(record, run_steps);
         record.body = search.into_body().into();
         ended

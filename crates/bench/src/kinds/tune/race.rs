@@ -25,7 +25,7 @@ const BEYOND_TOLD: f64 = 0.025;
 
 /// One competing value.
 #[derive(Debug, Clone, Default)]
-struct Runner {
+struct RaceCandidate {
     /// Logarithm of its figure in each round, negated if less is better; `None` for rounds that it did not run.
     merits: Vec<Option<f64>>,
     /// True if the value cannot be measured.
@@ -34,8 +34,8 @@ struct Runner {
 
 /// The values of one option, cheapest first.
 #[derive(Debug)]
-pub struct Race {
-    runners: Vec<Runner>,
+pub struct CandidateRace {
+    runners: Vec<RaceCandidate>,
     less_is_better: bool,
     rounds: usize,
     trials: usize,
@@ -45,13 +45,13 @@ pub struct Race {
     reach: Vec<f64>,
 }
 
-impl Race {
+impl CandidateRace {
     /// Creates a race of `values` values.
     pub fn new(values: usize, less_is_better: bool) -> Self {
         let wrong = WRONG / (CHECK_ROUNDS.len() + 1) as f64;
         let freedoms = 0..ROUNDS_MAX as u32;
         Self {
-            runners: vec![Runner::default(); values],
+            runners: vec![RaceCandidate::default(); values],
             less_is_better,
             rounds: 0,
             trials: 0,
@@ -184,9 +184,10 @@ impl Race {
         self.open.clear();
         for &at in &all {
             let mut dearer = all.iter().filter(|&&other| other > at);
-            let is_passed = dearer.any(|&dearer| self.is_worth(dearer, at) == Some(true));
+            let is_passed = dearer.any(|&dearer| self.is_worth_its_cost(dearer, at) == Some(true));
             let mut cheaper = self.open.iter();
-            let is_idle = cheaper.any(|&cheaper| self.is_worth(at, cheaper) == Some(false));
+            let is_idle =
+                cheaper.any(|&cheaper| self.is_worth_its_cost(at, cheaper) == Some(false));
             if !is_passed && !is_idle {
                 self.open.push(at);
             }
@@ -194,7 +195,7 @@ impl Race {
     }
 
     /// Whether a value is worth being more expensive than another one; `None` while that is undecided.
-    fn is_worth(&self, dearer: usize, cheaper: usize) -> Option<bool> {
+    fn is_worth_its_cost(&self, dearer: usize, cheaper: usize) -> Option<bool> {
         let ratio = self.ratio(dearer, cheaper)?;
         let reach = self.reach.get(ratio.freedom as usize)?;
         let (half, worth) = (reach * ratio.error, WORTH.ln_1p());

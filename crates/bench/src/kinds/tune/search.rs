@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::candidates::{Candidates, SearchStart};
-use super::race::Race;
+use super::race::CandidateRace;
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
 use crate::kinds::repeat::command_line;
@@ -28,7 +28,7 @@ const LAST_TRIALS: u32 = 5;
 const TOGETHER: &str = "together";
 
 /// A search in progress.
-pub struct Search<'a, 'b> {
+pub struct OptionSearch<'a, 'b> {
     point: &'a TunePoint,
     start: &'a SearchStart,
     stage: &'a mut Stage<'b>,
@@ -46,7 +46,7 @@ struct Contest {
     values: Vec<Vec<usize>>,
 }
 
-impl<'a, 'b> Search<'a, 'b> {
+impl<'a, 'b> OptionSearch<'a, 'b> {
     /// Starts a search from the values of `start`.
     pub fn new(point: &'a TunePoint, start: &'a SearchStart, stage: &'a mut Stage<'b>) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl<'a, 'b> Search<'a, 'b> {
             for dimension in 0..until {
                 if self.point.dimensions[dimension].values.len() > 1 {
                     let contest = self.option_contest(pass, dimension);
-                    self.race(contest, &mut *run_steps)?;
+                    self.run_contest(contest, &mut *run_steps)?;
                 }
             }
             // Options before the last one that changed were searched with its old value.
@@ -88,9 +88,9 @@ impl<'a, 'b> Search<'a, 'b> {
         }
         if self.values != self.start.values {
             let contest = self.final_contest();
-            self.race(contest, &mut *run_steps)?;
+            self.run_contest(contest, &mut *run_steps)?;
         }
-        self.last_run(record, run_steps)
+        self.run_winner(record, run_steps)
     }
 
     /// A contest of one option's values, with the others fixed.
@@ -120,20 +120,24 @@ impl<'a, 'b> Search<'a, 'b> {
     }
 
     /// Races the values of a contest and keeps the winner's.
-    fn race(&mut self, contest: Contest, run_steps: StepRunner<'_>) -> Result<(), StepFailure> {
+    fn run_contest(
+        &mut self,
+        contest: Contest,
+        run_steps: StepRunner<'_>,
+    ) -> Result<(), StepFailure> {
         let lists = &self.stage.settings.lists;
         let points = contest.values.iter();
         let points = points.map(|values| self.point.candidate(values, lists));
         let goal = self.point.goal;
         let mut candidates = Candidates::new(goal, self.start.meaning, points.collect());
-        let mut race = Race::new(contest.values.len(), goal == Goal::Latency);
+        let mut race = CandidateRace::new(contest.values.len(), goal == Goal::Latency);
         for at in 0..contest.values.len() {
             if candidates.refused(at).is_some() {
                 race.refuse(at);
             }
         }
         log::debug!("race of {}", contest.option);
-        let ended = self.rounds(&contest, &mut race, &mut candidates, run_steps);
+        let ended = self.run_rounds(&contest, &mut race, &mut candidates, run_steps);
         let winner = race.winner().filter(|_| ended.is_ok());
         self.record_tries(&contest, &race, &candidates, winner);
         ended?;
@@ -153,10 +157,10 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(())
     }
 
-    fn rounds(
+    fn run_rounds(
         &mut self,
         contest: &Contest,
-        race: &mut Race,
+        race: &mut CandidateRace,
         candidates: &mut Candidates,
         run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
@@ -183,7 +187,7 @@ impl<'a, 'b> Search<'a, 'b> {
     fn record_tries(
         &mut self,
         contest: &Contest,
-        race: &Race,
+        race: &CandidateRace,
         candidates: &Candidates,
         winner: Option<usize>,
     ) {
@@ -206,7 +210,7 @@ impl<'a, 'b> Search<'a, 'b> {
 
     /// Measures the winner as a normal transfer, with the last operation on each slot verified and its path proven. The
     /// races have no time for that.
-    fn last_run(
+    fn run_winner(
         &mut self,
         record: &mut Record,
         run_steps: StepRunner<'_>,

@@ -36,14 +36,14 @@ const GREETING_BYTES: usize = TOKEN_BYTES + 8;
 
 /// A target's message to its initiators. It is only sent over the encrypted control channel.
 #[derive(Serialize, Deserialize)]
-struct Card {
+struct StreamAddress {
     /// Address to connect to, for each lane.
     listens: Vec<SocketAddr>,
     token: [u8; TOKEN_BYTES],
 }
 
 /// Streams of this rank, and properties of all paths.
-pub(super) struct Connected {
+pub(super) struct ConnectedStreams {
     /// Streams of each worker.
     pub(super) streams: Vec<Vec<Stream>>,
     /// Largest difference between the clocks of two ranks.
@@ -61,7 +61,7 @@ pub(super) fn connect_all(
     point: &TransferPoint,
     round: u32,
     sources: &[Vec<Option<IpAddr>>],
-) -> Result<Connected> {
+) -> Result<ConnectedStreams> {
     let me = rank.id();
     let shared = StreamLanes::new(point, sources);
     let sources = &shared.sources;
@@ -74,7 +74,7 @@ pub(super) fn connect_all(
         Listeners::open(&places).map(Some)
     };
     let listeners = all_or_none(rank, "listen for socket streams", listeners)?;
-    let cards = exchange_cards(rank, listeners.as_ref(), &expected)?;
+    let cards = exchange_addresses(rank, listeners.as_ref(), &expected)?;
     // Upper bound of any clock's difference from rank 0's.
     let uncertainty_ns = Largest(rank.clock_offset().uncertainty_ns);
     let worst = rank.reduce("clocks of socket streams", uncertainty_ns, DEADLINES.step)?;
@@ -109,7 +109,7 @@ pub(super) fn connect_all(
     });
     let streams = connected.and_then(|(mut streams, rtt_ns)| {
         streams.extend(taken?);
-        Ok((of_workers(streams, point.workers), rtt_ns))
+        Ok((group_by_worker(streams, point.workers), rtt_ns))
     });
     let settled = all_or_none(rank, "connect socket streams", streams);
     // Kept open until all ranks know the outcome: a peer whose connection is refused would blame the network.
@@ -120,7 +120,7 @@ pub(super) fn connect_all(
         Largest(rtt_ns),
         DEADLINES.step,
     )?;
-    Ok(Connected {
+    Ok(ConnectedStreams {
         streams,
         skew_ns,
         rtt_ns,
@@ -128,15 +128,15 @@ pub(super) fn connect_all(
 }
 
 /// Sends a target's address and token to the ranks that initiate towards it. Returns those of this rank's targets.
-fn exchange_cards(
+fn exchange_addresses(
     rank: &mut Rank,
     listeners: Option<&Listeners>,
     initiators: &[u32],
-) -> Result<BTreeMap<u32, Card>> {
+) -> Result<BTreeMap<u32, StreamAddress>> {
     let messages = match listeners {
         None => Vec::new(),
         Some(listeners) => {
-            let card = pack(&Card {
+            let card = pack(&StreamAddress {
                 listens: listeners.addresses.clone(),
                 token: listeners.token,
             })?;
@@ -188,7 +188,7 @@ impl StreamLanes {
 }
 
 /// Groups streams by worker. Lane `n` belongs to worker `n % workers`.
-fn of_workers(streams: Vec<(u32, Stream)>, workers: u32) -> Vec<Vec<Stream>> {
+fn group_by_worker(streams: Vec<(u32, Stream)>, workers: u32) -> Vec<Vec<Stream>> {
     let mut all: Vec<Vec<Stream>> = (0..workers).map(|_| Vec::new()).collect();
     for (lane, stream) in streams {
         all[(lane % workers) as usize].push(stream);
@@ -219,7 +219,7 @@ impl Participants<'_> {
     fn connect(
         &self,
         targets: &[u32],
-        cards: &BTreeMap<u32, Card>,
+        cards: &BTreeMap<u32, StreamAddress>,
         sources: &[Option<IpAddr>],
     ) -> Result<(Vec<(u32, Stream)>, u64)> {
         let mut streams = Vec::with_capacity(targets.len() * sources.len());
@@ -245,7 +245,7 @@ impl Participants<'_> {
                         socket.write_all(&greeting(&card.token, self.me, worker))?;
                         Ok(socket)
                     })
-                    .map_err(|error| self.unreachable(target, address, error))?;
+                    .map_err(|error| self.unreachable_error(target, address, error))?;
                 streams.push((worker, self.stream(socket, target, self.initiators_send)));
             }
             longest = longest.max(fastest.unwrap_or_default());
@@ -266,7 +266,7 @@ impl Participants<'_> {
         }
     }
 
-    fn unreachable(&self, target: u32, address: SocketAddr, error: io::Error) -> Error {
+    fn unreachable_error(&self, target: u32, address: SocketAddr, error: io::Error) -> Error {
         Error::io(
             format!(
                 "the socket stream from {} to {} at {address} cannot be connected: let TCP pass between them, or use \

@@ -28,14 +28,14 @@ const PARTS: usize = 5;
 /// How a worker waits when no stream can move bytes. Neither way is always faster: sleeping and waking up costs time,
 /// while polling takes CPU time that the kernel needs to move bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitMethod {
     /// Sleeps in the kernel.
     Blocking,
     /// Polls again at once, after yielding to the kernel.
     Polling,
 }
 
-impl Waiting {
+impl WaitMethod {
     /// Both ways.
     pub const ALL: [Self; 2] = [Self::Blocking, Self::Polling];
 
@@ -70,7 +70,7 @@ pub struct Stream {
 
 /// Times of a measurement, on this host's clock.
 #[derive(Debug, Clone, Copy)]
-pub struct Window {
+pub struct StreamInterval {
     /// Start of the senders.
     pub start_ns: u64,
     /// Start of counting at the receivers.
@@ -82,7 +82,7 @@ pub struct Window {
     pub stop_ns: u64,
 }
 
-impl Window {
+impl StreamInterval {
     /// Creates a window that counts for `timed_ns`, after `lead_ns` in which TCP windows open. The clocks of the two
     /// ends may differ by up to `skew_ns`.
     pub fn new(start_ns: u64, lead_ns: u64, timed_ns: u64, skew_ns: u64) -> Self {
@@ -110,7 +110,7 @@ impl Window {
 
 /// Bytes received on several streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Streamed {
+pub struct StreamedBytes {
     /// Received bytes per second over all streams.
     pub bytes_per_s: f64,
     /// Received bytes per second in each part of the time.
@@ -121,7 +121,7 @@ pub struct Streamed {
     pub silent: u64,
 }
 
-impl Reduce for Streamed {
+impl Reduce for StreamedBytes {
     /// Adds streams measured elsewhere at the same time.
     fn merge(&mut self, other: Self) {
         self.bytes_per_s += other.bytes_per_s;
@@ -137,7 +137,7 @@ impl Reduce for Streamed {
     }
 }
 
-impl Streamed {
+impl StreamedBytes {
     /// Half width of the rate's confidence interval, from the parts of the time. The intervals of all `measurements`
     /// hold together with 95 % (Bonferroni), because the best of several is more often above its own mean than below
     /// it.
@@ -164,16 +164,17 @@ impl Streamed {
 /// If a connection breaks before its receiver has finished counting; the message names the peer.
 pub fn pump(
     streams: Vec<Stream>,
-    window: &Window,
+    window: &StreamInterval,
     clock: &Clock,
-    waiting: Waiting,
-) -> Result<Streamed> {
+    waiting: WaitMethod,
+) -> Result<StreamedBytes> {
     // A single blocking stream sleeps inside the call, as in a program with one connection.
-    let sleeps_in_calls = waiting == Waiting::Blocking && streams.len() == 1;
+    let sleeps_in_calls = waiting == WaitMethod::Blocking && streams.len() == 1;
     for stream in &streams {
-        prepare(&stream.socket, sleeps_in_calls).map_err(|error| broken(&stream.peer, error))?;
+        prepare_socket(&stream.socket, sleeps_in_calls)
+            .map_err(|error| broken_stream_error(&stream.peer, error))?;
     }
-    let mut pump = Pump {
+    let mut pump = StreamPump {
         counted: streams
             .iter()
             .map(|stream| (stream.direction == StreamDirection::In).then_some(0))
@@ -196,15 +197,15 @@ pub fn pump(
         }
         match waiting {
             _ if moved || sleeps_in_calls => {}
-            Waiting::Blocking => pump.sleep()?,
+            WaitMethod::Blocking => pump.sleep()?,
             // On busy CPUs the kernel moves bytes in its own threads, which a loop without a pause would delay.
-            Waiting::Polling => std::thread::yield_now(),
+            WaitMethod::Polling => std::thread::yield_now(),
         }
     }
     Ok(pump.result())
 }
 
-struct Pump<'a> {
+struct StreamPump<'a> {
     /// The streams; `None` once a stream is closed.
     streams: Vec<Option<Stream>>,
     /// Received bytes of each receiving stream.
@@ -212,14 +213,14 @@ struct Pump<'a> {
     /// Received bytes in each part of the time.
     parts: [u64; PARTS],
     block: Vec<u8>,
-    window: &'a Window,
+    window: &'a StreamInterval,
     clock: &'a Clock,
     /// Actual begin and end of counting.
     began_ns: Option<u64>,
     ended_ns: Option<u64>,
 }
 
-impl Pump<'_> {
+impl StreamPump<'_> {
     /// Makes one call on a stream, or closes it at its end. Returns whether bytes moved.
     fn step(&mut self, index: usize) -> Result<bool> {
         let Some(stream) = &mut self.streams[index] else {
@@ -257,7 +258,7 @@ impl Pump<'_> {
             }
             Some(Ok(bytes)) => bytes as u64,
             Some(Err(error)) if is_pause(&error) => 0,
-            Some(Err(error)) => return Err(broken(self.peer(index), error)),
+            Some(Err(error)) => return Err(broken_stream_error(self.peer(index), error)),
         };
         if let Some(counted) = &mut self.counted[index]
             && self.began_ns.is_some()
@@ -304,13 +305,13 @@ impl Pump<'_> {
             .map_or("", |stream| &stream.peer)
     }
 
-    fn result(&self) -> Streamed {
+    fn result(&self) -> StreamedBytes {
         let counted = self.counted.iter().flatten();
         let ns = match (self.began_ns, self.ended_ns) {
             (Some(began_ns), Some(ended_ns)) => ended_ns.saturating_sub(began_ns).max(1),
             _ => u64::MAX,
         };
-        Streamed {
+        StreamedBytes {
             bytes_per_s: counted.clone().sum::<u64>() as f64 * 1e9 / ns as f64,
             parts_bytes_per_s: self
                 .parts
@@ -321,7 +322,7 @@ impl Pump<'_> {
     }
 }
 
-fn prepare(socket: &TcpStream, blocking: bool) -> io::Result<()> {
+fn prepare_socket(socket: &TcpStream, blocking: bool) -> io::Result<()> {
     socket.set_nodelay(true)?;
     socket.set_nonblocking(!blocking)?;
     socket.set_read_timeout(Some(NAP))?;
@@ -342,7 +343,7 @@ fn is_closed(error: &io::Error) -> bool {
     )
 }
 
-fn broken(peer: &str, error: io::Error) -> Error {
+fn broken_stream_error(peer: &str, error: io::Error) -> Error {
     Error::io(
         format!("the socket stream with {peer} broke: look at its output, or use --limit none"),
         error,

@@ -32,8 +32,8 @@ pub(super) fn stream(socket: TcpStream, direction: StreamDirection) -> Stream {
     }
 }
 
-fn window(clock: &Clock) -> Window {
-    Window::new(clock.now_ns() + 1_000_000, WINDOW_NS / 3, WINDOW_NS, 0)
+fn window(clock: &Clock) -> StreamInterval {
+    StreamInterval::new(clock.now_ns() + 1_000_000, WINDOW_NS / 3, WINDOW_NS, 0)
 }
 
 /// One side sends bytes before the window, inside it and none after it; parts and rate cover only those inside.
@@ -59,7 +59,7 @@ fn the_receiver_counts_bytes_within_the_window() {
         });
         let into = vec![stream(far, StreamDirection::In)];
         // A blocking receiver would start counting at the first bytes.
-        let received = pump(into, &window, &clock, Waiting::Polling).unwrap();
+        let received = pump(into, &window, &clock, WaitMethod::Polling).unwrap();
         sender.join().unwrap();
         assert_eq!((received.streams, received.silent), (1, 0));
         let part_s = (window.until_ns - window.from_ns) as f64 / 5.0 / 1e9;
@@ -77,14 +77,14 @@ fn the_receiver_counts_bytes_within_the_window() {
 
 #[test]
 fn a_window_has_five_equal_parts() {
-    let window = Window::new(0, 16, 50, 0);
+    let window = StreamInterval::new(0, 16, 50, 0);
     assert_eq!((window.from_ns, window.until_ns), (16, 66));
     let parts = [0, window.from_ns, window.from_ns + 9, window.from_ns + 10];
     assert_eq!(parts.map(|ns| window.part(ns)), [0, 0, 0, 1]);
     let last = [window.until_ns - 1, window.until_ns, window.stop_ns];
     assert_eq!(last.map(|ns| window.part(ns)), [4, 4, 4]);
 
-    let one = Streamed {
+    let one = StreamedBytes {
         bytes_per_s: 3.0,
         parts_bytes_per_s: [1.0, 2.0, 3.0, 4.0, 5.0],
         streams: 3,
@@ -105,9 +105,9 @@ fn a_window_has_five_equal_parts() {
 /// Streams in slow start double in each round trip; steady ones vary.
 #[test]
 fn steadily_rising_streams_are_not_steady() {
-    let of = |parts_bytes_per_s| Streamed {
+    let of = |parts_bytes_per_s| StreamedBytes {
         parts_bytes_per_s,
-        ..Streamed::default()
+        ..StreamedBytes::default()
     };
     for rising in [[1.0, 2.0, 4.0, 8.0, 16.0], [0.0, 1.0, 1.1, 1.2, 1.3]] {
         assert!(of(rising).is_rising(), "{rising:?}");
@@ -154,7 +154,7 @@ fn streams_in_slow_start_are_measured_again_later() {
                 2f64.powf((since_ns / DOUBLING_NS).min(doublings))
             };
             let parts_bytes_per_s = std::array::from_fn(at);
-            Streamed {
+            StreamedBytes {
                 bytes_per_s: parts_bytes_per_s.iter().sum::<f64>() / 5.0,
                 parts_bytes_per_s,
                 streams: 2,
@@ -176,11 +176,11 @@ fn streams_in_slow_start_are_measured_again_later() {
 fn a_blocking_worker_sleeps_with_any_number_of_streams() {
     for streams in [1, 3] {
         let clock = Clock::new();
-        let window = Window::new(clock.now_ns(), 50_000_000, 200_000_000, 0);
+        let window = StreamInterval::new(clock.now_ns(), 50_000_000, 200_000_000, 0);
         let (near, far): (Vec<_>, Vec<_>) = (0..streams).map(|_| pair()).unzip();
         let far = far.into_iter().map(|far| stream(far, StreamDirection::In));
         let cpu_ns = thread_cpu_ns();
-        let silent = pump(far.collect(), &window, &clock, Waiting::Blocking).unwrap();
+        let silent = pump(far.collect(), &window, &clock, WaitMethod::Blocking).unwrap();
         let cpu_ns = thread_cpu_ns() - cpu_ns;
         assert_eq!(silent.silent, streams);
         assert!(cpu_ns < 20_000_000, "{streams}: {cpu_ns} ns");
@@ -190,7 +190,7 @@ fn a_blocking_worker_sleeps_with_any_number_of_streams() {
 
 #[test]
 fn one_thread_carries_several_streams_both_ways() {
-    for waiting in Waiting::ALL {
+    for waiting in WaitMethod::ALL {
         // On a busy host, a thread may be descheduled for the whole time.
         let mut all = (0..20).map(|_| several_streams_both_ways(waiting));
         let sum = all.find(|sum| sum.silent == 0).unwrap();
@@ -198,7 +198,7 @@ fn one_thread_carries_several_streams_both_ways() {
     }
 }
 
-fn several_streams_both_ways(waiting: Waiting) -> Streamed {
+fn several_streams_both_ways(waiting: WaitMethod) -> StreamedBytes {
     let clock = Clock::new();
     let window = window(&clock);
     let (mut here, mut there) = (Vec::new(), Vec::new());
@@ -224,7 +224,7 @@ fn a_stream_without_bytes_is_silent_and_an_early_end_is_an_error() {
     let window = window(&clock);
     let (near, far) = pair();
     let into = vec![stream(far, StreamDirection::In)];
-    let silent = pump(into, &window, &clock, Waiting::Blocking).unwrap();
+    let silent = pump(into, &window, &clock, WaitMethod::Blocking).unwrap();
     assert_eq!((silent.bytes_per_s, silent.silent), (0.0, 1));
     drop(near);
 
@@ -232,9 +232,9 @@ fn a_stream_without_bytes_is_silent_and_an_early_end_is_an_error() {
         let (near, far) = pair();
         drop(far);
         // Long enough that a busy machine cannot end it before the thread runs; the error ends it at once.
-        let window = Window::new(clock.now_ns(), 1, 20_000_000_000, 0);
+        let window = StreamInterval::new(clock.now_ns(), 1, 20_000_000_000, 0);
         let streams = vec![stream(near, direction)];
-        let error = pump(streams, &window, &clock, Waiting::Polling).unwrap_err();
+        let error = pump(streams, &window, &clock, WaitMethod::Polling).unwrap_err();
         assert!(error.to_string().contains("rank 7 on h7"), "{error}");
     }
 }
@@ -264,14 +264,14 @@ fn measured(point: &TransferPoint) -> Vec<Result<Option<StreamMeasurement>>> {
             let clock = Clock::new();
             let carried = thread::scope(|scope| {
                 let carrying: Vec<_> = (0..workers)
-                    .map(|worker| scope.spawn(move || shared.carry(worker, &clock)))
+                    .map(|worker| scope.spawn(move || shared.run_streams_of(worker, &clock)))
                     .collect();
                 carrying
                     .into_iter()
                     .map(|thread| thread.join().unwrap())
                     .collect::<Vec<_>>()
             });
-            let mut sum = Streamed::default();
+            let mut sum = StreamedBytes::default();
             for one in carried {
                 sum.merge(one?);
             }
@@ -316,12 +316,12 @@ fn every_flow_has_a_stream_for_each_worker() {
 
 #[test]
 fn the_faster_way_of_waiting_is_the_limit() {
-    for faster in Waiting::ALL {
+    for faster in WaitMethod::ALL {
         let point = point(Traffic::Pair, 2, Verb::Write);
-        let carried = measured_with(&point, move |shared, _| Streamed {
+        let carried = measured_with(&point, move |shared, _| StreamedBytes {
             bytes_per_s: if shared.waiting == faster { 2e9 } else { 1e9 },
             streams: 1,
-            ..Streamed::default()
+            ..StreamedBytes::default()
         });
         for carried in carried.into_iter().map(Option::unwrap) {
             assert_eq!(
@@ -337,7 +337,7 @@ fn the_faster_way_of_waiting_is_the_limit() {
 /// Measures with ranks whose streams are not run; `carry` returns the result of each call, by its number.
 fn measured_with(
     point: &TransferPoint,
-    carry: impl Fn(&SharedStreams, u64) -> Streamed + Send + Sync + Clone + 'static,
+    carry: impl Fn(&SharedStreams, u64) -> StreamedBytes + Send + Sync + Clone + 'static,
 ) -> Vec<Option<StreamMeasurement>> {
     let point = point.clone();
     run(point.roles.ranks, move |mut rank| {
@@ -358,14 +358,14 @@ fn rounds_share_the_time_and_their_mean_is_the_result() {
     let mut point = point(Traffic::InTurn, 3, Verb::Write);
     point.length.trial = TrialLength::DurationNs(400_000_000);
     let carried = measured_with(&point, |shared, call| {
-        let Window {
+        let StreamInterval {
             from_ns, until_ns, ..
         } = shared.window;
         // Longer if a busy machine makes round trips of 20 ms.
         assert!(until_ns - from_ns >= 200_000_000);
         // Two rounds for each way of waiting; all three ranks return the same.
         let bytes_per_s = [0.0, 1e9, 3e9, 0.0, 0.0][call as usize];
-        Streamed {
+        StreamedBytes {
             bytes_per_s,
             parts_bytes_per_s: [bytes_per_s; 5],
             streams: 2,
@@ -378,13 +378,13 @@ fn rounds_share_the_time_and_their_mean_is_the_result() {
             waiting,
             measurements,
         } = carried.unwrap();
-        assert_eq!((waiting, measurements), (Waiting::ALL[0], 2));
+        assert_eq!((waiting, measurements), (WaitMethod::ALL[0], 2));
         assert_eq!((streamed.bytes_per_s, streamed.streams), (6e9, 6));
         assert_eq!(streamed.parts_bytes_per_s, [6e9; 5]);
     }
     // Rounds with equal numbers of operations: 2 / (1/1 + 1/3) instead of 2.
     point.length.trial = TrialLength::Iterations(1000);
-    let carried = measured_with(&point, |_, call| Streamed {
+    let carried = measured_with(&point, |_, call| StreamedBytes {
         bytes_per_s: [0.0, 1e9, 3e9, 0.5e9, 0.5e9][call as usize],
         parts_bytes_per_s: [[0.0, 1e9, 3e9, 0.5e9, 0.5e9][call as usize]; 5],
         streams: 2,
@@ -401,11 +401,11 @@ fn rounds_share_the_time_and_their_mean_is_the_result() {
 #[test]
 fn a_measurement_with_a_silent_stream_is_discarded() {
     let point = point(Traffic::Pair, 2, Verb::Write);
-    let all = |streams, silent| Streamed {
+    let all = |streams, silent| StreamedBytes {
         bytes_per_s: 1e9,
         streams,
         silent,
-        ..Streamed::default()
+        ..StreamedBytes::default()
     };
     let never = measured_with(&point, move |_, _| all(2, 1));
     assert_eq!(never, [None, None]);
@@ -414,7 +414,7 @@ fn a_measurement_with_a_silent_stream_is_discarded() {
     // The other way of waiting still has a result.
     let once = measured_with(&point, move |_, call| all(2, u64::from(call == 1)));
     for carried in once {
-        assert_eq!(carried.unwrap().waiting, Waiting::ALL[1]);
+        assert_eq!(carried.unwrap().waiting, WaitMethod::ALL[1]);
     }
 }
 
@@ -429,7 +429,7 @@ fn streams_have_the_direction_of_the_payload() {
                 let workers = lock(&shared.streams);
                 assert_eq!(workers.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
                 seen.extend(workers.iter().flatten().map(|stream| stream.direction));
-                Ok(Streamed::default())
+                Ok(StreamedBytes::default())
             });
             rank.close().unwrap();
             assert_eq!(carried.unwrap(), None);
@@ -460,7 +460,7 @@ fn a_failure_on_one_rank_is_named_on_all() {
                 if is_faulty && address.is_none() {
                     return Err(Error::Failed("the cable was cut".into()));
                 }
-                Ok(Streamed::default())
+                Ok(StreamedBytes::default())
             });
             rank.close().unwrap();
             carried.unwrap_err().to_string()
@@ -484,6 +484,6 @@ fn streams_last_as_long_as_a_trial() {
         (TrialLength::Iterations(1), TIMED_NS),
     ] {
         point.length.trial = trial;
-        assert_eq!(timed_ns(&point), timed);
+        assert_eq!(timed_part_ns(&point), timed);
     }
 }

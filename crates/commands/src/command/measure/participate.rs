@@ -13,7 +13,7 @@ use tonnage_engines::LISTS;
 use tonnage_machine::Topology;
 use tonnage_plan::Planned;
 use tonnage_plan::order::shuffled;
-use tonnage_ranks::spawn::remote::words::CHECKPOINT;
+use tonnage_ranks::spawn::remote::messages::CHECKPOINT;
 use tonnage_ranks::{Identity, Meeting, Rank, RankFailure};
 use tonnage_record::read::{already_measured, final_attempts};
 use tonnage_record::{Outcome, Record};

@@ -14,11 +14,12 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::process::Signal;
 
 use super::children::Children;
-use super::pipes::thread;
-use super::trial::{Trials, reach};
-use super::words::{
-    AgentHello, AgentOrder, AgentReport, Build, HostAddress, StartOrder, read, send,
+use super::messages::{
+    AgentHello, AgentOrder, AgentReport, HostAddress, ProgramBuild, StartOrder, decode_line,
+    write_line,
 };
+use super::pipes::thread;
+use super::reachability::{ReachabilityListeners, try_to_reach};
 use crate::join::address::interface_addresses;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
@@ -40,7 +41,7 @@ pub type CleanUp = dyn Fn(u32, Vec<u32>);
 
 /// Parts of the program that an agent needs.
 pub struct AgentProgram {
-    pub build: Build,
+    pub build: ProgramBuild,
     pub path: PathBuf,
     /// Its subcommand that runs as a rank.
     pub rank_command: &'static str,
@@ -61,13 +62,13 @@ struct ReportSender {
 
 impl ReportSender {
     /// Sends a report; blocks while the queue is full.
-    fn say(&self, report: AgentReport) {
+    fn send(&self, report: AgentReport) {
         // This fails only if the peer is gone, and then the agent ends.
         let _ = self.sender.send(report);
     }
 
     /// Sends a report now or with the next heartbeat, without blocking.
-    fn say_soon(&self, report: AgentReport) {
+    fn send_without_blocking(&self, report: AgentReport) {
         let mut waiting = lock(&self.waiting);
         waiting.push_back(report);
         while let Some(next) = waiting.pop_front() {
@@ -87,7 +88,7 @@ impl ReportSender {
 struct Agent {
     program: AgentProgram,
     reports: Arc<ReportSender>,
-    trials: Option<Trials>,
+    trials: Option<ReachabilityListeners>,
     children: Children,
 }
 
@@ -106,7 +107,7 @@ pub fn serve(program: AgentProgram) -> Result<()> {
         // Ends a line that a login script may have left unfinished.
         let _ = out.write_all(b"\n");
         while let Ok(report) = said.recv() {
-            if send(&mut out, &report).is_err() {
+            if write_line(&mut out, &report).is_err() {
                 // Without a receiver there are no more orders either.
                 let _ = on_error.send(None);
                 break;
@@ -117,7 +118,7 @@ pub fn serve(program: AgentProgram) -> Result<()> {
     thread(move || {
         let lines = std::io::stdin().lock().lines();
         for line in lines.map_while(std::result::Result::ok) {
-            if let Ok(Some(order)) = read::<AgentOrder>(&line)
+            if let Ok(Some(order)) = decode_line::<AgentOrder>(&line)
                 && events.send(Some(order)).is_err()
             {
                 return;
@@ -127,14 +128,14 @@ pub fn serve(program: AgentProgram) -> Result<()> {
     })?;
     let telling = Arc::clone(&reports);
     let mut agent = Agent {
-        children: Children::new(Arc::new(move |report| telling.say(report))),
+        children: Children::new(Arc::new(move |report| telling.send(report))),
         program,
         reports,
         trials: None,
     };
     let hello = Box::new(agent.hello()?);
-    agent.reports.say(AgentReport::Hello(hello));
-    agent.obey_all(&inbox);
+    agent.reports.send(AgentReport::Hello(hello));
+    agent.carry_out_all(&inbox);
     agent.end_all();
     // Dropping all senders ends the writing thread.
     drop(agent);
@@ -165,7 +166,7 @@ impl Agent {
     }
 
     /// Executes orders until the peer is gone: it is silent too long, or `None` arrives.
-    fn obey_all(&mut self, inbox: &mpsc::Receiver<Option<AgentOrder>>) {
+    fn carry_out_all(&mut self, inbox: &mpsc::Receiver<Option<AgentOrder>>) {
         let mut heard = Instant::now();
         let mut pulse = heard;
         while heard.elapsed() < SILENCE {
@@ -174,8 +175,8 @@ impl Agent {
             match inbox.recv_timeout(until_pulse.min(until_silence)) {
                 Ok(Some(order)) => {
                     heard = Instant::now();
-                    if let Err(error) = self.obey(order) {
-                        self.reports.say_soon(AgentReport::Failed {
+                    if let Err(error) = self.carry_out(order) {
+                        self.reports.send_without_blocking(AgentReport::Failed {
                             message: error.to_string(),
                             is_usage: matches!(error, Error::Usage(_)),
                         });
@@ -186,12 +187,12 @@ impl Agent {
             }
             if pulse.elapsed() >= PULSE {
                 pulse = Instant::now();
-                self.reports.say_soon(AgentReport::Alive);
+                self.reports.send_without_blocking(AgentReport::Alive);
             }
         }
     }
 
-    fn obey(&mut self, order: AgentOrder) -> Result<()> {
+    fn carry_out(&mut self, order: AgentOrder) -> Result<()> {
         match order {
             AgentOrder::Listen {
                 addresses,
@@ -203,20 +204,20 @@ impl Agent {
                     Some(name) => interface_addresses(&name)?,
                     None => addresses,
                 };
-                let trials = Trials::listen(&addresses, port, &token)?;
-                self.reports.say(AgentReport::Listening {
+                let trials = ReachabilityListeners::listen(&addresses, port, &token)?;
+                self.reports.send(AgentReport::Listening {
                     addresses: trials.addresses(),
                 });
                 self.trials = Some(trials);
             }
             AgentOrder::Try { addresses, token } => {
-                self.aside(move || AgentReport::Tried {
-                    failures: reach(&addresses, &token),
+                self.report_from_thread(move || AgentReport::Tried {
+                    failures: try_to_reach(&addresses, &token),
                 })?;
             }
             AgentOrder::Describe => {
                 let describe = self.program.describe;
-                self.aside(move || match describe() {
+                self.report_from_thread(move || match describe() {
                     Ok(text) => AgentReport::Described { text },
                     Err(error) => AgentReport::Failed {
                         message: error.to_string(),
@@ -226,7 +227,7 @@ impl Agent {
             }
             AgentOrder::Clock => self
                 .reports
-                .say_soon(AgentReport::Clock { unix_ns: unix_ns() }),
+                .send_without_blocking(AgentReport::Clock { unix_ns: unix_ns() }),
             AgentOrder::Start(order) => self.start(&order)?,
             AgentOrder::Signal { rank, signal } => self.children.signal(rank, signal),
             AgentOrder::Alive => {}
@@ -235,9 +236,12 @@ impl Agent {
     }
 
     /// Runs work on its own thread, so that heartbeats continue.
-    fn aside(&self, work: impl FnOnce() -> AgentReport + Send + 'static) -> Result<()> {
+    fn report_from_thread(
+        &self,
+        work: impl FnOnce() -> AgentReport + Send + 'static,
+    ) -> Result<()> {
         let reports = Arc::clone(&self.reports);
-        thread(move || reports.say(work()))
+        thread(move || reports.send(work()))
     }
 
     fn start(&mut self, order: &StartOrder) -> Result<()> {
@@ -249,7 +253,7 @@ impl Agent {
             )));
         }
         let trials = self.trials.take();
-        let listener = trials.and_then(|trials| trials.take(order.meeting));
+        let listener = trials.and_then(|trials| trials.into_listener(order.meeting));
         if order.first == 0 && listener.is_none() {
             return Err(Error::Failed(format!(
                 "nobody listens on {} any more, where the ranks should meet",

@@ -16,8 +16,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::super::RankExit;
 use super::agent::AgentProgram;
+use super::messages::{AgentReport, CHECKPOINT, StartLetter, StartOrder};
 use super::pipes::{lines, thread};
-use super::words::{AgentReport, CHECKPOINT, Letter, StartOrder};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
@@ -28,7 +28,7 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 const LAST_LINES_MAX: Duration = Duration::from_secs(30);
 
 /// Callback for reports, called from many threads.
-pub(super) type Tell = Arc<dyn Fn(AgentReport) + Send + Sync>;
+pub(super) type ReportFn = Arc<dyn Fn(AgentReport) + Send + Sync>;
 
 /// One rank.
 struct Child {
@@ -39,7 +39,7 @@ struct Child {
 
 /// Held by each reader of a rank's output; all have finished once all copies are dropped.
 #[derive(Clone)]
-struct Reading {
+struct OutputReader {
     _open: mpsc::Sender<()>,
     /// Number of readers blocked on sending a line.
     waiting: Arc<AtomicUsize>,
@@ -49,12 +49,12 @@ struct Reading {
 pub(super) struct Children {
     first: u32,
     all: Vec<Child>,
-    tell: Tell,
+    tell: ReportFn,
 }
 
 impl Children {
     /// Starts without ranks.
-    pub(super) fn new(tell: Tell) -> Self {
+    pub(super) fn new(tell: ReportFn) -> Self {
         Self {
             first: 0,
             all: Vec::new(),
@@ -98,7 +98,7 @@ impl Children {
                 .map_err(|error| failed("pass a file on", error.into()))?;
         }
         let number = |fd: &Option<OwnedFd>| fd.as_ref().map(AsRawFd::as_raw_fd);
-        let letter = Letter {
+        let letter = StartLetter {
             rank,
             size: order.size,
             local_rank,
@@ -118,7 +118,7 @@ impl Children {
             .arg(asked.rank_command)
             .envs(order.variables.iter().map(|(name, value)| (name, value)))
             .envs(asked.variables.iter().cloned())
-            .stdin(Stdio::from(sealed(&letter)?))
+            .stdin(Stdio::from(seal_letter(&letter)?))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         if Path::new(&order.directory).is_dir() {
@@ -151,7 +151,7 @@ impl Children {
         records: Option<PipeReader>,
     ) -> Result<()> {
         let (open, closed) = mpsc::channel::<()>();
-        let reading = Reading {
+        let reading = OutputReader {
             _open: open,
             waiting: Arc::default(),
         };
@@ -166,10 +166,12 @@ impl Children {
             })?;
         }
         if let Some(out) = process.stdout.take() {
-            self.read(out, reading.clone(), move |text| printed(rank, false, text))?;
+            self.read(out, reading.clone(), move |text| {
+                output_report(rank, false, text)
+            })?;
         }
         if let Some(err) = process.stderr.take() {
-            self.read(err, reading, move |text| printed(rank, true, text))?;
+            self.read(err, reading, move |text| output_report(rank, true, text))?;
         }
         let (pid, ended, tell) = (child.pid, Arc::clone(&child.ended), Arc::clone(&self.tell));
         thread(move || {
@@ -183,7 +185,7 @@ impl Children {
     fn read(
         &self,
         from: impl Read + Send + 'static,
-        reading: Reading,
+        reading: OutputReader,
         report: impl Fn(&[u8]) -> Option<AgentReport> + Send + 'static,
     ) -> Result<()> {
         let tell = Arc::clone(&self.tell);
@@ -242,7 +244,7 @@ impl Child {
 }
 
 /// Writes a letter to a sealed memory file: it has no name and cannot be changed.
-fn sealed(letter: &Letter) -> Result<File> {
+fn seal_letter(letter: &StartLetter) -> Result<File> {
     let failed = |error: std::io::Error| Error::io("cannot write the letter to a rank", error);
     let name = "tonnage letter";
     let made = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL);
@@ -250,7 +252,7 @@ fn sealed(letter: &Letter) -> Result<File> {
     let made =
         made.or_else(|_| memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING));
     let mut file = File::from(made.map_err(|error| failed(error.into()))?);
-    let text = super::words::line(letter)?;
+    let text = super::messages::encode_line(letter)?;
     file.write_all(text.as_bytes())
         .and_then(|()| file.rewind())
         .map_err(failed)?;
@@ -259,7 +261,7 @@ fn sealed(letter: &Letter) -> Result<File> {
     Ok(file)
 }
 
-fn printed(rank: u32, is_error: bool, text: &[u8]) -> Option<AgentReport> {
+fn output_report(rank: u32, is_error: bool, text: &[u8]) -> Option<AgentReport> {
     Some(AgentReport::Line {
         rank,
         is_error,

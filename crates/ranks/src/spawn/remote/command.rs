@@ -59,7 +59,7 @@ pub struct Push {
 }
 
 /// Splits the value of `--ssh` into words like a shell.
-pub fn words(text: &str) -> Result<Vec<String>> {
+pub fn split_words(text: &str) -> Result<Vec<String>> {
     match shlex::split(text) {
         Some(words) if !words.is_empty() => Ok(words),
         _ => Err(Error::Usage(format!(
@@ -69,7 +69,7 @@ pub fn words(text: &str) -> Result<Vec<String>> {
 }
 
 /// Returns program and arguments of the ssh to one host.
-pub fn ssh(
+pub fn ssh_command(
     words: &[String],
     destination: &str,
     program: &Path,
@@ -80,12 +80,12 @@ pub fn ssh(
         line.extend(["-o".to_owned(), option.to_owned()]);
     }
     line.extend(["-T".to_owned(), destination.to_owned()]);
-    line.push(there(program, push)?);
+    line.push(remote_command(program, push)?);
     Ok(line)
 }
 
 /// Returns the command for the user's login shell on the host.
-fn there(program: &Path, push: Option<&Push>) -> Result<String> {
+fn remote_command(program: &Path, push: Option<&Push>) -> Result<String> {
     let path = program
         .to_str()
         .filter(|path| !path.contains(['\n', '\r', '\0']));
@@ -119,8 +119,8 @@ mod tests {
 
     #[test]
     fn the_users_options_come_first_and_the_destination_is_not_an_option() {
-        let own = words("ssh -p 2222 -o 'ConnectTimeout=9'").unwrap();
-        let line = ssh(&own, "user@h1", Path::new("/opt/a b/tonnage"), None).unwrap();
+        let own = split_words("ssh -p 2222 -o 'ConnectTimeout=9'").unwrap();
+        let line = ssh_command(&own, "user@h1", Path::new("/opt/a b/tonnage"), None).unwrap();
         assert_eq!(line[..5], ["ssh", "-p", "2222", "-o", "ConnectTimeout=9"]);
         let wanted = [
             "BatchMode=yes",
@@ -135,7 +135,7 @@ mod tests {
         );
         assert_eq!(line[line.len() - 2], "user@h1");
         assert!(line[line.len() - 1].ends_with("tonnage '/opt/a b/tonnage'"));
-        assert!(words("").is_err() && words("ssh 'x").is_err());
+        assert!(split_words("").is_err() && split_words("ssh 'x").is_err());
     }
 
     #[test]
@@ -149,7 +149,12 @@ mod tests {
 
     #[test]
     fn a_path_that_cannot_be_written_is_refused() {
-        assert_eq!(there(Path::new("/a\nb"), None).unwrap_err().exit_code(), 2);
+        assert_eq!(
+            remote_command(Path::new("/a\nb"), None)
+                .unwrap_err()
+                .exit_code(),
+            2
+        );
     }
 
     proptest! {

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::agent::PULSE;
+use super::messages::{AgentOrder, AgentReport, decode_line, write_line};
 use super::pipes::{lines, thread};
-use super::words::{AgentOrder, AgentReport, read, send};
 use tonnage_sys::process::end_with_this_process;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
@@ -24,7 +24,7 @@ const LAST_LINES: Duration = Duration::from_millis(300);
 const CHUNK_BYTES: u64 = 1 << 16;
 
 /// Event from the ssh of a host.
-pub(super) enum HostNews {
+pub(super) enum HostEvent {
     Report(AgentReport),
     /// A line from the script or a login shell, not from the agent.
     Noise(String),
@@ -39,13 +39,13 @@ pub(super) enum HostNews {
 /// Sends all hosts' events to one receiver.
 #[derive(Clone)]
 pub(super) struct EventSender {
-    pub(super) sender: SyncSender<(usize, HostNews)>,
+    pub(super) sender: SyncSender<(usize, HostEvent)>,
     /// Gets a byte with each event, so that it can be polled.
     pub(super) wake: Arc<UnixStream>,
 }
 
 impl EventSender {
-    fn hear(&self, host: usize, heard: HostNews) {
+    fn send(&self, host: usize, heard: HostEvent) {
         // The receiver is gone once the run is over.
         let _ = self.sender.send((host, heard));
         // A full socket is readable too.
@@ -94,7 +94,7 @@ impl Connection {
             let events = events.clone();
             thread(move || {
                 lines(complaints, |line| {
-                    events.hear(host, HostNews::Complaint(text(line)))
+                    events.send(host, HostEvent::Complaint(lossy_line(line)))
                 });
                 drop(open);
             })?;
@@ -102,9 +102,11 @@ impl Connection {
         if let Some(reports) = child.stdout.take() {
             let events = events.clone();
             thread(move || {
-                lines(reports, |line| events.hear(host, sorted(text(line))));
+                lines(reports, |line| {
+                    events.send(host, parse_line(lossy_line(line)))
+                });
                 let _ = closed.recv_timeout(LAST_LINES);
-                events.hear(host, HostNews::Closed);
+                events.send(host, HostEvent::Closed);
             })?;
         }
         Ok(Self {
@@ -117,20 +119,22 @@ impl Connection {
     /// Sends an order. If that fails, the order is dropped; the end of ssh's output shows that the peer is gone.
     pub(super) fn send(&mut self, order: &AgentOrder) {
         if let Some(input) = &mut *lock(&self.input)
-            && let Err(error) = send(input, order)
+            && let Err(error) = write_line(input, order)
         {
             log::debug!("{error}");
         }
     }
 
     /// Starts sending heartbeats, independent of anything this process waits for: a stopped terminal, a slow disk.
-    pub(super) fn begin_pulse(&self) -> Result<()> {
+    pub(super) fn start_heartbeats(&self) -> Result<()> {
         let input = Arc::clone(&self.input);
         thread(move || {
             loop {
                 std::thread::sleep(PULSE);
                 let mut input = lock(&input);
-                let sent = input.as_mut().map(|input| send(input, &AgentOrder::Alive));
+                let sent = input
+                    .as_mut()
+                    .map(|input| write_line(input, &AgentOrder::Alive));
                 if !matches!(sent, Some(Ok(()))) {
                     break;
                 }
@@ -168,7 +172,7 @@ impl Connection {
                 }
             };
             match send_all() {
-                Ok(()) => events.hear(host, HostNews::Pushed(input)),
+                Ok(()) => events.send(host, HostEvent::Pushed(input)),
                 // The script prints the reason.
                 Err(error) => log::debug!("cannot send the program: {error}"),
             }
@@ -214,14 +218,14 @@ impl Connection {
     }
 }
 
-fn text(line: &[u8]) -> String {
+fn lossy_line(line: &[u8]) -> String {
     String::from_utf8_lossy(line).trim_end().to_owned()
 }
 
-fn sorted(line: String) -> HostNews {
-    match read(&line) {
-        Ok(Some(report)) => HostNews::Report(report),
-        Ok(None) => HostNews::Noise(line),
-        Err(error) => HostNews::Complaint(error.to_string()),
+fn parse_line(line: String) -> HostEvent {
+    match decode_line(&line) {
+        Ok(Some(report)) => HostEvent::Report(report),
+        Ok(None) => HostEvent::Noise(line),
+        Err(error) => HostEvent::Complaint(error.to_string()),
     }
 }

@@ -3,7 +3,7 @@
 
 use super::command::Push;
 use super::list::without_user;
-use super::words::{AgentHello, Build};
+use super::messages::{AgentHello, ProgramBuild};
 
 /// Patterns in the output of ssh and the script (lower case), the failure that each means, and the next thing to try.
 /// The first match counts.
@@ -106,9 +106,9 @@ const SIGNS: [(&[&str], &str, &str); 15] = [
 const LINES_MAX: usize = 3;
 
 /// Describes why a host has no agent. `said` are lines of ssh and the script; `ended` is how ssh ended.
-pub(super) fn no_agent(host: &str, said: &[String], ended: &str) -> String {
-    known(host, said).unwrap_or_else(|| {
-        let quoted = quoted(said);
+pub(super) fn explain_missing_agent(host: &str, said: &[String], ended: &str) -> String {
+    explain_known_pattern(host, said).unwrap_or_else(|| {
+        let quoted = quote_output(said);
         format!(
             "{host}: ssh {ended} before the program there answered{quoted}: does `ssh -o BatchMode=yes {host} true` work?"
         )
@@ -116,9 +116,9 @@ pub(super) fn no_agent(host: &str, said: &[String], ended: &str) -> String {
 }
 
 /// Describes an incomplete copy of the program to a host. `what` is how far it got.
-pub(super) fn not_copied(host: &str, said: &[String], what: &str) -> String {
-    known(host, said).unwrap_or_else(|| {
-        let quoted = quoted(said);
+pub(super) fn explain_failed_copy(host: &str, said: &[String], what: &str) -> String {
+    explain_known_pattern(host, said).unwrap_or_else(|| {
+        let quoted = quote_output(said);
         format!(
             "{host}: {what}{quoted}: is its link slow, or its disk stuck? Install the program there, and leave --push out"
         )
@@ -126,7 +126,7 @@ pub(super) fn not_copied(host: &str, said: &[String], what: &str) -> String {
 }
 
 /// Returns the failure for a known pattern in the output, with the next thing to try.
-fn known(host: &str, said: &[String]) -> Option<String> {
+fn explain_known_pattern(host: &str, said: &[String]) -> Option<String> {
     let lower = said.join("\n").to_lowercase();
     let (_, what, how) = SIGNS
         .iter()
@@ -136,11 +136,11 @@ fn known(host: &str, said: &[String]) -> Option<String> {
     let how = how.replace("-R HOST", &format!("-R {alone}"));
     let how = how.replace("ssh-keyscan HOST", &format!("ssh-keyscan {alone}"));
     let how = how.replace("HOST", host);
-    Some(format!("{host}: {what}{}: {how}", quoted(said)))
+    Some(format!("{host}: {what}{}: {how}", quote_output(said)))
 }
 
 /// Quotes the last lines of the output, in brackets.
-fn quoted(said: &[String]) -> String {
+fn quote_output(said: &[String]) -> String {
     // The last lines have the reason.
     let lines: Vec<&str> = said
         .iter()
@@ -154,7 +154,7 @@ fn quoted(said: &[String]) -> String {
 }
 
 /// Describes a different build of the program on a host.
-pub(super) fn other_build(host: &str, hello: &AgentHello, build: &Build) -> String {
+pub(super) fn explain_other_build(host: &str, hello: &AgentHello, build: &ProgramBuild) -> String {
     let there = &hello.build;
     format!(
         "{host}: tonnage {} ({}) is there as {}, and this is {} ({}): install the same on both, or add --push to copy \
@@ -164,7 +164,7 @@ pub(super) fn other_build(host: &str, hello: &AgentHello, build: &Build) -> Stri
 }
 
 /// Returns why this program cannot run on a host with this `uname -m` and C library (`found`).
-pub(super) fn cannot_run(push: &Push, found: &str) -> Option<String> {
+pub(super) fn explain_unrunnable(push: &Push, found: &str) -> Option<String> {
     let (architecture, c_library) = found.split_once(' ').unwrap_or((found, ""));
     if architecture != push.architecture {
         return Some(format!(
@@ -217,7 +217,7 @@ mod tests {
         for row in SAID {
             let parts: Vec<&str> = row.split('|').collect();
             let said: Vec<String> = parts[0].lines().map(str::to_owned).collect();
-            let message = no_agent("h1", &said, "ended with code 255");
+            let message = explain_missing_agent("h1", &said, "ended with code 255");
             assert!(message.starts_with("h1: "), "{message}");
             says(&message, &parts[1..]);
             let has_own_words = ["tonnage-", "HOST`"].map(|word| message.contains(word));
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_stalled_copy_is_reported_with_the_hosts_output() {
-        let took = |said: &str| not_copied("h1", &[said.to_owned()], "took 7 bytes");
+        let took = |said: &str| explain_failed_copy("h1", &[said.to_owned()], "took 7 bytes");
         let silent = took("tonnage-wanted x86_64 glibc 2.36");
         assert!(silent.starts_with("h1: took 7 bytes: "), "{silent}");
         let full = took("head: error writing 'standard output': No space left on device");
@@ -247,7 +247,7 @@ mod tests {
             "x86_64 glibc 2.40",
             "x86_64 ldd (GNU libc) 2.39",
         ] {
-            assert_eq!(cannot_run(&push, fits), None, "{fits}");
+            assert_eq!(explain_unrunnable(&push, fits), None, "{fits}");
         }
         for (found, parts) in [
             ("aarch64 glibc 2.40", ["aarch64", "x86_64"]),
@@ -255,7 +255,7 @@ mod tests {
             ("x86_64 musl libc (x86_64)", ["musl", "glibc 2.36"]),
             ("x86_64", ["unknown", "glibc 2.36"]),
         ] {
-            let why = cannot_run(&push, found).unwrap();
+            let why = explain_unrunnable(&push, found).unwrap();
             says(&why, &parts);
         }
     }

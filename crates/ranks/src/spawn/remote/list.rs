@@ -20,7 +20,7 @@ impl HostSlots {
         let (name, slots) = match text.rsplit_once(':') {
             // Several colons mean an IPv6 address; a number of ranks then needs brackets around the address.
             Some((before, _)) if before.contains(':') && !before.ends_with(']') => (text, None),
-            Some((before, after)) => (before, Some(slots(after, text)?)),
+            Some((before, after)) => (before, Some(parse_slots(after, text)?)),
             None => (text, None),
         };
         let name = without_brackets(name);
@@ -69,7 +69,7 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn slots(text: &str, whole: &str) -> Result<u32> {
+fn parse_slots(text: &str, whole: &str) -> Result<u32> {
     match text.parse() {
         Ok(slots)
             if (1..=SLOTS_MAX).contains(&slots)
@@ -101,7 +101,7 @@ pub fn parse_file(text: &str, path: &str) -> Result<Vec<HostSlots>> {
             if host.slots.is_some() {
                 return Err(wrong("the number of ranks is there twice"));
             }
-            host.slots = Some(slots(count, word).map_err(|error| wrong(&error.to_string()))?);
+            host.slots = Some(parse_slots(count, word).map_err(|error| wrong(&error.to_string()))?);
         }
         hosts.push(host);
     }

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
 
-use super::words::AgentHello;
+use super::messages::AgentHello;
 use crate::hosts::Location;
 
 /// Maximum number of addresses to try.
@@ -18,18 +18,19 @@ const INSIDE: [&str; 9] = [
 ];
 
 /// Returns addresses of rank 0's host to try, the likeliest first.
-pub fn candidates(root: &AgentHello, others: &[&AgentHello]) -> Vec<IpAddr> {
+pub fn candidate_addresses(root: &AgentHello, others: &[&AgentHello]) -> Vec<IpAddr> {
     let names: Vec<IpAddr> = others
         .iter()
         .filter_map(|hello| hello.ssh_address)
         .collect();
-    let mut found: Vec<(usize, &super::words::HostAddress)> = (root.addresses.iter().enumerate())
-        .filter(|(_, address)| may_lead_out(address.ip))
-        // The address at which ssh connected is reachable, whatever its interface is called.
-        .filter(|(_, address)| {
-            Some(address.ip) == root.ssh_address || !is_inside(&address.interface)
-        })
-        .collect();
+    let mut found: Vec<(usize, &super::messages::HostAddress)> =
+        (root.addresses.iter().enumerate())
+            .filter(|(_, address)| may_be_reachable(address.ip))
+            // The address at which ssh connected is reachable, whatever its interface is called.
+            .filter(|(_, address)| {
+                Some(address.ip) == root.ssh_address || !is_host_internal(&address.interface)
+            })
+            .collect();
     found.sort_by_key(|(place, address)| {
         let near = names.iter().map(|name| common_bits(*name, address.ip));
         (
@@ -44,14 +45,14 @@ pub fn candidates(root: &AgentHello, others: &[&AgentHello]) -> Vec<IpAddr> {
     ips
 }
 
-fn may_lead_out(ip: IpAddr) -> bool {
+fn may_be_reachable(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),
         IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unicast_link_local(),
     }
 }
 
-fn is_inside(interface: &str) -> bool {
+fn is_host_internal(interface: &str) -> bool {
     INSIDE.iter().any(|name| interface.starts_with(name))
 }
 
@@ -66,10 +67,10 @@ fn common_bits(one: IpAddr, other: IpAddr) -> u32 {
 
 /// Whether two names refer to the same machine, whose ranks would be counted as those of two hosts.
 pub fn is_same_machine(one: &AgentHello, other: &AgentHello) -> bool {
-    place_of(one).is_one_host(place_of(other))
+    location_of(one).is_one_host(location_of(other))
 }
 
-fn place_of(hello: &AgentHello) -> Location<'_> {
+fn location_of(hello: &AgentHello) -> Location<'_> {
     Location {
         host: &hello.name,
         boot_id: &hello.boot_id,
@@ -80,7 +81,7 @@ fn place_of(hello: &AgentHello) -> Location<'_> {
 
 /// Returns the first address that every host has reached. Otherwise, the index of the first host that reached none of
 /// them.
-pub fn reached_by_all(
+pub fn first_reached_by_all(
     addresses: &[SocketAddr],
     tried: &[Vec<Option<String>>],
 ) -> std::result::Result<SocketAddr, usize> {
@@ -95,13 +96,13 @@ pub fn reached_by_all(
 
 #[cfg(test)]
 mod tests {
-    use super::super::words::{Build, HostAddress};
+    use super::super::messages::{HostAddress, ProgramBuild};
     use super::*;
     use proptest::prelude::*;
 
     fn hello(ssh: &str, addresses: &[(&str, &str)]) -> AgentHello {
         AgentHello {
-            build: Build {
+            build: ProgramBuild {
                 version: "1".into(),
                 revision: "r".into(),
             },
@@ -122,7 +123,7 @@ mod tests {
     }
 
     fn order(root: &AgentHello, others: &[&AgentHello]) -> String {
-        let ips = candidates(root, others);
+        let ips = candidate_addresses(root, others);
         let texts: Vec<_> = ips.iter().map(IpAddr::to_string).collect();
         texts.join(" ")
     }
@@ -181,13 +182,13 @@ mod tests {
                 .iter()
                 .map(|row| row.map(Clone::clone).into())
                 .collect();
-            reached_by_all(&addresses, &tried)
+            first_reached_by_all(&addresses, &tried)
         };
         assert_eq!(reached(&[[&yes, &yes], [&no, &yes]]), Ok(addresses[1]));
         assert_eq!(reached(&[[&yes, &yes], [&no, &no]]), Err(1));
         assert_eq!(reached(&[[&yes, &no], [&no, &yes]]), Err(0));
         assert_eq!(reached(&[]), Ok(addresses[0]));
-        assert_eq!(reached_by_all(&addresses, &[vec![]]), Err(0));
+        assert_eq!(first_reached_by_all(&addresses, &[vec![]]), Err(0));
     }
 
     proptest! {
@@ -200,12 +201,12 @@ mod tests {
             let listed: Vec<_> = listed.iter().map(|(name, ip)| (*name, ip.as_str())).collect();
             let root = hello("", &listed);
             let other = hello(&IpAddr::V4(ssh.into()).to_string(), &[]);
-            let found = candidates(&root, &[&other]);
+            let found = candidate_addresses(&root, &[&other]);
             prop_assert!(found.len() <= CANDIDATES_MAX);
             for ip in &found {
                 let of = root.addresses.iter().filter(|address| address.ip == *ip);
                 prop_assert!(of.clone().count() > 0);
-                prop_assert!(of.clone().any(|address| !is_inside(&address.interface)));
+                prop_assert!(of.clone().any(|address| !is_host_internal(&address.interface)));
             }
         }
     }

@@ -8,30 +8,30 @@
 //! | --- | --- | --- |
 //! | [`list`] | parsing hosts and their numbers of ranks | here |
 //! | [`command`] | ssh's command line, and the script that finds or receives the program on the host | here |
-//! | [`words`] | orders, reports and letters to ranks: the lines that pass through ssh | both |
+//! | [`messages`] | orders, reports and letters to ranks: the lines that pass through ssh | both |
 //! | `faults` | failures of ssh, and programs that do not match, with the next thing to try | here |
 //! | `connection` | one ssh | here |
 //! | `pipes` | threads that read pipes, and their lines | both |
-//! | [`party`] | the connections to all hosts | here |
+//! | [`hosts`] | the connections to all hosts | here |
 //! | `questions` | requests to agents: the meeting place, clocks, descriptions of hosts | here |
 //! | [`meeting`] | the address where the ranks meet | here |
 //! | [`ranks`] | the ranks, for the supervisor | here |
-//! | [`apart`] | an independent process on each host | here |
+//! | [`host_processes`] | an independent process on each host | here |
 //! | `trial` | listening and connecting in a trial | there |
 //! | `children` | the ranks of one host | there |
 //! | [`agent`] | executing orders, and ending the host's ranks | there |
 
 pub mod agent;
-pub mod apart;
 mod children;
 pub mod command;
 mod connection;
 mod faults;
+pub mod host_processes;
+pub mod hosts;
 pub mod list;
 pub mod meeting;
-pub mod party;
+pub mod messages;
 mod pipes;
 mod questions;
 pub mod ranks;
-mod trial;
-pub mod words;
+mod reachability;

@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use super::agent::{PULSE, unix_ns};
-use super::connection::HostNews;
-use super::meeting::{candidates, reached_by_all};
-use super::party::Party;
-use super::words::{AgentHello, AgentOrder, AgentReport};
+use super::connection::HostEvent;
+use super::hosts::RemoteHosts;
+use super::meeting::{candidate_addresses, first_reached_by_all};
+use super::messages::{AgentHello, AgentOrder, AgentReport};
 use crate::bootstrap::secret::generate_text;
 use crate::bootstrap::variables::{Env, read_port};
 use tonnage_units::{Error, Result};
@@ -18,10 +18,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for the answer to a trial, which takes at most two seconds on the host.
 const TRIAL_TIMEOUT: Duration = Duration::from_millis(2400);
 
-impl Party {
+impl RemoteHosts {
     /// Finds an address where all other hosts can reach rank 0, which runs on the first connected host, and makes its
     /// agent listen there.
-    pub fn meet(&mut self, env: Env<'_>, interface: Option<&str>) -> Result<SocketAddr> {
+    pub fn find_meeting_address(
+        &mut self,
+        env: Env<'_>,
+        interface: Option<&str>,
+    ) -> Result<SocketAddr> {
         let port = read_port(env, "TONNAGE_PORT")?.unwrap_or(0);
         let (hosts, hellos): (Vec<usize>, Vec<&AgentHello>) = self.hellos().unzip();
         let (Some((&root, others)), Some((root_hello, other_hellos))) =
@@ -32,7 +36,7 @@ impl Party {
         let addresses = if others.is_empty() && interface.is_none() {
             vec![Ipv4Addr::LOCALHOST.into()]
         } else {
-            candidates(root_hello, other_hellos)
+            candidate_addresses(root_hello, other_hellos)
         };
         let token = generate_text()?;
         let order = AgentOrder::Listen {
@@ -41,7 +45,7 @@ impl Party {
             port,
             token: token.clone(),
         };
-        let listening = self.ask(&[root], &order, ANSWER_TIMEOUT, |report| match report {
+        let listening = self.ask_hosts(&[root], &order, ANSWER_TIMEOUT, |report| match report {
             AgentReport::Listening { addresses } => Some(addresses),
             _ => None,
         });
@@ -53,7 +57,7 @@ impl Party {
             if some.is_empty() {
                 continue;
             }
-            match self.try_all(others, some, &token)? {
+            match self.try_addresses(others, some, &token)? {
                 Ok(address) => return Ok(address),
                 Err(failure) => failed = failed.or(Some(failure)),
             }
@@ -64,7 +68,7 @@ impl Party {
     }
 
     /// Makes all other hosts try these addresses. The inner error names a host that cannot reach them.
-    fn try_all(
+    fn try_addresses(
         &mut self,
         others: &[usize],
         some: &[SocketAddr],
@@ -74,12 +78,12 @@ impl Party {
             addresses: some.to_vec(),
             token: token.to_owned(),
         };
-        let tried = self.ask(others, &order, TRIAL_TIMEOUT, |report| match report {
+        let tried = self.ask_hosts(others, &order, TRIAL_TIMEOUT, |report| match report {
             AgentReport::Tried { failures } => Some(failures),
             _ => None,
         });
         let tried = tried.into_iter().collect::<Result<Vec<_>>>()?;
-        let place = match reached_by_all(some, &tried) {
+        let place = match first_reached_by_all(some, &tried) {
             Ok(address) => return Ok(Ok(address)),
             Err(place) => place,
         };
@@ -101,7 +105,7 @@ impl Party {
     }
 
     /// Sends an order to these hosts and waits for the reports that `pick` accepts.
-    pub(super) fn ask<T>(
+    pub(super) fn ask_hosts<T>(
         &mut self,
         hosts: &[usize],
         order: &AgentOrder,
@@ -117,12 +121,13 @@ impl Party {
         let until = Instant::now() + time;
         while answers.iter().any(Option::is_none) && Instant::now() < until {
             let time = until.saturating_duration_since(Instant::now());
-            let Some((host, heard)) = self.hear(time.clamp(Duration::from_millis(1), PULSE)) else {
+            let Some((host, heard)) = self.next_event(time.clamp(Duration::from_millis(1), PULSE))
+            else {
                 continue;
             };
             let member = &mut self.members[host];
             let answer = match heard {
-                HostNews::Report(AgentReport::Failed { message, is_usage }) => {
+                HostEvent::Report(AgentReport::Failed { message, is_usage }) => {
                     let text = format!("{}: {message}", member.name);
                     let kind = if is_usage {
                         Error::Usage
@@ -131,17 +136,17 @@ impl Party {
                     };
                     Some(Err(kind(text)))
                 }
-                HostNews::Report(report) => pick(report).map(Ok),
-                HostNews::Closed => {
+                HostEvent::Report(report) => pick(report).map(Ok),
+                HostEvent::Closed => {
                     let ended = member.end();
-                    member.lose(|member| format!("{}: ssh {ended}", member.name));
+                    member.mark_lost(|member| format!("{}: ssh {ended}", member.name));
                     Some(Err(Error::Failed(format!("{}: ssh {ended}", member.name))))
                 }
-                HostNews::Complaint(line) | HostNews::Noise(line) => {
+                HostEvent::Complaint(line) | HostEvent::Noise(line) => {
                     member.said.push(line);
                     None
                 }
-                HostNews::Pushed(_) => None,
+                HostEvent::Pushed(_) => None,
             };
             let place = hosts.iter().position(|asked| *asked == host);
             if let (Some(answer), Some(place)) = (answer, place) {
@@ -161,11 +166,11 @@ impl Party {
 
     /// Measures the clocks of these hosts, one after the other. Returns nanoseconds ahead of this host's clock, and the
     /// largest possible error.
-    pub fn clocks(&mut self, hosts: &[usize]) -> Vec<Option<(i64, u64)>> {
+    pub fn measure_clocks(&mut self, hosts: &[usize]) -> Vec<Option<(i64, u64)>> {
         let ask_one = |host: &usize| {
             let (before, since) = (unix_ns(), Instant::now());
             let order = AgentOrder::Clock;
-            let told = self.ask(&[*host], &order, ANSWER_TIMEOUT, |report| match report {
+            let told = self.ask_hosts(&[*host], &order, ANSWER_TIMEOUT, |report| match report {
                 AgentReport::Clock { unix_ns } => Some(unix_ns),
                 _ => None,
             });
@@ -177,9 +182,9 @@ impl Party {
     }
 
     /// Returns descriptions of these hosts, as their programs write them.
-    pub fn describe(&mut self, hosts: &[usize]) -> Vec<Result<String>> {
+    pub fn describe_hosts(&mut self, hosts: &[usize]) -> Vec<Result<String>> {
         let order = AgentOrder::Describe;
-        self.ask(hosts, &order, ANSWER_TIMEOUT, |report| match report {
+        self.ask_hosts(hosts, &order, ANSWER_TIMEOUT, |report| match report {
             AgentReport::Described { text } => Some(text),
             _ => None,
         })

@@ -6,19 +6,19 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use super::agent::SILENCE;
-use super::connection::HostNews;
+use super::connection::HostEvent;
+use super::hosts::RemoteHosts;
 use super::list::HostPlacement;
-use super::party::Party;
-use super::words::{AgentOrder, AgentReport, SecretText, StartOrder};
+use super::messages::{AgentOrder, AgentReport, SecretText, StartOrder};
 use crate::bootstrap::options::heartbeat_timeout;
 use crate::bootstrap::secret::generate_text;
 use crate::bootstrap::variables::Env;
 use crate::spawn::supervisor::Supervisor;
-use crate::spawn::{RankExit, Running};
+use crate::spawn::{RankExit, RankProcesses};
 use tonnage_units::{Error, Result};
 
 /// Receiver of the ranks' output and records.
-pub trait Audience {
+pub trait OutputReceiver {
     /// Takes a line of a rank or about a host. `host` is set if it is not rank 0's.
     fn line(&mut self, host: Option<&str>, is_error: bool, text: &str) -> Result<()>;
 
@@ -51,8 +51,8 @@ struct RemoteRank {
 }
 
 /// Ranks on other hosts.
-pub struct RemoteRanks<A: Audience> {
-    party: Party,
+pub struct RemoteRanks<A: OutputReceiver> {
+    party: RemoteHosts,
     ranks: Vec<RemoteRank>,
     /// When the last event came from each host, without lost hosts.
     heard: BTreeMap<usize, Instant>,
@@ -61,11 +61,11 @@ pub struct RemoteRanks<A: Audience> {
     is_told: bool,
 }
 
-impl<A: Audience> RemoteRanks<A> {
+impl<A: OutputReceiver> RemoteRanks<A> {
     /// Starts and supervises the ranks. From `env` only the heartbeat timeout is read.
     pub fn supervise(
         env: Env<'_>,
-        mut party: Party,
+        mut party: RemoteHosts,
         placement: &HostPlacement,
         start: &RemoteStart,
         audience: A,
@@ -102,30 +102,30 @@ impl<A: Audience> RemoteRanks<A> {
             audience,
             is_told: false,
         };
-        Supervisor::of(remote, placement.size(), timeout)
+        Supervisor::new(remote, placement.size(), timeout)
     }
 
-    fn take(&mut self, host: usize, heard: HostNews) {
+    fn handle_event(&mut self, host: usize, heard: HostEvent) {
         if let Some(at) = self.heard.get_mut(&host) {
             *at = Instant::now();
         }
         let member = &mut self.party.members[host];
         match heard {
-            HostNews::Report(report) => self.report(host, report),
-            HostNews::Complaint(line) => {
+            HostEvent::Report(report) => self.handle_report(host, report),
+            HostEvent::Complaint(line) => {
                 log::info!("{}: {line}", member.name);
                 member.said.push(line);
             }
-            HostNews::Noise(line) => log::debug!("{}: {line}", member.name),
-            HostNews::Pushed(_) => {}
-            HostNews::Closed => {
+            HostEvent::Noise(line) => log::debug!("{}: {line}", member.name),
+            HostEvent::Pushed(_) => {}
+            HostEvent::Closed => {
                 let ended = member.end_with_last_line();
-                self.lose(host, &format!("lost its ssh, which {ended}"));
+                self.lose_host(host, &format!("lost its ssh, which {ended}"));
             }
         }
     }
 
-    fn report(&mut self, host: usize, report: AgentReport) {
+    fn handle_report(&mut self, host: usize, report: AgentReport) {
         match report {
             AgentReport::Line { is_error, text, .. } => {
                 let is_failure = is_error && text.starts_with("error: ");
@@ -139,18 +139,18 @@ impl<A: Audience> RemoteRanks<A> {
                 let shown = self
                     .audience
                     .line((!is_root).then_some(name), is_error, &text);
-                self.end_unless(shown);
+                self.end_if_failed(shown);
             }
             AgentReport::Record {
                 is_checkpoint,
                 text,
             } => {
                 let kept = self.audience.record(is_checkpoint, &text);
-                self.end_unless(kept);
+                self.end_if_failed(kept);
             }
             AgentReport::Failed { message, is_usage } => {
                 let text = format!("error: {}: {message}", self.party.members[host].name);
-                self.say(&text);
+                self.print_line(&text);
                 self.end_host(host, RankExit::Code(if is_usage { 2 } else { 1 }));
             }
             AgentReport::Started { rank, pid } => {
@@ -178,17 +178,17 @@ impl<A: Audience> RemoteRanks<A> {
     }
 
     /// Reports why the run ends. Later errors of other ranks are consequences.
-    fn say(&mut self, text: &str) {
+    fn print_line(&mut self, text: &str) {
         // If the output is gone, the reason is lost too.
         let _ = self.audience.line(None, true, text);
         self.is_told = true;
     }
 
     /// Ends all ranks if their output cannot be shown or stored.
-    fn end_unless(&mut self, done: Result<()>) {
+    fn end_if_failed(&mut self, done: Result<()>) {
         let Err(error) = done else { return };
         if !self.is_told {
-            self.say(&format!("error: {error}"));
+            self.print_line(&format!("error: {error}"));
         }
         for host in 0..self.party.members.len() {
             self.end_host(host, RankExit::Code(error.exit_code().into()));
@@ -202,7 +202,7 @@ impl<A: Audience> RemoteRanks<A> {
     }
 
     /// Handles the loss of a host.
-    fn lose(&mut self, host: usize, why: &str) {
+    fn lose_host(&mut self, host: usize, why: &str) {
         if self.heard.remove(&host).is_none() {
             return;
         }
@@ -216,7 +216,7 @@ impl<A: Audience> RemoteRanks<A> {
             let text = format!(
                 "error: {name} {why}; its ranks end by themselves. Look at `ssh {name}`, then start again"
             );
-            self.say(&text);
+            self.print_line(&text);
         }
         // Otherwise ssh would stay until it notices itself that its peer is gone.
         if let Some(mut connection) = self.party.members[host].connection.take() {
@@ -235,15 +235,15 @@ impl<A: Audience> RemoteRanks<A> {
     }
 }
 
-impl<A: Audience> Running for RemoteRanks<A> {
+impl<A: OutputReceiver> RankProcesses for RemoteRanks<A> {
     fn refresh(&mut self) {
-        while let Some((host, heard)) = self.party.hear(Duration::ZERO) {
-            self.take(host, heard);
+        while let Some((host, heard)) = self.party.next_event(Duration::ZERO) {
+            self.handle_event(host, heard);
         }
         let silent = self.heard.iter().find(|(_, at)| at.elapsed() > SILENCE);
         if let Some((&host, _)) = silent {
             let why = format!("was silent for {SILENCE:.1?}: is the host up, and its cable in?");
-            self.lose(host, &why);
+            self.lose_host(host, &why);
         }
     }
 
@@ -281,7 +281,7 @@ impl<A: Audience> Running for RemoteRanks<A> {
         self.ranks.get(rank as usize)?.pid
     }
 
-    fn news(&self) -> Option<&UnixStream> {
+    fn wake_socket(&self) -> Option<&UnixStream> {
         Some(&self.party.woken)
     }
 }

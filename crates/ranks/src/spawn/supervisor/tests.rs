@@ -27,7 +27,7 @@ impl Fake {
     }
 }
 
-impl Running for Fake {
+impl RankProcesses for Fake {
     fn ended(&mut self, rank: u32) -> Result<Option<RankExit>> {
         Ok(match self.plays[rank as usize] {
             Play::Ends(ending) => Some(ending),
@@ -162,20 +162,20 @@ fn a_rank_that_stays_stopped_ends_the_run_even_if_no_rank_detects_it() {
 fn a_rank_that_resumes_in_time_is_left_alone() {
     let (supervisor, done) = started(&[Play::Stopped]);
     let mut supervisor = supervisor.unwrap();
-    supervisor.look_for_stopped();
-    assert!(supervisor.all_due().is_some());
+    supervisor.check_stopped();
+    assert!(supervisor.all_end_deadline().is_some());
     // It is unknown how long the rank was stopped while this process was stopped itself.
     supervisor.looked = Instant::now().checked_sub(3 * LOOK).unwrap();
     let long_ago = Instant::now().checked_sub(3 * END_TIMEOUT).unwrap();
-    supervisor.ranks[0].stopped = Some(Stopped {
+    supervisor.ranks[0].stopped = Some(StoppedRank {
         signal: SIGSTOP,
         since: long_ago,
     });
-    supervisor.look_for_stopped();
-    supervisor.hurry();
+    supervisor.check_stopped();
+    supervisor.kill_overdue();
     supervisor.spawn.plays[0] = Play::Stuck;
-    supervisor.look_for_stopped();
-    assert!(supervisor.all_due().is_none());
+    supervisor.check_stopped();
+    assert!(supervisor.all_end_deadline().is_none());
     assert_eq!(done.lock().unwrap()[1..], [""; 0]);
 }
 
@@ -193,7 +193,7 @@ fn signals_go_to_those_that_have_not_ended() {
     let (supervisor, done) = started(&[Play::Stuck, Play::Ends(RankExit::Code(0)), Play::Stuck]);
     let mut supervisor = supervisor.unwrap();
     supervisor.reap().unwrap();
-    supervisor.tell_all(SIGINT);
+    supervisor.signal_all(SIGINT);
     drop(supervisor);
     let done = done.lock().unwrap();
     assert_eq!(done[3..], ["signal 0 2", "signal 2 2", "end 0", "end 2"]);

@@ -44,12 +44,12 @@ const BEST_KEPT: usize = 3;
 
 /// The best alternatives found in this run. Only these compete when the same calls come again under another label.
 #[derive(Clone, Default)]
-pub struct KnownWays(Rc<RefCell<Vec<BestWays>>>);
+pub struct KnownAlgorithms(Rc<RefCell<Vec<BestAlgorithms>>>);
 
 /// Engine name, calls, and their best alternatives.
-type BestWays = (String, CollectivePoint, Vec<Candidate>);
+type BestAlgorithms = (String, CollectivePoint, Vec<Candidate>);
 
-impl KnownWays {
+impl KnownAlgorithms {
     /// Returns the best alternatives for the calls of a point over an engine, or `None` if none competed yet.
     pub fn find(&self, engine: &str, point: &CollectivePoint) -> Option<Vec<Candidate>> {
         let point = without_label(point);

@@ -6,7 +6,7 @@
 use super::open::OpenNative;
 use crate::deadlines::DEADLINES;
 use crate::kinds::kind::Stage;
-use crate::limit::Copies;
+use crate::limit::SummedCopies;
 use crate::limit::memory_copy::{agree_on_turns, describe, with_choice};
 use tonnage_collective::Collective;
 use tonnage_engine::LimitKind;
@@ -28,20 +28,20 @@ pub fn measure(
     point: &CollectivePoint,
     stage: &mut Stage<'_>,
 ) -> Result<Option<Limit>> {
-    let Some(sends) = sends(point, open.rank).filter(|_| !open.engine.yielding) else {
+    let Some(sends) = is_sender(point, open.rank).filter(|_| !open.engine.yielding) else {
         return Ok(None);
     };
     match open.engine.opened.common.limit {
         LimitKind::MemoryCopy if point.shape().size_bytes() >= BYTES_MIN => {
-            copies(open, point, sends, stage)
+            measure_copies(open, point, sends, stage)
         }
-        LimitKind::Link { .. } => Ok(link(open, stage)),
+        LimitKind::Link { .. } => Ok(slowest_link(open, stage)),
         LimitKind::MemoryCopy | LimitKind::SocketStream | LimitKind::None => Ok(None),
     }
 }
 
 /// Returns whether a rank sends; `None` if not every sender of the operation sends at the bus bandwidth.
-fn sends(point: &CollectivePoint, rank: u32) -> Option<bool> {
+fn is_sender(point: &CollectivePoint, rank: u32) -> Option<bool> {
     let grouping = point.grouping();
     let (place, ranks) = (grouping.seat(rank).place, grouping.size());
     match point.op {
@@ -61,7 +61,7 @@ fn sends(point: &CollectivePoint, rank: u32) -> Option<bool> {
 }
 
 /// Copies the bytes of one call from one half of each sender's memory to the other.
-fn copies(
+fn measure_copies(
     open: &OpenNative,
     point: &CollectivePoint,
     sends: bool,
@@ -69,11 +69,11 @@ fn copies(
 ) -> Result<Option<Limit>> {
     let stretch = sends.then(|| {
         let half = open.layout.token().local / 2;
-        stretch(point.shape().size_bytes().min(half), half)
+        copy_stretch(point.shape().size_bytes().min(half), half)
     });
     let pass_bytes = stretch.as_ref().map_or(0, Stretch::pass_bytes);
     let turns = agree_on_turns(stage.rank, pass_bytes)?;
-    let mut own = Copies::default();
+    let mut own = SummedCopies::default();
     if let Some(stretch) = stretch {
         let mut next = 0;
         let mut slots = || {
@@ -101,7 +101,7 @@ fn copies(
     }))
 }
 
-fn stretch(bytes: u64, to: u64) -> Stretch {
+fn copy_stretch(bytes: u64, to: u64) -> Stretch {
     let piece_bytes = bytes.min(PIECE_BYTES);
     Stretch {
         from: 0,
@@ -116,7 +116,7 @@ fn stretch(bytes: u64, to: u64) -> Stretch {
 }
 
 /// Returns the slowest of the ranks' links, unless two ranks share one.
-fn link(open: &OpenNative, stage: &Stage<'_>) -> Option<Limit> {
+fn slowest_link(open: &OpenNative, stage: &Stage<'_>) -> Option<Limit> {
     let hosts = stage.rank.hosts();
     // A machine is identified by its lowest rank.
     let mut each = (0u32..).zip(hosts.machines());
@@ -147,7 +147,7 @@ mod tests {
             (PIECE_BYTES, PIECE_BYTES, 1),
             (100_000_000, PIECE_BYTES, 95),
         ] {
-            let stretch = stretch(bytes, bytes);
+            let stretch = copy_stretch(bytes, bytes);
             assert_eq!((stretch.piece_bytes, stretch.pieces), (piece, pieces));
             assert!(stretch.pieces * stretch.stride_bytes <= bytes);
         }

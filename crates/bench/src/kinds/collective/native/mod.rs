@@ -21,7 +21,7 @@ use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::Stage;
 use crate::loop_parameters::seat_of;
-use candidates::{Candidate, KnownWays, candidates};
+use candidates::{Candidate, KnownAlgorithms, candidates};
 use open::OpenNative;
 use tonnage_collective::Collective;
 use tonnage_loops::calls::{Caller, aligned, back_to_back};
@@ -43,18 +43,18 @@ const TRY_NS_MAX: u64 = 200_000_000;
 const TOO_SLOW_FACTOR: u64 = 2;
 
 /// Native collectives over one engine.
-pub struct Native {
+pub struct NativeBackend {
     open: OpenNative,
     state: CallState,
     stop: Arc<AtomicBool>,
     clock: Clock,
-    ways: KnownWays,
+    ways: KnownAlgorithms,
     /// The point that is prepared, if any.
-    ready: Option<Ready>,
+    ready: Option<PreparedPoint>,
 }
 
 /// Everything that the calls of one point need.
-struct Ready {
+struct PreparedPoint {
     point: CollectivePoint,
     candidates: Vec<Candidate>,
     buffers: Buffers,
@@ -62,9 +62,9 @@ struct Ready {
     call: Script,
 }
 
-impl Native {
+impl NativeBackend {
     /// Wraps an open engine.
-    pub fn new(open: OpenNative, ways: &KnownWays, stage: &Stage<'_>) -> Self {
+    pub fn new(open: OpenNative, ways: &KnownAlgorithms, stage: &Stage<'_>) -> Self {
         Self {
             state: CallState::new(&open.peers),
             open,
@@ -95,17 +95,17 @@ impl Native {
         )
     }
 
-    fn ready_for(&self, point: &CollectivePoint) -> Result<Ready> {
+    fn prepare_point(&self, point: &CollectivePoint) -> Result<PreparedPoint> {
         let candidates = match self.ways.find(&self.open.name, point) {
             Some(known) => known,
             None => candidates(point, self.open.message_bytes_max()),
         };
         let none = || Error::Failed(format!("no algorithm is left for {}", point.op));
         let first = *candidates.first().ok_or_else(none)?;
-        let barrier = open::barrier_of(point);
-        let way = open::barrier_way(&barrier);
+        let barrier = open::aligning_barrier(point);
+        let way = open::barrier_algorithm(&barrier);
         let (layout, arena) = (self.open.layout, &self.open.whole.arena);
-        Ok(Ready {
+        Ok(PreparedPoint {
             buffers: Buffers::new(
                 arena,
                 (layout.input, layout.output),
@@ -122,13 +122,13 @@ impl Native {
 
     /// Returns the shortest of several calls of the prepared candidate, where each call counts as long as its slowest
     /// rank. Gives up early if the candidate falls far behind `best_ns`, the best time so far.
-    fn try_out(
+    fn shortest_call_ns(
         &mut self,
         fill: &mut dyn FnMut(&Buffers) -> Result<()>,
         best_ns: u64,
         stage: &mut Stage<'_>,
     ) -> Result<u64, StepFailure> {
-        self.forget()?;
+        self.discard_earlier_messages()?;
         agree(stage.rank, "a way to try", Ok(()), DEADLINES.step)?;
         let mut taken_ns = u64::MAX;
         for tried in 0..TRIES {
@@ -161,25 +161,25 @@ impl Native {
     }
 
     /// Forgets messages of earlier calls, which every rank has left.
-    fn forget(&mut self) -> Result<()> {
-        let ready = self.ready.as_ref().ok_or_else(not_ready)?;
+    fn discard_earlier_messages(&mut self) -> Result<()> {
+        let ready = self.ready.as_ref().ok_or_else(not_prepared_error)?;
         self.state.make_room(&ready.call, &ready.barrier);
         Ok(())
     }
 }
 
-fn not_ready() -> Error {
+fn not_prepared_error() -> Error {
     Error::Failed("no point was prepared".into())
 }
 
 /// The calls of a trial: the aligning barrier, and the operation.
-struct Calls<'a> {
+struct NativeCalls<'a> {
     executor: StepExecutor<'a>,
     barrier: &'a Script,
     call: &'a Script,
 }
 
-impl Caller for Calls<'_> {
+impl Caller for NativeCalls<'_> {
     fn align(&mut self) -> Result<()> {
         self.executor.call(self.barrier)
     }
@@ -189,13 +189,13 @@ impl Caller for Calls<'_> {
     }
 }
 
-impl Backend for Native {
+impl Backend for NativeBackend {
     fn prepare(
         &mut self,
         point: &CollectivePoint,
         stage: &mut Stage<'_>,
     ) -> Result<Prepared, StepFailure> {
-        let ready = self.ready_for(point);
+        let ready = self.prepare_point(point);
         let ready = agree(stage.rank, "steps of a collective", ready, DEADLINES.step)?;
         self.ready = Some(ready);
         Ok(Prepared {
@@ -209,27 +209,27 @@ impl Backend for Native {
         fill: &mut dyn FnMut(&Buffers) -> Result<()>,
         stage: &mut Stage<'_>,
     ) -> Result<Choice, StepFailure> {
-        let ready = self.ready.as_ref().ok_or_else(not_ready)?;
+        let ready = self.ready.as_ref().ok_or_else(not_prepared_error)?;
         let (point, all) = (ready.point.clone(), ready.candidates.clone());
         let mut tried: Vec<(u64, Candidate)> = Vec::with_capacity(all.len());
         for &way in &all {
             let script = self.script(CallStream::Measured, &point, way)?;
-            self.ready.as_mut().ok_or_else(not_ready)?.call = script;
+            self.ready.as_mut().ok_or_else(not_prepared_error)?.call = script;
             let times = tried.iter().map(|(taken_ns, _)| *taken_ns);
             let best_ns = times.min().unwrap_or(u64::MAX);
             let taken_ns = match all.len() {
                 1 => 0,
-                _ => self.try_out(fill, best_ns, stage)?,
+                _ => self.shortest_call_ns(fill, best_ns, stage)?,
             };
             tried.push((taken_ns, way));
         }
         let best = tried.iter().min_by_key(|(taken_ns, _)| *taken_ns);
-        let (_, way) = *best.ok_or_else(not_ready)?;
+        let (_, way) = *best.ok_or_else(not_prepared_error)?;
         if all.len() > 1 {
             self.ways.add(&self.open.name, &point, tried);
         }
         let script = self.script(CallStream::Measured, &point, way)?;
-        self.ready.as_mut().ok_or_else(not_ready)?.call = script;
+        self.ready.as_mut().ok_or_else(not_prepared_error)?.call = script;
         let is_divided = point.shape().ranks > 1;
         Ok(Choice {
             algorithm: is_divided.then_some(way.algorithm),
@@ -244,11 +244,11 @@ impl Backend for Native {
         stage: &mut Stage<'_>,
     ) -> Result<Option<Limit>, StepFailure> {
         let measured = limit::measure(&self.open, point, stage);
-        measured.map_err(|error| StepFailure::known_to_all(stage.rank, error))
+        measured.map_err(|error| StepFailure::from_agreed(stage.rank, error))
     }
 
     fn settle(&mut self) -> Result<()> {
-        self.forget()
+        self.discard_earlier_messages()
     }
 
     fn buffers(&self) -> &Buffers {
@@ -259,7 +259,7 @@ impl Backend for Native {
     }
 
     fn run(&mut self, order: &mut CallOrder<'_>) -> Result<()> {
-        let ready = self.ready.as_ref().ok_or_else(not_ready)?;
+        let ready = self.ready.as_ref().ok_or_else(not_prepared_error)?;
         let worker = &mut self.open.engine.workers[0];
         let view = WorkerView {
             arena: Arc::clone(worker.memory.mapped("native collectives")?),
@@ -268,9 +268,13 @@ impl Backend for Native {
             yielding: self.open.engine.yielding,
             arrives_by_polling: worker.caps.arrives_by_polling,
         };
-        let engine = worker.engine.as_mut().ok_or_else(not_ready)?.as_mut();
+        let engine = worker
+            .engine
+            .as_mut()
+            .ok_or_else(not_prepared_error)?
+            .as_mut();
         let (state, timeout_ns) = (&mut self.state, ready.point.timeout_ns);
-        let mut calls = Calls {
+        let mut calls = NativeCalls {
             executor: StepExecutor::new(engine, &view, state, &self.stop, timeout_ns),
             barrier: &ready.barrier,
             call: &ready.call,

@@ -9,8 +9,8 @@ use crate::deadlines::DEADLINES;
 use crate::failure::all_or_none;
 use crate::kinds::kind::Stage;
 use crate::kinds::transfer::effective::effective;
-use crate::opening::engine::{Need, OpenEngine};
-use crate::opening::{Pairs, Requirements, SizedBy};
+use crate::opening::engine::{OpenEngine, OpeningNeeds};
+use crate::opening::{CommunicatingPairs, Requirements, SizedBy};
 use tonnage_collective::steps::algorithms;
 use tonnage_collective::{Algorithm, Collective};
 use tonnage_engine::backends::NATIVE;
@@ -51,7 +51,7 @@ pub struct OpenNative {
 }
 
 /// Returns the barrier that aligns the ranks of a point: one of all ranks, so that all groups call at the same time.
-pub fn barrier_of(point: &CollectivePoint) -> CollectivePoint {
+pub fn aligning_barrier(point: &CollectivePoint) -> CollectivePoint {
     CollectivePoint {
         op: Collective::Barrier,
         reduction: None,
@@ -66,7 +66,7 @@ pub fn barrier_of(point: &CollectivePoint) -> CollectivePoint {
 }
 
 /// Returns the algorithm of this barrier.
-pub fn barrier_way(barrier: &CollectivePoint) -> Candidate {
+pub fn barrier_algorithm(barrier: &CollectivePoint) -> Candidate {
     let first = algorithms(barrier.op).first();
     Candidate {
         algorithm: first.copied().unwrap_or(Algorithm::Tree),
@@ -75,14 +75,17 @@ pub fn barrier_way(barrier: &CollectivePoint) -> Candidate {
 }
 
 /// Returns the peers and the memory that one rank needs for the points, over all candidates of each.
-fn demands(points: &[&CollectivePoint], rank: u32) -> Result<(BTreeSet<Peer>, Needs)> {
+fn peers_and_memory_needs(
+    points: &[&CollectivePoint],
+    rank: u32,
+) -> Result<(BTreeSet<Peer>, Needs)> {
     let (mut peers, mut needs) = (BTreeSet::new(), Needs::default());
     for point in points {
         needs = needs.max(Needs::of_shape(&point.shape(), point.in_place));
-        let barrier = barrier_of(point);
+        let barrier = aligning_barrier(point);
         let own = candidates(point, MESSAGE_BYTES_MAX);
         let ways = own.into_iter().map(|way| (*point, way));
-        for (point, way) in ways.chain([(&barrier, barrier_way(&barrier))]) {
+        for (point, way) in ways.chain([(&barrier, barrier_algorithm(&barrier))]) {
             let seat = point.grouping().seat(rank);
             let program = way.program(point, seat.place)?;
             needs.scratch = needs.scratch.max(program.scratch_bytes);
@@ -125,14 +128,14 @@ impl OpenNative {
         let first = *points.first().ok_or_else(none)?;
         let entry = stage.settings.lists.engine(engine)?;
         let rank = stage.rank.id();
-        let mine = demands(points, rank);
+        let mine = peers_and_memory_needs(points, rank);
         let (peers, needs) = all_or_none(stage.rank, "find peers", mine)?;
         let most = stage
             .rank
             .reduce("memory of collectives", needs, DEADLINES.step)?;
         let layout = Layout::new(most);
         let peers: Vec<Peer> = peers.into_iter().collect();
-        let need = Need {
+        let need = OpeningNeeds {
             requirements: requirements(first, (engine, entry), layout.bytes, peers.len() as u32),
             peers: peers.clone(),
         };
@@ -190,7 +193,7 @@ fn requirements<'a>(
         option: "--sizes",
         bytes: point.size_bytes,
     };
-    let pairs = Pairs {
+    let pairs = CommunicatingPairs {
         roles: Roles::new(Traffic::AllToAll, point.ranks),
         asked: point.place,
     };
@@ -199,7 +202,7 @@ fn requirements<'a>(
         verbs: vec![Verb::WriteImm],
         peers_max,
         depth: DEPTH,
-        ..Requirements::alike(engine, &point.memory, (bytes, sized_by), pairs)
+        ..Requirements::same_for_all_ranks(engine, &point.memory, (bytes, sized_by), pairs)
     }
 }
 

@@ -42,7 +42,7 @@ impl TorchBuffers {
         let output = slot_bytes.saturating_mul(u64::from(slots));
         let bytes = output.saturating_add(output_bytes);
         Ok(Self {
-            arena: shared(bytes, "inputs and the output")?,
+            arena: allocate_shared(bytes, "inputs and the output")?,
             output,
             slot_bytes,
             slots,
@@ -61,15 +61,15 @@ impl TorchBuffers {
 
 /// Time stamps of a run, which the worker writes while it calls.
 #[derive(Debug)]
-pub(super) struct Stamps {
+pub(super) struct TimeStamps {
     memory: Arc<Arena>,
 }
 
-impl Stamps {
+impl TimeStamps {
     pub(super) fn new(iterations: u64) -> Result<Self> {
         let bytes = iterations.saturating_mul(STAMP_WORDS * 8);
         Ok(Self {
-            memory: shared(bytes, "time stamps")?,
+            memory: allocate_shared(bytes, "time stamps")?,
         })
     }
 
@@ -99,14 +99,14 @@ impl Stamps {
     }
 
     /// Number of iterations that have ended, out of `iterations`. Starts counting at `known`.
-    pub(super) fn ended(&self, known: u64, iterations: u64) -> u64 {
+    pub(super) fn count_ended(&self, known: u64, iterations: u64) -> u64 {
         (known..iterations)
             .find(|&iteration| self.word(iteration, 1) == 0)
             .unwrap_or(iterations)
     }
 
     /// Time left until the next iteration is overdue, counted from the end of iteration `ended - 1`.
-    pub(super) fn left(&self, ended: u64, limit: Duration) -> Duration {
+    pub(super) fn time_until_overdue(&self, ended: u64, limit: Duration) -> Duration {
         let last_ns = self.word(ended.saturating_sub(1), 1);
         let since_ns = monotonic_ns().saturating_sub(last_ns);
         limit.saturating_sub(Duration::from_nanos(since_ns))
@@ -120,7 +120,7 @@ impl Stamps {
     }
 }
 
-fn shared(bytes: u64, what: &str) -> Result<Arc<Arena>> {
+fn allocate_shared(bytes: u64, what: &str) -> Result<Arc<Arena>> {
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     let made = Arena::allocate(bytes, Pages::Normal, Sharing::Shared, None);
     made.map(Arc::new).map_err(|error| {
@@ -151,22 +151,22 @@ mod tests {
 
     #[test]
     fn an_iteration_counts_once_its_end_is_stamped() {
-        let stamps = Stamps::new(4).unwrap();
+        let stamps = TimeStamps::new(4).unwrap();
         assert!(stamps.holds(4) && !stamps.holds(1000));
         let put = |word: u64, value| {
             let word = stamps.memory.word(word * 8).unwrap();
             word.store(value, Ordering::Relaxed);
         };
         put(0, 10);
-        assert_eq!(stamps.ended(0, 4), 0);
+        assert_eq!(stamps.count_ended(0, 4), 0);
         put(1, 30);
-        assert_eq!(stamps.ended(0, 4), 1);
+        assert_eq!(stamps.count_ended(0, 4), 1);
         let span = CallSpan {
             begin_ns: 10,
             end_ns: 30,
         };
         assert_eq!(stamps.span(0), span);
         stamps.clear(4);
-        assert_eq!(stamps.ended(0, 4), 0);
+        assert_eq!(stamps.count_ended(0, 4), 0);
     }
 }

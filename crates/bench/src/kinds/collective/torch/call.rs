@@ -53,7 +53,7 @@ pub(super) struct CallMessage<'a> {
 
 impl TorchCall {
     /// Returns the group of a rank, and the rank's index in it.
-    pub(super) fn place_of(&self, rank: u32) -> Result<(usize, u32)> {
+    pub(super) fn group_and_index(&self, rank: u32) -> Result<(usize, u32)> {
         let places = (0..).zip(&self.groups).filter_map(|(group, ranks)| {
             let place = (0u32..).zip(ranks).find(|(_, each)| **each == rank)?.0;
             Some((group, place, ranks.len()))
@@ -68,7 +68,7 @@ impl TorchCall {
     }
 
     /// Returns this call with only a few bytes.
-    pub(super) fn small(&self) -> Self {
+    pub(super) fn with_few_bytes(&self) -> Self {
         let block = match self.shape.op {
             Collective::Barrier => 0,
             _ => (8 / self.shape.dtype.bytes()).max(1),
@@ -84,7 +84,7 @@ impl TorchCall {
 
     /// Returns the bytes of this rank's input and output.
     pub fn bytes(&self, rank: u32) -> Result<(u64, u64)> {
-        let (_, place) = self.place_of(rank)?;
+        let (_, place) = self.group_and_index(rank)?;
         Ok((
             self.shape.input_bytes(place),
             self.shape.output_bytes(place),
@@ -92,7 +92,7 @@ impl TorchCall {
     }
 
     pub(super) fn order(&self, rank: u32) -> Result<CallMessage<'_>> {
-        let (group, place) = self.place_of(rank)?;
+        let (group, place) = self.group_and_index(rank)?;
         let Shape {
             op,
             root,
@@ -133,21 +133,24 @@ mod tests {
     #[test]
     fn each_rank_has_one_group_and_an_index_in_it() {
         let call = |groups: &[&[u32]]| call(groups, Collective::AllGather);
-        assert_eq!(call(&[&[0, 2], &[1, 3]]).place_of(3).unwrap(), (1, 1));
+        assert_eq!(
+            call(&[&[0, 2], &[1, 3]]).group_and_index(3).unwrap(),
+            (1, 1)
+        );
         assert_eq!(call(&[&[0, 1]]).bytes(1).unwrap(), (2048, 4096));
         for wrong in [
             &[&[0, 2][..]][..],
             &[&[0, 1][..], &[1, 2][..]],
             &[&[1, 2, 3][..]],
         ] {
-            assert!(call(wrong).place_of(1).is_err(), "{wrong:?}");
+            assert!(call(wrong).group_and_index(1).is_err(), "{wrong:?}");
         }
     }
 
     #[test]
     fn a_small_call_differs_only_in_its_size() {
         let all = call(&[&[0, 1]], Collective::AllToAll);
-        let small = all.small();
+        let small = all.with_few_bytes();
         assert_eq!(small.bytes(0).unwrap(), (16, 16));
         assert_eq!(
             TorchCall {

@@ -12,7 +12,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tonnage_ranks::{Rank, Sleeper};
 use tonnage_units::{Error, Result};
 
-use super::conversation::WorkerLine;
+use super::worker_connection::WorkerLine;
 
 /// Time within which a worker must read a message. One of its threads does nothing else.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);

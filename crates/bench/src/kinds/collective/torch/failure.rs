@@ -9,7 +9,7 @@ use tonnage_units::{Error, Reduce, Result};
 
 /// How close a failure is to the cause, closest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Nearness {
+pub enum CauseDistance {
     /// The run was ended.
     Run,
     /// The process ended or was stopped by a signal.
@@ -25,13 +25,13 @@ pub enum Nearness {
 /// A failure of this rank's worker.
 #[derive(Debug)]
 pub struct WorkerFailure {
-    pub nearness: Nearness,
+    pub nearness: CauseDistance,
     /// The error, without the rank.
     pub error: Error,
 }
 
 impl WorkerFailure {
-    pub(super) fn new(nearness: Nearness, error: Error) -> Self {
+    pub(super) fn new(nearness: CauseDistance, error: Error) -> Self {
         Self { nearness, error }
     }
 }
@@ -40,8 +40,8 @@ impl From<Error> for WorkerFailure {
     /// Classifies an error of the rank itself.
     fn from(error: Error) -> Self {
         let nearness = match error {
-            Error::Unavailable { .. } => Nearness::Missing,
-            _ => Nearness::Raised,
+            Error::Unavailable { .. } => CauseDistance::Missing,
+            _ => CauseDistance::Raised,
         };
         Self { nearness, error }
     }
@@ -56,7 +56,7 @@ impl From<WorkerFailure> for Error {
 /// A rank's failure, sent to all others; the closest to the cause wins.
 #[derive(Debug, Serialize, Deserialize)]
 struct RankFailure {
-    nearness: Nearness,
+    nearness: CauseDistance,
     rank: u32,
 }
 

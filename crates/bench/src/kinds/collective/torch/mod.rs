@@ -27,18 +27,18 @@ pub mod backend;
 pub mod buffers;
 pub mod call;
 mod channel;
-mod contender;
-mod conversation;
 pub mod failure;
 mod process;
 mod rounds;
 #[cfg(test)]
 mod tests;
 pub mod worker;
+mod worker_connection;
+mod workers;
 
 pub use backend::TorchBackend;
 pub use buffers::TorchBuffers;
 pub use call::{TorchCall, is_in_place};
-pub use contender::Torch;
 pub use failure::WorkerFailure;
-pub use worker::{RunOrder, TorchFound, TorchWorker, WorkerSettings};
+pub use worker::{RunOrder, TorchVersions, TorchWorker, WorkerSettings};
+pub use workers::TorchWorkers;

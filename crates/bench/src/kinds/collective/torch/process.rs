@@ -15,7 +15,7 @@ use rustix::fs::{MemfdFlags, OFlags, fcntl_setfl, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
 use tonnage_units::{Error, Result};
 
-use super::failure::{Nearness, WorkerFailure};
+use super::failure::{CauseDistance, WorkerFailure};
 
 const BOOT: &str = include_str!("worker/boot.py");
 
@@ -97,7 +97,7 @@ impl WorkerProcess {
             None => "closed its socket".into(),
         };
         self.kill();
-        self.failure(Nearness::Ended, &format!("{how} while {during}"), "")
+        self.failure(CauseDistance::Ended, &format!("{how} while {during}"), "")
     }
 
     /// Returns the failure of a worker that did not complete its order in time, and kills it.
@@ -106,7 +106,7 @@ impl WorkerProcess {
         if matches!(self.state(), Some('T' | 't')) {
             self.kill();
             let how = format!("has been stopped by a signal, and did not go on {late}");
-            return self.failure(Nearness::Ended, &how, "");
+            return self.failure(CauseDistance::Ended, &how, "");
         }
         let (before, stack) = self.stack();
         self.kill();
@@ -117,18 +117,18 @@ impl WorkerProcess {
             format!("\nPython's stack:\n{stack}")
         };
         let lines = self.lines(before);
-        self.failure_with(Nearness::Overdue, &how, &stack, &lines)
+        self.failure_with(CauseDistance::Overdue, &how, &stack, &lines)
     }
 
     /// Builds a failure that includes the worker's last lines.
-    pub(super) fn failure(&self, nearness: Nearness, how: &str, more: &str) -> WorkerFailure {
+    pub(super) fn failure(&self, nearness: CauseDistance, how: &str, more: &str) -> WorkerFailure {
         let lines = self.lines(self.output_bytes());
         self.failure_with(nearness, how, more, &lines)
     }
 
     fn failure_with(
         &self,
-        nearness: Nearness,
+        nearness: CauseDistance,
         how: &str,
         more: &str,
         lines: &str,

@@ -13,8 +13,8 @@ use serde_json::Value;
 use tonnage_ranks::Rank;
 use tonnage_units::Result;
 
-use super::conversation::Conversation;
 use super::failure::{WorkerFailure, agree};
+use super::worker_connection::WorkerConnection;
 use crate::deadlines::DEADLINES;
 
 /// Maximum number of bytes that a rank contributes to one round. The control channel carries 64 KiB per rank.
@@ -44,8 +44,8 @@ struct RoundPart {
 
 /// Takes part in rounds until all workers have completed the order. Every rank gets the failure that is closest to the
 /// cause.
-pub(super) fn together(
-    worker: &mut Conversation,
+pub(super) fn complete_on_all_ranks(
+    worker: &mut WorkerConnection,
     rank: &mut Rank,
     what: &str,
     given: Result<(), WorkerFailure>,
@@ -60,7 +60,7 @@ pub(super) fn together(
     loop {
         let late = failing.is_some_and(|since| since.elapsed() > GRACE);
         if mine.is_none() {
-            mine = match worker.answer(Instant::now() + pause) {
+            mine = match worker.await_answer(Instant::now() + pause) {
                 Ok(None) if late || began.elapsed() > limit => {
                     Some(Err(worker.overdue(began.elapsed(), "")))
                 }
@@ -68,7 +68,7 @@ pub(super) fn together(
             };
         }
         let part = RoundPart {
-            writes: worker.take_writes(BYTES_MAX),
+            writes: worker.take_log_entries(BYTES_MAX),
             done: mine.is_some(),
             failed: matches!(mine, Some(Err(_))),
         };
@@ -77,10 +77,10 @@ pub(super) fn together(
             .iter()
             .zip(&mut partial)
             .try_for_each(|(part, partial)| {
-                match &entries(partial, &part.writes)[..] {
+                match &take_complete_lines(partial, &part.writes)[..] {
                     [] => Ok(()),
                     // Complete entries only, in rank order.
-                    entries => worker.pass_on(entries),
+                    entries => worker.send_log_entries(entries),
                 }
             });
         if let Err(failure) = passed
@@ -106,7 +106,7 @@ pub(super) fn together(
 }
 
 /// Appends received bytes of a rank, and removes and returns the complete lines.
-fn entries(partial: &mut Vec<u8>, bytes: &[u8]) -> Vec<String> {
+fn take_complete_lines(partial: &mut Vec<u8>, bytes: &[u8]) -> Vec<String> {
     partial.extend_from_slice(bytes);
     let Some(end) = partial.iter().rposition(|byte| *byte == b'\n') else {
         return Vec::new();
@@ -127,8 +127,8 @@ mod tests {
         for cut in 0..=text.len() {
             let (one, other) = text.as_bytes().split_at(cut);
             let mut partial = Vec::new();
-            let mut all = entries(&mut partial, one);
-            all.extend(entries(&mut partial, other));
+            let mut all = take_complete_lines(&mut partial, one);
+            all.extend(take_complete_lines(&mut partial, other));
             assert_eq!(all, ["[\"ä\"]", "[2]", "[3]"], "{cut}");
             assert!(partial.is_empty());
         }

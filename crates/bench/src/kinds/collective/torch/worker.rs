@@ -8,11 +8,11 @@ use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
 
 use super::backend::TorchBackend;
-use super::buffers::{Stamps, TorchBuffers};
+use super::buffers::{TimeStamps, TorchBuffers};
 use super::call::{TorchCall, is_in_place};
-use super::conversation::{Conversation, WorkerOrder};
 use super::failure::WorkerFailure;
-use super::rounds::together;
+use super::rounds::complete_on_all_ranks;
+use super::worker_connection::{WorkerConnection, WorkerOrder};
 use tonnage_loops::calls::CallSpan;
 
 /// Time for Python to start and load torch, possibly from a remote file system.
@@ -47,7 +47,7 @@ pub struct WorkerSettings {
 /// The worker's versions and hardware, as it reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct TorchFound {
+pub struct TorchVersions {
     /// Version of Python.
     pub python: String,
     /// Path of Python.
@@ -92,18 +92,18 @@ pub struct RunOrder {
 /// The worker of this rank. Dropping it kills it.
 #[derive(Debug)]
 pub struct TorchWorker {
-    talk: Conversation,
+    talk: WorkerConnection,
     settings: WorkerSettings,
     rank: u32,
     size: u32,
     /// Versions and libraries that the worker reported.
-    pub found: TorchFound,
+    pub found: TorchVersions,
     /// Variables with the interfaces of gloo and NCCL, as the worker got them.
     pub environment: Vec<(String, String)>,
     /// Probed calls, reduced to a few bytes, and the torch function for each.
     probed: Vec<(TorchCall, String)>,
     buffers: Option<TorchBuffers>,
-    stamps: Option<Stamps>,
+    stamps: Option<TimeStamps>,
 }
 
 impl TorchWorker {
@@ -118,13 +118,13 @@ impl TorchWorker {
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, WorkerFailure> {
         let environment = environment(&settings, env);
-        let mut talk = Conversation::start(rank, &settings.python, &environment)?;
+        let mut talk = WorkerConnection::start(rank, &settings.python, &environment)?;
         let order = WorkerOrder::Hello {
             cpus: &settings.cpus,
         };
         talk.order(&order, &[])?;
-        let answer = wait(&mut talk, LOAD_TIMEOUT.max(settings.timeout))?;
-        let found: TorchFound = serde_json::from_value(answer)
+        let answer = await_answer(&mut talk, LOAD_TIMEOUT.max(settings.timeout))?;
+        let found: TorchVersions = serde_json::from_value(answer)
             .map_err(|error| Error::Failed(format!("the first answer of the worker: {error}")))?;
         check(&found, &settings)?;
         Ok(Self {
@@ -157,7 +157,7 @@ impl TorchWorker {
             timeout_s: 2.0 * limit.as_secs_f64() + 60.0,
         };
         let given = self.talk.order(&order, &[]);
-        together(
+        complete_on_all_ranks(
             &mut self.talk,
             rank,
             "connect the workers of torch.distributed",
@@ -175,7 +175,7 @@ impl TorchWorker {
     /// [`Error::Unavailable`] if the backend has no such operation, type or reduction; workers remain usable. Otherwise
     /// the failure closest to the cause, the same on all ranks.
     pub fn probe(&mut self, rank: &mut Rank, call: &TorchCall) -> Result<String> {
-        let small = call.small();
+        let small = call.with_few_bytes();
         if let Some((_, form)) = self.probed.iter().find(|(known, _)| *known == small) {
             return Ok(form.clone());
         }
@@ -186,7 +186,8 @@ impl TorchWorker {
             .map_err(WorkerFailure::from)
             .and_then(|order| self.talk.order(&order, &[]));
         let what = "a call of torch.distributed with a few bytes";
-        let answer = together(&mut self.talk, rank, what, given, self.settings.timeout)?;
+        let answer =
+            complete_on_all_ranks(&mut self.talk, rank, what, given, self.settings.timeout)?;
         let form = text(&answer, "form")?;
         self.probed.push((small, form.clone()));
         Ok(form)
@@ -206,7 +207,7 @@ impl TorchWorker {
             output_offset: buffers.output,
         };
         self.talk.order(&order, &[buffers.file()?])?;
-        let answer = wait(&mut self.talk, self.settings.timeout)?;
+        let answer = await_answer(&mut self.talk, self.settings.timeout)?;
         let expected = is_in_place(call.shape.op, call.in_place);
         if answer.get("in_place").and_then(Value::as_bool) != Some(expected) {
             return Err(WorkerFailure::from(Error::Failed(
@@ -224,7 +225,7 @@ impl TorchWorker {
         } = order;
         let known = self.stamps.take().filter(|known| known.holds(iterations));
         let new_stamps = known.is_none();
-        let stamps = known.map_or_else(|| Stamps::new(iterations), Ok)?;
+        let stamps = known.map_or_else(|| TimeStamps::new(iterations), Ok)?;
         stamps.clear(iterations);
         let line = WorkerOrder::Run {
             iterations,
@@ -237,7 +238,7 @@ impl TorchWorker {
         let file = [stamps.file()?];
         self.talk
             .order(&line, if new_stamps { &file } else { &[] })?;
-        follow(&mut self.talk, &stamps, iterations, self.settings.timeout)?;
+        await_run_end(&mut self.talk, &stamps, iterations, self.settings.timeout)?;
         self.stamps = Some(stamps);
         Ok(())
     }
@@ -251,14 +252,14 @@ impl TorchWorker {
     /// Copies the result of the last call into the output's memory.
     pub fn fetch(&mut self) -> Result<(), WorkerFailure> {
         self.talk.order(&WorkerOrder::Fetch, &[])?;
-        wait(&mut self.talk, self.settings.timeout)?;
+        await_answer(&mut self.talk, self.settings.timeout)?;
         Ok(())
     }
 
     /// Shuts down the process group, and ends the process.
     pub fn close(mut self) -> Result<(), WorkerFailure> {
         self.talk.order(&WorkerOrder::Close, &[])?;
-        wait(&mut self.talk, CLOSE_TIMEOUT)?;
+        await_answer(&mut self.talk, CLOSE_TIMEOUT)?;
         self.talk.process.leave(CLOSE_TIMEOUT);
         Ok(())
     }
@@ -266,10 +267,10 @@ impl TorchWorker {
 
 /// Waits for an answer. The store is not served meanwhile; entries that libraries write into it are sent with the next
 /// order for all ranks.
-fn wait(talk: &mut Conversation, limit: Duration) -> Result<Value, WorkerFailure> {
+fn await_answer(talk: &mut WorkerConnection, limit: Duration) -> Result<Value, WorkerFailure> {
     let until = Instant::now() + limit;
     loop {
-        if let Some(answer) = talk.answer(until)? {
+        if let Some(answer) = talk.await_answer(until)? {
             return Ok(answer);
         }
         if Instant::now() >= until {
@@ -280,16 +281,16 @@ fn wait(talk: &mut Conversation, limit: Duration) -> Result<Value, WorkerFailure
 
 /// Waits for the end of a run. The rank sleeps and reads the time stamps only after the timeout of one call has passed;
 /// so the worker does not have to report progress.
-fn follow(
-    talk: &mut Conversation,
-    stamps: &Stamps,
+fn await_run_end(
+    talk: &mut WorkerConnection,
+    stamps: &TimeStamps,
     iterations: u64,
     limit: Duration,
 ) -> Result<(), WorkerFailure> {
     let mut ended = 0;
     let mut until = Instant::now() + limit;
     loop {
-        if talk.answer(until)?.is_some() {
+        if talk.await_answer(until)?.is_some() {
             return Ok(());
         }
         let now = Instant::now();
@@ -297,12 +298,12 @@ fn follow(
             continue;
         }
         let before = ended;
-        ended = stamps.ended(before, iterations);
+        ended = stamps.count_ended(before, iterations);
         if ended == before {
             let progress = format!(" (iteration {} of {iterations})", ended + 1);
             return Err(talk.overdue(limit, &progress));
         }
-        until = now + stamps.left(ended, limit);
+        until = now + stamps.time_until_overdue(ended, limit);
     }
 }
 
@@ -324,8 +325,8 @@ fn environment(
 }
 
 /// Checks for missing or unsuitable installations.
-fn check(found: &TorchFound, settings: &WorkerSettings) -> Result<()> {
-    let TorchFound { executable, .. } = found;
+fn check(found: &TorchVersions, settings: &WorkerSettings) -> Result<()> {
+    let TorchVersions { executable, .. } = found;
     let unavailable = |why: String, how: String| {
         Err(Error::Unavailable {
             what: format!("backend torch:{}", settings.backend.name()),

@@ -22,8 +22,8 @@ fn made(directory: &Path, keep: bool) -> (FilePoint, CreatedFiles, PathBuf) {
     (point.block_bytes, point.segments, point.keep) = (4096, 1, keep);
     point.paths = vec![directory.join("7/a").display().to_string()];
     let mut made = CreatedFiles::default();
-    made.directory(&directory.join("7")).unwrap();
-    made.remember(&point, 0, 0);
+    made.create_directory(&directory.join("7")).unwrap();
+    made.record_planned(&point, 0, 0);
     let path = path_of(&point, 0, 0);
     (point, made, path)
 }
@@ -40,7 +40,7 @@ fn only_files_of_this_run_are_removed() {
     assert!(!own.exists() && !directory.path().join("7").exists());
     let (_, mut all, own) = made(directory.path(), true);
     fs::write(&own, stamped(0, 8)).unwrap();
-    all.note(&own);
+    all.record_written(&own);
     all.remove_all();
     assert!(own.exists());
     all.remove([own.clone()]).unwrap();
@@ -64,11 +64,11 @@ fn left(directory: &Path, change: &dyn Fn(&Path), known: Known) -> String {
     let ledger = |rank| Ledger::new(ledgers.try_clone().unwrap(), rank, 0);
     let (point, mut all, own) = made(directory, false);
     all.keep_ledger(Some(&ledger(0)));
-    all.remember(&point, 0, 0);
+    all.record_planned(&point, 0, 0);
     fs::write(&own, stamped(0, 8)).unwrap();
     match known {
         Known::Nothing => {}
-        Known::Written => all.note(&own),
+        Known::Written => all.record_written(&own),
         Known::Opened | Known::ByNeighbour | Known::BySupervisor => {
             all.pending_id(&own).unwrap().set(None);
         }
@@ -77,7 +77,7 @@ fn left(directory: &Path, change: &dyn Fn(&Path), known: Known) -> String {
         Known::ByNeighbour => {
             all = made(directory, false).1;
             all.keep_ledger(Some(&ledger(1)));
-            all.remember(&point, 1, 0);
+            all.record_planned(&point, 1, 0);
             all.ask_neighbours();
         }
         Known::BySupervisor => all = CreatedFiles::of_dead_rank(&ledgers, 0),
@@ -153,7 +153,7 @@ fn data_of_others_is_left_after_a_failure_too() {
         all.pending_id(&own).unwrap().set(None);
         change(&own);
         if ends {
-            all.note(&own);
+            all.record_written(&own);
         }
         all.clone().remove_all();
         let is_left = own.exists();
@@ -205,8 +205,8 @@ fn files_of_a_dead_rank_are_removed_by_its_ledger() {
         all.directories.clear();
         fs::remove_dir(own.parent().unwrap()).unwrap();
         all.keep_ledger(Some(&ledger));
-        all.directory(own.parent().unwrap()).unwrap();
-        all.remember(&point, 0, 0);
+        all.create_directory(own.parent().unwrap()).unwrap();
+        all.record_planned(&point, 0, 0);
         fs::write(&own, stamped(0, 8)).unwrap();
         all.pending_id(&own).unwrap().set(None);
         (all, own)

@@ -1,5 +1,5 @@
 use super::*;
-use crate::kinds::files::testing::{point, walled};
+use crate::kinds::files::testing::{point, with_stonewall};
 use tonnage_ranks::testing::rank_info;
 
 fn figures(begin_ns: u64, end_ns: u64) -> ThreadFigures {
@@ -29,7 +29,7 @@ fn samples(transfers: u64, before_wall: u64) -> Samples {
 
 pub fn rank(number: u32, end_ns: u64, transfers: u64) -> PhaseTotals {
     let (figures, samples) = (figures(100, end_ns), samples(transfers, transfers));
-    PhaseTotals::of_rank(number, [(&figures, &samples)].into_iter()).unwrap()
+    PhaseTotals::from_threads(number, [(&figures, &samples)].into_iter()).unwrap()
 }
 
 #[test]
@@ -77,8 +77,8 @@ fn threads_of_a_rank_count_as_one_rank() {
     let (one, mut other) = (figures(100, 1100), figures(150, 2100));
     other.sync_ns = 4;
     let (few, many) = (samples(3, 2), samples(5, 5));
-    let both = PhaseTotals::of_rank(7, [(&one, &few), (&other, &many)].into_iter()).unwrap();
-    let trial = both.trial(&walled(point(1), 1500, false), None, 0, &[]);
+    let both = PhaseTotals::from_threads(7, [(&one, &few), (&other, &many)].into_iter()).unwrap();
+    let trial = both.trial(&with_stonewall(point(1), 1500, false), None, 0, &[]);
     // The maximum of a single thread, not the sum.
     assert_eq!(trial.in_flight_max, Some(5));
     assert_eq!(trial.transfer_of_rank.ns_min, 2090 - 110);
@@ -98,13 +98,13 @@ fn threads_of_a_rank_count_as_one_rank() {
 fn a_stonewall_records_rank_extremes_and_worn_out_transfers() {
     let of_rank = |number, before_wall| {
         let (figures, samples) = (figures(100, 1000), samples(9, before_wall));
-        PhaseTotals::of_rank(number, [(&figures, &samples)].into_iter()).unwrap()
+        PhaseTotals::from_threads(number, [(&figures, &samples)].into_iter()).unwrap()
     };
     let mut all = of_rank(0, 5);
     all.merge(of_rank(1, 3));
     all.merge(of_rank(2, 4));
     let wall = |wear_out| {
-        all.trial(&walled(point(3), 500, wear_out), None, 0, &[])
+        all.trial(&with_stonewall(point(3), 500, wear_out), None, 0, &[])
             .stonewall
             .unwrap()
     };
@@ -119,7 +119,7 @@ fn a_stonewall_records_rank_extremes_and_worn_out_transfers() {
 fn a_phase_without_syncs_has_no_sync_times() {
     let (mut figures, samples) = (figures(100, 1000), samples(4, 4));
     figures.sync_ns = 0;
-    let all = PhaseTotals::of_rank(0, [(&figures, &samples)].into_iter()).unwrap();
+    let all = PhaseTotals::from_threads(0, [(&figures, &samples)].into_iter()).unwrap();
     assert_eq!(all.trial(&point(1), None, 0, &[]).sync_of_rank, None);
 }
 
@@ -148,7 +148,7 @@ fn an_outlier_exceeds_the_mean_by_a_quarter_or_the_users_threshold() {
 fn an_empty_phase_reports_whether_its_stonewall_came_too_soon() {
     let moved = |transfers| {
         let (figures, samples) = (figures(2_499_990, 9_000_000), samples(transfers, transfers));
-        PhaseTotals::of_rank(0, [(&figures, &samples)].into_iter()).unwrap()
+        PhaseTotals::from_threads(0, [(&figures, &samples)].into_iter()).unwrap()
     };
     let why = |point: &FilePoint| moved(0).why_empty(point, Phase::Write, 2);
     let too_soon = Some(
@@ -162,10 +162,13 @@ fn an_empty_phase_reports_whether_its_stonewall_came_too_soon() {
     );
     // The last transfer ended 10 ns before the files were closed.
     let until_ns = 8_999_990;
-    assert_eq!(why(&walled(point(1), 8_000_000, false)), too_soon);
-    let at_the_end = why(&walled(point(1), until_ns, false)).unwrap();
+    assert_eq!(why(&with_stonewall(point(1), 8_000_000, false)), too_soon);
+    let at_the_end = why(&with_stonewall(point(1), until_ns, false)).unwrap();
     assert!(at_the_end.contains("its stonewall came"), "{at_the_end}");
-    assert_eq!(why(&walled(point(1), until_ns + 1, false)), too_little);
+    assert_eq!(
+        why(&with_stonewall(point(1), until_ns + 1, false)),
+        too_little
+    );
     assert_eq!(why(&point(1)), too_little);
     assert_eq!(moved(1).why_empty(&point(1), Phase::Write, 2), None);
 }

@@ -27,7 +27,7 @@ impl FlowDriver<'_> {
     }
 
     /// Stretches of this worker's memory that its own operations use.
-    fn own_stretches(&self) -> Vec<(u64, u64)> {
+    fn own_memory_ranges(&self) -> Vec<(u64, u64)> {
         let bytes = self.assignment.point.slots.footprint_bytes + GUARD_BYTES;
         let flows = self.flows.iter();
         flows.map(|flow| (flow.local_origin, bytes)).collect()
@@ -35,7 +35,7 @@ impl FlowDriver<'_> {
 
     /// Copies freshly filled memory to where the device's operations access it, if that is elsewhere.
     pub(in super::super) fn hand_over_memory(&mut self) -> Result<()> {
-        let stretches = self.own_stretches();
+        let stretches = self.own_memory_ranges();
         if self.assignment.caps.carried {
             self.carrier()?.take_over(&stretches)?;
         }
@@ -44,7 +44,7 @@ impl FlowDriver<'_> {
 
     /// Copies fetched bytes back from the device, so that they can be checked.
     pub(in super::super) fn fetch_memory(&mut self) -> Result<()> {
-        let stretches = self.own_stretches();
+        let stretches = self.own_memory_ranges();
         if self.assignment.caps.carried && self.assignment.point.op.fetches() {
             self.carrier()?.bring_back(&stretches)?;
         }

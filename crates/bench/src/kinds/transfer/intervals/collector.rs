@@ -25,9 +25,9 @@ const NO_EXTREMES: IntervalExtremes = IntervalExtremes {
 
 /// The intervals of one trial so far.
 #[derive(Clone)]
-pub(super) struct Collector {
+pub(super) struct IntervalCollector {
     trial: u64,
-    clients: Vec<Client>,
+    clients: Vec<InitiatorTicks>,
     series: TrialSeries,
     /// Histograms of the latest intervals; the first belongs to interval `open_from`.
     open: VecDeque<LatencyHistogram>,
@@ -36,7 +36,7 @@ pub(super) struct Collector {
 
 /// Combined ticks of one initiating rank.
 #[derive(Clone, Default)]
-struct Client {
+struct InitiatorTicks {
     rank: u32,
     /// Operations reported by its ticks.
     reported: u64,
@@ -52,21 +52,21 @@ struct Client {
 
 /// Operations of a client in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ClientMoved {
+pub(super) struct OperationsInInterval {
     pub(super) rank: u32,
     pub(super) operations: u64,
     /// True if it stood still before it was done, or has not reported the interval.
     pub(super) is_silent: bool,
 }
 
-impl Collector {
+impl IntervalCollector {
     pub(super) fn new(trial: u64, interval_ns: u64, ranks: impl Iterator<Item = u32>) -> Self {
-        let client = |rank| Client {
+        let client = |rank| InitiatorTicks {
             rank,
-            ..Client::default()
+            ..InitiatorTicks::default()
         };
-        let clients: Vec<Client> = ranks.map(client).collect();
-        let kept = |client: &Client| ClientSeries {
+        let clients: Vec<InitiatorTicks> = ranks.map(client).collect();
+        let kept = |client: &InitiatorTicks| ClientSeries {
             rank: client.rank,
             operations: Vec::new(),
         };
@@ -86,7 +86,7 @@ impl Collector {
     }
 
     /// Adds the tick of a rank. Ticks of another trial are ignored.
-    pub(super) fn take(&mut self, rank: u32, tick: &Tick) -> Result<()> {
+    pub(super) fn add_tick(&mut self, rank: u32, tick: &Tick) -> Result<()> {
         let known = self
             .clients
             .binary_search_by_key(&rank, |client| client.rank);
@@ -103,7 +103,7 @@ impl Collector {
             // A late rank reports several intervals at once. Its operations were before the delay, so they belong to
             // the first.
             let operations = if interval == first { moved } else { 0 };
-            self.count(at, interval, operations, tick.is_driven);
+            self.count_operations(at, interval, operations, tick.is_driven);
         }
         let client = &mut self.clients[at];
         if tick.is_driven {
@@ -121,8 +121,8 @@ impl Collector {
         }
     }
 
-    fn count(&mut self, at: usize, interval: usize, operations: u64, is_driven: bool) {
-        self.reach(interval);
+    fn count_operations(&mut self, at: usize, interval: usize, operations: u64, is_driven: bool) {
+        self.extend_to(interval);
         let client = &mut self.clients[at];
         self.series.operations[interval] += operations;
         match self.series.clients.get_mut(at) {
@@ -143,11 +143,11 @@ impl Collector {
             client.still_from.get_or_insert(interval);
         } else if let Some(from) = client.still_from.take() {
             let rank = client.rank;
-            self.stood_still(rank, from, interval);
+            self.add_standstill(rank, from, interval);
         }
     }
 
-    fn stood_still(&mut self, rank: u32, from: usize, end: usize) {
+    fn add_standstill(&mut self, rank: u32, from: usize, end: usize) {
         if self.series.standstills.len() == STANDSTILLS_MAX {
             self.series.more_standstills += 1;
             return;
@@ -160,7 +160,7 @@ impl Collector {
     }
 
     /// Extends the series up to `interval`.
-    fn reach(&mut self, interval: usize) {
+    fn extend_to(&mut self, interval: usize) {
         let series = &mut self.series;
         while series.operations.len() <= interval {
             series.operations.push(0);
@@ -193,18 +193,21 @@ impl Collector {
     fn close_oldest(&mut self) -> LatencyHistogram {
         let oldest = self.open.pop_front().unwrap_or_default();
         self.open_from += 1;
-        self.series.latencies.push(figures(&oldest));
+        self.series.latencies.push(interval_latency(&oldest));
         oldest
     }
 
     /// Whether all clients have reported `passed` intervals.
-    pub(super) fn is_reported(&self, passed: u64) -> bool {
+    pub(super) fn have_all_reported(&self, passed: u64) -> bool {
         let mut clients = self.clients.iter();
         clients.all(|client| client.is_over || client.passed as u64 >= passed)
     }
 
     /// Operations of each client in an interval. Some clients may not have reported it yet.
-    pub(super) fn moved(&self, interval: usize) -> impl Iterator<Item = ClientMoved> {
+    pub(super) fn operations_by_client(
+        &self,
+        interval: usize,
+    ) -> impl Iterator<Item = OperationsInInterval> {
         let all = self.clients.iter().enumerate();
         all.map(move |(at, client)| {
             let series = self.series.clients.get(at);
@@ -216,7 +219,7 @@ impl Collector {
                 None => client.still_from.is_some_and(|from| from <= interval),
             };
             let is_done = client.driven_from.is_some_and(|from| from <= interval);
-            ClientMoved {
+            OperationsInInterval {
                 rank: client.rank,
                 operations,
                 is_silent: !is_done && !client.is_over && (!is_reported || is_still),
@@ -236,7 +239,7 @@ impl Collector {
             .copied()
             .unwrap_or(NO_EXTREMES);
         // A client without a report counts as slower than all others.
-        let lost = |client: &&Client| client.passed <= interval && !client.is_over;
+        let lost = |client: &&InitiatorTicks| client.passed <= interval && !client.is_over;
         if let Some(client) = self.clients.iter().find(lost) {
             (known.slowest_rank, known.slowest_operations) = (client.rank, 0);
         }
@@ -251,7 +254,7 @@ impl Collector {
     /// Latencies of an interval; `None` if it has no samples.
     pub(super) fn latency(&self, interval: usize) -> Option<IntervalLatency> {
         let known = match interval.checked_sub(self.open_from) {
-            Some(at) => figures(self.open.get(at)?),
+            Some(at) => interval_latency(self.open.get(at)?),
             None => *self.series.latencies.get(interval)?,
         };
         (known.samples > 0).then_some(known)
@@ -265,7 +268,7 @@ impl Collector {
     /// Ends a trial of `window_ns`, and returns its number of intervals. Operations just after the last whole interval
     /// belong to that one.
     pub(super) fn close(&mut self, window_ns: u64) -> usize {
-        let count = intervals(window_ns, self.series.interval_ns);
+        let count = interval_count(window_ns, self.series.interval_ns);
         for at in 0..self.clients.len() {
             let client = &self.clients[at];
             // The client stood still at the end, or stopped reporting.
@@ -273,15 +276,15 @@ impl Collector {
             let from = client.still_from.or(is_lost.then_some(client.passed));
             let rank = client.rank;
             if let Some(from) = from {
-                self.stood_still(rank, from, count);
+                self.add_standstill(rank, from, count);
             }
         }
-        self.reach(count - 1);
+        self.extend_to(count - 1);
         self.close_latencies(count);
         let series = &mut self.series;
-        fold(&mut series.operations, count);
+        merge_rest_into_last(&mut series.operations, count);
         for client in &mut series.clients {
-            fold(&mut client.operations, count);
+            merge_rest_into_last(&mut client.operations, count);
         }
         series.extremes.truncate(count);
         let whole_ns = window_ns.max(1);
@@ -343,14 +346,14 @@ impl Collector {
 }
 
 /// Number of intervals in a trial of `window_ns`. A tail shorter than a tenth of an interval belongs to the last one.
-fn intervals(window_ns: u64, interval_ns: u64) -> usize {
+fn interval_count(window_ns: u64, interval_ns: u64) -> usize {
     let (whole, tail_ns) = (window_ns / interval_ns, window_ns % interval_ns);
     let count = whole + u64::from(tail_ns * 10 >= interval_ns);
     count.max(1) as usize
 }
 
 /// Shortens the list to `count` intervals and adds the rest to the last of them.
-fn fold(operations: &mut Vec<u64>, count: usize) {
+fn merge_rest_into_last(operations: &mut Vec<u64>, count: usize) {
     let behind: u64 = operations.iter().skip(count).sum();
     operations.resize(count, 0);
     if let Some(last) = operations.last_mut() {
@@ -358,7 +361,7 @@ fn fold(operations: &mut Vec<u64>, count: usize) {
     }
 }
 
-fn figures(latencies: &LatencyHistogram) -> IntervalLatency {
+fn interval_latency(latencies: &LatencyHistogram) -> IntervalLatency {
     let quantile = |part| latencies.quantile_ns(part).unwrap_or(0);
     IntervalLatency {
         samples: latencies.count(),

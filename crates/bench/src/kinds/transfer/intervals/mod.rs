@@ -16,9 +16,9 @@ mod watcher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use collector::Collector;
+use collector::IntervalCollector;
 use ticker::Ticker;
-use watcher::{Checkpoints, TrialCollection, Watcher, WatcherState};
+use watcher::{Checkpoints, IntervalWatcher, TrialCollection, WatcherState};
 
 use super::trial::{Schedule, WARM_UP};
 use crate::kinds::kind::Stage;
@@ -55,7 +55,7 @@ struct IntervalSetup {
 struct RunningTrial {
     trial: u64,
     is_driven: Arc<AtomicBool>,
-    watcher: Option<Watcher>,
+    watcher: Option<IntervalWatcher>,
     /// State returned by the thread after it was stopped.
     watch: Option<WatcherState>,
 }
@@ -125,7 +125,7 @@ impl Intervals {
     }
 
     /// Notes that all workers of this rank have driven their flows.
-    pub fn driven(&self) {
+    pub fn note_driven(&self) {
         if let Some(running) = self.0.as_ref().and_then(|setup| setup.running.as_ref()) {
             running.is_driven.store(true, Ordering::Release);
         }
@@ -162,7 +162,7 @@ impl Intervals {
     }
 
     /// The series of a trial that ended early, on rank 0.
-    pub fn break_off(&mut self) -> Option<BrokenOff> {
+    pub fn take_partial_series(&mut self) -> Option<BrokenOff> {
         let setup = self.0.as_mut()?;
         let mut running = setup.running.take()?;
         running.stop().ok()?;
@@ -197,7 +197,11 @@ impl IntervalSetup {
         let watch = WatcherState {
             ticker: (!self.pulses.is_empty()).then(ticker),
             collection: self.is_root.then(|| TrialCollection {
-                collector: Collector::new(trial, self.interval_ns, self.clients.iter().copied()),
+                collector: IntervalCollector::new(
+                    trial,
+                    self.interval_ns,
+                    self.clients.iter().copied(),
+                ),
                 listener: self.listener.take(),
                 checkpoints: self.checkpoints.take(),
                 notes: self.notes.clone(),
@@ -210,7 +214,7 @@ impl IntervalSetup {
         // A pure target on another rank has nothing to watch.
         let watcher = if watch.ticker.is_some() || watch.collection.is_some() {
             let times = (clock, schedule.start_ns, self.interval_ns);
-            Some(Watcher::start(watch, times, self.cpus.clone())?)
+            Some(IntervalWatcher::start(watch, times, self.cpus.clone())?)
         } else {
             None
         };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::collector::Collector;
+use super::collector::IntervalCollector;
 use super::ticker::{Tick, Ticker};
 use crate::observer::{CheckpointKeeper, IntervalListener, IntervalReport};
 use crate::run::unix_ns;
@@ -34,7 +34,7 @@ pub(super) struct WatcherState {
 
 /// Rank 0's part: collects the ticks of all ranks.
 pub(super) struct TrialCollection {
-    pub(super) collector: Collector,
+    pub(super) collector: IntervalCollector,
     pub(super) listener: Option<IntervalListener>,
     pub(super) checkpoints: Option<Checkpoints>,
     pub(super) notes: Notes,
@@ -46,7 +46,7 @@ pub(super) struct TrialCollection {
 }
 
 /// The running thread of one trial.
-pub(super) struct Watcher {
+pub(super) struct IntervalWatcher {
     over: Arc<EndSignal>,
     thread: JoinHandle<Result<WatcherState>>,
 }
@@ -74,7 +74,7 @@ impl EndSignal {
     }
 }
 
-impl Watcher {
+impl IntervalWatcher {
     /// Starts the thread for a trial that begins at `start_ns` on `clock`. The thread may run on any of `cpus`, not
     /// only on the CPU of the worker that starts it.
     pub(super) fn start(
@@ -140,7 +140,7 @@ impl WatcherState {
                 collection.take_notes()?;
                 // If a rank's tick is missing, hold the interval back until the next one ends: the tick may only be
                 // late.
-                let complete = ended - u64::from(!collection.collector.is_reported(ended));
+                let complete = ended - u64::from(!collection.collector.have_all_reported(ended));
                 collection.report_until(complete, interval_ns);
                 collection.checkpoint(complete);
             }
@@ -155,7 +155,7 @@ impl TrialCollection {
     pub(super) fn take_notes(&mut self) -> Result<()> {
         for (rank, note) in self.notes.take_received() {
             let tick: Tick = unpack(&note)?;
-            self.collector.take(rank, &tick)?;
+            self.collector.add_tick(rank, &tick)?;
         }
         Ok(())
     }
@@ -199,7 +199,7 @@ impl TrialCollection {
         let collector = &self.collector;
         let clients = match collector.extremes(at) {
             None => {
-                let moved = collector.moved(at).take(SERIES_CLIENTS_MAX);
+                let moved = collector.operations_by_client(at).take(SERIES_CLIENTS_MAX);
                 moved.map(|one| (one.rank, per_s(one.operations))).collect()
             }
             Some(known) => vec![
@@ -207,7 +207,9 @@ impl TrialCollection {
                 (known.fastest_rank, per_s(known.fastest_operations)),
             ],
         };
-        let silent = collector.moved(at).filter(|moved| moved.is_silent);
+        let silent = collector
+            .operations_by_client(at)
+            .filter(|moved| moved.is_silent);
         let operations_per_s = per_s(collector.operations(at));
         listener(&IntervalReport {
             trial: self.trial,

@@ -4,22 +4,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kinds::transfer::layout::SliceLayout;
-use crate::kinds::transfer::trial::{FlowIssued, Issued};
+use crate::kinds::transfer::trial::{IssuedOfFlow, IssuedOperations};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{RankGroup, pack, unpack};
 use tonnage_units::{Error, Result};
 
 /// One rank's message to another: for each of its workers, the operations it issued to that rank, if it has a flow to
 /// it.
-type ToOne = Vec<Option<FlowIssued>>;
+type PeerReport = Vec<Option<IssuedOfFlow>>;
 
 /// Reports available at one rank.
 #[derive(Debug)]
-pub struct Reports {
+pub struct IssuedReports {
     /// Reports of its own workers.
-    own: Vec<Issued>,
+    own: Vec<IssuedOperations>,
     /// Reports of the other ranks with flows to this one.
-    received: BTreeMap<u32, ToOne>,
+    received: BTreeMap<u32, PeerReport>,
     /// The ranks that took part.
     circle: RankGroup,
 }
@@ -29,14 +29,14 @@ pub struct Reports {
 pub fn messages(
     points: &[&TransferPoint],
     rank: u32,
-    issued: &[Issued],
+    issued: &[IssuedOperations],
     circle: &RankGroup,
 ) -> Result<Vec<(u32, Vec<u8>)>> {
     let layouts = points.iter().map(|point| SliceLayout::new(point, rank));
     let layouts: Vec<_> = layouts.collect();
     let workers = || layouts.iter().zip(issued);
-    let to_one = |to: u32| -> ToOne {
-        let flow = |(layout, issued): (&SliceLayout, &Issued)| {
+    let to_one = |to: u32| -> PeerReport {
+        let flow = |(layout, issued): (&SliceLayout, &IssuedOperations)| {
             issued.of_flow(layout.out.binary_search(&to).ok()?)
         };
         workers().map(flow).collect()
@@ -54,9 +54,13 @@ pub fn messages(
         .collect()
 }
 
-impl Reports {
+impl IssuedReports {
     /// Combines the reports of this rank's workers with the messages from others in the round's circle.
-    pub fn new(own: Vec<Issued>, circle: RankGroup, received: &[(u32, Vec<u8>)]) -> Result<Self> {
+    pub fn new(
+        own: Vec<IssuedOperations>,
+        circle: RankGroup,
+        received: &[(u32, Vec<u8>)],
+    ) -> Result<Self> {
         let read = |(from, bytes): &(u32, Vec<u8>)| Ok((*from, unpack(bytes)?));
         let received = received.iter().map(read).collect::<Result<_>>()?;
         Ok(Self {
@@ -73,7 +77,7 @@ impl Reports {
         (rank, layout): (u32, &SliceLayout),
         worker: usize,
         (from, to): (u32, u32),
-    ) -> Result<FlowIssued> {
+    ) -> Result<IssuedOfFlow> {
         let is_own = from == rank;
         let took_no_part = if is_own {
             self.own.is_empty()
@@ -81,7 +85,7 @@ impl Reports {
             !self.circle.contains(from)
         };
         let issued = if took_no_part {
-            Some(FlowIssued::default())
+            Some(IssuedOfFlow::default())
         } else if is_own {
             let place = layout.out.binary_search(&to).ok();
             place.and_then(|place| self.own.get(worker)?.of_flow(place))
@@ -105,7 +109,11 @@ pub(crate) mod tests {
     use tonnage_plan::transfer::Addresses;
 
     /// The reports `rank` would hold after a round in which worker `w` of rank `r` issued `issued[r][w]`.
-    pub(crate) fn reports(point: &TransferPoint, rank: u32, issued: &[Vec<Issued>]) -> Reports {
+    pub(crate) fn reports(
+        point: &TransferPoint,
+        rank: u32,
+        issued: &[Vec<IssuedOperations>],
+    ) -> IssuedReports {
         let ranks = || {
             (0u32..)
                 .zip(issued)
@@ -120,7 +128,7 @@ pub(crate) mod tests {
             received.extend(outgoing.map(|(_, bytes)| (from, bytes)));
         }
         let own = issued[rank as usize].clone();
-        Reports::new(own, circle, &received).unwrap()
+        IssuedReports::new(own, circle, &received).unwrap()
     }
 
     #[test]
@@ -128,7 +136,7 @@ pub(crate) mod tests {
         let bytes_of_the_last = |ranks: u32| {
             let mut point = point(Addresses::Sequential, 4);
             (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, ranks);
-            let issued = Issued {
+            let issued = IssuedOperations {
                 ranges: (1..ranks).map(|to| (u64::from(to), 1000)).collect(),
                 digests: Vec::new(),
             };

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::reports::tests::reports;
 use super::*;
-use crate::kinds::transfer::trial::Issued;
+use crate::kinds::transfer::trial::IssuedOperations;
 use tonnage_engine::Lane;
 use tonnage_engine::memory::Request;
 use tonnage_engines::memory::HOST;
@@ -20,8 +20,8 @@ pub(super) fn memory(layout: &SliceLayout) -> Arc<dyn Memory> {
     (HOST.allocate)(&request).unwrap()
 }
 
-fn issued(first: u64, end: u64) -> Issued {
-    Issued {
+fn issued(first: u64, end: u64) -> IssuedOperations {
+    IssuedOperations {
         ranges: vec![(first, end)],
         digests: Vec::new(),
     }
@@ -67,8 +67,8 @@ fn arrivals_are_a_set_and_not_a_sum() {
 fn lost_duplicated_and_changed_arrivals_are_detected() {
     let mut point = point(Addresses::Sequential, 4);
     point.op = Verb::WriteImm;
-    let issued = vec![vec![issued(10, 14)], vec![Issued::default()]];
-    let expected = Expected::new(&point, 1, 0, &reports(&point, 1, &issued)).unwrap();
+    let issued = vec![vec![issued(10, 14)], vec![IssuedOperations::default()]];
+    let expected = ExpectedOperations::new(&point, 1, 0, &reports(&point, 1, &issued)).unwrap();
     assert_eq!((expected.arrivals, &expected.into[..]), (Some(4), &[4][..]));
     assert_eq!(expected.initiators, [(0, (10, 14))]);
     let seen = |peer: u32, immediates: &[u32], named| {
@@ -103,23 +103,25 @@ fn every_ping_has_an_answer() {
     // Rank 1 reported before it answered.
     let issued = vec![vec![issued(10, 14)], vec![issued(10, 10)]];
     for rank in [0, 1] {
-        let expected = Expected::new(&point, rank, 0, &reports(&point, rank, &issued)).unwrap();
+        let expected =
+            ExpectedOperations::new(&point, rank, 0, &reports(&point, rank, &issued)).unwrap();
         assert_eq!(expected.arrivals, Some(4));
         assert_eq!(expected.initiators, [(1 - rank, (10, 14))]);
         assert_eq!((expected.into, expected.out), (vec![4], vec![4]));
     }
     point.pacing = Pacing::Stream { window: 4 };
-    let expected = Expected::new(&point, 0, 0, &reports(&point, 0, &issued)).unwrap();
+    let expected = ExpectedOperations::new(&point, 0, 0, &reports(&point, 0, &issued)).unwrap();
     assert_eq!((expected.into, expected.out), (vec![], vec![4]));
 }
 
 #[test]
 fn a_report_from_another_plan_is_rejected() {
     let point = point(Addresses::Sequential, 4);
-    let took_part = reports(&point, 1, &[vec![Issued::default()], Vec::new()]);
-    assert!(Expected::new(&point, 1, 0, &took_part).is_err());
+    let took_part = reports(&point, 1, &[vec![IssuedOperations::default()], Vec::new()]);
+    assert!(ExpectedOperations::new(&point, 1, 0, &took_part).is_err());
     // A rank that took no part issued nothing.
-    let none = Expected::new(&point, 1, 0, &reports(&point, 1, &[Vec::new(), Vec::new()]));
+    let none =
+        ExpectedOperations::new(&point, 1, 0, &reports(&point, 1, &[Vec::new(), Vec::new()]));
     assert_eq!(none.unwrap().into, [0]);
 }
 
@@ -135,7 +137,7 @@ fn workers_report_their_operations_only_if_these_are_checked() {
             },
             ..point(Addresses::Sequential, 4)
         };
-        Expected::is_needed(&point, moves_bytes)
+        ExpectedOperations::is_needed(&point, moves_bytes)
     };
     for op in Verb::ALL {
         assert!(!asked(op, true, false) && !asked(op, false, false));
@@ -198,7 +200,7 @@ impl Pair {
     }
 
     /// Fills both memories and carries out `operations`, as an engine would.
-    fn trial(&mut self, number: u64, operations: u64) -> Expected {
+    fn trial(&mut self, number: u64, operations: u64) -> ExpectedOperations {
         self.fill(number);
         for _ in 0..operations {
             let op = self.flow.next_op(0);
@@ -214,14 +216,14 @@ impl Pair {
         let own = self.walks[0].issued(std::slice::from_ref(&self.flow));
         let range = (self.flow.issued - operations, self.flow.issued);
         assert_eq!(own.ranges, [range]);
-        let issued = vec![vec![own], vec![Issued::default()]];
+        let issued = vec![vec![own], vec![IssuedOperations::default()]];
         let target = self.target() as u32;
         let reports = reports(&self.point, target, &issued);
-        Expected::new(&self.point, target, 0, &reports).unwrap()
+        ExpectedOperations::new(&self.point, target, 0, &reports).unwrap()
     }
 
     /// Numbers of verified bytes, wrong bytes among them, and wrong bytes elsewhere.
-    fn check(&self, number: u64, expected: &Expected) -> (u64, u64, u64) {
+    fn check(&self, number: u64, expected: &ExpectedOperations) -> (u64, u64, u64) {
         let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
         let (walks, memory) = (&self.walks[self.target()], &*self.memories[self.target()]);
         let checked = walks.check(memory, number, expected, &mut moved, &mut untouched);
@@ -250,7 +252,7 @@ impl Pair {
 
     /// Overwrites each destination slot, in turn, with the source slot of the same number. A check that ignored the
     /// pairing of slots would accept this. Returns how many of these errors are found.
-    fn misplace(&self, landing: u64, number: u64, expected: &Expected) -> usize {
+    fn misplace(&self, landing: u64, number: u64, expected: &ExpectedOperations) -> usize {
         let source = 1 - self.target();
         let from = self.origin(source);
         let mut found = 0;
@@ -364,9 +366,9 @@ fn a_shared_footprint_holds_the_targets_own_data() {
     for (memory, walks) in memories.iter().zip(&walks) {
         walks.fill(&**memory, 1).unwrap();
     }
-    let expected = Expected {
+    let expected = ExpectedOperations {
         out: vec![4],
-        ..Expected::default()
+        ..ExpectedOperations::default()
     };
     let wrong = |rank: usize| {
         let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
@@ -402,10 +404,10 @@ fn the_byte_that_signals_an_arrival_is_not_data() {
         pair.memories[0].read(op.local, &mut data).unwrap();
         let into = layout.into_origin(0);
         pair.memories[1].write(into, &data).unwrap();
-        let expected = Expected {
+        let expected = ExpectedOperations {
             into: vec![1],
             out: vec![1],
-            ..Expected::default()
+            ..ExpectedOperations::default()
         };
         assert_eq!(pair.check(1, &expected), (bytes, 0, 0));
         pair.damage(7);

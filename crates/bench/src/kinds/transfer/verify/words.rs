@@ -15,9 +15,9 @@ use tonnage_engine::{Verb, WORD_BYTES};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
 
-use super::{Expected, data_key, worker_seed};
+use super::{ExpectedOperations, data_key, worker_seed};
 use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout};
-use crate::kinds::transfer::trial::Issued;
+use crate::kinds::transfer::trial::IssuedOperations;
 use crate::loop_parameters::flow_slots;
 use tonnage_loops::flow::Flow;
 use tonnage_loops::flow_walk::FlowWalk;
@@ -54,7 +54,7 @@ impl AtomicDigest {
 }
 
 /// The result slots of one flow of this worker.
-struct OutWords {
+struct OutgoingWords {
     target: u32,
     origin: u64,
     walk: FlowWalk,
@@ -65,15 +65,15 @@ struct OutWords {
 }
 
 /// The words of this worker that an initiator changes, or all initiators if they share a slice.
-struct IntoWords {
+struct IncomingWords {
     initiator: u32,
     origin: u64,
 }
 
 /// The words of one worker: those that it changes at its targets, and those that initiators change here.
 pub struct WordWalks {
-    out: Vec<OutWords>,
-    into: Vec<IntoWords>,
+    out: Vec<OutgoingWords>,
+    into: Vec<IncomingWords>,
     op: Verb,
     verify: bool,
     rank: u32,
@@ -90,8 +90,8 @@ impl WordWalks {
     pub fn new(point: &TransferPoint, (rank, worker): (u32, u32), layout: &SliceLayout) -> Self {
         let out = layout.out.iter().enumerate();
         let into = layout.into.iter().enumerate();
-        let mut into: Vec<IntoWords> = into
-            .map(|(index, &from)| IntoWords {
+        let mut into: Vec<IncomingWords> = into
+            .map(|(index, &from)| IncomingWords {
                 initiator: data_key(point, from, rank).0,
                 origin: layout.into_origin(index),
             })
@@ -100,7 +100,7 @@ impl WordWalks {
         let slots = flow_slots(point);
         Self {
             out: out
-                .map(|(index, &target)| OutWords {
+                .map(|(index, &target)| OutgoingWords {
                     target,
                     origin: layout.out_origin(index),
                     walk: FlowWalk::new(&slots, rank, target),
@@ -149,7 +149,7 @@ impl WordWalks {
 
     /// Fills the result slots of a flow. Without verification they are reused, and each compare-swap replaces 0 by 0,
     /// so that all of them succeed.
-    fn fill_result_slots(&self, memory: &dyn Memory, out: &OutWords) -> Result<()> {
+    fn fill_result_slots(&self, memory: &dyn Memory, out: &OutgoingWords) -> Result<()> {
         let swaps = self.op == Verb::CompareSwap;
         let mut walk = out.walk.clone();
         let mut visits = vec![0u64; if swaps { self.slots as usize } else { 0 }];
@@ -184,8 +184,8 @@ impl WordWalks {
     }
 
     /// Operations that the flows issued since the last call, and the digests of their answers if these are verified.
-    pub fn issued(&mut self, memory: &dyn Memory, flows: &[Flow]) -> Result<Issued> {
-        let mut issued = Issued::default();
+    pub fn issued(&mut self, memory: &dyn Memory, flows: &[Flow]) -> Result<IssuedOperations> {
+        let mut issued = IssuedOperations::default();
         let (result_slots, result_slot_bytes, swaps) = (
             self.result_slots,
             self.result_slot_bytes,
@@ -233,7 +233,7 @@ impl WordWalks {
         &self,
         memory: &dyn Memory,
         number: u64,
-        expected: &Expected,
+        expected: &ExpectedOperations,
         moved: &mut Mismatches,
         untouched: &mut Mismatches,
     ) -> Result<()> {
@@ -265,8 +265,8 @@ impl WordWalks {
     fn check_words(
         &self,
         memory: &dyn Memory,
-        into: &IntoWords,
-        expected: &Expected,
+        into: &IncomingWords,
+        expected: &ExpectedOperations,
         of: std::ops::Range<usize>,
     ) -> Result<()> {
         let mut answered = AtomicDigest::default();
@@ -319,7 +319,7 @@ impl WordWalks {
         &self,
         memory: &dyn Memory,
         number: u64,
-        into: &IntoWords,
+        into: &IncomingWords,
         untouched: &mut Mismatches,
     ) -> Result<()> {
         let key = Key::new(self.seed, number, into.initiator, self.rank);

@@ -5,8 +5,8 @@ fn raced(
     values: usize,
     less_is_better: bool,
     mut figure: impl FnMut(usize, usize) -> f64,
-) -> (Race, usize) {
-    let mut race = Race::new(values, less_is_better);
+) -> (CandidateRace, usize) {
+    let mut race = CandidateRace::new(values, less_is_better);
     while let Some(order) = race.round() {
         for at in order {
             let figure = figure(at, race.rounds());
@@ -18,7 +18,7 @@ fn raced(
 }
 
 /// Figures without noise, except for a wave that affects all values equally.
-fn still(truths: &[f64], less_is_better: bool) -> (Race, usize) {
+fn still(truths: &[f64], less_is_better: bool) -> (CandidateRace, usize) {
     raced(truths.len(), less_is_better, |at, round| {
         truths[at] * (1.0 + 0.3 * (round as f64).sin())
     })
@@ -49,7 +49,7 @@ fn small_steps_do_not_lead_away_from_the_best() {
 
 #[test]
 fn values_run_forwards_and_backwards_in_turn() {
-    let mut race = Race::new(3, false);
+    let mut race = CandidateRace::new(3, false);
     assert_eq!(race.round(), Some(vec![0, 1, 2]));
     assert_eq!(race.round(), Some(vec![2, 1, 0]));
     race.refuse(1);
@@ -65,7 +65,7 @@ fn values_run_forwards_and_backwards_in_turn() {
 /// A value that was eliminated by another one returns when that is refused.
 #[test]
 fn an_eliminated_value_can_return() {
-    let mut race = Race::new(3, false);
+    let mut race = CandidateRace::new(3, false);
     for _ in 0..5 {
         for at in race.round().unwrap() {
             race.record(at, [1.0, 2.0, 4.0][at]);

@@ -244,7 +244,7 @@ fn each_rail_and_queue_pair_of_a_worker_has_a_stream() {
             stream.peer = lane.to_string();
             (lane, stream)
         });
-        let of_workers = of_workers(each.collect(), lanes.workers);
+        let of_workers = group_by_worker(each.collect(), lanes.workers);
         let names = |streams: &Vec<Stream>| streams.iter().map(|it| it.peer.clone()).collect();
         of_workers.iter().map(names).collect::<Vec<Vec<String>>>()
     };

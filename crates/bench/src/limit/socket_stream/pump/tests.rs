@@ -9,9 +9,9 @@ use rustix::fs::{OFlags, fcntl_getfl};
 const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// Returns a window given by distances from now.
-fn window(clock: &Clock, from_ns: i64, until_ns: i64, stop_ns: i64) -> Window {
+fn window(clock: &Clock, from_ns: i64, until_ns: i64, stop_ns: i64) -> StreamInterval {
     let at = |ns: i64| clock.now_ns().saturating_add_signed(ns);
-    Window {
+    StreamInterval {
         start_ns: 0,
         from_ns: at(from_ns),
         until_ns: at(until_ns),
@@ -21,9 +21,9 @@ fn window(clock: &Clock, from_ns: i64, until_ns: i64, stop_ns: i64) -> Window {
 
 const LATER: i64 = HOUR_NS as i64;
 
-fn one<'a>(stream: Stream, window: &'a Window, clock: &'a Clock) -> Pump<'a> {
-    prepare(&stream.socket, false).unwrap();
-    Pump {
+fn one<'a>(stream: Stream, window: &'a StreamInterval, clock: &'a Clock) -> StreamPump<'a> {
+    prepare_socket(&stream.socket, false).unwrap();
+    StreamPump {
         counted: vec![(stream.direction == StreamDirection::In).then_some(0)],
         streams: vec![Some(stream)],
         parts: [0; PARTS],
@@ -37,8 +37,8 @@ fn one<'a>(stream: Stream, window: &'a Window, clock: &'a Clock) -> Pump<'a> {
 
 #[test]
 fn counting_begins_after_the_lead() {
-    let window = Window::new(1_000, 200, 600, 7);
-    let Window {
+    let window = StreamInterval::new(1_000, 200, 600, 7);
+    let StreamInterval {
         start_ns,
         from_ns,
         until_ns,
@@ -49,7 +49,7 @@ fn counting_begins_after_the_lead() {
     assert_eq!(window.part_ns(), 120.0);
     // Clocks with an unbounded difference end nothing early.
     let clock = Clock::new();
-    let endless = Window::new(clock.now_ns(), 0, 1, u64::MAX);
+    let endless = StreamInterval::new(clock.now_ns(), 0, 1, u64::MAX);
     assert_eq!(endless.stop_ns, u64::MAX);
     let pump = one(stream(pair().0, StreamDirection::Out), &endless, &clock);
     assert!(pump.may_be_over());
@@ -58,7 +58,7 @@ fn counting_begins_after_the_lead() {
 #[test]
 fn rates_are_bytes_over_the_time_that_was_counted() {
     let clock = Clock::new();
-    let window = Window::new(0, 0, 5_000_000, 0);
+    let window = StreamInterval::new(0, 0, 5_000_000, 0);
     let mut pump = one(stream(pair().0, StreamDirection::In), &window, &clock);
     pump.counted = vec![Some(300), None, Some(0), Some(100)];
     pump.parts = [1, 2, 3, 4, 5];
@@ -140,7 +140,7 @@ fn a_peer_that_closes_after_the_time_is_not_an_error() {
     let (near, far) = pair();
     let window = window(&clock, -1_000_000, 3_000_000, LATER);
     let mut pump = one(stream(far, StreamDirection::In), &window, &clock);
-    prepare(&pump.streams[0].as_ref().unwrap().socket, true).unwrap();
+    prepare_socket(&pump.streams[0].as_ref().unwrap().socket, true).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(6));
@@ -157,10 +157,10 @@ fn a_peer_that_closes_after_the_time_is_not_an_error() {
 fn a_pump_begins_at_the_start_of_its_window() {
     let clock = Clock::new();
     let start_ns = clock.now_ns() + 5_000_000;
-    let window = Window::new(start_ns, 0, 1, 0);
+    let window = StreamInterval::new(start_ns, 0, 1, 0);
     assert_eq!(
-        pump(Vec::new(), &window, &clock, Waiting::Polling).unwrap(),
-        Streamed::default()
+        pump(Vec::new(), &window, &clock, WaitMethod::Polling).unwrap(),
+        StreamedBytes::default()
     );
     assert!(clock.now_ns() >= start_ns);
 }
@@ -169,12 +169,12 @@ fn a_pump_begins_at_the_start_of_its_window() {
 #[test]
 fn only_a_single_blocking_stream_uses_a_blocking_socket() {
     for (waiting, streams, blocks) in [
-        (Waiting::Blocking, 1, true),
-        (Waiting::Blocking, 2, false),
-        (Waiting::Polling, 1, false),
+        (WaitMethod::Blocking, 1, true),
+        (WaitMethod::Blocking, 2, false),
+        (WaitMethod::Polling, 1, false),
     ] {
         let clock = Clock::new();
-        let window = Window::new(clock.now_ns(), 1_000_000, 3_000_000, 0);
+        let window = StreamInterval::new(clock.now_ns(), 1_000_000, 3_000_000, 0);
         let (near, far): (Vec<_>, Vec<_>) = (0..streams).map(|_| pair()).unzip();
         let kept = far[0].try_clone().unwrap();
         let far = far.into_iter().map(|far| stream(far, StreamDirection::In));

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use tonnage_judge::check::CheckReport;
 use tonnage_judge::check::each_host::HostVerdict;
 use tonnage_ranks::spawn::RankExit;
-use tonnage_ranks::spawn::remote::apart::{ApartProcess, ApartStart};
+use tonnage_ranks::spawn::remote::host_processes::{HostProcess, HostProcessStart};
+use tonnage_ranks::spawn::remote::hosts::RemoteHosts;
 use tonnage_ranks::spawn::remote::list::{HostPlacement, HostSlots};
-use tonnage_ranks::spawn::remote::party::Party;
 use tonnage_units::{Error, Result};
 
 use super::super::clock::BudgetClock;
@@ -44,7 +44,7 @@ pub fn check(
     };
     let directory =
         std::env::current_dir().map_err(|error| Error::io("the working directory", error))?;
-    let start = ApartStart {
+    let start = HostProcessStart {
         directory: directory.to_string_lossy().into_owned(),
         variables: variables(given, std::env::vars_os())?,
         job: &job,
@@ -53,7 +53,8 @@ pub fn check(
     let complain = |host: &str, line: &str| log::info!("{host}: {line}");
     let left = clock.left();
     let until = Instant::now() + left;
-    let (party, found) = Party::run_apart(settings, &placement.hosts, &start, until, complain)?;
+    let (party, found) =
+        RemoteHosts::run_process_per_host(settings, &placement.hosts, &start, until, complain)?;
     let each = found.iter().zip(&placement.hosts).enumerate();
     let each = each
         .map(|(host, (process, listed))| verdict(party.name_of(host), &listed.name, process, left));
@@ -65,7 +66,7 @@ fn report_in(line: &str) -> Option<CheckReport> {
     serde_json::from_str(line).ok()
 }
 
-fn verdict(name: String, listed: &str, process: &ApartProcess, time: Duration) -> HostVerdict {
+fn verdict(name: String, listed: &str, process: &HostProcess, time: Duration) -> HostVerdict {
     if let Some(report) = process.answer.as_deref().and_then(report_in) {
         return HostVerdict::from_report(name, report);
     }

@@ -64,7 +64,7 @@ fn read(memory: &Arc<Arena>, offset: u64, elements: u64) -> Vec<i32> {
 fn check(rank: &mut Rank, worker: &mut TorchWorker, call: &TorchCall) -> tonnage_units::Result<()> {
     let about = format!("{call:?} on rank {}", rank.id());
     worker.probe(rank, call)?;
-    let (_, place) = call.place_of(rank.id()).unwrap();
+    let (_, place) = call.group_and_index(rank.id()).unwrap();
     let buffers = worker.prepare(call, 2).map_err(text).expect(&about);
     let (inputs, outputs) = (call.shape.input(place), call.shape.output(place));
     for slot in 0..2 {

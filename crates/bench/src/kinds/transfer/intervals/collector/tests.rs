@@ -35,15 +35,15 @@ fn with(latency_ns: u64, tick: Tick) -> Tick {
     }
 }
 
-fn collected(ranks: u32, ticks: &[(u32, Tick)]) -> Collector {
-    let mut collector = Collector::new(1, 100 * MS, 0..ranks);
+fn collected(ranks: u32, ticks: &[(u32, Tick)]) -> IntervalCollector {
+    let mut collector = IntervalCollector::new(1, 100 * MS, 0..ranks);
     for (rank, tick) in ticks {
-        collector.take(*rank, tick).unwrap();
+        collector.add_tick(*rank, tick).unwrap();
     }
     collector
 }
 
-impl Collector {
+impl IntervalCollector {
     fn ended(mut self, window_ns: u64) -> TrialSeries {
         self.close(window_ns);
         self.series()
@@ -96,7 +96,9 @@ fn a_late_rank_stood_still_and_a_finished_one_did_not() {
     ];
     let collector = collected(2, &ticks);
     let silent = |at: usize| {
-        let silent = collector.moved(at).filter(|moved| moved.is_silent);
+        let silent = collector
+            .operations_by_client(at)
+            .filter(|moved| moved.is_silent);
         silent.map(|moved| moved.rank).collect::<Vec<_>>()
     };
     assert_eq!((silent(1), silent(5)), (vec![], vec![]));
@@ -113,10 +115,13 @@ fn a_late_rank_stood_still_and_a_finished_one_did_not() {
 #[test]
 fn a_missing_rank_is_silent_now_and_stood_still_in_the_end() {
     let mut collector = collected(2, &[(0, tick(1, 9)), (1, tick(1, 9)), (1, tick(2, 18))]);
-    assert!(collector.is_reported(1) && !collector.is_reported(2));
-    let silent: Vec<_> = collector.moved(1).map(|moved| moved.is_silent).collect();
+    assert!(collector.have_all_reported(1) && !collector.have_all_reported(2));
+    let silent: Vec<_> = collector
+        .operations_by_client(1)
+        .map(|moved| moved.is_silent)
+        .collect();
     assert_eq!(silent, [true, false]);
-    collector.take(1, &tick(3, 27)).unwrap();
+    collector.add_tick(1, &tick(3, 27)).unwrap();
     // If all ranks fall silent, later progress is unknown. Only a rank that was silent before the others stood still.
     assert_eq!(collector.intervals_reported(), 3);
     let series = collector.ended(300 * MS);
@@ -184,19 +189,19 @@ proptest! {
         ticks in proptest::collection::vec((0u32..3, 0u64..12, 0u64..50), 0..40),
         window_ms in 1u64..1500,
     ) {
-        let mut collector = Collector::new(1, 100 * MS, 0..3);
+        let mut collector = IntervalCollector::new(1, 100 * MS, 0..3);
         let mut sums = [0u64; 3];
         let mut passed = [0u64; 3];
         for (rank, further, moved) in ticks {
             let at = rank as usize;
             sums[at] += moved;
             passed[at] += further + 1;
-            collector.take(rank, &tick(passed[at], sums[at])).unwrap();
+            collector.add_tick(rank, &tick(passed[at], sums[at])).unwrap();
         }
         for rank in 0..3u32 {
             let at = rank as usize;
             sums[at] += 5;
-            collector.take(rank, &last(passed[at], sums[at])).unwrap();
+            collector.add_tick(rank, &last(passed[at], sums[at])).unwrap();
         }
         let series = collector.ended(window_ms * MS);
         prop_assert_eq!(series.operations.iter().sum::<u64>(), sums.iter().sum::<u64>());

@@ -86,8 +86,8 @@ impl Contention {
         }
     }
 
-    fn expected(&mut self) -> Vec<Expected> {
-        let mut issued = vec![vec![Issued::default()]];
+    fn expected(&mut self) -> Vec<ExpectedOperations> {
+        let mut issued = vec![vec![IssuedOperations::default()]];
         for rank in 1..3 {
             let flow = std::slice::from_ref(&self.flows[rank - 1]);
             let reported = self.walks[rank].issued(&*self.memories[rank], flow);
@@ -95,7 +95,7 @@ impl Contention {
         }
         let expected = |rank| {
             let reports = reports(&self.point, rank, &issued);
-            Expected::new(&self.point, rank, 0, &reports).unwrap()
+            ExpectedOperations::new(&self.point, rank, 0, &reports).unwrap()
         };
         (0..3).map(expected).collect()
     }

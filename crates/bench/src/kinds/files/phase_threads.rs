@@ -141,7 +141,7 @@ pub fn run(
     checkers: &mut [Checker<'_>],
     rank: &mut Rank,
 ) -> Result<Vec<ThreadFigures>> {
-    let mut cpu = TeamCpu::begin();
+    let mut cpu = ThreadsCpu::begin();
     let queues = team.iter_mut().any(|worker| worker.calls.queue().is_some());
     let mut checkers = checkers.iter_mut();
     let workers = team.iter_mut().map(|worker| (worker, checkers.next()));
@@ -156,13 +156,13 @@ pub fn run(
             gates.push(gate);
             let work = move || {
                 opened.recv().ok()?;
-                let steps = Steps {
+                let steps = ThreadSteps {
                     plan,
                     shared,
                     index,
                     lead: None,
                 };
-                let figures = steps.take(worker, checker);
+                let figures = steps.run(worker, checker);
                 // The thread is new, so this is all the CPU time that it used.
                 Some((figures, thread_cpu_ns()))
             };
@@ -174,13 +174,13 @@ pub fn run(
         }
         let mut figures = Vec::with_capacity(followers.len() + 1);
         if let Some((index, (worker, checker))) = lead {
-            let steps = Steps {
+            let steps = ThreadSteps {
                 plan,
                 shared,
                 index,
                 lead: Some(rank),
             };
-            figures.push(steps.take(worker, checker));
+            figures.push(steps.run(worker, checker));
         }
         for follower in followers {
             match follower.join() {
@@ -207,13 +207,13 @@ pub fn run(
 }
 
 /// CPU time of the process and of its file threads since before the phase.
-struct TeamCpu {
+struct ThreadsCpu {
     lead_begin_ns: u64,
     process_begin_ns: u64,
     followers_ns: u64,
 }
 
-impl TeamCpu {
+impl ThreadsCpu {
     fn begin() -> Self {
         Self {
             // The lead's interval encloses the process's, so that none of its own work is attributed to the kernel.
@@ -242,21 +242,21 @@ impl TeamCpu {
 
 /// One thread's steps in a phase. After an error no further steps run, but every thread still reaches every barrier, so
 /// that none waits forever.
-struct Steps<'a, 'b> {
+struct ThreadSteps<'a, 'b> {
     plan: &'a PhasePlan<'a>,
     shared: &'a PhaseState,
     index: usize,
     lead: Option<&'b mut Rank>,
 }
 
-impl Steps<'_, '_> {
-    fn take(mut self, worker: &mut FileWorker, checker: Option<&mut Checker<'_>>) -> ThreadFigures {
+impl ThreadSteps<'_, '_> {
+    fn run(mut self, worker: &mut FileWorker, checker: Option<&mut Checker<'_>>) -> ThreadFigures {
         let (plan, clock) = (self.plan, self.plan.clock);
         worker.samples = Samples::default();
         worker.slots.forget();
         let since = |ns: u64| ns.saturating_sub(plan.start_ns);
         if let Some(cpu) = worker.cpu {
-            self.step(|_| tonnage_machine::pin_thread(cpu));
+            self.run_unless_failed(|_| tonnage_machine::pin_thread(cpu));
         }
         let sched_begin = own_sched_time();
         self.await_start();
@@ -275,13 +275,13 @@ impl Steps<'_, '_> {
         let done_ns = clock.now_ns();
         let syncs_end = plan.fsync() == Fsync::End;
         if syncs_end && plan.job.phase.writes() {
-            self.step(|_| worker.calls.call(&Call::Sync { file: FILE }).map(|_| ()));
+            self.run_unless_failed(|_| worker.calls.call(&Call::Sync { file: FILE }).map(|_| ()));
         }
         let end_ns = clock.now_ns();
         let transfer_cpu_ns = thread_cpu_ns() - cpu_transfer_ns;
         self.barrier("transfers are made");
         let close = self.timed(|steps| {
-            steps.step(|_| worker.calls.call(&Call::Close { file: FILE }).map(|_| ()));
+            steps.run_unless_failed(|_| worker.calls.call(&Call::Close { file: FILE }).map(|_| ()));
         });
         let sync_end_ns = if syncs_end && plan.job.phase.writes() {
             end_ns - done_ns
@@ -306,7 +306,7 @@ impl Steps<'_, '_> {
         }
     }
 
-    fn step(&mut self, take: impl FnOnce(&mut Self) -> Result<()>) {
+    fn run_unless_failed(&mut self, take: impl FnOnce(&mut Self) -> Result<()>) {
         if self.shared.failed.load(Ordering::SeqCst) {
             return;
         }
@@ -346,7 +346,7 @@ impl Steps<'_, '_> {
                 stride_bytes: u64::from(point.ranks) * point.block_bytes,
             }),
         };
-        self.step(|_| worker.calls.call(&Call::Open(file)).map(|_| ()));
+        self.run_unless_failed(|_| worker.calls.call(&Call::Open(file)).map(|_| ()));
         if waits && is_first {
             if let Some(made) = opened_file(worker) {
                 // Cannot be set already: only this thread creates a file, once per phase.
@@ -369,12 +369,12 @@ impl Steps<'_, '_> {
         if pending_id.is_none() && expected.is_none() {
             return;
         }
-        self.step(|steps| {
+        self.run_unless_failed(|steps| {
             let opened = opened_file(worker);
             if let (Some(opened), Some(expected)) = (opened, expected)
                 && opened != expected
             {
-                return Err(replaced(&steps.plan.job.path));
+                return Err(replaced_error(&steps.plan.job.path));
             }
             pending_id
                 .into_iter()
@@ -399,7 +399,7 @@ impl Steps<'_, '_> {
             return;
         }
         self.shared.barrier.wait();
-        self.step(|steps| match &mut steps.lead {
+        self.run_unless_failed(|steps| match &mut steps.lead {
             Some(rank) => rank.barrier(what, DEADLINES.phase),
             None => Ok(()),
         });
@@ -409,16 +409,16 @@ impl Steps<'_, '_> {
     fn transfers(&mut self, worker: &mut FileWorker, mut checker: Option<&mut Checker<'_>>) {
         let plan = self.plan;
         let threads = u64::from(plan.point.threads);
-        let share = share(plan.job.quota, self.index as u64, threads);
+        let share = share_of_thread(plan.job.quota, self.index as u64, threads);
         let inspect = checker.as_deref_mut();
-        self.step(|steps| steps.drive(worker, false, share, inspect));
+        self.run_unless_failed(|steps| steps.drive(worker, false, share, inspect));
         // All threads get here, even failed ones, because the others wait for them.
         if let Some(wall) = plan.stonewall().filter(|wall| wall.wear_out) {
             let least = wall.transfers_min.div_ceil(threads);
             let until = self
-                .most_of_all(worker.samples.transfers.max(least))
+                .largest_count_of_all(worker.samples.transfers.max(least))
                 .min(share);
-            self.step(|steps| steps.drive(worker, true, until, checker));
+            self.run_unless_failed(|steps| steps.drive(worker, true, until, checker));
         }
     }
 
@@ -481,11 +481,11 @@ impl Steps<'_, '_> {
     }
 
     /// Returns the largest number of transfers that any thread of any rank has made.
-    fn most_of_all(&mut self, made: u64) -> u64 {
+    fn largest_count_of_all(&mut self, made: u64) -> u64 {
         let shared = self.shared;
         shared.most.fetch_max(made, Ordering::SeqCst);
         shared.barrier.wait();
-        self.step(|steps| {
+        self.run_unless_failed(|steps| {
             let Some(rank) = &mut steps.lead else {
                 return Ok(());
             };
@@ -506,7 +506,7 @@ fn opened_file(worker: &FileWorker) -> Option<Inode> {
 }
 
 /// Returns the error for a path that now leads to another file.
-pub(super) fn replaced(path: &Path) -> Error {
+pub(super) fn replaced_error(path: &Path) -> Error {
     Error::Failed(format!(
         "{} is not the file that tonnage looked at or made there: another process has put a file in its place. Use a \
          directory that only you can write",
@@ -515,12 +515,12 @@ pub(super) fn replaced(path: &Path) -> Error {
 }
 
 /// Returns how many of `quota` transfers belong to thread `index` of `threads` that take turns.
-pub fn share(quota: u64, index: u64, threads: u64) -> u64 {
+pub fn share_of_thread(quota: u64, index: u64, threads: u64) -> u64 {
     quota.saturating_sub(index).div_ceil(threads.max(1))
 }
 
 /// Returns the length of the contiguous prefix that interleaved threads completed; `made` has each thread's count.
-pub fn without_gap(made: impl Iterator<Item = u64>, threads: u64) -> u64 {
+pub fn contiguous_prefix(made: impl Iterator<Item = u64>, threads: u64) -> u64 {
     let next = (0u64..)
         .zip(made)
         .map(|(index, made)| index + made * threads);
@@ -536,13 +536,13 @@ mod tests {
         for quota in 0..20 {
             for threads in 1..5 {
                 let shares: Vec<u64> = (0..threads)
-                    .map(|index| share(quota, index, threads))
+                    .map(|index| share_of_thread(quota, index, threads))
                     .collect();
                 assert_eq!(shares.iter().sum::<u64>(), quota);
-                assert_eq!(without_gap(shares.into_iter(), threads), quota);
+                assert_eq!(contiguous_prefix(shares.into_iter(), threads), quota);
             }
         }
         // Thread 1 has made 2 of transfers 1, 3, 5; so 0..5 are complete, but not 5.
-        assert_eq!(without_gap([4, 2].into_iter(), 2), 5);
+        assert_eq!(contiguous_prefix([4, 2].into_iter(), 2), 5);
     }
 }

@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use super::agent::SILENCE;
-use super::connection::HostNews;
+use super::connection::HostEvent;
+use super::hosts::{RemoteHosts, SshSettings};
 use super::list::HostSlots;
-use super::party::{Party, SshSettings};
-use super::words::{AgentOrder, AgentReport, SecretText, StartOrder};
+use super::messages::{AgentOrder, AgentReport, SecretText, StartOrder};
 use crate::bootstrap::secret::generate_text;
 use crate::spawn::RankExit;
 use tonnage_units::Result;
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const LINES_MAX: usize = 8;
 
 /// Everything that the processes need to start.
-pub struct ApartStart<'a> {
+pub struct HostProcessStart<'a> {
     /// Directory to start in, if the host has it.
     pub directory: String,
     /// Variables for the processes.
@@ -40,7 +40,7 @@ pub struct ApartStart<'a> {
 
 /// Outcome of one host's process.
 #[derive(Debug, Clone, Default)]
-pub struct ApartProcess {
+pub struct HostProcess {
     /// Its answer, one line of its standard output.
     pub answer: Option<String>,
     /// The last of its other lines.
@@ -57,7 +57,7 @@ pub struct ApartProcess {
     ended: Option<Instant>,
 }
 
-impl ApartProcess {
+impl HostProcess {
     fn is_over(&self) -> bool {
         let is_heard = |ended: Instant| self.answer.is_some() || ended.elapsed() > LAST_LINES;
         self.lost.is_some() || self.ended.is_some_and(is_heard)
@@ -76,7 +76,7 @@ impl ApartProcess {
     }
 }
 
-impl Party {
+impl RemoteHosts {
     /// Returns the host's own name if its agent is connected, otherwise its name in the list.
     pub fn name_of(&self, host: usize) -> String {
         let mut hellos = self.hellos();
@@ -89,27 +89,28 @@ impl Party {
     /// Starts a process on each host as soon as its agent is connected, whatever happens on other hosts. Collects
     /// output from all until they have ended or `until` has passed; `complain` gets their standard error. Then the
     /// agents are released, which end remaining processes. Returns the hosts, with their names, and the outcomes.
-    pub fn run_apart(
+    pub fn run_process_per_host(
         settings: SshSettings,
         hosts: &[HostSlots],
-        start: &ApartStart<'_>,
+        start: &HostProcessStart<'_>,
         until: Instant,
         mut complain: impl FnMut(&str, &str),
-    ) -> Result<(Self, Vec<ApartProcess>)> {
+    ) -> Result<(Self, Vec<HostProcess>)> {
         let secret = SecretText(generate_text()?);
-        let mut party = Self::begin(settings, hosts)?;
-        let mut found = vec![ApartProcess::default(); hosts.len()];
+        let mut party = Self::start(settings, hosts)?;
+        let mut found = vec![HostProcess::default(); hosts.len()];
         while found.iter().any(|process| !process.is_over()) && Instant::now() < until {
             party.connect()?;
-            party.start_those_there(&mut found, start, &secret)?;
+            party.start_on_connected(&mut found, start, &secret)?;
             let time = until.saturating_duration_since(Instant::now());
-            if let Some((host, news)) = party.hear(time.clamp(Duration::from_millis(1), LOOK)) {
+            if let Some((host, news)) = party.next_event(time.clamp(Duration::from_millis(1), LOOK))
+            {
                 match &mut found[host] {
                     process if process.heard.is_some() => {
                         process.heard = Some(Instant::now());
-                        party.take(host, news, process, start.is_answer, &mut complain);
+                        party.handle_event(host, news, process, start.is_answer, &mut complain);
                     }
-                    _ => party.first_words(host, news)?,
+                    _ => party.handle_first_event(host, news)?,
                 }
             }
             let is_silent = |heard: Instant| heard.elapsed() > SILENCE;
@@ -121,15 +122,15 @@ impl Party {
                 }
             }
         }
-        party.let_go(&found);
+        party.close_finished(&found);
         Ok((party, found))
     }
 
     /// Starts processes on hosts with new agents, and records hosts that will have none.
-    fn start_those_there(
+    fn start_on_connected(
         &mut self,
-        found: &mut [ApartProcess],
-        start: &ApartStart<'_>,
+        found: &mut [HostProcess],
+        start: &HostProcessStart<'_>,
         secret: &SecretText,
     ) -> Result<()> {
         let there: Vec<usize> = self.hellos().map(|(host, _)| host).collect();
@@ -137,14 +138,14 @@ impl Party {
         let come: Vec<usize> = come.copied().collect();
         if !come.is_empty() {
             // Independent processes would disturb each other on one machine.
-            self.refuse_twins(|one, other| {
+            self.check_distinct_hosts(|one, other| {
                 format!("{one} and {other} are one machine, whose checks would disturb each other: name it once")
             })?;
         }
         for host in come {
             // Orders must wait until the program is copied, because both use the agent's standard input.
             if self.members[host].is_ready() {
-                self.members[host].send(&order(host, start, secret)?);
+                self.members[host].send(&start_order(host, start, secret)?);
                 found[host].heard = Some(Instant::now());
             }
         }
@@ -156,17 +157,17 @@ impl Party {
         Ok(())
     }
 
-    fn take(
+    fn handle_event(
         &mut self,
         host: usize,
-        news: HostNews,
-        process: &mut ApartProcess,
+        news: HostEvent,
+        process: &mut HostProcess,
         is_answer: &dyn Fn(&str) -> bool,
         complain: &mut impl FnMut(&str, &str),
     ) {
         let member = &mut self.members[host];
         match news {
-            HostNews::Report(AgentReport::Line {
+            HostEvent::Report(AgentReport::Line {
                 is_error: false,
                 text,
                 ..
@@ -174,27 +175,30 @@ impl Party {
                 let is_answer = is_answer(&text);
                 process.print(text, is_answer);
             }
-            HostNews::Report(AgentReport::Line { text, .. }) => {
+            HostEvent::Report(AgentReport::Line { text, .. }) => {
                 complain(&member.name, &text);
                 if let (None, Some(error)) = (&process.error, text.strip_prefix("error: ")) {
                     process.error = Some(error.to_owned());
                 }
             }
-            HostNews::Report(AgentReport::Ended { exit, .. }) => {
+            HostEvent::Report(AgentReport::Ended { exit, .. }) => {
                 process.exit = Some(exit);
                 process.ended = Some(Instant::now());
             }
-            HostNews::Report(AgentReport::Failed { message, .. }) => process.lost = Some(message),
-            HostNews::Closed if !process.is_over() => {
+            HostEvent::Report(AgentReport::Failed { message, .. }) => process.lost = Some(message),
+            HostEvent::Closed if !process.is_over() => {
                 process.lost = Some(format!("its ssh {}", member.end_with_last_line()));
             }
-            HostNews::Complaint(line) => member.said.push(line),
-            HostNews::Report(_) | HostNews::Noise(_) | HostNews::Pushed(_) | HostNews::Closed => {}
+            HostEvent::Complaint(line) => member.said.push(line),
+            HostEvent::Report(_)
+            | HostEvent::Noise(_)
+            | HostEvent::Pushed(_)
+            | HostEvent::Closed => {}
         }
     }
 
     /// Releases all agents. An ssh that does not exit in time is killed.
-    fn let_go(&mut self, found: &[ApartProcess]) {
+    fn close_finished(&mut self, found: &[HostProcess]) {
         let since = Instant::now();
         self.close_all();
         for (member, process) in self.members.iter_mut().zip(found) {
@@ -208,7 +212,11 @@ impl Party {
 }
 
 /// Returns the order for an independent process. Its rank is not 0, so that it does not have to listen for others.
-fn order(host: usize, start: &ApartStart<'_>, secret: &SecretText) -> Result<AgentOrder> {
+fn start_order(
+    host: usize,
+    start: &HostProcessStart<'_>,
+    secret: &SecretText,
+) -> Result<AgentOrder> {
     let place = u32::try_from(host).unwrap_or(u32::MAX - 2);
     Ok(AgentOrder::Start(Box::new(StartOrder {
         first: place + 1,
@@ -231,7 +239,7 @@ mod tests {
     /// Libraries print before the answer, and on a busy host the exit is reported before the last lines.
     #[test]
     fn a_process_is_over_with_its_answer_whatever_else_it_prints() {
-        let mut process = ApartProcess::default();
+        let mut process = HostProcess::default();
         for number in 0..100 {
             process.print(format!("a library's line {number}"), false);
         }

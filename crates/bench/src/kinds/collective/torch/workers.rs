@@ -35,7 +35,7 @@ const LOST_MAX: u32 = 2;
 const COPY_BYTES: u64 = 1 << 20;
 
 /// The workers of torch.distributed, open on all ranks.
-pub struct Torch {
+pub struct TorchWorkers {
     backend: TorchBackend,
     /// `None` after a worker of any rank has failed, because the state of the others is unknown then.
     worker: Option<TorchWorker>,
@@ -50,7 +50,7 @@ pub struct Torch {
     effective: Vec<Effective>,
 }
 
-impl Torch {
+impl TorchWorkers {
     /// Starts the workers of all ranks, which connect to each other.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Torch {
 
     /// Restarts workers that were ended after a failure. Gives up if they failed in `LOST_MAX` consecutive points,
     /// because each failure may take the whole timeout.
-    fn revive(
+    fn restart_lost(
         &mut self,
         point: &CollectivePoint,
         stage: &mut Stage<'_>,
@@ -104,7 +104,7 @@ impl Torch {
         let (worker, effective) = started.map_err(|error| {
             // It counts as well, or workers that cannot start would be tried for each point.
             self.lost += 1;
-            StepFailure::known_to_all(stage.rank, error)
+            StepFailure::from_agreed(stage.rank, error)
         })?;
         (self.worker, self.effective) = (Some(worker), effective);
         Ok(())
@@ -124,16 +124,16 @@ impl Torch {
         mine: Result<(), WorkerFailure>,
     ) -> Result<(), StepFailure> {
         let agreed = failure::agree(rank, what, mine, self.deadline());
-        self.dropped_after(rank, agreed)
+        self.drop_if_failed(rank, agreed)
     }
 
-    fn dropped_after<T>(&mut self, rank: &Rank, agreed: Result<T>) -> Result<T, StepFailure> {
+    fn drop_if_failed<T>(&mut self, rank: &Rank, agreed: Result<T>) -> Result<T, StepFailure> {
         agreed.map_err(|error| {
             if !matches!(error, Error::Unavailable { .. }) {
                 self.worker = None;
                 self.lost += 1;
             }
-            StepFailure::known_to_all(rank, error)
+            StepFailure::from_agreed(rank, error)
         })
     }
 
@@ -146,7 +146,7 @@ impl Torch {
     /// Fills the ring with the inputs of the last iterations, each in its slot, so that the last iteration has its own
     /// data.
     fn fill(&self, order: &mut CallOrder<'_>) -> Result<()> {
-        let ring = self.ring.as_ref().ok_or_else(not_prepared)?;
+        let ring = self.ring.as_ref().ok_or_else(not_prepared_error)?;
         // Without refills all iterations use the first input.
         let iterations = if self.refills {
             order.iterations.saturating_sub(ring.slots.into())..order.iterations
@@ -164,7 +164,7 @@ impl Torch {
         Ok(())
     }
 
-    fn spans(&mut self, order: &mut CallOrder<'_>) -> Result<()> {
+    fn read_spans(&mut self, order: &mut CallOrder<'_>) -> Result<()> {
         let (iterations, worker) = (order.iterations, self.worker()?);
         let span = |iteration| worker.span(iteration);
         if order.align {
@@ -193,7 +193,7 @@ impl Torch {
         if checked {
             worker.fetch()?;
         }
-        Ok(self.spans(order)?)
+        Ok(self.read_spans(order)?)
     }
 }
 
@@ -231,7 +231,7 @@ fn start(
     ))
 }
 
-fn not_prepared() -> Error {
+fn not_prepared_error() -> Error {
     Error::Failed("no call of torch.distributed was prepared".into())
 }
 
@@ -310,13 +310,13 @@ fn copy(arena: &Arena, to: u64, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-impl Backend for Torch {
+impl Backend for TorchWorkers {
     fn prepare(
         &mut self,
         point: &CollectivePoint,
         stage: &mut Stage<'_>,
     ) -> Result<Prepared, StepFailure> {
-        self.revive(point, stage)?;
+        self.restart_lost(point, stage)?;
         let rank = &mut *stage.rank;
         let grouping = point.grouping();
         let call = TorchCall {
@@ -330,7 +330,7 @@ impl Backend for Torch {
         self.refills = point.refill == Refill::Iteration;
         let slots = if self.refills { SLOTS } else { 1 };
         let probed = self.worker()?.probe(rank, &call);
-        self.dropped_after(rank, probed)?;
+        self.drop_if_failed(rank, probed)?;
         let made = self.worker()?.prepare(&call, slots);
         let made = made.map(|ring| {
             self.buffers = Buffers {

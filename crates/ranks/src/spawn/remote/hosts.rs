@@ -8,12 +8,14 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use super::agent::PULSE;
-use super::command::{Push, WANTED, ssh};
-use super::connection::{Connection, EventSender, HostNews};
-use super::faults::{cannot_run, no_agent, not_copied, other_build};
+use super::command::{Push, WANTED, ssh_command};
+use super::connection::{Connection, EventSender, HostEvent};
+use super::faults::{
+    explain_failed_copy, explain_missing_agent, explain_other_build, explain_unrunnable,
+};
 use super::list::HostSlots;
 use super::meeting::is_same_machine;
-use super::words::{AgentHello, AgentOrder, AgentReport, Build};
+use super::messages::{AgentHello, AgentOrder, AgentReport, ProgramBuild};
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
@@ -38,7 +40,7 @@ pub struct SshSettings {
     /// This program.
     pub program: PathBuf,
     /// This program's build.
-    pub build: Build,
+    pub build: ProgramBuild,
     /// Set if the program is copied to hosts that lack it.
     pub push: Option<Push>,
     /// Time after which hosts without an answer are given up. Without it, each host has its own timeout.
@@ -46,7 +48,7 @@ pub struct SshSettings {
 }
 
 /// State of a host.
-enum Progress {
+enum HostProgress {
     /// Its ssh is not started.
     Waiting,
     Connecting(Instant),
@@ -58,48 +60,48 @@ enum Progress {
 }
 
 /// A host, its ssh and its agent.
-pub(super) struct PartyMember {
+pub(super) struct RemoteHost {
     pub(super) name: String,
     pub(super) connection: Option<Connection>,
-    progress: Progress,
+    progress: HostProgress,
     /// Output lines that are not from the agent.
     pub(super) said: Vec<String>,
 }
 
 /// All hosts.
-pub struct Party {
-    pub(super) members: Vec<PartyMember>,
+pub struct RemoteHosts {
+    pub(super) members: Vec<RemoteHost>,
     since: Instant,
     settings: SshSettings,
     events: EventSender,
-    inbox: Receiver<(usize, HostNews)>,
+    inbox: Receiver<(usize, HostEvent)>,
     pub(super) woken: UnixStream,
 }
 
-impl Party {
+impl RemoteHosts {
     /// Starts the agents of these hosts and waits for their hellos.
-    pub fn gather(settings: SshSettings, hosts: &[HostSlots]) -> Result<Self> {
-        let mut party = Self::begin(settings, hosts)?;
+    pub fn connect_all(settings: SshSettings, hosts: &[HostSlots]) -> Result<Self> {
+        let mut party = Self::start(settings, hosts)?;
         while party.connect()? {
-            if let Some((host, heard)) = party.hear(PULSE) {
-                party.first_words(host, heard)?;
+            if let Some((host, heard)) = party.next_event(PULSE) {
+                party.handle_first_event(host, heard)?;
             }
         }
         Ok(party)
     }
 
     /// Prepares for these hosts without connecting yet.
-    pub(super) fn begin(settings: SshSettings, hosts: &[HostSlots]) -> Result<Self> {
+    pub(super) fn start(settings: SshSettings, hosts: &[HostSlots]) -> Result<Self> {
         let (sender, inbox) = mpsc::sync_channel(NEWS_MAX);
         let failed = |error| Error::io("cannot make a socket", error);
         let (woken, wake) = UnixStream::pair().map_err(failed)?;
         for end in [&woken, &wake] {
             end.set_nonblocking(true).map_err(failed)?;
         }
-        let members = hosts.iter().map(|host| PartyMember {
+        let members = hosts.iter().map(|host| RemoteHost {
             name: host.name.clone(),
             connection: None,
-            progress: Progress::Waiting,
+            progress: HostProgress::Waiting,
             said: Vec::new(),
         });
         Ok(Self {
@@ -124,13 +126,13 @@ impl Party {
         let mut connecting = 0;
         for member in &mut self.members {
             member.give_up_late(is_late.then_some(waited));
-            if let Progress::Connecting(_) | Progress::Pushing(..) = member.progress {
+            if let HostProgress::Connecting(_) | HostProgress::Pushing(..) = member.progress {
                 connecting += 1;
             }
         }
         let mut unsettled = connecting > 0;
         for (host, member) in self.members.iter_mut().enumerate() {
-            if !matches!(member.progress, Progress::Waiting) {
+            if !matches!(member.progress, HostProgress::Waiting) {
                 continue;
             }
             unsettled = true;
@@ -143,53 +145,57 @@ impl Party {
                 push,
                 ..
             } = &self.settings;
-            let line = ssh(words, &member.name, program, push.as_ref())?;
+            let line = ssh_command(words, &member.name, program, push.as_ref())?;
             member.connection = Some(Connection::open(&line, host, &self.events)?);
-            member.progress = Progress::Connecting(Instant::now());
+            member.progress = HostProgress::Connecting(Instant::now());
             connecting += 1;
         }
-        let has_no_pipe = |member: &PartyMember| {
-            matches!(member.progress, Progress::There(_)) && !member.is_ready()
+        let has_no_pipe = |member: &RemoteHost| {
+            matches!(member.progress, HostProgress::There(_)) && !member.is_ready()
         };
         Ok(unsettled || self.members.iter().any(has_no_pipe))
     }
 
-    pub(super) fn first_words(&mut self, host: usize, heard: HostNews) -> Result<()> {
+    pub(super) fn handle_first_event(&mut self, host: usize, heard: HostEvent) -> Result<()> {
         let build = self.settings.build.clone();
         let member = &mut self.members[host];
         match heard {
-            HostNews::Report(AgentReport::Hello(hello)) if hello.build != build => {
-                member.lose(|member| other_build(&member.name, &hello, &build));
+            HostEvent::Report(AgentReport::Hello(hello)) if hello.build != build => {
+                member.mark_lost(|member| explain_other_build(&member.name, &hello, &build));
             }
-            HostNews::Report(AgentReport::Hello(hello)) => {
-                member.progress = Progress::There(hello);
-                member.begin_pulse()?;
+            HostEvent::Report(AgentReport::Hello(hello)) => {
+                member.progress = HostProgress::There(hello);
+                member.start_heartbeats()?;
             }
-            HostNews::Report(_) => {}
-            HostNews::Pushed(input) => {
+            HostEvent::Report(_) => {}
+            HostEvent::Pushed(input) => {
                 if let Some(connection) = &mut member.connection {
                     connection.give_input(input);
                 }
                 // The time for the hello starts once the program is copied.
                 match member.progress {
-                    Progress::Pushing(..) => member.progress = Progress::Connecting(Instant::now()),
-                    Progress::There(_) => member.begin_pulse()?,
+                    HostProgress::Pushing(..) => {
+                        member.progress = HostProgress::Connecting(Instant::now())
+                    }
+                    HostProgress::There(_) => member.start_heartbeats()?,
                     _ => {}
                 }
             }
-            HostNews::Noise(line) => match line.strip_prefix(WANTED) {
-                Some(found) if matches!(member.progress, Progress::Connecting(_)) => {
+            HostEvent::Noise(line) => match line.strip_prefix(WANTED) {
+                Some(found) if matches!(member.progress, HostProgress::Connecting(_)) => {
                     let found = found.trim().to_owned();
                     return self.push(host, &found);
                 }
                 _ if line.is_empty() => {}
                 _ => member.said.push(line),
             },
-            HostNews::Complaint(line) => member.said.push(line),
-            HostNews::Closed => {
-                if !matches!(member.progress, Progress::Lost(_)) {
+            HostEvent::Complaint(line) => member.said.push(line),
+            HostEvent::Closed => {
+                if !matches!(member.progress, HostProgress::Lost(_)) {
                     let ended = member.end();
-                    member.lose(|member| no_agent(&member.name, &member.said, &ended));
+                    member.mark_lost(|member| {
+                        explain_missing_agent(&member.name, &member.said, &ended)
+                    });
                 }
             }
         }
@@ -201,8 +207,8 @@ impl Party {
         let (Some(push), member) = (&self.settings.push, &mut self.members[host]) else {
             return Ok(());
         };
-        if let Some(why) = cannot_run(push, found) {
-            member.lose(|member| format!("{}: {why}", member.name));
+        if let Some(why) = explain_unrunnable(push, found) {
+            member.mark_lost(|member| format!("{}: {why}", member.name));
             return Ok(());
         }
         log::info!(
@@ -210,7 +216,7 @@ impl Party {
             member.name,
             push.bytes
         );
-        member.progress = Progress::Pushing(0, Instant::now());
+        member.progress = HostProgress::Pushing(0, Instant::now());
         match &mut member.connection {
             Some(connection) => connection.push(&self.settings.program, host, &self.events),
             None => Ok(()),
@@ -218,7 +224,7 @@ impl Party {
     }
 
     /// Waits for the next event.
-    pub(super) fn hear(&mut self, time: Duration) -> Option<(usize, HostNews)> {
+    pub(super) fn next_event(&mut self, time: Duration) -> Option<(usize, HostEvent)> {
         if !time.is_zero() {
             return self.inbox.recv_timeout(time).ok();
         }
@@ -232,7 +238,7 @@ impl Party {
     pub fn hellos(&self) -> impl Iterator<Item = (usize, &AgentHello)> {
         let members = self.members.iter().enumerate();
         members.filter_map(|(host, member)| match &member.progress {
-            Progress::There(hello) => Some((host, &**hello)),
+            HostProgress::There(hello) => Some((host, &**hello)),
             _ => None,
         })
     }
@@ -243,9 +249,9 @@ impl Party {
     }
 
     /// Fails if some hosts have no agent.
-    pub fn refuse_gaps(&self) -> Result<()> {
+    pub fn check_all_connected(&self) -> Result<()> {
         let members = self.members.iter();
-        let lost: Vec<&str> = members.filter_map(PartyMember::lost).collect();
+        let lost: Vec<&str> = members.filter_map(RemoteHost::lost).collect();
         if let Some((last, others)) = lost.split_last() {
             let shown = others.len().min(LOST_SHOWN_MAX - 1);
             for why in &others[..shown] {
@@ -256,14 +262,17 @@ impl Party {
                 more => format!("{last}; and {more} more hosts, which `tonnage hosts` names"),
             }));
         }
-        self.refuse_twins(|one, other| {
+        self.check_distinct_hosts(|one, other| {
             format!("{one} and {other} are one machine: name it once, with the ranks of both, such as {one}:2")
         })
     }
 
     /// Refuses two hosts that are the same machine.
-    pub(super) fn refuse_twins(&self, describe: impl Fn(&str, &str) -> String) -> Result<()> {
-        match self.twins().first() {
+    pub(super) fn check_distinct_hosts(
+        &self,
+        describe: impl Fn(&str, &str) -> String,
+    ) -> Result<()> {
+        match self.same_hosts().first() {
             Some((one, other)) => Err(Error::Usage(describe(
                 &self.members[*one].name,
                 &self.members[*other].name,
@@ -273,7 +282,7 @@ impl Party {
     }
 
     /// Returns pairs of hosts that are the same machine.
-    pub fn twins(&self) -> Vec<(usize, usize)> {
+    pub fn same_hosts(&self) -> Vec<(usize, usize)> {
         let hellos: Vec<_> = self.hellos().collect();
         let mut twins = Vec::new();
         for (place, (host, hello)) in hellos.iter().enumerate() {
@@ -292,16 +301,17 @@ impl Party {
     }
 }
 
-impl PartyMember {
+impl RemoteHost {
     /// Whether its agent is connected and accepts orders, which it does not while the program is being copied.
     pub(super) fn is_ready(&self) -> bool {
         let connection = self.connection.as_ref();
-        matches!(self.progress, Progress::There(_)) && connection.is_some_and(Connection::has_input)
+        matches!(self.progress, HostProgress::There(_))
+            && connection.is_some_and(Connection::has_input)
     }
 
     pub(super) fn lost(&self) -> Option<&str> {
         match &self.progress {
-            Progress::Lost(why) => Some(why),
+            HostProgress::Lost(why) => Some(why),
             _ => None,
         }
     }
@@ -323,7 +333,7 @@ impl PartyMember {
         self.end_within(END_TIME)
     }
 
-    /// Like [`PartyMember::end`], with the last line that ssh printed.
+    /// Like [`RemoteHost::end`], with the last line that ssh printed.
     pub(super) fn end_with_last_line(&mut self) -> String {
         let ended = self.end();
         let said = self.said.last();
@@ -341,23 +351,25 @@ impl PartyMember {
     /// (`waited`).
     fn give_up_late(&mut self, waited: Option<Duration>) {
         let silent = |time: Duration, words: &str| {
-            no_agent(&self.name, &self.said, &format!("{words} {time:.1?}"))
+            explain_missing_agent(&self.name, &self.said, &format!("{words} {time:.1?}"))
         };
         let pushed_bytes = self.connection.as_ref().map_or(0, Connection::pushed_bytes);
-        let not_whole = |what: &str| not_copied(&self.name, &self.said, what);
+        let not_whole = |what: &str| explain_failed_copy(&self.name, &self.said, what);
         let why = match (&mut self.progress, waited) {
-            (Progress::Waiting, Some(waited)) => format!(
+            (HostProgress::Waiting, Some(waited)) => format!(
                 "{}: was not reached in {waited:.1?} behind others: raise --ssh-parallel or --budget",
                 self.name
             ),
-            (Progress::Connecting(since), Some(_)) => silent(since.elapsed(), "was given up after"),
-            (Progress::Pushing(..), Some(waited)) => not_whole(&format!(
+            (HostProgress::Connecting(since), Some(_)) => {
+                silent(since.elapsed(), "was given up after")
+            }
+            (HostProgress::Pushing(..), Some(waited)) => not_whole(&format!(
                 "took only {pushed_bytes} bytes of the program in {waited:.1?}"
             )),
-            (Progress::Connecting(since), None) if since.elapsed() > HELLO_TIMEOUT => {
+            (HostProgress::Connecting(since), None) if since.elapsed() > HELLO_TIMEOUT => {
                 silent(HELLO_TIMEOUT, "said nothing for")
             }
-            (Progress::Pushing(before, since), None) => {
+            (HostProgress::Pushing(before, since), None) => {
                 if pushed_bytes != *before {
                     (*before, *since) = (pushed_bytes, Instant::now());
                 }
@@ -370,25 +382,25 @@ impl PartyMember {
             }
             _ => return,
         };
-        self.lose(|_| why);
+        self.mark_lost(|_| why);
         // Its exit is no longer waited for.
         self.end_within(Duration::ZERO);
     }
 
-    fn begin_pulse(&self) -> Result<()> {
+    fn start_heartbeats(&self) -> Result<()> {
         match &self.connection {
-            Some(connection) if connection.has_input() => connection.begin_pulse(),
+            Some(connection) if connection.has_input() => connection.start_heartbeats(),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn lose(&mut self, why: impl FnOnce(&Self) -> String) {
-        self.progress = Progress::Lost(why(self));
+    pub(super) fn mark_lost(&mut self, why: impl FnOnce(&Self) -> String) {
+        self.progress = HostProgress::Lost(why(self));
         self.close();
     }
 }
 
-impl Drop for Party {
+impl Drop for RemoteHosts {
     fn drop(&mut self) {
         self.close_all();
         let since = Instant::now();
@@ -403,8 +415,8 @@ mod tests {
     use super::*;
 
     /// Returns why a host in this state is given up, if it is.
-    fn given_up(progress: Progress, waited: Option<Duration>) -> Option<String> {
-        let mut member = PartyMember {
+    fn given_up(progress: HostProgress, waited: Option<Duration>) -> Option<String> {
+        let mut member = RemoteHost {
             name: "h1".to_owned(),
             connection: None,
             progress,
@@ -423,26 +435,34 @@ mod tests {
         let now = Instant::now;
         let soon = Some(Duration::from_secs(4));
         let (pushing, connecting) = (
-            Progress::Pushing(0, long_ago),
-            Progress::Connecting(long_ago),
+            HostProgress::Pushing(0, long_ago),
+            HostProgress::Connecting(long_ago),
         );
         let took_none = "took 0 bytes of the program and then none for 30.0s";
         for (progress, waited, expected) in [
             (pushing, None, took_none),
-            (Progress::Pushing(0, now()), soon, "of the program in 4.0s"),
+            (
+                HostProgress::Pushing(0, now()),
+                soon,
+                "of the program in 4.0s",
+            ),
             (connecting, None, "ssh said nothing for 30.0s"),
-            (Progress::Connecting(now()), soon, "ssh was given up after "),
-            (Progress::Waiting, soon, "behind others"),
+            (
+                HostProgress::Connecting(now()),
+                soon,
+                "ssh was given up after ",
+            ),
+            (HostProgress::Waiting, soon, "behind others"),
         ] {
             let why = given_up(progress, waited).unwrap();
             assert!(why.starts_with("h1: ") && why.contains(expected), "{why}");
         }
         // Sent bytes are progress, however long ago the copy started; a login that has just started is not late either.
         for progress in [
-            Progress::Pushing(7, long_ago),
-            Progress::Pushing(0, now()),
-            Progress::Connecting(now()),
-            Progress::Waiting,
+            HostProgress::Pushing(7, long_ago),
+            HostProgress::Pushing(0, now()),
+            HostProgress::Connecting(now()),
+            HostProgress::Waiting,
         ] {
             assert_eq!(given_up(progress, None), None);
         }

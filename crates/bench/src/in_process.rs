@@ -50,7 +50,7 @@ pub(crate) fn run(
                 format!("rank {}", member.id()),
             );
             let body = move || {
-                let ended = one_rank(member, measure, cpus, observer, &event_sender);
+                let ended = run_rank_thread(member, measure, cpus, observer, &event_sender);
                 // Fails only if the enclosing run has given up.
                 let _ = event_sender.send(ThreadEvent::Ended);
                 ended
@@ -62,7 +62,7 @@ pub(crate) fn run(
             }
         }
         drop(event_sender);
-        watch(around, &events, started.len());
+        watch_outer_run(around, &events, started.len());
         let ends = started.into_iter().map(|handle| {
             let broken = || Error::Failed("a thread of a rank has panicked".to_owned());
             handle.join().unwrap_or_else(|_| Err(broken()))
@@ -74,7 +74,7 @@ pub(crate) fn run(
 }
 
 /// Runs one rank from joining to its end.
-fn one_rank(
+fn run_rank_thread(
     member: ThreadRank,
     measure: Measure<'_>,
     cpus: &[u32],
@@ -99,7 +99,7 @@ fn one_rank(
 }
 
 /// Waits until this number of threads have ended. Ends them if the enclosing run ends.
-fn watch(around: &Rank, events: &Receiver<ThreadEvent>, mut threads: usize) {
+fn watch_outer_run(around: &Rank, events: &Receiver<ThreadEvent>, mut threads: usize) {
     let mut alarms = Vec::new();
     while threads > 0 {
         match events.recv_timeout(CHECK_INTERVAL) {

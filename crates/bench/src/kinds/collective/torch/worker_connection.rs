@@ -11,7 +11,7 @@ use tonnage_units::{Error, Result};
 
 use super::call::CallMessage;
 use super::channel::{WorkerEvent, WorkerSocket};
-use super::failure::{Nearness, WorkerFailure};
+use super::failure::{CauseDistance, WorkerFailure};
 use super::process::WorkerProcess;
 
 /// The worker's sources, with the names under which they import each other.
@@ -99,7 +99,7 @@ pub(super) enum WorkerLine {
 
 /// The answer after an exception.
 #[derive(Debug, Deserialize)]
-struct Raised {
+struct RaisedException {
     /// Type and text of the exception.
     raised: String,
     traceback: String,
@@ -109,7 +109,7 @@ struct Raised {
 
 /// A worker with the socket to it.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(super) struct WorkerConnection {
     channel: WorkerSocket,
     pub(super) process: WorkerProcess,
     /// The order in progress, for messages.
@@ -118,7 +118,7 @@ pub(super) struct Conversation {
     writes: Vec<u8>,
 }
 
-impl Conversation {
+impl WorkerConnection {
     /// Starts a worker of this rank.
     pub(super) fn start(
         rank: &Rank,
@@ -151,7 +151,7 @@ impl Conversation {
     }
 
     /// Forwards entries that workers wrote into the store.
-    pub(super) fn pass_on(&mut self, entries: &[String]) -> Result<(), WorkerFailure> {
+    pub(super) fn send_log_entries(&mut self, entries: &[String]) -> Result<(), WorkerFailure> {
         let line = json_line(&LogEntries { log: entries })?;
         self.send(&line, &[])
     }
@@ -165,7 +165,7 @@ impl Conversation {
     }
 
     /// Waits for the answer to an order. Returns `None` if it does not arrive in time, or a log entry arrived first.
-    pub(super) fn answer(&mut self, until: Instant) -> Result<Option<Value>, WorkerFailure> {
+    pub(super) fn await_answer(&mut self, until: Instant) -> Result<Option<Value>, WorkerFailure> {
         match self.channel.next(until)? {
             WorkerEvent::Line(WorkerLine::Answer(answer)) => {
                 self.process.trim();
@@ -179,7 +179,7 @@ impl Conversation {
             WorkerEvent::TimedOut => Ok(None),
             WorkerEvent::Closed => Err(self.process.ended(self.during)),
             WorkerEvent::Stopped => Err(WorkerFailure::new(
-                Nearness::Run,
+                CauseDistance::Run,
                 Error::Failed("the run was ended while torch's worker was busy".into()),
             )),
         }
@@ -190,7 +190,7 @@ impl Conversation {
         if answer.get("raised").is_none() {
             return Ok(answer);
         }
-        let raised: Raised = serde_json::from_value(answer)
+        let raised: RaisedException = serde_json::from_value(answer)
             .map_err(|error| Error::Failed(format!("an answer of torch's worker: {error}")))?;
         if raised.lacking {
             return Err(WorkerFailure::from(Error::Unavailable {
@@ -204,7 +204,9 @@ impl Conversation {
         let last = lines.get(lines.len().saturating_sub(TRACEBACK_LINES)..);
         let how = format!("raised {} while {}", raised.raised, self.during);
         let traceback = format!("\n{}", last.unwrap_or_default().join("\n"));
-        Err(self.process.failure(Nearness::Raised, &how, &traceback))
+        Err(self
+            .process
+            .failure(CauseDistance::Raised, &how, &traceback))
     }
 
     /// Kills the worker, which did not complete its order within `limit`.
@@ -214,7 +216,7 @@ impl Conversation {
     }
 
     /// Removes and returns up to `most` bytes of the worker's log entries.
-    pub(super) fn take_writes(&mut self, most: usize) -> Vec<u8> {
+    pub(super) fn take_log_entries(&mut self, most: usize) -> Vec<u8> {
         let rest = self.writes.split_off(self.writes.len().min(most));
         std::mem::replace(&mut self.writes, rest)
     }

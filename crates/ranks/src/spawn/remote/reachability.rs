@@ -20,12 +20,12 @@ const STEP: Duration = Duration::from_millis(10);
 
 /// Listeners that answer trials, each on its own thread.
 #[derive(Debug)]
-pub(super) struct Trials {
+pub(super) struct ReachabilityListeners {
     over: Arc<AtomicBool>,
     listeners: Vec<(SocketAddr, JoinHandle<Option<TcpListener>>)>,
 }
 
-impl Trials {
+impl ReachabilityListeners {
     /// Listens on each of these addresses that it can listen on.
     pub(super) fn listen(addresses: &[IpAddr], port: u16, token: &str) -> Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
@@ -50,7 +50,7 @@ impl Trials {
             let (over, token) = (Arc::clone(&over), token.to_owned());
             let thread = std::thread::Builder::new()
                 .name("trial".into())
-                .spawn(move || answer(listener, &token, &over))
+                .spawn(move || answer_attempts(listener, &token, &over))
                 .map_err(|error| Error::not_started("a thread", &error))?;
             listeners.push((address, thread));
         }
@@ -69,7 +69,7 @@ impl Trials {
     }
 
     /// Ends all trials and returns the listener of this address.
-    pub(super) fn take(self, wanted: SocketAddr) -> Option<TcpListener> {
+    pub(super) fn into_listener(self, wanted: SocketAddr) -> Option<TcpListener> {
         self.over.store(true, Ordering::Relaxed);
         let mut found = None;
         for (address, thread) in self.listeners {
@@ -81,7 +81,7 @@ impl Trials {
 }
 
 /// Answers connections until `over` is set, then returns the listener.
-fn answer(listener: TcpListener, token: &str, over: &AtomicBool) -> Option<TcpListener> {
+fn answer_attempts(listener: TcpListener, token: &str, over: &AtomicBool) -> Option<TcpListener> {
     listener.set_nonblocking(true).ok()?;
     while !over.load(Ordering::Relaxed) {
         wait_for(&[Interest::read(&listener)], STEP).ok()?;
@@ -95,7 +95,7 @@ fn answer(listener: TcpListener, token: &str, over: &AtomicBool) -> Option<TcpLi
 }
 
 /// Connects to all of these at once. Returns, for each, why it was not reached, or `None`.
-pub(super) fn reach(addresses: &[SocketAddr], token: &str) -> Vec<Option<String>> {
+pub(super) fn try_to_reach(addresses: &[SocketAddr], token: &str) -> Vec<Option<String>> {
     std::thread::scope(|scope| {
         let start = |&address: &SocketAddr| {
             let tried = move || reach_one(address, token);
@@ -137,28 +137,34 @@ mod tests {
 
     #[test]
     fn only_the_right_token_counts_as_reached() {
-        let trials = Trials::listen(&[Ipv4Addr::LOCALHOST.into()], 0, "word").unwrap();
+        let trials =
+            ReachabilityListeners::listen(&[Ipv4Addr::LOCALHOST.into()], 0, "word").unwrap();
         let [address] = trials.addresses()[..] else {
             panic!("one address")
         };
         let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let closed = closed.and_then(|listener| listener.local_addr()).unwrap();
-        assert_eq!(reach(&[address], "word"), [None]);
-        let failures = reach(&[address, closed], "else");
+        assert_eq!(try_to_reach(&[address], "word"), [None]);
+        let failures = try_to_reach(&[address, closed], "else");
         let failures: Vec<String> = failures.into_iter().flatten().collect();
         assert!(failures[0].contains("another program"), "{failures:?}");
         assert!(failures[1].contains("refused"), "{failures:?}");
-        let listener = trials.take(address).unwrap();
+        let listener = trials.into_listener(address).unwrap();
         assert_eq!(listener.local_addr().unwrap(), address);
     }
 
     #[test]
     fn an_address_of_another_host_is_left_out() {
         let other: IpAddr = "192.0.2.1".parse().unwrap();
-        let trials = Trials::listen(&[other, Ipv4Addr::LOCALHOST.into()], 0, "word").unwrap();
+        let trials =
+            ReachabilityListeners::listen(&[other, Ipv4Addr::LOCALHOST.into()], 0, "word").unwrap();
         assert_eq!(trials.addresses().len(), 1);
-        assert!(trials.take("192.0.2.1:1".parse().unwrap()).is_none());
-        let error = Trials::listen(&[other], 0, "word").unwrap_err();
+        assert!(
+            trials
+                .into_listener("192.0.2.1:1".parse().unwrap())
+                .is_none()
+        );
+        let error = ReachabilityListeners::listen(&[other], 0, "word").unwrap_err();
         assert!(error.to_string().contains("192.0.2.1"));
     }
 }

@@ -29,7 +29,7 @@ pub const CHECKPOINT: u8 = b'C';
 
 /// Version and revision of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Build {
+pub struct ProgramBuild {
     pub version: String,
     pub revision: String,
 }
@@ -56,7 +56,7 @@ pub struct HostAddress {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentHello {
     /// Its build. Agents of all versions send it.
-    pub build: Build,
+    pub build: ProgramBuild,
     /// Path of its program.
     #[serde(default)]
     pub program: String,
@@ -145,7 +145,7 @@ pub struct StartOrder {
 
 /// The start parameters of a rank, which it reads from its standard input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Letter {
+pub struct StartLetter {
     /// 0 .. `size`.
     pub rank: u32,
     /// Number of all ranks.
@@ -168,14 +168,14 @@ pub struct Letter {
     pub job: String,
 }
 
-impl Letter {
+impl StartLetter {
     /// Reads the letter from standard input; [`Error::Usage`] if it holds something else.
     pub fn from_input() -> Result<Self> {
         let mut text = String::new();
         let input = std::io::stdin().lock().take(LETTER_BYTES_MAX);
         let taken = { input }.read_to_string(&mut text);
         taken.map_err(|error| Error::io("cannot read the letter to this rank", error))?;
-        read(&text)?.ok_or_else(|| {
+        decode_line(&text)?.ok_or_else(|| {
             Error::Usage("this command is for ranks that `tonnage --hosts` starts: use --hosts, or --ranks N".into())
         })
     }
@@ -206,19 +206,19 @@ impl Letter {
 
     /// Returns the listening socket, if this is rank 0.
     pub fn listener(&self) -> Result<Option<std::net::TcpListener>> {
-        let file = self.listener.map(passed_on).transpose()?;
+        let file = self.listener.map(inherited_descriptor).transpose()?;
         Ok(file.map(Into::into))
     }
 
     /// Returns the file for records, if this is rank 0.
     pub fn records(&self) -> Result<Option<std::fs::File>> {
-        let file = self.records.map(passed_on).transpose()?;
+        let file = self.records.map(inherited_descriptor).transpose()?;
         Ok(file.map(Into::into))
     }
 }
 
 /// Duplicates an open file that the agent passed on.
-fn passed_on(number: i32) -> Result<OwnedFd> {
+fn inherited_descriptor(number: i32) -> Result<OwnedFd> {
     tonnage_sys::descriptor::duplicate(number)
         .map_err(|error| Error::io(format!("open file {number} of the agent"), error))
 }
@@ -297,21 +297,21 @@ pub enum AgentReport {
 }
 
 /// Encodes a message as a line.
-pub fn line<T: Serialize>(message: &T) -> Result<String> {
+pub fn encode_line<T: Serialize>(message: &T) -> Result<String> {
     let text = serde_json::to_string(message)
         .map_err(|error| Error::Failed(format!("a message cannot be written: {error}")))?;
     Ok(format!("{MARK}{text}\n"))
 }
 
 /// Writes a message and flushes it.
-pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<()> {
-    let text = line(message)?;
+pub fn write_line<T: Serialize>(to: &mut impl Write, message: &T) -> Result<()> {
+    let text = encode_line(message)?;
     let sent = to.write_all(text.as_bytes()).and_then(|()| to.flush());
     sent.map_err(|error: io::Error| Error::io("cannot write to the other end of ssh", error))
 }
 
 /// Decodes a line; `None` for a line without our prefix.
-pub fn read<T: DeserializeOwned>(line: &str) -> Result<Option<T>> {
+pub fn decode_line<T: DeserializeOwned>(line: &str) -> Result<Option<T>> {
     let Some(text) = line.trim_end().strip_prefix(MARK) else {
         return Ok(None);
     };
@@ -333,18 +333,18 @@ mod tests {
             rank: 3,
             exit: RankExit::Signal(9),
         };
-        let text = line(&ended).unwrap();
+        let text = encode_line(&ended).unwrap();
         assert_eq!(text.matches('\n').count(), 1);
-        assert_eq!(read::<AgentReport>(&text).unwrap(), Some(ended));
-        assert_eq!(read::<AgentReport>("Welcome to h1").unwrap(), None);
-        assert!(read::<AgentReport>("@tonnage {").is_err());
+        assert_eq!(decode_line::<AgentReport>(&text).unwrap(), Some(ended));
+        assert_eq!(decode_line::<AgentReport>("Welcome to h1").unwrap(), None);
+        assert!(decode_line::<AgentReport>("@tonnage {").is_err());
     }
 
     #[test]
     fn an_agent_of_another_version_is_understood() {
         let text =
             "@tonnage {\"Hello\":{\"build\":{\"version\":\"9\",\"revision\":\"x\"},\"new\":1}}";
-        let Some(AgentReport::Hello(hello)) = read(text).unwrap() else {
+        let Some(AgentReport::Hello(hello)) = decode_line(text).unwrap() else {
             panic!("no hello")
         };
         assert_eq!(hello.build.version, "9");
