@@ -53,12 +53,23 @@ pub fn main(this: Build) -> ExitCode {
     let _ = BUILD.set(this);
     last_resort::prepare();
     tonnage_sys::process::refuse_oversized_writes();
+    let words: Vec<String> = std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    if let Some(page) = Cli::help_page(words.get(1..).unwrap_or_default()) {
+        return match command::print(&page) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                command::say_error(&error);
+                error.exit_code().into()
+            }
+        };
+    }
     let cli = match Cli::parse_arguments() {
         Ok(cli) => cli,
         Err(answer) => {
             let said = command::answer(&answer);
-            let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-            return command::check::refused_by_parser(words, &answer).unwrap_or(said);
+            return command::check::refused_by_parser(words.into_iter(), &answer).unwrap_or(said);
         }
     };
     let style = match &cli.command {

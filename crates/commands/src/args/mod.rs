@@ -21,6 +21,7 @@ mod overview;
 pub mod passed_on;
 pub mod report;
 pub mod run;
+mod short_help;
 pub mod values;
 pub mod verify;
 pub mod version;
@@ -73,9 +74,14 @@ impl Cli {
     pub fn parse_arguments() -> Result<Self, clap::Error> {
         let program = Self::command();
         let overview = overview::text(&program);
-        let mut program = program.override_help(overview);
+        let mut program = short_help::shorten(program.override_help(overview));
         let matches = program.try_get_matches_from_mut(std::env::args_os())?;
         Self::from_arg_matches(&matches).map_err(|wrong| wrong.format(&mut program))
+    }
+
+    /// Returns the page that is not the help of one command: `tonnage help launch`.
+    pub fn help_page(words: &[String]) -> Option<String> {
+        short_help::page(words)
     }
 
     /// Returns the overview of commands.

@@ -67,8 +67,8 @@ pub fn text(program: &Command) -> String {
     }
     let _ = writeln!(
         text,
-        "\nMore: `tonnage COMMAND -h` has the options of a command, `tonnage man COMMAND` its manual page,\n\
-         `tonnage -V` the version. --log-level error|warn|info|debug is accepted everywhere.\n{}",
+        "\nMore: `tonnage COMMAND -h` has the usual options of a command, `--help` all of them, `tonnage help\n\
+         launch` those of ranks and hosts; `tonnage -V` prints the version.\n{}",
         EXIT_CODES.replace(", 128", ",\n128")
     );
     text
