@@ -13,8 +13,8 @@ pub fn try_input(data: &[u8]) {
     let quantiles = [0.0, 0.5, 0.9, 0.99, 0.999, 1.0].map(|part| histogram.quantile_ns(part));
     assert!(quantiles.is_sorted());
     assert!(quantiles[0] >= histogram.min_ns() && quantiles[5] <= histogram.max_ns());
-    let kept = HistogramData::of(&histogram)
-        .read()
+    let kept = HistogramData::from_histogram(&histogram)
+        .to_histogram()
         .expect("what is kept can be read");
     assert_eq!(kept.count(), histogram.count());
     let mut sum = encoded.clone();

@@ -79,7 +79,7 @@ pub fn try_input(input: &[u8]) {
                 assert!(point.engines().count() > 0);
                 for engine in point.engines() {
                     // An engine may be asked for what none of its operations can do.
-                    for draw in point.stretch(engine, 0, &LISTS).unwrap_or_default() {
+                    for draw in point.draw_group(engine, 0, &LISTS).unwrap_or_default() {
                         assert!(draw.point.slots.footprint_bytes >= draw.point.slots.stride_bytes);
                         assert!(
                             draw.point.slots.stride_bytes >= u64::from(draw.point.slots.size_bytes)

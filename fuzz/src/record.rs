@@ -8,7 +8,7 @@ use tonnage_judge::compare::{CompareRequest, compare};
 use tonnage_judge::criteria::PointVerdict;
 use tonnage_judge::sides::sides_of_two_files;
 use tonnage_record::Record;
-use tonnage_record::checksum::line;
+use tonnage_record::checksum::line_with_checksum;
 use tonnage_record::read::read_records_of;
 use tonnage_report::compare::CompareFormat;
 use tonnage_report::{Format, render};
@@ -48,7 +48,8 @@ pub fn try_input(data: &[u8]) {
         return;
     };
     for record in &records {
-        let written = line(record).expect("a record that was read can be written") + "\n";
+        let written =
+            line_with_checksum(record).expect("a record that was read can be written") + "\n";
         let again = read(written.as_bytes()).expect("a written record reads back");
         assert_eq!(again, std::slice::from_ref(record));
         // The input chooses what is damaged, so that each finding can be repeated.

@@ -24,7 +24,7 @@ use tonnage_plan::Planned;
 use tonnage_ranks::Rank;
 use tonnage_record::{Canary, Outcome, Record, published};
 use tonnage_sys::clock::Clock;
-use tonnage_units::message::bounded;
+use tonnage_units::message::truncate_message;
 use tonnage_units::{Error, Result};
 
 /// Runs all points in order as one run. Every rank calls it with the same points; rank 0's observer gets the records.
@@ -178,7 +178,7 @@ impl Conductor<'_> {
         let lacking = oversized.iter().find(|(from, _)| bytes >= *from);
         let unmeasured = match (asked.impossible, lacking) {
             (Some(why), _) => Outcome::Skipped {
-                why: bounded(why).into_owned(),
+                why: truncate_message(why).into_owned(),
             },
             (None, Some((_, error))) => outcome(error),
             (None, None) => return Ok(false),

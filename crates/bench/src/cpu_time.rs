@@ -267,7 +267,10 @@ mod tests {
             (2_000_000, Some(900_000)),
             "{loss:?}"
         );
-        assert_eq!((loss.to_quota(), loss.to_others()), (Some(0.45), Some(0.0)));
+        assert_eq!(
+            (loss.lost_to_quota(), loss.lost_to_others()),
+            (Some(0.45), Some(0.0))
+        );
         cpu.reset();
         assert_eq!(only(cpu.losses(1, "b".into(), false)), None);
     }
@@ -281,11 +284,14 @@ mod tests {
         counted(&machine, [20, 5, 100], 490_000);
         cpu.end(1_000_000);
         let loss = only(cpu.losses(0, "a".into(), false)).unwrap();
-        assert_eq!((loss.to_quota(), loss.to_others()), (None, Some(0.49)));
+        assert_eq!(
+            (loss.lost_to_quota(), loss.lost_to_others()),
+            (None, Some(0.49))
+        );
         // If a thread's time is not counted, the cause stays unknown. A wait of 1 % is not recorded as a loss.
         cpu.count(None, 1_000_000);
         let loss = only(cpu.losses(0, "a".into(), false)).unwrap();
-        assert_eq!(loss.to_others(), None);
+        assert_eq!(loss.lost_to_others(), None);
         cpu.reset();
         let waited = SchedTime {
             run_ns: 0,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::deadlines::DEADLINES;
 use tonnage_ranks::Rank;
 use tonnage_record::Outcome;
-use tonnage_units::message::bounded;
+use tonnage_units::message::truncate_message;
 use tonnage_units::{Error, Result};
 
 /// How far a failure reaches.
@@ -73,7 +73,7 @@ fn all_or_none_within<T>(
 
 /// Converts a point's error to an outcome: a missing resource is a skip, everything else a failure.
 pub fn outcome(error: &Error) -> Outcome {
-    let why = bounded(&error.to_string()).into_owned();
+    let why = truncate_message(&error.to_string()).into_owned();
     match error {
         Error::Unavailable { .. } => Outcome::Skipped { why },
         _ => Outcome::Failed { why },

@@ -1,10 +1,10 @@
 //! Derives parameters of the timed loops from the points of plans. The loops do not know plans.
 
-use tonnage_loops::collective::script::Seat;
+use tonnage_loops::collective::script::CallPosition;
 use tonnage_loops::files::sequence::FilePattern;
 use tonnage_loops::flow_walk::FlowSlots;
 use tonnage_loops::library::Posting;
-use tonnage_plan::collective::GroupSeat;
+use tonnage_plan::collective::GroupPosition;
 use tonnage_plan::files::{DataKind, FilePoint, Phase};
 use tonnage_plan::transfer::{SessionUse, TransferApi, TransferPoint};
 use tonnage_transfer::LaneSource;
@@ -60,9 +60,9 @@ pub fn zeros_percent(data: DataKind) -> u32 {
 }
 
 /// Returns the position of a rank in its group.
-pub fn seat_of(seat: GroupSeat) -> Seat {
+pub fn call_position(seat: GroupPosition) -> CallPosition {
     let first = seat.rank(0);
-    Seat {
+    CallPosition {
         place: seat.place,
         first,
         step: seat.rank(1).saturating_sub(first),

@@ -41,7 +41,7 @@ impl PathWatch {
             let path = path_of_socket(socket);
             match now
                 .iter_mut()
-                .find_map(|known| known.take_in(&path).then_some(known))
+                .find_map(|known| known.merge_if_equal(&path).then_some(known))
             {
                 Some(known) => known.sockets += 1,
                 None => now.push(path),
@@ -85,7 +85,7 @@ fn merge_paths(all: &mut Vec<NetworkPath>, others: Vec<NetworkPath>) {
     for other in others {
         match all
             .iter_mut()
-            .find_map(|known| known.take_in(&other).then_some(known))
+            .find_map(|known| known.merge_if_equal(&other).then_some(known))
         {
             Some(known) => known.ranks = both_names(&known.ranks, &other.ranks),
             None => all.push(other),

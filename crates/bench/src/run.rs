@@ -7,10 +7,10 @@ use crate::host::RankHost;
 use crate::json::Json;
 use crate::settings::Settings;
 use tonnage_ranks::{ClockOffset, Distinct, Rank};
-use tonnage_record::environment::{Described, HostEntry, OwnMemory};
+use tonnage_record::environment::{DescribedHost, HostEntry, OwnMemory};
 use tonnage_record::{Body, HostGroup, Outcome, Record, SCHEMA_VERSION};
 use tonnage_units::quantity::human::duration;
-use tonnage_units::reduce::Largest;
+use tonnage_units::reduce::ReduceMax;
 use tonnage_units::{Result, number_list};
 
 /// Facts about a run, collected once before any measurement.
@@ -39,8 +39,8 @@ impl RunContext {
     pub(crate) fn join(rank: &mut Rank, settings: &Settings, run_id: &str) -> Result<Self> {
         rank.set_phase("describing the hosts");
         let environment = gather_environment(rank, settings)?;
-        let differs = Largest(u64::from(rank.clock_offset() != ClockOffset::default()));
-        let Largest(differs) = rank.reduce("clocks of the ranks", differs, DEADLINES.step)?;
+        let differs = ReduceMax(u64::from(rank.clock_offset() != ClockOffset::default()));
+        let ReduceMax(differs) = rank.reduce("clocks of the ranks", differs, DEADLINES.step)?;
         Ok(Self {
             is_one_clock: differs == 0,
             run_id: run_id.to_owned(),
@@ -128,7 +128,7 @@ fn gather_environment(rank: &mut Rank, settings: &Settings) -> Result<Vec<HostGr
             memory_total_bytes: None,
             huge_pages_free: None,
         };
-        hosts.push(Described {
+        hosts.push(DescribedHost {
             machine,
             ranks,
             host,

@@ -14,7 +14,7 @@ pub fn start<'scope, T: Send + 'scope>(
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>> {
     let started = Builder::new().name(what.into()).spawn_scoped(scope, work);
-    started.map_err(|error| Error::not_started(format!("a thread ({what})"), &error))
+    started.map_err(|error| Error::start_error(format!("a thread ({what})"), &error))
 }
 
 /// Channels for orders to a thread and its answers.

@@ -65,7 +65,7 @@ impl CounterWatch<'_> {
     /// Reads the counters again and returns the findings about this rank's group, to be merged with those of other
     /// ranks.
     pub fn judge(&self, Loads(loads): &Loads) -> WireFindings {
-        let mut path = WireProof::nothing();
+        let mut path = WireProof::empty();
         let Some(reader) = &self.route.reads else {
             return WireFindings(Json(path));
         };

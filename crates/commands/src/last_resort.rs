@@ -5,7 +5,7 @@ use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tonnage_sys::out_of_memory;
-use tonnage_units::message::bounded;
+use tonnage_units::message::truncate_message;
 
 use crate::command::{env, program};
 
@@ -21,7 +21,7 @@ pub fn prepare() {
             std::thread::park();
         }
         let line = describe(out_of_memory::who(), panic);
-        out_of_memory::end_with_line(format!("{}\n", bounded(&line)).as_bytes());
+        out_of_memory::end_with_line(format!("{}\n", truncate_message(&line)).as_bytes());
     }));
 }
 

@@ -18,7 +18,7 @@ use env_logger::Target;
 use tonnage_bench::deadlines::DEADLINES;
 use tonnage_judge::check::CheckVerdict;
 use tonnage_units::Result;
-use tonnage_units::message::bounded;
+use tonnage_units::message::truncate_message;
 
 use args::common::LogLevel;
 use args::{Cli, Command};
@@ -156,7 +156,7 @@ fn start_log(level: LogLevel) {
                 out,
                 "{}: {}",
                 record.level().as_str().to_lowercase(),
-                bounded(&record.args().to_string())
+                truncate_message(&record.args().to_string())
             )
         })
         .init();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tonnage_collective::{Collective, Dtype, Reduction, Shape};
 use tonnage_sys::mapping::Arena;
-use tonnage_units::names::unknown;
+use tonnage_units::names::unknown_name_error;
 use tonnage_units::{Error, Result};
 
 use crate::{EngineReport, Libraries, Library, Lifecycle};
@@ -137,7 +137,7 @@ pub fn find<'a, 'b>(
     let (name, variant) = backend.split_once(':').unwrap_or((backend, ""));
     let names: Vec<_> = backends.iter().map(|entry| entry.name).collect();
     let known = backends.iter().find(|entry| entry.name == name);
-    let entry = known.ok_or_else(|| unknown("backend", name, &names))?;
+    let entry = known.ok_or_else(|| unknown_name_error("backend", name, &names))?;
     match entry.variant {
         BackendVariant::Nothing if !variant.is_empty() => Err(Error::Usage(format!(
             "backend {name} takes nothing after a colon: use backend {name}"
@@ -147,7 +147,11 @@ pub fn find<'a, 'b>(
         ))),
         BackendVariant::OneOf(parts) if parts.iter().all(|part| part.name != variant) => {
             let known: Vec<_> = parts.iter().map(|part| part.name).collect();
-            Err(unknown(&format!("variant of {name}"), variant, &known))
+            Err(unknown_name_error(
+                &format!("variant of {name}"),
+                variant,
+                &known,
+            ))
         }
         _ => Ok((entry, variant)),
     }

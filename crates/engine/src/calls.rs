@@ -1,7 +1,7 @@
 //! The contract of engines for files. Opening, syncing and closing block, and so do reads and writes of most engines.
-//! An engine that can keep several transfers in flight offers a [`Queue`] for them.
+//! An engine that can keep several transfers in flight offers a [`FileQueue`] for them.
 //!
-//! A [`FileDomain`] is one engine as a rank uses it for one point; a [`Calls`] belongs to one thread of the rank. The
+//! A [`FileDomain`] is one engine as a rank uses it for one point; a [`FileCalls`] belongs to one thread of the rank. The
 //! loops in `tonnage_loops::files` know only these types, and decide which bytes go where.
 
 use std::collections::BTreeMap;
@@ -125,7 +125,7 @@ pub trait FileDomain: Send + Sync {
     ///
     /// # Errors
     /// If queues or registrations cannot be made.
-    fn thread(&self, thread: u32, memory: Arc<Arena>) -> Result<Box<dyn Calls>>;
+    fn thread(&self, thread: u32, memory: Arc<Arena>) -> Result<Box<dyn FileCalls>>;
 }
 
 /// A file to open, and how to open it.
@@ -145,13 +145,13 @@ pub struct OpenFile<'a> {
     /// True if all ranks open this same file together.
     pub shared: bool,
     /// The only parts of the file that this rank will access, with `--file-view`.
-    pub view: Option<View>,
+    pub view: Option<FileView>,
 }
 
 /// Equally spaced parts of a file. Transfers still use offsets in the file; an engine that passes views on to its
-/// library converts them with [`View::offset_in`].
+/// library converts them with [`FileView::offset_in`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct View {
+pub struct FileView {
     /// Offset of the first part.
     pub begin: u64,
     /// Bytes of each part.
@@ -160,7 +160,7 @@ pub struct View {
     pub stride_bytes: u64,
 }
 
-impl View {
+impl FileView {
     /// Converts an offset in the file to one in the view, which counts only visible bytes. The byte must be visible.
     pub fn offset_in(&self, offset: u64) -> u64 {
         let from_begin = offset - self.begin;
@@ -183,7 +183,7 @@ pub struct FileTransfer {
 
 /// A call that blocks until it is done.
 #[derive(Debug, Clone, Copy)]
-pub enum Call<'a> {
+pub enum FileCall<'a> {
     /// Opens a file; the time it takes is reported.
     Open(OpenFile<'a>),
     /// Reads from a file into memory. With `--collective`, all ranks make the call together.
@@ -203,20 +203,20 @@ pub enum Call<'a> {
 }
 
 /// File calls of one thread, which owns its open files.
-pub trait Calls: Send {
+pub trait FileCalls: Send {
     /// Executes one call and returns the number of bytes moved, 0 for calls that move none. Reads and writes allocate
     /// nothing and take no lock.
     ///
     /// # Errors
     /// The failure, with the file's path and the offset; the caller adds the rank.
-    fn call(&mut self, call: &Call<'_>) -> Result<u64>;
+    fn call(&mut self, call: &FileCall<'_>) -> Result<u64>;
     /// Device and inode of an open file; `None` if the engine does not know them, or has no such file.
     fn identity(&self, file: u32) -> Option<(u64, u64)> {
         let _ = file;
         None
     }
     /// The queue for reads and writes that do not block; present if [`FileEntry::queues`] is set.
-    fn queue(&mut self) -> Option<&mut dyn Queue> {
+    fn queue(&mut self) -> Option<&mut dyn FileQueue> {
         None
     }
     /// Choices that the engine made on its own while it ran, and hints that took effect, to record.
@@ -226,7 +226,7 @@ pub trait Calls: Send {
 }
 
 /// Reads and writes with several in flight: the post and poll of an [`Engine`](crate::Engine), without peers.
-pub trait Queue {
+pub trait FileQueue {
     /// Takes transfers in order and returns the number taken; fewer than all means "wait, then try again". `op.lane` is
     /// [`lane_of`] the file, `op.local` an offset in the thread's memory, `op.remote` one in the file.
     ///
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_view_counts_only_what_it_shows() {
-        let view = View {
+        let view = FileView {
             begin: 10,
             block_bytes: 10,
             stride_bytes: 30,

@@ -14,7 +14,7 @@ pub use tonnage_units::histogram::BinnedLatencies;
 use crate::{Addresses, Lane, Verb};
 
 /// Runs the trials of a worker.
-pub trait Carrier {
+pub trait TrialCarrier {
     /// Copies parts of the worker's memory to the place where operations read theirs: offset and length of each part.
     ///
     /// # Errors

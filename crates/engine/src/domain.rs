@@ -29,7 +29,7 @@ pub enum LimitKind {
 /// Who moves bytes into and out of memory of a device, such as a GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum DeviceMemoryBy {
+pub enum DeviceMemoryAccess {
     /// Not known: the engine does not accept such memory, or leaves the choice to a library.
     #[default]
     Unknown,
@@ -41,7 +41,7 @@ pub enum DeviceMemoryBy {
     Cards,
 }
 
-impl DeviceMemoryBy {
+impl DeviceMemoryAccess {
     /// Returns whether all bytes cross the link between the device and the rest of its machine.
     pub fn crosses_link(self) -> bool {
         matches!(self, Self::Staging | Self::Cards)
@@ -162,8 +162,8 @@ pub trait Domain: Send + Sync {
         None
     }
     /// Who moves bytes of device memory.
-    fn device_memory_by(&self) -> DeviceMemoryBy {
-        DeviceMemoryBy::Unknown
+    fn device_memory_by(&self) -> DeviceMemoryAccess {
+        DeviceMemoryAccess::Unknown
     }
     /// The devices that the payload must cross, so that their counters can prove it. Of several, each carries a part;
     /// devices that no worker uses are left out. Empty if no device counts traffic (memory), or none can be identified.

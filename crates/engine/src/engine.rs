@@ -6,16 +6,16 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tonnage_units::Result;
 
-use crate::carried::Carrier;
+use crate::carried::TrialCarrier;
 use crate::memory::Memory;
 use crate::report::Facts;
 use crate::{Completion, Failure, Lane, LaneSpec, Op, Peer, Region, RegionId};
 
-/// Opaque endpoint address of one worker, made for one of its peers. At most [`Card::BYTES_MAX`] bytes.
+/// Opaque endpoint address of one worker, made for one of its peers. At most [`EndpointAddress::BYTES_MAX`] bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Card(pub Vec<u8>);
+pub struct EndpointAddress(pub Vec<u8>);
 
-impl Card {
+impl EndpointAddress {
     /// Size limit of an address.
     pub const BYTES_MAX: usize = 64 << 10;
 
@@ -55,18 +55,18 @@ impl Locality {
 
 /// A peer to connect to.
 #[derive(Debug, Clone)]
-pub struct Neighbor {
+pub struct PeerEndpoint {
     /// Its rank.
     pub peer: Peer,
     /// The address that the peer's worker made for this worker.
-    pub card: Card,
+    pub card: EndpointAddress,
     /// Where its process runs.
     pub locality: Locality,
 }
 
-impl Neighbor {
+impl PeerEndpoint {
     /// A peer in the same container, such as another worker of this process in an engine's tests.
-    pub fn same_container(peer: Peer, card: Card) -> Self {
+    pub fn same_container(peer: Peer, card: EndpointAddress) -> Self {
         Self {
             peer,
             card,
@@ -103,7 +103,7 @@ pub struct RailLoad {
 
 /// Outcome of [`Engine::arm`]: how to wait for completions.
 #[derive(Debug, Clone, Copy)]
-pub enum Arm<'a> {
+pub enum ArmOutcome<'a> {
     /// Completions may already be there: poll, and arm again before sleeping.
     Ready,
     /// Nothing can be polled until this descriptor is readable.
@@ -133,13 +133,13 @@ pub trait Engine {
     ///
     /// # Errors
     /// If the engine cannot serve this many peers.
-    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>>;
+    fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>>;
     /// Connects to peers. An engine refuses an incompatible peer here (another version, another host). Called again for
     /// more peers.
     ///
     /// # Errors
     /// If a peer cannot be reached; the message names it.
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()>;
+    fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()>;
     /// Makes first contact with the peers connected since the last call, after they have connected too. Needed by
     /// transports on which both sides must take part, or which do setup lazily that should not be timed. Polls until it
     /// is done, or until `stopped` returns true.
@@ -205,8 +205,8 @@ pub trait Engine {
     ///
     /// # Errors
     /// If the engine is dead.
-    fn arm(&mut self) -> Result<Arm<'_>> {
-        Ok(Arm::Unsupported)
+    fn arm(&mut self) -> Result<ArmOutcome<'_>> {
+        Ok(ArmOutcome::Unsupported)
     }
     /// Informs the engine whether operations posted from now on are outside the timed trials, so that it may try out
     /// alternatives. Returns whether it has finished its search. The warm-up of a point continues until all engines
@@ -215,7 +215,7 @@ pub trait Engine {
         true
     }
     /// Runs this worker's trials, if the domain reports that they [run elsewhere](crate::carried).
-    fn carrier(&mut self) -> Option<&mut dyn Carrier> {
+    fn carrier(&mut self) -> Option<&mut dyn TrialCarrier> {
         None
     }
     /// Returns the load of each rail since the last call, counting operations of this side only; empty if there is only

@@ -8,8 +8,8 @@ use tonnage_units::Result;
 
 use crate::library::{Libraries, Library, Lifecycle};
 use crate::memory::BusDevice;
-use crate::name::{Variant, split_name};
-use crate::options::{EngineOption, EngineOptions, OptionsOf, check_options, find_option};
+use crate::name::{NameVariant, split_name};
+use crate::options::{EngineOption, EngineOptions, OptionsOwner, check_options, find_option};
 use crate::{Domain, Verb};
 
 /// The opened devices of an engine on one host.
@@ -23,7 +23,7 @@ pub struct Entry {
     pub about: &'static str,
     /// The part that must follow the name after a colon, such as "PROVIDER" in `fabric:PROVIDER`; `None` if nothing
     /// may.
-    pub variant: Option<Variant>,
+    pub variant: Option<NameVariant>,
     /// Options of its own, which `--engine-option NAME=VALUE` sets.
     pub options: &'static [EngineOption],
     /// True if `--devices` has an effect.
@@ -170,7 +170,12 @@ impl Entry {
     /// `Usage` for an unknown name or value, listing the known ones, and for an option that has no effect on this
     /// variant.
     pub fn check_options(&self, asked: &EngineOptions, variant: &str) -> Result<EngineOptions> {
-        check_options(OptionsOf::Engine(self.name), self.options, asked, variant)
+        check_options(
+            OptionsOwner::Engine(self.name),
+            self.options,
+            asked,
+            variant,
+        )
     }
 
     /// Names of its variants that exist on every machine, or just its own name if it has no variants.

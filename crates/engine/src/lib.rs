@@ -73,18 +73,18 @@ mod tables;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use domain::{Caps, DeviceMemoryBy, Domain, LimitKind, WorkerConfig};
-pub use engine::{Arm, Card, Engine, Flush, Locality, Neighbor, RailLoad};
+pub use domain::{Caps, DeviceMemoryAccess, Domain, LimitKind, WorkerConfig};
+pub use engine::{ArmOutcome, EndpointAddress, Engine, Flush, Locality, PeerEndpoint, RailLoad};
 pub use entry::{DeviceRequest, Domains, Entry, OpenRequest, RankMemory};
 pub use failure::Failure;
 pub use library::{BeforeJoin, Libraries, Library, Lifecycle};
 pub use lists::{Lists, find};
-pub use name::{Variant, split_name};
+pub use name::{NameVariant, split_name};
 pub use operation::{
     Addresses, Completion, Descriptor, Ending, Lane, LaneKind, LaneSpec, Op, Peer, Region,
     RegionId, Verb, WORD_BYTES,
 };
-pub use options::{EngineOption, EngineOptions, OptionKind, OptionsOf, check_options};
+pub use options::{EngineOption, EngineOptions, OptionKind, OptionsOwner, check_options};
 pub use report::{EngineReport, Fact, Facts, LibraryReport, fact_names};
-pub use tables::{Lanes, Regions, never_connected, take_waiting};
+pub use tables::{LaneTable, RegionTable, move_waiting, never_connected};
 pub use tonnage_units::{WireDevice, WireKind};

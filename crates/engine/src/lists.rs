@@ -1,13 +1,13 @@
 //! Everything that a program can measure with, as lists. The program passes them down; the code that receives them
 //! knows no row by name.
 
-use tonnage_units::names::{nearest, quote, unknown};
+use tonnage_units::names::{nearest, quote, unknown_name_error};
 use tonnage_units::{Error, Result};
 
 use crate::backend::{self, BackendEntry, BackendVariant};
 use crate::calls::FileEntry;
 use crate::memory::MemoryEntry;
-use crate::name::{Variant, split_name};
+use crate::name::{NameVariant, split_name};
 use crate::{Entry, Library, Lifecycle};
 
 /// The engines, memories and backends of a program.
@@ -40,7 +40,7 @@ impl Lists {
         let names: Vec<_> = self.file_engines.iter().map(|entry| entry.name).collect();
         let mut entries = self.file_engines.iter();
         let known = entries.find(|entry| entry.name == engine);
-        known.ok_or_else(|| unknown("engine", engine, &names))
+        known.ok_or_else(|| unknown_name_error("engine", engine, &names))
     }
 
     /// Finds the row of a backend of collectives by its name in a plan, and returns it with the text after the colon.
@@ -178,12 +178,12 @@ fn find_named<'a, E>(
     what: &str,
     entries: &'a [E],
     asked: &str,
-    of: impl Fn(&E) -> (&'static str, Option<Variant>),
+    of: impl Fn(&E) -> (&'static str, Option<NameVariant>),
 ) -> Result<&'a E> {
     let (name, variant) = split_name(asked);
     let Some(entry) = entries.iter().find(|entry| of(entry).0 == name) else {
         let names: Vec<_> = entries.iter().map(|entry| of(entry).0).collect();
-        return Err(unknown(what, asked, &names));
+        return Err(unknown_name_error(what, asked, &names));
     };
     match (of(entry).1, variant) {
         (None, "") if !asked.contains(':') => Ok(entry),
@@ -205,7 +205,7 @@ mod tests {
     use crate::memory::Request;
     use crate::{Lifecycle, Verb};
 
-    const fn engine(name: &'static str, variant: Option<Variant>) -> Entry {
+    const fn engine(name: &'static str, variant: Option<NameVariant>) -> Entry {
         Entry {
             name,
             about: "",
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    const fn memory(name: &'static str, variant: Option<Variant>) -> MemoryEntry {
+    const fn memory(name: &'static str, variant: Option<NameVariant>) -> MemoryEntry {
         MemoryEntry {
             name,
             about: "",
@@ -238,7 +238,7 @@ mod tests {
         }
     }
 
-    const MANY: Variant = Variant {
+    const MANY: NameVariant = NameVariant {
         what: "KIND",
         everywhere: &["a", "b;c"],
         with_device: &[],
@@ -246,7 +246,7 @@ mod tests {
         required: true,
     };
 
-    const DEVICE: Variant = Variant {
+    const DEVICE: NameVariant = NameVariant {
         what: "DEVICE",
         everywhere: &[],
         with_device: &[],

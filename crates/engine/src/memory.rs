@@ -17,8 +17,8 @@ use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
 use crate::library::{Libraries, Library};
-use crate::name::Variant;
-use crate::options::{EngineOption, EngineOptions, OptionsOf, check_options, find_option};
+use crate::name::NameVariant;
+use crate::options::{EngineOption, EngineOptions, OptionsOwner, check_options, find_option};
 use crate::pattern::{self, Key, Mismatches};
 
 /// One row of the list of memories.
@@ -28,7 +28,7 @@ pub struct MemoryEntry {
     /// One line for help and `tonnage engines`.
     pub about: &'static str,
     /// The part that may follow the name after a colon, such as "DEVICE" in `gpu:DEVICE`; `None` if nothing may.
-    pub variant: Option<Variant>,
+    pub variant: Option<NameVariant>,
     /// True if the CPU can address it. If not, options that must look at single bytes are refused before any rank
     /// starts.
     pub host_addressable: bool,
@@ -40,7 +40,7 @@ pub struct MemoryEntry {
     pub allocate: fn(&Request<'_>) -> Result<Arc<dyn Memory>>,
     /// Bytes still available, given the part of the name after the colon; `None` if unknown. Asked before any rank
     /// allocates, so that a request that is too large is refused instead of half touched.
-    pub available: fn(&str) -> Option<Available>,
+    pub available: fn(&str) -> Option<AvailableMemory>,
     /// The device that will hold its bytes, and where that is in the machine. `None` for host memory, or if the device
     /// is unknown; the allocation then reports why. Asked before engines are opened, so that each engine knows its
     /// peers' devices too.
@@ -55,7 +55,7 @@ impl MemoryEntry {
     /// # Errors
     /// `Usage` for an unknown name or value, listing the known ones.
     pub fn check_options(&self, asked: &EngineOptions) -> Result<EngineOptions> {
-        check_options(OptionsOf::Memory(self.name), self.options, asked, "")
+        check_options(OptionsOwner::Memory(self.name), self.options, asked, "")
     }
 
     /// Returns the options that this memory knows by name.
@@ -104,7 +104,7 @@ impl BusDevice {
 
 /// Bytes of a memory that are still available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Available {
+pub struct AvailableMemory {
     /// To all processes of the machine together.
     pub machine_bytes: u64,
     /// To the processes of this container together; `None` if the container has no limit.
@@ -170,7 +170,7 @@ pub trait Memory: Any + Send + Sync {
     /// # Errors
     /// If the range lies outside, or the device fails.
     fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()> {
-        pattern::fill(addressed(self)?, origin, offset, len, key)
+        pattern::fill(host_arena_of(self)?, origin, offset, len, key)
     }
     /// Compares the range with the data that [`Self::fill`] would have written, and adds differences to `found`.
     ///
@@ -184,14 +184,14 @@ pub trait Memory: Any + Send + Sync {
         key: Key,
         found: &mut Mismatches,
     ) -> Result<()> {
-        pattern::verify(addressed(self)?, origin, offset, len, key, found)
+        pattern::verify(host_arena_of(self)?, origin, offset, len, key, found)
     }
     /// Copies a few bytes out for inspection; never called in a loop.
     ///
     /// # Errors
     /// If the range lies outside, or the device fails.
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        let read = addressed(self)?.read(offset, bytes);
+        let read = host_arena_of(self)?.read(offset, bytes);
         read.map_err(|error| Error::Failed(error.to_string()))
     }
     /// Copies a few changed bytes in; never called in a loop.
@@ -199,7 +199,7 @@ pub trait Memory: Any + Send + Sync {
     /// # Errors
     /// If the range lies outside, or the device fails.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let written = addressed(self)?.write(offset, bytes);
+        let written = host_arena_of(self)?.write(offset, bytes);
         written.map_err(|error| Error::Failed(error.to_string()))
     }
     /// Measures the fastest copies between two areas of this memory: the bound for transfers that stay in it. `slots`
@@ -211,21 +211,23 @@ pub trait Memory: Any + Send + Sync {
     /// If an area lies outside, the device fails, or no copy within this memory is implemented.
     fn copy_rates(
         &self,
-        stretch: &Stretch,
+        stretch: &CopyRange,
         slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
-        turns: CopyTurns,
+        turns: CopyRepetitions,
     ) -> Result<Vec<CopyRate>> {
         let _ = (stretch, slots, clock, turns);
-        Err(not_addressed(&self.report()))
+        Err(not_addressable_error(&self.report()))
     }
 }
 
-fn addressed<M: Memory + ?Sized>(memory: &M) -> Result<&Arc<Arena>> {
-    memory.host().ok_or_else(|| not_addressed(&memory.report()))
+fn host_arena_of<M: Memory + ?Sized>(memory: &M) -> Result<&Arc<Arena>> {
+    memory
+        .host()
+        .ok_or_else(|| not_addressable_error(&memory.report()))
 }
 
-fn not_addressed(memory: &MemoryReport) -> Error {
+fn not_addressable_error(memory: &MemoryReport) -> Error {
     let device = memory.device.as_ref();
     let of_device = device.map_or_else(String::new, |device| format!(" of {device}"));
     Error::Unavailable {
@@ -332,7 +334,7 @@ impl MemoryReport {
 
 /// Two areas of one memory: the source and the destination of piecewise copies.
 #[derive(Debug, Clone, Copy)]
-pub struct Stretch {
+pub struct CopyRange {
     /// Offset of the source.
     pub from: u64,
     /// Offset of the destination.
@@ -351,7 +353,7 @@ pub struct Stretch {
     pub slice_bytes: u64,
 }
 
-impl Stretch {
+impl CopyRange {
     /// Number of slots: one for each piece of each slice.
     pub fn slots(&self) -> u64 {
         self.slices * self.pieces
@@ -365,14 +367,14 @@ impl Stretch {
     /// Returns the offsets of a source slot's and a destination slot's piece, from the start of their areas, and the
     /// number of bytes to copy: the shorter of both.
     #[inline]
-    pub fn copy(&self, (from, to): (u64, u64)) -> (u64, u64, u64) {
-        let ((from, whole), (to, room)) = (self.piece(from), self.piece(to));
+    pub fn copy_offsets(&self, (from, to): (u64, u64)) -> (u64, u64, u64) {
+        let ((from, whole), (to, room)) = (self.piece_range(from), self.piece_range(to));
         (from, to, whole.min(room))
     }
 
     /// Returns the offset of a slot's piece from the start of its area, and its length.
     #[inline]
-    pub fn piece(&self, slot: u64) -> (u64, u64) {
+    pub fn piece_range(&self, slot: u64) -> (u64, u64) {
         let (slice, piece) = (slot / self.pieces, slot % self.pieces);
         let offset = slice * self.slice_bytes + piece * self.stride_bytes;
         if piece + 1 == self.pieces {
@@ -385,7 +387,7 @@ impl Stretch {
 
 /// Timing of turns that all copiers share. The default is for a lone copier: it starts at once.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct CopyTurns {
+pub struct CopyRepetitions {
     /// Start of the first turn, on the copier's clock; 0 means at once.
     pub start_ns: u64,
     /// The most bytes that any copier copies in a pass, which sets the length of a turn for all.

@@ -4,7 +4,7 @@
 
 /// The part of an engine's or a memory's name after a colon.
 #[derive(Debug, Clone, Copy)]
-pub struct Variant {
+pub struct NameVariant {
     /// Its meaning, in capitals, for help and messages.
     pub what: &'static str,
     /// Values that exist on every machine.
@@ -17,7 +17,7 @@ pub struct Variant {
     pub required: bool,
 }
 
-impl Variant {
+impl NameVariant {
     /// Full names with each of these values, as examples.
     pub fn examples(&self, name: &str) -> Vec<String> {
         let all = self.everywhere.iter().chain(self.with_device);

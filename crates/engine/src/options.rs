@@ -150,14 +150,14 @@ impl EngineOption {
 
 /// The owner of the checked options, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OptionsOf<'a> {
+pub enum OptionsOwner<'a> {
     /// An engine of this name.
     Engine(&'a str),
     /// A memory of this name.
     Memory(&'a str),
 }
 
-impl OptionsOf<'_> {
+impl OptionsOwner<'_> {
     /// The name of the command-line option.
     fn option(self) -> &'static str {
         match self {
@@ -173,7 +173,7 @@ impl OptionsOf<'_> {
     }
 }
 
-impl std::fmt::Display for OptionsOf<'_> {
+impl std::fmt::Display for OptionsOwner<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Engine(name) => write!(f, "engine {name}"),
@@ -191,7 +191,7 @@ pub(crate) fn find_option<'a>(known: &'a [EngineOption], name: &str) -> Option<&
 /// # Errors
 /// As there.
 pub fn check_options(
-    of: OptionsOf<'_>,
+    of: OptionsOwner<'_>,
     known: &[EngineOption],
     asked: &EngineOptions,
     variant: &str,
@@ -221,7 +221,7 @@ pub fn check_options(
     Ok(options)
 }
 
-fn unknown_option(of: OptionsOf<'_>, known: &[EngineOption], name: &str) -> Error {
+fn unknown_option(of: OptionsOwner<'_>, known: &[EngineOption], name: &str) -> Error {
     let names: Vec<_> = known.iter().map(|option| option.name).collect();
     let hint = match (nearest(name, &names), names.as_slice()) {
         (_, []) => format!("it has none: leave {} out", of.option()),
@@ -256,7 +256,7 @@ mod tests {
 
     fn on(variant: &str, name: &str, value: &str) -> Result<EngineOptions> {
         let options = EngineOptions::from([(name.to_owned(), value.to_owned())]);
-        check_options(OptionsOf::Engine("many"), OPTIONS, &options, variant)
+        check_options(OptionsOwner::Engine("many"), OPTIONS, &options, variant)
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
         let asked = |name: &str, value: &str| {
             let options = EngineOptions::from([(name.to_owned(), value.to_owned())]);
             let known = &OPTIONS[1..];
-            check_options(OptionsOf::Memory("far"), known, &options, "").unwrap_err()
+            check_options(OptionsOwner::Memory("far"), known, &options, "").unwrap_err()
         };
         let message = asked("retry", "7").to_string();
         assert_eq!(
@@ -327,7 +327,7 @@ mod tests {
         let known = [option(Some(3))];
         let asked = |value: &str| {
             let options = EngineOptions::from([("times".to_owned(), value.to_owned())]);
-            check_options(OptionsOf::Engine("many"), &known, &options, "")
+            check_options(OptionsOwner::Engine("many"), &known, &options, "")
         };
         assert_eq!(asked("never").unwrap()["times"], "never");
         assert_eq!(asked("05").unwrap()["times"], "5");

@@ -26,7 +26,7 @@ impl Key {
     pub fn new(seed: u64, trial: u64, initiator: u32, target: u32) -> Self {
         let flow = u64::from(initiator) << 32 | u64::from(target);
         Self {
-            base: mix(seed ^ mix(trial ^ mix(flow))),
+            base: mix_bits(seed ^ mix_bits(trial ^ mix_bits(flow))),
             inverted: 0,
             ahead: 0,
         }
@@ -58,7 +58,7 @@ impl Key {
     pub fn numbers(self, origin: u64, offset: u64) -> Result<KeyNumbers> {
         let place = offset
             .checked_sub(origin)
-            .ok_or_else(|| outside(origin, offset, 0))?;
+            .ok_or_else(|| out_of_range_error(origin, offset, 0))?;
         Ok(KeyNumbers {
             place: place.wrapping_add(self.ahead),
             base: self.base,
@@ -68,7 +68,7 @@ impl Key {
 
     #[inline]
     fn word(self, index: u64) -> u64 {
-        mix(self.base ^ index.wrapping_mul(GOLDEN)) ^ self.inverted
+        mix_bits(self.base ^ index.wrapping_mul(GOLDEN)) ^ self.inverted
     }
 }
 
@@ -89,7 +89,7 @@ pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The finalizer of SplitMix64.
 #[inline]
-pub fn mix(mut x: u64) -> u64 {
+pub fn mix_bits(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
@@ -287,7 +287,7 @@ fn each_piece(
 ) -> Result<()> {
     let end = offset
         .checked_add(len)
-        .ok_or_else(|| outside(origin, offset, len))?;
+        .ok_or_else(|| out_of_range_error(origin, offset, len))?;
     let skip = key.numbers(origin, offset)?.place % 8;
     let (mut at, mut piece) = (offset, PIECE - skip);
     while at < end {
@@ -299,7 +299,7 @@ fn each_piece(
     Ok(())
 }
 
-fn outside(origin: u64, offset: u64, len: u64) -> Error {
+fn out_of_range_error(origin: u64, offset: u64, len: u64) -> Error {
     Error::Failed(format!(
         "{len} bytes at offset {offset} are not part of the flow at {origin}"
     ))
@@ -312,7 +312,7 @@ fn each_chunk(
     key: Key,
     mut visit: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let outside = || outside(origin, offset, len);
+    let outside = || out_of_range_error(origin, offset, len);
     let end = offset.checked_add(len).ok_or_else(outside)?;
     let mut at = offset;
     let mut words = [0; CHUNK];

@@ -73,16 +73,16 @@ pub mod fact_names {
 impl Facts {
     /// Adds a fact, replacing one of the same name.
     #[must_use]
-    pub fn with(mut self, name: &str, fact: impl Into<Fact>) -> Self {
+    pub fn with_fact(mut self, name: &str, fact: impl Into<Fact>) -> Self {
         self.0.insert(name.to_owned(), fact.into());
         self
     }
 
     /// Adds a fact, if there is one.
     #[must_use]
-    pub fn maybe(self, name: &str, fact: Option<impl Into<Fact>>) -> Self {
+    pub fn with_optional_fact(self, name: &str, fact: Option<impl Into<Fact>>) -> Self {
         match fact {
-            Some(fact) => self.with(name, fact),
+            Some(fact) => self.with_fact(name, fact),
             None => self,
         }
     }
@@ -214,10 +214,10 @@ mod tests {
             provider: Some("tcp".into()),
             device: Some("eth0".into()),
             facts: Facts::default()
-                .with("depth", 64u32)
-                .with("ordering", vec!["RAW", "WAW"])
-                .with("progress", Facts::default().with("data", "manual"))
-                .maybe("why_embedded", None::<String>),
+                .with_fact("depth", 64u32)
+                .with_fact("ordering", vec!["RAW", "WAW"])
+                .with_fact("progress", Facts::default().with_fact("data", "manual"))
+                .with_optional_fact("why_embedded", None::<String>),
             ..EngineReport::default()
         };
         assert_eq!(report.facts.texts("ordering"), ["RAW", "WAW"]);

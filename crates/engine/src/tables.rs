@@ -8,15 +8,15 @@ use crate::{Completion, Lane, Peer, RegionId};
 
 /// The lanes of a worker. The number of a released lane is reused; the others keep theirs.
 #[derive(Debug)]
-pub struct Lanes<T>(Vec<Option<T>>);
+pub struct LaneTable<T>(Vec<Option<T>>);
 
-impl<T> Default for Lanes<T> {
+impl<T> Default for LaneTable<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T> Lanes<T> {
+impl<T> LaneTable<T> {
     /// A resolved lane.
     ///
     /// # Errors
@@ -103,12 +103,12 @@ fn never_resolved(lane: Lane) -> Error {
 
 /// The registered memories of a worker. Numbers are never reused.
 #[derive(Debug)]
-pub struct Regions<T> {
+pub struct RegionTable<T> {
     known: BTreeMap<u32, T>,
     next: u32,
 }
 
-impl<T> Default for Regions<T> {
+impl<T> Default for RegionTable<T> {
     fn default() -> Self {
         Self {
             known: BTreeMap::new(),
@@ -117,7 +117,7 @@ impl<T> Default for Regions<T> {
     }
 }
 
-impl<T> Regions<T> {
+impl<T> RegionTable<T> {
     /// The number of the next registration.
     pub fn next(&self) -> RegionId {
         RegionId(self.next)
@@ -177,7 +177,7 @@ pub fn never_connected(own: Peer, peer: Peer) -> Error {
 
 /// Moves waiting completions into the free entries of a poll buffer, oldest first, and returns their number.
 #[inline]
-pub fn take_waiting(waiting: &mut VecDeque<Completion>, done: &mut [Completion]) -> usize {
+pub fn move_waiting(waiting: &mut VecDeque<Completion>, done: &mut [Completion]) -> usize {
     if waiting.is_empty() {
         return 0;
     }
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn lane_numbers_are_reused_and_region_numbers_are_not() {
-        let mut lanes = Lanes::default();
+        let mut lanes = LaneTable::default();
         assert_eq!([lanes.put('a'), lanes.put('b')], [Lane(0), Lane(1)]);
         assert_eq!(lanes.release(Lane(0)), Some('a'));
         assert_eq!(lanes.release(Lane(7)), None);
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(lanes.put('c'), Lane(0));
         assert_eq!(lanes.find(|&it| it == 'b'), Some(Lane(1)));
         assert!(lanes.check_unused(RegionId(3), |_| RegionId(3)).is_err());
-        let mut regions = Regions::default();
+        let mut regions = RegionTable::default();
         assert_eq!(regions.put('a'), RegionId(0));
         assert_eq!(regions.take(RegionId(0)).unwrap(), 'a');
         assert!(regions.get(RegionId(0)).is_err() && regions.take(RegionId(0)).is_err());

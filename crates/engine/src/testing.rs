@@ -1,15 +1,15 @@
 //! Test doubles: a device, its workers and a memory that behave as a test demands.
 //!
-//! A [`TestEngine`] is a handle to a [`Script`]. The test keeps a clone of the handle that the code under test owns as
+//! A [`TestEngine`] is a handle to a [`TestScript`]. The test keeps a clone of the handle that the code under test owns as
 //! its engine. Through the script it decides which calls are refused, completed, delayed or answered, and reads which
 //! calls were made. No bytes move unless a hook of the script moves them.
 //!
-//! Operations stay in flight until the test completes them. If the script has [`Script::ends`], they complete when
+//! Operations stay in flight until the test completes them. If the script has [`TestScript::ends`], they complete when
 //! polled. A [`TestDomain`] is a modified device, or one with the test's own workers; a [`TestMemory`] is memory that
 //! the CPU cannot address.
 //!
-//! Without [`Script::keeps_handed`] or a hook that allocates, posting and polling allocate nothing once
-//! [`Script::in_flight`] has its capacity.
+//! Without [`TestScript::keeps_handed`] or a hook that allocates, posting and polling allocate nothing once
+//! [`TestScript::in_flight`] has its capacity.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -22,36 +22,38 @@ use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result, WireDevice};
 
-use crate::memory::{CopyRate, CopyTurns, DeviceMemory, Memory, MemoryReport, Request, Stretch};
+use crate::memory::{
+    CopyRange, CopyRate, CopyRepetitions, DeviceMemory, Memory, MemoryReport, Request,
+};
 use crate::pattern::{self, Key, Mismatches};
 use crate::{
-    Arm, Caps, Card, Completion, Descriptor, Domain, Domains, Ending, Engine, EngineReport,
-    Failure, Flush, Lane, LaneKind, LaneSpec, LimitKind, Neighbor, Op, Peer, Region, RegionId,
-    Verb, WorkerConfig,
+    ArmOutcome, Caps, Completion, Descriptor, Domain, Domains, Ending, EndpointAddress, Engine,
+    EngineReport, Failure, Flush, Lane, LaneKind, LaneSpec, LimitKind, Op, Peer, PeerEndpoint,
+    Region, RegionId, Verb, WorkerConfig,
 };
 
 /// How an operation in flight ends when it is polled; `None` leaves it in flight.
-pub type Ends = Box<dyn FnMut(&Op) -> Option<Ending> + Send>;
+pub type EndingFn = Box<dyn FnMut(&Op) -> Option<Ending> + Send>;
 
 /// Whether an operation is taken.
-pub type Takes = Box<dyn FnMut(&Op) -> bool + Send>;
+pub type AcceptFn = Box<dyn FnMut(&Op) -> bool + Send>;
 
 /// Called with each operation that is taken and the peer of its lane. The completion that it returns arrives on this
 /// side.
-pub type Answers = Box<dyn FnMut(Peer, &Op) -> Option<Completion> + Send>;
+pub type ArrivalFn = Box<dyn FnMut(Peer, &Op) -> Option<Completion> + Send>;
 
 /// Every operation succeeds at the next poll.
-pub fn at_once() -> Ends {
+pub fn ends_at_once() -> EndingFn {
     Box::new(|_| Some(Ending::Done))
 }
 
 /// Every operation succeeds at the next poll, except on this lane, where nothing completes.
-pub fn except_on(lane: Lane) -> Ends {
+pub fn ends_except_on(lane: Lane) -> EndingFn {
     Box::new(move |op| (op.lane != lane).then_some(Ending::Done))
 }
 
 /// The first `operations` succeed, and all later ones fail with this code.
-pub fn failing_after(operations: u64, code: i32) -> Ends {
+pub fn failing_after(operations: u64, code: i32) -> EndingFn {
     let mut ended = 0;
     Box::new(move |_| {
         ended += 1;
@@ -63,7 +65,7 @@ pub fn failing_after(operations: u64, code: i32) -> Ends {
 }
 
 /// The first `operations` complete at once, and the later ones only after `stall_ns` have passed.
-pub fn stalling_after(operations: u64, stall_ns: u64) -> Ends {
+pub fn stalling_after(operations: u64, stall_ns: u64) -> EndingFn {
     let (clock, mut ended, mut until_ns) = (Clock::new(), 0, None);
     Box::new(move |_| {
         if ended >= operations {
@@ -89,7 +91,7 @@ pub fn arrival(peer: Peer, imm: u32, len: u32) -> Completion {
 }
 
 /// A resolved lane, as first requested.
-pub struct Resolved {
+pub struct ResolvedLane {
     /// Verb or receive.
     pub kind: LaneKind,
     /// The other end.
@@ -102,7 +104,7 @@ pub struct Resolved {
 
 /// Behaviour of a [`TestEngine`], and a log of the calls made to it.
 #[derive(Default)]
-pub struct Script {
+pub struct TestScript {
     /// Number of its first region and its first lane, and first byte of its descriptors and addresses.
     pub first: u32,
     /// Name that its failures report.
@@ -128,13 +130,13 @@ pub struct Script {
     /// The most operations in flight; `None` for no limit.
     pub room: Option<usize>,
     /// Which operations are taken; `None` for all.
-    pub takes: Option<Takes>,
+    pub takes: Option<AcceptFn>,
     /// The peers' answers.
-    pub answers: Option<Answers>,
+    pub answers: Option<ArrivalFn>,
     /// Called at the start of each poll.
     pub before_poll: Option<Box<dyn FnMut() + Send>>,
     /// How operations end; `None` if a test ends them by hand.
-    pub ends: Option<Ends>,
+    pub ends: Option<EndingFn>,
     /// The most operations that end in one poll; `None` for as many as fit.
     pub poll_max: Option<usize>,
     /// Outcomes of the next flushes.
@@ -173,7 +175,7 @@ pub struct Script {
     /// Number of calls of `arm` that returned a descriptor to sleep on.
     pub slept: u32,
     /// Resolved lanes, indexed by their number minus `first`.
-    pub resolved: Vec<Resolved>,
+    pub resolved: Vec<ResolvedLane>,
     /// Lanes that have not been released.
     pub lanes: BTreeSet<u32>,
     /// Number of calls of `lane`.
@@ -187,15 +189,15 @@ pub struct Script {
     /// Number of calls of `deregister`.
     pub deregistered: usize,
     /// Peers that it has been connected to.
-    pub connected: Vec<Neighbor>,
+    pub connected: Vec<PeerEndpoint>,
     /// The completion last passed to `failure`.
     pub explained: Option<Completion>,
     /// Violations of the contract: lanes or regions used after release, or released while in use.
     pub wrong: Vec<String>,
 }
 
-impl Script {
-    fn alive(&self) -> Result<()> {
+impl TestScript {
+    fn check_alive(&self) -> Result<()> {
         if self.dead {
             return Err(Error::Failed("the device is gone".into()));
         }
@@ -249,14 +251,14 @@ impl Script {
 /// An engine that behaves as its script demands. Clones share the script.
 #[derive(Clone, Default)]
 pub struct TestEngine {
-    script: Arc<Mutex<Script>>,
+    script: Arc<Mutex<TestScript>>,
     /// Nothing ever arrives on the first; the second keeps it open.
     descriptor: Option<Arc<(UnixStream, UnixStream)>>,
 }
 
 impl TestEngine {
     /// An engine with a script.
-    pub fn new(script: Script) -> Self {
+    pub fn new(script: TestScript) -> Self {
         Self {
             script: Arc::new(Mutex::new(script)),
             descriptor: None,
@@ -271,7 +273,7 @@ impl TestEngine {
     }
 
     /// The script. Do not hold the lock during a call of the engine.
-    pub fn lock(&self) -> MutexGuard<'_, Script> {
+    pub fn lock(&self) -> MutexGuard<'_, TestScript> {
         lock(&self.script)
     }
 }
@@ -301,12 +303,12 @@ impl Engine for TestEngine {
         Ok(())
     }
 
-    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
-        let card = |&peer| Card(vec![self.lock().first as u8, peer as u8]);
+    fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
+        let card = |&peer| EndpointAddress(vec![self.lock().first as u8, peer as u8]);
         Ok(peers.iter().map(card).collect())
     }
 
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+    fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
         let mut script = self.lock();
         for neighbor in peers {
             if script.unreachable.contains(&neighbor.peer) {
@@ -340,7 +342,7 @@ impl Engine for TestEngine {
             (lane.kind, lane.peer, lane.local) == wanted && !script.lanes_distinct
         });
         let index = known.unwrap_or_else(|| {
-            script.resolved.push(Resolved {
+            script.resolved.push(ResolvedLane {
                 kind: spec.kind,
                 peer: spec.peer,
                 local: spec.local,
@@ -370,7 +372,7 @@ impl Engine for TestEngine {
         );
         script.posts += 1;
         script.most_handed = script.most_handed.max(ops.len());
-        script.alive()?;
+        script.check_alive()?;
         if std::mem::take(&mut script.post_fails) {
             return Err(Error::Failed("the device refuses".into()));
         }
@@ -404,7 +406,7 @@ impl Engine for TestEngine {
 
     fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
         let mut script = self.lock();
-        script.alive()?;
+        script.check_alive()?;
         script.flushes += 1;
         script.note_lane(lane, "flushed");
         let answer = match script.flush_answers.pop_front() {
@@ -434,7 +436,7 @@ impl Engine for TestEngine {
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         let script = &mut *self.lock();
-        script.alive()?;
+        script.check_alive()?;
         script.polls += 1;
         if let Some(before) = &mut script.before_poll {
             before();
@@ -477,17 +479,17 @@ impl Engine for TestEngine {
         std::mem::take(&mut self.lock().device_events)
     }
 
-    fn arm(&mut self) -> Result<Arm<'_>> {
+    fn arm(&mut self) -> Result<ArmOutcome<'_>> {
         let mut script = lock(&self.script);
-        script.alive()?;
+        script.check_alive()?;
         let is_ready =
             !script.done.is_empty() || (script.ends.is_some() && !script.in_flight.is_empty());
         Ok(match &self.descriptor {
-            None => Arm::Unsupported,
-            Some(_) if is_ready => Arm::Ready,
+            None => ArmOutcome::Unsupported,
+            Some(_) if is_ready => ArmOutcome::Ready,
             Some(descriptor) => {
                 script.slept += 1;
-                Arm::Sleep(descriptor.0.as_fd())
+                ArmOutcome::Sleep(descriptor.0.as_fd())
             }
         })
     }
@@ -513,7 +515,7 @@ pub const CAPS: Caps = Caps {
 };
 
 /// Makes workers.
-pub type Workers = Arc<dyn Fn(&WorkerConfig) -> Result<Box<dyn Engine + Send>> + Send + Sync>;
+pub type WorkerFn = Arc<dyn Fn(&WorkerConfig) -> Result<Box<dyn Engine + Send>> + Send + Sync>;
 
 /// A device that answers with these fields.
 pub struct TestDomain {
@@ -526,7 +528,7 @@ pub struct TestDomain {
     /// The devices that the payload has to cross.
     pub wire_devices: Vec<WireDevice>,
     /// Its workers.
-    pub workers: Workers,
+    pub workers: WorkerFn,
 }
 
 impl TestDomain {
@@ -544,7 +546,7 @@ impl TestDomain {
     }
 
     /// A copy of a device, modified by `change`.
-    pub fn over(inner: Arc<dyn Domain>, change: impl FnOnce(&mut Self)) -> Arc<dyn Domain> {
+    pub fn wrap(inner: Arc<dyn Domain>, change: impl FnOnce(&mut Self)) -> Arc<dyn Domain> {
         let mut domain = Self {
             caps: *inner.caps(),
             report: inner.report(),
@@ -560,9 +562,9 @@ impl TestDomain {
     ///
     /// # Errors
     /// If they could not be opened.
-    pub fn over_all(opened: Result<Domains>, change: impl Fn(&mut Self)) -> Result<Domains> {
+    pub fn wrap_all(opened: Result<Domains>, change: impl Fn(&mut Self)) -> Result<Domains> {
         let opened = opened?.into_iter();
-        Ok(opened.map(|inner| Self::over(inner, &change)).collect())
+        Ok(opened.map(|inner| Self::wrap(inner, &change)).collect())
     }
 }
 
@@ -659,17 +661,17 @@ impl Memory for TestMemory {
 
     fn copy_rates(
         &self,
-        stretch: &Stretch,
+        stretch: &CopyRange,
         slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
-        turns: CopyTurns,
+        turns: CopyRepetitions,
     ) -> Result<Vec<CopyRate>> {
         let mut piece = vec![0; stretch.piece_bytes.max(stretch.last_piece_bytes) as usize];
         let mut copied_bytes = 0;
         while clock.now_ns() < turns.start_ns {}
         let began_ns = clock.now_ns();
         for _ in 0..16 {
-            let (from, to, bytes) = stretch.copy(slots());
+            let (from, to, bytes) = stretch.copy_offsets(slots());
             let piece = &mut piece[..bytes as usize];
             self.read(stretch.from + from, piece)?;
             self.write(stretch.to + to, piece)?;

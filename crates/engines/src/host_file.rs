@@ -53,9 +53,9 @@ pub(crate) const ACCESS_TIME: EngineOption = EngineOption::choice(
 /// Returns the rules of direct transfers for the record.
 pub(crate) fn direct_facts(direct: Direct) -> Facts {
     Facts::default()
-        .with("memory_bytes", direct.alignment.memory_bytes)
-        .with("offset_bytes", direct.alignment.offset_bytes)
-        .with("said_by", direct.said_by)
+        .with_fact("memory_bytes", direct.alignment.memory_bytes)
+        .with_fact("offset_bytes", direct.alignment.offset_bytes)
+        .with_fact("said_by", direct.said_by)
 }
 
 impl HostFile {

@@ -185,7 +185,7 @@ impl MpiGroupCalls {
 
     fn facts(&self) -> Facts {
         let facts = self.mpi.facts();
-        facts.with("counts_of_64_bits", self.group().has_large_calls())
+        facts.with_fact("counts_of_64_bits", self.group().has_large_calls())
     }
 }
 

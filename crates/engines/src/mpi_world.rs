@@ -80,8 +80,8 @@ impl MpiWorld {
     /// Returns facts about it for the record.
     pub fn facts(&self) -> Facts {
         Facts::default()
-            .with("library_chosen_by", self.why.clone())
-            .with("dialect", self.world.dialect().name())
+            .with_fact("library_chosen_by", self.why.clone())
+            .with_fact("dialect", self.world.dialect().name())
     }
 }
 

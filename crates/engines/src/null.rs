@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Entry, Facts,
-    Failure, Flush, Lane, LaneKind, LaneSpec, Lanes, Neighbor, Op, Peer, Region, RegionId, Verb,
-    WorkerConfig, take_waiting,
+    Caps, Completion, Descriptor, Domain, Ending, EndpointAddress, Engine, EngineReport, Entry,
+    Facts, Failure, Flush, Lane, LaneKind, LaneSpec, LaneTable, Op, Peer, PeerEndpoint, Region,
+    RegionId, Verb, WorkerConfig, move_waiting,
 };
 use tonnage_units::Result;
 
@@ -49,7 +49,7 @@ impl Domain for NullDomain {
     fn report(&self) -> EngineReport {
         EngineReport {
             name: "null".to_owned(),
-            facts: Facts::default().with("depth", DEPTH),
+            facts: Facts::default().with_fact("depth", DEPTH),
             ..EngineReport::default()
         }
     }
@@ -62,7 +62,7 @@ impl Domain for NullDomain {
 struct Null {
     /// Number of regions so far; their contents are not used.
     regions: u32,
-    lanes: Lanes<(LaneKind, Peer)>,
+    lanes: LaneTable<(LaneKind, Peer)>,
     queue: VecDeque<Completion>,
 }
 
@@ -70,7 +70,7 @@ impl Null {
     fn new() -> Self {
         Self {
             regions: 0,
-            lanes: Lanes::default(),
+            lanes: LaneTable::default(),
             queue: VecDeque::with_capacity(2 * DEPTH as usize),
         }
     }
@@ -88,11 +88,11 @@ impl Engine for Null {
         Ok(())
     }
 
-    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
-        Ok(vec![Card(Vec::new()); peers.len()])
+    fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
+        Ok(vec![EndpointAddress(Vec::new()); peers.len()])
     }
 
-    fn connect(&mut self, _peers: &[Neighbor]) -> Result<()> {
+    fn connect(&mut self, _peers: &[PeerEndpoint]) -> Result<()> {
         Ok(())
     }
 
@@ -141,7 +141,7 @@ impl Engine for Null {
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
-        Ok(take_waiting(&mut self.queue, done))
+        Ok(move_waiting(&mut self.queue, done))
     }
 
     fn flush_incoming(&mut self) -> Result<bool> {

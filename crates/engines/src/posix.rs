@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tonnage_engine::calls::{Call, Calls, FileDomain, FileEntry, FileTransfer, OpenFile};
+use tonnage_engine::calls::{FileCall, FileCalls, FileDomain, FileEntry, FileTransfer, OpenFile};
 use tonnage_engine::{EngineReport, Facts, Lifecycle};
 use tonnage_machine::direct::Direct;
 use tonnage_sys::files::transfer::{read_at, write_at};
@@ -42,13 +42,13 @@ impl FileDomain for PosixDomain {
         EngineReport {
             name: "posix".to_owned(),
             facts: Facts::default()
-                .with("calls", "pread, pwrite, fsync")
-                .with("direct", self.how.direct),
+                .with_fact("calls", "pread, pwrite, fsync")
+                .with_fact("direct", self.how.direct),
             ..EngineReport::default()
         }
     }
 
-    fn thread(&self, _thread: u32, memory: Arc<Arena>) -> Result<Box<dyn Calls>> {
+    fn thread(&self, _thread: u32, memory: Arc<Arena>) -> Result<Box<dyn FileCalls>> {
         Ok(Box::new(Posix {
             memory,
             files: Vec::new(),
@@ -151,14 +151,14 @@ fn not_open(number: u32) -> Error {
     Error::Failed(format!("file {number} is not open"))
 }
 
-impl Calls for Posix {
-    fn call(&mut self, call: &Call<'_>) -> Result<u64> {
+impl FileCalls for Posix {
+    fn call(&mut self, call: &FileCall<'_>) -> Result<u64> {
         match call {
-            Call::Read(transfer) => self.transfer(transfer, false),
-            Call::Write(transfer) => self.transfer(transfer, true),
-            Call::Open(request) => self.open(request).map(|()| 0),
-            Call::Sync { file } => self.file(*file)?.sync().map(|()| 0),
-            Call::Close { file } => self.close(*file).map(|()| 0),
+            FileCall::Read(transfer) => self.transfer(transfer, false),
+            FileCall::Write(transfer) => self.transfer(transfer, true),
+            FileCall::Open(request) => self.open(request).map(|()| 0),
+            FileCall::Sync { file } => self.file(*file)?.sync().map(|()| 0),
+            FileCall::Close { file } => self.close(*file).map(|()| 0),
         }
     }
 
@@ -168,8 +168,8 @@ impl Calls for Posix {
 
     fn chosen(&self) -> Facts {
         Facts::default()
-            .with("atime", if self.access_time { "on" } else { "off" })
-            .maybe("direct", self.aligned.map(direct_facts))
+            .with_fact("atime", if self.access_time { "on" } else { "off" })
+            .with_optional_fact("direct", self.aligned.map(direct_facts))
     }
 }
 

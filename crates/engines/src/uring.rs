@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use tonnage_engine::calls::{
-    Call, Calls, FileDomain, FileEntry, FileTransfer, OpenFile, OpenFiles, Queue, file_of, lane_of,
+    FileCall, FileCalls, FileDomain, FileEntry, FileQueue, FileTransfer, OpenFile, OpenFiles,
+    file_of, lane_of,
 };
 use tonnage_engine::{
     Completion, Ending, EngineOption, EngineReport, Fact, Facts, Lane, Lifecycle, Op,
@@ -158,17 +159,17 @@ impl FileDomain for UringDomain {
         EngineReport {
             name: "uring".to_owned(),
             facts: Facts::default()
-                .with("direct", self.how.direct)
-                .with("depth", self.config.depth)
-                .with("submit_batch", self.config.batch)
-                .with("gather_us", gather_us)
-                .with("flags", level.flags().to_vec())
-                .maybe("flags_refused", refused),
+                .with_fact("direct", self.how.direct)
+                .with_fact("depth", self.config.depth)
+                .with_fact("submit_batch", self.config.batch)
+                .with_fact("gather_us", gather_us)
+                .with_fact("flags", level.flags().to_vec())
+                .with_optional_fact("flags_refused", refused),
             ..EngineReport::default()
         }
     }
 
-    fn thread(&self, _thread: u32, memory: Arc<Arena>) -> Result<Box<dyn Calls>> {
+    fn thread(&self, _thread: u32, memory: Arc<Arena>) -> Result<Box<dyn FileCalls>> {
         Ok(Box::new(self.uring(memory)?))
     }
 }
@@ -300,7 +301,7 @@ impl Uring {
     }
 }
 
-impl Queue for Uring {
+impl FileQueue for Uring {
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         for (taken, op) in ops.iter().enumerate() {
             if !self.give(op)? {
@@ -339,14 +340,14 @@ impl Queue for Uring {
     }
 }
 
-impl Calls for Uring {
-    fn call(&mut self, call: &Call<'_>) -> Result<u64> {
+impl FileCalls for Uring {
+    fn call(&mut self, call: &FileCall<'_>) -> Result<u64> {
         match call {
-            Call::Read(transfer) => self.transfer(transfer, false),
-            Call::Write(transfer) => self.transfer(transfer, true),
-            Call::Open(request) => self.open(request).map(|()| 0),
-            Call::Sync { file } => self.file(*file)?.sync().map(|()| 0),
-            Call::Close { file } => self.close(*file).map(|()| 0),
+            FileCall::Read(transfer) => self.transfer(transfer, false),
+            FileCall::Write(transfer) => self.transfer(transfer, true),
+            FileCall::Open(request) => self.open(request).map(|()| 0),
+            FileCall::Sync { file } => self.file(*file)?.sync().map(|()| 0),
+            FileCall::Close { file } => self.close(*file).map(|()| 0),
         }
     }
 
@@ -354,7 +355,7 @@ impl Calls for Uring {
         self.file(file).ok()?.identity()
     }
 
-    fn queue(&mut self) -> Option<&mut dyn Queue> {
+    fn queue(&mut self) -> Option<&mut dyn FileQueue> {
         Some(self)
     }
 
@@ -367,10 +368,10 @@ impl Calls for Uring {
             Registered::Refused(why) => Fact::Text(format!("refused: {why}")),
         };
         Facts::default()
-            .with("fixed_buffers", told(buffers))
-            .with("fixed_files", told(files))
-            .with("atime", if self.access_time { "on" } else { "off" })
-            .maybe("direct", self.aligned.map(direct_facts))
+            .with_fact("fixed_buffers", told(buffers))
+            .with_fact("fixed_files", told(files))
+            .with_fact("atime", if self.access_time { "on" } else { "off" })
+            .with_optional_fact("direct", self.aligned.map(direct_facts))
     }
 }
 

@@ -88,8 +88,8 @@ pub fn plan(
 
 fn work(options: &IorOptions, placement: &RankPlacement) -> Result<WorkOptions> {
     Ok(WorkOptions {
-        block: Some(Sweep::list(&[options.block_bytes])?),
-        transfer: Some(Sweep::list(&[options.transfer_bytes])?),
+        block: Some(Sweep::from_values(&[options.block_bytes])?),
+        transfer: Some(Sweep::from_values(&[options.transfer_bytes])?),
         segments: Some(Count(options.segments)),
         phases: Some(phases(options)),
         order: Some(if options.shuffled > 0 {

@@ -13,7 +13,7 @@ use crate::matching::{Matches, SidePoint, match_points, points};
 use crate::metric::{Metric, NAMED};
 use crate::sides::Sides;
 use crate::surroundings::{
-    self, AcceptedDifferences, Difference, Surroundings, facts_of_hosts, same_hosts,
+    self, AcceptedDifferences, Difference, SurroundingFacts, facts_of_hosts, same_hosts,
 };
 
 /// Options of a comparison.
@@ -117,11 +117,11 @@ fn accepted_differences(
     request: &CompareRequest,
 ) -> Result<AcceptedDifferences> {
     let records = || sides.records.iter().flatten();
-    let mut facts = Surroundings::default();
+    let mut facts = SurroundingFacts::default();
     let mut seen: Vec<&Record> = Vec::new();
     for record in records() {
         if !seen.iter().any(|known| same_hosts(known, record)) {
-            facts.extend(Surroundings::of_hosts(record));
+            facts.extend(SurroundingFacts::of_hosts(record));
             seen.push(record);
         }
     }
@@ -152,13 +152,13 @@ fn differences(
     found: &Matches,
     accepted: &AcceptedDifferences,
 ) -> Vec<Difference> {
-    let mut facts = [Surroundings::default(), Surroundings::default()];
+    let mut facts = [SurroundingFacts::default(), SurroundingFacts::default()];
     for &(a, b) in &found.pairs {
         for (side, at) in [a, b].into_iter().enumerate() {
             let point = &sides[side][at];
             facts[side].extend(facts_of_hosts(&point.rows));
             for row in &point.rows {
-                facts[side].extend(Surroundings::of_run(row.record));
+                facts[side].extend(SurroundingFacts::of_run(row.record));
             }
         }
     }

@@ -22,7 +22,7 @@ impl Estimate {
     /// Compares the values of two sides. Returns `None` if a side has fewer than two values, or a value that is not
     /// above 0.
     pub fn new(first: &[f64], second: &[f64], criteria: &Criteria) -> Option<Self> {
-        Some(Self::between(
+        Some(Self::from_summaries(
             [
                 LogSummary::from_values(first)?,
                 LogSummary::from_values(second)?,
@@ -31,7 +31,7 @@ impl Estimate {
         ))
     }
 
-    fn between(sides: [LogSummary; 2], criteria: &Criteria) -> Self {
+    fn from_summaries(sides: [LogSummary; 2], criteria: &Criteria) -> Self {
         let welch = Welch::new(&sides[0], &sides[1]);
         Self {
             sides,
@@ -84,7 +84,7 @@ impl Estimate {
         };
         let decided = |more: usize| {
             let sides = self.sides.map(|side| side.with_count(side.count + more));
-            let then = Self::between(sides, criteria);
+            let then = Self::from_summaries(sides, criteria);
             let p = (then.p * correction).min(1.0);
             then.verdict(p, Better::High, criteria) != PointVerdict::Unclear
         };
@@ -151,7 +151,7 @@ mod tests {
         let more = found.more_runs(found.p, &criteria).unwrap();
         let verdict = |count| {
             let sides = found.sides.map(|side| side.with_count(count));
-            let then = Estimate::between(sides, &criteria);
+            let then = Estimate::from_summaries(sides, &criteria);
             then.verdict(then.p, Better::High, &criteria)
         };
         assert_eq!(verdict(3 + more), PointVerdict::Same);
@@ -164,7 +164,7 @@ mod tests {
         let more = found.more_runs(found.p, &criteria).unwrap();
         let verdict = |more| {
             let sides = found.sides.map(|side| side.with_count(side.count + more));
-            let then = Estimate::between(sides, &criteria);
+            let then = Estimate::from_summaries(sides, &criteria);
             then.verdict(then.p, Better::High, &criteria)
         };
         assert_eq!(verdict(more), PointVerdict::Same);

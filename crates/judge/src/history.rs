@@ -15,10 +15,10 @@ use tonnage_units::{Error, Result};
 
 use crate::baseline::host_kind::hosts_of;
 use crate::correction::adjust_p_values;
-use crate::keys::Keys;
+use crate::keys::PointKeys;
 use crate::matching::points;
 use crate::metric::Metric;
-use crate::surroundings::{AcceptedDifferences, Difference, Surroundings};
+use crate::surroundings::{AcceptedDifferences, Difference, SurroundingFacts};
 use crate::welch::{LogSummary, Welch};
 
 /// Minimum number of runs on each side of a change.
@@ -40,7 +40,7 @@ pub struct HistoryRequest {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PointHistory {
     /// Keys of the point.
-    pub keys: Keys,
+    pub keys: PointKeys,
     /// Hosts, joined by commas.
     pub hosts: String,
     /// Name of the metric.
@@ -110,9 +110,9 @@ pub fn history(records: &[Record], request: &HistoryRequest) -> Result<Vec<Point
         for (hosts, rows) in of_hosts {
             let all: Vec<&Row<'_>> = rows.iter().collect();
             for metric in Metric::requested_or_default(&request.metrics, &all) {
-                let runs = runs(&rows, &metric);
+                let runs = measured_runs(&rows, &metric);
                 if !runs.is_empty() {
-                    series.push(Series {
+                    series.push(RunSeries {
                         keys: point.keys.clone(),
                         hosts: hosts.clone(),
                         metric,
@@ -131,14 +131,14 @@ pub fn history(records: &[Record], request: &HistoryRequest) -> Result<Vec<Point
 }
 
 /// Runs of one metric of one point on one set of hosts.
-struct Series<'a> {
-    keys: Keys,
+struct RunSeries<'a> {
+    keys: PointKeys,
     hosts: String,
     metric: Metric,
     runs: Vec<MeasuredRun<'a>>,
 }
 
-fn with_changes(series: Vec<Series<'_>>, margin: f64) -> Vec<PointHistory> {
+fn with_changes(series: Vec<RunSeries<'_>>, margin: f64) -> Vec<PointHistory> {
     // Series with too few runs have no split position and do not count as tests.
     let each = series.iter().map(|it| undisturbed_runs(&it.runs));
     let tested = each.filter(|runs| runs.len() >= 2 * RUNS_MIN);
@@ -147,7 +147,7 @@ fn with_changes(series: Vec<Series<'_>>, margin: f64) -> Vec<PointHistory> {
         found.map_or(1.0, |found| found.p)
     });
     let correction = PCorrection::from_p_values(&p.collect::<Vec<_>>());
-    let history = |it: Series<'_>| {
+    let history = |it: RunSeries<'_>| {
         let mut changes = Vec::new();
         find_changes(
             &undisturbed_runs(&it.runs),
@@ -201,7 +201,7 @@ fn values(runs: &[&MeasuredRun<'_>]) -> Vec<f64> {
     runs.iter().map(|measured| measured.run.value).collect()
 }
 
-fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<MeasuredRun<'a>> {
+fn measured_runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<MeasuredRun<'a>> {
     let mut runs: Vec<(MeasuredRun<'a>, Vec<f64>)> = Vec::new();
     for row in rows {
         let Some(value) = metric.value(row).filter(|value| *value > 0.0) else {
@@ -260,10 +260,10 @@ fn find_changes(
         return;
     };
     let around = [at - 1, at].map(|at| {
-        let mut facts = Surroundings::default();
+        let mut facts = SurroundingFacts::default();
         for row in &runs[at].rows {
-            facts.extend(Surroundings::of_hosts(row.record));
-            facts.extend(Surroundings::of_run(row.record));
+            facts.extend(SurroundingFacts::of_hosts(row.record));
+            facts.extend(SurroundingFacts::of_run(row.record));
         }
         facts
     });
@@ -436,7 +436,7 @@ mod tests {
     }
 
     /// Series of ten runs with a spread of 10 %.
-    fn noise(count: usize) -> Vec<Series<'static>> {
+    fn noise(count: usize) -> Vec<RunSeries<'static>> {
         let mut source = NormalSource(18);
         let run = |value| MeasuredRun {
             at: 0,
@@ -449,8 +449,8 @@ mod tests {
             },
             rows: Vec::new(),
         };
-        let each = (0..count).map(|_| Series {
-            keys: Keys::default(),
+        let each = (0..count).map(|_| RunSeries {
+            keys: PointKeys::default(),
             hosts: String::new(),
             metric: "bandwidth".parse().unwrap(),
             runs: source.runs(10, 1e10, 0.1).into_iter().map(run).collect(),

@@ -8,10 +8,10 @@ use tonnage_units::quantity::human::{duration, percent};
 use crate::correction::adjust_p_values;
 use crate::criteria::{Criteria, PointVerdict, RUNS_MIN};
 use crate::estimate::Estimate;
-use crate::keys::{KeyDifference, Keys};
+use crate::keys::{KeyDifference, PointKeys};
 use crate::matching::{SidePoint, UnmatchedPoint, or_dash};
 use crate::metric::Metric;
-use crate::surroundings::{AcceptedDifferences, CANARY, Weight, facts_of_hosts};
+use crate::surroundings::{AcceptedDifferences, CANARY, DifferenceWeight, facts_of_hosts};
 use crate::values::{SideFigure, SideValues};
 
 /// Canaries that differ by more than this, as a fraction of the faster one, indicate different machines.
@@ -28,7 +28,7 @@ const LETTERS: [&str; 2] = ["A", "B"];
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PointJudgement {
     /// Keys with the same value on both sides, or all keys if only one side has the point.
-    pub keys: Keys,
+    pub keys: PointKeys,
     /// Ignored keys with different values.
     pub differing: Vec<KeyDifference>,
     /// Metric, as requested; `None` if neither side has a value.
@@ -40,7 +40,7 @@ pub struct PointJudgement {
     /// Value of the second side.
     pub b: Option<SideFigure>,
     /// Ratio; `None` if there are too few values.
-    pub ratio: Option<Ratio>,
+    pub ratio: Option<SideRatio>,
     /// The verdict.
     pub verdict: PointVerdict,
     /// Whether trials are used instead of runs (`--by-trials`). The verdict then holds only for these runs.
@@ -53,7 +53,7 @@ pub struct PointJudgement {
 
 /// Second side / first side.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Ratio {
+pub struct SideRatio {
     /// Ratio of the geometric means.
     pub value: f64,
     /// Lower end of its confidence interval.
@@ -254,7 +254,9 @@ fn incomparable_reasons(
     let mut reasons = Vec::new();
     let [a, b] = pair.map(|point| facts_of_hosts(&point.rows));
     let differences = a.differences(&b, accepted);
-    let counting = differences.iter().filter(|it| it.weight == Weight::Counts);
+    let counting = differences
+        .iter()
+        .filter(|it| it.weight == DifferenceWeight::Counts);
     let counting: Vec<&str> = counting.map(|it| it.key.as_str()).collect();
     if !counting.is_empty() {
         reasons.push(format!("differs in {}: see above", counting.join(", ")));
@@ -316,7 +318,7 @@ pub(crate) fn decide(pending: &mut [PendingJudgement], criteria: &Criteria) {
             false => 1.0,
         };
         let (low, high) = estimate.interval();
-        judged.ratio = Some(Ratio {
+        judged.ratio = Some(SideRatio {
             value: estimate.ratio(),
             low,
             high,

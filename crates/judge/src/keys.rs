@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 use serde_json::Value;
-use tonnage_record::figures::{Row, Value as Figured, by_field};
+use tonnage_record::figures::{Row, Value as Figured, figure_by_field};
 use tonnage_units::names::{nearest, quote};
 use tonnage_units::quantity::human::{exact_duration, exact_size};
 use tonnage_units::{Error, Result};
@@ -50,7 +50,7 @@ pub(crate) fn current_value<'a>(key: &str, value: &'a str) -> &'a str {
 
 /// Keys and values, in an order that depends only on the names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
-pub struct Keys(Vec<(String, String)>);
+pub struct PointKeys(Vec<(String, String)>);
 
 /// A key in which two points differ, with both values. `None` means that the side does not have the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -63,7 +63,7 @@ pub struct KeyDifference {
     pub b: Option<String>,
 }
 
-impl Keys {
+impl PointKeys {
     /// Keys of one part of a record.
     pub fn from_row(row: &Row<'_>) -> Self {
         let body = row.record.body.any();
@@ -80,7 +80,10 @@ impl Keys {
             keys.retain(|(key, _)| key != "op");
             keys.push(("op".to_owned(), op.to_owned()));
         }
-        for figure in PART_FIGURES.iter().filter_map(|field| by_field(field)) {
+        for figure in PART_FIGURES
+            .iter()
+            .filter_map(|field| figure_by_field(field))
+        {
             if let Figured::Text(text) = (figure.value)(row) {
                 keys.push((figure.field.to_owned(), text));
             }
@@ -98,7 +101,7 @@ impl Keys {
             plain.push(keys.clone());
             let keys = match before {
                 0 => keys,
-                _ => keys.with("part", (before + 1).to_string()),
+                _ => keys.with_key("part", (before + 1).to_string()),
             };
             all.push((keys, *row));
         }
@@ -178,7 +181,7 @@ impl Keys {
         self.iter().filter(move |(key, _)| is_part_key(key))
     }
 
-    fn with(mut self, key: &str, value: String) -> Self {
+    fn with_key(mut self, key: &str, value: String) -> Self {
         self.0.push((key.to_owned(), value));
         Self::sorted(self.0)
     }
@@ -189,7 +192,7 @@ impl Keys {
     }
 }
 
-impl FromIterator<(String, String)> for Keys {
+impl FromIterator<(String, String)> for PointKeys {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
         Self::sorted(pairs.into_iter().collect())
     }
@@ -333,7 +336,7 @@ mod tests {
 
     use super::*;
 
-    fn keys(pairs: &[(&str, &str)]) -> Keys {
+    fn keys(pairs: &[(&str, &str)]) -> PointKeys {
         let owned = pairs
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
@@ -348,7 +351,7 @@ mod tests {
         });
         let mut found = Vec::new();
         flatten(&value, "", &mut found);
-        let found = Keys::sorted(found);
+        let found = PointKeys::sorted(found);
         assert_eq!(
             found.iter().collect::<Vec<_>>(),
             [
@@ -408,14 +411,14 @@ mod tests {
     #[test]
     fn points_are_ordered_by_size() {
         let sizes = ["64 B", "1000 B", "1 KiB", "16 KiB", "1 MiB", "1 GiB"];
-        let mut points: Vec<Keys> = sizes
+        let mut points: Vec<PointKeys> = sizes
             .iter()
             .rev()
             .map(|size| keys(&[("op", "read"), ("size", size)]))
             .collect();
         points.push(keys(&[("op", "read")]));
         points.push(keys(&[("op", "a"), ("size", "1 GiB")]));
-        points.sort_by(Keys::by_value);
+        points.sort_by(PointKeys::by_value);
         let found: Vec<_> = points
             .iter()
             .map(|point| point.get("size").unwrap_or("none"))

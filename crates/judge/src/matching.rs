@@ -7,7 +7,7 @@ use tonnage_record::figures::Row;
 use tonnage_record::{Outcome, Record};
 use tonnage_units::{Error, Result};
 
-use crate::keys::{KeyDifference, KeyNames, Keys};
+use crate::keys::{KeyDifference, KeyNames, PointKeys};
 use crate::neighbours::Neighbours;
 
 /// Maximum number of unmatched points to find a nearest neighbour for. Each search visits all points of the other side.
@@ -17,7 +17,7 @@ const NEAREST_FOR_MAX: usize = 200;
 #[derive(Debug)]
 pub struct SidePoint<'a> {
     /// Requested options.
-    pub keys: Keys,
+    pub keys: PointKeys,
     /// Rows of its records.
     pub rows: Vec<Row<'a>>,
 }
@@ -35,14 +35,14 @@ pub fn points<'a>(sides: &[Vec<&'a Record>; 2]) -> [Vec<SidePoint<'a>>; 2] {
     let parts = part_keys_of_unmeasured(sides);
     [0, 1].map(|side| {
         let records = &sides[side];
-        let mut found = Points::default();
+        let mut found = SidePoints::default();
         for record in records {
-            let rows = Row::of(record);
+            let rows = Row::all_of_record(record);
             let others = unmeasured(record).and_then(|point| parts.get(&point));
             let is_whole = matches!(&rows[..], [row] if row.part == Part::Whole);
             let own = match others.is_some() && is_whole {
                 true => Vec::new(),
-                false => Keys::for_parts(&rows),
+                false => PointKeys::for_parts(&rows),
             };
             let others = others.into_iter().flatten();
             let others = others.filter(|keys| own.iter().all(|(known, _)| known != *keys));
@@ -59,10 +59,10 @@ pub fn points<'a>(sides: &[Vec<&'a Record>; 2]) -> [Vec<SidePoint<'a>>; 2] {
 
 /// Keys of all parts of points that were not measured in some record, by the point's JSON. They come from records that
 /// did measure the point: an unmeasured record lacks the phases or steps it did not reach.
-fn part_keys_of_unmeasured(sides: &[Vec<&Record>; 2]) -> HashMap<String, Vec<Keys>> {
+fn part_keys_of_unmeasured(sides: &[Vec<&Record>; 2]) -> HashMap<String, Vec<PointKeys>> {
     let records = || sides.iter().flatten();
     let points: HashSet<String> = records().filter_map(|record| unmeasured(record)).collect();
-    let mut parts: HashMap<String, Vec<Keys>> = HashMap::new();
+    let mut parts: HashMap<String, Vec<PointKeys>> = HashMap::new();
     if points.is_empty() {
         return parts;
     }
@@ -72,7 +72,7 @@ fn part_keys_of_unmeasured(sides: &[Vec<&Record>; 2]) -> HashMap<String, Vec<Key
             continue;
         }
         let known = parts.entry(point).or_default();
-        for (keys, _) in Keys::for_parts(&Row::of(record)) {
+        for (keys, _) in PointKeys::for_parts(&Row::all_of_record(record)) {
             if !known.contains(&keys) {
                 known.push(keys);
             }
@@ -89,13 +89,13 @@ fn unmeasured(record: &Record) -> Option<String> {
 
 /// Points with an index by key.
 #[derive(Default)]
-struct Points<'a> {
-    places: HashMap<Keys, usize>,
+struct SidePoints<'a> {
+    places: HashMap<PointKeys, usize>,
     points: Vec<SidePoint<'a>>,
 }
 
-impl<'a> Points<'a> {
-    fn add(&mut self, keys: Keys, row: Row<'a>) {
+impl<'a> SidePoints<'a> {
+    fn add(&mut self, keys: PointKeys, row: Row<'a>) {
         match self.places.get(&keys) {
             Some(&at) => self.points[at].rows.push(row),
             None => {
@@ -135,7 +135,7 @@ pub struct Matches {
 pub fn match_points(sides: [&[SidePoint<'_>]; 2], ignored: &KeyNames) -> Result<Matches> {
     let mut left: [Vec<usize>; 2] = [Vec::new(), (0..sides[1].len()).collect()];
     let mut pairs = Vec::new();
-    let by_keys: HashMap<&Keys, usize> = sides[1]
+    let by_keys: HashMap<&PointKeys, usize> = sides[1]
         .iter()
         .zip(0..)
         .map(|(it, at)| (&it.keys, at))
@@ -182,7 +182,7 @@ fn match_without_ignored(
     left: &mut [Vec<usize>; 2],
     ignored: &KeyNames,
 ) -> Result<Vec<(usize, usize)>> {
-    let mut groups: HashMap<Keys, [Vec<usize>; 2]> = HashMap::new();
+    let mut groups: HashMap<PointKeys, [Vec<usize>; 2]> = HashMap::new();
     for (side, places) in left.iter().enumerate() {
         for &at in places {
             let keys = sides[side][at].keys.without(ignored);
@@ -199,7 +199,7 @@ fn match_without_ignored(
             [first, second] if first.len() == 1 && second.len() == 1 => {
                 pairs.push((first[0], second[0]));
             }
-            _ => return Err(ambiguous(sides, &group)),
+            _ => return Err(ambiguous_match_error(sides, &group)),
         }
     }
     for (side, places) in left.iter_mut().enumerate() {
@@ -209,7 +209,7 @@ fn match_without_ignored(
     Ok(pairs)
 }
 
-fn ambiguous(sides: [&[SidePoint<'_>]; 2], group: &[Vec<usize>; 2]) -> Error {
+fn ambiguous_match_error(sides: [&[SidePoint<'_>]; 2], group: &[Vec<usize>; 2]) -> Error {
     let side = usize::from(group[0].len() < 2);
     let [first, second] = [0, 1].map(|nth| &sides[side][group[side][nth]].keys);
     let differing = first.differences(second);

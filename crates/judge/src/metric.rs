@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use tonnage_plan::transfer::PacingAim;
-use tonnage_record::figures::{Better, Figure, Row, Value, all, by_field};
+use tonnage_record::figures::{Better, Figure, Row, Value, all_figures, figure_by_field};
 use tonnage_units::names::{nearest, quote};
 use tonnage_units::{Error, Result};
 
@@ -69,12 +69,15 @@ impl FromStr for Metric {
     fn from_str(text: &str) -> Result<Self> {
         let named = NAMED.iter().find(|(name, _)| *name == text);
         let found = match named {
-            Some((name, field)) => Self::from_figure(name, by_field(field)),
-            None => by_field(text).and_then(|figure| Self::from_figure(figure.field, Some(figure))),
+            Some((name, field)) => Self::from_figure(name, figure_by_field(field)),
+            None => figure_by_field(text)
+                .and_then(|figure| Self::from_figure(figure.field, Some(figure))),
         };
         found.ok_or_else(|| {
             let named = NAMED.iter().map(|(name, _)| *name);
-            let fields = all().into_iter().filter(|figure| figure.better.is_some());
+            let fields = all_figures()
+                .into_iter()
+                .filter(|figure| figure.better.is_some());
             let names: Vec<&str> = named
                 .clone()
                 .chain(fields.map(|figure| figure.field))

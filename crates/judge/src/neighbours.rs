@@ -3,23 +3,23 @@
 
 use std::collections::HashMap;
 
-use crate::keys::{KeyDifference, Keys};
+use crate::keys::{KeyDifference, PointKeys};
 
 /// Keys of the points of two sides.
 #[derive(Default)]
 pub(crate) struct Neighbours {
-    keys: [Vec<Keys>; 2],
-    numbers: [Vec<Numbers>; 2],
+    keys: [Vec<PointKeys>; 2],
+    numbers: [Vec<NumberedKeys>; 2],
 }
 
 /// Interned keys and values, sorted.
-type Numbers = Vec<(usize, usize)>;
+type NumberedKeys = Vec<(usize, usize)>;
 
 impl Neighbours {
     /// Indexes points by their keys.
-    pub(crate) fn new(keys: [Vec<Keys>; 2]) -> Self {
+    pub(crate) fn new(keys: [Vec<PointKeys>; 2]) -> Self {
         Self {
-            numbers: numbered(&keys),
+            numbers: number_keys(&keys),
             keys,
         }
     }
@@ -37,7 +37,7 @@ impl Neighbours {
     }
 }
 
-fn numbered(sides: &[Vec<Keys>; 2]) -> [Vec<Numbers>; 2] {
+fn number_keys(sides: &[Vec<PointKeys>; 2]) -> [Vec<NumberedKeys>; 2] {
     let mut texts: HashMap<&str, usize> = HashMap::new();
     let mut number = |text| {
         let next = texts.len();
@@ -46,7 +46,7 @@ fn numbered(sides: &[Vec<Keys>; 2]) -> [Vec<Numbers>; 2] {
     sides.each_ref().map(|points| {
         let all = points.iter().map(|keys| {
             let pairs = keys.iter().map(|(key, value)| (number(key), number(value)));
-            let mut pairs: Numbers = pairs.collect();
+            let mut pairs: NumberedKeys = pairs.collect();
             pairs.sort_unstable();
             pairs
         });
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    fn any_keys() -> impl Strategy<Value = Keys> {
+    fn any_keys() -> impl Strategy<Value = PointKeys> {
         let names =
             prop::sample::subsequence(vec!["a", "size", "b.size", "window", "x", "kind"], 0..6);
         let values = prop::collection::vec("[12]", 6);
@@ -85,7 +85,7 @@ mod tests {
         /// The count equals the number of differences reported.
         #[test]
         fn differences_are_counted_as_they_are_named(a in any_keys(), b in any_keys()) {
-            let [a_numbers, b_numbers] = numbered(&[vec![a.clone()], vec![b.clone()]]);
+            let [a_numbers, b_numbers] = number_keys(&[vec![a.clone()], vec![b.clone()]]);
             prop_assert_eq!(count_differing(&a_numbers[0], &b_numbers[0]), a.differences(&b).len());
         }
     }

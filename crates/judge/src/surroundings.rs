@@ -18,7 +18,7 @@ use crate::keys::{KeyNames, flatten};
 
 names! {
     /// Category of a difference.
-    pub enum Area: "area" {
+    pub enum FactArea: "area" {
         /// The program that measured.
         Program = "program",
         /// Engines and memory as actually used.
@@ -32,7 +32,7 @@ names! {
 
 names! {
     /// Consequence of a difference.
-    pub enum Weight: "weight" {
+    pub enum DifferenceWeight: "weight" {
         /// Makes points incomparable.
         Counts = "counts",
         /// Would make points incomparable, but was accepted.
@@ -46,7 +46,7 @@ names! {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     /// Category.
-    pub area: Area,
+    pub area: FactArea,
     /// Name of the difference, as accepted by `--accept`.
     pub key: String,
     /// Values on the first side; empty if it has none.
@@ -54,7 +54,7 @@ pub struct Difference {
     /// Values on the second side.
     pub b: Vec<String>,
     /// Consequence.
-    pub weight: Weight,
+    pub weight: DifferenceWeight,
 }
 
 /// Key of the canary. It is not part of the surroundings but can be accepted like one.
@@ -81,25 +81,25 @@ pub struct AcceptedDifferences {
 
 /// Facts from the records of one side, each with all values that occur.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Surroundings {
-    values: BTreeMap<(Area, String), BTreeSet<String>>,
+pub struct SurroundingFacts {
+    values: BTreeMap<(FactArea, String), BTreeSet<String>>,
     memory_bytes: BTreeSet<u64>,
 }
 
-impl Surroundings {
+impl SurroundingFacts {
     /// Facts about the hosts of a record, except those that always differ.
     pub fn of_hosts(record: &Record) -> Self {
         let mut facts = Self::default();
         for group in &record.environment {
-            facts.add(Area::Machine, "launcher", &group.launcher);
+            facts.add(FactArea::Machine, "launcher", &group.launcher);
             let hosts: Vec<&str> = group.hosts.iter().map(|host| host.name.as_str()).collect();
-            facts.add(Area::Machine, HOSTS, &hosts.join(" "));
+            facts.add(FactArea::Machine, HOSTS, &hosts.join(" "));
             let machine = &group.machine;
             for (name, version) in &machine.libraries {
-                facts.add(Area::Machine, &format!("libraries.{name}"), version);
+                facts.add(FactArea::Machine, &format!("libraries.{name}"), version);
             }
             for (name, value) in &machine.variables {
-                facts.add(Area::Variables, &format!("variables.{name}"), value);
+                facts.add(FactArea::Variables, &format!("variables.{name}"), value);
             }
             facts.memory_bytes.extend(machine.memory.total_bytes);
             let mut machine = machine.clone();
@@ -112,7 +112,7 @@ impl Surroundings {
                 .iter_mut()
                 .for_each(|pool| pool.free = 0);
             facts.add_json(
-                Area::Machine,
+                FactArea::Machine,
                 &serde_json::to_value(&machine).unwrap_or_default(),
             );
         }
@@ -122,9 +122,13 @@ impl Surroundings {
     /// Facts about the program and about engines and memory as actually used.
     pub fn of_run(record: &Record) -> Self {
         let mut facts = Self::default();
-        facts.add(Area::Program, "program.version", &record.tonnage.version);
         facts.add(
-            Area::Program,
+            FactArea::Program,
+            "program.version",
+            &record.tonnage.version,
+        );
+        facts.add(
+            FactArea::Program,
             "program.revision",
             &record.tonnage.git_revision,
         );
@@ -133,7 +137,7 @@ impl Surroundings {
             if let Some(object) = value.as_object_mut() {
                 object.remove("ranks");
             }
-            facts.add_json(Area::Effective, &value);
+            facts.add_json(FactArea::Effective, &value);
         }
         facts
     }
@@ -194,20 +198,20 @@ impl Surroundings {
                 .collect()
         };
         (known && !alike).then(|| Difference {
-            area: Area::Machine,
+            area: FactArea::Machine,
             key: MEMORY_TOTAL.to_owned(),
             a: shown(self),
             b: shown(other),
-            weight: weight(Area::Machine, MEMORY_TOTAL, false, accepted),
+            weight: weight(FactArea::Machine, MEMORY_TOTAL, false, accepted),
         })
     }
 
-    fn add(&mut self, area: Area, key: &str, value: &str) {
+    fn add(&mut self, area: FactArea, key: &str, value: &str) {
         let values = self.values.entry((area, key.to_owned())).or_default();
         values.insert(value.to_owned());
     }
 
-    fn add_json(&mut self, area: Area, value: &Value) {
+    fn add_json(&mut self, area: FactArea, value: &Value) {
         let mut leaves = Vec::new();
         flatten(value, "", &mut leaves);
         leaves
@@ -241,12 +245,12 @@ pub(crate) fn same_hosts(left: &Record, right: &Record) -> bool {
 }
 
 /// Facts about the hosts of some rows. Consecutive records of the same hosts are read once.
-pub(crate) fn facts_of_hosts(rows: &[Row<'_>]) -> Surroundings {
-    let mut facts = Surroundings::default();
+pub(crate) fn facts_of_hosts(rows: &[Row<'_>]) -> SurroundingFacts {
+    let mut facts = SurroundingFacts::default();
     let mut last: Option<&Record> = None;
     for row in rows {
         if !last.is_some_and(|known| same_hosts(known, row.record)) {
-            facts.extend(Surroundings::of_hosts(row.record));
+            facts.extend(SurroundingFacts::of_hosts(row.record));
             last = Some(row.record);
         }
     }
@@ -254,19 +258,24 @@ pub(crate) fn facts_of_hosts(rows: &[Row<'_>]) -> Surroundings {
 }
 
 /// Consequence of a difference. A library that only one side loaded was not used by the other side.
-fn weight(area: Area, key: &str, one_sided: bool, accepted: &AcceptedDifferences) -> Weight {
+fn weight(
+    area: FactArea,
+    key: &str,
+    one_sided: bool,
+    accepted: &AcceptedDifferences,
+) -> DifferenceWeight {
     let is_only_reported = match area {
-        Area::Program | Area::Effective => true,
-        Area::Machine => {
+        FactArea::Program | FactArea::Effective => true,
+        FactArea::Machine => {
             let is_expected = one_sided || accepted.alternated;
             key == HOSTS || is_expected && key.starts_with("libraries.")
         }
-        Area::Variables => false,
+        FactArea::Variables => false,
     };
     match (is_only_reported, accepted.names.matches(key)) {
-        (true, _) => Weight::Reported,
-        (false, true) => Weight::Accepted,
-        (false, false) => Weight::Counts,
+        (true, _) => DifferenceWeight::Reported,
+        (false, true) => DifferenceWeight::Accepted,
+        (false, false) => DifferenceWeight::Counts,
     }
 }
 

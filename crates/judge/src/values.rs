@@ -45,7 +45,7 @@ pub struct SideFigure {
 
 /// All records of a point from one run.
 #[derive(Default)]
-struct Run {
+struct RunValue {
     values: Vec<f64>,
     trials: Vec<f64>,
     canaries_ns: Vec<f64>,
@@ -58,7 +58,7 @@ impl SideValues {
     /// Collects the values of a metric. Runs whose canary changed are left out unless `keep_changed`.
     pub fn from_rows(rows: &[Row<'_>], metric: &Metric, keep_changed: bool) -> Self {
         let mut values = Self::default();
-        let mut runs: BTreeMap<&str, Run> = BTreeMap::new();
+        let mut runs: BTreeMap<&str, RunValue> = BTreeMap::new();
         for row in rows {
             if row.record.outcome != Outcome::Measured {
                 let lost = values.note_reason(rows, row);
@@ -100,7 +100,7 @@ impl SideValues {
                 values.changed += 1;
                 continue;
             }
-            values.runs.push(mean(&run.values));
+            values.runs.push(mean_of(&run.values));
             values.lower_bounds += usize::from(run.is_lower_bound);
             values.trials.extend(run.trials);
             values.canaries_ns.extend(run.canaries_ns);
@@ -169,8 +169,8 @@ impl SideValues {
     pub fn figure(&self, by_runs: bool) -> Option<SideFigure> {
         let units = if by_runs { &self.runs } else { &self.trials };
         let value = match units.iter().all(|value| *value > 0.0) {
-            true => mean(&units.iter().map(|value| value.ln()).collect::<Vec<_>>()).exp(),
-            false => mean(units),
+            true => mean_of(&units.iter().map(|value| value.ln()).collect::<Vec<_>>()).exp(),
+            false => mean_of(units),
         };
         (!units.is_empty()).then_some(SideFigure {
             value,
@@ -213,6 +213,6 @@ fn was_repeated(rows: &[Row<'_>], row: &Row<'_>) -> bool {
     row.record.side.is_none() && measured.len() == 1 && later.next().is_some()
 }
 
-fn mean(values: &[f64]) -> f64 {
+fn mean_of(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }

@@ -1,7 +1,7 @@
 //! Welch's t-test on logarithms: estimates the ratio of two sets of values and its uncertainty.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
-use tonnage_record::spread::student;
+use tonnage_record::spread::student_t_quantile;
 
 /// Summary of one side's values for the test.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -109,7 +109,7 @@ impl Welch {
 
     /// Ends of the confidence interval of the difference.
     pub fn interval(&self, confidence: f64) -> (f64, f64) {
-        let quantile = student(0.5 + confidence / 2.0, self.freedom);
+        let quantile = student_t_quantile(0.5 + confidence / 2.0, self.freedom);
         let half = match self.error > 0.0 {
             true => quantile * self.error,
             false => 0.0,

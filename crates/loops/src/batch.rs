@@ -6,7 +6,7 @@ mod shared;
 use std::collections::VecDeque;
 
 use super::flow::Flow;
-use super::port::{Port, own};
+use super::port::{Port, count_own};
 use super::recorder::{PhaseTimes, Recorder};
 use super::until::Until;
 use super::{BURST, BatchSlot, Scratch};
@@ -31,7 +31,7 @@ pub struct BatchLoop {
 
 /// Operation counts of a batch loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Batched {
+pub struct BatchCounts {
     /// Operations that completed.
     pub completed: u64,
     /// Operations actually posted: fewer if adjacent ones were merged.
@@ -49,7 +49,7 @@ pub enum BatchPart<'a> {
 }
 
 /// A batch that is being built and posted.
-struct Building {
+struct BatchBuilder {
     place: u32,
     /// Operations built so far, before merging.
     built: u64,
@@ -61,14 +61,14 @@ struct Building {
 /// this worker's part.
 ///
 /// A batch that is larger than the engine's queue is posted as room appears, as an application would.
-pub fn batch<R: Recorder>(
+pub fn run_batch_loop<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
     batching: &BatchLoop,
     scratch: &mut Scratch,
     part: BatchPart<'_>,
     recorder: &mut R,
-) -> Result<Batched> {
+) -> Result<BatchCounts> {
     scratch.reset_batches();
     let Scratch {
         ready,
@@ -79,17 +79,17 @@ pub fn batch<R: Recorder>(
     } = scratch;
     let work = (port, flows, batching, &mut batches[..], staged);
     match part {
-        BatchPart::Whole(until) => run(work, OwnSchedule::new(ready, until), recorder),
+        BatchPart::Whole(until) => run_batches(work, OwnSchedule::new(ready, until), recorder),
         BatchPart::Lead(shared, until) => {
             let schedule = LeadSchedule::new(shared, (ready, busy), until);
-            run(work, schedule, recorder)
+            run_batches(work, schedule, recorder)
         }
-        BatchPart::Follow(shared) => run(work, FollowSchedule::new(shared), recorder),
+        BatchPart::Follow(shared) => run_batches(work, FollowSchedule::new(shared), recorder),
     }
 }
 
 /// The port, flows, parameters and buffers of a batch loop.
-type BatchWork<'a, 'b, 'c> = (
+type BatchLoopParts<'a, 'b, 'c> = (
     &'a mut Port<'c>,
     &'a mut [Flow],
     &'b BatchLoop,
@@ -97,11 +97,11 @@ type BatchWork<'a, 'b, 'c> = (
     &'a mut Vec<Op>,
 );
 
-fn run<R: Recorder, T: BatchSchedule>(
-    (port, flows, batching, batches, staged): BatchWork<'_, '_, '_>,
+fn run_batches<R: Recorder, T: BatchSchedule>(
+    (port, flows, batching, batches, staged): BatchLoopParts<'_, '_, '_>,
     schedule: T,
     recorder: &mut R,
-) -> Result<Batched> {
+) -> Result<BatchCounts> {
     let mut places = BatchesInFlight {
         schedule,
         batches,
@@ -110,13 +110,13 @@ fn run<R: Recorder, T: BatchSchedule>(
     };
     let mut done = [Completion::EMPTY; BURST];
     let (mut taken, mut handed_over) = (0, 0);
-    let mut building: Option<Building> = None;
+    let mut building: Option<BatchBuilder> = None;
     loop {
         if building.is_none() {
-            building = places.begin(recorder)?.map(Building::new);
+            building = places.begin(recorder)?.map(BatchBuilder::new);
             if building.is_none() && places.schedule.is_over() {
                 let completed = places.completed;
-                return Ok(Batched {
+                return Ok(BatchCounts {
                     completed,
                     handed_over,
                 });
@@ -127,15 +127,15 @@ fn run<R: Recorder, T: BatchSchedule>(
                 staged.clear();
                 taken = 0;
                 let begun_ns = places.time_to_build(batch, recorder);
-                batch.build(flows, batching, places.operations, staged);
-                places.built(batch.place, staged.len(), begun_ns, recorder);
+                batch.build_next(flows, batching, places.operations, staged);
+                places.note_built(batch.place, staged.len(), begun_ns, recorder);
                 handed_over += staged.len() as u64;
             }
             if taken < staged.len() {
-                taken += hand_over(port, &staged[taken..], batching.one_call)?;
+                taken += post_staged(port, &staged[taken..], batching.one_call)?;
             }
             if taken == staged.len() && batch.built == places.operations {
-                places.posted(batch.place, recorder);
+                places.note_posted(batch.place, recorder);
                 building = None;
             }
         }
@@ -143,7 +143,7 @@ fn run<R: Recorder, T: BatchSchedule>(
         let unbuilt = building.as_ref().map(|batch| batch.place);
         if batching.in_flight == 1 {
             // Only one batch is in flight, so all completions belong to it.
-            places.end(0, own(&done[..count]) as u64, unbuilt, recorder);
+            places.end(0, count_own(&done[..count]) as u64, unbuilt, recorder);
             recorder.progress(places.completed);
             continue;
         }
@@ -256,7 +256,7 @@ impl<T: BatchSchedule> BatchesInFlight<'_, T> {
 
     /// Start time of the next operations to build. A batch starts before its first operation is built.
     #[inline]
-    fn time_to_build<R: Recorder>(&self, batch: &Building, recorder: &R) -> u64 {
+    fn time_to_build<R: Recorder>(&self, batch: &BatchBuilder, recorder: &R) -> u64 {
         match batch.built {
             0 => self.batches[batch.place as usize].start_ns,
             _ => recorder.now_ns(),
@@ -265,7 +265,7 @@ impl<T: BatchSchedule> BatchesInFlight<'_, T> {
 
     /// Counts built operations and adds the time it took.
     #[inline]
-    fn built<R: Recorder>(&mut self, place: u32, count: usize, begun_ns: u64, recorder: &R) {
+    fn note_built<R: Recorder>(&mut self, place: u32, count: usize, begun_ns: u64, recorder: &R) {
         let batch = &mut self.batches[place as usize];
         batch.left += count as u64;
         batch.prepare_ns += recorder.now_ns().saturating_sub(begun_ns);
@@ -273,7 +273,7 @@ impl<T: BatchSchedule> BatchesInFlight<'_, T> {
 
     /// Notes that the whole batch was posted. An empty batch is done at this moment.
     #[inline]
-    fn posted<R: Recorder>(&mut self, place: u32, recorder: &mut R) {
+    fn note_posted<R: Recorder>(&mut self, place: u32, recorder: &mut R) {
         let batch = &mut self.batches[place as usize];
         batch.posted_ns = recorder.now_ns();
         if self.operations == 0 {
@@ -317,7 +317,7 @@ impl<T: BatchSchedule> BatchesInFlight<'_, T> {
 
 /// Posts operations, in one call or one by one, until the engine has no room. Returns the number accepted.
 #[inline]
-fn hand_over(port: &mut Port, staged: &[Op], one_call: bool) -> Result<usize> {
+fn post_staged(port: &mut Port, staged: &[Op], one_call: bool) -> Result<usize> {
     if one_call {
         return port.post(staged);
     }
@@ -329,7 +329,7 @@ fn hand_over(port: &mut Port, staged: &[Op], one_call: bool) -> Result<usize> {
     Ok(staged.len())
 }
 
-impl Building {
+impl BatchBuilder {
     fn new(place: u32) -> Self {
         Self {
             place,
@@ -340,7 +340,13 @@ impl Building {
 
     /// Builds the next operations of the batch, up to the room in `staged`.
     #[inline]
-    fn build(&mut self, flows: &mut [Flow], batching: &BatchLoop, size: u64, staged: &mut Vec<Op>) {
+    fn build_next(
+        &mut self,
+        flows: &mut [Flow],
+        batching: &BatchLoop,
+        size: u64,
+        staged: &mut Vec<Op>,
+    ) {
         match batching.merged_bytes_max {
             Some(bytes_max) => self.merge(flows, (batching.size, bytes_max), staged),
             None => self.take_turns(flows, size, staged),
@@ -369,7 +375,7 @@ impl Building {
                 let op = flows[self.turn].next_op(self.place);
                 self.built += 1;
                 match staged.last_mut() {
-                    Some(last) if follows(last, &op, bytes_max) => last.len += op.len,
+                    Some(last) if is_contiguous(last, &op, bytes_max) => last.len += op.len,
                     _ => staged.push(op),
                 }
             }
@@ -380,7 +386,7 @@ impl Building {
 
 /// Returns whether `op` continues `last` on both sides and the merged operation is short enough.
 #[inline]
-fn follows(last: &Op, op: &Op, bytes_max: u32) -> bool {
+fn is_contiguous(last: &Op, op: &Op, bytes_max: u32) -> bool {
     let len = u64::from(last.len);
     last.lane == op.lane
         && last.local + len == op.local

@@ -30,7 +30,7 @@ pub trait Caller {
 }
 
 /// Makes `iterations` calls, each aligned and timed separately. `before` is called before each call with its number.
-pub fn aligned(
+pub fn time_aligned_calls(
     caller: &mut dyn Caller,
     clock: &Clock,
     iterations: u64,
@@ -49,7 +49,7 @@ pub fn aligned(
 }
 
 /// Makes `iterations` calls, one directly after the other. A single span covers the first begin to the last end.
-pub fn back_to_back(
+pub fn time_back_to_back_calls(
     caller: &mut dyn Caller,
     clock: &Clock,
     iterations: u64,
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn each_call_is_prepared_aligned_and_timed_alone() {
-        let (asked, spans, ended) = run(aligned, 0);
+        let (asked, spans, ended) = run(time_aligned_calls, 0);
         assert!(ended.is_ok());
         assert_eq!(asked, ["before", "align", "call"].repeat(3));
         assert_eq!(spans.len(), 3);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn calls_that_follow_each_other_have_one_time() {
-        let (asked, spans, ended) = run(back_to_back, 0);
+        let (asked, spans, ended) = run(time_back_to_back_calls, 0);
         assert!(ended.is_ok());
         assert_eq!(asked, ["before", "align", "call", "call", "call"]);
         assert_eq!(spans.len(), 1);
@@ -147,9 +147,9 @@ mod tests {
 
     #[test]
     fn a_call_that_fails_ends_the_loop_and_has_no_time() {
-        let (asked, spans, ended) = run(aligned, 2);
+        let (asked, spans, ended) = run(time_aligned_calls, 2);
         assert!(ended.is_err());
         assert_eq!((asked.len(), spans.len()), (6, 1));
-        assert!(run(back_to_back, 2).1.is_empty());
+        assert!(run(time_back_to_back_calls, 2).1.is_empty());
     }
 }

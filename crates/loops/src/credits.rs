@@ -27,7 +27,7 @@ const LOOKS_PER_POLL: usize = 16;
 
 /// The counts between this worker and one peer, in both directions.
 #[derive(Debug)]
-struct Account {
+struct PeerCredits {
     peer: Peer,
     /// Offset in the peer's memory where this worker writes its count.
     remote: u64,
@@ -47,7 +47,7 @@ struct Account {
 
 /// Purpose of a lane with respect to credits.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Purpose {
+enum LanePurpose {
     Other,
     /// Messages of the account with this index. Their completions are held back.
     Sends(usize),
@@ -68,9 +68,9 @@ pub struct CreditReturn {
 #[derive(Debug)]
 pub struct Credits {
     arena: Arc<Arena>,
-    accounts: Vec<Account>,
+    accounts: Vec<PeerCredits>,
     /// Purposes of lanes, indexed by lane number.
-    purposes: Vec<Purpose>,
+    purposes: Vec<LanePurpose>,
     /// Accounts of peers that send to this worker, indexed by the tags of their receives.
     senders: Vec<usize>,
     /// Accounts of peers that this worker sends to.
@@ -129,7 +129,7 @@ impl Credits {
                 self.accounts.len()
             )));
         }
-        self.accounts.push(Account {
+        self.accounts.push(PeerCredits {
             peer,
             remote,
             taken: 0,
@@ -156,30 +156,30 @@ impl Credits {
         (self.senders, self.receivers) = (Vec::new(), Vec::new());
         self.next = 0;
         for &(peer, lane) in sends {
-            let index = self.account_of(peer)?;
+            let index = self.index_of_peer(peer)?;
             let held = &mut self.accounts[index].held;
             held.reserve(window);
             self.receivers.push(index);
-            self.mark(lane, Purpose::Sends(index));
+            self.mark(lane, LanePurpose::Sends(index));
         }
         for &(peer, lane) in tells {
-            let index = self.account_of(peer)?;
+            let index = self.index_of_peer(peer)?;
             self.accounts[index].tells = Some(lane);
             self.senders.push(index);
-            self.mark(lane, Purpose::Tells(index));
+            self.mark(lane, LanePurpose::Tells(index));
         }
         Ok(())
     }
 
-    fn account_of(&self, peer: Peer) -> Result<usize> {
+    fn index_of_peer(&self, peer: Peer) -> Result<usize> {
         let found = self.accounts.iter().position(|one| one.peer == peer);
         found.ok_or_else(|| Error::Failed(format!("rank {peer} has no credits with this worker")))
     }
 
-    fn mark(&mut self, lane: Lane, purpose: Purpose) {
+    fn mark(&mut self, lane: Lane, purpose: LanePurpose) {
         let at = lane.0 as usize;
         if self.purposes.len() <= at {
-            self.purposes.resize(at + 1, Purpose::Other);
+            self.purposes.resize(at + 1, LanePurpose::Other);
         }
         self.purposes[at] = purpose;
     }
@@ -187,7 +187,7 @@ impl Credits {
     /// Holds back completions in `done` that are too early, and adds those that peers' counts cover by now. The engine
     /// filled the first `count` entries; returns the new number of entries.
     #[inline]
-    pub fn sift(&mut self, done: &mut [Completion], count: usize) -> usize {
+    pub fn hold_back_early(&mut self, done: &mut [Completion], count: usize) -> usize {
         let mut kept = 0;
         for at in 0..count {
             let completion = done[at];
@@ -195,10 +195,10 @@ impl Credits {
                 Ending::Done => self.purposes.get(completion.lane.0 as usize),
                 Ending::Arrived | Ending::Failed(_) => None,
             };
-            match purpose.copied().unwrap_or(Purpose::Other) {
-                Purpose::Sends(index) => self.accounts[index].held.push_back(completion),
-                Purpose::Tells(index) => self.accounts[index].telling = false,
-                Purpose::Other => {
+            match purpose.copied().unwrap_or(LanePurpose::Other) {
+                LanePurpose::Sends(index) => self.accounts[index].held.push_back(completion),
+                LanePurpose::Tells(index) => self.accounts[index].telling = false,
+                LanePurpose::Other => {
                     done[kept] = completion;
                     kept += 1;
                 }
@@ -234,7 +234,7 @@ impl Credits {
 
     /// Counts a message that filled the receive with this tag, and returns credits to its sender if enough are due.
     #[inline]
-    pub fn took(&mut self, tag: u32, engine: &mut dyn Engine) -> Result<()> {
+    pub fn count_taken(&mut self, tag: u32, engine: &mut dyn Engine) -> Result<()> {
         let Some(&index) = self.senders.get(tag as usize) else {
             return Ok(());
         };
@@ -245,12 +245,12 @@ impl Credits {
         if account.taken - account.told < self.telling.every {
             return Ok(());
         }
-        self.tell(index, engine)
+        self.return_credits(index, engine)
     }
 
     /// Notes a poll without arrivals. After a few of them all credits are returned.
     #[inline]
-    pub fn idle(&mut self, engine: &mut dyn Engine) -> Result<()> {
+    pub fn return_when_idle(&mut self, engine: &mut dyn Engine) -> Result<()> {
         if self.owed == 0 {
             return Ok(());
         }
@@ -258,13 +258,13 @@ impl Credits {
         if self.idle_polls < self.telling.idle_polls {
             return Ok(());
         }
-        self.tell_all(engine)
+        self.return_all_credits(engine)
     }
 
     /// Returns all outstanding credits, as far as the engine has room.
-    pub fn tell_all(&mut self, engine: &mut dyn Engine) -> Result<()> {
+    pub fn return_all_credits(&mut self, engine: &mut dyn Engine) -> Result<()> {
         for at in 0..self.senders.len() {
-            self.tell(self.senders[at], engine)?;
+            self.return_credits(self.senders[at], engine)?;
         }
         Ok(())
     }
@@ -275,7 +275,7 @@ impl Credits {
     }
 
     #[inline]
-    fn tell(&mut self, index: usize, engine: &mut dyn Engine) -> Result<()> {
+    fn return_credits(&mut self, index: usize, engine: &mut dyn Engine) -> Result<()> {
         let account = &mut self.accounts[index];
         let (Some(lane), false) = (account.tells, account.telling) else {
             return Ok(());

@@ -47,9 +47,9 @@ pub trait StreamExtent {
 
 /// Flows that go on until the loop ends.
 #[derive(Debug, Clone, Copy)]
-pub struct Endless;
+pub struct UntilLoopEnds;
 
-impl StreamExtent for Endless {
+impl StreamExtent for UntilLoopEnds {
     fn begin(&mut self, scratch: &mut Scratch, _flows: usize) {
         scratch.reset();
     }
@@ -220,7 +220,7 @@ mod tests {
 
     use super::super::recorder::{Recorder, Silent};
     use super::super::stall::StallWatch;
-    use super::super::stream::stream_extents;
+    use super::super::stream::run_stream_extents;
     use super::super::until::Until;
     use super::*;
     use crate::testing::{Counter, flow, mock, silent_port};
@@ -241,7 +241,7 @@ mod tests {
         loads: &mut FlowLoads,
     ) -> Result<u64> {
         let mut until = Until::operations(loads.operations());
-        stream_extents(port, flows, scratch, &mut until, recorder, loads)
+        run_stream_extents(port, flows, scratch, &mut until, recorder, loads)
     }
 
     #[test]
@@ -271,11 +271,11 @@ mod tests {
     fn an_endless_flow_makes_progress_with_each_operation() {
         let mut flows = [flow(0, 1), flow(1, 2)];
         for issued in 0..3 {
-            assert_eq!(Endless.progress(0, &flows), Some(issued));
+            assert_eq!(UntilLoopEnds.progress(0, &flows), Some(issued));
             flows[0].next_op(0);
         }
-        assert_eq!(Endless.progress(1, &flows), Some(0));
-        assert_eq!(Endless.progress(2, &flows), None);
+        assert_eq!(UntilLoopEnds.progress(1, &flows), Some(0));
+        assert_eq!(UntilLoopEnds.progress(2, &flows), None);
     }
 
     /// Drives the loads without a loop: two operations of the first flow and one of the second are in flight.
@@ -319,7 +319,7 @@ mod tests {
             let mut port = silent_port(&mut mock, &stop);
             let (scratch, recorder) = (&mut scratch, &mut Silent);
             let completed =
-                stream_extents(&mut port, flows, scratch, &mut until, recorder, &mut loads);
+                run_stream_extents(&mut port, flows, scratch, &mut until, recorder, &mut loads);
             (completed.unwrap(), port.take_most_in_flight())
         };
         assert_eq!(each(&mut [flow(0, 1)], &[100]), (100, 4));
@@ -338,7 +338,8 @@ mod tests {
         let mut until = Until::time(clock, clock.now_ns() + 1_000_000);
         let mut port = silent_port(&mut mock, &stop);
         let (flows, scratch, loads) = (&mut flows, &mut scratch, &mut loads);
-        let completed = stream_extents(&mut port, flows, scratch, &mut until, &mut Silent, loads);
+        let completed =
+            run_stream_extents(&mut port, flows, scratch, &mut until, &mut Silent, loads);
         assert_eq!(completed.unwrap(), flows[0].issued);
         assert_eq!((flows[1].issued, mock.lock().flushes), (0, 0));
     }

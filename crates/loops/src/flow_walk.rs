@@ -4,8 +4,8 @@
 use tonnage_engine::{Addresses, Verb};
 use tonnage_units::Result;
 
-use super::walk::Walk;
-use crate::permutation::{Permutation, mix};
+use super::walk::SlotWalk;
+use crate::permutation::{Permutation, mix_bits};
 
 /// Operation and slots that all flows of a point share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl FlowSlots {
 /// The slots of one flow at both ends.
 #[derive(Debug, Clone)]
 pub struct FlowWalk {
-    local: Walk,
+    local: SlotWalk,
     remote: RemoteWalk,
 }
 
@@ -48,35 +48,35 @@ enum RemoteWalk {
     /// The same slot as at the initiator.
     Same,
     /// The slot paired with the initiator's slot.
-    Paired(Pairing),
+    Paired(SlotPairing),
     /// An independent order.
-    Own(Walk),
+    Own(SlotWalk),
 }
 
 /// Fixed pairs of initiator and target slots, as in a page table. The orders at the two ends differ, whatever the order
 /// at one end is. Data of one slot nevertheless always land in the same slot.
 #[derive(Debug, Clone)]
-struct Pairing {
+struct SlotPairing {
     permutation: Permutation,
     slots: u64,
     /// 1 if the permutation alone might map every slot to itself.
     turn: u64,
 }
 
-impl Pairing {
+impl SlotPairing {
     fn new(slots: u64, seed: u64) -> Self {
         let slots = slots.max(1);
-        let permutation = Permutation::new(slots, mix(!seed));
+        let permutation = Permutation::new(slots, mix_bits(!seed));
         Self {
             permutation,
             slots,
-            turn: u64::from(slots > 1 && permutation.of(0) == 0),
+            turn: u64::from(slots > 1 && permutation.permute(0) == 0),
         }
     }
 
     #[inline]
     fn partner(&self, slot: u64) -> u64 {
-        let turned = self.permutation.of(slot) + self.turn;
+        let turned = self.permutation.permute(slot) + self.turn;
         if turned == self.slots { 0 } else { turned }
     }
 }
@@ -88,23 +88,23 @@ impl FlowWalk {
         if slots.op.is_atomic() {
             let (_, remote) = slots.orders;
             return Self {
-                local: Walk::over(Addresses::Sequential, slots.word_places, seed),
-                remote: RemoteWalk::Own(Walk::over(remote, slots.slots, seed)),
+                local: SlotWalk::new(Addresses::Sequential, slots.word_places, seed),
+                remote: RemoteWalk::Own(SlotWalk::new(remote, slots.slots, seed)),
             };
         }
-        Self::over(slots.orders, slots.slots, seed)
+        Self::with_orders(slots.orders, slots.slots, seed)
     }
 
     /// A walk over `slots` slots (at least one) at each end, in the given orders at the initiator and the target.
-    pub fn over((local, remote): (Addresses, Addresses), slots: u64, seed: u64) -> Self {
+    pub fn with_orders((local, remote): (Addresses, Addresses), slots: u64, seed: u64) -> Self {
         Self {
-            local: Walk::over(local, slots, seed),
+            local: SlotWalk::new(local, slots, seed),
             remote: match remote {
                 Addresses::Permuted if local == remote => {
-                    RemoteWalk::Paired(Pairing::new(slots, seed))
+                    RemoteWalk::Paired(SlotPairing::new(slots, seed))
                 }
                 _ if local == remote => RemoteWalk::Same,
-                _ => RemoteWalk::Own(Walk::over(remote, slots, seed)),
+                _ => RemoteWalk::Own(SlotWalk::new(remote, slots, seed)),
             },
         }
     }
@@ -130,19 +130,19 @@ impl FlowWalk {
     }
 
     /// Returns the next operation's destination slot and source slot.
-    fn next_landing(&mut self, lands: End) -> (u64, u64) {
+    fn next_landing(&mut self, lands: FlowEnd) -> (u64, u64) {
         let (local, remote) = self.next_slots();
         match lands {
-            End::Initiator => (local, remote),
-            End::Target => (remote, local),
+            FlowEnd::Initiator => (local, remote),
+            FlowEnd::Target => (remote, local),
         }
     }
 
     /// Number of slots that data can ever land in.
-    fn landing_reach(&self, lands: End) -> u64 {
+    fn landing_reach(&self, lands: FlowEnd) -> u64 {
         match (lands, &self.remote) {
-            (End::Target, RemoteWalk::Own(walk)) => walk.reach(),
-            (End::Initiator, _) | (_, RemoteWalk::Same | RemoteWalk::Paired(_)) => {
+            (FlowEnd::Target, RemoteWalk::Own(walk)) => walk.reach(),
+            (FlowEnd::Initiator, _) | (_, RemoteWalk::Same | RemoteWalk::Paired(_)) => {
                 self.local.reach()
             }
         }
@@ -154,7 +154,7 @@ impl FlowWalk {
     pub fn each_landing(
         &self,
         count: u64,
-        lands: End,
+        lands: FlowEnd,
         used: &mut [bool],
         mut visit: impl FnMut(u64, u64) -> Result<()>,
     ) -> Result<()> {
@@ -179,7 +179,7 @@ impl FlowWalk {
 
 /// One end of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum FlowEnd {
     /// The rank that posts the operations.
     Initiator,
     /// The rank that the operations act on.

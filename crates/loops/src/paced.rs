@@ -42,13 +42,13 @@ impl Timetable {
     /// An operation is due together with the first of its burst.
     #[inline]
     fn due_ns(&self, index: u64) -> u64 {
-        self.spaced_ns(index - self.place_in_burst(index))
+        self.evenly_spaced_ns(index - self.place_in_burst(index))
     }
 
     /// Time when the next burst is due.
     #[inline]
-    fn following_ns(&self, index: u64) -> u64 {
-        self.spaced_ns(index - self.place_in_burst(index) + self.burst)
+    fn next_burst_ns(&self, index: u64) -> u64 {
+        self.evenly_spaced_ns(index - self.place_in_burst(index) + self.burst)
     }
 
     #[inline]
@@ -63,12 +63,12 @@ impl Timetable {
 
     /// Time when an operation would be due if all were evenly spaced.
     #[inline]
-    fn spaced_ns(&self, index: u64) -> u64 {
+    fn evenly_spaced_ns(&self, index: u64) -> u64 {
         self.start_ns + (index as f64 * 1e9 / self.rate_per_s) as u64
     }
 
     /// Number of operations that are due by `ns`.
-    fn due_by(&self, ns: u64) -> u64 {
+    fn operations_due_by(&self, ns: u64) -> u64 {
         let passed_ns = ns.saturating_sub(self.start_ns) as f64;
         let most = (passed_ns * self.rate_per_s / 1e9) as u64 + self.burst + 1;
         let mut due = most.min(self.operations);
@@ -120,14 +120,14 @@ impl Punctuality {
     }
 
     #[inline]
-    fn turned(&mut self, begin_ns: u64, end_ns: u64) {
+    fn note_turn(&mut self, begin_ns: u64, end_ns: u64) {
         if end_ns.saturating_sub(begin_ns) > self.turn.1 - self.turn.0 {
             self.turn = (begin_ns, end_ns);
         }
     }
 
     #[inline]
-    fn stood_still(&mut self, flow: usize, begin_ns: u64, end_ns: u64) {
+    fn note_standstill(&mut self, flow: usize, begin_ns: u64, end_ns: u64) {
         let length_ns = end_ns.saturating_sub(begin_ns);
         // Operations that end together count as one wait.
         if length_ns == 0 {
@@ -201,7 +201,7 @@ impl PacedFlow {
 impl Scratch {
     /// Buffers for `flows` paced lanes with `window` operations in flight on each.
     #[must_use]
-    pub fn paced(flows: usize, window: usize) -> Self {
+    pub fn for_paced(flows: usize, window: usize) -> Self {
         let flow = || PacedFlow {
             free: Vec::with_capacity(window),
             refused: Vec::with_capacity(window.min(BURST)),
@@ -245,7 +245,7 @@ impl Scratch {
         timetable: &Timetable,
         ended_ns: u64,
     ) -> impl Iterator<Item = Unfinished> {
-        let (timetable, due) = (*timetable, timetable.due_by(ended_ns));
+        let (timetable, due) = (*timetable, timetable.operations_due_by(ended_ns));
         let each = flows.max(1) as u64;
         let left = self
             .paced
@@ -267,7 +267,7 @@ impl Scratch {
 /// Issues the operations of a timetable. Flows take turns, with at most the scratch's window in flight on each. The
 /// loop doesn't end before its timetable does, so the measured rate cannot exceed the offered rate.
 ///
-/// `scratch` must come from [`Scratch::paced`]. Afterwards it knows which operations were [never
+/// `scratch` must come from [`Scratch::for_paced`]. Afterwards it knows which operations were [never
 /// issued](Scratch::never_issued).
 pub fn paced<R: Recorder>(
     port: &mut Port,
@@ -277,12 +277,12 @@ pub fn paced<R: Recorder>(
     recorder: &mut R,
 ) -> Result<Punctuality> {
     let clock = port.clock;
-    paced_by(|| clock.now_ns(), port, flows, timetable, scratch, recorder)
+    run_paced_by_clock(|| clock.now_ns(), port, flows, timetable, scratch, recorder)
 }
 
 /// The loop, with any clock.
 #[inline]
-fn paced_by<R: Recorder>(
+fn run_paced_by_clock<R: Recorder>(
     clock: impl Fn() -> u64,
     port: &mut Port,
     flows: &mut [Flow],
@@ -312,7 +312,7 @@ fn paced_by<R: Recorder>(
     let mut looked_ns = timetable.start_ns;
     loop {
         let now_ns = clock();
-        result.turned(looked_ns, now_ns);
+        result.note_turn(looked_ns, now_ns);
         looked_ns = now_ns;
         // Even a loop that got no CPU time until now issues one operation: a trial without operations would measure
         // nothing.
@@ -332,7 +332,7 @@ fn paced_by<R: Recorder>(
                 let flow = &mut paced[turn];
                 if flow.is_open() {
                     staged.extend(flow.issue(&mut flows[turn], turns, (posted_ns, window)));
-                    result.late += u64::from(now_ns > timetable.following_ns(next));
+                    result.late += u64::from(now_ns > timetable.next_burst_ns(next));
                 } else if passes > 0 {
                     passes -= 1;
                     flow.passed += 1;
@@ -351,7 +351,7 @@ fn paced_by<R: Recorder>(
                 if !flow.refused.is_empty() {
                     continue;
                 }
-                result.late += u64::from(now_ns > timetable.following_ns(flow.next));
+                result.late += u64::from(now_ns > timetable.next_burst_ns(flow.next));
                 staged.extend(flow.issue(&mut flows[at as usize], turns, (posted_ns, window)));
                 flow.passed -= 1;
                 if flow.can_catch_up() {
@@ -365,7 +365,7 @@ fn paced_by<R: Recorder>(
             grants += usize::from(flows.len() > 1 && !staged.is_empty());
             if grants == looks {
                 grants = 0;
-                port.look_at_flows(flows, |at| {
+                port.check_stalled_flows(flows, |at| {
                     (paced[at].free.len() < window).then_some(flows[at].issued)
                 })?;
             }
@@ -407,13 +407,13 @@ fn paced_by<R: Recorder>(
         };
         // The loop may have been stopped in this iteration. Without this line, the standstills below would not include
         // it.
-        result.turned(looked_ns, now_ns);
+        result.note_turn(looked_ns, now_ns);
         for completion in &done[..count] {
             if completion.ending == Ending::Done {
                 let at = flow_of_tag[completion.tag as usize];
                 let flow = &mut paced[at as usize];
                 recorder.sample(now_ns.saturating_sub(posted_ns[completion.tag as usize]));
-                result.stood_still(at as usize, flow.since_ns, now_ns);
+                result.note_standstill(at as usize, flow.since_ns, now_ns);
                 flow.since_ns = now_ns;
                 flow.free.push(completion.tag);
                 if flow.can_catch_up() {
@@ -434,7 +434,7 @@ fn paced_by<R: Recorder>(
             for (at, flow) in paced.iter().enumerate().take(flows.len()) {
                 if flow.next < operations {
                     let begin_ns = flow.since_ns.max(timetable.due_ns(flow.next));
-                    result.stood_still(at, begin_ns, now_ns);
+                    result.note_standstill(at, begin_ns, now_ns);
                 }
             }
             return Ok(result);
@@ -450,7 +450,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
     use tonnage_engine::Ending;
-    use tonnage_engine::testing::{except_on, stalling_after};
+    use tonnage_engine::testing::{ends_except_on, stalling_after};
     use tonnage_sys::clock::Clock;
     use tonnage_units::histogram::LatencyHistogram;
 
@@ -469,7 +469,7 @@ mod tests {
 
     /// Runs one flow with four operations in flight.
     fn of_one_flow<R: Recorder>(port: &mut Port, due: &Timetable, recorder: &mut R) -> Punctuality {
-        let (flows, mut scratch) = (&mut [flow(0, 1)], Scratch::paced(1, 4));
+        let (flows, mut scratch) = (&mut [flow(0, 1)], Scratch::for_paced(1, 4));
         paced(port, flows, due, &mut scratch, recorder).unwrap()
     }
 
@@ -596,7 +596,7 @@ mod tests {
         let mut port = silent_port(&mut mock, &stop);
         let timetable = all_due(port.clock, 99);
         let flows = &mut [flow(0, 1), flow(1, 2), flow(2, 3)];
-        let mut scratch = Scratch::paced(3, 40);
+        let mut scratch = Scratch::for_paced(3, 40);
         // A recorder without a clock doesn't keep the loop from ending.
         let silent = &mut super::super::recorder::Silent;
         let result = paced(&mut port, flows, &timetable, &mut scratch, silent).unwrap();
@@ -793,11 +793,12 @@ mod tests {
             };
             let stop = AtomicBool::new(false);
             let mut flows: Vec<Flow> = (0..self.lanes).map(|lane| flow(lane, lane + 1)).collect();
-            let mut scratch = Scratch::paced(lanes, self.window);
+            let mut scratch = Scratch::for_paced(lanes, self.window);
             let mut recorder = Samples(&clock, Vec::new());
             let mut port = silent_port(&mut mock, &stop);
             let (ends, all) = ((&mut scratch, &mut recorder), &mut flows[..]);
-            let result = paced_by(&clock, &mut port, all, &timetable, ends.0, ends.1).unwrap();
+            let result =
+                run_paced_by_clock(&clock, &mut port, all, &timetable, ends.0, ends.1).unwrap();
             let samples = recorder.1;
             let mut latencies = LatencyHistogram::new();
             samples.iter().for_each(|&ns| latencies.record(ns));
@@ -973,11 +974,12 @@ mod tests {
             end_ns: 0,
             give_up_ns: GIVE_UP_NS,
         };
-        let (flows, mut scratch) = (&mut [flow(0, 1), flow(1, 2)], Scratch::paced(2, 4));
+        let (flows, mut scratch) = (&mut [flow(0, 1), flow(1, 2)], Scratch::for_paced(2, 4));
         let mut recorder = Samples(&clock, Vec::new());
         let mut port = silent_port(&mut mock, &stop);
         let ends = (&mut scratch, &mut recorder);
-        let result = paced_by(clock, &mut port, flows, &timetable, ends.0, ends.1).unwrap();
+        let result =
+            run_paced_by_clock(clock, &mut port, flows, &timetable, ends.0, ends.1).unwrap();
         assert_eq!(result.stall(), None, "{result:?}");
         assert!((300..500).contains(&result.completed), "{result:?}");
         let waits: Vec<_> = scratch
@@ -995,7 +997,7 @@ mod tests {
     #[test]
     fn a_lane_that_stays_stuck_ends_the_trial_and_is_named() {
         let (mut mock, stop) = (mock(1000), AtomicBool::new(false));
-        mock.lock().ends = Some(except_on(tonnage_engine::Lane(1)));
+        mock.lock().ends = Some(ends_except_on(tonnage_engine::Lane(1)));
         let watch = StallWatch::new(10_000_000, 0, 2);
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
         let start_ns = port.clock.now_ns();
@@ -1007,7 +1009,7 @@ mod tests {
             end_ns: 0,
             give_up_ns: u64::MAX,
         };
-        let (flows, mut scratch) = (&mut [flow(0, 1), flow(1, 7)], Scratch::paced(2, 4));
+        let (flows, mut scratch) = (&mut [flow(0, 1), flow(1, 7)], Scratch::for_paced(2, 4));
         let clock = port.clock;
         let mut recorder = Samples(|| clock.now_ns(), Vec::with_capacity(1 << 20));
         let error = paced(&mut port, flows, &timetable, &mut scratch, &mut recorder);
@@ -1036,7 +1038,11 @@ mod tests {
             (8000, 10),
             (80_000, 10),
         ] {
-            assert_eq!(timetable.due_by(5 + passed_ns), due, "{passed_ns}");
+            assert_eq!(
+                timetable.operations_due_by(5 + passed_ns),
+                due,
+                "{passed_ns}"
+            );
         }
     }
 
@@ -1063,10 +1069,10 @@ mod tests {
             give_up_ns: u64::MAX,
         };
         let mut each: Vec<Flow> = (0..flows as u32).map(|at| flow(at, at + 1)).collect();
-        let mut scratch = Scratch::paced(flows, 8);
+        let mut scratch = Scratch::for_paced(flows, 8);
         let mut recorder = Samples(clock, Vec::new());
         let by = || recorder.0();
-        let result = paced_by(
+        let result = run_paced_by_clock(
             by,
             &mut port,
             &mut each,

@@ -8,7 +8,7 @@
 //! 2002): a result outside the bound is mixed again until it is inside. 2^b is the next power of two, so this takes
 //! less than two rounds on average.
 
-pub use tonnage_engine::pattern::{GOLDEN, mix};
+pub use tonnage_engine::pattern::{GOLDEN, mix_bits};
 
 /// Rounds of mixing. With two rounds, adjacent numbers visibly stay together when there are few slots.
 const ROUNDS: usize = 3;
@@ -32,7 +32,7 @@ impl Permutation {
         let mut state = seed;
         let mut drawn = || {
             state = state.wrapping_add(GOLDEN);
-            mix(state)
+            mix_bits(state)
         };
         Self {
             below,
@@ -44,7 +44,7 @@ impl Permutation {
 
     /// Returns the image of `number`, which must be below the bound.
     #[inline]
-    pub fn of(&self, number: u64) -> u64 {
+    pub fn permute(&self, number: u64) -> u64 {
         let mut mixed = number;
         loop {
             for (add, odd) in self.keys {
@@ -70,7 +70,7 @@ mod tests {
             let permutation = Permutation::new(below, seed);
             let mut seen = vec![false; below as usize];
             for number in 0..below {
-                let place = permutation.of(number) as usize;
+                let place = permutation.permute(number) as usize;
                 prop_assert!(!std::mem::replace(&mut seen[place], true));
             }
         }
@@ -78,7 +78,7 @@ mod tests {
         #[test]
         fn any_bound_is_kept(below in any::<u64>(), seed in any::<u64>(), number in any::<u64>()) {
             let permutation = Permutation::new(below, seed);
-            prop_assert!(permutation.of(number % below.max(1)) < below.max(1));
+            prop_assert!(permutation.permute(number % below.max(1)) < below.max(1));
         }
     }
 
@@ -90,8 +90,8 @@ mod tests {
             let (mut firsts, mut neighbours) = (vec![0u32; below as usize], 0u32);
             for seed in 0..10_000 {
                 let permutation = Permutation::new(below, seed);
-                firsts[permutation.of(0) as usize] += 1;
-                neighbours += u32::from(permutation.of(0) + 1 == permutation.of(1));
+                firsts[permutation.permute(0) as usize] += 1;
+                neighbours += u32::from(permutation.permute(0) + 1 == permutation.permute(1));
             }
             let mean = 10_000 / below as u32;
             let even = |&count: &u32| count > mean * 6 / 10 && count < mean * 14 / 10;
@@ -107,24 +107,25 @@ mod tests {
     fn large_ranges_stay_inside() {
         for below in [1 << 40, (1 << 40) + 1, u64::MAX >> 2] {
             let order = Permutation::new(below, 7);
-            assert!((0..1000).all(|index| order.of(index) < below));
+            assert!((0..1000).all(|index| order.permute(index) < below));
         }
     }
 
     #[test]
     fn neighbours_do_not_stay_neighbours() {
         let order = Permutation::new(1 << 16, 1);
-        let kept = (1..1 << 16).filter(|&index| order.of(index) == order.of(index - 1) + 1);
+        let kept =
+            (1..1 << 16).filter(|&index| order.permute(index) == order.permute(index - 1) + 1);
         // By chance, one in 65536 stays adjacent.
         assert!(kept.count() < 16);
         let other = Permutation::new(1 << 16, 2);
-        assert!((0..16).any(|index| order.of(index) != other.of(index)));
+        assert!((0..16).any(|index| order.permute(index) != other.permute(index)));
     }
 
     #[test]
     fn halves_of_the_order_are_spread_over_the_whole_range() {
         let order = Permutation::new(1 << 16, 3);
-        let low = (0..1 << 15).filter(|&index| order.of(index) < 1 << 15);
+        let low = (0..1 << 15).filter(|&index| order.permute(index) < 1 << 15);
         let low = low.count() as f64 / f64::from(1 << 15);
         assert!((0.45..0.55).contains(&low), "{low}");
     }
@@ -135,6 +136,6 @@ mod tests {
         let below = (1 << 20) + 1;
         let permutation = Permutation::new(below, 7);
         let mut seen = std::collections::HashSet::new();
-        assert!((0..100_000).all(|number| seen.insert(permutation.of(number))));
+        assert!((0..100_000).all(|number| seen.insert(permutation.permute(number))));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! For write-imm and send, arrival is a completion at the target. For a plain write, arrival is seen as a change of its
 //! last byte, which needs an engine that writes the last byte last ([`tonnage_engine::Caps::ordered_writes`]). A read
-//! has no arrival. Ping-pong then keeps one read in flight at a time and rotates over the peers ([`read_in_turn`]).
+//! has no arrival. Ping-pong then keeps one read in flight at a time and rotates over the peers ([`read_round_robin`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const OUTSTANDING_MAX: u64 = 16;
 
 /// One direction of a plain-write ping-pong: the last byte of a slot counts its writes. The slot at the target counts,
 /// wherever the bytes come from.
-struct Marks {
+struct LastByteCounts {
     walk: FlowWalk,
     /// The slots of the next operation at the writer and at the target.
     local_slot: u64,
@@ -34,7 +34,7 @@ struct Marks {
     counts: Vec<u8>,
 }
 
-impl Marks {
+impl LastByteCounts {
     fn new(mut walk: FlowWalk, slots: u64) -> Self {
         let (local_slot, slot) = walk.next_slots();
         Self {
@@ -59,17 +59,17 @@ impl Marks {
 }
 
 /// Last-byte signalling with one peer: the next outgoing and the next expected value.
-pub struct Signal {
+pub struct LastByteSignal {
     arena: Arc<Arena>,
     out_origin: u64,
     into_origin: u64,
     stride_bytes: u64,
     last_byte: u64,
-    out: Marks,
-    into: Marks,
+    out: LastByteCounts,
+    into: LastByteCounts,
 }
 
-impl Signal {
+impl LastByteSignal {
     /// Creates the signalling between `rank` and `peer`. Their slices start at the two origins in this worker's memory.
     pub fn new(
         slots: &FlowSlots,
@@ -85,13 +85,13 @@ impl Signal {
             into_origin,
             stride_bytes: slots.stride_bytes,
             last_byte: u64::from(slots.size_bytes) - 1,
-            out: Marks::new(FlowWalk::new(slots, rank, peer), slots.slots),
-            into: Marks::new(FlowWalk::new(slots, peer, rank), slots.slots),
+            out: LastByteCounts::new(FlowWalk::new(slots, rank, peer), slots.slots),
+            into: LastByteCounts::new(FlowWalk::new(slots, peer, rank), slots.slots),
         }
     }
 
     /// Restores the expected old value in every incoming slot, because filling and other points overwrite them.
-    pub fn rearm(&self) -> Result<(), OutOfRange> {
+    pub fn reset_incoming(&self) -> Result<(), OutOfRange> {
         for (slot, &count) in self.into.counts.iter().enumerate() {
             let offset = self.into_origin + slot as u64 * self.stride_bytes + self.last_byte;
             self.arena.store_byte(offset, count)?;
@@ -101,7 +101,7 @@ impl Signal {
 
     /// Writes the next count into the source slot of the next outgoing operation.
     #[inline]
-    fn stamp(&mut self) -> Result<(), OutOfRange> {
+    fn write_count(&mut self) -> Result<(), OutOfRange> {
         let offset = self.out_origin + self.out.local_slot * self.stride_bytes + self.last_byte;
         self.arena.store_byte(offset, self.out.next_count())?;
         self.out.advance();
@@ -121,11 +121,11 @@ impl Signal {
 }
 
 /// One end of a ping-pong: its flows, and a signal for each if arrivals are detected in memory.
-pub struct Table {
+pub struct PingPongEnd {
     /// One flow per peer.
     pub flows: Vec<Flow>,
     /// Empty, or one signal per flow.
-    pub signals: Vec<Signal>,
+    pub signals: Vec<LastByteSignal>,
     /// Peers whose operation arrived and was not answered yet; used only by the answering side.
     unanswered: Vec<u32>,
     answers: bool,
@@ -137,9 +137,9 @@ pub struct Table {
     done: Box<[Completion; BURST]>,
 }
 
-impl Table {
+impl PingPongEnd {
     /// Creates a table with nothing in flight; `answers` is true on the answering side.
-    pub fn new(flows: Vec<Flow>, signals: Vec<Signal>, answers: bool, caps: &Caps) -> Self {
+    pub fn new(flows: Vec<Flow>, signals: Vec<LastByteSignal>, answers: bool, caps: &Caps) -> Self {
         // Each peer can have one unanswered operation, so the list never grows beyond this.
         let unanswered = Vec::with_capacity(flows.len());
         Self {
@@ -164,18 +164,18 @@ impl Table {
     }
 
     /// Prepares the incoming slots of all peers for a trial.
-    pub fn rearm(&self) -> Result<()> {
+    pub fn reset_incoming(&self) -> Result<()> {
         self.signals
             .iter()
-            .try_for_each(Signal::rearm)
-            .map_err(outside)
+            .try_for_each(LastByteSignal::reset_incoming)
+            .map_err(out_of_range_error)
     }
 
     /// Posts the next operation towards the `index`-th peer.
     #[inline]
-    fn hit(&mut self, index: usize, port: &mut Port) -> Result<()> {
+    fn post_next(&mut self, index: usize, port: &mut Port) -> Result<()> {
         if let Some(signal) = self.signals.get_mut(index) {
-            signal.stamp().map_err(outside)?;
+            signal.write_count().map_err(out_of_range_error)?;
         }
         let op: [Op; 1] = [self.flows[index].next_op(0)];
         while port.post(&op)? == 0 {
@@ -204,7 +204,7 @@ impl Table {
         loop {
             if let Some(signal) = self.signals.get_mut(index) {
                 for look in (0..self.looks_per_poll).rev() {
-                    if signal.arrived().map_err(outside)? {
+                    if signal.arrived().map_err(out_of_range_error)? {
                         return self.limit_outstanding(port);
                     }
                     if look > 0 {
@@ -238,7 +238,7 @@ impl Table {
 /// round trips.
 pub fn serve_first<R: Recorder>(
     port: &mut Port,
-    table: &mut Table,
+    table: &mut PingPongEnd,
     until: &mut Until,
     recorder: &mut R,
 ) -> Result<u64> {
@@ -246,7 +246,7 @@ pub fn serve_first<R: Recorder>(
     while until.grant(1) == 1 {
         let start_ns = recorder.now_ns();
         let before = port.arrivals.count;
-        table.hit(index, port)?;
+        table.post_next(index, port)?;
         // A transport may complete this side's operation before the peer has the data, so only the answer counts as
         // progress.
         port.awaited = 1;
@@ -267,7 +267,7 @@ pub fn serve_first<R: Recorder>(
 }
 
 /// Makes one read at a time, rotating over the flows, until `until` ends the loop. Returns the number of reads.
-pub fn read_in_turn<R: Recorder>(
+pub fn read_round_robin<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
     until: &mut Until,
@@ -294,7 +294,7 @@ pub fn read_in_turn<R: Recorder>(
 /// The answering side: answers until `over` returns true. Returns the number of answers.
 pub fn return_all(
     port: &mut Port,
-    table: &mut Table,
+    table: &mut PingPongEnd,
     over: &mut dyn FnMut() -> bool,
 ) -> Result<u64> {
     let mut answers = 0;
@@ -317,13 +317,13 @@ pub fn return_all(
                         "an operation arrived from rank {peer}, which is not a peer"
                     ))
                 })?;
-            table.hit(index, port)?;
+            table.post_next(index, port)?;
             answers += 1;
         }
         for index in 0..table.signals.len() {
             for look in (0..looks).rev() {
-                if table.signals[index].arrived().map_err(outside)? {
-                    table.hit(index, port)?;
+                if table.signals[index].arrived().map_err(out_of_range_error)? {
+                    table.post_next(index, port)?;
                     answers += 1;
                     break;
                 }
@@ -337,7 +337,7 @@ pub fn return_all(
     Ok(answers)
 }
 
-fn outside(error: OutOfRange) -> Error {
+fn out_of_range_error(error: OutOfRange) -> Error {
     Error::Failed(error.to_string())
 }
 

@@ -10,8 +10,8 @@ use super::BURST;
 use super::credits::Credits;
 use super::flow::{Flow, Receives};
 use super::stall::{Stall, StallWatch};
-use tonnage_engine::pattern::mix;
-use tonnage_engine::{Arm, Completion, Ending, Engine, Flush, Lane, Op};
+use tonnage_engine::pattern::mix_bits;
+use tonnage_engine::{ArmOutcome, Completion, Ending, Engine, Flush, Lane, Op};
 use tonnage_ranks::Sleeper;
 use tonnage_units::{Error, Result};
 
@@ -31,7 +31,7 @@ pub struct Arrivals {
 /// immediates alone would be the same for 1, 1, 4, 4 as for 1, 2, 3, 4.
 #[inline]
 pub fn arrival_mix(peer: u32, immediate: u32) -> u64 {
-    mix(u64::from(peer) << 32 | u64::from(immediate))
+    mix_bits(u64::from(peer) << 32 | u64::from(immediate))
 }
 
 /// A worker's engine and the common duties.
@@ -193,7 +193,7 @@ impl<'a> Port<'a> {
         while let Some(credits) = &mut self.credits
             && !credits.is_settled()
         {
-            credits.tell_all(self.engine)?;
+            credits.return_all_credits(self.engine)?;
             self.poll(&mut done)?;
         }
         Ok(())
@@ -213,7 +213,7 @@ impl<'a> Port<'a> {
 
     /// Waits briefly after a poll that found fewer than `most` arrivals. If senders write into memory that this worker
     /// polls, each poll takes away the cache line that a sender is about to write.
-    pub fn gathering(mut self, most: usize) -> Self {
+    pub fn with_accumulation(mut self, most: usize) -> Self {
         self.gathers = most;
         self
     }
@@ -241,7 +241,7 @@ impl<'a> Port<'a> {
 
     /// Takes the counters of the trial that just ended and starts new ones.
     pub fn take_arrivals(&mut self) -> Arrivals {
-        self.date_arrivals();
+        self.record_arrival_time();
         std::mem::take(&mut self.arrivals)
     }
 
@@ -259,7 +259,7 @@ impl<'a> Port<'a> {
     pub fn poll(&mut self, done: &mut [Completion; BURST]) -> Result<usize> {
         let mut count = self.engine.poll(done)?;
         if let Some(credits) = &mut self.credits {
-            count = credits.sift(done, count);
+            count = credits.hold_back_early(done, count);
         }
         if count == 0 {
             return self.idle().map(|()| 0);
@@ -281,7 +281,7 @@ impl<'a> Port<'a> {
                         self.staged.push(receive.next_op(completion.tag));
                     }
                     if let Some(credits) = &mut self.credits {
-                        credits.took(completion.tag, self.engine)?;
+                        credits.count_taken(completion.tag, self.engine)?;
                     }
                 }
                 Ending::Failed(_) => return Err(self.failed(completion)),
@@ -319,7 +319,7 @@ impl<'a> Port<'a> {
     }
 
     #[inline]
-    fn date_arrivals(&mut self) {
+    fn record_arrival_time(&mut self) {
         if self.undated {
             self.arrivals.last_ns = self.clock.now_ns();
             self.undated = false;
@@ -358,20 +358,20 @@ impl<'a> Port<'a> {
     /// Handles a poll without work: checks the stop flag, posts receives, and rests.
     #[inline]
     fn idle(&mut self) -> Result<()> {
-        self.date_arrivals();
+        self.record_arrival_time();
         self.check_stop()?;
         self.idle_turns = self.idle_turns.wrapping_add(1);
         if self
             .idle_turns
             .is_multiple_of(LOOK_TURNS[usize::from(self.yielding)])
         {
-            self.look()?;
+            self.check_stall()?;
         }
         if !self.staged.is_empty() {
             self.hand_over_receives()?;
         }
         if let Some(credits) = &mut self.credits {
-            credits.idle(self.engine)?;
+            credits.return_when_idle(self.engine)?;
         }
         if self.sleeps() {
             self.sleep()?;
@@ -386,41 +386,41 @@ impl<'a> Port<'a> {
     /// Sleeps for a while, unless the engine already has something.
     #[cold]
     fn sleep(&mut self) -> Result<()> {
-        self.look()?;
+        self.check_stall()?;
         match (self.engine.arm()?, &self.sleeper) {
-            (Arm::Sleep(descriptor), Some(sleeper)) => sleeper.sleep_on(descriptor, NAP),
-            (Arm::Unsupported, Some(_)) => Err(Error::Failed(
+            (ArmOutcome::Sleep(descriptor), Some(sleeper)) => sleeper.sleep_on(descriptor, NAP),
+            (ArmOutcome::Unsupported, Some(_)) => Err(Error::Failed(
                 "the engine has no descriptor to sleep on: use --cq busy".into(),
             )),
-            (Arm::Ready, _) | (_, None) => Ok(()),
+            (ArmOutcome::Ready, _) | (_, None) => Ok(()),
         }
     }
 
     #[cold]
-    fn look(&mut self) -> Result<()> {
+    fn check_stall(&mut self) -> Result<()> {
         let now_ns = self.clock.now_ns();
         let completed = self.completed + self.answered;
         let outstanding = self.outstanding + self.awaited;
-        let look = |watch: &mut StallWatch| watch.look(completed, outstanding, now_ns);
+        let look = |watch: &mut StallWatch| watch.check_worker(completed, outstanding, now_ns);
         let found = self.watch.as_mut().and_then(look);
-        self.stalled(found)
+        self.fail_if_stalled(found)
     }
 
-    /// Fails if one of the flows makes no progress; `count` is that of [`StallWatch::look_at_flows`]. Called
+    /// Fails if one of the flows makes no progress; `count` is that of [`StallWatch::check_flows`]. Called
     /// occasionally by loops that aren't idle.
     #[cold]
-    pub fn look_at_flows(
+    pub fn check_stalled_flows(
         &mut self,
         flows: &[Flow],
         count: impl Fn(usize) -> Option<u64>,
     ) -> Result<()> {
         let at = (self.outstanding, self.clock.now_ns());
-        let look = |watch: &mut StallWatch| watch.look_at_flows(flows, count, at);
+        let look = |watch: &mut StallWatch| watch.check_flows(flows, count, at);
         let found = self.watch.as_mut().and_then(look);
-        self.stalled(found)
+        self.fail_if_stalled(found)
     }
 
-    fn stalled(&mut self, found: Option<Stall>) -> Result<()> {
+    fn fail_if_stalled(&mut self, found: Option<Stall>) -> Result<()> {
         let Some(stall) = found else { return Ok(()) };
         let error = Error::Failed(format!(
             "no operation has ended for {:.1} s, with {} in flight",
@@ -449,7 +449,7 @@ impl<'a> Port<'a> {
                 posted += self.post(&ops[posted..])?;
             }
             let count = self.poll(done)?;
-            completed += own(&done[..count]);
+            completed += count_own(&done[..count]);
         }
         Ok(())
     }
@@ -463,7 +463,7 @@ impl<'a> Port<'a> {
                 let count = self.poll(&mut done)?;
                 flushed = match flushed {
                     Flush::Again => self.begin_flush(flow, 0)?,
-                    _ if own(&done[..count]) > 0 => Flush::Delivered,
+                    _ if count_own(&done[..count]) > 0 => Flush::Delivered,
                     waiting => waiting,
                 };
             }
@@ -481,7 +481,7 @@ impl<'a> Port<'a> {
 
 /// Number of completions of this side's own operations.
 #[inline]
-pub fn own(done: &[Completion]) -> usize {
+pub fn count_own(done: &[Completion]) -> usize {
     done.iter()
         .filter(|completion| completion.ending == Ending::Done)
         .count()

@@ -23,14 +23,14 @@ pub struct Pulse {
     /// The last request that the worker has answered.
     answered: AtomicU64,
     /// Latencies that the worker has handed over.
-    latencies: Mutex<HandedOver>,
+    latencies: Mutex<HandedOverLatencies>,
     /// Progress of a trial that is carried out elsewhere, while it runs.
-    followed: Mutex<Option<Followed>>,
+    followed: Mutex<Option<FollowedTrial>>,
 }
 
 /// Latencies that a worker has handed over.
 #[derive(Debug, Default)]
-struct HandedOver {
+struct HandedOverLatencies {
     /// Latencies not taken yet. While this is empty, the worker may swap it for its own histogram.
     interval: LatencyHistogram,
     /// Latencies of the trial that were taken.
@@ -39,14 +39,14 @@ struct HandedOver {
 
 /// A trial that is carried out elsewhere.
 #[derive(Debug)]
-struct Followed {
+struct FollowedTrial {
     progress: Arc<dyn CarriedProgress>,
     /// Bin counts that were already handed over.
     told: Vec<u64>,
 }
 
-impl Followed {
-    fn hand_over(&mut self, latencies: &BinnedLatencies, into: &Mutex<HandedOver>) {
+impl FollowedTrial {
+    fn hand_over(&mut self, latencies: &BinnedLatencies, into: &Mutex<HandedOverLatencies>) {
         lock(into).interval.add_counts(&latencies.bins, &self.told);
         self.told.clone_from(&latencies.bins);
     }
@@ -65,7 +65,7 @@ impl Pulse {
     /// Reports the progress of a trial that is carried out elsewhere from now on.
     pub fn follow(&self, progress: Arc<dyn CarriedProgress>) {
         let told = Vec::new();
-        *lock(&self.followed) = Some(Followed { progress, told });
+        *lock(&self.followed) = Some(FollowedTrial { progress, told });
     }
 
     /// Stops following, with the results of the trial.
@@ -94,7 +94,7 @@ impl Pulse {
     }
 
     /// Requests the latencies that the worker has recorded since the last request.
-    pub fn ask(&self) {
+    pub fn request_latencies(&self) {
         let asked = self.asked.0.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(followed) = lock(&self.followed).as_mut() {
             if let Some(latencies) = followed.progress.latencies() {
@@ -111,7 +111,7 @@ impl Pulse {
 
     /// Moves the latencies that the worker has handed over into `into`.
     pub fn take_latencies(&self, into: &mut LatencyHistogram) {
-        let HandedOver { interval, taken } = &mut *lock(&self.latencies);
+        let HandedOverLatencies { interval, taken } = &mut *lock(&self.latencies);
         into.merge(interval);
         taken.merge(interval);
         interval.clear();
@@ -119,14 +119,14 @@ impl Pulse {
 }
 
 /// The worker's side of a pulse, with memory for the latencies of an interval.
-pub struct FeltPulse {
+pub struct WorkerPulse {
     /// The pulse, which another thread reads.
     pub pulse: Arc<Pulse>,
     /// Latencies not handed over yet.
     pub latencies: LatencyHistogram,
 }
 
-impl FeltPulse {
+impl WorkerPulse {
     /// Allocates the histogram.
     pub fn new(pulse: Arc<Pulse>) -> Self {
         Self {
@@ -158,15 +158,15 @@ impl FeltPulse {
 }
 
 /// Records like `inner`, and updates a pulse.
-pub struct Counted<'a, R> {
+pub struct PulseRecorder<'a, R> {
     /// Records the latencies of an interval.
     inner: R,
     pulse: &'a Pulse,
     answered: u64,
 }
 
-impl<'a, R: Recorder> Counted<'a, R> {
-    /// Updates this pulse. [`FeltPulse::finish`] hands over the rest at the end.
+impl<'a, R: Recorder> PulseRecorder<'a, R> {
+    /// Updates this pulse. [`WorkerPulse::finish`] hands over the rest at the end.
     pub fn new(inner: R, pulse: &'a Pulse) -> Self {
         let answered = pulse.asked.0.load(Ordering::Relaxed);
         pulse.answered.store(answered, Ordering::Release);
@@ -179,7 +179,7 @@ impl<'a, R: Recorder> Counted<'a, R> {
 
     /// Hands latencies over, unless the previous ones have not been taken yet: then a later call does.
     #[cold]
-    fn answer(&mut self, asked: u64) {
+    fn answer_request(&mut self, asked: u64) {
         let pulse = self.pulse;
         let is_handed_over = match pulse.latencies.try_lock() {
             Ok(mut latencies) => self.hand_over(&mut latencies),
@@ -192,7 +192,7 @@ impl<'a, R: Recorder> Counted<'a, R> {
         }
     }
 
-    fn hand_over(&mut self, handed_over: &mut HandedOver) -> bool {
+    fn hand_over(&mut self, handed_over: &mut HandedOverLatencies) -> bool {
         let is_free = handed_over.interval.count() == 0;
         if let (true, Some(latencies)) = (is_free, self.inner.latencies()) {
             std::mem::swap(&mut handed_over.interval, latencies);
@@ -201,7 +201,7 @@ impl<'a, R: Recorder> Counted<'a, R> {
     }
 }
 
-impl<R: Recorder> Recorder for Counted<'_, R> {
+impl<R: Recorder> Recorder for PulseRecorder<'_, R> {
     #[inline]
     fn now_ns(&self) -> u64 {
         self.inner.now_ns()
@@ -222,7 +222,7 @@ impl<R: Recorder> Recorder for Counted<'_, R> {
         self.pulse.completed.0.store(completed, Ordering::Relaxed);
         let asked = self.pulse.asked.0.load(Ordering::Relaxed);
         if asked != self.answered {
-            self.answer(asked);
+            self.answer_request(asked);
         }
     }
 }
@@ -237,16 +237,16 @@ mod tests {
 
     #[test]
     fn latencies_are_handed_over_once_and_all_of_them_are_in_the_whole() {
-        let mut felt = FeltPulse::new(Arc::new(Pulse::default()));
+        let mut felt = WorkerPulse::new(Arc::new(Pulse::default()));
         let (pulse, mut whole) = (Arc::clone(&felt.pulse), LatencyHistogram::new());
-        pulse.ask();
+        pulse.request_latencies();
         felt.latencies.record(5);
         felt.begin();
         let inner = PerOperation {
             clock: Clock::new(),
             histogram: &mut felt.latencies,
         };
-        let mut counted = Counted::new(inner, &pulse);
+        let mut counted = PulseRecorder::new(inner, &pulse);
         let mut taken = Vec::new();
         let mut take = |pulse: &Pulse| {
             let mut latencies = LatencyHistogram::new();
@@ -258,14 +258,14 @@ mod tests {
         // A request from before the trial must not be answered.
         take(&pulse);
         counted.sample(20);
-        pulse.ask();
+        pulse.request_latencies();
         assert!(!pulse.is_answered());
         take(&pulse);
         counted.progress(2);
         assert!(pulse.is_answered());
         // Until those are taken, the worker keeps the next ones.
         counted.sample(25);
-        pulse.ask();
+        pulse.request_latencies();
         counted.progress(3);
         assert!(!pulse.is_answered());
         take(&pulse);
@@ -310,7 +310,7 @@ mod tests {
     fn a_boundary_costs_the_loop_no_walk_over_bins() {
         let (pulse, clock) = (Pulse::default(), Clock::new());
         let mut histogram = LatencyHistogram::new();
-        let mut counted = Counted::new(
+        let mut counted = PulseRecorder::new(
             PerOperation {
                 clock,
                 histogram: &mut histogram,
@@ -321,7 +321,7 @@ mod tests {
         let mut all = LatencyHistogram::new();
         for at in 1..=20 {
             counted.sample(1000 * at);
-            pulse.ask();
+            pulse.request_latencies();
             let began_ns = thread_cpu_ns();
             counted.progress(at);
             boundary_ns = boundary_ns.min(thread_cpu_ns() - began_ns);
@@ -340,8 +340,8 @@ mod tests {
     #[test]
     fn silence_has_a_pulse_too() {
         let pulse = Pulse::default();
-        let mut counted = Counted::new(Silent, &pulse);
-        pulse.ask();
+        let mut counted = PulseRecorder::new(Silent, &pulse);
+        pulse.request_latencies();
         counted.progress(7);
         assert!(pulse.is_answered());
         assert_eq!(pulse.completed(), 7);
@@ -385,22 +385,22 @@ mod tests {
         let taken = |pulse: &Pulse| {
             let mut latencies = LatencyHistogram::new();
             pulse.take_latencies(&mut latencies);
-            latencies.recorded().collect::<Vec<_>>()
+            latencies.recorded_bins().collect::<Vec<_>>()
         };
         pulse.follow(bins.clone());
-        pulse.ask();
+        pulse.request_latencies();
         assert!(pulse.is_answered());
         assert_eq!(taken(&pulse), [(1, 2)]);
         *lock(&bins.0) = vec![0, 2, 0, 1];
-        pulse.ask();
-        pulse.ask();
+        pulse.request_latencies();
+        pulse.request_latencies();
         assert!(pulse.is_answered());
         assert_eq!(taken(&pulse), [(3, 1)]);
         *lock(&bins.0) = vec![0, 3, 0, 1];
         pulse.end_following(9, bins.latencies().as_ref());
         assert_eq!((pulse.completed(), taken(&pulse)), (9, vec![(1, 1)]));
         // Nothing is followed any more, so there is no answer.
-        pulse.ask();
+        pulse.request_latencies();
         assert!(!pulse.is_answered());
         assert_eq!(taken(&pulse), []);
     }
@@ -413,7 +413,7 @@ mod tests {
             post_ns: 2,
             complete_ns: 3,
         };
-        let mut counted = Counted::new(Counter::default(), &pulse);
+        let mut counted = PulseRecorder::new(Counter::default(), &pulse);
         let readings = [counted.now_ns(), counted.now_ns(), counted.now_ns()];
         assert_eq!(readings, [1, 2, 3]);
         counted.sample(7);

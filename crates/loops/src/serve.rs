@@ -28,14 +28,14 @@ const REST: Duration = Duration::from_millis(50);
 /// Lets a worker rest that would only take CPU time from others. The thread that changes the awaited condition wakes
 /// the rank's sleepers. A wake-up while the worker is not resting costs one additional check.
 #[derive(Debug)]
-pub struct RestingPlace {
+pub struct WorkerSleep {
     pub(crate) sleeper: Sleeper,
     pub(crate) longest: Duration,
 }
 
-impl RestingPlace {
+impl WorkerSleep {
     /// Registers with the rank's sleepers.
-    pub fn among(sleepers: &Sleepers) -> Result<Self> {
+    pub fn register(sleepers: &Sleepers) -> Result<Self> {
         Ok(Self {
             sleeper: sleepers.add_sleeper()?,
             longest: REST,
@@ -43,7 +43,7 @@ impl RestingPlace {
     }
 
     /// Rests until `over` returns true.
-    pub fn until(&self, port: &mut Port, mut over: impl FnMut() -> bool) -> Result<()> {
+    pub fn sleep_until(&self, port: &mut Port, mut over: impl FnMut() -> bool) -> Result<()> {
         while !over() {
             let most = match port.is_kept_awake() {
                 true => LOOK,
@@ -68,16 +68,17 @@ mod tests {
     #[test]
     fn a_start_that_is_near_is_looked_at_each_millisecond() {
         let (sleepers, stop) = (Sleepers::default(), AtomicBool::new(false));
-        let rest = RestingPlace {
+        let rest = WorkerSleep {
             longest: LONG,
-            ..RestingPlace::among(&sleepers).unwrap()
+            ..WorkerSleep::register(&sleepers).unwrap()
         };
         let mut mock = mock(1);
         let mut port = silent_port(&mut mock, &stop);
         port.keep_awake(true);
         let began = Instant::now();
         let start = Duration::from_millis(10);
-        rest.until(&mut port, || began.elapsed() >= start).unwrap();
+        rest.sleep_until(&mut port, || began.elapsed() >= start)
+            .unwrap();
         assert!((start..LONG / 2).contains(&began.elapsed()));
     }
 

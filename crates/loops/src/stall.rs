@@ -25,8 +25,8 @@ pub struct StallWatch {
     patience_ns: u64,
     /// Longest expected time of an operation while none has completed.
     first_ns: u64,
-    all: Progress,
-    flows: Vec<Progress>,
+    all: WatchedProgress,
+    flows: Vec<WatchedProgress>,
 }
 
 /// A stall: its duration and the affected peer.
@@ -41,7 +41,7 @@ pub struct Stall {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Progress {
+struct WatchedProgress {
     count: u64,
     since_ns: u64,
     looked_ns: u64,
@@ -53,10 +53,10 @@ struct Progress {
     longest_ns: u64,
 }
 
-impl Progress {
+impl WatchedProgress {
     /// Checks a count. After a pause between checks that is longer than `pause_ns_max`, the time without progress
     /// starts from zero, because this process itself may have been stopped.
-    fn look(&mut self, count: u64, now_ns: u64, pause_ns_max: u64) {
+    fn update(&mut self, count: u64, now_ns: u64, pause_ns_max: u64) {
         let is_first = self.looked_ns == 0;
         let paused = now_ns.saturating_sub(self.looked_ns) > pause_ns_max;
         self.looked_ns = now_ns;
@@ -86,12 +86,12 @@ impl StallWatch {
         Self {
             patience_ns,
             first_ns: u64::from(size_bytes) * FIRST_NS_PER_BYTE,
-            all: Progress::default(),
-            flows: vec![Progress::default(); flows],
+            all: WatchedProgress::default(),
+            flows: vec![WatchedProgress::default(); flows],
         }
     }
 
-    fn forgiven_ns(&self, progress: &Progress, in_flight: u64) -> u64 {
+    fn allowed_pause_ns(&self, progress: &WatchedProgress, in_flight: u64) -> u64 {
         let known_ns = match progress.has_moved {
             false => self.first_ns.saturating_mul(in_flight),
             true => progress.longest_ns,
@@ -101,14 +101,14 @@ impl StallWatch {
     }
 
     /// Checks an idle worker with `completed` operations so far and `in_flight` outstanding ones.
-    pub fn look(&mut self, completed: u64, in_flight: u64, now_ns: u64) -> Option<Stall> {
+    pub fn check_worker(&mut self, completed: u64, in_flight: u64, now_ns: u64) -> Option<Stall> {
         let mut all = self.all;
-        all.look(completed, now_ns, self.patience_ns / 2);
+        all.update(completed, now_ns, self.patience_ns / 2);
         if in_flight == 0 {
             all.restart(now_ns);
         }
         self.all = all;
-        let stalled = all.quiet_ns > self.forgiven_ns(&all, in_flight);
+        let stalled = all.quiet_ns > self.allowed_pause_ns(&all, in_flight);
         stalled.then_some(Stall {
             quiet_ns: all.quiet_ns,
             in_flight,
@@ -120,7 +120,7 @@ impl StallWatch {
     /// stall missed because checks are too far apart is found once nothing more is posted.
     ///
     /// `count` returns the progress of a flow by its index, or `None` if the flow has finished.
-    pub fn look_at_flows(
+    pub fn check_flows(
         &mut self,
         flows: &[Flow],
         count: impl Fn(usize) -> Option<u64>,
@@ -132,9 +132,9 @@ impl StallWatch {
                 progress.restart(now_ns);
                 continue;
             };
-            progress.look(count, now_ns, self.patience_ns / 2);
+            progress.update(count, now_ns, self.patience_ns / 2);
             let progress = *progress;
-            let is_late = progress.quiet_ns > self.forgiven_ns(&progress, in_flight);
+            let is_late = progress.quiet_ns > self.allowed_pause_ns(&progress, in_flight);
             if is_late && progress.quiet_looks >= QUIET_LOOKS {
                 return Some(Stall {
                     quiet_ns: progress.quiet_ns,
@@ -167,7 +167,7 @@ mod tests {
 
     /// Checks flows without an end.
     fn at_flows(watch: &mut StallWatch, flows: &[Flow], at: (u64, u64)) -> Option<Stall> {
-        watch.look_at_flows(flows, |index| Some(flows[index].issued), at)
+        watch.check_flows(flows, |index| Some(flows[index].issued), at)
     }
 
     /// Checks every 100 ns from `from_ns` on; returns the time when a stall is found.
@@ -178,14 +178,14 @@ mod tests {
     ) -> Option<u64> {
         (from_ns..from_ns + 100 * PATIENCE_NS)
             .step_by(100)
-            .find(|&now_ns| watch.look(completed, in_flight, now_ns).is_some())
+            .find(|&now_ns| watch.check_worker(completed, in_flight, now_ns).is_some())
     }
 
     #[test]
     fn what_makes_no_progress_is_found_after_the_patience() {
         let mut watch = watch(0);
-        assert_eq!(watch.look(4, 1, 50), None);
-        assert_eq!(watch.look(5, 1, 100), None);
+        assert_eq!(watch.check_worker(4, 1, 50), None);
+        assert_eq!(watch.check_worker(5, 1, 100), None);
         assert_eq!(found(&mut watch, (5, 1), 200), Some(1200));
     }
 
@@ -209,9 +209,9 @@ mod tests {
             let mut watch = watch(0);
             let (last_ns, quiet) = looks.split_last().unwrap();
             for &now_ns in quiet {
-                assert_eq!(watch.look(1, 1, now_ns), None);
+                assert_eq!(watch.check_worker(1, 1, now_ns), None);
             }
-            assert_eq!(watch.look(2, 1, *last_ns), None);
+            assert_eq!(watch.check_worker(2, 1, *last_ns), None);
             let expected = last_ns + forgiven_ns + 50;
             assert_eq!(found(&mut watch, (2, 1), 1000), Some(expected));
         }
@@ -220,9 +220,9 @@ mod tests {
     #[test]
     fn a_stop_of_this_process_is_no_stall() {
         let mut watch = watch(0);
-        assert_eq!(watch.look(4, 1, 50), None);
-        assert_eq!(watch.look(5, 1, 100), None);
-        assert_eq!(watch.look(5, 1, 5000), None);
+        assert_eq!(watch.check_worker(4, 1, 50), None);
+        assert_eq!(watch.check_worker(5, 1, 100), None);
+        assert_eq!(watch.check_worker(5, 1, 5000), None);
         assert_eq!(found(&mut watch, (5, 1), 5100), Some(6100));
     }
 
@@ -231,9 +231,9 @@ mod tests {
     fn looks_that_are_too_far_apart_tell_nothing() {
         for (step, expected) in [(500, Some(1600)), (501, None), (900, None)] {
             let mut watch = watch(0);
-            assert_eq!(watch.look(4, 1, 50), None);
+            assert_eq!(watch.check_worker(4, 1, 50), None);
             let mut looks = (100..20_000).step_by(step);
-            let found = looks.find(|&now_ns| watch.look(5, 1, now_ns).is_some());
+            let found = looks.find(|&now_ns| watch.check_worker(5, 1, now_ns).is_some());
             assert_eq!(found, expected, "{step}");
         }
         for step in [501, 900] {
@@ -250,7 +250,7 @@ mod tests {
     fn what_has_moved_several_times_has_moved() {
         let mut watch = watch(3);
         for (completed, now_ns) in [(4, 50), (5, 100), (6, 150)] {
-            assert_eq!(watch.look(completed, 1, now_ns), None);
+            assert_eq!(watch.check_worker(completed, 1, now_ns), None);
         }
         assert_eq!(found(&mut watch, (6, 1), 200), Some(1200));
     }
@@ -302,7 +302,7 @@ mod tests {
         let mut watch = watch(0);
         let mut look = |at: u64, ended: Option<u64>| {
             let count = |index| if index == 0 { Some(at) } else { ended };
-            watch.look_at_flows(&flows, count, (9, 100 * at))
+            watch.check_flows(&flows, count, (9, 100 * at))
         };
         for at in 1..100 {
             assert_eq!(look(at, (at < 5).then_some(at)), None, "{at}");

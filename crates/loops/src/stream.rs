@@ -1,6 +1,6 @@
 //! A true sliding window: the window is kept full, with a new operation for every completion.
 
-use super::extent::{Endless, FlowStep, StreamExtent};
+use super::extent::{FlowStep, StreamExtent, UntilLoopEnds};
 use super::flow::Flow;
 use super::port::Port;
 use super::recorder::Recorder;
@@ -18,18 +18,18 @@ const LOOK_GRANTS: usize = 64;
 /// The window is per flow: a completion is replaced by an operation of the same flow, and the flows take turns. One
 /// clock read is both the end of completed operations and the start of the next ones. If the engine does not accept an
 /// operation at once, the wait is part of its latency.
-pub fn stream<R: Recorder>(
+pub fn run_stream<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
     scratch: &mut Scratch,
     until: &mut Until,
     recorder: &mut R,
 ) -> Result<u64> {
-    stream_extents(port, flows, scratch, until, recorder, &mut Endless)
+    run_stream_extents(port, flows, scratch, until, recorder, &mut UntilLoopEnds)
 }
 
-/// A [`stream`] of flows that may end on their own. The loop also ends when all of them have.
-pub fn stream_extents<R: Recorder, E: StreamExtent>(
+/// A [`run_stream`] of flows that may end on their own. The loop also ends when all of them have.
+pub fn run_stream_extents<R: Recorder, E: StreamExtent>(
     port: &mut Port,
     flows: &mut [Flow],
     scratch: &mut Scratch,
@@ -66,7 +66,7 @@ pub fn stream_extents<R: Recorder, E: StreamExtent>(
             grants += usize::from(granted > 0);
             if grants == looks {
                 grants = 0;
-                port.look_at_flows(flows, |index| extent.progress(index, flows))?;
+                port.check_stalled_flows(flows, |index| extent.progress(index, flows))?;
             }
         }
         if taken < staged.len() {
@@ -108,7 +108,7 @@ mod tests {
     use crate::testing::{Counter, flow, mock, silent_port};
     use std::sync::atomic::AtomicBool;
     use tonnage_engine::Lane;
-    use tonnage_engine::testing::{except_on, failing_after, stalling_after};
+    use tonnage_engine::testing::{ends_except_on, failing_after, stalling_after};
     use tonnage_sys::clock::Clock;
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
             let mut until = Until::operations(operations);
             let mut port = silent_port(&mut mock, &stop);
             let completed =
-                stream(&mut port, &mut flows, &mut scratch, &mut until, &mut Silent).unwrap();
+                run_stream(&mut port, &mut flows, &mut scratch, &mut until, &mut Silent).unwrap();
             assert_eq!(completed, operations);
             let told = port.take_most_in_flight();
             assert_eq!(told, mock.lock().most_in_flight as u64);
@@ -142,7 +142,7 @@ mod tests {
         // Empty polls must not read the clock.
         mock.lock().ends = Some(stalling_after(5, 1_000_000));
         let mut recorder = Counter::default();
-        let completed = stream(
+        let completed = run_stream(
             &mut silent_port(&mut mock, &stop),
             &mut [flow(0, 1)],
             &mut Scratch::new(1, 1),
@@ -163,7 +163,7 @@ mod tests {
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
         let mut until = Until::operations(8);
         let (mut flows, mut scratch) = ([flow(0, 1)], Scratch::new(1, 8));
-        let completed = stream(&mut port, &mut flows, &mut scratch, &mut until, &mut Silent);
+        let completed = run_stream(&mut port, &mut flows, &mut scratch, &mut until, &mut Silent);
         assert_eq!(completed.unwrap(), 8);
     }
 
@@ -189,7 +189,7 @@ mod tests {
         let (mut flows, mut scratch) = ([flow(0, 1), flow(1, 2)], Scratch::new(2, 4));
         let (mut until, mut told) = (Until::operations(1000), ProgressLog::default());
         let mut port = silent_port(&mut mock, &stop);
-        stream(&mut port, &mut flows, &mut scratch, &mut until, &mut told).unwrap();
+        run_stream(&mut port, &mut flows, &mut scratch, &mut until, &mut told).unwrap();
         assert!(told.0.is_sorted_by(|one, next| one < next), "{:?}", told.0);
         assert!(told.0.len() > 1 && told.0.last() == Some(&1000));
     }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_flow_that_stands_still_among_others_ends_the_loop() {
         let (mut mock, stop) = (mock(200), AtomicBool::new(false));
-        mock.lock().ends = Some(except_on(Lane(1)));
+        mock.lock().ends = Some(ends_except_on(Lane(1)));
         // The watch is sure only if checks are less than half of this apart. Two busy CPUs may make that 25 ms or more.
         let watch = StallWatch::new(200_000_000, 0, 2);
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
@@ -206,7 +206,7 @@ mod tests {
         // Far longer than detection takes. A loop that finds the stall only at the end would not name the peer.
         let clock = Clock::new();
         let mut until = Until::time(clock, clock.now_ns() + 20_000_000_000);
-        let result = stream(&mut port, &mut flows, &mut scratch, &mut until, &mut Silent);
+        let result = run_stream(&mut port, &mut flows, &mut scratch, &mut until, &mut Silent);
         assert!(result.is_err(), "{result:?}");
         assert_eq!(port.stall().and_then(|stall| stall.peer), Some(2));
     }
@@ -216,7 +216,7 @@ mod tests {
         let (mut mock, stop) = (mock(7), AtomicBool::new(true));
         mock.lock().ends = None;
         let mut until = Until::operations(10);
-        let result = stream(
+        let result = run_stream(
             &mut silent_port(&mut mock, &stop),
             &mut [flow(0, 1)],
             &mut Scratch::new(1, 4),
@@ -231,7 +231,7 @@ mod tests {
         let (mut mock, stop) = (mock(7), AtomicBool::new(false));
         mock.lock().ends = Some(failing_after(5, 77));
         let mut until = Until::operations(10);
-        let error = stream(
+        let error = run_stream(
             &mut silent_port(&mut mock, &stop),
             &mut [flow(0, 1)],
             &mut Scratch::new(1, 4),

@@ -10,23 +10,23 @@ use crate::flow::Flow;
 use crate::flow_walk::FlowSlots;
 use crate::port::Port;
 use crate::recorder::{PhaseTimes, Recorder};
-use crate::serve::RestingPlace;
-use tonnage_engine::testing::{Script, TestEngine, at_once};
+use crate::serve::WorkerSleep;
+use tonnage_engine::testing::{TestEngine, TestScript, ends_at_once};
 use tonnage_engine::{Addresses, Flush, Lane, Verb};
 use tonnage_ranks::Sleepers;
 use tonnage_units::{Error, Result};
 
 /// An engine that accepts at most `post_max` operations per post, and completes at most 5 per poll.
 pub fn mock(post_max: usize) -> TestEngine {
-    TestEngine::new(Script {
+    TestEngine::new(TestScript {
         panics_at_nothing: true,
         post_max: Some(post_max),
         poll_max: Some(5),
-        ends: Some(at_once()),
+        ends: Some(ends_at_once()),
         // Busy at first, then posted, so that both cases are waited for.
         flush_answers: [Flush::Again].into(),
         posts_flushes: true,
-        ..Script::default()
+        ..TestScript::default()
     })
 }
 
@@ -40,9 +40,9 @@ pub fn rested(
     over: impl FnMut() -> bool,
     action: impl FnOnce() + Send,
 ) -> Result<Duration> {
-    let rest = RestingPlace {
+    let rest = WorkerSleep {
         longest: LONG,
-        ..RestingPlace::among(sleepers)?
+        ..WorkerSleep::register(sleepers)?
     };
     let mut mock = mock(1);
     let mut port = silent_port(&mut mock, stop);
@@ -54,8 +54,8 @@ pub fn rested(
             action();
         };
         let started = std::thread::Builder::new().spawn_scoped(scope, act);
-        started.map_err(|error| Error::not_started("a thread", &error))?;
-        rest.until(&mut port, over)
+        started.map_err(|error| Error::start_error("a thread", &error))?;
+        rest.sleep_until(&mut port, over)
     })?;
     Ok(began.elapsed())
 }

@@ -4,21 +4,21 @@ use tonnage_units::Result;
 use tonnage_units::histogram::LatencyHistogram;
 
 use super::Scratch;
-use super::batch::{BatchLoop, BatchPart, Batched, SharedBatches, batch};
+use super::batch::{BatchCounts, BatchLoop, BatchPart, SharedBatches, run_batch_loop};
 use super::extent::FlowLoads;
 use super::flow::Flow;
 use super::paced::{Punctuality, Timetable, paced};
-use super::ping_pong::{Table, read_in_turn, serve_first};
+use super::ping_pong::{PingPongEnd, read_round_robin, serve_first};
 use super::port::Port;
-use super::pulse::{Counted, Pulse};
+use super::pulse::{Pulse, PulseRecorder};
 use super::recorder::{PerBatch, PerOperation, PhaseHistograms, Recorder, Silent};
-use super::stream::{stream, stream_extents};
+use super::stream::{run_stream, run_stream_extents};
 use super::until::Until;
 
 /// The order in which operations are issued and completed.
-pub enum Pace<'a> {
+pub enum LoopKind<'a> {
     /// Round trips with peers that answer.
-    PingPong(&'a mut Table),
+    PingPong(&'a mut PingPongEnd),
     /// One read at a time.
     ReadInTurn,
     /// A window on each flow. With loads, flows end on their own.
@@ -43,7 +43,7 @@ pub struct Recording<'a> {
 
 /// Results of a loop.
 #[derive(Default)]
-pub struct Driven {
+pub struct LoopResults {
     /// Completed operations.
     pub operations: u64,
     /// Operations actually posted for batches, after merging.
@@ -55,7 +55,7 @@ pub struct Driven {
 /// A loop with everything it needs except a recorder.
 pub struct TimedLoop<'a, 'p> {
     /// The kind of loop.
-    pub pace: Pace<'a>,
+    pub pace: LoopKind<'a>,
     /// The worker's engine.
     pub port: &'a mut Port<'p>,
     /// Flows that take part.
@@ -68,27 +68,33 @@ pub struct TimedLoop<'a, 'p> {
 
 impl TimedLoop<'_, '_> {
     /// Runs the loop to its end.
-    pub fn run(self, recording: Recording<'_>) -> Result<Driven> {
+    pub fn run(self, recording: Recording<'_>) -> Result<LoopResults> {
         let clock = self.port.clock;
         let pulse = recording.pulse;
         match (recording.latencies, recording.phases) {
-            (None, _) => self.counted(Silent, pulse),
-            (Some(histogram), None) => self.counted(PerOperation { clock, histogram }, pulse),
+            (None, _) => self.run_with_pulse(Silent, pulse),
+            (Some(histogram), None) => {
+                self.run_with_pulse(PerOperation { clock, histogram }, pulse)
+            }
             (Some(histogram), Some(phases)) => {
                 let whole = PerOperation { clock, histogram };
-                self.counted(PerBatch { whole, phases }, pulse)
+                self.run_with_pulse(PerBatch { whole, phases }, pulse)
             }
         }
     }
 
-    fn counted<R: Recorder>(self, mut recorder: R, pulse: Option<&Pulse>) -> Result<Driven> {
+    fn run_with_pulse<R: Recorder>(
+        self,
+        mut recorder: R,
+        pulse: Option<&Pulse>,
+    ) -> Result<LoopResults> {
         match pulse {
-            None => self.recorded(&mut recorder),
-            Some(pulse) => self.recorded(&mut Counted::new(recorder, pulse)),
+            None => self.run_with_recorder(&mut recorder),
+            Some(pulse) => self.run_with_recorder(&mut PulseRecorder::new(recorder, pulse)),
         }
     }
 
-    fn recorded<R: Recorder>(self, recorder: &mut R) -> Result<Driven> {
+    fn run_with_recorder<R: Recorder>(self, recorder: &mut R) -> Result<LoopResults> {
         let Self {
             pace,
             port,
@@ -96,39 +102,39 @@ impl TimedLoop<'_, '_> {
             scratch,
             until,
         } = self;
-        let of = |operations| Driven {
+        let of = |operations| LoopResults {
             operations,
-            ..Driven::default()
+            ..LoopResults::default()
         };
-        let of_batches = |batched: Batched| Driven {
+        let of_batches = |batched: BatchCounts| LoopResults {
             operations: batched.completed,
             handed_over: batched.handed_over,
             punctuality: None,
         };
         match pace {
-            Pace::PingPong(table) => {
+            LoopKind::PingPong(table) => {
                 serve_first(port, table, until, recorder).map(|trips| of(2 * trips))
             }
-            Pace::ReadInTurn => read_in_turn(port, flows, until, recorder).map(of),
-            Pace::Stream(None) => stream(port, flows, scratch, until, recorder).map(of),
-            Pace::Stream(Some(loads)) => {
-                stream_extents(port, flows, scratch, until, recorder, loads).map(of)
+            LoopKind::ReadInTurn => read_round_robin(port, flows, until, recorder).map(of),
+            LoopKind::Stream(None) => run_stream(port, flows, scratch, until, recorder).map(of),
+            LoopKind::Stream(Some(loads)) => {
+                run_stream_extents(port, flows, scratch, until, recorder, loads).map(of)
             }
-            Pace::Batch(batching) => {
+            LoopKind::Batch(batching) => {
                 let part = BatchPart::Whole(until);
-                batch(port, flows, &batching, scratch, part, recorder).map(of_batches)
+                run_batch_loop(port, flows, &batching, scratch, part, recorder).map(of_batches)
             }
-            Pace::SharedBatch(batching, shared, worker) => {
+            LoopKind::SharedBatch(batching, shared, worker) => {
                 let part = if worker == 0 {
                     BatchPart::Lead(shared, until)
                 } else {
                     BatchPart::Follow(shared)
                 };
-                batch(port, flows, &batching, scratch, part, recorder).map(of_batches)
+                run_batch_loop(port, flows, &batching, scratch, part, recorder).map(of_batches)
             }
-            Pace::Paced(timetable) => {
+            LoopKind::Paced(timetable) => {
                 let punctuality = paced(port, flows, timetable, scratch, recorder)?;
-                Ok(Driven {
+                Ok(LoopResults {
                     punctuality: Some(punctuality),
                     ..of(punctuality.completed)
                 })

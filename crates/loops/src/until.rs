@@ -9,20 +9,20 @@ const CHECK_EVERY_NS: u64 = 50_000;
 /// Grants permission to issue operations.
 #[derive(Debug)]
 pub struct Until {
-    end: End,
+    end: LoopEnd,
     /// Operations left.
     left: u64,
 }
 
 #[derive(Debug)]
-enum End {
+enum LoopEnd {
     Operations,
-    Time { clock: Clock, countdown: Countdown },
+    Time { clock: Clock, countdown: TimeBudget },
 }
 
 /// Estimates the remaining time from few clock reads.
 #[derive(Debug)]
-struct Countdown {
+struct TimeBudget {
     end_ns: u64,
     credit: u64,
     granted: u64,
@@ -31,7 +31,7 @@ struct Countdown {
     closed: bool,
 }
 
-impl Countdown {
+impl TimeBudget {
     fn new(now_ns: u64, end_ns: u64) -> Self {
         Self {
             end_ns,
@@ -45,7 +45,7 @@ impl Countdown {
 
     /// Returns whether `want` more operations may be issued. Reads the clock only if necessary.
     #[inline]
-    fn grants(&mut self, want: u64, now_ns: impl FnOnce() -> u64) -> bool {
+    fn may_issue(&mut self, want: u64, now_ns: impl FnOnce() -> u64) -> bool {
         if self.credit < want && !self.closed {
             let now = now_ns();
             self.closed = self.begun && now >= self.end_ns;
@@ -67,7 +67,7 @@ impl Until {
     /// Stops after `count` operations (or batches, or round trips).
     pub fn operations(count: u64) -> Self {
         Self {
-            end: End::Operations,
+            end: LoopEnd::Operations,
             left: count,
         }
     }
@@ -75,9 +75,9 @@ impl Until {
     /// Stops at `end_ns` on the clock's scale; the loop starts now. A loop that got no CPU time until then still does
     /// one operation (or batch, or round trip): a trial without operations would measure nothing.
     pub fn time(clock: Clock, end_ns: u64) -> Self {
-        let countdown = Countdown::new(clock.now_ns(), end_ns);
+        let countdown = TimeBudget::new(clock.now_ns(), end_ns);
         Self {
-            end: End::Time { clock, countdown },
+            end: LoopEnd::Time { clock, countdown },
             left: u64::MAX,
         }
     }
@@ -94,11 +94,13 @@ impl Until {
     pub fn grant(&mut self, want: usize) -> usize {
         let want = (want as u64).min(self.left);
         let granted = match &mut self.end {
-            End::Operations => want,
-            End::Time { clock, countdown } => match countdown.grants(want, || clock.now_ns()) {
-                true => want,
-                false => 0,
-            },
+            LoopEnd::Operations => want,
+            LoopEnd::Time { clock, countdown } => {
+                match countdown.may_issue(want, || clock.now_ns()) {
+                    true => want,
+                    false => 0,
+                }
+            }
         };
         self.left -= granted;
         granted as usize
@@ -150,9 +152,9 @@ mod tests {
     fn counted_down(end_ns: u64, want: u64) -> (u64, u32) {
         let (start_ns, mut reads) = (7_000_000, 0);
         let mut now_ns = start_ns;
-        let mut countdown = Countdown::new(start_ns, start_ns + end_ns);
+        let mut countdown = TimeBudget::new(start_ns, start_ns + end_ns);
         let mut grants = |now_ns: u64| {
-            countdown.grants(want, || {
+            countdown.may_issue(want, || {
                 reads += 1;
                 now_ns
             })
@@ -174,8 +176,8 @@ mod tests {
         }
         // At the end time itself, the countdown is over.
         assert_eq!(counted_down(100, 1), (100, 1));
-        let mut countdown = Countdown::new(0, 100);
-        assert!(countdown.grants(1, || panic!("the first one is granted")));
+        let mut countdown = TimeBudget::new(0, 100);
+        assert!(countdown.may_issue(1, || panic!("the first one is granted")));
     }
 
     #[test]

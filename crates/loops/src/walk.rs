@@ -1,39 +1,39 @@
 //! The order in which the slots of a footprint are used at one end of a flow. [`super::flow_walk`] combines both ends.
 
-use crate::permutation::{GOLDEN, Permutation, mix};
+use crate::permutation::{GOLDEN, Permutation, mix_bits};
 use tonnage_engine::Addresses;
 
 /// An endless sequence of slot numbers below `slots`.
 #[derive(Debug, Clone)]
-pub struct Walk {
+pub struct SlotWalk {
     addresses: Addresses,
     slots: u64,
     state: u64,
-    rounds: Rounds,
+    rounds: PermutedRounds,
 }
 
 /// Rounds of a permuted walk. Each round has its own order.
 #[derive(Debug, Clone)]
-struct Rounds {
+struct PermutedRounds {
     seed: u64,
     /// Number of the round; it wraps after 2^64 rounds.
     round: u64,
     order: Permutation,
 }
 
-impl Rounds {
+impl PermutedRounds {
     fn new(slots: u64, seed: u64, round: u64) -> Self {
         Self {
             seed,
             round,
-            order: Permutation::new(slots, seed ^ mix(round)),
+            order: Permutation::new(slots, seed ^ mix_bits(round)),
         }
     }
 }
 
-impl Walk {
+impl SlotWalk {
     /// Creates a walk over `slots` slots (at least one).
-    pub fn over(addresses: Addresses, slots: u64, seed: u64) -> Self {
+    pub fn new(addresses: Addresses, slots: u64, seed: u64) -> Self {
         let state = match addresses {
             Addresses::Random => seed,
             Addresses::Sequential | Addresses::Permuted | Addresses::Fixed => 0,
@@ -43,7 +43,7 @@ impl Walk {
             addresses,
             slots,
             state,
-            rounds: Rounds::new(slots, seed, 0),
+            rounds: PermutedRounds::new(slots, seed, 0),
         }
     }
 
@@ -63,7 +63,7 @@ impl Walk {
                 slot
             }
             Addresses::Permuted => {
-                let slot = self.rounds.order.of(self.state);
+                let slot = self.rounds.order.permute(self.state);
                 self.state += 1;
                 if self.state == self.slots {
                     self.begin_round(1);
@@ -75,15 +75,15 @@ impl Walk {
                 // SplitMix64. The high half of the product maps it to the slots without a division. The bias is below
                 // slots / 2^64.
                 self.state = self.state.wrapping_add(GOLDEN);
-                ((u128::from(mix(self.state)) * u128::from(self.slots)) >> 64) as u64
+                ((u128::from(mix_bits(self.state)) * u128::from(self.slots)) >> 64) as u64
             }
         }
     }
 
     /// Begins the round that is `further` rounds ahead.
     fn begin_round(&mut self, further: u64) {
-        let Rounds { seed, round, .. } = self.rounds;
-        self.rounds = Rounds::new(self.slots, seed, round.wrapping_add(further));
+        let PermutedRounds { seed, round, .. } = self.rounds;
+        self.rounds = PermutedRounds::new(self.slots, seed, round.wrapping_add(further));
     }
 
     /// Number of distinct slots that the walk ever reaches.
@@ -121,19 +121,19 @@ mod tests {
 
     #[test]
     fn sequential_goes_round_and_fixed_stays() {
-        let mut walk = Walk::over(Addresses::Sequential, 3, 5);
+        let mut walk = SlotWalk::new(Addresses::Sequential, 3, 5);
         assert_eq!(
             (0..7).map(|_| walk.next_slot()).collect::<Vec<_>>(),
             [0, 1, 2, 0, 1, 2, 0]
         );
-        let mut walk = Walk::over(Addresses::Fixed, 3, 5);
+        let mut walk = SlotWalk::new(Addresses::Fixed, 3, 5);
         assert_eq!((0..3).map(|_| walk.next_slot()).sum::<u64>(), 0);
     }
 
     #[test]
     fn random_is_repeatable_in_range_and_even() {
         let mut counts = [0u32; 10];
-        let mut walk = Walk::over(Addresses::Random, 10, 5);
+        let mut walk = SlotWalk::new(Addresses::Random, 10, 5);
         let mut again = walk.clone();
         for _ in 0..10_000 {
             let slot = walk.next_slot();
@@ -144,7 +144,7 @@ mod tests {
             counts.iter().all(|&count| (850..1150).contains(&count)),
             "{counts:?}"
         );
-        let mut other = Walk::over(Addresses::Random, 10, 6);
+        let mut other = SlotWalk::new(Addresses::Random, 10, 6);
         assert!(
             (0..20)
                 .map(|_| other.next_slot())
@@ -155,7 +155,7 @@ mod tests {
     proptest! {
         #[test]
         fn each_round_of_a_permuted_walk_has_each_slot_once(slots in 1u64..300, seed in any::<u64>()) {
-            let mut walk = Walk::over(Addresses::Permuted, slots, seed);
+            let mut walk = SlotWalk::new(Addresses::Permuted, slots, seed);
             for _ in 0..4 {
                 let mut round: Vec<u64> = (0..slots).map(|_| walk.next_slot()).collect();
                 round.sort_unstable();
@@ -166,7 +166,7 @@ mod tests {
         #[test]
         fn skipping_any_number_equals_stepping(slots in 1u64..40, seed in any::<u64>(), counts in proptest::collection::vec(0u64..200, 1..6)) {
             for addresses in Addresses::ALL {
-                let mut stepped = Walk::over(addresses, slots, seed);
+                let mut stepped = SlotWalk::new(addresses, slots, seed);
                 let mut skipped = stepped.clone();
                 for &count in &counts {
                     (0..count).for_each(|_| {
@@ -181,10 +181,10 @@ mod tests {
 
     #[test]
     fn rounds_and_seeds_have_orders_of_their_own() {
-        let round = |walk: &mut Walk| (0..64).map(|_| walk.next_slot()).collect::<Vec<_>>();
+        let round = |walk: &mut SlotWalk| (0..64).map(|_| walk.next_slot()).collect::<Vec<_>>();
         let mut seen = std::collections::HashSet::new();
         for seed in 0..100 {
-            let mut walk = Walk::over(Addresses::Permuted, 64, seed);
+            let mut walk = SlotWalk::new(Addresses::Permuted, 64, seed);
             for _ in 0..100 {
                 assert!(seen.insert(round(&mut walk)), "{seed}");
             }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn random_is_split_mix_64() {
         // The first numbers of the authors' own code for seed 0, without the last bit.
-        let mut walk = Walk::over(Addresses::Random, 1 << 63, 0);
+        let mut walk = SlotWalk::new(Addresses::Random, 1 << 63, 0);
         assert_eq!(walk.slots(), 1 << 63);
         for number in [
             0xe220_a839_7b1d_cdaf_u64,
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn skipping_equals_stepping() {
         for addresses in Addresses::ALL {
-            let mut stepped = Walk::over(addresses, 7, 5);
+            let mut stepped = SlotWalk::new(addresses, 7, 5);
             let mut skipped = stepped.clone();
             for _ in 0..1000 {
                 stepped.next_slot();

@@ -67,7 +67,7 @@ pub(crate) fn link(file: &PageFile) -> Result<Markup> {
     let cannot = |error| Error::io("cannot pack the records", error);
     let mut packer = GzEncoder::new(Vec::new(), level);
     for record in &file.records {
-        let line = checksum::line(record)? + "\n";
+        let line = checksum::line_with_checksum(record)? + "\n";
         packer.write_all(line.as_bytes()).map_err(cannot)?;
     }
     let bytes = packer.finish().map_err(cannot)?;

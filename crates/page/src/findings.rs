@@ -103,7 +103,7 @@ pub(crate) fn findings(records: &[Record], left_out: &[String]) -> Markup {
         _ => Vec::new(),
     });
     let skipped = Remarks::collect(records, |record| match &record.outcome {
-        Outcome::Skipped { why } => vec![format!("{}: {why}", record.skipped())],
+        Outcome::Skipped { why } => vec![format!("{}: {why}", record.skip_reason())],
         _ => Vec::new(),
     });
     let remarks = Remarks::collect(records, doubts);

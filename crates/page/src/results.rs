@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 use tonnage_record::Record;
-use tonnage_record::figures::{self, Figure, Row, Value, union};
+use tonnage_record::figures::{self, Figure, Row, Value, distinct_figures};
 use tonnage_report::layout::Section;
 use tonnage_report::sections;
 use tonnage_units::quantity::human::at_least;
@@ -82,7 +82,7 @@ fn body(
 
 /// All figures of these records in CSV form. Figures that are equal in all rows appear in one line.
 fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
-    let rows: Vec<Row<'_>> = records.iter().flat_map(Row::of).collect();
+    let rows: Vec<Row<'_>> = records.iter().flat_map(Row::all_of_record).collect();
     let mut kinds: Vec<&Record> = Vec::new();
     for record in records {
         if !kinds
@@ -94,7 +94,7 @@ fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
     }
     let mut equal: Vec<(&'static str, String)> = Vec::new();
     let mut shown: Vec<FigureColumn> = Vec::new();
-    for figure in union(kinds.iter().flat_map(|kind| figures::of(&kind.body))) {
+    for figure in distinct_figures(kinds.iter().flat_map(|kind| figures::of(&kind.body))) {
         let having = kinds.iter().filter(|kind| has(kind, figure.field));
         let one = FigureColumn {
             figure,

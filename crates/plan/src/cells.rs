@@ -3,7 +3,7 @@
 //! measured. If no cell is possible, the request is wrong, and no rank starts.
 
 use crate::bounds::POINTS_MAX;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use tonnage_units::{Error, Result};
 
 /// One cell: a point, and the reason why it cannot be measured, if there is one.
@@ -25,7 +25,11 @@ impl<P> From<P> for Cell<P> {
 }
 
 /// Returns each of these points with each of the values. The values vary fastest.
-pub(crate) fn each<P: Clone, V>(points: Vec<P>, values: &[V], set: impl Fn(&mut P, &V)) -> Vec<P> {
+pub(crate) fn cross_product<P: Clone, V>(
+    points: Vec<P>,
+    values: &[V],
+    set: impl Fn(&mut P, &V),
+) -> Vec<P> {
     let with = |(point, value): (&P, &V)| {
         let mut point = point.clone();
         set(&mut point, value);
@@ -43,7 +47,7 @@ pub(crate) fn check_total(counts: &[usize], points_max: usize, this: &str) -> Re
     if total <= points_max {
         return Ok(());
     }
-    usage(format!(
+    usage_error(format!(
         "the plan has more than {POINTS_MAX} points, and this {this} alone has {total}: use coarser sweeps, or several plans"
     ))
 }
@@ -77,7 +81,7 @@ impl<P> Cells<P> {
         if self.0.iter().all(|cell| cell.impossible.is_some())
             && let Some(why) = self.0.first_mut().and_then(|cell| cell.impossible.take())
         {
-            return usage(why);
+            return usage_error(why);
         }
         Ok(self.0)
     }

@@ -4,7 +4,7 @@
 use toml::{Table, Value};
 
 use crate::options::Tables;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use tonnage_units::{Error, Result};
 
 /// A row. An option is named by its key, or with one of its values: `latency off`.
@@ -60,7 +60,7 @@ impl Conflict {
                 other,
                 why,
                 instead,
-            } if is_given(given, one) && is_given(given, other) => usage(format!(
+            } if is_given(given, one) && is_given(given, other) => usage_error(format!(
                 "{} and {} contradict each other, because {why}: {instead}",
                 shown(given, one),
                 shown(given, other)
@@ -70,7 +70,7 @@ impl Conflict {
                 other,
                 instead,
             } if is_given(given, one) && !is_given(given, other) => {
-                usage(format!("{} needs {other}: {instead}", shown(given, one)))
+                usage_error(format!("{} needs {other}: {instead}", shown(given, one)))
             }
             _ => Ok(()),
         }

@@ -7,8 +7,8 @@ use crate::bounds::POINTS_MAX;
 use crate::cells::Cell;
 use crate::kinds::{KINDS, Point};
 use crate::plan::Plan;
-use crate::point::Reading;
-use crate::refuse::usage;
+use crate::point::PointNotes;
+use crate::refuse::usage_error;
 use tonnage_engine::Lists;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
@@ -19,7 +19,7 @@ pub struct Planned {
     /// The point.
     pub point: Point,
     /// Facts for readers of the results.
-    pub reading: Reading,
+    pub reading: PointNotes,
     /// Why this cell of a sweep cannot be measured, although others can. It is recorded as skipped.
     pub impossible: Option<String>,
 }
@@ -28,7 +28,7 @@ impl From<Point> for Planned {
     fn from(point: Point) -> Self {
         Self {
             point,
-            reading: Reading::default(),
+            reading: PointNotes::default(),
             impossible: None,
         }
     }
@@ -39,7 +39,7 @@ impl Plan {
     /// experiments in the order of the plan. The same plan always expands to the same points.
     pub fn points(&self, ranks: u32, lists: &Lists) -> Result<Vec<Planned>> {
         if self.experiments.is_empty() && self.given.is_empty() {
-            return usage(format!("the plan has no experiment: add {}", any_table()));
+            return usage_error(format!("the plan has no experiment: add {}", any_table()));
         }
         let mut planned = Vec::new();
         let mut seen = HashSet::new();
@@ -73,7 +73,7 @@ impl Plan {
     /// Returns the points that the plan gives as records have them. Refuses points of another number of ranks.
     fn given_points(&self, ranks: u32) -> Result<Vec<Planned>> {
         let planned = self.given.iter().map(|given| match given.ranks() {
-            Some(own) if own != ranks => usage(format!(
+            Some(own) if own != ranks => usage_error(format!(
                 "a [[point]] is of {own} ranks, and the run has {ranks}: use --ranks {own}"
             )),
             _ => given.point().map(Planned::from),
@@ -102,7 +102,7 @@ impl Plan {
 /// Refuses a label with control characters, which would garble a terminal or the lines around it.
 fn check_label(label: Option<&str>) -> Result<()> {
     match label {
-        Some(label) if label.chars().any(char::is_control) => usage(format!(
+        Some(label) if label.chars().any(char::is_control) => usage_error(format!(
             "label {} has line breaks or other control characters: write one line of text",
             quote(label)
         )),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
 use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{
-    Domain, EngineOption, Entry, Lifecycle, Lists, OpenRequest, OptionKind, Variant, Verb,
+    Domain, EngineOption, Entry, Lifecycle, Lists, NameVariant, OpenRequest, OptionKind, Verb,
 };
 use tonnage_units::{Error, Result};
 
@@ -143,7 +143,7 @@ const SHIPPED_ENGINES: [Entry; 6] = [
     entry("null", &Verb::ALL, true, false),
     entry("shm", &Verb::ALL, true, true),
     Entry {
-        variant: Some(Variant {
+        variant: Some(NameVariant {
             what: "PROVIDER",
             everywhere: &["shm", "tcp"],
             with_device: &[],
@@ -154,7 +154,7 @@ const SHIPPED_ENGINES: [Entry; 6] = [
         ..entry("fabric", &Verb::COPYING, true, true)
     },
     Entry {
-        variant: Some(Variant {
+        variant: Some(NameVariant {
             what: "TRANSPORT",
             everywhere: &[],
             with_device: &["rc", "dc", "kernel"],

@@ -3,7 +3,7 @@
 //! In a plan file each is a table `[[point]]` with its JSON and a checksum. A point changed by hand is refused, because
 //! no experiment has checked it.
 
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use serde::{Deserialize, Serialize};
 use tonnage_units::{Error, Result};
 
@@ -29,7 +29,7 @@ impl GivenPoint {
     /// Reads the point.
     pub fn point(&self) -> Result<Point> {
         if checksum(&self.json) != self.checksum {
-            return usage(
+            return usage_error(
                 "the point was changed by hand, and a [[point]] is measured only as its record has it: copy it again, \
                  or write an experiment",
             );

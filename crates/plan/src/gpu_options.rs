@@ -1,6 +1,6 @@
 //! Engine options for GPU memory, in experiments that may have no GPU memory at either end.
 
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{EngineOptions, Entry, Lists};
 use tonnage_units::Result;
@@ -24,7 +24,7 @@ pub(crate) fn check_gpu_options(
     let mut all = lists.memories.iter();
     let instead = all.find(|entry| is_of_gpu(entry));
     let instead = instead.map(|entry| format!(", or use memory {}", entry.name));
-    usage(format!(
+    usage_error(format!(
         "{about}, and with memory {} neither end has any: leave it out{}",
         memories.join(" and "),
         instead.unwrap_or_default()
@@ -35,7 +35,7 @@ pub(crate) fn check_gpu_options(
 pub(crate) fn refuse_gpu_options(entry: &Entry, asked: &EngineOptions) -> Result<()> {
     match about_gpus(entry, asked) {
         None => Ok(()),
-        Some(about) => usage(format!(
+        Some(about) => usage_error(format!(
             "{about}, and collectives have memory of the host: leave it out"
         )),
     }

@@ -12,7 +12,7 @@ use tonnage_units::{PairPlace, Result};
 
 use crate::cells::Cell;
 use crate::options::{Parsed, Source, Tables, from_command_line};
-use crate::point::Reading;
+use crate::point::PointNotes;
 
 /// A kind of experiment, known when it is compiled.
 pub trait Kind: AnyExperiment + Tables + Args {
@@ -29,8 +29,8 @@ pub trait Kind: AnyExperiment + Tables + Args {
     -> Result<Vec<Cell<Self::Point>>>;
 
     /// Facts for readers of the results of all its cells.
-    fn reading(&self) -> Result<Reading> {
-        Ok(Reading::default())
+    fn notes(&self) -> Result<PointNotes> {
+        Ok(PointNotes::default())
     }
 }
 
@@ -82,7 +82,7 @@ pub trait AnyPoint {
     fn workers(&self) -> u32;
 
     /// Requested placement on sockets of workers that exchange bytes.
-    fn place(&self) -> Option<PairPlace> {
+    fn socket_placement(&self) -> Option<PairPlace> {
         None
     }
 
@@ -103,7 +103,7 @@ pub trait AnyPoint {
     }
 
     /// Whether it may depend on data left by earlier points, so that its position in a run must not change.
-    fn keeps_its_place(&self) -> bool {
+    fn depends_on_earlier_points(&self) -> bool {
         false
     }
 
@@ -126,7 +126,7 @@ pub trait AnyPoint {
 
     /// Facts about its engines, from the list that has them.
     fn engine_facts(&self, lists: &Lists) -> Result<Vec<EngineFacts>> {
-        let facts = |engine| EngineFacts::of(lists, engine);
+        let facts = |engine| EngineFacts::for_engine(lists, engine);
         self.engines().into_iter().map(facts).collect()
     }
 }
@@ -144,7 +144,7 @@ pub struct EngineFacts {
 
 impl EngineFacts {
     /// Facts about an engine between memories.
-    pub fn of(lists: &Lists, engine: &str) -> Result<Self> {
+    pub fn for_engine(lists: &Lists, engine: &str) -> Result<Self> {
         let entry = lists.engine(engine)?;
         Ok(Self {
             has_devices: entry.has_devices,
@@ -176,7 +176,7 @@ pub struct KindEntry<E> {
 
 impl<E> KindEntry<E> {
     /// The row of a kind.
-    pub const fn of<T: Kind + Into<E>>() -> Self {
+    pub const fn new<T: Kind + Into<E>>() -> Self {
         Self {
             key: T::KEY,
             name: T::NAME,

@@ -59,4 +59,4 @@ pub mod testing;
 pub use expand::Planned;
 pub use kinds::*;
 pub use plan::Plan;
-pub use point::Reading;
+pub use point::PointNotes;

@@ -1,6 +1,6 @@
 //! Order of the points in one of several repetitions of a plan: drawn from a seed, so that all ranks have the same one.
 
-use tonnage_engine::pattern::{GOLDEN, mix};
+use tonnage_engine::pattern::{GOLDEN, mix_bits};
 
 use crate::expand::Planned;
 
@@ -11,14 +11,14 @@ pub fn shuffled(points: Vec<Planned>, repetition: u32) -> Vec<Planned> {
     let mut free: Vec<usize> = places
         .iter()
         .copied()
-        .filter(|&at| !points[at].point.any().keeps_its_place())
+        .filter(|&at| !points[at].point.any().depends_on_earlier_points())
         .collect();
     let taken = free.clone();
-    let mut state = mix(GOLDEN.wrapping_mul(u64::from(repetition) + 1));
+    let mut state = mix_bits(GOLDEN.wrapping_mul(u64::from(repetition) + 1));
     // Fisher and Yates: each order is as likely as any other.
     for left in (1..free.len()).rev() {
         state = state.wrapping_add(GOLDEN);
-        let drawn = mix(state) % (left as u64 + 1);
+        let drawn = mix_bits(state) % (left as u64 + 1);
         free.swap(left, drawn as usize);
     }
     for (place, from) in taken.into_iter().zip(free) {
@@ -94,7 +94,7 @@ mod tests {
             "{TRANSFERS}{FILES}{}",
             FILES.replace("'t'", "'u'")
         ));
-        let is_file = |planned: &Planned| planned.point.any().keeps_its_place();
+        let is_file = |planned: &Planned| planned.point.any().depends_on_earlier_points();
         let files = |points: &[Planned]| -> Vec<(usize, String)> {
             let kept = points
                 .iter()

@@ -2,7 +2,7 @@
 
 use crate::options::Many;
 use crate::point::Traffic;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use crate::roles::Roles;
 use tonnage_units::{PairPlace, Result};
 
@@ -19,7 +19,7 @@ pub(crate) fn places(
             Traffic::Shift => "go round in a ring of an odd number",
             _ => "all exchange bytes with each other",
         };
-        return usage(format!(
+        return usage_error(format!(
             "place far and traffic {} contradict each other, because {ranks} ranks that {how} cannot all have their \
              peers on the other one of two sockets: use traffic pair, fan-out or fan-in, or place near",
             traffic.name()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::given::GivenPoint;
 use crate::kind::Scale;
 use crate::kinds::Experiment;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use tonnage_units::Result;
 use tonnage_units::names::quote;
 
@@ -31,7 +31,7 @@ impl Plan {
     /// `ranks` of the run. Stonewalls stay as they are.
     pub fn scale(&mut self, factor: f64, ranks: u32) -> Result<()> {
         if !(1e-9..=1e5).contains(&factor) {
-            return usage(format!(
+            return usage_error(format!(
                 "scale {factor} makes no sense: write a factor from 0.000000001 to 100000, such as 0.1 or 10"
             ));
         }
@@ -52,7 +52,7 @@ impl Plan {
         if self.given.is_empty() {
             return Ok(());
         }
-        usage(format!(
+        usage_error(format!(
             "{option} cannot change a [[point]], which is measured as its record has it: leave it out"
         ))
     }
@@ -66,12 +66,12 @@ impl Plan {
             place += 1;
             let is_about_some = experiment.any_mut().use_engines(engines);
             if !is_about_some {
-                left_out.push(named(experiment, place));
+                left_out.push(name_experiment(experiment, place));
             }
             is_about_some
         });
         if had_some && self.experiments.is_empty() {
-            return usage(format!(
+            return usage_error(format!(
                 "no experiment of the plan uses {}: leave --engine out, or name one that it uses",
                 engines.join(", ")
             ));
@@ -98,12 +98,12 @@ impl Plan {
             .filter_map(|experiment| experiment.any_mut().paths())
             .collect();
         if files.is_empty() {
-            return usage(format!(
+            return usage_error(format!(
                 "path {place} has no effect on a plan without files: leave it out"
             ));
         }
         if place.is_empty() || place.contains('\0') {
-            return usage(format!(
+            return usage_error(format!(
                 "path {} cannot be the place of files: write a directory, or a prefix for the files' names",
                 quote(place)
             ));
@@ -111,11 +111,11 @@ impl Plan {
         let is_directory = std::path::Path::new(place).is_dir();
         let mut places = BTreeMap::new();
         for path in files.iter_mut().flat_map(|paths| paths.iter_mut()) {
-            let new = under(place, is_directory, path);
+            let new = move_under(place, is_directory, path);
             let old = std::mem::replace(path, new.clone());
             let before = places.entry(new.clone()).or_insert_with(|| old.clone());
             if *before != old {
-                return usage(format!(
+                return usage_error(format!(
                     "path {place} would make {new} of {before} and of {old}: give them different names in the plan"
                 ));
             }
@@ -146,14 +146,14 @@ impl Plan {
 }
 
 /// Returns the name of an experiment for messages: kind, position in the plan and label.
-fn named(experiment: &Experiment, place: usize) -> String {
+fn name_experiment(experiment: &Experiment, place: usize) -> String {
     let label = experiment.any().label();
     let label = label.map_or(String::new(), |label| format!(" ({label})"));
     format!("{} {place}{label}", experiment.kind())
 }
 
 /// Returns a path in the directory `place`, or with `place` as prefix of its name.
-fn under(place: &str, is_directory: bool, path: &str) -> String {
+fn move_under(place: &str, is_directory: bool, path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     match (place.strip_suffix('/'), is_directory) {
         (Some(directory), _) => format!("{directory}/{name}"),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::published::PublishedTable;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use tonnage_units::names::quote;
 use tonnage_units::{BytesPerSecond, Error, Result};
 
@@ -20,7 +20,7 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// Facts for readers of a point's results. They do not change the measurement, so `--resume` does not compare them.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Reading {
+pub struct PointNotes {
     /// Whether the point is skipped, without failing the run, if the machine lacks something that it needs.
     pub optional: bool,
     /// Figures that others measured with the same options, for comparison: of the phases of files.
@@ -137,7 +137,7 @@ impl FromStr for LimitChoice {
                 Ok(BytesPerSecond(bytes_per_s)) if bytes_per_s > 0.0 => {
                     Ok(Self::Stated { bytes_per_s })
                 }
-                _ => usage(format!(
+                _ => usage_error(format!(
                     "{} is not a limit: write auto, none or a bandwidth above 0 such as 12.5GB/s or 100Gb/s",
                     quote(text)
                 )),

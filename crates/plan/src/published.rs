@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::options::one_or_many::Listed;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use tonnage_units::Result;
 use tonnage_units::names::quote;
 
@@ -21,14 +21,14 @@ pub struct PublishedTable {
     /// Headers, as tables print them. Columns of options select the point; columns of figures are compared with ours.
     pub columns: Vec<String>,
     /// Values, one per column in each row.
-    pub rows: Vec<Vec<Cell>>,
+    pub rows: Vec<Vec<PublishedCell>>,
 }
 
 /// One value of a published table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "a number or a text")]
-pub enum Cell {
+pub enum PublishedCell {
     /// A whole number.
     Count(u64),
     /// Any other number.
@@ -37,7 +37,7 @@ pub enum Cell {
     Text(String),
 }
 
-impl Cell {
+impl PublishedCell {
     /// Returns the value of a number; `None` for text.
     pub fn number(&self) -> Option<f64> {
         match self {
@@ -49,7 +49,7 @@ impl Cell {
 }
 
 /// Returns the tables for a point's reading, shared by all points of an experiment.
-pub(crate) fn shared(tables: &[PublishedTable]) -> Result<Arc<[PublishedTable]>> {
+pub(crate) fn check_and_share(tables: &[PublishedTable]) -> Result<Arc<[PublishedTable]>> {
     tables.iter().try_for_each(check)?;
     Ok(tables.into())
 }
@@ -63,26 +63,26 @@ fn check(table: &PublishedTable) -> Result<()> {
     } = table;
     let named = quote(what);
     if what.trim().is_empty() || what.chars().any(char::is_control) {
-        return usage(format!(
+        return usage_error(format!(
             "what of published, {named}, is empty or has control characters: write the machine in one line of text"
         ));
     }
     if columns.is_empty() || rows.is_empty() {
-        return usage(format!(
+        return usage_error(format!(
             "published of {named} has no figures: write columns = [\"MsgSize (B)\", \"Avg BW (GB/s)\"] and rows = [[8, 0.02]]"
         ));
     }
     for (row, number) in rows.iter().zip(1..) {
         if row.len() != columns.len() {
-            return usage(format!(
+            return usage_error(format!(
                 "row {number} of published of {named} has {} values for {} columns: write one for each",
                 row.len(),
                 columns.len()
             ));
         }
-        let mut numbers = row.iter().filter_map(Cell::number);
+        let mut numbers = row.iter().filter_map(PublishedCell::number);
         if numbers.any(|value| !value.is_finite() || value < 0.0) {
-            return usage(format!(
+            return usage_error(format!(
                 "row {number} of published of {named} has a value that no measurement can give: write numbers from 0"
             ));
         }
@@ -99,7 +99,7 @@ impl Listed for PublishedTable {
 mod tests {
     use super::*;
 
-    fn table(columns: &[&str], rows: Vec<Vec<Cell>>) -> PublishedTable {
+    fn table(columns: &[&str], rows: Vec<Vec<PublishedCell>>) -> PublishedTable {
         PublishedTable {
             what: "a machine".to_owned(),
             columns: columns.iter().map(|&name| name.to_owned()).collect(),
@@ -110,8 +110,13 @@ mod tests {
     #[test]
     fn a_table_has_a_value_in_each_column() {
         let columns = ["MsgSize (B)", "Avg BW (GB/s)"];
-        let row = |second: f64| vec![Cell::Text("8k".to_owned()), Cell::Number(second)];
-        assert!(shared(&[table(&columns, vec![row(0.5), row(0.0)])]).is_ok());
+        let row = |second: f64| {
+            vec![
+                PublishedCell::Text("8k".to_owned()),
+                PublishedCell::Number(second),
+            ]
+        };
+        assert!(check_and_share(&[table(&columns, vec![row(0.5), row(0.0)])]).is_ok());
         let nameless = PublishedTable {
             what: "\n".to_owned(),
             ..table(&columns, vec![row(1.0)])
@@ -121,13 +126,13 @@ mod tests {
             (table(&columns, vec![]), "has no figures"),
             (table(&[], vec![row(1.0)]), "has no figures"),
             (
-                table(&columns, vec![row(1.0), vec![Cell::Count(8)]]),
+                table(&columns, vec![row(1.0), vec![PublishedCell::Count(8)]]),
                 "row 2 of published of \"a machine\" has 1 values for 2 columns",
             ),
             (table(&columns, vec![row(f64::NAN)]), "numbers from 0"),
             (table(&columns, vec![row(-1.0)]), "numbers from 0"),
         ] {
-            let why = shared(&[wrong]).unwrap_err();
+            let why = check_and_share(&[wrong]).unwrap_err();
             assert_eq!(why.exit_code(), 2);
             assert!(why.to_string().contains(said), "{why}");
         }

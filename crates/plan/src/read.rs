@@ -63,11 +63,11 @@ impl Plan {
     /// Returns the plan as TOML, as `--print-plan` prints it. [`Plan::from_toml`] reads it back as the same plan.
     /// Only given options are written; defaults are not.
     pub fn to_toml(&self) -> Result<String> {
-        let mut lines = vec![line("name", string(&self.name))];
+        let mut lines = vec![line("name", string_value(&self.name))];
         lines.extend(
             self.title
                 .as_deref()
-                .map(|title| line("title", string(title))),
+                .map(|title| line("title", string_value(title))),
         );
         lines.extend(
             self.ranks
@@ -85,8 +85,8 @@ impl Plan {
         }
         for given in &self.given {
             lines.push(format!("\n[[{GIVEN}]]"));
-            lines.push(line("json", string(&given.json)));
-            lines.push(line("checksum", string(&given.checksum)));
+            lines.push(line("json", string_value(&given.json)));
+            lines.push(line("checksum", string_value(&given.checksum)));
         }
         lines.push(String::new());
         Ok(lines.join("\n"))
@@ -97,12 +97,12 @@ fn line(key: &str, value: Value) -> String {
     format!("{key} = {value}")
 }
 
-fn string(value: &str) -> Value {
+fn string_value(value: &str) -> Value {
     Value::String(value.to_owned())
 }
 
 /// An unknown or missing key.
-struct WrongKey {
+struct KeyError {
     span: Range<usize>,
     message: String,
 }
@@ -110,7 +110,7 @@ struct WrongKey {
 /// Keys of the whole plan.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Head {
+struct PlanHead {
     name: String,
     title: Option<String>,
     #[serde(default, deserialize_with = "ranks")]
@@ -146,7 +146,7 @@ fn plan(table: Spanned<DeTable<'_>>) -> Parsed<Plan> {
         }
     }
     experiments.sort_by_key(|(start, _)| *start);
-    let head = Head::deserialize(Deserializer::from(Spanned::new(span, table)))?;
+    let head = PlanHead::deserialize(Deserializer::from(Spanned::new(span, table)))?;
     let experiments = experiments.into_iter();
     Ok(Plan {
         name: head.name,
@@ -158,13 +158,13 @@ fn plan(table: Spanned<DeTable<'_>>) -> Parsed<Plan> {
 }
 
 /// Checks keys before values are read, because a mistyped key is the most common mistake and deserves the best message.
-fn check_keys(table: &DeTable<'_>) -> std::result::Result<(), WrongKey> {
+fn check_keys(table: &DeTable<'_>) -> std::result::Result<(), KeyError> {
     let mut keys = PLAN_KEYS.to_vec();
     keys.extend(KINDS.iter().map(|kind| kind.key));
     check_table(table, 0..0, "a plan", &keys, &PLAN_NEEDS)?;
     let mut tables = KINDS.iter().map(|kind| kind.key).chain([GIVEN]);
     if !tables.any(|key| table.contains_key(key)) {
-        return Err(WrongKey {
+        return Err(KeyError {
             span: 0..0,
             message: format!("a plan needs experiments: write {} for each", any_table()),
         });
@@ -178,9 +178,9 @@ fn check_keys(table: &DeTable<'_>) -> std::result::Result<(), WrongKey> {
 fn check_experiments(
     kind: &KindEntry<Experiment>,
     list: &Spanned<DeValue<'_>>,
-) -> std::result::Result<(), WrongKey> {
+) -> std::result::Result<(), KeyError> {
     let key = kind.key;
-    let not_tables = |span| WrongKey {
+    let not_tables = |span| KeyError {
         span,
         message: format!("each experiment is a table under [[{key}]]"),
     };
@@ -188,7 +188,7 @@ fn check_experiments(
         return Err(not_tables(list.span()));
     };
     if let Some(item) = items.get(EXPERIMENTS_MAX) {
-        return Err(WrongKey {
+        return Err(KeyError {
             span: item.span(),
             message: format!("a plan has at most {EXPERIMENTS_MAX} {key}s: make several plans"),
         });
@@ -209,7 +209,7 @@ fn check_table(
     what: &str,
     keys: &[&str],
     needs: &[(&str, &str)],
-) -> std::result::Result<(), WrongKey> {
+) -> std::result::Result<(), KeyError> {
     let unknown = table
         .keys()
         .find(|key| !keys.contains(&key.get_ref().as_ref()));
@@ -224,7 +224,7 @@ fn check_table(
             "unknown key {}: {hint}the keys of {what} are {all}",
             quote(name)
         );
-        return Err(WrongKey {
+        return Err(KeyError {
             span: key.span(),
             message,
         });
@@ -232,7 +232,7 @@ fn check_table(
     match needs.iter().find(|(key, _)| !table.contains_key(*key)) {
         Some((key, example)) => {
             let message = format!("{what} needs the key {key:?}: write {key} = {example:?}");
-            Err(WrongKey { span, message })
+            Err(KeyError { span, message })
         }
         None => Ok(()),
     }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::point::{MatrixRounds, Traffic, is_default};
-use tonnage_engine::pattern::{GOLDEN, mix};
+use tonnage_engine::pattern::{GOLDEN, mix_bits};
 
 /// A traffic pattern among the ranks of a run, from which every rank knows its own part and those of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ impl Roles {
     }
 
     /// Initiators and targets of pairs: the first ranks, and the ones behind them.
-    pub(crate) fn sides(self) -> (u32, u32) {
+    pub(crate) fn pair_sides(self) -> (u32, u32) {
         let half = self.ranks / 2;
         match self.initiators {
             Some(initiators) => (initiators, self.ranks.saturating_sub(initiators)),
@@ -71,7 +71,7 @@ impl Roles {
 
     /// Returns the target of an initiator of pairs; `None` if the rank is not an initiator.
     fn partner(self, rank: u32) -> Option<u32> {
-        let (initiators, targets) = self.sides();
+        let (initiators, targets) = self.pair_sides();
         let shifted = u64::from(rank) + u64::from(self.target_shift);
         let place = shifted.checked_rem(targets.into())? as u32;
         (rank < initiators).then_some(initiators + place)
@@ -79,7 +79,7 @@ impl Roles {
 
     /// Returns the initiators of a target of pairs, without checking every rank.
     fn partners_of(self, rank: u32) -> Vec<u32> {
-        let (initiators, targets) = self.sides();
+        let (initiators, targets) = self.pair_sides();
         let Some(place) = rank
             .checked_sub(initiators)
             .filter(|&place| place < targets)
@@ -91,12 +91,12 @@ impl Roles {
     }
 
     /// Clients of a fan-in.
-    fn clients(self) -> u32 {
+    fn fan_in_clients(self) -> u32 {
         let others = self.ranks.saturating_sub(1);
         self.initiators.unwrap_or(others).min(others)
     }
 
-    fn others(self, rank: u32) -> Vec<u32> {
+    fn all_other_ranks(self, rank: u32) -> Vec<u32> {
         (0..self.ranks).filter(|&other| other != rank).collect()
     }
 
@@ -108,16 +108,16 @@ impl Roles {
                 None if self.bidirectional => self.partners_of(rank),
                 None => Vec::new(),
             },
-            Traffic::FanOut | Traffic::InTurn if rank == 0 => self.others(0),
-            Traffic::FanIn if (1..=self.clients()).contains(&rank) => vec![0],
-            Traffic::AllToAll | Traffic::Matrix | Traffic::File => self.others(rank),
-            Traffic::Shift => vec![self.shifted(rank, self.shift)],
+            Traffic::FanOut | Traffic::InTurn if rank == 0 => self.all_other_ranks(0),
+            Traffic::FanIn if (1..=self.fan_in_clients()).contains(&rank) => vec![0],
+            Traffic::AllToAll | Traffic::Matrix | Traffic::File => self.all_other_ranks(rank),
+            Traffic::Shift => vec![self.shifted_rank(rank, self.shift)],
             Traffic::FanOut | Traffic::InTurn | Traffic::FanIn => Vec::new(),
         }
     }
 
     /// The rank `places` after another; rank 0 follows the last.
-    fn shifted(self, rank: u32, places: u32) -> u32 {
+    fn shifted_rank(self, rank: u32, places: u32) -> u32 {
         let place = u64::from(rank) + u64::from(places);
         (place % u64::from(self.ranks.max(1))) as u32
     }
@@ -130,26 +130,26 @@ impl Roles {
                 None => self.partners_of(rank),
             },
             Traffic::FanOut | Traffic::InTurn if rank != 0 => vec![0],
-            Traffic::FanIn if rank == 0 => (1..=self.clients()).collect(),
-            Traffic::AllToAll | Traffic::Matrix | Traffic::File => self.others(rank),
-            Traffic::Shift => vec![self.shifted(rank, self.ranks.saturating_sub(self.shift))],
+            Traffic::FanIn if rank == 0 => (1..=self.fan_in_clients()).collect(),
+            Traffic::AllToAll | Traffic::Matrix | Traffic::File => self.all_other_ranks(rank),
+            Traffic::Shift => vec![self.shifted_rank(rank, self.ranks.saturating_sub(self.shift))],
             Traffic::FanOut | Traffic::InTurn | Traffic::FanIn => Vec::new(),
         }
     }
 
     /// Returns the number of initiating ranks, and the maximum number of targets of one. Neither is listed, because
     /// there may be any number.
-    pub fn initiating(self) -> (u32, u32) {
+    pub fn initiating_ranks(self) -> (u32, u32) {
         let others = self.ranks.saturating_sub(1);
         match self.traffic {
             Traffic::Pair if self.bidirectional => {
-                let (initiators, targets) = self.sides();
+                let (initiators, targets) = self.pair_sides();
                 let served = initiators.min(targets);
                 (initiators + served, initiators.div_ceil(targets.max(1)))
             }
-            Traffic::Pair => (self.sides().0, 1),
+            Traffic::Pair => (self.pair_sides().0, 1),
             Traffic::FanOut | Traffic::InTurn => (1, others),
-            Traffic::FanIn => (self.clients(), 1),
+            Traffic::FanIn => (self.fan_in_clients(), 1),
             Traffic::AllToAll | Traffic::Matrix | Traffic::File => (self.ranks, others),
             Traffic::Shift => (self.ranks, 1),
         }
@@ -158,32 +158,32 @@ impl Roles {
     /// Average number of ranks that initiate in a round, rounded down.
     pub fn initiating_at_once(self) -> u32 {
         match self.traffic {
-            Traffic::Matrix => (self.flows() / u64::from(self.rounds())) as u32,
-            _ => self.initiating().0,
+            Traffic::Matrix => (self.flow_count() / u64::from(self.round_count())) as u32,
+            _ => self.initiating_ranks().0,
         }
     }
 
     /// Flows of all rounds together: pairs of an initiating rank and one of its targets.
-    pub fn flows(self) -> u64 {
-        let (initiators, targets) = self.initiating();
+    pub fn flow_count(self) -> u64 {
+        let (initiators, targets) = self.initiating_ranks();
         match self.traffic {
-            Traffic::Pair if self.bidirectional => 2 * u64::from(self.sides().0),
+            Traffic::Pair if self.bidirectional => 2 * u64::from(self.pair_sides().0),
             _ => u64::from(initiators) * u64::from(targets),
         }
     }
 
     /// Returns whether a rank is behind the initiators, as targets are. If bytes move both ways, it also initiates
     /// towards these.
-    pub fn is_behind(self, rank: u32) -> bool {
+    pub fn is_target_side(self, rank: u32) -> bool {
         if self.bidirectional {
-            rank >= self.sides().0
+            rank >= self.pair_sides().0
         } else {
             !self.initiates(rank)
         }
     }
 
     /// Rounds of one trial, one after the other; the flows of a round run at once. At least 1.
-    pub fn rounds(self) -> u32 {
+    pub fn round_count(self) -> u32 {
         match self.traffic {
             Traffic::InTurn => self.ranks.saturating_sub(1).max(1),
             Traffic::Matrix => matrix::rounds(self.matrix, self.ranks),
@@ -192,7 +192,7 @@ impl Roles {
     }
 
     /// Indices, among the targets of `rank`, of its targets in a round.
-    pub fn in_round(self, rank: u32, round: u32) -> Range<usize> {
+    pub fn flows_in_round(self, rank: u32, round: u32) -> Range<usize> {
         let all = 0..self.targets(rank).len();
         match self.traffic {
             Traffic::InTurn => {
@@ -222,14 +222,14 @@ impl Roles {
         let mut initiators = self.initiators_of(rank);
         initiators.retain(|&from| {
             let targets = self.targets(from);
-            targets[self.in_round(from, round)].contains(&rank)
+            targets[self.flows_in_round(from, round)].contains(&rank)
         });
         initiators
     }
 
     /// Maximum number of targets of a rank at a time.
     pub fn targets_at_once(self) -> u32 {
-        let (_, targets) = self.initiating();
+        let (_, targets) = self.initiating_ranks();
         match self.traffic {
             Traffic::InTurn | Traffic::Matrix => targets.min(1),
             _ => targets,
@@ -240,8 +240,8 @@ impl Roles {
     pub fn pair_of_round(self, round: u32) -> Option<(u32, u32)> {
         match (self.traffic, self.matrix) {
             (Traffic::InTurn, _) => Some((0, round + 1)),
-            (Traffic::Matrix, MatrixRounds::Alone) => matrix::alone(self.ranks, round),
-            (Traffic::File, _) => matrix::alone(self.ranks, round.checked_sub(1)?),
+            (Traffic::Matrix, MatrixRounds::Alone) => matrix::pair_alone(self.ranks, round),
+            (Traffic::File, _) => matrix::pair_alone(self.ranks, round.checked_sub(1)?),
             _ => None,
         }
     }
@@ -259,7 +259,7 @@ impl Roles {
     }
 
     /// Returns the round, outside the trials, in which a pair of a traffic file has the path to itself.
-    pub fn round_alone(self, pair: (u32, u32)) -> u32 {
+    pub fn round_of_pair_alone(self, pair: (u32, u32)) -> u32 {
         let (from, to) = pair;
         1 + from * self.ranks.saturating_sub(1) + to - u32::from(to > from)
     }
@@ -285,18 +285,18 @@ impl Roles {
     pub fn initiators_max(self) -> u32 {
         match self.traffic {
             Traffic::Pair => {
-                let (initiators, targets) = self.sides();
+                let (initiators, targets) = self.pair_sides();
                 initiators.div_ceil(targets.max(1))
             }
             Traffic::FanOut | Traffic::InTurn | Traffic::Shift => 1,
-            Traffic::FanIn => self.clients(),
+            Traffic::FanIn => self.fan_in_clients(),
             Traffic::AllToAll | Traffic::Matrix | Traffic::File => self.ranks.saturating_sub(1),
         }
     }
 
     /// Maximum number of ranks that one rank initiates towards, or that initiate towards one rank.
     pub fn peers_max(self) -> u32 {
-        let (_, targets) = self.initiating();
+        let (_, targets) = self.initiating_ranks();
         targets.max(self.initiators_max())
     }
 
@@ -326,18 +326,18 @@ impl Roles {
     /// All rounds, or at most `most` of them: a random one from each of `most` equal parts. A fixed step between rounds
     /// would meet the same targets again.
     pub fn sampled_rounds(self, most: u32) -> impl Iterator<Item = u32> {
-        let all = u64::from(self.rounds());
+        let all = u64::from(self.round_count());
         let count = all.min(most.max(1).into());
         let of_part = move |at: u64| {
             let (first, end) = (at * all / count, (at + 1) * all / count);
-            first + mix((at + 1).wrapping_mul(GOLDEN)) % (end - first)
+            first + mix_bits((at + 1).wrapping_mul(GOLDEN)) % (end - first)
         };
         (0..count).map(move |at| of_part(at) as u32)
     }
 
     /// Whether this rank's copies count towards the measured bound. All initiators count. If ranks take turns, only the
     /// number that initiates at once counts.
-    pub fn stands_for_a_round(self, rank: u32) -> bool {
+    pub fn counts_for_bound(self, rank: u32) -> bool {
         match self.traffic {
             Traffic::Matrix => rank < self.initiating_at_once(),
             _ => self.initiates(rank),
@@ -376,7 +376,7 @@ impl Roles {
             },
             (Traffic::File, _) => format!("pairs of {ranks} ranks with the loads of a file"),
             (Traffic::Matrix, _) => {
-                let rounds = self.rounds();
+                let rounds = self.round_count();
                 match self.matrix {
                     MatrixRounds::Alone => {
                         format!(
@@ -459,12 +459,12 @@ mod tests {
         for roles in all() {
             let lists = (0..roles.ranks).map(|rank| roles.targets(rank));
             let lists: Vec<_> = lists.filter(|targets| !targets.is_empty()).collect();
-            let (initiating, targets_of_each) = roles.initiating();
+            let (initiating, targets_of_each) = roles.initiating_ranks();
             assert_eq!(lists.len(), initiating as usize, "{roles:?}");
             let most_targets = lists.iter().map(Vec::len).max().unwrap();
             assert_eq!(most_targets, targets_of_each as usize, "{roles:?}");
             let flows: usize = lists.iter().map(Vec::len).sum();
-            assert_eq!(flows as u64, roles.flows(), "{roles:?}");
+            assert_eq!(flows as u64, roles.flow_count(), "{roles:?}");
             let ranks = 0..roles.ranks;
             let ends = ranks.flat_map(|rank| [roles.targets(rank), roles.initiators_of(rank)]);
             let most = ends.map(|peers| peers.len()).max().unwrap();
@@ -477,13 +477,14 @@ mod tests {
         for roles in all() {
             for rank in 0..roles.ranks {
                 let targets = roles.targets(rank);
-                let rounds = (0..roles.rounds()).map(|round| roles.in_round(rank, round));
+                let rounds =
+                    (0..roles.round_count()).map(|round| roles.flows_in_round(rank, round));
                 let mut in_rounds: Vec<u32> =
                     rounds.flat_map(|range| targets[range].to_vec()).collect();
                 in_rounds.sort_unstable();
                 assert_eq!(in_rounds, targets, "{roles:?} {rank}");
-                let most = (0..roles.rounds())
-                    .map(|round| roles.in_round(rank, round).len())
+                let most = (0..roles.round_count())
+                    .map(|round| roles.flows_in_round(rank, round).len())
                     .max();
                 assert!(most.unwrap() as u32 <= roles.targets_at_once(), "{roles:?}");
             }
@@ -546,8 +547,8 @@ mod tests {
                 assert_eq!(roles.targets(rank), expected, "{roles:?} {rank}");
                 assert_eq!(roles.initiators_of(rank), expected, "{roles:?} {rank}");
                 assert_eq!(
-                    roles.is_behind(rank),
-                    one_way.is_behind(rank),
+                    roles.is_target_side(rank),
+                    one_way.is_target_side(rank),
                     "{roles:?} {rank}"
                 );
             }
@@ -578,11 +579,11 @@ mod tests {
         for (from, to) in
             (0..4).flat_map(|from| roles.targets(from).into_iter().map(move |to| (from, to)))
         {
-            let round = roles.round_alone((from, to));
+            let round = roles.round_of_pair_alone((from, to));
             rounds.push(round);
             assert_eq!(roles.pair_of_round(round), Some((from, to)));
-            assert_eq!(roles.targets(from)[roles.in_round(from, round)], [to]);
-            assert_eq!(roles.in_round(to, round), 0..0);
+            assert_eq!(roles.targets(from)[roles.flows_in_round(from, round)], [to]);
+            assert_eq!(roles.flows_in_round(to, round), 0..0);
         }
         rounds.sort_unstable();
         assert!(rounds.into_iter().eq(1..13));
@@ -619,13 +620,13 @@ mod tests {
                     matrix,
                     ..Roles::new(traffic, ranks)
                 };
-                for round in 0..roles.rounds() {
+                for round in 0..roles.round_count() {
                     let members = roles.members_of_round(round);
                     let has_flow = |rank: &u32| {
-                        !roles.in_round(*rank, round).is_empty()
+                        !roles.flows_in_round(*rank, round).is_empty()
                             || !roles.initiators_in_round(*rank, round).is_empty()
                     };
-                    match roles.rounds() {
+                    match roles.round_count() {
                         1 => assert_eq!(members.len(), ranks as usize, "{roles:?}"),
                         _ => assert!(
                             members.into_iter().eq((0..ranks).filter(has_flow)),
@@ -636,7 +637,10 @@ mod tests {
             }
         }
         let file = Roles::new(Traffic::File, 4);
-        assert_eq!(file.members_of_round(file.round_alone((3, 1))), [1, 3]);
+        assert_eq!(
+            file.members_of_round(file.round_of_pair_alone((3, 1))),
+            [1, 3]
+        );
     }
 
     #[test]
@@ -648,7 +652,7 @@ mod tests {
                     ..Roles::new(Traffic::Matrix, ranks)
                 };
                 let rounds: Vec<u32> = roles.sampled_rounds(32).collect();
-                assert_eq!(rounds.len() as u32, roles.rounds().min(32));
+                assert_eq!(rounds.len() as u32, roles.round_count().min(32));
                 let pairs: Vec<_> = rounds
                     .iter()
                     .flat_map(|&round| roles.pairs_of_round(round))
@@ -672,7 +676,7 @@ mod tests {
         assert!(in_turn.sampled_rounds(32).eq(0..4));
         let copiers = |roles: Roles| {
             let ranks = 0..roles.ranks;
-            ranks.filter(|&rank| roles.stands_for_a_round(rank)).count()
+            ranks.filter(|&rank| roles.counts_for_bound(rank)).count()
         };
         let alone = Roles::new(Traffic::Matrix, 6);
         let disjoint = Roles {
@@ -687,7 +691,11 @@ mod tests {
         assert_eq!(copiers(odd), 3);
         for traffic in Traffic::ALL.into_iter().filter(|&it| it != Traffic::Matrix) {
             let roles = Roles::new(traffic, 6);
-            assert_eq!(copiers(roles) as u32, roles.initiating().0, "{traffic:?}");
+            assert_eq!(
+                copiers(roles) as u32,
+                roles.initiating_ranks().0,
+                "{traffic:?}"
+            );
         }
     }
 }

@@ -14,12 +14,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 use tonnage_units::Bytes;
 use tonnage_units::names::quote;
-use tonnage_units::written::{Text, Texts};
+use tonnage_units::written::{ValueText, ValueTexts};
 use tonnage_units::{Error, Result};
 
 /// Maximum number of values of one sweep. Each is a point that takes about a second.
@@ -34,7 +34,7 @@ pub struct Sweep {
 
 impl Sweep {
     /// A sweep of one value.
-    pub fn one(value: u64) -> Self {
+    pub fn single(value: u64) -> Self {
         Self {
             text: Bytes(value).to_string(),
             values: vec![value],
@@ -54,7 +54,7 @@ impl Sweep {
     }
 
     /// A sweep over these values.
-    pub fn list(values: &[u64]) -> Result<Self> {
+    pub fn from_values(values: &[u64]) -> Result<Self> {
         let texts: Vec<_> = values
             .iter()
             .map(|&value| Bytes(value).to_string())
@@ -82,8 +82,8 @@ impl Serialize for Sweep {
 /// `"8..1M"`, `4096` or `[64, "4k"]`.
 impl<'de> Deserialize<'de> for Sweep {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        let Texts(texts) = Texts::deserialize(deserializer)?;
-        let texts: Vec<_> = texts.into_iter().map(|Text(text)| text).collect();
+        let ValueTexts(texts) = ValueTexts::deserialize(deserializer)?;
+        let texts: Vec<_> = texts.into_iter().map(|ValueText(text)| text).collect();
         texts.join(",").parse().map_err(de::Error::custom)
     }
 }
@@ -102,7 +102,7 @@ impl FromStr for Sweep {
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             let value = Bytes(twice[0]);
-            return usage(format!(
+            return usage_error(format!(
                 "the sweep {} has {value} twice: leave one of them out",
                 quote(&text)
             ));
@@ -113,13 +113,13 @@ impl FromStr for Sweep {
 
 /// Step of a range from one value to the next.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum RangeStep {
     Add(u64),
     Multiply(u64),
 }
 
-impl Step {
-    fn after(self, value: u64) -> Option<u64> {
+impl RangeStep {
+    fn next_value(self, value: u64) -> Option<u64> {
         match self {
             Self::Add(step) => value.checked_add(step),
             Self::Multiply(factor) => value.checked_mul(factor),
@@ -147,19 +147,19 @@ fn part_values(text: &str, part: &str, values_max: usize, values: &mut Vec<u64>)
             return Err(too_many_in_range(text, part, first, last, step));
         }
         values.push(value);
-        next = step.after(value);
+        next = step.next_value(value);
     }
     Ok(())
 }
 
 /// Returns the first value, last value and step of `first..rest`, after checking that the range ends.
-fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, Step)> {
+fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, RangeStep)> {
     let (last, sign, step) = match rest.find(['+', '*']) {
         Some(at) => (&rest[..at], &rest[at..=at], &rest[at + 1..]),
         None => (rest, "*", "2"),
     };
     if first.is_empty() || last.is_empty() || step.is_empty() {
-        return usage(format!(
+        return usage_error(format!(
             "the range {} is not complete: write it like 8..1M, 1M..32M+1M or 1..1000*10",
             quote(part)
         ));
@@ -168,26 +168,26 @@ fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, Step)> {
     let last = last.parse::<Bytes>()?;
     let step = step.parse::<Bytes>()?.0;
     let step = if sign == "+" {
-        Step::Add(step)
+        RangeStep::Add(step)
     } else {
-        Step::Multiply(step)
+        RangeStep::Multiply(step)
     };
     let endless = |why: String, instead: String| {
-        usage(format!("the range {} {why}: write {instead}", quote(part)))
+        usage_error(format!("the range {} {why}: write {instead}", quote(part)))
     };
     if last < first {
         let why = format!("never reaches its end, because {last} is less than {first}");
         return endless(why, format!("{last}..{first}"));
     }
     match step {
-        Step::Add(0) => {
+        RangeStep::Add(0) => {
             let step = Bytes(first.0.max(1));
             endless(
                 "never ends, because its step is 0".into(),
                 format!("{first}..{last}+{step}"),
             )
         }
-        Step::Multiply(factor) if factor < 2 => {
+        RangeStep::Multiply(factor) if factor < 2 => {
             let first = Bytes(first.0.max(1));
             let last = last.max(first);
             endless(
@@ -195,7 +195,7 @@ fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, Step)> {
                 format!("{first}..{last}*2"),
             )
         }
-        Step::Multiply(_) if first.0 == 0 => {
+        RangeStep::Multiply(_) if first.0 == 0 => {
             let last = last.max(Bytes(1));
             endless(
                 "never ends, because 0 multiplied stays 0".into(),
@@ -227,8 +227,8 @@ fn too_many(text: &str) -> Error {
 }
 
 /// Error for more values than fit: the nearest valid choice is the same range with a step that fits.
-fn too_many_in_range(text: &str, part: &str, first: u64, last: u64, step: Step) -> Error {
-    if part != text || matches!(step, Step::Multiply(_)) {
+fn too_many_in_range(text: &str, part: &str, first: u64, last: u64, step: RangeStep) -> Error {
+    if part != text || matches!(step, RangeStep::Multiply(_)) {
         return too_many(text);
     }
     let step = (last - first).div_ceil(VALUES_MAX as u64 - 1);

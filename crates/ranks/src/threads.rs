@@ -58,7 +58,7 @@ impl ThreadRank {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use tonnage_units::reduce::Largest;
+    use tonnage_units::reduce::ReduceMax;
 
     #[test]
     fn threads_meet_and_know_that_they_share_a_host() {
@@ -67,10 +67,10 @@ mod tests {
                 let mut rank = member.join().unwrap();
                 let on_machine = rank.hosts().ranks_of_machine(rank.id()).len();
                 let place = (rank.id(), rank.identity().local_rank);
-                let Largest(most) = rank
+                let ReduceMax(most) = rank
                     .reduce(
                         "numbers",
-                        Largest(u64::from(rank.id())),
+                        ReduceMax(u64::from(rank.id())),
                         Duration::from_secs(20),
                     )
                     .unwrap();

@@ -16,7 +16,7 @@ const END: &str = r#""}"#;
 ///
 /// # Errors
 /// If the record cannot be written as JSON.
-pub fn line(record: &Record) -> Result<String> {
+pub fn line_with_checksum(record: &Record) -> Result<String> {
     let text = serde_json::to_string(record);
     let text = text
         .map_err(|error| Error::Failed(format!("a record cannot be written as JSON: {error}")))?;

@@ -50,7 +50,7 @@ pub struct UsedQuota {
 
 impl CpuLoss {
     /// Returns the fraction of the threads' time lost to a quota, at most; `None` if no quota was used up.
-    pub fn to_quota(&self) -> Option<f64> {
+    pub fn lost_to_quota(&self) -> Option<f64> {
         let quota = self.quota?;
         let most_ns = self.wait_ns.unwrap_or(self.thread_ns).min(self.thread_ns);
         Some(quota.throttled_ns.min(most_ns) as f64 / self.thread_ns.max(1) as f64)
@@ -59,7 +59,7 @@ impl CpuLoss {
     /// Returns the fraction of the threads' time in which their CPUs ran threads of other programs or of the kernel, at
     /// least. `None` if it cannot be known, because the kernel does not count it or because threads of this run share
     /// CPUs.
-    pub fn to_others(&self) -> Option<f64> {
+    pub fn lost_to_others(&self) -> Option<f64> {
         let wait_ns = self.wait_ns.filter(|_| !self.shares_cpus)?;
         let throttled_ns = self.quota.map_or(0, |quota| quota.throttled_ns);
         let others_ns = wait_ns.min(self.thread_ns).saturating_sub(throttled_ns);
@@ -68,13 +68,14 @@ impl CpuLoss {
 
     /// Returns the fraction lost for any reason.
     pub fn fraction(&self) -> f64 {
-        let both = self.to_quota().unwrap_or(0.0) + self.to_others().unwrap_or(0.0);
+        let both = self.lost_to_quota().unwrap_or(0.0) + self.lost_to_others().unwrap_or(0.0);
         both.min(1.0)
     }
 
     /// Returns whether other threads took enough CPU time for a remark.
     pub fn is_disturbed(&self) -> bool {
-        self.to_others().is_some_and(|part| part >= LOSS_REMARKED)
+        self.lost_to_others()
+            .is_some_and(|part| part >= LOSS_REMARKED)
     }
 }
 
@@ -111,7 +112,7 @@ mod tests {
     /// A quota makes threads wait too. The part it explains must not be blamed on other programs.
     #[test]
     fn a_loss_is_split_between_quota_and_others() {
-        let parts = |loss: &CpuLoss| (loss.to_quota(), loss.to_others());
+        let parts = |loss: &CpuLoss| (loss.lost_to_quota(), loss.lost_to_others());
         assert_eq!(
             parts(&loss(Some(490), Some(500))),
             (Some(0.49), Some(0.0)),

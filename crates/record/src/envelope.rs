@@ -3,7 +3,7 @@
 //! [`crate::kinds`] has the bodies, and [`crate::environment`] the descriptions of engines and hosts.
 
 use serde::{Deserialize, Serialize};
-use tonnage_plan::published::Cell;
+use tonnage_plan::published::PublishedCell;
 
 use crate::cpu_loss::CpuLoss;
 use crate::environment::{Effective, HostGroup, Placed};
@@ -89,23 +89,23 @@ pub struct Record {
 
 /// A record of a known kind: the envelope, with the body as its concrete type.
 #[derive(Debug)]
-pub struct Of<'a, B> {
+pub struct TypedRecord<'a, B> {
     /// The whole record.
     pub record: &'a Record,
     /// Its body.
     pub body: &'a B,
 }
 
-impl<B> Copy for Of<'_, B> {}
+impl<B> Copy for TypedRecord<'_, B> {}
 
-impl<B> Clone for Of<'_, B> {
+impl<B> Clone for TypedRecord<'_, B> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
 /// Gives access to the envelope's fields next to the typed `body`.
-impl<B> std::ops::Deref for Of<'_, B> {
+impl<B> std::ops::Deref for TypedRecord<'_, B> {
     type Target = Record;
 
     fn deref(&self) -> &Record {
@@ -122,7 +122,7 @@ pub struct PublishedRow {
     /// Headers, as tables print them, with the published units.
     pub columns: Vec<String>,
     /// One value per column.
-    pub row: Vec<Cell>,
+    pub row: Vec<PublishedCell>,
 }
 
 /// The program that wrote a record.
@@ -189,20 +189,20 @@ fn differ_by(trials: &[Trial]) -> Option<f64> {
 }
 
 /// A record of kind transfer.
-pub type TransferRecord<'a> = Of<'a, TransferBody>;
+pub type TransferRecord<'a> = TypedRecord<'a, TransferBody>;
 
 /// A record of kind file.
-pub type FileRecord<'a> = Of<'a, FileBody>;
+pub type FileRecord<'a> = TypedRecord<'a, FileBody>;
 
 /// A record of kind connect.
-pub type ConnectRecord<'a> = Of<'a, ConnectBody>;
+pub type ConnectRecord<'a> = TypedRecord<'a, ConnectBody>;
 
 /// A record of kind stress.
-pub type StressRecord<'a> = Of<'a, StressBody>;
+pub type StressRecord<'a> = TypedRecord<'a, StressBody>;
 /// A record of kind tune.
-pub type TuneRecord<'a> = Of<'a, TuneBody>;
+pub type TuneRecord<'a> = TypedRecord<'a, TuneBody>;
 /// A record of kind collective.
-pub type CollectiveRecord<'a> = Of<'a, CollectiveBody>;
+pub type CollectiveRecord<'a> = TypedRecord<'a, CollectiveBody>;
 
 impl Record {
     /// Returns whether nothing went wrong: the point was measured with all its parts, or it is optional and was
@@ -238,7 +238,7 @@ impl Record {
     }
 
     /// Returns the text for a skipped record.
-    pub fn skipped(&self) -> &'static str {
+    pub fn skip_reason(&self) -> &'static str {
         if self.optional {
             "skipped, which the plan allows"
         } else {
@@ -248,15 +248,15 @@ impl Record {
 
     /// Returns the sockets of the workers that exchange bytes: the actual ones, or the requested ones if none were
     /// recorded.
-    pub fn place(&self) -> Option<Placed> {
+    pub fn placement(&self) -> Option<Placed> {
         let asked = self.body.any().options().place.map(Placed::from);
         self.placed.or(asked)
     }
 
     /// Returns the record with its typed body, if it is of this kind.
-    pub fn of_kind<B: Kind>(&self) -> Option<Of<'_, B>> {
+    pub fn of_kind<B: Kind>(&self) -> Option<TypedRecord<'_, B>> {
         let body = B::of(&self.body)?;
-        Some(Of { record: self, body })
+        Some(TypedRecord { record: self, body })
     }
 }
 
@@ -270,7 +270,7 @@ macro_rules! accessors {
                 }
 
                 #[doc = concat!("The record, if its body is a [`", stringify!($Body), "`](", "kinds::", stringify!($module), "::", stringify!($Body), ").")]
-                pub fn $record(&self) -> Option<Of<'_, kinds::$module::$Body>> {
+                pub fn $record(&self) -> Option<TypedRecord<'_, kinds::$module::$Body>> {
                     self.of_kind()
                 }
             )+

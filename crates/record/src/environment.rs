@@ -39,16 +39,16 @@ tonnage_units::names! {
 }
 
 impl Placed {
-    /// Whether this is the requested placement.
-    pub fn is(self, asked: PairPlace) -> bool {
+    /// Whether this matches the requested placement.
+    pub fn matches(self, asked: PairPlace) -> bool {
         self == Self::from(asked)
     }
 
     /// Returns a description for titles of tables.
-    pub fn about(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
-            Self::Near => PairPlace::Near.about(),
-            Self::Far => PairPlace::Far.about(),
+            Self::Near => PairPlace::Near.describe(),
+            Self::Far => PairPlace::Far.describe(),
             Self::Mixed => "some peers on one socket, some on two",
         }
     }
@@ -136,7 +136,7 @@ pub struct HostEntry {
 
 /// One host as its first rank describes it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Described {
+pub struct DescribedHost {
     /// Its description.
     pub machine: tonnage_machine::Environment,
     /// Its ranks.
@@ -178,9 +178,9 @@ const MEMORY_FRACTION_ALIKE: f64 = 0.01;
 
 impl HostGroup {
     /// Describes identical hosts once, in order of first appearance.
-    pub fn group(hosts: Vec<Described>, launcher: &str) -> Vec<Self> {
+    pub fn group(hosts: Vec<DescribedHost>, launcher: &str) -> Vec<Self> {
         let mut groups: Vec<(Self, Vec<u32>)> = Vec::new();
-        for Described {
+        for DescribedHost {
             machine,
             ranks: of_host,
             mut host,
@@ -188,7 +188,7 @@ impl HostGroup {
         {
             match groups
                 .iter_mut()
-                .find(|(group, _)| alike(&group.machine, &machine))
+                .find(|(group, _)| are_equal_hosts(&group.machine, &machine))
             {
                 Some((group, ranks)) => {
                     host.note_differences(&group.machine, &machine);
@@ -232,7 +232,10 @@ impl HostEntry {
 }
 
 /// Returns whether two hosts are equal, apart from free huge pages and small differences in memory.
-fn alike(left: &tonnage_machine::Environment, right: &tonnage_machine::Environment) -> bool {
+fn are_equal_hosts(
+    left: &tonnage_machine::Environment,
+    right: &tonnage_machine::Environment,
+) -> bool {
     let near = match (left.memory.total_bytes, right.memory.total_bytes) {
         (Some(left), Some(right)) => {
             left.abs_diff(right) as f64 <= MEMORY_FRACTION_ALIKE * left.max(right) as f64
@@ -284,8 +287,8 @@ mod tests {
         assert_eq!(left, both);
     }
 
-    fn host(name: &str, machine: tonnage_machine::Environment, ranks: &[u32]) -> Described {
-        Described {
+    fn host(name: &str, machine: tonnage_machine::Environment, ranks: &[u32]) -> DescribedHost {
+        DescribedHost {
             machine,
             ranks: ranks.to_vec(),
             host: HostEntry {

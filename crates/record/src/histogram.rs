@@ -62,7 +62,7 @@ pub struct Latency {
 
 impl Latency {
     /// Computes the figures of a histogram; `None` if it is empty.
-    pub fn of(histogram: &LatencyHistogram, kind: LatencyKind) -> Option<Self> {
+    pub fn from_histogram(histogram: &LatencyHistogram, kind: LatencyKind) -> Option<Self> {
         Some(Self {
             kind,
             delivered: None,
@@ -93,7 +93,7 @@ pub struct HistogramData {
 
 impl HistogramData {
     /// Encodes a histogram for a record.
-    pub fn of(histogram: &LatencyHistogram) -> Self {
+    pub fn from_histogram(histogram: &LatencyHistogram) -> Self {
         Self {
             encoding: ENCODING.to_owned(),
             unit: UNIT.to_owned(),
@@ -105,7 +105,7 @@ impl HistogramData {
     ///
     /// # Errors
     /// If the encoding, unit or shape differs, or the data are damaged.
-    pub fn read(&self) -> Result<LatencyHistogram> {
+    pub fn to_histogram(&self) -> Result<LatencyHistogram> {
         if self.encoding != ENCODING || self.unit != UNIT {
             return Err(Error::Failed(format!(
                 "a histogram is in encoding {:?} and unit {:?}; this tonnage reads {ENCODING:?} in {UNIT:?}",
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn percentiles_of_1_to_1000_have_known_values() {
         let all: Vec<u64> = (1..=1000).collect();
-        let found = Latency::of(&of(&all), LatencyKind::Batch).unwrap();
+        let found = Latency::from_histogram(&of(&all), LatencyKind::Batch).unwrap();
         let expected = Latency {
             kind: LatencyKind::Batch,
             delivered: None,
@@ -156,7 +156,7 @@ mod tests {
         };
         assert_eq!(found, expected);
         assert_eq!(
-            Latency::of(&LatencyHistogram::new(), LatencyKind::Batch),
+            Latency::from_histogram(&LatencyHistogram::new(), LatencyKind::Batch),
             None
         );
     }
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn percentiles_in_the_last_bin_are_lower_bounds_and_the_largest_is_exact() {
         let found = of(&[vec![1000; 95], vec![90_000_000_000; 5]].concat());
-        let found = Latency::of(&found, LatencyKind::Response).unwrap();
+        let found = Latency::from_histogram(&found, LatencyKind::Response).unwrap();
         let bounds = found.lower_bounds.unwrap();
         assert!(!bounds.has_percentile(found.latency_ns_p90));
         assert!(bounds.has_percentile(found.latency_ns_p99));
@@ -179,17 +179,17 @@ mod tests {
     #[test]
     fn a_record_names_the_encoding_of_its_histogram() {
         let histogram = of(&[100, 200, 123_456, 7_000_000]);
-        let data = HistogramData::of(&histogram);
+        let data = HistogramData::from_histogram(&histogram);
         assert_eq!(
             (data.encoding.as_str(), data.unit.as_str()),
             ("hdr-v2-base64", "ns")
         );
-        assert_eq!(data.read().unwrap().to_hdr(), histogram.to_hdr());
+        assert_eq!(data.to_histogram().unwrap().to_hdr(), histogram.to_hdr());
     }
 
     #[test]
     fn foreign_or_damaged_data_is_refused() {
-        let good = HistogramData::of(&of(&[1, 2, 3]));
+        let good = HistogramData::from_histogram(&of(&[1, 2, 3]));
         let changes: [fn(&mut HistogramData); 6] = [
             |it| it.encoding = "hdr-v1".into(),
             |it| it.unit = "us".into(),
@@ -201,7 +201,7 @@ mod tests {
         for change in changes {
             let mut data = good.clone();
             change(&mut data);
-            assert!(data.read().is_err(), "{data:?}");
+            assert!(data.to_histogram().is_err(), "{data:?}");
         }
     }
 
@@ -211,9 +211,9 @@ mod tests {
             let data = "A".repeat(bytes);
             let data = HistogramData {
                 data,
-                ..HistogramData::of(&of(&[1]))
+                ..HistogramData::from_histogram(&of(&[1]))
             };
-            data.read().unwrap_err().to_string()
+            data.to_histogram().unwrap_err().to_string()
         };
         let most = HDR_BYTES_MAX.div_ceil(3) * 4;
         assert!(!why(most).contains("base64"), "{}", why(most));

@@ -19,7 +19,7 @@ const LINKS_MAX: usize = 40;
 ///
 /// # Errors
 /// `PermissionDenied` for another user's link, and errors of the system.
-pub fn without_links(path: &Path) -> io::Result<PathBuf> {
+pub fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -74,23 +74,23 @@ mod tests {
             ("a", "file"),
             ("c", "none"),
         ] {
-            assert_eq!(without_links(&at(name)).unwrap(), at(end), "{name}");
+            assert_eq!(resolve_links(&at(name)).unwrap(), at(end), "{name}");
         }
-        let error = without_links(&at("d")).unwrap_err();
+        let error = resolve_links(&at("d")).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::LOOP.raw_os_error()));
         // A pipe has no name of its own, but can be written through these links.
         let (_reads, writes) = std::io::pipe().unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&writes);
         for link in ["/dev/fd", "/proc/self/fd"] {
-            let path = without_links(Path::new(&format!("{link}/{number}"))).unwrap();
+            let path = resolve_links(Path::new(&format!("{link}/{number}"))).unwrap();
             std::fs::OpenOptions::new().write(true).open(path).unwrap();
         }
-        assert!(without_links(Path::new("/dev/stdout")).is_ok());
+        assert!(resolve_links(Path::new("/dev/stdout")).is_ok());
         if !geteuid().is_root() {
             return println!("skip: only root can make a link of another user");
         }
         lchown(at("b"), Some(12_345), None).unwrap();
-        let error = without_links(&at("a")).unwrap_err().to_string();
+        let error = resolve_links(&at("a")).unwrap_err().to_string();
         assert!(error.contains("belongs to another user (12345)"), "{error}");
     }
 }

@@ -39,7 +39,7 @@ pub struct NetworkPath {
 
 impl NetworkPath {
     /// Merges sockets with the same path and settings. Returns false, without merging, if they differ.
-    pub fn take_in(&mut self, other: &Self) -> bool {
+    pub fn merge_if_equal(&mut self, other: &Self) -> bool {
         let key = |path: &Self| {
             (
                 path.host.clone(),

@@ -16,7 +16,7 @@ pub struct RecordPlace {
 
 impl RecordPlace {
     /// Captures the identity of a file that was opened by this name; `None` if its metadata cannot be read.
-    pub(super) fn of(path: &Path, file: &File) -> Option<Self> {
+    pub(super) fn from_opened(path: &Path, file: &File) -> Option<Self> {
         let opened = file.metadata().ok()?;
         Some(Self {
             path: path.to_owned(),
@@ -26,8 +26,8 @@ impl RecordPlace {
 
     /// Describes the change if the name no longer refers to the file. A file system that doesn't answer, for example
     /// during a fail-over, is not a change.
-    pub fn objection(&self) -> Option<String> {
-        let what = became(&self.path, self.file).ok()??;
+    pub fn why_not_same(&self) -> Option<String> {
+        let what = describe_change(&self.path, self.file).ok()??;
         Some(format!("{} {what}", self.path.display()))
     }
 }
@@ -37,7 +37,7 @@ impl RecordPlace {
 ///
 /// # Errors
 /// If the file system does not answer.
-pub(super) fn became(path: &Path, file: (u64, u64)) -> io::Result<Option<&'static str>> {
+pub(super) fn describe_change(path: &Path, file: (u64, u64)) -> io::Result<Option<&'static str>> {
     match fs::metadata(path) {
         Ok(found) if (found.dev(), found.ino()) == file => Ok(None),
         Ok(_) => Ok(Some("was replaced by another file")),
@@ -59,16 +59,21 @@ mod tests {
         let [path, aside] = ["r.jsonl", "aside"].map(|name| sub.join(name));
         let writer = RecordWriter::create(&path).unwrap();
         let place = writer.place().unwrap();
-        assert_eq!(place.objection(), None);
+        assert_eq!(place.why_not_same(), None);
         fs::rename(&path, &aside).unwrap();
-        assert!(place.objection().unwrap().ends_with("removed or renamed"));
+        assert!(
+            place
+                .why_not_same()
+                .unwrap()
+                .ends_with("removed or renamed")
+        );
         fs::write(&path, "").unwrap();
-        assert!(place.objection().unwrap().ends_with("by another file"));
+        assert!(place.why_not_same().unwrap().ends_with("by another file"));
         fs::rename(&aside, &path).unwrap();
-        assert_eq!(place.objection(), None);
+        assert_eq!(place.why_not_same(), None);
         // If the directory was replaced, the error is a different one from a removed name.
         fs::rename(&sub, dir.path().join("away")).unwrap();
         fs::write(&sub, "").unwrap();
-        assert_eq!(place.objection(), None);
+        assert_eq!(place.why_not_same(), None);
     }
 }

@@ -4,7 +4,7 @@
 //! Measured columns are compared in the published unit, which may be any unit of the same quantity.
 //! [`tonnage_plan::published`] has the tables of plans; reports print the comparison.
 
-use tonnage_plan::published::{Cell, PublishedTable};
+use tonnage_plan::published::{PublishedCell, PublishedTable};
 use tonnage_units::names::{nearest, quote};
 use tonnage_units::{Bytes, Error, Result};
 
@@ -15,7 +15,7 @@ use crate::kinds::transfer::figures::{FIGURES, FROM_POINT};
 
 /// A column of a published table.
 #[derive(Clone, Copy)]
-pub struct Column {
+pub struct PublishedColumn {
     /// The figure.
     pub figure: &'static Figure,
     /// Factor from the unit of CSV to the published unit.
@@ -25,12 +25,12 @@ pub struct Column {
 }
 
 /// Units of one quantity, with the factor from the unit of CSV.
-type Family = &'static [(&'static str, f64)];
+type UnitFamily = &'static [(&'static str, f64)];
 
 const GIBI: f64 = (1u64 << 30) as f64;
 const MEBI: f64 = (1u64 << 20) as f64;
 
-const FAMILIES: &[Family] = &[
+const FAMILIES: &[UnitFamily] = &[
     &[
         ("GB/s", 1e-9),
         ("MB/s", 1e-6),
@@ -44,22 +44,23 @@ const FAMILIES: &[Family] = &[
     &[("op/s", 1.0), ("kop/s", 1e-3), ("Mop/s", 1e-6)],
 ];
 
-impl Column {
+impl PublishedColumn {
     /// Returns the column with this header.
     ///
     /// # Errors
     /// `Usage` for an unknown column, with the most similar known one.
-    pub fn named(header: &str) -> Result<Self> {
+    pub fn from_header(header: &str) -> Result<Self> {
         let mut all = columns();
         if let Some(column) = all.find(|column| column.figure.name == header) {
             return Ok(column);
         }
-        let (stem, unit) = parts(header);
-        let Some(column) = columns().find(|column| parts(column.figure.name).0 == stem) else {
-            return Err(unknown(header));
+        let (stem, unit) = split_header(header);
+        let Some(column) = columns().find(|column| split_header(column.figure.name).0 == stem)
+        else {
+            return Err(unknown_column_error(header));
         };
-        let own = parts(column.figure.name).1;
-        let family = FAMILIES.iter().find(|family| has(family, own));
+        let own = split_header(column.figure.name).1;
+        let family = FAMILIES.iter().find(|family| has_unit(family, own));
         let units = family.filter(|_| !column.is_key);
         let known = units.into_iter().flat_map(|units| units.iter());
         if let Some((_, factor)) = known.clone().find(|(name, _)| *name == unit) {
@@ -85,18 +86,18 @@ impl Column {
     }
 
     /// Returns the measured value in the published unit.
-    pub fn ours(&self, row: &Row<'_>) -> Option<f64> {
+    pub fn measured_value(&self, row: &Row<'_>) -> Option<f64> {
         let ours = (self.figure.value)(row).number();
         ours.map(|number| number * self.factor)
     }
 
     /// Returns whether the record has this cell's value.
-    fn is_of(&self, row: &Row<'_>, cell: &Cell) -> bool {
+    fn matches_cell(&self, row: &Row<'_>, cell: &PublishedCell) -> bool {
         match ((self.figure.value)(row), cell) {
-            (Value::Count(ours), Cell::Text(text)) => {
+            (Value::Count(ours), PublishedCell::Text(text)) => {
                 text.parse().is_ok_and(|Bytes(bytes)| bytes == ours)
             }
-            (Value::Text(ours), Cell::Text(text)) => ours == *text,
+            (Value::Text(ours), PublishedCell::Text(text)) => ours == *text,
             (Value::Count(ours), cell) => cell.number() == Some(ours as f64),
             (Value::Number(ours), cell) => cell.number() == Some(ours),
             (Value::AtLeast(_) | Value::Text(_) | Value::Unknown, _) => false,
@@ -105,7 +106,7 @@ impl Column {
 }
 
 /// Columns that are possible in a table of transfers or collectives.
-fn columns() -> impl Iterator<Item = Column> {
+fn columns() -> impl Iterator<Item = PublishedColumn> {
     let asked = FROM_POINT.iter().chain(collective::FROM_POINT);
     let keys = asked.copied().flatten();
     let keys = keys.filter(|figure| figure.style == Style::Plain);
@@ -114,30 +115,31 @@ fn columns() -> impl Iterator<Item = Column> {
     let measured = measured.copied().flatten();
     let measured = measured.filter(|figure| figure.better.is_some());
     let measured = measured.map(|figure| (figure, false));
-    keys.chain(measured).map(|(figure, is_key)| Column {
-        figure,
-        factor: match figure.style {
-            Style::Scaled(scale) => scale,
-            Style::Plain | Style::Rate => 1.0,
-        },
-        is_key,
-    })
+    keys.chain(measured)
+        .map(|(figure, is_key)| PublishedColumn {
+            figure,
+            factor: match figure.style {
+                Style::Scaled(scale) => scale,
+                Style::Plain | Style::Rate => 1.0,
+            },
+            is_key,
+        })
 }
 
 /// Splits a header into its name and its unit.
-fn parts(header: &str) -> (&str, &str) {
+fn split_header(header: &str) -> (&str, &str) {
     let unit = header
         .rsplit_once(" (")
         .and_then(|(stem, unit)| Some((stem, unit.strip_suffix(')')?)));
     unit.unwrap_or((header, ""))
 }
 
-fn has(family: &Family, unit: &str) -> bool {
+fn has_unit(family: &UnitFamily, unit: &str) -> bool {
     family.iter().any(|(name, _)| *name == unit)
 }
 
-fn unknown(header: &str) -> Error {
-    let stem = |name: &str| parts(name).0.to_lowercase();
+fn unknown_column_error(header: &str) -> Error {
+    let stem = |name: &str| split_header(name).0.to_lowercase();
     let stems: Vec<_> = columns().map(|column| stem(column.figure.name)).collect();
     let stems: Vec<_> = stems.iter().map(String::as_str).collect();
     let near = nearest(&stem(header), &stems);
@@ -160,7 +162,10 @@ fn unknown(header: &str) -> Error {
 /// `Usage`, with the most similar known column.
 pub fn check(tables: &[PublishedTable]) -> Result<()> {
     for table in tables {
-        let columns = table.columns.iter().map(|header| Column::named(header));
+        let columns = table
+            .columns
+            .iter()
+            .map(|header| PublishedColumn::from_header(header));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let named = quote(&table.what);
         if columns.iter().all(|column| column.is_key) {
@@ -168,7 +173,7 @@ pub fn check(tables: &[PublishedTable]) -> Result<()> {
                 "published of {named} has no measured column: add one, such as \"Avg BW (GB/s)\""
             )));
         }
-        let mut cells: Vec<Vec<&Cell>> = Vec::new();
+        let mut cells: Vec<Vec<&PublishedCell>> = Vec::new();
         for (row, number) in table.rows.iter().zip(1..) {
             let words = columns.iter().zip(row).find(|(column, cell)| {
                 // Only numbers can be compared.
@@ -197,15 +202,18 @@ pub fn check(tables: &[PublishedTable]) -> Result<()> {
 
 /// Returns the rows of tables that belong to the point of a record.
 pub fn rows_of(record: &Record, tables: &[PublishedTable]) -> Vec<PublishedRow> {
-    let Some(cell) = Row::of(record).into_iter().next() else {
+    let Some(cell) = Row::all_of_record(record).into_iter().next() else {
         return Vec::new();
     };
     let of_table = |table: &PublishedTable| {
-        let columns = table.columns.iter().map(|header| Column::named(header));
+        let columns = table
+            .columns
+            .iter()
+            .map(|header| PublishedColumn::from_header(header));
         let columns: Vec<_> = columns.collect::<Result<_>>().ok()?;
         let row = table.rows.iter().find(|row| {
             let mut keys = columns.iter().zip(*row).filter(|(column, _)| column.is_key);
-            keys.all(|(column, value)| column.is_of(&cell, value))
+            keys.all(|(column, value)| column.matches_cell(&cell, value))
         })?;
         Some(PublishedRow {
             what: table.what.clone(),

@@ -54,11 +54,11 @@ pub fn read_records_of(reader: impl BufRead, path: &Path) -> Result<ReadOutcome>
         if !line.trim_ascii().is_empty() {
             match parse(line) {
                 Ok(record) => outcome.records.push(record),
-                Err(Problem::NotJson(_)) if !ended && is_begun_record(line) => {
+                Err(LineProblem::NotJson(_)) if !ended && is_begun_record(line) => {
                     outcome.truncated_tail = true;
                     return Ok(());
                 }
-                Err(Problem::NotJson(what) | Problem::NotRecord(what)) => {
+                Err(LineProblem::NotJson(what) | LineProblem::NotRecord(what)) => {
                     let path = path.display();
                     return Err(Error::Usage(format!("{path}, line {number}: {what}")));
                 }
@@ -72,7 +72,7 @@ pub fn read_records_of(reader: impl BufRead, path: &Path) -> Result<ReadOutcome>
 
 /// Records of a file that may contain damaged lines, or lines of a newer version.
 #[derive(Debug)]
-pub struct Readable {
+pub struct ReadableRecords {
     /// The readable records, in order.
     pub records: Vec<Record>,
     /// Lines that were left out: their numbers, counted from 1, and the reasons.
@@ -83,7 +83,7 @@ pub struct Readable {
 ///
 /// # Errors
 /// As [`read_records`], except for lines that are not records.
-pub fn read_readable(path: &Path) -> Result<Readable> {
+pub fn read_readable(path: &Path) -> Result<ReadableRecords> {
     read_readable_of(BufReader::new(open(path)?), path)
 }
 
@@ -91,8 +91,8 @@ pub fn read_readable(path: &Path) -> Result<Readable> {
 ///
 /// # Errors
 /// As [`read_readable`], except that the file exists.
-pub fn read_readable_of(reader: impl BufRead, path: &Path) -> Result<Readable> {
-    let mut readable = Readable {
+pub fn read_readable_of(reader: impl BufRead, path: &Path) -> Result<ReadableRecords> {
+    let mut readable = ReadableRecords {
         records: Vec::new(),
         left_out: Vec::new(),
     };
@@ -100,7 +100,7 @@ pub fn read_readable_of(reader: impl BufRead, path: &Path) -> Result<Readable> {
         if !line.trim_ascii().is_empty() {
             match parse(line) {
                 Ok(record) => readable.records.push(record),
-                Err(Problem::NotJson(what) | Problem::NotRecord(what)) => {
+                Err(LineProblem::NotJson(what) | LineProblem::NotRecord(what)) => {
                     readable.left_out.push((number, what));
                 }
             }
@@ -211,7 +211,7 @@ fn is_begun_record(line: &[u8]) -> bool {
     written.starts_with(RECORD_BEGIN) || RECORD_BEGIN.starts_with(written)
 }
 
-enum Problem {
+enum LineProblem {
     /// The text is damaged or incomplete.
     NotJson(String),
     /// JSON, but not a record that this version reads.
@@ -220,7 +220,7 @@ enum Problem {
 
 /// The fields that exist in every version of the format.
 #[derive(Deserialize)]
-struct Head {
+struct RecordHead {
     schema_version: u32,
     #[serde(default)]
     tonnage: Option<Program>,
@@ -228,33 +228,35 @@ struct Head {
 
 /// Parses a line. The version is checked first, because records of other versions may lack fields that this program
 /// expects.
-fn parse(line: &[u8]) -> Result<Record, Problem> {
+fn parse(line: &[u8]) -> Result<Record, LineProblem> {
     // A line that begins like this version's is parsed once. Only if that fails is its head parsed first.
-    let quickly = is_of_this_version(line).then(|| json(line).ok()).flatten();
-    let head: Head = match &quickly {
-        Some(_) => Head {
+    let quickly = is_of_this_version(line)
+        .then(|| parse_json(line).ok())
+        .flatten();
+    let head: RecordHead = match &quickly {
+        Some(_) => RecordHead {
             schema_version: SCHEMA_VERSION,
             tonnage: None,
         },
-        None => json(line)?,
+        None => parse_json(line)?,
     };
     let found = head.schema_version;
     if found == SCHEMA_VERSION {
-        let record = quickly.map_or_else(|| json(line), Ok)?;
+        let record = quickly.map_or_else(|| parse_json(line), Ok)?;
         if !checksum::is_unchanged(line) {
-            return Err(Problem::NotRecord(
+            return Err(LineProblem::NotRecord(
                 "its checksum does not match, so it was changed after it was written. Remove the line, or remove only \
                  its checksum to read it anyway"
                     .to_owned(),
             ));
         }
-        return Ok(fitted(Record {
+        return Ok(shrink_to_fit(Record {
             checksum: None,
             ..record
         }));
     }
     if found == 0 {
-        return Err(Problem::NotRecord(
+        return Err(LineProblem::NotRecord(
             "schema version 0, which no version of tonnage has written: the line was changed. Remove it, or name \
              another file"
                 .to_owned(),
@@ -270,7 +272,7 @@ fn parse(line: &[u8]) -> Result<Record, Problem> {
         true => "show it with that tonnage, or a newer one",
         false => "show it with that tonnage, and write new results to another file",
     };
-    Err(Problem::NotRecord(format!(
+    Err(LineProblem::NotRecord(format!(
         "schema version {found}{writer}, and this tonnage reads version {SCHEMA_VERSION} only: {what_to_do}"
     )))
 }
@@ -283,7 +285,7 @@ fn is_of_this_version(line: &[u8]) -> bool {
 }
 
 /// Releases unused capacity: most lists have one entry, but were allocated for four large ones.
-fn fitted(mut record: Record) -> Record {
+fn shrink_to_fit(mut record: Record) -> Record {
     record.effective.shrink_to_fit();
     for group in &mut record.environment {
         group.hosts.shrink_to_fit();
@@ -292,13 +294,13 @@ fn fitted(mut record: Record) -> Record {
     record
 }
 
-fn json<T: DeserializeOwned>(line: &[u8]) -> Result<T, Problem> {
+fn parse_json<T: DeserializeOwned>(line: &[u8]) -> Result<T, LineProblem> {
     serde_json::from_slice(line).map_err(|error| {
         let what = format!("not a record of tonnage: {}", describe(line, &error));
         if error.is_data() {
-            Problem::NotRecord(what)
+            LineProblem::NotRecord(what)
         } else {
-            Problem::NotJson(what)
+            LineProblem::NotJson(what)
         }
     })
 }

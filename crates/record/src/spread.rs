@@ -44,8 +44,9 @@ pub fn spread(values: &[f64]) -> Spread {
     let mean = values.iter().sum::<f64>() / n;
     let min = values.iter().copied().fold(f64::INFINITY, f64::min);
     let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let stddev = (values.len() > 1).then(|| (squares(values) / (n - 1.0)).sqrt());
-    let ci95 = stddev.map(|stddev| student(0.975, values.len() as u32 - 1) * stddev / n.sqrt());
+    let stddev = (values.len() > 1).then(|| (sum_of_squares(values) / (n - 1.0)).sqrt());
+    let ci95 =
+        stddev.map(|stddev| student_t_quantile(0.975, values.len() as u32 - 1) * stddev / n.sqrt());
     Spread {
         mean,
         min,
@@ -71,7 +72,7 @@ const TRIMMED_PART: usize = 5;
 
 /// Computes a trimmed mean, with its standard error after Yuen (1974): that of the winsorized values. `None` without
 /// values.
-pub fn trimmed(values: &[f64]) -> Option<Trimmed> {
+pub fn trimmed_mean(values: &[f64]) -> Option<Trimmed> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let cut = sorted.len() / TRIMMED_PART;
@@ -83,7 +84,7 @@ pub fn trimmed(values: &[f64]) -> Option<Trimmed> {
     }
     let error = match kept < CONFIDENCE_TRIALS_MIN {
         true => f64::INFINITY,
-        false => (squares(&sorted) / (kept * (kept - 1)) as f64).sqrt(),
+        false => (sum_of_squares(&sorted) / (kept * (kept - 1)) as f64).sqrt(),
     };
     Some(Trimmed {
         mean,
@@ -105,13 +106,13 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Returns the quantile of Student's t distribution. Infinite without a degree of freedom.
-pub fn student(probability: f64, freedom: impl Into<f64>) -> f64 {
+pub fn student_t_quantile(probability: f64, freedom: impl Into<f64>) -> f64 {
     let student = StudentsT::new(0.0, 1.0, freedom.into());
     student.map_or(f64::INFINITY, |student| student.inverse_cdf(probability))
 }
 
 /// Sum of squared deviations from the mean.
-fn squares(values: &[f64]) -> f64 {
+fn sum_of_squares(values: &[f64]) -> f64 {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }
@@ -144,7 +145,7 @@ pub struct GeometricSpread {
 
 impl GeometricSpread {
     /// Computes the geometric spread of values above 0; `None` without any.
-    pub fn of(values: &[f64]) -> Option<Self> {
+    pub fn from_values(values: &[f64]) -> Option<Self> {
         if values.is_empty() {
             return None;
         }
@@ -192,16 +193,22 @@ mod tests {
     /// The middle three of 1 to 5 are kept. The winsorized values 2, 2, 3, 4, 4 have a sum of squares of 4 about 3.
     #[test]
     fn a_trimmed_mean_does_not_follow_an_outlier() {
-        let of = |last| trimmed(&[2.0, 4.0, 3.0, 1.0, last]).unwrap();
+        let of = |last| trimmed_mean(&[2.0, 4.0, 3.0, 1.0, last]).unwrap();
         assert_eq!((of(5.0).mean, of(5.0).freedom), (3.0, 2));
         assert_close(Some(of(5.0).error), (4.0f64 / 6.0).sqrt());
         assert_eq!(of(1e9), of(5.0));
         let three = [1.0, 2.0, 6.0];
-        let (all, plain) = (trimmed(&three).unwrap(), spread(&three));
+        let (all, plain) = (trimmed_mean(&three).unwrap(), spread(&three));
         assert_eq!(all.mean, plain.mean);
-        assert_close(plain.ci95, student(0.975, all.freedom) * all.error);
-        assert_eq!(trimmed(&[1.0, 2.0]).unwrap().error, f64::INFINITY);
-        assert_eq!((trimmed(&[]), student(0.9, 0_u32)), (None, f64::INFINITY));
+        assert_close(
+            plain.ci95,
+            student_t_quantile(0.975, all.freedom) * all.error,
+        );
+        assert_eq!(trimmed_mean(&[1.0, 2.0]).unwrap().error, f64::INFINITY);
+        assert_eq!(
+            (trimmed_mean(&[]), student_t_quantile(0.9, 0_u32)),
+            (None, f64::INFINITY)
+        );
     }
 
     #[test]
@@ -249,7 +256,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_together_by_their_logarithms() {
-        let of = |ratios: &[f64]| GeometricSpread::of(ratios).unwrap();
+        let of = |ratios: &[f64]| GeometricSpread::from_values(ratios).unwrap();
         let found = of(&[2.0, 8.0]);
         assert!((found.mean - 4.0).abs() < 1e-12);
         // One outlier must not cause an interval that extends below zero.
@@ -260,7 +267,7 @@ mod tests {
         assert_close(one.high, 1.0 / other.low.unwrap());
         assert_close(Some(one.mean), 1.0 / other.mean);
         assert_eq!((of(&[3.0]).low, of(&[3.0]).high), (None, None));
-        assert_eq!(GeometricSpread::of(&[]), None);
+        assert_eq!(GeometricSpread::from_values(&[]), None);
         assert!(of(&[2.0, 2.0, 2.0]).is_narrow(3, 0.0));
         assert!(!of(&[2.0, 2.0]).is_narrow(2, 1.0));
         assert!(!one.is_narrow(3, 0.5));

@@ -10,7 +10,7 @@ use super::read::{already_measured, final_attempts, read_records};
 use super::writer::{RecordWriter, check_writable, resume};
 use super::{FileBody, Outcome, Record, checksum};
 use tonnage_plan::Point;
-use tonnage_plan::point::Reading;
+use tonnage_plan::point::PointNotes;
 use tonnage_units::Error;
 
 fn sample_value(size_bytes: u32) -> Value {
@@ -74,7 +74,7 @@ fn file_in(directory: &tempfile::TempDir, bytes: &[u8]) -> PathBuf {
 }
 
 fn line(size_bytes: u32) -> Vec<u8> {
-    (checksum::line(&sample(size_bytes)).unwrap() + "\n").into_bytes()
+    (checksum::line_with_checksum(&sample(size_bytes)).unwrap() + "\n").into_bytes()
 }
 
 #[test]
@@ -246,7 +246,7 @@ impl io::Write for Narrow {
 
 #[test]
 fn a_stream_that_ends_is_an_error_with_its_name() {
-    let mut writer = RecordWriter::to(Narrow(line(1).len() + 10), "standard output");
+    let mut writer = RecordWriter::to_sink(Narrow(line(1).len() + 10), "standard output");
     writer.write(&sample(1)).unwrap();
     let text = writer.write(&sample(2)).unwrap_err().to_string();
     assert!(text.contains("standard output"), "{text}");
@@ -358,12 +358,12 @@ fn a_file_of_another_version_is_refused_with_advice() {
 fn editing_a_published_figure_does_not_repeat_measurements() {
     let record = file_record(512, json!({"status": "measured"}));
     let mut point = record.file().unwrap().point.clone();
-    let reading = Reading {
+    let reading = PointNotes {
         published: vec![
             serde_json::from_value(json!({"phase": "write", "what": "elsewhere"})).unwrap(),
         ],
         outlier_ns: Some(5),
-        ..Reading::default()
+        ..PointNotes::default()
     };
     let record = Record {
         body: FileBody::new(point.clone(), reading).into(),
@@ -384,7 +384,7 @@ fn editing_a_published_figure_does_not_repeat_measurements() {
 fn a_record_that_was_changed_is_refused_and_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("r.jsonl");
-    let whole = checksum::line(&sample(8)).unwrap() + "\n";
+    let whole = checksum::line_with_checksum(&sample(8)).unwrap() + "\n";
     let read = |text: &str| {
         std::fs::write(&path, text).unwrap();
         read_records(&path).map(|file| file.records)

@@ -76,7 +76,7 @@ pub struct TcpPath {
 
 impl WireProof {
     /// An empty proof, to which hosts are added.
-    pub fn nothing() -> Self {
+    pub fn empty() -> Self {
         Self {
             crossed: true,
             devices_named: 0,

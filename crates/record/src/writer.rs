@@ -15,8 +15,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::links::without_links;
-use super::place::became;
+use super::links::resolve_links;
+use super::place::describe_change;
 use super::{Record, RecordPlace, checksum};
 use tonnage_units::{Error, Result};
 
@@ -56,9 +56,9 @@ impl RecordWriter {
     pub fn create(path: &Path) -> Result<Self> {
         let file = open(path, true)?;
         if is_regular(&file) {
-            file.set_len(0).map_err(|error| cannot_write(path, error))?;
+            file.set_len(0).map_err(|error| write_error(path, error))?;
         }
-        Self::over(path, file)
+        Self::to_file(path, file)
     }
 
     /// Appends to a file, or creates it.
@@ -75,24 +75,24 @@ impl RecordWriter {
                 path.display()
             )));
         }
-        Self::over(path, file)
+        Self::to_file(path, file)
     }
 
     /// Writes to a sink that is not a file; `name` is its name in error messages.
-    pub fn to(sink: impl Write + Send + 'static, name: impl Into<String>) -> Self {
+    pub fn to_sink(sink: impl Write + Send + 'static, name: impl Into<String>) -> Self {
         Self {
             sink: Sink::Stream(Box::new(sink)),
             name: name.into(),
         }
     }
 
-    fn over(path: &Path, mut file: File) -> Result<Self> {
+    fn to_file(path: &Path, mut file: File) -> Result<Self> {
         if !is_regular(&file) {
-            return Ok(Self::to(file, path.display().to_string()));
+            return Ok(Self::to_sink(file, path.display().to_string()));
         }
         let good_bytes = file
             .seek(SeekFrom::End(0))
-            .map_err(|error| cannot_write(path, error))?;
+            .map_err(|error| write_error(path, error))?;
         let sink = Sink::File {
             file,
             path: path.to_owned(),
@@ -112,7 +112,7 @@ impl RecordWriter {
     /// file's earlier lines stay intact, and a broken one is removed before the next. [`Error::Failed`] if another
     /// process has removed, replaced or changed the file. Nothing more is written to it then.
     pub fn write(&mut self, record: &Record) -> Result<()> {
-        let text = checksum::line(record)? + "\n";
+        let text = checksum::line_with_checksum(record)? + "\n";
         self.check_untouched()?;
         self.write_line(text.as_bytes())
             .map_err(|error| self.failed(error))
@@ -121,7 +121,7 @@ impl RecordWriter {
     /// Returns the identity of the file; `None` for a pipe.
     pub fn place(&self) -> Option<RecordPlace> {
         match &self.sink {
-            Sink::File { file, path, .. } => RecordPlace::of(path, file),
+            Sink::File { file, path, .. } => RecordPlace::from_opened(path, file),
             Sink::Stream(_) => None,
         }
     }
@@ -145,7 +145,7 @@ impl RecordWriter {
             )))
         };
         let opened = file.metadata().map_err(|error| self.failed(error))?;
-        let became = became(path, (opened.dev(), opened.ino()));
+        let became = describe_change(path, (opened.dev(), opened.ino()));
         if let Some(what) = became.map_err(|error| self.failed(error))? {
             return lost(what.to_owned());
         }
@@ -243,13 +243,13 @@ pub fn resume(path: &Path) -> Result<(Vec<Record>, RecordWriter)> {
     } = read_records(path)?;
     if truncated_tail {
         file.set_len(good_bytes)
-            .map_err(|error| cannot_write(path, error))?;
+            .map_err(|error| write_error(path, error))?;
     }
     if !ends_with_newline(path, &file)? {
         file.write_all(b"\n")
-            .map_err(|error| cannot_write(path, error))?;
+            .map_err(|error| write_error(path, error))?;
     }
-    Ok((records, RecordWriter::over(path, file)?))
+    Ok((records, RecordWriter::to_file(path, file)?))
 }
 
 /// Checks before measuring whether a results file could be written. The directory must exist, the name must not be a
@@ -269,7 +269,7 @@ pub fn check_writable(path: &Path) -> Result<()> {
             )));
         }
         Ok(found) => {
-            access(path, Access::WRITE_OK).map_err(|error| cannot_write(path, error))?;
+            access(path, Access::WRITE_OK).map_err(|error| write_error(path, error))?;
             // Opening a FIFO would wait for its other end. A file without read permission is checked when it is opened
             // for writing.
             if found.is_file()
@@ -286,14 +286,14 @@ pub fn check_writable(path: &Path) -> Result<()> {
                 )));
             }
             access(&directory, Access::WRITE_OK | Access::EXEC_OK)
-                .map_err(|error| cannot_write(path, error))?;
+                .map_err(|error| write_error(path, error))?;
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidFilename => {
             return Err(name_too_long(path));
         }
-        Err(error) => return Err(cannot_write(path, error)),
+        Err(error) => return Err(write_error(path, error)),
     }
-    let room = statvfs(&directory).map_err(|error| cannot_write(path, error))?;
+    let room = statvfs(&directory).map_err(|error| write_error(path, error))?;
     check_room(path, room.f_bavail.saturating_mul(room.f_frsize))
 }
 
@@ -324,7 +324,7 @@ fn directory_of(path: &Path) -> Result<PathBuf> {
 /// Opens a file for appending, and locks it against other runs.
 fn open(path: &Path, create: bool) -> Result<File> {
     // Another user with write access to the directory may have put a link there, or may do so now.
-    let end = &without_links(path).map_err(|error| cannot_write(path, error))?;
+    let end = &resolve_links(path).map_err(|error| write_error(path, error))?;
     let nofollow = match end.starts_with("/proc") {
         true => OFlags::empty(),
         false => OFlags::NOFOLLOW,
@@ -358,13 +358,13 @@ fn open(path: &Path, create: bool) -> Result<File> {
         }
         match error.kind() {
             io::ErrorKind::NotFound if !create => missing(path),
-            _ => cannot_write(path, error),
+            _ => write_error(path, error),
         }
     })?;
     if is_fifo {
         let blocking =
             fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags - OFlags::NONBLOCK));
-        blocking.map_err(|error| cannot_write(path, error))?;
+        blocking.map_err(|error| write_error(path, error))?;
     }
     if is_regular(&file) {
         lock(&file, path, FlockOperation::NonBlockingLockExclusive)?;
@@ -384,7 +384,7 @@ fn lock(file: &File, path: &Path, how: FlockOperation) -> Result<()> {
     }
 }
 
-fn cannot_write(path: &Path, error: impl Into<io::Error>) -> Error {
+fn write_error(path: &Path, error: impl Into<io::Error>) -> Error {
     let what = format!(
         "cannot write results to {} (name another file with -o)",
         path.display()

@@ -54,13 +54,13 @@ pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
         let (mut seen_quotas, mut seen_others) = (Vec::new(), Vec::new());
         for loss in &record.cpu_losses {
             let host = loss.host.as_str();
-            if let Some((quota, part)) = loss.quota.zip(loss.to_quota()) {
+            if let Some((quota, part)) = loss.quota.zip(loss.lost_to_quota()) {
                 let key = (host, quota.quota_millicpus);
                 let is_first = !seen_quotas.contains(&key);
                 seen_quotas.push(key);
                 quotas.entry(key).or_default().add(loss, part, is_first);
             }
-            if let Some(part) = loss.to_others().filter(|_| loss.is_disturbed()) {
+            if let Some(part) = loss.lost_to_others().filter(|_| loss.is_disturbed()) {
                 let is_first = !seen_others.contains(&host);
                 seen_others.push(host);
                 others.entry(host).or_default().add(loss, part, is_first);
@@ -94,14 +94,14 @@ pub fn cause(record: &Record) -> Option<(&'static str, &'static str, f64)> {
     let losses = record.cpu_losses.iter();
     let worst = losses.max_by(|one, other| one.fraction().total_cmp(&other.fraction()))?;
     let lost = record.worst_cpu_loss()?;
-    let is_quota = worst.to_quota().is_some_and(|part| part >= 0.01);
+    let is_quota = worst.lost_to_quota().is_some_and(|part| part >= 0.01);
     let cause = match (is_quota, worst.is_disturbed()) {
         (true, true) => "a CPU quota and threads of other programs or of the kernel",
         (true, false) => "a CPU quota",
         _ => "threads of other programs or of the kernel",
     };
     // Without the waiting time for other threads, the quota's share is only an upper limit.
-    let bound = match worst.to_others() {
+    let bound = match worst.lost_to_others() {
         Some(_) => "at least",
         None => "up to",
     };

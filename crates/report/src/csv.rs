@@ -4,7 +4,7 @@
 //! one table. Figures that a row lacks are empty, and `kind` identifies its kind.
 
 use tonnage_record::Record;
-use tonnage_record::figures::{self, KINDS, Row, Value, union};
+use tonnage_record::figures::{self, KINDS, Row, Value, distinct_figures};
 
 /// A header and the rows of all records. Without records, the header of the first kind.
 pub fn csv(records: &[Record]) -> String {
@@ -12,9 +12,9 @@ pub fn csv(records: &[Record]) -> String {
     let present = KINDS.iter().filter(|(kind, _)| has(kind));
     let first = KINDS.iter().filter(|_| records.is_empty()).take(1);
     let groups = present.chain(first).flat_map(|(_, groups)| *groups);
-    let figures = union(groups.copied().flatten());
+    let figures = distinct_figures(groups.copied().flatten());
     let mut text = line(figures.iter().map(|figure| figure.field.to_owned()));
-    for row in records.iter().flat_map(Row::of) {
+    for row in records.iter().flat_map(Row::all_of_record) {
         let own: Vec<_> = figures::of(&row.record.body)
             .map(|figure| figure.field)
             .collect();

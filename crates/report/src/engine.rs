@@ -3,7 +3,7 @@
 use tonnage_engine::EngineOptions;
 use tonnage_record::collective::BackendRecord;
 use tonnage_record::figures::Row;
-use tonnage_record::figures::engine::{different_versions, means, means_of};
+use tonnage_record::figures::engine::{different_versions, transport_of_record, transport_of_row};
 use tonnage_record::{CollectiveRecord, Record};
 
 use crate::text::distinct;
@@ -17,15 +17,17 @@ pub fn name(engine: &str, options: &EngineOptions) -> String {
 
 /// Footer lines on library, provider and device, each once. Engines without a library, such as `shm`, have none.
 pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
-    let known = records.map(means).filter(|text| !text.is_empty());
+    let known = records
+        .map(transport_of_record)
+        .filter(|text| !text.is_empty());
     distinct(known.map(|text| format!("engine: {text}")))
 }
 
 /// Footer lines for collectives: library and devices of each backend, and version differences between ranks.
 pub fn of_backends(record: &CollectiveRecord<'_>) -> Vec<String> {
-    let rows = Row::of(record.record).into_iter();
+    let rows = Row::all_of_record(record.record).into_iter();
     let lines = |(row, backend): (Row<'_>, &BackendRecord)| {
-        let (who, means) = (&backend.backend, means_of(&row));
+        let (who, means) = (&backend.backend, transport_of_row(&row));
         let means = (!means.is_empty()).then(|| format!("{who}: {means}"));
         let differ = different_versions(&row);
         let differ = differ.map(|them| format!("{who}: different versions: {them}"));
@@ -39,14 +41,14 @@ pub fn of_backends(record: &CollectiveRecord<'_>) -> Vec<String> {
 mod tests {
     use tonnage_engine::EngineReport;
     use tonnage_plan::transfer::Pacing;
-    use tonnage_record::figures::{Row, Value, by_field};
+    use tonnage_record::figures::{Row, Value, figure_by_field};
 
     use super::super::samples::{fabric, files, sample};
     use super::*;
 
     fn text(record: &Record, field: &str) -> Option<String> {
-        let row = Row::of(record).swap_remove(0);
-        match (by_field(field).unwrap().value)(&row) {
+        let row = Row::all_of_record(record).swap_remove(0);
+        match (figure_by_field(field).unwrap().value)(&row) {
             Value::Text(text) => Some(text),
             _ => None,
         }

@@ -53,7 +53,7 @@ enum Column {
 
 /// All columns, in listing order.
 fn all() -> impl Iterator<Item = Column> {
-    let figures = figures::all().into_iter().map(Column::Figure);
+    let figures = figures::all_figures().into_iter().map(Column::Figure);
     figures.chain(DERIVED.iter().map(Column::Derived))
 }
 

@@ -4,7 +4,7 @@
 //! of report for a record.
 
 use tonnage_record::kinds::Kind;
-use tonnage_record::{Of, Outcome, Record};
+use tonnage_record::{Outcome, Record, TypedRecord};
 
 use super::table::{Markup, TitledTable};
 use super::text::{WIDTH, extend_distinct, wrap};
@@ -23,19 +23,22 @@ pub trait Report {
     }
 
     /// Whether two consecutive records belong under one title.
-    fn same_section(left: Of<'_, Self::Body>, right: Of<'_, Self::Body>) -> bool;
+    fn same_section(left: TypedRecord<'_, Self::Body>, right: TypedRecord<'_, Self::Body>) -> bool;
 
     /// Shared configuration, as parts of a sentence. Empty for a report without a title.
-    fn configuration(first: Of<'_, Self::Body>, records: &[Of<'_, Self::Body>]) -> Vec<String>;
+    fn configuration(
+        first: TypedRecord<'_, Self::Body>,
+        records: &[TypedRecord<'_, Self::Body>],
+    ) -> Vec<String>;
 
     /// Tables of the report.
-    fn tables(records: &[Of<'_, Self::Body>]) -> Vec<TitledTable>;
+    fn tables(records: &[TypedRecord<'_, Self::Body>]) -> Vec<TitledTable>;
 
     /// Lines below the tables, such as bounds and canaries.
-    fn footers(records: &[Of<'_, Self::Body>]) -> Vec<String>;
+    fn footers(records: &[TypedRecord<'_, Self::Body>]) -> Vec<String>;
 
     /// Command lines at the end. Each stays on one line, so it can be pasted into a shell.
-    fn commands(_records: &[Of<'_, Self::Body>]) -> Vec<String> {
+    fn commands(_records: &[TypedRecord<'_, Self::Body>]) -> Vec<String> {
         Vec::new()
     }
 }
@@ -129,7 +132,7 @@ fn sections_as<R: Report>(records: &[Record]) -> Vec<Section> {
     groups.map(section::<R>).collect()
 }
 
-fn section<R: Report>(records: &[Of<'_, R::Body>]) -> Section {
+fn section<R: Report>(records: &[TypedRecord<'_, R::Body>]) -> Section {
     let first = records.first();
     let mut configuration = first.map_or_else(Vec::new, |it| R::configuration(*it, records));
     if configuration.iter().all(String::is_empty) {

@@ -107,7 +107,7 @@ pub fn render(format: Format, records: &[Record]) -> Result<String> {
         Format::Jsonl => {
             let lines = records
                 .iter()
-                .map(|record| Ok(checksum::line(record)? + "\n"));
+                .map(|record| Ok(checksum::line_with_checksum(record)? + "\n"));
             lines.collect()
         }
         Format::Csv => Ok(csv::csv(records)),

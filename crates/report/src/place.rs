@@ -4,18 +4,19 @@ use tonnage_record::{Outcome, Placed, Record};
 
 /// Placement of records that share a table, such as `near (peers on one socket)`; `None` if unknown.
 pub fn describe_all<'a>(records: impl Iterator<Item = &'a Record>) -> Option<String> {
-    records.filter_map(Record::place).next().map(describe)
+    records.filter_map(Record::placement).next().map(describe)
 }
 
 /// Name and description of a placement.
 pub fn describe(place: Placed) -> String {
-    format!("{place} ({})", place.about())
+    format!("{place} ({})", place.describe())
 }
 
 /// Whether two records may share a table. A record without measurements fits any table.
 pub fn may_share_table(left: &Record, right: &Record) -> bool {
-    let is_open = |record: &Record| record.place().is_none() && record.outcome != Outcome::Measured;
-    left.place() == right.place() || is_open(left) || is_open(right)
+    let is_open =
+        |record: &Record| record.placement().is_none() && record.outcome != Outcome::Measured;
+    left.placement() == right.placement() || is_open(left) || is_open(right)
 }
 
 #[cfg(test)]

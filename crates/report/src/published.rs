@@ -2,9 +2,9 @@
 //!
 //! Records name the rows that apply to them. Published figures for files appear as separate lines in the file report.
 
-use tonnage_plan::published::Cell;
-use tonnage_record::figures::{Figure, Row, Style, by_field};
-use tonnage_record::published::Column;
+use tonnage_plan::published::PublishedCell;
+use tonnage_record::figures::{Figure, Row, Style, figure_by_field};
+use tonnage_record::published::PublishedColumn;
 use tonnage_record::{Outcome, PublishedRow, Record};
 use tonnage_units::quantity::human::{number, prefixed};
 
@@ -41,7 +41,7 @@ fn one<'a>(
     rows: impl Iterator<Item = (&'a Record, &'a PublishedRow)>,
 ) -> Option<TitledTable> {
     let columns = table.columns.iter().map(|header| {
-        let column = Column::named(header).ok()?;
+        let column = PublishedColumn::from_header(header).ok()?;
         Some((header.as_str(), column))
     });
     let columns: Vec<_> = columns.collect::<Option<_>>()?;
@@ -73,7 +73,7 @@ fn one<'a>(
         .collect();
     let lines = rows.iter().map(|(record, row)| {
         let of_engine = engine.iter().flat_map(|column| {
-            let rows = Row::of(record);
+            let rows = Row::all_of_record(record);
             rows.first()
                 .map(|row| format_value((column.value)(row), column.style, "-"))
         });
@@ -89,15 +89,15 @@ fn one<'a>(
 
 /// The engine column, if rows of several engines would be indistinguishable.
 fn engine_column(
-    columns: &[(&str, Column)],
+    columns: &[(&str, PublishedColumn)],
     rows: &[(&Record, &PublishedRow)],
 ) -> Option<&'static Figure> {
-    let engine = by_field("engine")?;
+    let engine = figure_by_field("engine")?;
     let is_there = columns
         .iter()
         .any(|(_, column)| column.figure.field == engine.field);
     let name = |record: &Record| {
-        let rows = Row::of(record);
+        let rows = Row::all_of_record(record);
         rows.first()
             .map(|row| format_value((engine.value)(row), engine.style, ""))
     };
@@ -107,12 +107,16 @@ fn engine_column(
 }
 
 /// Cells of a column: only our value for an option; ours, theirs and the ratio for a figure.
-fn cells_of(record: &Record, (header, column): &(&str, Column), theirs: &Cell) -> Vec<String> {
+fn cells_of(
+    record: &Record,
+    (header, column): &(&str, PublishedColumn),
+    theirs: &PublishedCell,
+) -> Vec<String> {
     let unknown = match record.outcome {
         Outcome::Measured => "n/a",
         _ => "-",
     };
-    let rows = Row::of(record);
+    let rows = Row::all_of_record(record);
     let Some(row) = rows.first() else {
         return Vec::new();
     };
@@ -120,7 +124,7 @@ fn cells_of(record: &Record, (header, column): &(&str, Column), theirs: &Cell) -
         let value = (column.figure.value)(row);
         return vec![format_value(value, column.figure.style, unknown)];
     }
-    let ours = column.ours(row);
+    let ours = column.measured_value(row);
     let as_published = column.figure.style == Style::Rate && *header == column.figure.name;
     let text = |value: f64| match as_published {
         true => prefixed(value),
@@ -136,10 +140,10 @@ fn cells_of(record: &Record, (header, column): &(&str, Column), theirs: &Cell) -
 }
 
 /// A published value, with its original digits.
-fn words(cell: &Cell) -> String {
+fn words(cell: &PublishedCell) -> String {
     match cell {
-        Cell::Count(count) => count.to_string(),
-        Cell::Number(number) => number.to_string(),
-        Cell::Text(text) => text.clone(),
+        PublishedCell::Count(count) => count.to_string(),
+        PublishedCell::Number(number) => number.to_string(),
+        PublishedCell::Text(text) => text.clone(),
     }
 }

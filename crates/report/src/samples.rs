@@ -15,7 +15,7 @@ pub use builder::sample;
 use builder::{COPY, Sample, failed, skipped, three_trials};
 use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
-use tonnage_plan::published::Cell;
+use tonnage_plan::published::PublishedCell;
 use tonnage_plan::transfer::{Pacing, PairLoads, Rate, TrialLength, Verification};
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{
@@ -63,7 +63,10 @@ pub fn published() -> Vec<Record> {
     let beside = |what: &str, columns: &[&str], row: &[f64]| PublishedRow {
         what: what.to_owned(),
         columns: columns.iter().map(|&name| name.to_owned()).collect(),
-        row: row.iter().map(|&value| Cell::Number(value)).collect(),
+        row: row
+            .iter()
+            .map(|&value| PublishedCell::Number(value))
+            .collect(),
     };
     let of_table = [
         "MsgSize (B)",

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle};
 use tonnage_record::Outcome;
-use tonnage_record::figures::{Figure, Row, Style, Value, by_field};
+use tonnage_record::figures::{Figure, Row, Style, Value, figure_by_field};
 
 use tonnage_units::quantity::human::{at_least, number, prefixed};
 
@@ -154,10 +154,10 @@ impl<'a> TableBuilder<'a> {
 /// Looks up figures by name, in order. Unknown names are skipped; debug builds panic.
 fn figures(fields: &[&str]) -> impl Iterator<Item = &'static Figure> {
     debug_assert!(
-        fields.iter().all(|field| by_field(field).is_some()),
+        fields.iter().all(|field| figure_by_field(field).is_some()),
         "{fields:?}"
     );
-    fields.iter().filter_map(|field| by_field(field))
+    fields.iter().filter_map(|field| figure_by_field(field))
 }
 
 impl Column {

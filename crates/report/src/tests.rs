@@ -1,7 +1,7 @@
 //! Golden files of every report. The schema of results files is tested in [`schema`].
 
 use tonnage_record::collective::CollectiveSummary;
-use tonnage_record::figures::{self, Row, by_field};
+use tonnage_record::figures::{self, Row, figure_by_field};
 use tonnage_record::files::PhaseTrial;
 use tonnage_record::read::read_records_of;
 use tonnage_record::stress::StressRow;
@@ -160,8 +160,8 @@ fn amounts_cover_all_trials_in_every_kind() {
     let fields = ["trials", "operations", "payload_bytes", "verified_bytes"];
     for record in samples::of_all_kinds() {
         let of_rows = fields.map(|field| {
-            let rows = Row::of(&record).into_iter();
-            let values = rows.map(|row| (by_field(field).unwrap().value)(&row));
+            let rows = Row::all_of_record(&record).into_iter();
+            let values = rows.map(|row| (figure_by_field(field).unwrap().value)(&row));
             let counts = values.map(|value| match value {
                 figures::Value::Count(count) => count,
                 _ => 0,
@@ -193,7 +193,7 @@ fn every_kind_has_a_report() {
 fn values_of_trials_are_those_that_a_mean_is_of() {
     let records = samples::of_all_kinds();
     let mut compared = 0;
-    for row in records.iter().flat_map(Row::of) {
+    for row in records.iter().flat_map(Row::all_of_record) {
         for figure in figures::of(&row.record.body) {
             let means = figure.field.ends_with("_mean") && !figure.field.starts_with("latency");
             let (Some(trials), true) = (figure.trials, means) else {
@@ -250,12 +250,12 @@ fn jsonl_reads_back_as_the_same_records() {
 #[test]
 fn the_columns_of_a_batch_agree_with_each_other() {
     for record in samples::batches() {
-        let row = Row::of(&record).swap_remove(0);
+        let row = Row::all_of_record(&record).swap_remove(0);
         let record = record.as_transfer().unwrap();
         let Some(summary) = &record.body.summary else {
             continue;
         };
-        let of = |field: &str| match (by_field(field).unwrap().value)(&row) {
+        let of = |field: &str| match (figure_by_field(field).unwrap().value)(&row) {
             figures::Value::Number(number) => number,
             figures::Value::Count(count) => count as f64,
             other => panic!("{field}: {other:?}"),
@@ -272,7 +272,13 @@ fn the_columns_of_a_batch_agree_with_each_other() {
             of("bandwidth_bytes_per_s_mean")
         ));
         assert!(of("bandwidth_bytes_per_s_mean") < of("bandwidth_bytes_per_s_max_batch"));
-        let histogram = record.body.histogram.as_ref().unwrap().read().unwrap();
+        let histogram = record
+            .body
+            .histogram
+            .as_ref()
+            .unwrap()
+            .to_histogram()
+            .unwrap();
         assert_eq!(histogram.count() as f64, of("latency_samples"));
         assert_eq!(
             summary.latency.as_ref().unwrap().samples * of("batch") as u64,

@@ -11,7 +11,7 @@ use tonnage_plan::transfer::Pacing;
 use tonnage_record::{Canary, Outcome, Placed, Record, TransferRecord};
 use tonnage_units::quantity::human::{exact_size, number, whole_percent};
 
-use tonnage_record::figures::engine::means;
+use tonnage_record::figures::engine::transport_of_record;
 use tonnage_record::host_limits::HostLimits;
 
 use crate::cpu_loss;
@@ -174,7 +174,7 @@ fn latency(records: &[TransferRecord<'_>]) -> String {
                 record.body.point.engine,
                 record.body.point.op.name(),
                 exact_size(u64::from(record.body.point.slots.size_bytes)),
-                match record.place().filter(|_| several) {
+                match record.placement().filter(|_| several) {
                     Some(place) => format!(", {place}"),
                     None => String::new(),
                 }
@@ -196,7 +196,7 @@ fn latency(records: &[TransferRecord<'_>]) -> String {
 
 /// Known placements of peers.
 fn places(records: &[TransferRecord<'_>]) -> Vec<Placed> {
-    distinct(records.iter().filter_map(|record| record.place()))
+    distinct(records.iter().filter_map(|record| record.placement()))
 }
 
 /// Memories of initiator and target, if they differ.
@@ -218,7 +218,7 @@ fn bandwidth(records: &[TransferRecord<'_>]) -> String {
         return String::new();
     }
     let several = places(&streams).len() > 1;
-    let place = |record: &TransferRecord<'_>| record.place().filter(|_| several);
+    let place = |record: &TransferRecord<'_>| record.placement().filter(|_| several);
     let tables = distinct(
         streams
             .iter()
@@ -249,7 +249,7 @@ fn bandwidth(records: &[TransferRecord<'_>]) -> String {
         let same = streams
             .iter()
             .filter(|record| record.body.point.engine == engine);
-        for means in distinct(same.map(|record| means(record.record))) {
+        for means in distinct(same.map(|record| transport_of_record(record.record))) {
             if !means.is_empty() {
                 text += &wrap(&format!("{engine}: {means}."), WIDTH, 2);
                 text.push('\n');

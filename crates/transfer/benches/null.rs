@@ -92,7 +92,7 @@ impl Bench {
         let transport = Transport::open("null", &TransportOptions::default())?;
         let endpoint = transport.endpoint(&EndpointConfig::new(0))?;
         let peer = transport.endpoint(&EndpointConfig::new(1))?;
-        endpoint.connect(&[peer.card_for(0)?], TIMEOUT)?;
+        endpoint.connect(&[peer.address_for(0)?], TIMEOUT)?;
         let (memory, far) = (
             endpoint.allocate("host", 4096)?,
             peer.allocate("host", 4096)?,
@@ -103,7 +103,7 @@ impl Bench {
             lane,
             session: endpoint.session(&memory, far.remote())?,
             asynchronous: AsyncSession::new(endpoint.session(&memory, far.remote())?),
-            remote: endpoint.remember(far.remote()),
+            remote: endpoint.add_remote(far.remote()),
             endpoint,
             memory,
         })

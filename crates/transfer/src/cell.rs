@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use crate::error::{Subject, TransferError, TransferResult};
+use crate::error::{ErrorSubject, TransferError, TransferResult};
 use crate::state::EndpointState;
 
 /// Polls between two clock reads while nothing happens.
@@ -17,9 +17,9 @@ const CLOCK_POLLS: u32 = 64;
 
 /// A shared endpoint.
 #[derive(Clone)]
-pub(crate) struct EndpointCell(Rc<RefCell<EndpointState>>);
+pub(crate) struct SharedEndpoint(Rc<RefCell<EndpointState>>);
 
-impl EndpointCell {
+impl SharedEndpoint {
     pub(crate) fn new(state: EndpointState) -> Self {
         Self(Rc::new(RefCell::new(state)))
     }
@@ -84,10 +84,10 @@ impl EndpointCell {
     ///
     /// # Errors
     /// Those of `done`; the engine's error if it is dead; `Deadline` after `timeout`, with the given subject.
-    pub(crate) fn wait<T>(
+    pub(crate) fn wait_until<T>(
         &self,
         timeout: Duration,
-        subject: impl Fn(&EndpointState) -> Subject,
+        subject: impl Fn(&EndpointState) -> ErrorSubject,
         mut done: impl FnMut(&mut EndpointState) -> TransferResult<Option<T>>,
     ) -> TransferResult<T> {
         let mut polls = 0u32;
@@ -107,13 +107,13 @@ impl EndpointCell {
                 if until.is_some_and(|until| now >= until) {
                     return Err(TransferError::deadline(subject(&self.borrow()), timeout));
                 }
-                self.rest();
+                self.pause_before_poll();
             }
         }
     }
 
     /// Yields the CPU after an idle turn, because the peer may need it.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn pause_before_poll(&self) {
         self.borrow().check_peers();
         std::thread::yield_now();
     }

@@ -10,9 +10,9 @@ use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{Caps, Domain, Engine, Facts, Peer, RailLoad, Region, Verb, split_name};
 use tonnage_engines::LISTS;
 
-use crate::card::{EndpointCard, RemoteId, RemoteMemory};
-use crate::cell::EndpointCell;
-use crate::error::{Subject, TransferError, TransferErrorKind, TransferResult};
+use crate::address::{PeerAddress, RemoteId, RemoteMemory};
+use crate::cell::SharedEndpoint;
+use crate::error::{ErrorSubject, TransferError, TransferErrorKind, TransferResult};
 use crate::extent::{Extent, TicketEnd};
 use crate::memory::LocalMemory;
 use crate::named::LaneSource;
@@ -56,7 +56,7 @@ impl EndpointConfig {
     }
 }
 
-/// An engine that the caller opened, for [`TransferEndpoint::over`]. The engine precedes its domain, so that it closes
+/// An engine that the caller opened, for [`TransferEndpoint::from_parts`]. The engine precedes its domain, so that it closes
 /// first.
 pub struct EngineParts {
     /// The engine.
@@ -80,17 +80,17 @@ pub struct EngineParts {
 /// ticket is dropped. Operations still in flight then may be lost; call [`Self::wait_all`] first.
 #[derive(Clone)]
 pub struct TransferEndpoint {
-    cell: EndpointCell,
+    cell: SharedEndpoint,
 }
 
 impl TransferEndpoint {
     /// Creates an endpoint over an engine that the caller opened. Nothing may be in flight on the engine, and its lanes
     /// may not be used elsewhere.
-    pub fn over(parts: EngineParts, config: &EndpointConfig) -> Self {
-        let subject = Subject {
+    pub fn from_parts(parts: EngineParts, config: &EndpointConfig) -> Self {
+        let subject = ErrorSubject {
             engine: parts.name.into(),
             device: parts.device.map(Into::into),
-            ..Subject::default()
+            ..ErrorSubject::default()
         };
         let sizes = TableSizes {
             operations: config.operations_max,
@@ -105,7 +105,7 @@ impl TransferEndpoint {
         );
         state.domain = parts.domain;
         Self {
-            cell: EndpointCell::new(state),
+            cell: SharedEndpoint::new(state),
         }
     }
 
@@ -154,7 +154,7 @@ impl TransferEndpoint {
             })
         };
         let memory = allocate().map_err(|error| {
-            let subject = self.cell.borrow().subject.with("allocate", None);
+            let subject = self.cell.borrow().subject.with_operation("allocate", None);
             TransferError::from_error(TransferErrorKind::Unavailable, subject, &error)
         })?;
         self.register(memory)
@@ -175,8 +175,8 @@ impl TransferEndpoint {
     ///
     /// # Errors
     /// If the engine has no room for another peer.
-    pub fn card_for(&self, peer: Peer) -> TransferResult<EndpointCard> {
-        self.cell.borrow().card_for(peer)
+    pub fn address_for(&self, peer: Peer) -> TransferResult<PeerAddress> {
+        self.cell.borrow().address_for(peer)
     }
 
     /// Connects to the peers that made these cards, and waits for first contact. The peers have to connect to this
@@ -186,7 +186,7 @@ impl TransferEndpoint {
     /// # Errors
     /// `Usage` for a card that is not for this endpoint; nothing has then been done for the others either.
     /// `Unavailable` for a peer that the engine cannot reach, `PeerLost` for one that has ended, and `Deadline`.
-    pub fn connect(&self, cards: &[EndpointCard], timeout: Duration) -> TransferResult<()> {
+    pub fn connect(&self, cards: &[PeerAddress], timeout: Duration) -> TransferResult<()> {
         self.cell.borrow().connect(cards, timeout)
     }
 
@@ -209,7 +209,11 @@ impl TransferEndpoint {
         options: SessionOptions,
     ) -> TransferResult<Session> {
         if !local.is_registered_with(&self.cell) {
-            let subject = self.cell.borrow().subject.with("session", remote.owner);
+            let subject = self
+                .cell
+                .borrow()
+                .subject
+                .with_operation("session", remote.owner);
             let reason = "the local memory is registered with another endpoint";
             return Err(TransferError::new(
                 TransferErrorKind::Usage,
@@ -230,15 +234,15 @@ impl TransferEndpoint {
     }
 
     /// Remembers a peer's memory under its name, for calls without a session.
-    pub fn remember(&self, remote: &RemoteMemory) -> RemoteId {
-        self.remember_with(remote, SessionOptions::default())
+    pub fn add_remote(&self, remote: &RemoteMemory) -> RemoteId {
+        self.add_remote_with(remote, SessionOptions::default())
     }
 
-    /// Like [`Self::remember`], with guarantees for the writes of such calls. If the engine cannot give one, the first
+    /// Like [`Self::add_remote`], with guarantees for the writes of such calls. If the engine cannot give one, the first
     /// of these calls fails.
-    pub fn remember_with(&self, remote: &RemoteMemory, options: SessionOptions) -> RemoteId {
+    pub fn add_remote_with(&self, remote: &RemoteMemory, options: SessionOptions) -> RemoteId {
         let id = remote.id();
-        self.forget(id);
+        self.remove_remote(id);
         let known = KnownRemote {
             bytes: remote.bytes,
             options,
@@ -249,7 +253,7 @@ impl TransferEndpoint {
     }
 
     /// Forgets a peer's memory, and the sessions that named calls have resolved for it.
-    pub fn forget(&self, remote: RemoteId) {
+    pub fn remove_remote(&self, remote: RemoteId) {
         let mut state = self.cell.borrow();
         state.remotes.remove(&remote);
         let of_it = |(&(local, known), &session)| (known == remote).then_some((local, session));
@@ -339,12 +343,12 @@ impl TransferEndpoint {
     /// # Errors
     /// `Deadline` after `timeout`, `PeerLost` if the processes of all peers have ended, `EndpointFailed`.
     pub fn wait_arrival(&self, timeout: Duration) -> TransferResult<ArrivedWrite> {
-        self.cell.wait(
+        self.cell.wait_until(
             timeout,
-            |state| state.subject.with("waiting for an arrival", None),
+            |state| state.subject.with_operation("waiting for an arrival", None),
             |state| match state.arrivals.pop_front() {
                 Some(arrived) => Ok(Some(arrived)),
-                None if state.is_alone() => {
+                None if state.has_no_peers() => {
                     // An arrival that the engine still held back is not lost with its sender.
                     if state.progress().is_ok_and(|count| count > 0) {
                         return Ok(state.arrivals.pop_front());
@@ -366,9 +370,9 @@ impl TransferEndpoint {
     /// the first failure that no ticket reported, because the ticket was dropped. Other failures are reported
     /// by their tickets.
     pub fn wait_all(&self, timeout: Duration) -> TransferResult<()> {
-        let all = self.cell.wait(
+        let all = self.cell.wait_until(
             timeout,
-            |state| state.subject.with("waiting for all", None),
+            |state| state.subject.with_operation("waiting for all", None),
             |state| Ok((state.flights.in_flight() == 0).then_some(())),
         );
         // While operations are in flight, the failure is kept for the call that finds all of them ended.
@@ -384,8 +388,8 @@ impl TransferEndpoint {
 
     /// Returns the number of free slots: `operations_max` of the configuration when nothing is in flight and no ticket
     /// is held.
-    pub fn room(&self) -> usize {
-        self.cell.borrow().flights.free()
+    pub fn free_slots(&self) -> usize {
+        self.cell.borrow().flights.free_count()
     }
 
     /// Allows or forbids the engine to try out ways of carrying out the posted operations. Returns whether it has
@@ -426,7 +430,7 @@ impl TransferEndpoint {
     }
 
     /// Returns the shared endpoint that the executor polls.
-    pub(crate) fn cell(&self) -> &EndpointCell {
+    pub(crate) fn cell(&self) -> &SharedEndpoint {
         &self.cell
     }
 }
@@ -508,7 +512,7 @@ impl TransferEndpoint {
     /// The ticket, if it belongs to another endpoint or has already reported that its operation succeeded.
     pub fn queue(&self, ticket: Ticket, token: u64) -> Result<(), Ticket> {
         ticket.hand_over(self.cell(), |state, slot| {
-            state.flights.queue(slot, token);
+            state.flights.report_by_token(slot, token);
         })
     }
 
@@ -528,7 +532,7 @@ impl TransferEndpoint {
     ) -> TransferResult<()> {
         let mut state = self.cell().borrow();
         let slot = state.transfer(source, verb, names, std::slice::from_ref(extent))?;
-        state.flights.queue(slot, token);
+        state.flights.report_by_token(slot, token);
         Ok(())
     }
 

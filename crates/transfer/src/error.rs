@@ -39,16 +39,20 @@ pub enum TransferErrorKind {
 
 /// The endpoint that an error is about, and the known parts of its operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub(crate) struct ErrorSubject {
     pub(crate) engine: Arc<str>,
     pub(crate) device: Option<Arc<str>>,
     pub(crate) operation: Option<&'static str>,
     pub(crate) peer: Option<Peer>,
 }
 
-impl Subject {
+impl ErrorSubject {
     /// Returns this endpoint's subject with an operation and its peer.
-    pub(crate) fn with(&self, operation: &'static str, peer: impl Into<Option<Peer>>) -> Self {
+    pub(crate) fn with_operation(
+        &self,
+        operation: &'static str,
+        peer: impl Into<Option<Peer>>,
+    ) -> Self {
         Self {
             operation: Some(operation),
             peer: peer.into(),
@@ -59,12 +63,12 @@ impl Subject {
 
 /// Error of a transfer. Cloning it does not allocate, because several operations may share one.
 #[derive(Clone)]
-pub struct TransferError(Arc<Detail>);
+pub struct TransferError(Arc<ErrorDetail>);
 
 #[derive(Clone)]
-struct Detail {
+struct ErrorDetail {
     kind: TransferErrorKind,
-    subject: Subject,
+    subject: ErrorSubject,
     reason: String,
     failure: Option<Failure>,
     /// Fields of an [`Error::Unavailable`].
@@ -74,10 +78,10 @@ struct Detail {
 impl TransferError {
     pub(crate) fn new(
         kind: TransferErrorKind,
-        subject: Subject,
+        subject: ErrorSubject,
         reason: impl Into<String>,
     ) -> Self {
-        Self(Arc::new(Detail {
+        Self(Arc::new(ErrorDetail {
             kind,
             subject,
             reason: reason.into(),
@@ -87,7 +91,11 @@ impl TransferError {
     }
 
     /// Wraps a lower-level error. `kind` applies unless that error is a wrong request or something unavailable.
-    pub(crate) fn from_error(kind: TransferErrorKind, subject: Subject, error: &Error) -> Self {
+    pub(crate) fn from_error(
+        kind: TransferErrorKind,
+        subject: ErrorSubject,
+        error: &Error,
+    ) -> Self {
         let mut unavailable = None;
         let kind = match error {
             Error::Usage(_) => TransferErrorKind::Usage,
@@ -97,7 +105,7 @@ impl TransferError {
             }
             _ => kind,
         };
-        Self(Arc::new(Detail {
+        Self(Arc::new(ErrorDetail {
             kind,
             subject,
             reason: error.to_string(),
@@ -107,12 +115,12 @@ impl TransferError {
     }
 
     /// Wraps the engine's account of a failed operation.
-    pub(crate) fn failed(subject: Subject, failure: Failure) -> Self {
+    pub(crate) fn failed(subject: ErrorSubject, failure: Failure) -> Self {
         let mut reason = format!("{} ({})", failure.name, failure.code);
         if let Some(cause) = &failure.usual_cause {
             reason += &format!("; usual cause: {cause}");
         }
-        Self(Arc::new(Detail {
+        Self(Arc::new(ErrorDetail {
             kind: TransferErrorKind::OperationFailed,
             subject,
             reason,
@@ -121,14 +129,14 @@ impl TransferError {
         }))
     }
 
-    pub(crate) fn deadline(subject: Subject, timeout: Duration) -> Self {
+    pub(crate) fn deadline(subject: ErrorSubject, timeout: Duration) -> Self {
         let reason = format!("not done within {:.3} s", timeout.as_secs_f64());
         Self::new(TransferErrorKind::Deadline, subject, reason)
     }
 
     /// Returns this error for another operation.
-    pub(crate) fn with_subject(&self, subject: Subject) -> Self {
-        Self(Arc::new(Detail {
+    pub(crate) fn with_subject(&self, subject: ErrorSubject) -> Self {
+        Self(Arc::new(ErrorDetail {
             subject,
             ..(*self.0).clone()
         }))
@@ -211,8 +219,8 @@ impl From<TransferError> for Error {
 mod tests {
     use super::*;
 
-    fn subject() -> Subject {
-        Subject {
+    fn subject() -> ErrorSubject {
+        ErrorSubject {
             engine: "fabric:tcp".into(),
             device: Some("lo".into()),
             operation: Some("write"),
@@ -237,7 +245,7 @@ mod tests {
         assert_eq!((error.operation(), error.peer()), (Some("write"), Some(3)));
         assert_eq!((error.engine(), error.device()), ("fabric:tcp", Some("lo")));
         assert_eq!(error.failure().map(|failure| failure.code), Some(104));
-        let other = error.with_subject(subject().with("read", 4));
+        let other = error.with_subject(subject().with_operation("read", 4));
         assert_eq!((other.operation(), other.peer()), (Some("read"), Some(4)));
     }
 

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use crate::cell::EndpointCell;
+use crate::cell::SharedEndpoint;
 use crate::endpoint::TransferEndpoint;
-use crate::error::{Subject, TransferError, TransferErrorKind, TransferResult};
+use crate::error::{ErrorSubject, TransferError, TransferErrorKind, TransferResult};
 
 /// Number of tasks with wakers in one word.
 const WORD_TASKS: usize = u64::BITS as usize;
@@ -30,7 +30,7 @@ thread_local! {
 
 /// Returns a number that no other living thread has.
 #[inline]
-fn thread_mark() -> usize {
+fn thread_identity() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
@@ -48,7 +48,7 @@ struct WokenTasks {
 impl WokenTasks {
     fn new() -> Self {
         Self {
-            owner: thread_mark(),
+            owner: thread_identity(),
             own: AtomicU64::new(0),
             others: AtomicU64::new(0),
         }
@@ -56,7 +56,7 @@ impl WokenTasks {
 
     #[inline]
     fn set(&self, bits: u64) {
-        if self.owner == thread_mark() {
+        if self.owner == thread_identity() {
             let own = self.own.load(Ordering::Relaxed);
             self.own.store(own | bits, Ordering::Relaxed);
         } else {
@@ -108,7 +108,7 @@ struct SpawnedTask<'a> {
 
 /// An executor for tasks that are driven by the completions of its endpoints.
 pub struct Executor<'a> {
-    endpoints: Vec<EndpointCell>,
+    endpoints: Vec<SharedEndpoint>,
     tasks: Vec<Option<SpawnedTask<'a>>>,
     /// The bits of woken tasks.
     words: Vec<Arc<WokenTasks>>,
@@ -122,11 +122,11 @@ pub struct Executor<'a> {
 impl<'a> Executor<'a> {
     /// Creates an executor for tasks that wait for this endpoint.
     pub fn new(endpoint: &TransferEndpoint) -> Self {
-        Self::over([endpoint])
+        Self::for_endpoints([endpoint])
     }
 
     /// Creates an executor for tasks that wait for several endpoints of this thread.
-    pub fn over<'e>(endpoints: impl IntoIterator<Item = &'e TransferEndpoint>) -> Self {
+    pub fn for_endpoints<'e>(endpoints: impl IntoIterator<Item = &'e TransferEndpoint>) -> Self {
         let endpoints = endpoints
             .into_iter()
             .map(|endpoint| endpoint.cell().clone());
@@ -182,7 +182,7 @@ impl<'a> Executor<'a> {
     /// # Errors
     /// An endpoint's error, unless tasks report it.
     #[inline]
-    pub fn turn(&mut self) -> TransferResult<bool> {
+    pub fn poll_once(&mut self) -> TransferResult<bool> {
         let mut works = self.poll_woken();
         works |= self.take_completions()?;
         works |= self.poll_woken();
@@ -289,17 +289,21 @@ impl<'a> Executor<'a> {
         };
         if self.turns.is_multiple_of(clock_turns) {
             if idle {
-                self.endpoints.iter().for_each(EndpointCell::rest);
+                self.endpoints
+                    .iter()
+                    .for_each(SharedEndpoint::pause_before_poll);
             }
             return limit.check(|| self.subject());
         }
         Ok(())
     }
 
-    fn subject(&self) -> Subject {
+    fn subject(&self) -> ErrorSubject {
         let first = self.endpoints.first();
         let subject = first.map(|endpoint| endpoint.borrow().subject.clone());
-        subject.unwrap_or_default().with("running tasks", None)
+        subject
+            .unwrap_or_default()
+            .with_operation("running tasks", None)
     }
 }
 
@@ -325,7 +329,7 @@ impl TimeLimit {
     }
 
     #[cold]
-    fn check(&self, subject: impl Fn() -> Subject) -> TransferResult<()> {
+    fn check(&self, subject: impl Fn() -> ErrorSubject) -> TransferResult<()> {
         match self.deadline {
             Some(deadline) if Instant::now() >= deadline => {
                 Err(TransferError::deadline(subject(), self.timeout))

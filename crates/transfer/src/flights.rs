@@ -31,7 +31,7 @@ const QUEUED: u8 = 4;
 const AWAITED: u8 = 8;
 
 /// One operation or batch: the fields that every operation touches.
-pub(crate) struct Flight {
+pub(crate) struct SlotState {
     /// The token that it was queued with.
     token: u64,
     /// Number of parts that the engine has not ended, or not yet accepted.
@@ -44,7 +44,7 @@ pub(crate) struct Flight {
     pub(crate) name: OperationName,
 }
 
-const _: () = assert!(size_of::<Flight>() == 24);
+const _: () = assert!(size_of::<SlotState>() == 24);
 
 /// Name of an operation, in one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl OperationName {
 
 /// Fields that few operations use.
 #[derive(Default)]
-struct Extras {
+struct SlotExtras {
     /// The first failure of one of its parts.
     error: Option<TransferError>,
     /// Whether the ticket has reported the error.
@@ -83,7 +83,7 @@ struct Extras {
 
 /// Consequences of an operation's end, which the endpoint has to carry out.
 #[derive(Default)]
-pub(crate) struct Ended {
+pub(crate) struct SlotEnd {
     /// The session that waited for this end.
     pub(crate) session: Option<u32>,
     /// The task to wake.
@@ -93,9 +93,9 @@ pub(crate) struct Ended {
 }
 
 /// All slots of an endpoint. Their number is fixed, so nothing is allocated later.
-pub(crate) struct Flights {
-    slots: Vec<Flight>,
-    extras: Vec<Extras>,
+pub(crate) struct OperationSlots {
+    slots: Vec<SlotState>,
+    extras: Vec<SlotExtras>,
     free: Vec<u32>,
     /// Queued operations that have ended, in order.
     ended: VecDeque<u32>,
@@ -103,9 +103,9 @@ pub(crate) struct Flights {
     in_flight: usize,
 }
 
-impl Flights {
+impl OperationSlots {
     pub(crate) fn new(count: u32) -> Self {
-        let slot = |_| Flight {
+        let slot = |_| SlotState {
             token: 0,
             parts: 0,
             session: 0,
@@ -115,7 +115,7 @@ impl Flights {
         };
         Self {
             slots: (0..count).map(slot).collect(),
-            extras: (0..count).map(|_| Extras::default()).collect(),
+            extras: (0..count).map(|_| SlotExtras::default()).collect(),
             free: (0..count).rev().collect(),
             ended: VecDeque::with_capacity(count as usize),
             in_flight: 0,
@@ -124,11 +124,11 @@ impl Flights {
 
     /// Returns the slot that [`Self::begin`] takes next; `None` if all are taken.
     #[inline]
-    pub(crate) fn next(&self) -> Option<u32> {
+    pub(crate) fn next_free(&self) -> Option<u32> {
         self.free.last().copied()
     }
 
-    /// Takes the slot that [`Self::next`] returned.
+    /// Takes the slot that [`Self::next_free`] returned.
     #[inline]
     pub(crate) fn begin(&mut self, session: u32, name: OperationName, parts: u32) {
         let Some(number) = self.free.pop() else {
@@ -146,14 +146,14 @@ impl Flights {
     /// Prepares the next free slots for queued operations of one session, one for each token. Calls `slot` with each
     /// token's index in the list and its slot. The slots stay free until [`Self::begin_listed`].
     #[inline]
-    pub(crate) fn list(
+    pub(crate) fn post_each(
         &mut self,
         (session, name): (u32, OperationName),
         tokens: impl Iterator<Item = u64>,
         mut slot: impl FnMut(usize, u32),
     ) {
         for ((place, token), &number) in tokens.enumerate().zip(self.free.iter().rev()) {
-            self.slots[number as usize] = Flight {
+            self.slots[number as usize] = SlotState {
                 token,
                 parts: 1,
                 session,
@@ -181,7 +181,7 @@ impl Flights {
     }
 
     #[inline]
-    pub(crate) fn get(&self, number: u32) -> Option<&Flight> {
+    pub(crate) fn get(&self, number: u32) -> Option<&SlotState> {
         self.slots.get(number as usize)
     }
 
@@ -200,7 +200,7 @@ impl Flights {
     }
 
     /// Returns the number of free slots.
-    pub(crate) fn free(&self) -> usize {
+    pub(crate) fn free_count(&self) -> usize {
         self.free.len()
     }
 
@@ -250,21 +250,21 @@ impl Flights {
     }
 
     /// Ends this many parts of an operation. Returns `None` if it has fewer, which is an error of the engine.
-    pub(crate) fn end_parts(&mut self, number: u32, parts: u32) -> Option<Ended> {
+    pub(crate) fn end_parts(&mut self, number: u32, parts: u32) -> Option<SlotEnd> {
         let slot = self.slots.get_mut(number as usize)?;
         slot.parts = slot.parts.checked_sub(parts)?;
         if slot.parts > 0 {
-            return Some(Ended::default());
+            return Some(SlotEnd::default());
         }
         Some(self.end(number))
     }
 
-    fn end(&mut self, number: u32) -> Ended {
+    fn end(&mut self, number: u32) -> SlotEnd {
         let slot = &mut self.slots[number as usize];
         let extras = &mut self.extras[number as usize];
-        let mut ended = Ended {
+        let mut ended = SlotEnd {
             session: (slot.duties & AWAITED != 0).then_some(slot.session),
-            ..Ended::default()
+            ..SlotEnd::default()
         };
         if slot.status == TransferStatus::InFlight {
             slot.status = match extras.error {
@@ -301,8 +301,8 @@ impl Flights {
     /// Gives up an operation that the engine may never end. It has failed for its waiter, but keeps its slot until the
     /// engine ends it.
     #[cold]
-    pub(crate) fn give_up(&mut self, number: u32, error: TransferError) -> Ended {
-        let mut ended = Ended::default();
+    pub(crate) fn end_with_error(&mut self, number: u32, error: TransferError) -> SlotEnd {
+        let mut ended = SlotEnd::default();
         let Some(slot) = self.slots.get_mut(number as usize) else {
             return ended;
         };
@@ -326,7 +326,7 @@ impl Flights {
 
     /// Adds an operation with a held ticket to the queue, which reports its end under this token.
     #[inline]
-    pub(crate) fn queue(&mut self, number: u32, token: u64) {
+    pub(crate) fn report_by_token(&mut self, number: u32, token: u64) {
         let slot = &mut self.slots[number as usize];
         slot.token = token;
         slot.duties |= QUEUED;
@@ -358,7 +358,7 @@ impl Flights {
     /// Returns the slots of the operations that have not ended.
     pub(crate) fn unended(&self) -> Vec<u32> {
         let slots = (0..).zip(&self.slots);
-        let of = |(number, slot): (u32, &Flight)| {
+        let of = |(number, slot): (u32, &SlotState)| {
             (slot.status == TransferStatus::InFlight).then_some(number)
         };
         slots.filter_map(of).collect()
@@ -366,7 +366,7 @@ impl Flights {
 
     /// Returns whether an operation of a session has not ended, counting those given up as ended.
     pub(crate) fn has_unended_of(&self, session: u32) -> bool {
-        let is_of = |slot: &Flight| slot.session == session;
+        let is_of = |slot: &SlotState| slot.session == session;
         let mut slots = self.slots.iter();
         slots.any(|slot| slot.status == TransferStatus::InFlight && is_of(slot))
     }
@@ -379,7 +379,7 @@ impl Flights {
 
     /// Notifies a session at the end of each of its operations, and returns how many of them the engine still has.
     pub(crate) fn notify_ends_of(&mut self, session: u32) -> u32 {
-        let is_meant = |slot: &&mut Flight| slot.parts > 0 && slot.session == session;
+        let is_meant = |slot: &&mut SlotState| slot.parts > 0 && slot.session == session;
         let meant = self.slots.iter_mut().filter(is_meant);
         let mut count = 0;
         for slot in meant {
@@ -407,7 +407,7 @@ impl Flights {
     /// Releases a ticket. Returns its waker, to be dropped while nothing is borrowed, and its error if it was not
     /// reported.
     #[inline]
-    pub(crate) fn release_ticket(&mut self, number: u32) -> Option<Ended> {
+    pub(crate) fn release_ticket(&mut self, number: u32) -> Option<SlotEnd> {
         let slot = &mut self.slots[number as usize];
         slot.duties &= !HELD;
         if slot.parts == 0 {
@@ -419,12 +419,12 @@ impl Flights {
         Some(self.release_extras(number))
     }
 
-    fn release_extras(&mut self, number: u32) -> Ended {
+    fn release_extras(&mut self, number: u32) -> SlotEnd {
         let status = self.status(number);
         let extras = &mut self.extras[number as usize];
-        let mut ended = Ended {
+        let mut ended = SlotEnd {
             waker: extras.waker.take(),
-            ..Ended::default()
+            ..SlotEnd::default()
         };
         if status == TransferStatus::Failed {
             ended.unclaimed = extras.error.take().filter(|_| !extras.reported);
@@ -435,7 +435,7 @@ impl Flights {
 
     /// Wakes a task when the operation ends. Returns the previous waker.
     #[inline]
-    pub(crate) fn wake_by(&mut self, number: u32, waker: &Waker) -> Option<Waker> {
+    pub(crate) fn set_waker(&mut self, number: u32, waker: &Waker) -> Option<Waker> {
         self.slots[number as usize].duties |= EXTRAS;
         let known = &mut self.extras[number as usize].waker;
         match known {

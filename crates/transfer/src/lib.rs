@@ -55,7 +55,7 @@
 //!   soon as the engine reports nothing more of them. Everything that it sent before an orderly exit still arrives. A
 //!   machine that vanishes from a network is detected when the engine gives up; every wait has a deadline for this
 //!   case. Plain writes over shared memory succeed until the end of the peer's process is detected: at the latest at
-//!   the 1024th call that posts or polls, or when [`Session::alive`] is called.
+//!   the 1024th call that posts or polls, or when [`Session::is_alive`] is called.
 //! - **Dropping** a ticket, a future, a session or a memory with operations in flight neither waits nor cancels. Memory
 //!   lent to these operations stays lent until they have ended. This side cannot protect a peer's memory: it must stay
 //!   registered as long as any peer uses it.
@@ -83,7 +83,7 @@
 #![warn(missing_docs, clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 
-mod card;
+mod address;
 mod cell;
 mod endpoint;
 mod error;
@@ -105,7 +105,7 @@ mod tests;
 mod ticket;
 mod transport;
 
-pub use card::{EndpointCard, RemoteId, RemoteMemory};
+pub use address::{PeerAddress, RemoteId, RemoteMemory};
 pub use endpoint::{EndpointConfig, EngineParts, Readiness, TransferEndpoint};
 pub use error::{TransferError, TransferErrorKind, TransferResult};
 pub use executor::Executor;

@@ -10,15 +10,15 @@ use tonnage_engine::memory::{DeviceMemory, Dmabuf, Memory, MemoryReport};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::Error;
 
-use crate::card::RemoteMemory;
-use crate::cell::EndpointCell;
+use crate::address::RemoteMemory;
+use crate::cell::SharedEndpoint;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
 use crate::state::LocalId;
 
 /// Memory that is registered with an endpoint. It is deregistered once this is dropped and no session uses it. An
 /// engine may keep the bytes themselves until it closes, because a peer may still be reading them.
 pub struct LocalMemory {
-    cell: EndpointCell,
+    cell: SharedEndpoint,
     id: LocalId,
     memory: Arc<dyn Memory>,
     remote: RemoteMemory,
@@ -26,7 +26,7 @@ pub struct LocalMemory {
 
 impl LocalMemory {
     /// Wraps a registration.
-    pub(crate) fn new(cell: EndpointCell, region: u32, memory: Arc<dyn Memory>) -> Self {
+    pub(crate) fn new(cell: SharedEndpoint, region: u32, memory: Arc<dyn Memory>) -> Self {
         let state = cell.borrow();
         let known = state.regions.get(region);
         let id = LocalId {
@@ -89,12 +89,12 @@ impl LocalMemory {
     }
 
     fn error(&self, operation: &'static str, error: &Error) -> TransferError {
-        let subject = self.cell.borrow().subject.with(operation, None);
+        let subject = self.cell.borrow().subject.with_operation(operation, None);
         TransferError::from_error(TransferErrorKind::OutOfRange, subject, error)
     }
 
     /// Returns whether it is registered with this endpoint.
-    pub(crate) fn is_registered_with(&self, cell: &EndpointCell) -> bool {
+    pub(crate) fn is_registered_with(&self, cell: &SharedEndpoint) -> bool {
         self.cell.is_same(cell)
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tonnage_engine::testing::{CAPS, Script, TestEngine};
-use tonnage_engine::{Caps, Card, Descriptor, Peer, Verb};
+use tonnage_engine::testing::{CAPS, TestEngine, TestScript};
+use tonnage_engine::{Caps, Descriptor, EndpointAddress, Peer, Verb};
 
-use crate::card::{EndpointCard, RemoteMemory};
+use crate::address::{PeerAddress, RemoteMemory};
 use crate::endpoint::{EndpointConfig, EngineParts, TransferEndpoint};
 use crate::place::ProcessPlace;
 
@@ -18,11 +18,11 @@ pub(crate) const SOON: Duration = Duration::from_millis(20);
 
 /// Returns an endpoint over a test engine, connected to its peers, and the test's handle of the engine.
 pub(crate) fn endpoint(operations_max: u32) -> (TransferEndpoint, TestEngine) {
-    let remote = TestEngine::new(Script {
+    let remote = TestEngine::new(TestScript {
         failure: "RETRY_EXC".into(),
         needs_host_memory: true,
         posts_flushes: true,
-        ..Script::default()
+        ..TestScript::default()
     })
     .sleeping();
     let parts = EngineParts {
@@ -47,18 +47,18 @@ pub(crate) fn endpoint(operations_max: u32) -> (TransferEndpoint, TestEngine) {
         arrivals_max: 4,
         ..EndpointConfig::new(ME)
     };
-    let endpoint = TransferEndpoint::over(parts, &config);
-    endpoint.connect(&PEERS.map(card_from), SOON).unwrap();
+    let endpoint = TransferEndpoint::from_parts(parts, &config);
+    endpoint.connect(&PEERS.map(address_from), SOON).unwrap();
     (endpoint, remote)
 }
 
-pub(crate) fn card_from(peer: Peer) -> EndpointCard {
-    EndpointCard {
+pub(crate) fn address_from(peer: Peer) -> PeerAddress {
+    PeerAddress {
         engine: "mock".into(),
         from: peer,
         to: ME,
         place: ProcessPlace::own(),
-        card: Card(Vec::new()),
+        card: EndpointAddress(Vec::new()),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tonnage_engine::{Lane, Peer, Verb};
 
-use crate::card::RemoteId;
+use crate::address::RemoteId;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
 use crate::extent::{Extent, carries};
 use crate::flights::OperationName;
@@ -39,7 +39,7 @@ impl EndpointState {
         let index = match source {
             LaneSource::LookUp => self.find_or_open_session(verb, local, remote)?,
             LaneSource::Fresh => {
-                let place = self.place_of(verb, local, remote)?;
+                let place = self.session_of(verb, local, remote)?;
                 self.open_named(verb, place, remote, &[verb])?
             }
             LaneSource::Register => self.open_with_registration(verb, local, remote)?,
@@ -63,7 +63,7 @@ impl EndpointState {
         if let Some(&session) = self.named_sessions.get(&(local, remote)) {
             return Ok(session);
         }
-        let place = self.place_of(verb, local, remote)?;
+        let place = self.session_of(verb, local, remote)?;
         let session = self.open_named(verb, place, remote, &Verb::COPYING)?;
         self.named_sessions.insert((local, remote), session);
         Ok(session)
@@ -87,7 +87,7 @@ impl EndpointState {
     }
 
     /// Returns the index of a memory among the registrations.
-    fn place_of(&self, verb: Verb, local: LocalId, remote: RemoteId) -> TransferResult<u32> {
+    fn session_of(&self, verb: Verb, local: LocalId, remote: RemoteId) -> TransferResult<u32> {
         match self.region_of(local) {
             Some(_) => Ok(local.place),
             None => Err(self.unknown(verb, remote.peer, NOT_REGISTERED)),
@@ -149,7 +149,7 @@ impl EndpointState {
             lies_inside && len <= most && (verb != Verb::WriteImm || carries(bits, extent.imm))
         };
         if !extents.iter().all(is_inside) {
-            return Err(self.named_outside(verb, remote.peer, [own_bytes, far_bytes]));
+            return Err(self.out_of_range_error(verb, remote.peer, [own_bytes, far_bytes]));
         }
         let lane = self.lane_of(session, verb, remote.peer)?;
         let posted = match extents {
@@ -161,20 +161,20 @@ impl EndpointState {
     }
 
     #[cold]
-    fn named_outside(&self, verb: Verb, peer: Peer, bytes: [u64; 2]) -> TransferError {
+    fn out_of_range_error(&self, verb: Verb, peer: Peer, bytes: [u64; 2]) -> TransferError {
         let [own, far] = bytes;
         let reason = format!(
             "an operation lies outside a local memory of {own} bytes or a remote one of {far} bytes, or is longer than \
              this engine's longest, {}, or its immediate has more than {} bits",
             self.caps.message_bytes_max, self.caps.immediate_bits
         );
-        let subject = self.subject.with(verb.name(), peer);
+        let subject = self.subject.with_operation(verb.name(), peer);
         TransferError::new(TransferErrorKind::OutOfRange, subject, reason)
     }
 
     #[cold]
     fn unknown(&self, verb: Verb, peer: Peer, reason: &str) -> TransferError {
-        let subject = self.subject.with(verb.name(), peer);
+        let subject = self.subject.with_operation(verb.name(), peer);
         TransferError::new(TransferErrorKind::Usage, subject, reason)
     }
 }

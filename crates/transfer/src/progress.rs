@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::task::Waker;
 
-use tonnage_engine::{Arm, Completion, Ending, Flush, Lane};
+use tonnage_engine::{ArmOutcome, Completion, Ending, Flush, Lane};
 
 use crate::endpoint::Readiness;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
@@ -26,8 +26,8 @@ impl EndpointState {
         (lane, name): (Lane, OperationName),
         extent: &Extent,
     ) -> TransferResult<Option<u32>> {
-        self.turn();
-        let Some(slot) = self.flights.next() else {
+        self.count_poll();
+        let Some(slot) = self.flights.next_free() else {
             return Ok(None);
         };
         let Some(state) = self.sessions.get_mut(session) else {
@@ -55,15 +55,16 @@ impl EndpointState {
         (lane, name): (Lane, OperationName),
         list: &[QueuedExtent],
     ) -> TransferResult<usize> {
-        self.turn();
-        self.admit(session, name)?;
-        let listed = list.len().min(BURST).min(self.flights.free());
+        self.count_poll();
+        self.check_can_post(session, name)?;
+        let listed = list.len().min(BURST).min(self.flights.free_count());
         let list = &list[..listed];
         let ops = &mut self.list;
         let tokens = list.iter().map(|queued| queued.token);
-        self.flights.list((session, name), tokens, |place, slot| {
-            ops[place] = list[place].extent.op(lane, slot);
-        });
+        self.flights
+            .post_each((session, name), tokens, |place, slot| {
+                ops[place] = list[place].extent.op(lane, slot);
+            });
         let posted = self.engine.post(&self.list[..listed]);
         self.flights
             .begin_listed(listed, *posted.as_ref().unwrap_or(&0));
@@ -71,7 +72,7 @@ impl EndpointState {
     }
 
     /// Fails if nothing more may be posted on this session.
-    fn admit(&self, session: u32, name: OperationName) -> TransferResult<()> {
+    fn check_can_post(&self, session: u32, name: OperationName) -> TransferResult<()> {
         let state = self.sessions.get(session);
         match state.and_then(|state| state.refused.as_ref()) {
             Some(refused) => Err(refused.with_subject(self.subject_of(session, name.text()))),
@@ -86,11 +87,11 @@ impl EndpointState {
         (lane, name): (Lane, OperationName),
         extents: &[Extent],
     ) -> TransferResult<Option<u32>> {
-        self.turn();
-        let Some(slot) = self.flights.next() else {
+        self.count_poll();
+        let Some(slot) = self.flights.next_free() else {
             return Ok(None);
         };
-        self.admit(session, name)?;
+        self.check_can_post(session, name)?;
         let mut ops = self.spare.pop().unwrap_or_default();
         ops.extend(extents.iter().map(|extent| extent.op(lane, slot)));
         self.flights.begin(session, name, ops.len() as u32);
@@ -148,11 +149,11 @@ impl EndpointState {
     /// Starts a flush of a lane and returns its slot; `None` if nothing more fits now.
     pub(crate) fn flush(&mut self, session: u32, lane: Lane) -> TransferResult<Option<u32>> {
         let name = OperationName::Flush;
-        self.turn();
-        let Some(slot) = self.flights.next() else {
+        self.count_poll();
+        let Some(slot) = self.flights.next_free() else {
             return Ok(None);
         };
-        self.admit(session, name)?;
+        self.check_can_post(session, name)?;
         match self.engine.flush(lane, slot) {
             Ok(Flush::Again) => Ok(None),
             Ok(flushed) => {
@@ -192,7 +193,7 @@ impl EndpointState {
             Err(error) => return Err(self.fail_engine(error.to_string())),
         };
         if count == 0 {
-            self.turn();
+            self.count_poll();
         }
         for index in 0..count {
             // Field by field: loading the whole struct would wait for the engine's smaller stores.
@@ -290,7 +291,7 @@ impl EndpointState {
             "{} arrivals wait to be taken, and there is no room for more: take them",
             self.arrivals.len()
         );
-        let subject = self.subject.with("polling", None);
+        let subject = self.subject.with_operation("polling", None);
         TransferError::new(TransferErrorKind::ArrivalsFull, subject, reason)
     }
 
@@ -316,9 +317,9 @@ impl EndpointState {
             return Ok(Readiness::Ready);
         }
         match self.engine.arm() {
-            Ok(Arm::Ready) => Ok(Readiness::Ready),
-            Ok(Arm::Unsupported) => Ok(Readiness::Unsupported),
-            Ok(Arm::Sleep(descriptor)) => match &self.descriptor {
+            Ok(ArmOutcome::Ready) => Ok(Readiness::Ready),
+            Ok(ArmOutcome::Unsupported) => Ok(Readiness::Unsupported),
+            Ok(ArmOutcome::Sleep(descriptor)) => match &self.descriptor {
                 Some(known) => Ok(Readiness::Sleep(Rc::clone(known))),
                 None => match descriptor.try_clone_to_owned() {
                     Ok(own) => {
@@ -327,7 +328,7 @@ impl EndpointState {
                     }
                     Err(error) => Err(TransferError::new(
                         TransferErrorKind::Unavailable,
-                        self.subject.with("getting ready to sleep", None),
+                        self.subject.with_operation("getting ready to sleep", None),
                         error.to_string(),
                     )),
                 },

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tonnage_engine::{Lane, Peer, Verb};
 
-use crate::cell::EndpointCell;
+use crate::cell::SharedEndpoint;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
 use crate::extent::{Extent, QueuedExtent, carries};
 use crate::flights::OperationName;
@@ -17,7 +17,7 @@ use crate::ticket::Ticket;
 /// Dropping it with operations in flight neither waits nor cancels: it ends with the last of them. The bytes of an
 /// operation belong to the transfer until the operation has ended, whichever handles are still held.
 pub struct Session {
-    cell: EndpointCell,
+    cell: SharedEndpoint,
     index: u32,
     peer: Peer,
     local_bytes: u64,
@@ -36,7 +36,7 @@ struct ResolvedVerb {
 
 impl Session {
     /// Wraps an open session, which is closed when this is dropped.
-    pub(crate) fn new(cell: EndpointCell, index: u32, bytes: [u64; 2]) -> Self {
+    pub(crate) fn new(cell: SharedEndpoint, index: u32, bytes: [u64; 2]) -> Self {
         let state = cell.borrow();
         let (peer, lanes) = match state.sessions.get(index) {
             Some(session) => (session.peer, session.lanes),
@@ -48,7 +48,7 @@ impl Session {
                 continue;
             };
             verbs[index] = lanes[index].map(|lane| {
-                let subject = state.subject.with(verb.name(), peer);
+                let subject = state.subject.with_operation(verb.name(), peer);
                 let busy = TransferError::new(TransferErrorKind::Busy, subject, NO_ROOM);
                 ResolvedVerb { lane, busy }
             });
@@ -128,7 +128,7 @@ impl Session {
         let mut state = self.cell.borrow();
         match state.post(self.index, lane, extent)? {
             Some(slot) => {
-                state.flights.queue(slot, token);
+                state.flights.report_by_token(slot, token);
                 Ok(())
             }
             None => Err(resolved.busy.clone()),
@@ -148,7 +148,7 @@ impl Session {
         let is_right = |queued: &QueuedExtent| self.allows(verb, &queued.extent);
         let right = list.iter().take_while(|queued| is_right(queued)).count();
         if let (0, Some(first)) = (right, list.first()) {
-            return Err(self.outside(verb, &first.extent));
+            return Err(self.out_of_range_error(verb, &first.extent));
         }
         let lane = (resolved.lane, OperationName::One(verb));
         let mut state = self.cell.borrow();
@@ -200,7 +200,7 @@ impl Session {
     /// Returns whether anything can still be transferred. The engine must be alive, the peer's process must not have
     /// been seen to end, and no operation of this session may have failed. Costs a system call if the peer's process
     /// can be watched.
-    pub fn alive(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         let mut state = self.cell.borrow();
         state.check_peers();
         let session = state.sessions.get(self.index);
@@ -215,7 +215,7 @@ impl Session {
     /// arrivals.
     pub fn wait_all(&self, timeout: Duration) -> TransferResult<()> {
         let index = self.index;
-        self.cell.wait(
+        self.cell.wait_until(
             timeout,
             |state| state.subject_of(index, "waiting"),
             |state| {
@@ -234,11 +234,11 @@ impl Session {
     #[inline]
     fn resolved(&self, verb: Verb) -> TransferResult<&ResolvedVerb> {
         let resolved = lane_index(verb).and_then(|index| self.verbs[index].as_ref());
-        resolved.ok_or_else(|| self.no_lane(verb))
+        resolved.ok_or_else(|| self.no_lane_error(verb))
     }
 
     #[cold]
-    fn no_lane(&self, verb: Verb) -> TransferError {
+    fn no_lane_error(&self, verb: Verb) -> TransferError {
         let (kind, reason) = match lane_index(verb) {
             Some(_) => (TransferErrorKind::Unavailable, "the engine lacks this verb"),
             None => (TransferErrorKind::Usage, "no session has this verb"),
@@ -250,7 +250,7 @@ impl Session {
     fn check(&self, verb: Verb, extent: &Extent) -> TransferResult<()> {
         match self.allows(verb, extent) {
             true => Ok(()),
-            false => Err(self.outside(verb, extent)),
+            false => Err(self.out_of_range_error(verb, extent)),
         }
     }
 
@@ -265,7 +265,7 @@ impl Session {
     }
 
     #[cold]
-    fn outside(&self, verb: Verb, extent: &Extent) -> TransferError {
+    fn out_of_range_error(&self, verb: Verb, extent: &Extent) -> TransferError {
         let Extent {
             local,
             remote,
@@ -294,12 +294,16 @@ impl Session {
         operation: &'static str,
         reason: impl Into<String>,
     ) -> TransferError {
-        let subject = self.cell.borrow().subject.with(operation, self.peer);
+        let subject = self
+            .cell
+            .borrow()
+            .subject
+            .with_operation(operation, self.peer);
         TransferError::new(kind, subject, reason)
     }
 
     /// Returns the endpoint, for tasks that wait for room.
-    pub(crate) fn cell(&self) -> &EndpointCell {
+    pub(crate) fn cell(&self) -> &SharedEndpoint {
         &self.cell
     }
 }

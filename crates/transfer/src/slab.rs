@@ -13,7 +13,7 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(crate) fn put(&mut self, value: T) -> u32 {
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(number) => {
                 self.places[number as usize] = Some(value);
@@ -26,7 +26,7 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(crate) fn take(&mut self, number: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         let taken = self.places.get_mut(number as usize)?.take()?;
         self.free.push(number);
         Some(taken)
@@ -59,17 +59,17 @@ mod tests {
     #[test]
     fn numbers_are_reused_and_values_stay_where_they_are() {
         let mut slab = Slab::new();
-        let numbers = ["a", "b", "c"].map(|value| slab.put(value));
+        let numbers = ["a", "b", "c"].map(|value| slab.insert(value));
         assert_eq!(numbers, [0, 1, 2]);
-        assert_eq!(slab.take(1), Some("b"));
-        assert_eq!(slab.take(1), None);
+        assert_eq!(slab.remove(1), Some("b"));
+        assert_eq!(slab.remove(1), None);
         assert_eq!(
             (slab.get(1), slab.get(2), slab.len()),
             (None, Some(&"c"), 2)
         );
-        assert_eq!(slab.put("d"), 1);
+        assert_eq!(slab.insert("d"), 1);
         *slab.get_mut(0).unwrap() = "e";
         assert!(slab.values_mut().map(|value| *value).eq(["e", "d", "c"]));
-        assert_eq!(slab.take(9), None);
+        assert_eq!(slab.remove(9), None);
     }
 }

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Completion, Descriptor, Domain, Engine, Lane, LaneKind, LaneSpec, Neighbor, Op, Peer,
+    Caps, Completion, Descriptor, Domain, Engine, Lane, LaneKind, LaneSpec, Op, Peer, PeerEndpoint,
     Region, RegionId, Verb,
 };
 
-use crate::card::{EndpointCard, RemoteId};
-use crate::error::{Subject, TransferError, TransferErrorKind, TransferResult};
+use crate::address::{PeerAddress, RemoteId};
+use crate::error::{ErrorSubject, TransferError, TransferErrorKind, TransferResult};
 use crate::extent::Extent;
-use crate::flights::{Ended, Flights};
+use crate::flights::{OperationSlots, SlotEnd};
 use crate::place::{ProcessPlace, ProcessWatch};
 use crate::slab::Slab;
 
@@ -134,8 +134,8 @@ pub(crate) struct EndpointState {
     pub(crate) engine: Box<dyn Engine + Send>,
     pub(crate) caps: Caps,
     pub(crate) id: Peer,
-    pub(crate) subject: Subject,
-    pub(crate) flights: Flights,
+    pub(crate) subject: ErrorSubject,
+    pub(crate) flights: OperationSlots,
     pub(crate) sessions: Slab<SessionState>,
     pub(crate) regions: Slab<RegionState>,
     /// Number of users of each lane, because an engine returns the same lane for the same specification.
@@ -183,7 +183,7 @@ impl EndpointState {
     pub(crate) fn new(
         engine: Box<dyn Engine + Send>,
         caps: Caps,
-        (id, subject): (Peer, Subject),
+        (id, subject): (Peer, ErrorSubject),
         sizes: TableSizes,
         clean_up: fn(u32),
     ) -> Self {
@@ -195,7 +195,7 @@ impl EndpointState {
             caps,
             id,
             subject,
-            flights: Flights::new(operations),
+            flights: OperationSlots::new(operations),
             sessions: Slab::new(),
             regions: Slab::new(),
             lanes: HashMap::new(),
@@ -233,7 +233,7 @@ impl EndpointState {
 
     /// Counts a post or idle poll, and checks the peers' processes now and then.
     #[inline]
-    pub(crate) fn turn(&mut self) {
+    pub(crate) fn count_poll(&mut self) {
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(PEER_CHECK_TURNS) && !self.watch.is_empty() {
             self.check_peers();
@@ -241,13 +241,14 @@ impl EndpointState {
     }
 
     /// Returns the subject for errors of a session's operation.
-    pub(crate) fn subject_of(&self, session: u32, name: &'static str) -> Subject {
+    pub(crate) fn subject_of(&self, session: u32, name: &'static str) -> ErrorSubject {
         let session = self.sessions.get(session);
-        self.subject.with(name, session.map(|session| session.peer))
+        self.subject
+            .with_operation(name, session.map(|session| session.peer))
     }
 
     /// Returns the subject for errors of the operation in a slot.
-    pub(crate) fn subject_of_slot(&self, slot: u32) -> Subject {
+    pub(crate) fn subject_of_slot(&self, slot: u32) -> ErrorSubject {
         match self.flights.get(slot) {
             Some(flight) => self.subject_of(flight.session, flight.name.text()),
             None => self.subject.clone(),
@@ -300,7 +301,7 @@ impl EndpointState {
     }
 
     /// Returns whether all peers were lost and no completions are expected from them. False if there were no peers.
-    pub(crate) fn is_alone(&self) -> bool {
+    pub(crate) fn has_no_peers(&self) -> bool {
         let mut met = self.peers.iter().filter(|(_, state)| state.met).peekable();
         self.ending.is_empty()
             && met.peek().is_some()
@@ -312,7 +313,7 @@ impl EndpointState {
         let Some(KnownPeer { place, .. }) = self.peers.get(&peer) else {
             return;
         };
-        let subject = Subject {
+        let subject = ErrorSubject {
             peer: Some(peer),
             ..self.subject.clone()
         };
@@ -323,7 +324,7 @@ impl EndpointState {
             end.unwrap_or_default(),
         );
         self.lost.insert(peer, error.clone());
-        self.refuse(&error, Some(peer));
+        self.refuse_later_calls(&error, Some(peer));
     }
 
     /// Fails all operations with a peer.
@@ -347,16 +348,16 @@ impl EndpointState {
     /// Marks the engine as dead and fails everything in flight.
     #[cold]
     pub(crate) fn fail_engine(&mut self, reason: impl Into<String>) -> TransferError {
-        let subject = self.subject.with("polling", None);
+        let subject = self.subject.with_operation("polling", None);
         let error = TransferError::new(TransferErrorKind::EndpointFailed, subject, reason);
         self.dead = Some(error.clone());
-        self.refuse(&error, None);
+        self.refuse_later_calls(&error, None);
         self.give_up_all(&error, None);
         error
     }
 
     /// Refuses further posts to one peer, or to all.
-    fn refuse(&mut self, error: &TransferError, peer: Option<Peer>) {
+    fn refuse_later_calls(&mut self, error: &TransferError, peer: Option<Peer>) {
         let is_meant = |session: &SessionState| peer.is_none_or(|peer| session.peer == peer);
         for session in self
             .sessions
@@ -376,15 +377,15 @@ impl EndpointState {
             let session = session.and_then(|session| self.sessions.get(session));
             if session.is_some_and(is_meant) {
                 let error = error.with_subject(self.subject_of_slot(slot));
-                let ended = self.flights.give_up(slot, error);
+                let ended = self.flights.end_with_error(slot, error);
                 self.apply_end(ended);
-                self.drop_rest(slot);
+                self.drop_unposted(slot);
             }
         }
     }
 
     /// Drops the parts of a batch that the engine never took.
-    fn drop_rest(&mut self, slot: u32) {
+    fn drop_unposted(&mut self, slot: u32) {
         let index = self.backlog.iter().position(|rest| rest.slot == slot);
         if let Some(rest) = index.and_then(|index| self.backlog.remove(index)) {
             let left = rest.ops.len() - rest.posted;
@@ -395,7 +396,7 @@ impl EndpointState {
     }
 
     /// Updates sessions, waiting tasks and the unclaimed failure when an operation has ended.
-    pub(crate) fn apply_end(&mut self, ended: Ended) {
+    pub(crate) fn apply_end(&mut self, ended: SlotEnd) {
         if let Some(waker) = ended.waker {
             self.woken.push(waker);
         }
@@ -427,7 +428,7 @@ impl EndpointState {
     /// Releases a session's lanes and memory. Nothing of it may be in flight.
     #[cold]
     pub(crate) fn release_session(&mut self, index: u32) {
-        if let Some(session) = self.sessions.take(index) {
+        if let Some(session) = self.sessions.remove(index) {
             for lane in session.lanes.into_iter().flatten() {
                 self.release_lane(lane);
             }
@@ -456,13 +457,13 @@ impl EndpointState {
         }
         let id = region.id;
         if let Err(error) = self.engine.deregister(id) {
-            let subject = self.subject.with("deregister", None);
+            let subject = self.subject.with_operation("deregister", None);
             let error =
                 TransferError::from_error(TransferErrorKind::EndpointFailed, subject, &error);
             self.unclaimed.get_or_insert(error);
         }
         // The engine holds the memory for as long as it needs it.
-        self.regions.take(index);
+        self.regions.remove(index);
     }
 }
 
@@ -481,11 +482,11 @@ pub(crate) fn lane_index(verb: Verb) -> Option<usize> {
 impl EndpointState {
     pub(crate) fn register(&mut self, memory: Arc<dyn Memory>) -> TransferResult<u32> {
         let region = self.engine.register(&memory).map_err(|error| {
-            let subject = self.subject.with("register", None);
+            let subject = self.subject.with_operation("register", None);
             TransferError::from_error(TransferErrorKind::Unavailable, subject, &error)
         })?;
         let serial = self.next_serial();
-        Ok(self.regions.put(RegionState {
+        Ok(self.regions.insert(RegionState {
             serial,
             id: region.id,
             memory,
@@ -509,7 +510,7 @@ impl EndpointState {
     /// Adds a registration that other code made and will deregister.
     pub(crate) fn adopt_region(&mut self, memory: Arc<dyn Memory>, region: Region) -> u32 {
         let serial = self.next_serial();
-        self.regions.put(RegionState {
+        self.regions.insert(RegionState {
             serial,
             id: region.id,
             memory,
@@ -521,22 +522,22 @@ impl EndpointState {
 
     pub(crate) fn expect(&mut self, peer: Peer, bytes: Option<u32>) -> TransferResult<()> {
         self.engine.expect(peer, bytes).map_err(|error| {
-            let subject = self.subject.with("expect", peer);
+            let subject = self.subject.with_operation("expect", peer);
             TransferError::from_error(TransferErrorKind::OperationFailed, subject, &error)
         })
     }
 
-    pub(crate) fn card_for(&mut self, peer: Peer) -> TransferResult<EndpointCard> {
-        let made = self.engine.cards(&[peer]).map_err(|error| {
-            let subject = self.subject.with("introduce", peer);
+    pub(crate) fn address_for(&mut self, peer: Peer) -> TransferResult<PeerAddress> {
+        let made = self.engine.endpoint_addresses(&[peer]).map_err(|error| {
+            let subject = self.subject.with_operation("introduce", peer);
             TransferError::from_error(TransferErrorKind::EndpointFailed, subject, &error)
         })?;
         let card = made.into_iter().next().ok_or_else(|| {
-            let subject = self.subject.with("introduce", peer);
+            let subject = self.subject.with_operation("introduce", peer);
             let kind = TransferErrorKind::EndpointFailed;
             TransferError::new(kind, subject, "the engine made no card")
         })?;
-        Ok(EndpointCard {
+        Ok(PeerAddress {
             engine: self.subject.engine.to_string(),
             from: self.id,
             to: peer,
@@ -548,12 +549,12 @@ impl EndpointState {
     /// Connects to the endpoints that made these cards, and waits until they have connected too.
     pub(crate) fn connect(
         &mut self,
-        cards: &[EndpointCard],
+        cards: &[PeerAddress],
         timeout: Duration,
     ) -> TransferResult<()> {
         // All cards are checked before anything is done for one.
         for (at, card) in cards.iter().enumerate() {
-            self.check_card(card, &cards[..at])?;
+            self.check_address(card, &cards[..at])?;
         }
         for card in cards {
             // A peer that has connected without first contact is only met.
@@ -564,7 +565,7 @@ impl EndpointState {
         self.meet(cards, timeout)
     }
 
-    fn check_card(&self, card: &EndpointCard, earlier: &[EndpointCard]) -> TransferResult<()> {
+    fn check_address(&self, card: &PeerAddress, earlier: &[PeerAddress]) -> TransferResult<()> {
         let peer = card.from;
         if let Some(lost) = self.refusal(peer, "connect") {
             return Err(lost);
@@ -584,7 +585,7 @@ impl EndpointState {
         } else {
             return Ok(());
         };
-        let subject = self.subject.with("connect", peer);
+        let subject = self.subject.with_operation("connect", peer);
         Err(TransferError::new(
             TransferErrorKind::Usage,
             subject,
@@ -592,25 +593,25 @@ impl EndpointState {
         ))
     }
 
-    fn connect_one(&mut self, card: &EndpointCard) -> TransferResult<()> {
+    fn connect_one(&mut self, card: &PeerAddress) -> TransferResult<()> {
         let peer = card.from;
         if !self.watch.add(peer, &self.place, &card.place) {
             self.clean_up_after(&card.place);
-            let subject = self.subject.with("connect", peer);
+            let subject = self.subject.with_operation("connect", peer);
             return Err(TransferError::new(
                 TransferErrorKind::PeerLost,
                 subject,
                 card.place.describe_end(),
             ));
         }
-        let neighbor = Neighbor {
+        let neighbor = PeerEndpoint {
             peer,
             card: card.card.clone(),
             locality: self.place.locality(&card.place),
         };
         if let Err(error) = self.engine.connect(&[neighbor]) {
             self.watch.remove(peer);
-            let subject = self.subject.with("connect", peer);
+            let subject = self.subject.with_operation("connect", peer);
             let kind = TransferErrorKind::EndpointFailed;
             return Err(TransferError::from_error(kind, subject, &error));
         }
@@ -620,7 +621,7 @@ impl EndpointState {
     }
 
     /// Makes first contact with the peers of these cards. Returns an error once one of their processes ends.
-    fn meet(&mut self, cards: &[EndpointCard], timeout: Duration) -> TransferResult<()> {
+    fn meet(&mut self, cards: &[PeerAddress], timeout: Duration) -> TransferResult<()> {
         let deadline = Instant::now().checked_add(timeout);
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let watch = RefCell::new((&mut self.watch, Vec::new()));
@@ -641,7 +642,7 @@ impl EndpointState {
             [card] => Some(card.from),
             _ => None,
         };
-        let subject = self.subject.with("connect", one);
+        let subject = self.subject.with_operation("connect", one);
         match met {
             Ok(()) => {
                 self.peers.values_mut().for_each(|peer| peer.met = true);
@@ -658,7 +659,7 @@ impl EndpointState {
     /// Returns the reason if a peer cannot be used any more.
     pub(crate) fn refusal(&self, peer: Peer, operation: &'static str) -> Option<TransferError> {
         let known = self.dead.as_ref().or_else(|| self.lost.get(&peer));
-        known.map(|error| error.with_subject(self.subject.with(operation, peer)))
+        known.map(|error| error.with_subject(self.subject.with_operation(operation, peer)))
     }
 
     /// Opens a session between a registration and a peer's memory.
@@ -692,7 +693,7 @@ impl EndpointState {
         if let Some(region) = self.regions.get_mut(region) {
             region.users += 1;
         }
-        Ok(self.sessions.put(SessionState {
+        Ok(self.sessions.insert(SessionState {
             peer,
             region,
             lanes,
@@ -720,7 +721,7 @@ impl EndpointState {
         } else {
             return Ok(());
         };
-        let subject = self.subject.with("session", peer);
+        let subject = self.subject.with_operation("session", peer);
         Err(TransferError::new(wrong.0, subject, wrong.1))
     }
 
@@ -731,7 +732,7 @@ impl EndpointState {
         options: SessionOptions,
         verb: Verb,
     ) -> TransferResult<Lane> {
-        let subject = || self.subject.with("session", peer);
+        let subject = || self.subject.with_operation("session", peer);
         let local = self.regions.get(region).map(|region| region.id);
         let Some(local) = local else {
             let kind = TransferErrorKind::Usage;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use crate::cell::EndpointCell;
+use crate::cell::SharedEndpoint;
 use crate::error::TransferResult;
 use crate::flights::TransferStatus;
 use crate::state::EndpointState;
@@ -19,13 +19,13 @@ const NONE: u32 = u32::MAX;
 /// reported by the next [`wait_all`](crate::TransferEndpoint::wait_all).
 #[must_use = "dropping the ticket loses track of the operation's end"]
 pub struct Ticket {
-    cell: EndpointCell,
+    cell: SharedEndpoint,
     slot: Cell<u32>,
 }
 
 impl Ticket {
     #[inline]
-    pub(crate) fn new(cell: EndpointCell, slot: u32) -> Self {
+    pub(crate) fn new(cell: SharedEndpoint, slot: u32) -> Self {
         Self {
             cell,
             slot: Cell::new(slot),
@@ -95,7 +95,7 @@ impl Ticket {
         if slot == NONE {
             return Ok(());
         }
-        self.cell.wait(
+        self.cell.wait_until(
             timeout,
             |state| state.subject_of_slot(slot),
             |state| match state.flights.status(slot) {
@@ -110,7 +110,7 @@ impl Ticket {
     #[inline]
     pub(crate) fn hand_over(
         self,
-        cell: &EndpointCell,
+        cell: &SharedEndpoint,
         take: impl FnOnce(&mut EndpointState, u32),
     ) -> Result<(), Self> {
         let slot = self.slot.get();
@@ -142,7 +142,7 @@ impl Ticket {
             }
             TransferStatus::Failed => return Poll::Ready(Err(state.error_of(slot))),
         }
-        let before = state.flights.wake_by(slot, waker);
+        let before = state.flights.set_waker(slot, waker);
         // The previous waker is dropped while nothing is borrowed.
         drop(state);
         drop(before);

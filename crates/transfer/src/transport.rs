@@ -12,7 +12,7 @@ use tonnage_sys::clock::Clock;
 use tonnage_units::Error;
 
 use crate::endpoint::{EndpointConfig, EngineParts, TransferEndpoint};
-use crate::error::{Subject, TransferError, TransferErrorKind, TransferResult};
+use crate::error::{ErrorSubject, TransferError, TransferErrorKind, TransferResult};
 
 /// The clock of all endpoints. Its calibration takes 10 ms, and it is never freed.
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
@@ -103,7 +103,12 @@ impl Transport {
                 domains,
             })
         };
-        open().map_err(|error| failed(&Subject::default().with("open", None), &error))
+        open().map_err(|error| {
+            failed(
+                &ErrorSubject::default().with_operation("open", None),
+                &error,
+            )
+        })
     }
 
     /// Returns the engine's name.
@@ -156,7 +161,7 @@ impl Transport {
             device: domain.report().device,
             clean_up: self.clean_up,
         };
-        Ok(TransferEndpoint::over(parts, config))
+        Ok(TransferEndpoint::from_parts(parts, config))
     }
 
     fn domain(&self, device: usize) -> TransferResult<&Arc<dyn Domain>> {
@@ -169,12 +174,12 @@ impl Transport {
         })
     }
 
-    fn subject(&self, operation: &'static str) -> Subject {
-        let subject = Subject {
+    fn subject(&self, operation: &'static str) -> ErrorSubject {
+        let subject = ErrorSubject {
             engine: self.name.as_str().into(),
-            ..Subject::default()
+            ..ErrorSubject::default()
         };
-        subject.with(operation, None)
+        subject.with_operation(operation, None)
     }
 }
 
@@ -187,6 +192,6 @@ impl std::fmt::Debug for Transport {
     }
 }
 
-fn failed(subject: &Subject, error: &Error) -> TransferError {
+fn failed(subject: &ErrorSubject, error: &Error) -> TransferError {
     TransferError::from_error(TransferErrorKind::Unavailable, subject.clone(), error)
 }

@@ -43,7 +43,7 @@ fn pair(engine: &str) -> TransferResult<Pair> {
         one.allocate("host", 1 << 16)?,
         two.allocate("host", 1 << 16)?,
     ];
-    let (to_two, to_one) = (one.card_for(2)?, two.card_for(1)?);
+    let (to_two, to_one) = (one.address_for(2)?, two.address_for(1)?);
     one.connect(&[to_one], TIMEOUT)?;
     two.connect(&[to_two], TIMEOUT)?;
     Ok(Pair {

@@ -94,7 +94,7 @@ impl Error {
 
     /// A thread or process could not be started. If the system ran out of resources, the message says how to allow
     /// more.
-    pub fn not_started(what: impl std::fmt::Display, source: &io::Error) -> Self {
+    pub fn start_error(what: impl std::fmt::Display, source: &io::Error) -> Self {
         let advice = match source.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {
                 ". Allow more of them (ulimit -u, the container's limit on processes) or more memory, or use fewer ranks, \
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_resource_shortage_comes_with_advice() {
-        let text = |kind: io::ErrorKind| Error::not_started("a thread", &kind.into()).to_string();
+        let text = |kind: io::ErrorKind| Error::start_error("a thread", &kind.into()).to_string();
         assert!(text(io::ErrorKind::WouldBlock).contains("ulimit -u"));
         assert_eq!(
             text(io::ErrorKind::NotFound),

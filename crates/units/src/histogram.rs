@@ -110,7 +110,7 @@ impl BinnedLatencies {
 #[derive(Clone)]
 pub struct LatencyHistogram {
     bins: Histogram<u64>,
-    exact: Exact,
+    exact: ExactFigures,
 }
 
 /// Prints only the exact figures, because the bins would fill many screens.
@@ -124,7 +124,7 @@ impl fmt::Debug for LatencyHistogram {
 
 /// Exact figures that the bins would round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Exact {
+struct ExactFigures {
     count: u64,
     min_ns: u64,
     max_ns: u64,
@@ -135,7 +135,7 @@ struct Exact {
     least_unfinished_ns: u64,
 }
 
-impl Exact {
+impl ExactFigures {
     const EMPTY: Self = Self {
         count: 0,
         min_ns: u64::MAX,
@@ -146,7 +146,7 @@ impl Exact {
     };
 
     /// Figures of `count` latencies with the same value.
-    fn alike(value_ns: u64, count: u64) -> Self {
+    fn of_equal_values(value_ns: u64, count: u64) -> Self {
         Self {
             count,
             min_ns: value_ns,
@@ -196,7 +196,7 @@ impl Exact {
     }
 
     /// Whether these figures are consistent with the samples in these bins.
-    fn fits(&self, pairs: &[(usize, u64)]) -> bool {
+    fn agrees_with(&self, pairs: &[(usize, u64)]) -> bool {
         let (Some((first, _)), Some((last, _))) = (pairs.first(), pairs.last()) else {
             return *self == Self::EMPTY;
         };
@@ -229,7 +229,7 @@ impl LatencyHistogram {
         match Histogram::new_with_bounds(hdr_v2::LOW_NS, hdr_v2::HIGH_NS, hdr_v2::DIGITS) {
             Ok(bins) => Self {
                 bins,
-                exact: Exact::EMPTY,
+                exact: ExactFigures::EMPTY,
             },
             // Only bounds that contradict each other are refused, and these are constants.
             Err(_) => unreachable!(),
@@ -267,7 +267,7 @@ impl LatencyHistogram {
             }
             before = up_to;
         }
-        self.exact.merge(&Exact {
+        self.exact.merge(&ExactFigures {
             count: waits.count,
             min_ns: waits.shortest_ns,
             max_ns: waits.longest_ns,
@@ -334,7 +334,7 @@ impl LatencyHistogram {
             // Empty histograms are common: ranks that wait while others take their turn have them.
             return;
         }
-        for (index, count) in other.pairs() {
+        for (index, count) in other.index_counts() {
             self.bins
                 .saturating_record_n(hdr_v2::value_of(index), count);
         }
@@ -346,11 +346,11 @@ impl LatencyHistogram {
         if self.count() > 0 {
             self.bins.reset();
         }
-        self.exact = Exact::EMPTY;
+        self.exact = ExactFigures::EMPTY;
     }
 
-    /// Returns the recorded latencies, to three digits, with the number of samples of each, in ascending order.
-    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
+    /// Returns the recorded_bins latencies, to three digits, with the number of samples of each, in ascending order.
+    pub fn recorded_bins(&self) -> impl Iterator<Item = (u64, u64)> {
         let bins = self.bins.iter_recorded();
         bins.map(|bin| {
             let count = bin.count_since_last_iteration();
@@ -362,7 +362,7 @@ impl LatencyHistogram {
     /// bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.exact.to_bytes().to_vec();
-        bytes.append(&mut hdr_v2::encode(self.pairs()));
+        bytes.append(&mut hdr_v2::encode(self.index_counts()));
         bytes
     }
 
@@ -382,9 +382,10 @@ impl LatencyHistogram {
     /// As for [`decode`](Self::decode); nothing is added then.
     pub fn merge_encoded(&mut self, bytes: &[u8]) -> Result<()> {
         let invalid = |why: &str| Error::Failed(format!("an encoded latency histogram {why}"));
-        let (exact, rest) = Exact::from_bytes(bytes).ok_or_else(|| invalid("is cut short"))?;
+        let (exact, rest) =
+            ExactFigures::from_bytes(bytes).ok_or_else(|| invalid("is cut short"))?;
         let pairs = hdr_v2::decode(rest)?;
-        if !exact.fits(&pairs) {
+        if !exact.agrees_with(&pairs) {
             return Err(invalid("contradicts its own count, extremes or sum"));
         }
         for (index, count) in pairs {
@@ -409,12 +410,12 @@ impl LatencyHistogram {
             let value_ns = hdr_v2::value_of(index).min(hdr_v2::HIGH_NS);
             self.bins.saturating_record_n(value_ns, count);
         }
-        self.exact.merge(&Exact {
+        self.exact.merge(&ExactFigures {
             count: binned.samples,
             min_ns: binned.min_ns,
             max_ns: binned.max_ns,
             sum_ns: binned.sum_ns.into(),
-            ..Exact::EMPTY
+            ..ExactFigures::EMPTY
         });
     }
 
@@ -426,20 +427,21 @@ impl LatencyHistogram {
             let more = count.saturating_sub(earlier);
             if more > 0 {
                 let median_ns = self.bins.median_equivalent(hdr_v2::value_of(index));
-                self.add_alike(median_ns.min(hdr_v2::HIGH_NS), more);
+                self.add_equal_values(median_ns.min(hdr_v2::HIGH_NS), more);
             }
         }
     }
 
     /// Adds `count` latencies with the same value, which must be within the range.
-    fn add_alike(&mut self, value_ns: u64, count: u64) {
+    fn add_equal_values(&mut self, value_ns: u64, count: u64) {
         self.bins.saturating_record_n(value_ns, count);
-        self.exact.merge(&Exact::alike(value_ns, count));
+        self.exact
+            .merge(&ExactFigures::of_equal_values(value_ns, count));
     }
 
     /// The bins in the standard HdrHistogram V2 encoding: any HDR library can read and merge them.
     pub fn to_hdr(&self) -> Vec<u8> {
-        hdr_v2::encode(self.pairs())
+        hdr_v2::encode(self.index_counts())
     }
 
     /// Reads the standard encoding of these bins. Minimum, maximum and mean are then known to three digits only.
@@ -450,13 +452,13 @@ impl LatencyHistogram {
         let mut histogram = Self::new();
         for (index, count) in hdr_v2::decode(bytes)? {
             let median_ns = histogram.bins.median_equivalent(hdr_v2::value_of(index));
-            histogram.add_alike(median_ns.min(hdr_v2::HIGH_NS), count);
+            histogram.add_equal_values(median_ns.min(hdr_v2::HIGH_NS), count);
         }
         Ok(histogram)
     }
 
     /// (bin, count) of every bin that is not empty, ascending.
-    fn pairs(&self) -> impl Iterator<Item = (usize, u64)> {
+    fn index_counts(&self) -> impl Iterator<Item = (usize, u64)> {
         self.bins.iter_recorded().map(|bin| {
             (
                 hdr_v2::index_of(bin.value_iterated_to()),

@@ -81,7 +81,7 @@ impl AddressSource {
     }
 
     /// Advice if this host is not rank 0's.
-    pub fn another_host(self) -> &'static str {
+    pub fn suggest_other_host(self) -> &'static str {
         match self {
             Self::Option => "--master must name the host of rank 0",
             Self::Variable => "MASTER_ADDR must be the host of rank 0",
@@ -94,7 +94,7 @@ impl AddressSource {
     }
 
     /// Advice for a port that is in use.
-    pub fn another_port(self) -> &'static str {
+    pub fn suggest_other_port(self) -> &'static str {
         match self {
             Self::Option => "Choose another port with --master HOST:PORT, the same for all ranks",
             Self::Variable => {

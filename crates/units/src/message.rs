@@ -15,13 +15,13 @@ const CHARACTERS_MAX: usize = 4000;
 
 /// Prints a message and a line end to standard error. A failed write is ignored, because there is nowhere else to
 /// report it.
-pub fn say(text: &str) {
-    let line = format!("{}\n", bounded(text));
+pub fn print_message(text: &str) {
+    let line = format!("{}\n", truncate_message(text));
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Cuts absurdly long words, and leaves out the middle of an absurdly long text.
-pub fn bounded(text: &str) -> Cow<'_, str> {
+pub fn truncate_message(text: &str) -> Cow<'_, str> {
     // A text never has more characters than bytes.
     if text.len() <= WORD_CHARACTERS_MAX {
         return Cow::Borrowed(text);
@@ -60,7 +60,7 @@ mod tests {
             &"word ".repeat(700),
             &"x".repeat(300),
         ] {
-            assert_eq!(bounded(text), text);
+            assert_eq!(truncate_message(text), text);
         }
     }
 
@@ -68,13 +68,13 @@ mod tests {
     fn long_words_are_cut_and_the_rest_stays() {
         let text = format!("cannot read {}\n(try another)", "ä".repeat(200_000));
         let cut = format!("cannot read {}…\n(try another)", "ä".repeat(60));
-        assert_eq!(bounded(&text), cut);
+        assert_eq!(truncate_message(&text), cut);
     }
 
     #[test]
     fn long_texts_keep_their_beginning_and_their_end() {
         let text = format!("cannot read {}(try another)", "ä ".repeat(100_000));
-        let cut = bounded(&text);
+        let cut = truncate_message(&text);
         assert!(cut.starts_with("cannot read ä ä") && cut.ends_with("ä (try another)"));
         assert_eq!(cut.chars().count(), CHARACTERS_MAX + 1);
     }

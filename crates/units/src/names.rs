@@ -18,9 +18,9 @@ pub trait Named: Copy + Sized + 'static {
 }
 
 /// Returns the index of `text` in `names`, or an error that suggests the nearest name.
-pub fn place(what: &str, names: &[&str], text: &str) -> Result<usize> {
+pub fn index_of_name(what: &str, names: &[&str], text: &str) -> Result<usize> {
     let place = names.iter().position(|name| *name == text);
-    place.ok_or_else(|| unknown(what, text, names))
+    place.ok_or_else(|| unknown_name_error(what, text, names))
 }
 
 /// Deserializes a name to its index. Shared by all types, because each type's own visitor would add kilobytes of code
@@ -39,7 +39,7 @@ impl Visitor<'_> for NameVisitor {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<usize, E> {
-        place(self.what, self.names, text).map_err(E::custom)
+        index_of_name(self.what, self.names, text).map_err(E::custom)
     }
 }
 
@@ -105,7 +105,7 @@ macro_rules! names {
 
             fn from_str(text: &str) -> $crate::Result<Self> {
                 let names = <Self as $crate::names::Named>::NAMES;
-                $crate::names::place($what, names, text).map(|place| Self::ALL[place])
+                $crate::names::index_of_name($what, names, text).map(|place| Self::ALL[place])
             }
         }
 
@@ -205,7 +205,7 @@ pub fn nearest<'a>(text: &str, choices: &[&'a str]) -> Option<&'a str> {
 
 /// Error for a name that is not one of `choices`: `unknown op "writ": did you mean "write"? ops: write, read`. If
 /// several choices continue `text` after a dash, all of them are suggested.
-pub fn unknown(what: &str, text: &str, choices: &[&str]) -> Error {
+pub fn unknown_name_error(what: &str, text: &str, choices: &[&str]) -> Error {
     let begin = format!("{text}-");
     let mut near: Vec<_> = (choices.iter().copied())
         .filter(|choice| choice.starts_with(&begin))
@@ -241,12 +241,12 @@ fn plural(what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::unknown;
+    use super::unknown_name_error;
 
     #[test]
     fn every_name_that_begins_with_the_unknown_one_is_named() {
         let choices = ["send-recv-pairs", "send-recv-ring", "scatter"];
-        let message = |text| unknown("op", text, &choices).to_string();
+        let message = |text| unknown_name_error("op", text, &choices).to_string();
         let both = message("send-recv");
         assert!(
             both.contains(r#"did you mean "send-recv-pairs" or "send-recv-ring"?"#),
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn choices_are_named_in_the_plural() {
-        let message = |what| unknown(what, "x", &["one", "two"]).to_string();
+        let message = |what| unknown_name_error(what, "x", &["one", "two"]).to_string();
         for (what, all) in [
             ("op", "ops"),
             ("memory", "memories"),

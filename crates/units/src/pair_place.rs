@@ -12,7 +12,7 @@ crate::names! {
 
 impl PairPlace {
     /// Returns a plain description, for table titles.
-    pub fn about(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::Near => "peers on one socket",
             Self::Far => "peers on two sockets",

@@ -21,9 +21,9 @@ impl<T: Reduce> Reduce for Option<T> {
 
 /// True if any contribution is true.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Any(pub bool);
+pub struct ReduceAny(pub bool);
 
-impl Reduce for Any {
+impl Reduce for ReduceAny {
     fn merge(&mut self, other: Self) {
         self.0 |= other.0;
     }
@@ -31,9 +31,9 @@ impl Reduce for Any {
 
 /// The largest contribution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Largest(pub u64);
+pub struct ReduceMax(pub u64);
 
-impl Reduce for Largest {
+impl Reduce for ReduceMax {
     fn merge(&mut self, other: Self) {
         self.0 = self.0.max(other.0);
     }
@@ -45,21 +45,21 @@ mod tests {
 
     #[test]
     fn existing_contributions_are_merged() {
-        let all = |parts: [Option<Largest>; 3]| {
+        let all = |parts: [Option<ReduceMax>; 3]| {
             let [mut all, one, other] = parts;
             all.merge(one);
             all.merge(other);
             all
         };
-        assert_eq!(all([None, Some(Largest(3)), None]), Some(Largest(3)));
+        assert_eq!(all([None, Some(ReduceMax(3)), None]), Some(ReduceMax(3)));
         assert_eq!(
-            all([Some(Largest(4)), None, Some(Largest(3))]),
-            Some(Largest(4))
+            all([Some(ReduceMax(4)), None, Some(ReduceMax(3))]),
+            Some(ReduceMax(4))
         );
         assert_eq!(all([None; 3]), None);
-        let mut any = Any(false);
-        any.merge(Any(true));
-        any.merge(Any(false));
-        assert_eq!(any, Any(true));
+        let mut any = ReduceAny(false);
+        any.merge(ReduceAny(true));
+        any.merge(ReduceAny(false));
+        assert_eq!(any, ReduceAny(true));
     }
 }

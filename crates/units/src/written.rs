@@ -11,23 +11,23 @@ use crate::quantity::{Bytes, BytesPerSecond, Count, Fraction, Nanos, PerSecond};
 
 /// The text of one value; a number becomes its digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Text(pub String);
+pub struct ValueText(pub String);
 
 /// One value, values joined by commas, or a list of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Texts(pub Vec<Text>);
+pub struct ValueTexts(pub Vec<ValueText>);
 
 /// Parses a value from its text.
 ///
 /// # Errors
 /// The error of the value's own parser.
-pub fn read<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub fn deserialize_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr,
     T::Err: fmt::Display,
 {
-    let Text(text) = Text::deserialize(deserializer)?;
+    let ValueText(text) = ValueText::deserialize(deserializer)?;
     text.parse().map_err(de::Error::custom)
 }
 
@@ -47,30 +47,30 @@ pub fn write_count<S: Serializer>(count: u64, serializer: S) -> Result<S::Ok, S:
 struct TextVisitor;
 
 impl Visitor<'_> for TextVisitor {
-    type Value = Text;
+    type Value = ValueText;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a text or a number")
     }
 
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Text, E> {
-        Ok(Text(value.to_owned()))
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<ValueText, E> {
+        Ok(ValueText(value.to_owned()))
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Text, E> {
-        Ok(Text(value.to_string()))
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<ValueText, E> {
+        Ok(ValueText(value.to_string()))
     }
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Text, E> {
-        Ok(Text(value.to_string()))
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<ValueText, E> {
+        Ok(ValueText(value.to_string()))
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Text, E> {
-        Ok(Text(value.to_string()))
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<ValueText, E> {
+        Ok(ValueText(value.to_string()))
     }
 }
 
-impl<'de> Deserialize<'de> for Text {
+impl<'de> Deserialize<'de> for ValueText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(TextVisitor)
     }
@@ -79,39 +79,47 @@ impl<'de> Deserialize<'de> for Text {
 struct TextsVisitor;
 
 impl<'de> Visitor<'de> for TextsVisitor {
-    type Value = Texts;
+    type Value = ValueTexts;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a text, a number or a list of them")
     }
 
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Texts, E> {
-        let parts = value.split(',').map(|part| Text(part.trim().to_owned()));
-        Ok(Texts(parts.collect()))
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<ValueTexts, E> {
+        let parts = value
+            .split(',')
+            .map(|part| ValueText(part.trim().to_owned()));
+        Ok(ValueTexts(parts.collect()))
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Texts, E> {
-        TextVisitor.visit_i64(value).map(|text| Texts(vec![text]))
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<ValueTexts, E> {
+        TextVisitor
+            .visit_i64(value)
+            .map(|text| ValueTexts(vec![text]))
     }
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Texts, E> {
-        TextVisitor.visit_u64(value).map(|text| Texts(vec![text]))
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<ValueTexts, E> {
+        TextVisitor
+            .visit_u64(value)
+            .map(|text| ValueTexts(vec![text]))
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Texts, E> {
-        TextVisitor.visit_f64(value).map(|text| Texts(vec![text]))
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<ValueTexts, E> {
+        TextVisitor
+            .visit_f64(value)
+            .map(|text| ValueTexts(vec![text]))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Texts, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ValueTexts, A::Error> {
         let mut texts = Vec::new();
         while let Some(text) = items.next_element()? {
             texts.push(text);
         }
-        Ok(Texts(texts))
+        Ok(ValueTexts(texts))
     }
 }
 
-impl<'de> Deserialize<'de> for Texts {
+impl<'de> Deserialize<'de> for ValueTexts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(TextsVisitor)
     }
@@ -121,7 +129,7 @@ macro_rules! written {
     ($($type:ty),+) => {$(
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                read(deserializer)
+                deserialize_text(deserializer)
             }
         }
 
@@ -137,7 +145,7 @@ written!(Bytes, Nanos, PerSecond, BytesPerSecond, Fraction);
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read(deserializer)
+        deserialize_text(deserializer)
     }
 }
 

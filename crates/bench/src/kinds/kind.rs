@@ -11,7 +11,7 @@ use crate::json::Json;
 use crate::network_paths::PathWatch;
 use crate::observer::Observer;
 use crate::settings::Settings;
-use tonnage_plan::{Planned, Reading};
+use tonnage_plan::{Planned, PointNotes};
 use tonnage_ranks::Rank;
 use tonnage_record::grouping::by_answer;
 use tonnage_record::{Body, Effective, Record};
@@ -39,7 +39,7 @@ pub struct AnnotatedPoint<'a, P> {
     /// The cell of the sweep.
     pub point: &'a P,
     /// Notes for a reader of the results.
-    pub reading: &'a Reading,
+    pub reading: &'a PointNotes,
     /// Why the point cannot be measured, if that was known when the plan was expanded.
     pub impossible: Option<&'a str>,
 }

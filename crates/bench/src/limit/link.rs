@@ -83,8 +83,8 @@ fn sum_of_directions(
     of_all_flows: &LinkSide<'_>,
 ) -> Option<Limit> {
     let roles = point.roles;
-    let forward = side_of_all_flows(point, opened, hosts, |rank| !roles.is_behind(rank))?;
-    let back = side_of_all_flows(point, opened, hosts, |rank| roles.is_behind(rank))?;
+    let forward = side_of_all_flows(point, opened, hosts, |rank| !roles.is_target_side(rank))?;
+    let back = side_of_all_flows(point, opened, hosts, |rank| roles.is_target_side(rank))?;
     let (one, other) = (links(&forward), links(&back));
     let sum = Links {
         used: one.used.max(other.used),

@@ -4,13 +4,13 @@
 //! the bound.
 
 use tonnage_engine::Verb;
-use tonnage_engine::memory::{CopyRate, CopyTurns, Memory, Stretch};
+use tonnage_engine::memory::{CopyRange, CopyRate, CopyRepetitions, Memory};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
 use tonnage_record::Limit;
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
-use tonnage_units::reduce::Largest;
+use tonnage_units::reduce::ReduceMax;
 
 use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::layout::{SLICE_BYTES_MIN, SliceLayout};
@@ -27,10 +27,10 @@ pub fn copy_rates(
     layout: &SliceLayout,
     point: &TransferPoint,
     clock: &Clock,
-    turns: CopyTurns,
+    turns: CopyRepetitions,
 ) -> Result<Vec<CopyRate>> {
     let stretch = copy_stretch(layout, point);
-    let mut walk = FlowWalk::over(point.slots.orders(), stretch.slots(), point.slots.seed);
+    let mut walk = FlowWalk::with_orders(point.slots.orders(), stretch.slots(), point.slots.seed);
     let mut slots = || from_and_to(walk.next_slots(), point.op);
     memory.copy_rates(&stretch, &mut slots, clock, turns)
 }
@@ -45,7 +45,7 @@ fn from_and_to((local, remote): (u64, u64), op: Verb) -> (u64, u64) {
 
 /// Returns the pieces to copy: the same slots that operations use. Small slots without gaps are copied several at a
 /// time; the last copy ends with the footprint.
-pub fn copy_stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
+pub fn copy_stretch(layout: &SliceLayout, point: &TransferPoint) -> CopyRange {
     let footprint_bytes = point.slots.footprint_bytes.max(SLICE_BYTES_MIN);
     let size_bytes = u64::from(point.slots.size_bytes);
     let joined = size_bytes < PIECE_BYTES_MIN && !point.slots.has_gaps();
@@ -60,27 +60,27 @@ pub fn copy_stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
         footprint_bytes / stride_bytes
     };
     let last_at = (pieces - 1) * stride_bytes;
-    Stretch {
+    CopyRange {
         from: layout.out_origin(0),
         to: layout.into_origin(0),
         piece_bytes,
         last_piece_bytes: piece_bytes.min(footprint_bytes - last_at),
         stride_bytes,
         pieces,
-        slices: (layout.out_slices() / u64::from(point.roles.rounds())).max(1),
+        slices: (layout.out_slices() / u64::from(point.roles.round_count())).max(1),
         slice_bytes: layout.slice_bytes(),
     }
 }
 
 /// Agrees on the turns of all copiers: the start of the first, and their length. A rank that does not copy passes 0
 /// bytes.
-pub fn agree_on_turns(rank: &mut Rank, pass_bytes: u64) -> Result<CopyTurns> {
-    let Largest(pass_bytes) = rank.reduce(
+pub fn agree_on_turns(rank: &mut Rank, pass_bytes: u64) -> Result<CopyRepetitions> {
+    let ReduceMax(pass_bytes) = rank.reduce(
         "turns of the copy limit",
-        Largest(pass_bytes),
+        ReduceMax(pass_bytes),
         DEADLINES.step,
     )?;
-    Ok(CopyTurns {
+    Ok(CopyRepetitions {
         start_ns: rank.aligned_start("start of the copy limit", DEADLINES.step)?,
         pass_bytes,
     })
@@ -249,7 +249,7 @@ mod tests {
             &layout,
             &point,
             &Clock::new(),
-            CopyTurns::default(),
+            CopyRepetitions::default(),
         )
         .unwrap();
         let all = rates.iter().flat_map(|rate| &rate.turns_bytes_per_s);
@@ -266,7 +266,7 @@ mod tests {
         let layout = SliceLayout::new(&point, 0);
         let stretch = copy_stretch(&layout, &point);
         let all: Vec<_> = (0..stretch.slots())
-            .map(|slot| stretch.piece(slot))
+            .map(|slot| stretch.piece_range(slot))
             .collect();
         let sum: u64 = all.iter().map(|(_, bytes)| bytes).sum();
         assert_eq!(stretch.pass_bytes(), sum);

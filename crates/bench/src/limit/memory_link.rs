@@ -86,7 +86,9 @@ fn bound(
     let roles = point.roles;
     if point.roles.bidirectional {
         let of = |behind| {
-            slowest_of_all_flows(point, opened, hosts, |rank| roles.is_behind(rank) == behind)
+            slowest_of_all_flows(point, opened, hosts, |rank| {
+                roles.is_target_side(rank) == behind
+            })
         };
         let ((what, one), (_, other)) = (of(false)?, of(true)?);
         // A device at both ends has its link once for all outgoing bytes, and once for all incoming ones.

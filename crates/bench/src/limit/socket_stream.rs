@@ -190,7 +190,7 @@ fn measure_round(
     addresses: &[Vec<Option<IpAddr>>],
     carry: &mut impl FnMut(&Arc<SharedStreams>) -> Result<StreamedBytes>,
 ) -> Result<Option<StreamedBytes>> {
-    let rounds = point.roles.rounds().min(ROUNDS_MAX);
+    let rounds = point.roles.round_count().min(ROUNDS_MAX);
     let of_round_ns = (timed_part_ns(point) / u64::from(rounds)).max(TIMED_NS_MIN);
     for attempt in 0..ATTEMPTS {
         let connected = connect::connect_all(rank, point, round, addresses)?;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire_proof::NamedDevices;
 use tonnage_engine::memory::{BusDevice, MemoryReport};
-use tonnage_engine::{Caps, DeviceMemoryBy, Domain, EngineReport, LimitKind};
+use tonnage_engine::{Caps, DeviceMemoryAccess, Domain, EngineReport, LimitKind};
 
 /// Placement of a rank's workers on its host. It differs between the ranks of a host, but is equal for ranks with the
 /// same index on other hosts. The description of the host is in [`OpenMessage`]; in one message, the combination would
@@ -33,7 +33,7 @@ pub struct OpenMessage {
     /// The device with the memory of its workers; `None` for host memory.
     pub memory_device: Option<BusDevice>,
     /// How bytes of such memory are moved.
-    pub device_memory_by: DeviceMemoryBy,
+    pub device_memory_by: DeviceMemoryAccess,
     /// Devices of each worker, in the order of its rails.
     pub devices: Vec<Vec<DeviceDescription>>,
     /// The devices that its payload must cross; `None` if it names none.

@@ -16,10 +16,10 @@ use crate::host::RankHost;
 use crate::settings::Settings;
 use crate::wire_proof::{NamedDevices, RouteShare};
 use tonnage_engine::memory::{BusDevice, Memory};
-use tonnage_engine::{Arm, Caps, Descriptor, Domain, Engine, Peer, RegionId, fact_names};
-use tonnage_loops::each::{Findings, Mailboxes};
+use tonnage_engine::{ArmOutcome, Caps, Descriptor, Domain, Engine, Peer, RegionId, fact_names};
+use tonnage_loops::each::{ComparisonFindings, Mailboxes};
 use tonnage_ranks::Rank;
-use tonnage_units::reduce::Largest;
+use tonnage_units::reduce::ReduceMax;
 use tonnage_units::{Error, Result, WireDevice};
 
 /// Recorded as the time when a send completes, if the engine does not report that itself.
@@ -49,7 +49,7 @@ pub struct EngineWorker {
     /// engine.
     pub(crate) mail: Option<Mailboxes>,
     /// Results of these comparisons.
-    pub(crate) findings: Option<Arc<Findings>>,
+    pub(crate) findings: Option<Arc<ComparisonFindings>>,
 }
 
 impl EngineWorker {
@@ -169,8 +169,8 @@ fn slowest_start(rank: &mut Rank, workers: &[EngineWorker]) -> Result<Option<u64
     let own = workers
         .iter()
         .filter_map(|worker| worker.memory.driver_start_ns());
-    let longest = rank.reduce("start of drivers", own.max().map(Largest), DEADLINES.step)?;
-    Ok(longest.map(|Largest(ns)| ns))
+    let longest = rank.reduce("start of drivers", own.max().map(ReduceMax), DEADLINES.step)?;
+    Ok(longest.map(|ReduceMax(ns)| ns))
 }
 
 fn open_local(
@@ -267,7 +267,7 @@ fn open_worker(
         };
         (peer, introduction)
     };
-    let cards = engine.cards(peers)?;
+    let cards = engine.endpoint_addresses(peers)?;
     let introductions = peers.iter().zip(cards).enumerate().map(introduce);
     let introductions = introductions.collect();
     let described = devices.iter().map(|device| {
@@ -299,15 +299,15 @@ fn describe(
 ) -> (OpenMessage, WorkerCpus) {
     let mut engine = devices.report();
     let still = !devices.domains[0].caps().moves_bytes;
-    let facts =
-        std::mem::take(&mut engine.facts).maybe(fact_names::MOVES_BYTES, still.then_some(false));
+    let facts = std::mem::take(&mut engine.facts)
+        .with_optional_fact(fact_names::MOVES_BYTES, still.then_some(false));
     let first = workers.first();
     let clock = first.map(|worker| worker.clock.source_name());
     let rails = first.map(|worker| worker.devices.len());
     let counted = first.and_then(|worker| worker.credits.as_ref());
     engine.facts = facts
-        .maybe(fact_names::CLOCK, clock)
-        .maybe("sends_counted", counted.map(|_| SENDS_COUNTED));
+        .with_optional_fact(fact_names::CLOCK, clock)
+        .with_optional_fact("sends_counted", counted.map(|_| SENDS_COUNTED));
     let places = WorkerCpus {
         cpus: devices.placement.cpus.clone(),
         sockets: devices.sockets(&host.topology),
@@ -361,7 +361,8 @@ fn connect(
 fn check_sleep(workers: &mut [EngineWorker], name: &str) -> Result<()> {
     for worker in workers {
         // A worker without peers has nothing to sleep for.
-        if !worker.remote.is_empty() && matches!(engine_of(worker)?.arm()?, Arm::Unsupported) {
+        if !worker.remote.is_empty() && matches!(engine_of(worker)?.arm()?, ArmOutcome::Unsupported)
+        {
             return Err(Error::Unavailable {
                 what: format!("--cq event on {name}"),
                 why: "the engine has no descriptor to sleep on".into(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tonnage_engine::{Card, Descriptor, Locality, Neighbor, Peer};
+use tonnage_engine::{Descriptor, EndpointAddress, Locality, Peer, PeerEndpoint};
 use tonnage_loops::each::PlaceInMemory;
 use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_units::{Error, Result};
@@ -12,7 +12,7 @@ use tonnage_units::{Error, Result};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Introduction {
     /// Its endpoint address for this peer.
-    pub card: Card,
+    pub card: EndpointAddress,
     /// Its memory, for use by peers.
     pub memory: Descriptor,
     /// Place where this peer writes how many of its messages it took; `None` if completions already show that.
@@ -28,7 +28,7 @@ pub type Introductions = Vec<(Peer, Introduction)>;
 #[derive(Debug, Clone)]
 pub struct PeerIntroduction {
     /// Its endpoint address and locality.
-    pub neighbor: Neighbor,
+    pub neighbor: PeerEndpoint,
     /// As in its [`Introduction`].
     pub memory: Descriptor,
     /// As in its [`Introduction`].
@@ -58,10 +58,10 @@ impl PeerMessages {
         let mut by_peer: BTreeMap<Peer, Vec<Introduction>> = BTreeMap::new();
         for (peer, introduction) in workers.into_iter().flatten() {
             let bytes = introduction.card.0.len();
-            if bytes > Card::BYTES_MAX {
+            if bytes > EndpointAddress::BYTES_MAX {
                 return Err(Error::Failed(format!(
                     "the engine makes a card of {bytes} bytes, at most {} are allowed",
-                    Card::BYTES_MAX
+                    EndpointAddress::BYTES_MAX
                 )));
             }
             by_peer.entry(peer).or_default().push(introduction);
@@ -117,7 +117,7 @@ pub(crate) fn introductions_of(
         let locality = locality(*from);
         for (of_worker, introduction) in of_workers.iter_mut().zip(introductions) {
             of_worker.push(PeerIntroduction {
-                neighbor: Neighbor {
+                neighbor: PeerEndpoint {
                     peer: *from,
                     card: introduction.card,
                     locality,
@@ -149,7 +149,7 @@ mod tests {
 
     fn introduction(bytes: usize) -> Introduction {
         Introduction {
-            card: Card(vec![7; bytes]),
+            card: EndpointAddress(vec![7; bytes]),
             memory: Descriptor(vec![1, 2]),
             credits: None,
             messages: None,
@@ -203,7 +203,10 @@ mod tests {
 
     #[test]
     fn an_address_has_a_length_limit() {
-        let long = PeerMessages::new(vec![vec![(1, introduction(Card::BYTES_MAX + 1))]]);
+        let long = PeerMessages::new(vec![vec![(
+            1,
+            introduction(EndpointAddress::BYTES_MAX + 1),
+        )]]);
         assert!(long.unwrap_err().to_string().contains("65536 are allowed"));
     }
 }

@@ -1,7 +1,7 @@
 //! Checks that the memories of all workers fit into a machine or a container together.
 
 use crate::settings::Settings;
-use tonnage_engine::memory::Available;
+use tonnage_engine::memory::AvailableMemory;
 use tonnage_engine::split_name;
 use tonnage_ranks::Rank;
 use tonnage_units::{Bytes, Error, Result};
@@ -80,7 +80,7 @@ pub(crate) fn check_equal_memory(
 /// the sum on the rank that checks.
 pub(super) fn check_available_memory(
     rank: &Rank,
-    available: Available,
+    available: AvailableMemory,
     sized_by: SizedBy,
     needs: impl Fn(Vec<u32>) -> Option<MemorySum>,
 ) -> Result<()> {

@@ -30,7 +30,9 @@ use std::sync::Arc;
 use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
 use crate::settings::{Numa, Settings};
-use tonnage_engine::memory::{Available, BusDevice, Memory, MemoryEntry, MemoryReport, Request};
+use tonnage_engine::memory::{
+    AvailableMemory, BusDevice, Memory, MemoryEntry, MemoryReport, Request,
+};
 use tonnage_engine::paths::{Division, Rails, divide};
 use tonnage_engine::{
     DeviceRequest, Domain, EngineOptions, EngineReport, Entry, OpenRequest, RankMemory, Verb,
@@ -249,7 +251,7 @@ impl Requirements<'_> {
 
     /// Whether a rank's memory comes from the same source as this rank's. Kinds that the CPU can address share a
     /// source; they are checked by the ranks with the kind that has the most available.
-    fn takes_from(&self, rank: u32, own: Available, settings: &Settings) -> bool {
+    fn takes_from(&self, rank: u32, own: AvailableMemory, settings: &Settings) -> bool {
         let name = (self.memory_of)(rank);
         if name == self.memory {
             return true;

@@ -139,7 +139,7 @@ fn shows_copies(all: &Distinct<OpenMessage>, hosts: &Hosts, roles: Roles) -> Vec
     let shows = ranks.map(|(rank, opened)| {
         let device = opened.memory_device.as_ref();
         let place = device.map(|device| (hosts.machine(rank), &*device.pci_address, &*device.uuid));
-        roles.stands_for_a_round(rank) && place.is_none_or(|place| known.insert(place))
+        roles.counts_for_bound(rank) && place.is_none_or(|place| known.insert(place))
     });
     shows.collect()
 }
@@ -265,7 +265,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::opening::description::DeviceDescription;
     use tonnage_engine::memory::BusDevice;
-    use tonnage_engine::{DeviceMemoryBy, EngineReport};
+    use tonnage_engine::{DeviceMemoryAccess, EngineReport};
     use tonnage_plan::point::Traffic;
     use tonnage_ranks::testing::rank_info;
 
@@ -283,7 +283,7 @@ pub(crate) mod tests {
             idle: false,
             engine: EngineReport::default(),
             memory_device: None,
-            device_memory_by: DeviceMemoryBy::Cards,
+            device_memory_by: DeviceMemoryAccess::Cards,
             devices: vec![vec![DeviceDescription {
                 used: true,
                 limit,

@@ -122,14 +122,14 @@ impl CommunicatingPairs {
     pub(crate) fn check(&self, placed: Option<Placed>) -> Result<()> {
         let Some(asked) = self
             .asked
-            .filter(|asked| !placed.is_some_and(|had| had.is(*asked)))
+            .filter(|asked| !placed.is_some_and(|had| had.matches(*asked)))
         else {
             return Ok(());
         };
         Err(Error::Unavailable {
             what: format!("--place {asked}"),
             why: match placed {
-                Some(had) => format!("the workers were placed otherwise: {}", had.about()),
+                Some(had) => format!("the workers were placed otherwise: {}", had.describe()),
                 None => "it is not known which sockets the workers are on".to_owned(),
             },
             how: "Leave --place out, and --cpus where it is given".to_owned(),

@@ -426,7 +426,7 @@ fn results_are_joined_in_any_order() {
         .map(|rank| WireFindings(Json(path(rank, rank % 200 != 199))))
         .collect();
     let join = |parts: &mut dyn Iterator<Item = &WireFindings>| {
-        let mut all = WireFindings(Json(WireProof::nothing()));
+        let mut all = WireFindings(Json(WireProof::empty()));
         parts.for_each(|part| all.merge(part.clone()));
         all.0.0
     };

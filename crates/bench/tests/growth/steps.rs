@@ -20,7 +20,7 @@ use tonnage_plan::{Plan, Point};
 use tonnage_ranks::{JoinOptions, Rank, pack, unpack};
 use tonnage_record::{Program, Record};
 use tonnage_sys::clock::{Clock, process_cpu_ns};
-use tonnage_units::reduce::Largest;
+use tonnage_units::reduce::ReduceMax;
 use tonnage_units::{Error, Result};
 
 /// Deadline of every exchange.
@@ -109,7 +109,8 @@ pub fn take(
             rank.barrier("barrier", DEADLINE)
         })?,
         step(rank, "reduce", count, all_have_read, |rank| {
-            rank.reduce("reduce", Largest(1 << 40), DEADLINE).map(drop)
+            rank.reduce("reduce", ReduceMax(1 << 40), DEADLINE)
+                .map(drop)
         })?,
         step(rank, "start", count, all_have_read, |rank| {
             rank.aligned_start("start", DEADLINE).map(drop)

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tonnage_engine::calls::{
-    Call, Calls, FileEntry, FileTransfer, OpenFile, OpenFiles, Queue, lane_of,
+    FileCall, FileCalls, FileEntry, FileQueue, FileTransfer, OpenFile, OpenFiles, lane_of,
 };
 use tonnage_engine::{Completion, Ending, Op};
 use tonnage_engines::FILE_ENGINES;
@@ -34,7 +34,7 @@ fn point(engine: &str) -> FilePoint {
     }
 }
 
-fn engine(entry: &FileEntry) -> Result<Box<dyn Calls>> {
+fn engine(entry: &FileEntry) -> Result<Box<dyn FileCalls>> {
     let domain = (entry.open)(&OpenFiles {
         usage: &point(entry.name).usage(),
         rank: 0,
@@ -47,7 +47,7 @@ fn engine(entry: &FileEntry) -> Result<Box<dyn Calls>> {
 }
 
 /// Writes and reads in turn, one at a time.
-fn one_at_a_time(calls: &mut dyn Calls) -> Result<()> {
+fn one_at_a_time(calls: &mut dyn FileCalls) -> Result<()> {
     for transfer in 0..TRANSFERS {
         let write = transfer % 2 == 0;
         let transfer = FileTransfer {
@@ -57,16 +57,16 @@ fn one_at_a_time(calls: &mut dyn Calls) -> Result<()> {
             len: BLOCK,
         };
         calls.call(&if write {
-            Call::Write(transfer)
+            FileCall::Write(transfer)
         } else {
-            Call::Read(transfer)
+            FileCall::Read(transfer)
         })?;
     }
     Ok(())
 }
 
 /// Keeps `WINDOW` transfers in flight. Returns whether any of them failed.
-fn through_a_queue(queue: &mut dyn Queue) -> Result<bool> {
+fn through_a_queue(queue: &mut dyn FileQueue) -> Result<bool> {
     let mut done = [Completion::EMPTY; WINDOW as usize];
     let (mut posted, mut ended, mut failed) = (0, 0, false);
     while ended < TRANSFERS {
@@ -105,7 +105,7 @@ fn counted(entry: &FileEntry) -> Result<(Counts, Option<Counts>)> {
     std::fs::write(&scratch, vec![1; (BLOCKS * BLOCK) as usize])
         .map_err(|error| Error::io("cannot fill the file", error))?;
     let mut calls = engine(entry)?;
-    calls.call(&Call::Open(OpenFile {
+    calls.call(&FileCall::Open(OpenFile {
         file: 0,
         path: scratch.path(),
         read: true,
@@ -127,7 +127,7 @@ fn counted(entry: &FileEntry) -> Result<(Counts, Option<Counts>)> {
             Some(during)
         }
     };
-    calls.call(&Call::Close { file: 0 })?;
+    calls.call(&FileCall::Close { file: 0 })?;
     Ok((blocking, queued))
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tonnage_bench::kinds::transfer::layout::answers;
 use tonnage_bench::loop_parameters::flow_slots;
 use tonnage_engine::paths::{Cut, Division};
-use tonnage_engine::testing::{Script, TestEngine, at_once};
+use tonnage_engine::testing::{TestEngine, TestScript, ends_at_once};
 use tonnage_engine::{Ending, Engine, Entry, Lane, Verb, WORD_BYTES, find};
 use tonnage_engines::ENGINES;
 use tonnage_loops::Scratch;
@@ -23,12 +23,12 @@ use tonnage_loops::batch::{BatchLoop, SharedBatches};
 use tonnage_loops::extent::FlowLoads;
 use tonnage_loops::flow::Flow;
 use tonnage_loops::paced::Timetable;
-use tonnage_loops::ping_pong::{Table, return_all};
+use tonnage_loops::ping_pong::{PingPongEnd, return_all};
 use tonnage_loops::port::Port;
-use tonnage_loops::pulse::{FeltPulse, Pulse};
+use tonnage_loops::pulse::{Pulse, WorkerPulse};
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_loops::serve::serve;
-use tonnage_loops::timed_loop::{Driven, Pace, Recording, TimedLoop};
+use tonnage_loops::timed_loop::{LoopKind, LoopResults, Recording, TimedLoop};
 use tonnage_loops::until::Until;
 use tonnage_machine::devices::RdmaDevice;
 use tonnage_machine::kernel_files::Tree;
@@ -157,7 +157,7 @@ fn initiate(
     let mut port = Port::new(engine, Clock::new(), &shared.stop, true);
     port.post_receives(receives, 64)?;
     let (mut phases, mut whole) = (PhaseHistograms::default(), LatencyHistogram::new());
-    let mut felt = FeltPulse::new(Arc::clone(&shared.pulse));
+    let mut felt = WorkerPulse::new(Arc::clone(&shared.pulse));
     let recording = Recording {
         latencies: Some(&mut felt.latencies),
         phases: Some(&mut phases),
@@ -176,13 +176,13 @@ fn initiate(
 fn drive(
     point: &TransferPoint,
     port: &mut Port<'_>,
-    table: Option<&mut Table>,
+    table: Option<&mut PingPongEnd>,
     flows: &mut [Flow],
     recording: Recording<'_>,
-) -> Result<(Driven, Counts)> {
+) -> Result<(LoopResults, Counts)> {
     let (clock, depth) = (port.clock, point.depth() as usize);
     let mut scratch =
-        Scratch::paced(flows.len().max(1), depth).with_batches(point.batching.in_flight, depth);
+        Scratch::for_paced(flows.len().max(1), depth).with_batches(point.batching.in_flight, depth);
     let alone = SharedBatches::new(1, point.batching.in_flight, None);
     let mut loads = flow_loads(point, clock);
     let timetable = Timetable {
@@ -201,15 +201,15 @@ fn drive(
     };
     let (operations, pace) = match (point.pacing, table) {
         (Pacing::Batch { .. }, _) => match point.batching.of {
-            BatchOf::Worker => (BATCHES, Pace::Batch(batching)),
-            BatchOf::Rank => (BATCHES, Pace::SharedBatch(batching, &alone, 0)),
+            BatchOf::Worker => (BATCHES, LoopKind::Batch(batching)),
+            BatchOf::Rank => (BATCHES, LoopKind::SharedBatch(batching, &alone, 0)),
         },
-        (Pacing::Paced { .. }, _) => (OPERATIONS, Pace::Paced(&timetable)),
-        (Pacing::PingPong, Some(table)) => (OPERATIONS / 8, Pace::PingPong(table)),
-        (Pacing::PingPong, None) => (OPERATIONS, Pace::ReadInTurn),
+        (Pacing::Paced { .. }, _) => (OPERATIONS, LoopKind::Paced(&timetable)),
+        (Pacing::PingPong, Some(table)) => (OPERATIONS / 8, LoopKind::PingPong(table)),
+        (Pacing::PingPong, None) => (OPERATIONS, LoopKind::ReadInTurn),
         (Pacing::Stream { .. }, _) => {
             let loads = point.loads.is_some().then_some(&mut loads);
-            (OPERATIONS, Pace::Stream(loads))
+            (OPERATIONS, LoopKind::Stream(loads))
         }
     };
     let timed_loop = TimedLoop {
@@ -240,7 +240,7 @@ fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result
     shared.both_ready()?;
     let before = counts();
     let mut over = || {
-        shared.pulse.ask();
+        shared.pulse.request_latencies();
         shared.over.load(Ordering::Acquire)
     };
     match &mut table {
@@ -466,14 +466,14 @@ fn over(engine: &mut TestEngine, pacing: Pacing) -> Result<(u64, Counts)> {
 #[test]
 fn a_timetable_that_falls_behind_allocates_nothing() {
     let (window, mut asked) = (64, 0);
-    let mut engine = TestEngine::new(Script {
+    let mut engine = TestEngine::new(TestScript {
         takes: Some(Box::new(move |op| {
             asked += 1;
             op.lane != Lane(asked / 200 % 4)
         })),
-        ends: Some(at_once()),
+        ends: Some(ends_at_once()),
         in_flight: VecDeque::with_capacity(3 * window as usize),
-        ..Script::default()
+        ..TestScript::default()
     });
     let pacing = Pacing::Paced {
         window,
@@ -488,13 +488,13 @@ fn a_timetable_that_falls_behind_allocates_nothing() {
 /// anything.
 #[test]
 fn an_allocation_for_each_operation_is_counted() {
-    let mut engine = TestEngine::new(Script {
+    let mut engine = TestEngine::new(TestScript {
         ends: Some(Box::new(|_| {
             drop(std::hint::black_box(Box::new(0u64)));
             Some(Ending::Done)
         })),
         in_flight: VecDeque::with_capacity(200),
-        ..Script::default()
+        ..TestScript::default()
     });
     let one_each = Counts {
         allocations: OPERATIONS,

@@ -7,15 +7,15 @@ use tonnage_bench::kinds::collective::backend::Buffers;
 use tonnage_bench::kinds::collective::data::RankData;
 use tonnage_bench::kinds::collective::native::candidates::Candidate;
 use tonnage_bench::kinds::collective::native::open::{aligning_barrier, barrier_algorithm};
-use tonnage_bench::loop_parameters::seat_of;
+use tonnage_bench::loop_parameters::call_position;
 use tonnage_collective::Reduction;
 use tonnage_collective::steps::{Program, program};
 use tonnage_engine::{Lane, Verb};
 use tonnage_engines::LISTS;
-use tonnage_loops::calls::{CallSpan, Caller, aligned, back_to_back};
+use tonnage_loops::calls::{CallSpan, Caller, time_aligned_calls, time_back_to_back_calls};
 use tonnage_loops::collective::executor::{CallState, StepExecutor};
 use tonnage_loops::collective::immediate::CallStream;
-use tonnage_loops::collective::layout::{Layout, Needs};
+use tonnage_loops::collective::layout::{MemoryLayout, MemoryNeeds};
 use tonnage_loops::collective::script::{Script, ScriptParts};
 use tonnage_plan::collective::{Align, CollectivePoint};
 use tonnage_plan::transfer::{Pacing, TransferPoint};
@@ -100,8 +100,8 @@ impl Caller for Calls<'_> {
 }
 
 /// Division of both ranks' memories.
-fn layout_of(point: &CollectivePoint) -> Result<Layout> {
-    let mut needs = Needs::of_shape(&point.shape(), false);
+fn layout_of(point: &CollectivePoint) -> Result<MemoryLayout> {
+    let mut needs = MemoryNeeds::for_shape(&point.shape(), false);
     let barrier = aligning_barrier(point);
     for rank in [0, 1] {
         for (point, way) in [
@@ -111,7 +111,7 @@ fn layout_of(point: &CollectivePoint) -> Result<Layout> {
             needs.scratch = needs.scratch.max(steps(point, way, rank)?.scratch_bytes);
         }
     }
-    Ok(Layout::new(needs))
+    Ok(MemoryLayout::new(needs))
 }
 
 /// The scripts of the barrier and of the call, with this rank's lane.
@@ -119,7 +119,7 @@ fn scripts(point: &CollectivePoint, rank: u32, lane: Lane) -> Result<[Script; 2]
     let barrier = aligning_barrier(point);
     let script = |stream, point: &CollectivePoint, way| {
         let parts = ScriptParts {
-            seat: seat_of(point.grouping().seat(rank)),
+            seat: call_position(point.grouping().position(rank)),
             stream,
             shape: point.shape(),
             in_place: false,
@@ -146,7 +146,7 @@ fn rank_of_calls(
     let lane = side.lane_to_the_other(&mut *engine, Verb::WriteImm)?;
     let [barrier, call] = scripts(point, rank, lane)?;
     let mut state = CallState::new(&[1 - rank]);
-    state.make_room(&call, &barrier);
+    state.prepare_for_scripts(&call, &barrier);
     let view = side.view(&transfer.engine, layout)?;
     let buffers = Buffers {
         arena: Arc::clone(&view.arena),
@@ -168,8 +168,8 @@ fn rank_of_calls(
     // An uncounted barrier first, so that both ranks are ready.
     calls.align()?;
     let (timed, last_input): (TimedLoop, u64) = match point.align {
-        Align::Barrier => (aligned, CALLS),
-        Align::None => (back_to_back, 1),
+        Align::Barrier => (time_aligned_calls, CALLS),
+        Align::None => (time_back_to_back_calls, 1),
     };
     let (clock, mut spans) = (Clock::new(), Vec::with_capacity(CALLS as usize));
     let begin = counts();

@@ -14,16 +14,16 @@ use tonnage_bench::loop_parameters::{flow_slots, posting};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::paths::divide;
 use tonnage_engine::{
-    Caps, Card, Descriptor, DeviceRequest, Engine, Lane, LaneKind, LaneSpec, Libraries, Neighbor,
-    OpenRequest, RankMemory, Region, Verb, WorkerConfig, find, split_name,
+    Caps, Descriptor, DeviceRequest, EndpointAddress, Engine, Lane, LaneKind, LaneSpec, Libraries,
+    OpenRequest, PeerEndpoint, RankMemory, Region, Verb, WorkerConfig, find, split_name,
 };
 use tonnage_engines::memory::HOST;
 use tonnage_engines::{ENGINES, LISTS};
 use tonnage_loops::collective::executor::WorkerView;
-use tonnage_loops::collective::layout::Layout;
+use tonnage_loops::collective::layout::MemoryLayout;
 use tonnage_loops::flow::{Flow, Receives};
-use tonnage_loops::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOver};
-use tonnage_loops::ping_pong::{Signal, Table};
+use tonnage_loops::library::{AdoptedEngine, BatchCapacity, LibraryCalls, LibraryEngine};
+use tonnage_loops::ping_pong::{LastByteSignal, PingPongEnd};
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
@@ -44,7 +44,7 @@ pub fn sides(point: &TransferPoint) -> Result<[Side; 2]> {
     let mut sides = [side(point, 0)?, side(point, 1)?];
     let mut cards = Vec::new();
     for (peer, side) in [1u32, 0].into_iter().zip(&mut sides) {
-        cards.extend(side.engine()?.cards(&[peer])?);
+        cards.extend(side.engine()?.endpoint_addresses(&[peer])?);
     }
     let far = [0, 1].map(|side: usize| sides[1 - side].region.descriptor.clone());
     for (side, far) in sides.iter_mut().zip(far) {
@@ -61,8 +61,8 @@ pub fn sides(point: &TransferPoint) -> Result<[Side; 2]> {
     Ok(sides)
 }
 
-fn connect(side: &mut Side, (peer, card): (u32, &Card)) -> Result<()> {
-    let neighbor = Neighbor::same_container(peer, card.clone());
+fn connect(side: &mut Side, (peer, card): (u32, &EndpointAddress)) -> Result<()> {
+    let neighbor = PeerEndpoint::same_container(peer, card.clone());
     let engine = side.engine()?;
     engine.connect(&[neighbor])?;
     engine.meet(&|| false)
@@ -86,7 +86,7 @@ impl Side {
             return Ok(engine);
         };
         let peer = 1 - self.rank;
-        let taken = TakenOver {
+        let taken = AdoptedEngine {
             engine,
             caps: self.caps,
             name: &point.engine,
@@ -97,12 +97,12 @@ impl Side {
         };
         let calls = LibraryCalls {
             posting: posting(point.api, session),
-            gathers: matches!(point.pacing, Pacing::Batch { .. }).then(|| GatheredRoom {
+            gathers: matches!(point.pacing, Pacing::Batch { .. }).then(|| BatchCapacity {
                 batches: point.batching.in_flight,
                 operations: point.batch_share_max(),
             }),
         };
-        Ok(Box::new(LibraryEngine::over(taken, calls)))
+        Ok(Box::new(LibraryEngine::adopt(taken, calls)))
     }
 }
 
@@ -114,7 +114,7 @@ impl Side {
     }
 
     /// This side in the form that steps of collectives need.
-    pub fn view(&self, engine: &str, layout: Layout) -> Result<WorkerView> {
+    pub fn view(&self, engine: &str, layout: MemoryLayout) -> Result<WorkerView> {
         Ok(WorkerView {
             arena: Arc::clone(self.memory.mapped(engine)?),
             layout,
@@ -239,12 +239,12 @@ pub fn flows(point: &TransferPoint, side: &Side, engine: &mut dyn Engine) -> Res
     Ok(flows)
 }
 
-pub fn table(point: &TransferPoint, side: &Side, engine: &mut dyn Engine) -> Result<Table> {
+pub fn table(point: &TransferPoint, side: &Side, engine: &mut dyn Engine) -> Result<PingPongEnd> {
     let layout = SliceLayout::new(point, side.rank);
     let peer = 1 - side.rank;
     let mut signals = Vec::new();
     if point.op == Verb::Write {
-        signals.push(Signal::new(
+        signals.push(LastByteSignal::new(
             &flow_slots(point),
             side.rank,
             peer,
@@ -253,13 +253,13 @@ pub fn table(point: &TransferPoint, side: &Side, engine: &mut dyn Engine) -> Res
             layout.into_origin(0),
         ));
     }
-    let table = Table::new(
+    let table = PingPongEnd::new(
         flows(point, side, engine)?,
         signals,
         side.rank == 1,
         &side.caps,
     );
-    table.rearm()?;
+    table.reset_incoming()?;
     Ok(table)
 }
 

@@ -34,7 +34,7 @@ fn posted(ranks: u32, lines: &str) -> Vec<Posted> {
 /// The rounds in order of their first post, each with the pairs that posted in it. A round that returns after another
 /// one has begun is listed again.
 fn rounds(roles: Roles, posted: &[Posted]) -> Vec<(u32, BTreeSet<Posted>)> {
-    let of_pairs: BTreeMap<Posted, u32> = (0..roles.rounds())
+    let of_pairs: BTreeMap<Posted, u32> = (0..roles.round_count())
         .flat_map(|round| {
             let pairs = roles.pairs_of_round(round).into_iter();
             pairs.map(move |pair| (pair, round))
@@ -58,7 +58,7 @@ fn check(roles: Roles, lines: &str) {
     drop(one);
     let seen = rounds(roles, &posted);
     let order: Vec<u32> = seen.iter().map(|(round, _)| *round).collect();
-    let expected: Vec<u32> = (0..TRIALS).flat_map(|_| 0..roles.rounds()).collect();
+    let expected: Vec<u32> = (0..TRIALS).flat_map(|_| 0..roles.round_count()).collect();
     assert_eq!(order, expected, "{roles:?}");
     for (round, pairs) in seen {
         let all: BTreeSet<_> = roles.pairs_of_round(round).into_iter().collect();

@@ -131,7 +131,7 @@ fn a_device_without_a_verb_for_the_first_byte_is_skipped() {
 
 /// Opens engine shm with these verbs only.
 fn offering(request: &OpenRequest<'_>, verbs: &'static [Verb]) -> Result<Domains> {
-    TestDomain::over_all((tonnage_engines::shm::ENTRY.open)(request), |domain| {
+    TestDomain::wrap_all((tonnage_engines::shm::ENTRY.open)(request), |domain| {
         domain.caps.verbs = verbs;
     })
 }
@@ -162,7 +162,7 @@ fn refusing(
         .map(|_| (tonnage_engines::null::ENTRY.open)(request))
         .collect();
     let opened: Domains = opened?.into_iter().flatten().collect();
-    TestDomain::over_all(Ok(opened), |domain| {
+    TestDomain::wrap_all(Ok(opened), |domain| {
         let (opened, inner) = (AtomicU32::new(0), Arc::clone(&domain.workers));
         domain.workers = Arc::new(move |config| {
             let before = opened.fetch_add(1, Ordering::Relaxed);

@@ -17,7 +17,7 @@ use crate::runs::{Run, over};
 
 /// The `null` engine with another kind of bound.
 fn limited(limit: LimitKind) -> Result<Domains> {
-    TestDomain::over_all((null::ENTRY.open)(&Default::default()), |domain| {
+    TestDomain::wrap_all((null::ENTRY.open)(&Default::default()), |domain| {
         domain.caps.limit = limit;
         domain.stream_address = Some(Ipv4Addr::LOCALHOST.into());
     })

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tonnage_engine::memory::MemoryEntry;
-use tonnage_engine::testing::{Script, TestDomain, TestEngine};
+use tonnage_engine::testing::{TestDomain, TestEngine, TestScript};
 use tonnage_engine::{Ending, Entry, Lists};
 use tonnage_engines::null;
 use tonnage_sys::clock::Clock;
@@ -21,7 +21,7 @@ static ENGINES: [Entry; 1] = [Entry {
     name: "long",
     about: "moves nothing, as slowly as a long link",
     open: |request| {
-        TestDomain::over_all((null::ENTRY.open)(request), |domain| {
+        TestDomain::wrap_all((null::ENTRY.open)(request), |domain| {
             domain.report.name = "long".into();
             domain.workers = Arc::new(|config| Ok(Box::new(worker(config.clock))));
         })
@@ -44,7 +44,7 @@ fn worker(clock: Clock) -> TestEngine {
     let (posted, polled, ended) = (Arc::clone(&due), Arc::clone(&due), due);
     // When the link has sent everything posted so far.
     let mut free_ns = 0;
-    TestEngine::new(Script {
+    TestEngine::new(TestScript {
         answers: Some(Box::new(move |_, op| {
             free_ns = clock.now_ns().max(free_ns) + u64::from(op.len) * NS_PER_BYTE;
             lock(&posted).push_back(free_ns + DELAY_NS);
@@ -64,6 +64,6 @@ fn worker(clock: Clock) -> TestEngine {
             let is_due = due.front().is_some_and(|&due_ns| due_ns <= clock.now_ns());
             is_due.then(|| due.pop_front()).map(|_| Ending::Done)
         })),
-        ..Script::default()
+        ..TestScript::default()
     })
 }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use tonnage_engine::memory::MemoryEntry;
-use tonnage_engine::testing::{Script, TestDomain, TestEngine, at_once};
+use tonnage_engine::testing::{TestDomain, TestEngine, TestScript, ends_at_once};
 use tonnage_engine::{Entry, Lists, Peer};
 use tonnage_engines::null;
 use tonnage_units::lock::lock;
@@ -13,7 +13,7 @@ static ENGINES: [Entry; 1] = [Entry {
     name: "seen",
     about: "moves nothing, and remembers when",
     open: |request| {
-        TestDomain::over_all((null::ENTRY.open)(request), |domain| {
+        TestDomain::wrap_all((null::ENTRY.open)(request), |domain| {
             domain.report.name = "seen".into();
             domain.workers = Arc::new(|config| Ok(Box::new(worker(config.rank))));
         })
@@ -41,7 +41,7 @@ pub fn take() -> Vec<Posted> {
 }
 
 fn worker(rank: Peer) -> TestEngine {
-    TestEngine::new(Script {
+    TestEngine::new(TestScript {
         answers: Some(Box::new(move |peer, _| {
             let mut posted = lock(&POSTED);
             if posted.last() != Some(&(rank, peer)) {
@@ -49,7 +49,7 @@ fn worker(rank: Peer) -> TestEngine {
             }
             None
         })),
-        ends: Some(at_once()),
-        ..Script::default()
+        ends: Some(ends_at_once()),
+        ..TestScript::default()
     })
 }

@@ -123,7 +123,7 @@ fn transfers_of_a_group_can_share_an_open_engine() {
     for engine in point.engines() {
         assert_eq!(point.ops_of(engine, &lists).unwrap(), Verb::COPYING);
         for number in 0..100 {
-            let draws = point.stretch(engine, number, &lists).unwrap();
+            let draws = point.draw_group(engine, number, &lists).unwrap();
             let first = EngineKey::new(&draws[0].point);
             let mut others = draws.iter().map(|draw| EngineKey::new(&draw.point));
             assert!(others.all(|key| key == first), "{engine} {number}");

@@ -1,7 +1,7 @@
 //! Cells of a sweep that cannot be measured, from the plan to the record: each is skipped with its own reason, and the
 //! others are measured. Whole runs with threads as ranks.
 
-use tonnage_engine::memory::{Available, MemoryEntry};
+use tonnage_engine::memory::{AvailableMemory, MemoryEntry};
 use tonnage_engine::testing::TestDomain;
 use tonnage_engine::{Entry, Lists};
 use tonnage_engines::memory::HOST;
@@ -13,7 +13,7 @@ use crate::runs::over;
 /// The `shm` engine with operations of at most 1000 bytes.
 static SHORT: [Entry; 1] = [Entry {
     open: |request| {
-        TestDomain::over_all((shm::ENTRY.open)(request), |domain| {
+        TestDomain::wrap_all((shm::ENTRY.open)(request), |domain| {
             domain.caps.message_bytes_max = 1000;
         })
     },
@@ -83,7 +83,7 @@ fn a_footprint_beyond_the_host_is_skipped_alone() {
     // A host with 64 MiB, whatever the real one has.
     static FEW: [MemoryEntry; 1] = [MemoryEntry {
         available: |_| {
-            Some(Available {
+            Some(AvailableMemory {
                 machine_bytes: 64 << 20,
                 container_bytes: None,
             })

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
-use tonnage_engine::testing::{CAPS, Script, TestDomain, TestEngine, at_once};
+use tonnage_engine::testing::{CAPS, TestDomain, TestEngine, TestScript, ends_at_once};
 use tonnage_engine::{Caps, Domains, Entry, Lists, Verb};
 use tonnage_machine::counters::{Snapshot, received_bytes};
 use tonnage_machine::kernel_files::Tree;
@@ -41,13 +41,13 @@ fn worker() -> TestEngine {
         let mut bytes = vec![0; 1 << 16];
         while sink.read(&mut bytes).is_ok_and(|count| count > 0) {}
     });
-    TestEngine::new(Script {
+    TestEngine::new(TestScript {
         answers: Some(Box::new(move |_, op| {
             stream.write_all(&vec![0; op.len as usize]).unwrap();
             None
         })),
-        ends: Some(at_once()),
-        ..Script::default()
+        ends: Some(ends_at_once()),
+        ..TestScript::default()
     })
 }
 

@@ -78,9 +78,9 @@ impl LayersArgs {
         }
         let asked: Vec<u64> = self.sizes.iter().flat_map(Sweep::values).copied().collect();
         let sizes = if asked.is_empty() {
-            Sweep::one(SIZE_DEFAULT)
+            Sweep::single(SIZE_DEFAULT)
         } else {
-            Sweep::list(&asked)?
+            Sweep::from_values(&asked)?
         };
         let engines = self.engines(lists);
         let backends = self.backends(lists, ranks, &engines)?;
@@ -145,7 +145,7 @@ impl LayersArgs {
             },
             pacing: PacingOptions {
                 // The calls of a collective do not overlap either: each begins when the previous one has ended.
-                window: Some(Sweep::one(1)),
+                window: Some(Sweep::single(1)),
                 ..PacingOptions::default()
             },
             measure: MeasureOptions {

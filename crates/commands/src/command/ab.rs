@@ -13,7 +13,7 @@ use tonnage_ranks::spawn::local::TURN_PARENT;
 use tonnage_record::read::read_records_of;
 use tonnage_record::writer::{RecordWriter, check_writable};
 use tonnage_record::{Record, Side, SideName};
-use tonnage_units::message::bounded;
+use tonnage_units::message::truncate_message;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
@@ -217,7 +217,7 @@ fn check_plan(name: SideName, side: &AbSide) -> Result<()> {
     let why = if said.is_empty() {
         format!("its command line is refused ({})", ended.status)
     } else {
-        bounded(said).to_string()
+        truncate_message(said).to_string()
     };
     Err(Error::Usage(format!("side {}: {why}", name.letter())))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
-use tonnage_record::links::without_links;
+use tonnage_record::links::resolve_links;
 use tonnage_units::{Error, Result};
 
 /// Refuses an existing file, unless `force` allows replacing it.
@@ -31,7 +31,7 @@ fn exists(path: &Path) -> Error {
 pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
     refuse_existing(path, force)?;
     let failed = |error| Error::io(format!("cannot write {}", path.display()), error);
-    let path = &without_links(path).map_err(failed)?;
+    let path = &resolve_links(path).map_err(failed)?;
     if path.exists() && !path.is_file() {
         return write_through(path, text).map_err(failed);
     }

@@ -12,7 +12,7 @@ use tonnage_judge::baseline::read::BASELINE_BYTES_MAX;
 use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
 use tonnage_report::baseline::{built as page, drifted, point_namer};
-use tonnage_units::message::say;
+use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
 use super::atomic_file::{refuse_existing, replace};
@@ -76,7 +76,7 @@ fn difference(args: &BaselineArgs) -> Result<ExitCode> {
     let is_slower = |drift| matches!(drift, Drift::Slower | Drift::Failing);
     let failing = found.iter().filter(|entry| is_slower(entry.drift)).count();
     if failing > 0 {
-        say(&format!(
+        print_message(&format!(
             "error: {failing} of {} entries are slower in {}, or fail there",
             found.len(),
             names[1]

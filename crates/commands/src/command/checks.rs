@@ -9,7 +9,7 @@ use tonnage_plan::kind::{AnyPoint, EngineFacts};
 use tonnage_plan::{Planned, Point};
 use tonnage_record::read::read_records;
 use tonnage_record::writer::check_writable;
-use tonnage_units::names::unknown;
+use tonnage_units::names::unknown_name_error;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Nanos, Result};
 
@@ -67,7 +67,7 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     for (name, path) in &ranks.libraries()? {
         let names: Vec<_> = LISTS.libraries().map(|library| library.name).collect();
         if !names.contains(&name.as_str()) {
-            return Err(unknown("library", name, &names));
+            return Err(unknown_name_error("library", name, &names));
         }
         let of_engines = facts(points).flat_map(|facts| facts.libraries);
         let memories = points.iter().flat_map(memories_of);
@@ -301,7 +301,7 @@ pub fn facts(points: &[Planned]) -> impl Iterator<Item = EngineFacts> + '_ {
 pub fn check_places(job: &Job, points: &[Planned]) -> Result<()> {
     let mut places = points
         .iter()
-        .filter_map(|planned| planned.point.any().place());
+        .filter_map(|planned| planned.point.any().socket_placement());
     let Some(place) = places.next() else {
         return Ok(());
     };

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use tonnage_judge::compare::{CompareRequest, Comparison, compare as compare_sides};
 use tonnage_judge::sides::{sides_of_one_file, sides_of_two_files};
 use tonnage_record::Record;
-use tonnage_units::message::say;
+use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
 use super::atomic_file::{refuse_existing, replace};
@@ -38,7 +38,7 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
     let failing = failing.count();
     if failing > 0 {
         let named: Vec<String> = args.fail_on.iter().map(ToString::to_string).collect();
-        say(&format!(
+        print_message(&format!(
             "error: {failing} of {} points: {} (--fail-on)",
             comparison.points.len(),
             named.join(" or ")

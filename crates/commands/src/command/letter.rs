@@ -91,7 +91,7 @@ impl RankLetter {
     pub fn way_home(&self, mark: u8) -> Result<Option<RecordWriter>> {
         let file = self.letter.records()?;
         Ok(file.map(|file| {
-            RecordWriter::to(Marked { file, mark }, "the process that started the ranks")
+            RecordWriter::to_sink(Marked { file, mark }, "the process that started the ranks")
         }))
     }
 }

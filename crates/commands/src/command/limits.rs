@@ -9,9 +9,9 @@ use tonnage_bench::limit::socket_stream::{
     Stream, StreamDirection, StreamInterval, WaitMethod, pump,
 };
 use tonnage_bench::threads;
-use tonnage_engine::memory::{CopyTurns, Request, Stretch};
+use tonnage_engine::memory::{CopyRange, CopyRepetitions, Request};
 use tonnage_engines::memory::HOST;
-use tonnage_loops::walk::Walk;
+use tonnage_loops::walk::SlotWalk;
 use tonnage_machine::{Environment, Topology, pin_thread};
 use tonnage_plan::transfer::Addresses;
 use tonnage_record::Limit;
@@ -60,7 +60,7 @@ fn copy(bytes: u64, topology: &Topology) -> Result<Limit> {
     })?;
     let rates = on_cpu(topology, 0, || {
         let piece = memory_copy::PIECE_BYTES_MIN;
-        let stretch = Stretch {
+        let stretch = CopyRange {
             from: 0,
             to: bytes,
             piece_bytes: piece,
@@ -70,12 +70,17 @@ fn copy(bytes: u64, topology: &Topology) -> Result<Limit> {
             slices: 1,
             slice_bytes: 0,
         };
-        let mut walk = Walk::over(Addresses::Sequential, stretch.slots(), 0);
+        let mut walk = SlotWalk::new(Addresses::Sequential, stretch.slots(), 0);
         let mut slots = || {
             let slot = walk.next_slot();
             (slot, slot)
         };
-        memory.copy_rates(&stretch, &mut slots, &Clock::new(), CopyTurns::default())
+        memory.copy_rates(
+            &stretch,
+            &mut slots,
+            &Clock::new(),
+            CopyRepetitions::default(),
+        )
     })?;
     let none = || Error::Failed("host memory has no way to be copied".into());
     memory_copy::describe(&rates, 1, None).ok_or_else(none)

@@ -71,7 +71,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use tonnage_record::Program;
-use tonnage_units::message::{bounded, say};
+use tonnage_units::message::{print_message, truncate_message};
 use tonnage_units::{Error, Result};
 
 /// Reads an environment variable; `None` if it is unset or not Unicode.
@@ -82,7 +82,7 @@ pub fn env(name: &str) -> Option<String> {
 /// Prints why a command failed; prints nothing if the cause is that standard output has no reader any more.
 pub fn say_error(error: &Error) {
     if !error.is_output_closed() {
-        say(&format!("error: {error}"));
+        print_message(&format!("error: {error}"));
     }
 }
 
@@ -90,9 +90,9 @@ pub fn say_error(error: &Error) {
 pub fn answer(answer: &clap::Error) -> ExitCode {
     let text = answer.to_string();
     // The parser's own printing supports colours, but repeats arguments of any length in full.
-    let printed = match bounded(&text) {
+    let printed = match truncate_message(&text) {
         cut if answer.use_stderr() && cut != text.as_str() => {
-            say(cut.trim_end());
+            print_message(cut.trim_end());
             Ok(())
         }
         _ => answer.print().and_then(|()| std::io::stdout().flush()),

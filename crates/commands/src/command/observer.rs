@@ -37,7 +37,7 @@ fn watch_file(place: RecordPlace, every: Duration) -> Option<Sender<()>> {
     let (ended_by_drop, end) = channel();
     let look = move || {
         while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(every) {
-            if let Some(objection) = place.objection() {
+            if let Some(objection) = place.why_not_same() {
                 log::warn!("{objection}: put it back, or the next record is kept in memory only");
                 return;
             }

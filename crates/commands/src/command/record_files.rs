@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tonnage_record::Record;
-use tonnage_record::read::{Readable, read_readable};
+use tonnage_record::read::{ReadableRecords, read_readable};
 use tonnage_units::{Error, Result};
 
 /// Number of skipped lines to describe one by one; the rest are counted.
@@ -20,7 +20,7 @@ pub fn records_of(path: &Path) -> Result<Vec<Record>> {
 
 /// Returns the readable records of a file, and a description of skipped lines. `name` is the file's name in it.
 pub fn records_and_gaps(path: &Path, name: &str) -> Result<(Vec<Record>, Option<String>)> {
-    let Readable { records, left_out } = read_readable(path)?;
+    let ReadableRecords { records, left_out } = read_readable(path)?;
     let shown = path.display();
     if records.is_empty() {
         return Err(Error::Usage(match left_out.first() {

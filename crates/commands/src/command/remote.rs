@@ -16,7 +16,7 @@ use tonnage_ranks::spawn::remote::hosts::{RemoteHosts, SshSettings};
 use tonnage_ranks::spawn::remote::list::{HostPlacement, HostSlots};
 use tonnage_ranks::spawn::remote::ranks::{OutputReceiver, RemoteRanks, RemoteStart};
 use tonnage_record::read::read_records_of;
-use tonnage_units::message::say;
+use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
 use super::host_agent::{build, own_file};
@@ -200,7 +200,7 @@ impl OutputReceiver for TerminalAudience {
             return print(&format!("{named}\n"));
         }
         // A progress bar may be on the terminal.
-        super::screen::with_bar_cleared(|| say(&named));
+        super::screen::with_bar_cleared(|| print_message(&named));
         Ok(())
     }
 

@@ -57,7 +57,7 @@ impl SpareWriter {
 
     fn of(file: File, before: &[Record]) -> Result<Self> {
         let failed = |error| Error::io("cannot share the spare copy", error);
-        let mut writer = RecordWriter::to(file.try_clone().map_err(failed)?, "the spare copy");
+        let mut writer = RecordWriter::to_sink(file.try_clone().map_err(failed)?, "the spare copy");
         before.iter().try_for_each(|record| writer.write(record))?;
         Ok(Self { file, writer })
     }

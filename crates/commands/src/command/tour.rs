@@ -13,7 +13,7 @@ use tonnage_plan::{Experiment, Plan};
 use tonnage_record::read::read_records;
 use tonnage_record::writer::check_writable;
 use tonnage_units::identity::Meeting;
-use tonnage_units::message::say;
+use tonnage_units::message::print_message;
 use tonnage_units::{Error, PairPlace, Result};
 
 use super::job::Job;
@@ -60,7 +60,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     } else {
         "half a minute"
     };
-    say(&format!(
+    print_message(&format!(
         "Looking at this machine, then measuring it for about {time} …"
     ));
     let environment = Environment::read(&LISTS.variables(), &topology);
@@ -242,7 +242,9 @@ mod tests {
         at_both_places(&mut plan);
         let after = plan.points(2, &LISTS).unwrap();
         let of = |place| {
-            let all = after.iter().map(|planned| planned.point.any().place());
+            let all = after
+                .iter()
+                .map(|planned| planned.point.any().socket_placement());
             all.filter(|this| *this == place).count()
         };
         // The null engine, which measures the harness's own overhead, has no place.

@@ -17,33 +17,33 @@ const OVERFLOW_ENTRIES: usize = 1 << 16;
 
 /// Number of parts in each of a peer's write-imms.
 #[derive(Debug)]
-struct Expected {
+struct ExpectedParts {
     peer: Peer,
     bytes: u32,
     parts: u32,
 }
 
 /// Number of parts that have arrived, by peer and immediate.
-type Pending = HashMap<(Peer, u32), u32, BuildHasherDefault<PairHasher>>;
+type PendingParts = HashMap<(Peer, u32), u32, BuildHasherDefault<PairHasher>>;
 
 /// Incomplete write-imms from all peers of one worker.
 #[derive(Debug, Default)]
-pub(super) struct Assembly {
-    expected: Vec<Expected>,
-    pending: Pending,
+pub(super) struct PartAssembly {
+    expected: Vec<ExpectedParts>,
+    pending: PendingParts,
     /// The most entries that `pending` may hold: half of its capacity, because a fuller table allocates when it clears
     /// out removed entries.
     pending_max: usize,
     /// Entries that `pending` has no room for. A table large enough for all of them would not stay in a cache.
-    overflow: Pending,
+    overflow: PendingParts,
 }
 
-impl Assembly {
+impl PartAssembly {
     /// Starts expecting write-imms of `bytes` bytes in `parts` parts from a peer, at most `depth` in flight.
     pub(super) fn expect(&mut self, peer: Peer, bytes: u32, parts: u32, depth: usize) {
         self.expected.retain(|one| one.peer != peer);
         if parts > 1 {
-            let one = Expected { peer, bytes, parts };
+            let one = ExpectedParts { peer, bytes, parts };
             self.expected.push(one);
             self.pending.reserve(8 * depth * self.expected.len());
             self.pending_max = self.pending.capacity() / 2;
@@ -64,7 +64,7 @@ impl Assembly {
         let Some(at) = self.expected.iter().position(|one| one.peer == peer) else {
             return Ok(());
         };
-        let Expected { parts, .. } = self.expected.swap_remove(at);
+        let ExpectedParts { parts, .. } = self.expected.swap_remove(at);
         let of_peer =
             |(key, count): (&(Peer, u32), &u32)| (key.0 == peer).then_some((key.1, *count));
         let mut all = self.pending.iter().chain(&self.overflow);
@@ -114,7 +114,7 @@ impl Assembly {
 
     /// The table that counts a write-imm: the one that already contains it, else the small one while it has room.
     #[inline]
-    fn table_for(&mut self, key: (Peer, u32)) -> &mut Pending {
+    fn table_for(&mut self, key: (Peer, u32)) -> &mut PendingParts {
         let has_room = self.pending.len() < self.pending_max;
         if self.overflow.is_empty() && has_room {
             return &mut self.pending;
@@ -168,12 +168,12 @@ mod tests {
 
     #[test]
     fn tables_do_not_grow_when_one_path_is_far_ahead_of_another() {
-        let mut assembly = Assembly::default();
+        let mut assembly = PartAssembly::default();
         assembly.expect(1, 20, 2, 16);
         // A removed entry can leave a tombstone that takes room until the table is cleaned up. Capacity increases only
         // if a table has grown.
         let capacities =
-            |assembly: &Assembly| [assembly.pending.capacity(), assembly.overflow.capacity()];
+            |assembly: &PartAssembly| [assembly.pending.capacity(), assembly.overflow.capacity()];
         let at_first = capacities(&assembly);
         // The second path lags by this many write-imms; each of its parts completes the oldest.
         for behind in [1, 100, OVERFLOW_ENTRIES as u32] {
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn too_many_missing_parts_are_an_error() {
-        let mut assembly = Assembly::default();
+        let mut assembly = PartAssembly::default();
         assembly.expect(1, 20, 2, 16);
         let error =
             (0..2 * INCOMPLETE_MAX as u32).find_map(|imm| assembly.add_part(&part(imm)).err());

@@ -60,7 +60,7 @@ impl Division {
     }
 
     /// How operations are cut on a rank with this many devices.
-    pub fn shares(&self, devices: usize) -> Shares {
+    pub fn shares(&self, devices: usize) -> RailShares {
         let rails = match self.rails {
             Rails::Stripe => u32::try_from(devices).unwrap_or(u32::MAX).max(1),
             Rails::Single | Rails::RoundRobin => 1,
@@ -69,7 +69,7 @@ impl Division {
             chunks_max: (cut.chunks_max / rails).max(1),
             ..cut
         };
-        Shares {
+        RailShares {
             rails,
             cut: self.cut.map(of_share),
         }
@@ -78,14 +78,14 @@ impl Division {
 
 /// How an operation is cut: equal shares, one per rail, and each share into parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shares {
+pub struct RailShares {
     /// Number of rails that an operation is spread over.
     pub rails: u32,
     /// How a share is cut further.
     pub cut: Option<Cut>,
 }
 
-impl Shares {
+impl RailShares {
     /// An operation that is not cut.
     pub const WHOLE: Self = Self {
         rails: 1,
@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    fn shares(devices: usize, cut: Option<(u32, u32)>) -> Shares {
+    fn shares(devices: usize, cut: Option<(u32, u32)>) -> RailShares {
         let cut = cut.map(|(chunk_bytes, chunks_max)| Cut {
             chunk_bytes,
             chunks_max,
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(parts(2, Some((64, 64)), 1 << 20), 64);
         assert_eq!(parts(2, Some((64, 64)), 130), 2 + 2);
         assert_eq!(shares(4, Some((64, 2))).parts_max(), 4);
-        assert_eq!(Division::NONE.shares(4), Shares::WHOLE);
+        assert_eq!(Division::NONE.shares(4), RailShares::WHOLE);
     }
 
     fn parts(len: u32, chunk_bytes: u32, chunks_max: u32) -> (u32, u32) {

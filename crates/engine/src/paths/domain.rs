@@ -8,7 +8,7 @@ use tonnage_units::{Result, WireDevice};
 use super::division::Division;
 use super::worker::PathsWorker;
 use crate::{
-    Caps, DeviceMemoryBy, Domain, Engine, EngineReport, Facts, LimitKind, Verb, WorkerConfig,
+    Caps, DeviceMemoryAccess, Domain, Engine, EngineReport, Facts, LimitKind, Verb, WorkerConfig,
 };
 
 /// Devices, each with the same number of endpoints per worker.
@@ -91,14 +91,14 @@ impl Domain for PathsDomain {
         if reports.len() > 1 {
             report.devices = std::mem::take(&mut reports);
         }
-        let mut facts = Facts::default().with("queue_pairs", self.division.queue_pairs);
+        let mut facts = Facts::default().with_fact("queue_pairs", self.division.queue_pairs);
         if !self.division.rails.is_single() {
-            facts = facts.with("rails", self.division.rails.name());
+            facts = facts.with_fact("rails", self.division.rails.name());
         }
         if let Some(cut) = self.division.cut {
             facts = facts
-                .with("chunk_bytes", cut.chunk_bytes)
-                .with("chunks_max", cut.chunks_max);
+                .with_fact("chunk_bytes", cut.chunk_bytes)
+                .with_fact("chunks_max", cut.chunks_max);
         }
         report.facts.extend(facts);
         report
@@ -111,9 +111,11 @@ impl Domain for PathsDomain {
         device.bound_place()
     }
 
-    fn device_memory_by(&self) -> DeviceMemoryBy {
+    fn device_memory_by(&self) -> DeviceMemoryAccess {
         let first = self.devices.first();
-        first.map_or_else(DeviceMemoryBy::default, |device| device.device_memory_by())
+        first.map_or_else(DeviceMemoryAccess::default, |device| {
+            device.device_memory_by()
+        })
     }
 
     fn stream_address(&self) -> Option<IpAddr> {

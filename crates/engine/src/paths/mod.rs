@@ -28,7 +28,7 @@ mod worker;
 
 use std::sync::Arc;
 
-pub use division::{Cut, Division, Rails, Shares};
+pub use division::{Cut, Division, RailShares, Rails};
 
 use crate::Domains;
 use domain::PathsDomain;

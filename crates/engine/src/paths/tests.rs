@@ -9,7 +9,10 @@ use proptest::prelude::*;
 
 use super::{Division, divide};
 use crate::testing::arrival;
-use crate::{Caps, Card, Completion, Ending, Flush, Lane, LaneKind, LaneSpec, Neighbor, Op, Verb};
+use crate::{
+    Caps, Completion, Ending, EndpointAddress, Flush, Lane, LaneKind, LaneSpec, Op, PeerEndpoint,
+    Verb,
+};
 use support::{ALL, Bench, bench, device, op};
 
 #[test]
@@ -238,10 +241,10 @@ fn parts_of_several_peers_need_a_device_that_names_them() {
 fn peers_with_other_paths_are_refused() {
     let mut two = bench(2, None, ALL);
     let mut three = bench(3, None, ALL);
-    let card = three.worker.cards(&[1]).unwrap().remove(0);
+    let card = three.worker.endpoint_addresses(&[1]).unwrap().remove(0);
     let refused = two
         .worker
-        .connect(&[Neighbor::same_container(1, card)])
+        .connect(&[PeerEndpoint::same_container(1, card)])
         .unwrap_err();
     assert!(
         refused
@@ -251,7 +254,7 @@ fn peers_with_other_paths_are_refused() {
     );
     let torn = two
         .worker
-        .connect(&[Neighbor::same_container(1, Card(vec![9]))]);
+        .connect(&[PeerEndpoint::same_container(1, EndpointAddress(vec![9]))]);
     assert!(torn.unwrap_err().to_string().contains("cannot be read"));
 }
 

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use rustix::event::epoll;
 use tonnage_units::{Error, Result};
 
-use super::assembly::Assembly;
-use super::division::{Division, Shares};
+use super::assembly::PartAssembly;
+use super::division::{Division, RailShares};
 use super::operations::PathOperations;
 use crate::memory::Memory;
 use crate::{
-    Arm, Caps, Card, Completion, Descriptor, Ending, Engine, Fact, Facts, Failure, Flush, Lane,
-    LaneKind, LaneSpec, Lanes, Neighbor, Op, Peer, RailLoad, Region, RegionId, Regions,
-    WorkerConfig,
+    ArmOutcome, Caps, Completion, Descriptor, Ending, EndpointAddress, Engine, Fact, Facts,
+    Failure, Flush, Lane, LaneKind, LaneSpec, LaneTable, Op, Peer, PeerEndpoint, RailLoad, Region,
+    RegionId, RegionTable, WorkerConfig,
 };
 
 /// Parts that a lane may queue for the engines of its paths, beyond those of one operation.
@@ -33,16 +33,16 @@ pub(super) struct PathsWorker {
     rank: Peer,
     pub(super) division: Division,
     /// How operations are cut.
-    shares: Shares,
+    shares: RailShares,
     /// The most operations kept in flight on one lane.
     depth: u32,
     /// The most operations that a path's engine takes on one lane.
     path_depth: u32,
     arrivals_named: bool,
-    regions: Regions<Vec<RegionId>>,
-    lanes: Lanes<PathLane>,
+    regions: RegionTable<Vec<RegionId>>,
+    lanes: LaneTable<PathLane>,
     pub(super) in_flight: PathOperations,
-    assembly: Assembly,
+    assembly: PartAssembly,
     /// Number of parts that wait on all paths.
     pub(super) staged: usize,
     /// The most parts of one lane that may wait.
@@ -83,10 +83,10 @@ impl PathsWorker {
             depth: config.depth,
             path_depth: caps.depth,
             arrivals_named: caps.arrivals_named,
-            regions: Regions::default(),
-            lanes: Lanes::default(),
+            regions: RegionTable::default(),
+            lanes: LaneTable::default(),
             in_flight: PathOperations::default(),
-            assembly: Assembly::default(),
+            assembly: PartAssembly::default(),
             staged: 0,
             staged_max,
             next: 0,
@@ -109,7 +109,7 @@ impl PathsWorker {
     /// Returns the completion of the whole operation that this part belongs to; `None` if more of its parts are to
     /// come.
     #[inline]
-    fn whole(&mut self, path: usize, part: &Completion) -> Result<Option<Completion>> {
+    fn complete_part(&mut self, path: usize, part: &Completion) -> Result<Option<Completion>> {
         if part.ending == Ending::Arrived && part.tag == 0 {
             return self.assembly.add_part(part);
         }
@@ -188,7 +188,7 @@ impl Engine for PathsWorker {
         of_paths.try_for_each(|(path, id)| path.engine.deregister(id))
     }
 
-    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+    fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
         let mut of_peers = vec![vec![Vec::new(); self.paths.len()]; peers.len()];
         for path in 0..self.paths.len() {
             let reaches = |peer: &Peer| self.paths_to(*peer).contains(&path);
@@ -196,7 +196,10 @@ impl Engine for PathsWorker {
             if reached.is_empty() {
                 continue;
             }
-            let mut cards = self.paths[path].engine.cards(&reached)?.into_iter();
+            let mut cards = self.paths[path]
+                .engine
+                .endpoint_addresses(&reached)?
+                .into_iter();
             for (peer, of_peer) in peers.iter().zip(&mut of_peers) {
                 if self.paths_to(*peer).contains(&path) {
                     of_peer[path] = cards.next().map_or_else(Vec::new, |card| card.0);
@@ -205,19 +208,19 @@ impl Engine for PathsWorker {
         }
         of_peers
             .iter()
-            .map(|cards| Ok(Card(encode_paths(cards)?)))
+            .map(|cards| Ok(EndpointAddress(encode_paths(cards)?)))
             .collect()
     }
 
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+    fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
         let mut of_paths = vec![Vec::with_capacity(peers.len()); self.paths.len()];
         for neighbor in peers {
             let reached = self.paths_to(neighbor.peer);
             let cards = self.decode_paths(&neighbor.card.0, neighbor.peer)?;
             for (path, card) in cards.into_iter().enumerate() {
                 if reached.contains(&path) {
-                    of_paths[path].push(Neighbor {
-                        card: Card(card),
+                    of_paths[path].push(PeerEndpoint {
+                        card: EndpointAddress(card),
                         ..neighbor.clone()
                     });
                 }
@@ -255,7 +258,7 @@ impl Engine for PathsWorker {
             return Err(error);
         }
         let shares = if spec.in_order {
-            Shares::WHOLE
+            RailShares::WHOLE
         } else {
             self.shares
         };
@@ -343,7 +346,7 @@ impl Engine for PathsWorker {
             // One part more than there are paths, so that the flush does not complete before all of them have been
             // asked.
             None => match self.in_flight.begin((index, tag), 0, 0, 1) {
-                Some(tag) => Flushing { next: 0, tag },
+                Some(tag) => PathFlush { next: 0, tag },
                 None => return Ok(Flush::Again),
             },
         };
@@ -363,7 +366,7 @@ impl Engine for PathsWorker {
                     self.in_flight.add_part(flushing.tag);
                 }
                 Flush::Again => {
-                    lane.flushing = Some(Flushing {
+                    lane.flushing = Some(PathFlush {
                         next: at,
                         ..flushing
                     });
@@ -396,7 +399,7 @@ impl Engine for PathsWorker {
             };
             let polled = kept..kept + count;
             for at in polled {
-                if let Some(whole) = self.whole(path, &done[at])? {
+                if let Some(whole) = self.complete_part(path, &done[at])? {
                     done[kept] = whole;
                     kept += 1;
                 }
@@ -428,17 +431,20 @@ impl Engine for PathsWorker {
         failure
     }
 
-    fn arm(&mut self) -> Result<Arm<'_>> {
+    fn arm(&mut self) -> Result<ArmOutcome<'_>> {
         // Parts that wait for room are posted when something completes, which makes a path's descriptor readable.
         let leading = self.paths.iter_mut().enumerate();
         for (index, path) in leading.filter(|(_, path)| path.connected) {
             match path.engine.arm()? {
-                Arm::Ready => return Ok(Arm::Ready),
-                Arm::Sleep(descriptor) => self.epoll.add(index, descriptor)?,
-                Arm::Unsupported => return Ok(Arm::Unsupported),
+                ArmOutcome::Ready => return Ok(ArmOutcome::Ready),
+                ArmOutcome::Sleep(descriptor) => self.epoll.add(index, descriptor)?,
+                ArmOutcome::Unsupported => return Ok(ArmOutcome::Unsupported),
             }
         }
-        Ok(self.epoll.descriptor().map_or(Arm::Unsupported, Arm::Sleep))
+        Ok(self
+            .epoll
+            .descriptor()
+            .map_or(ArmOutcome::Unsupported, ArmOutcome::Sleep))
     }
 
     fn settle(&mut self, trying: bool) -> bool {
@@ -481,7 +487,7 @@ impl Engine for PathsWorker {
             return of_paths.remove(0);
         }
         let all: Vec<_> = of_paths.into_iter().map(Fact::from).collect();
-        Facts::default().with("paths", all)
+        Facts::default().with_fact("paths", all)
     }
 }
 
@@ -641,7 +647,7 @@ pub(super) struct LanePath {
 
 /// A flush that some paths have not been asked for yet.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Flushing {
+pub(super) struct PathFlush {
     /// The path to ask next.
     pub(super) next: usize,
     /// Tag of its parts.
@@ -653,9 +659,9 @@ pub(super) struct Flushing {
 pub(super) struct PathLane {
     /// Its paths, grouped by rail, the same number for each.
     pub(super) paths: Vec<LanePath>,
-    pub(super) flushing: Option<Flushing>,
+    pub(super) flushing: Option<PathFlush>,
     /// How its operations are cut.
-    pub(super) shares: Shares,
+    pub(super) shares: RailShares,
     /// True if it carries operations that count towards the load; false for receives and for flow control of senders.
     pub(super) counts_load: bool,
     /// Parts that no path has taken yet.

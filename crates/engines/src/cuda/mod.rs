@@ -19,9 +19,10 @@ use std::sync::Arc;
 use registry::CudaRegistration;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Card, Completion, Descriptor, DeviceMemoryBy, Domain, Domains, Engine, EngineOption,
-    EngineReport, Entry, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, Lanes, LibraryReport,
-    Neighbor, Op, OpenRequest, Peer, Region, RegionId, Regions, Verb, WorkerConfig,
+    Caps, Completion, Descriptor, DeviceMemoryAccess, Domain, Domains, EndpointAddress, Engine,
+    EngineOption, EngineReport, Entry, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, LaneTable,
+    LibraryReport, Op, OpenRequest, Peer, PeerEndpoint, Region, RegionId, RegionTable, Verb,
+    WorkerConfig,
 };
 use tonnage_sys::cuda::{CopyMark, CudaCopier, CudaFailure};
 use tonnage_units::{Error, Result};
@@ -134,8 +135,8 @@ impl Domain for CudaDomain {
         Some(&self.end.place)
     }
 
-    fn device_memory_by(&self) -> DeviceMemoryBy {
-        DeviceMemoryBy::Copies
+    fn device_memory_by(&self) -> DeviceMemoryAccess {
+        DeviceMemoryAccess::Copies
     }
 
     fn report(&self) -> EngineReport {
@@ -145,7 +146,7 @@ impl Domain for CudaDomain {
             library: Some(self.driver.clone()),
             device: Some(self.end.name.clone()),
             facts: Facts::default()
-                .with(
+                .with_fact(
                     "by",
                     if self.by_kernel {
                         "a kernel of the GPU"
@@ -153,16 +154,16 @@ impl Domain for CudaDomain {
                         copies_by
                     },
                 )
-                .with("streams", u64::from(self.streams))
-                .maybe("limit_of_links", self.end.links.clone())
-                .maybe("limit_of_links_unknown", self.end.links_unknown.clone())
-                .with("depth", DEPTH)
-                .with("ranks_are", "threads of one process")
-                .with(
+                .with_fact("streams", u64::from(self.streams))
+                .with_optional_fact("limit_of_links", self.end.links.clone())
+                .with_optional_fact("limit_of_links_unknown", self.end.links_unknown.clone())
+                .with_fact("depth", DEPTH)
+                .with_fact("ranks_are", "threads of one process")
+                .with_fact(
                     "completion",
                     "delivered: the event behind a copy is passed when its bytes have arrived",
                 )
-                .with("ordering", "in order within a stream"),
+                .with_fact("ordering", "in order within a stream"),
             ..EngineReport::default()
         }
     }
@@ -174,8 +175,8 @@ impl Domain for CudaDomain {
             streams: self.streams,
             // Of each stream.
             depth: config.depth.clamp(1, DEPTH),
-            regions: Regions::default(),
-            lanes: Lanes::default(),
+            regions: RegionTable::default(),
+            lanes: LaneTable::default(),
             broken: None,
         }))
     }
@@ -207,8 +208,8 @@ struct CudaCopies {
     by_kernel: bool,
     streams: u32,
     depth: u32,
-    regions: Regions<CudaRegistration>,
-    lanes: Lanes<LaneState>,
+    regions: RegionTable<CudaRegistration>,
+    lanes: LaneTable<LaneState>,
     /// The first failure of the driver, after which the state of copies in flight is unknown.
     broken: Option<String>,
 }
@@ -329,13 +330,13 @@ impl Engine for CudaCopies {
     }
 
     /// Descriptors of this worker's memories, concatenated, from which peers find out whether they can be copied.
-    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+    fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
         let all = self.regions.iter();
         let card: Vec<u8> = all.flat_map(|(_, it)| it.descriptor().0).collect();
-        Ok(vec![Card(card); peers.len()])
+        Ok(vec![EndpointAddress(card); peers.len()])
     }
 
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+    fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
         for neighbor in peers {
             for descriptor in neighbor.card.0.chunks(registry::DESCRIPTOR_BYTES) {
                 let remote = Descriptor(descriptor.to_vec());

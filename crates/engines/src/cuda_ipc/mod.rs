@@ -26,8 +26,8 @@ use std::sync::Arc;
 use closing::CloseTimeout;
 use peer_memory::IpcDriver;
 use tonnage_engine::{
-    Caps, DeviceMemoryBy, Domain, Domains, Engine, EngineReport, Entry, Facts, OpenRequest, Verb,
-    WorkerConfig,
+    Caps, DeviceMemoryAccess, Domain, Domains, Engine, EngineReport, Entry, Facts, OpenRequest,
+    Verb, WorkerConfig,
 };
 use tonnage_units::Result;
 use worker::{CudaIpc, IN_FLIGHT_MAX};
@@ -116,8 +116,8 @@ impl Domain for IpcDomain {
         Some(&self.end.place)
     }
 
-    fn device_memory_by(&self) -> DeviceMemoryBy {
-        DeviceMemoryBy::Copies
+    fn device_memory_by(&self) -> DeviceMemoryAccess {
+        DeviceMemoryAccess::Copies
     }
 
     fn report(&self) -> EngineReport {
@@ -126,14 +126,14 @@ impl Domain for IpcDomain {
             library: Some(driver_report(&self.driver.library)),
             device: Some(self.end.name.clone()),
             facts: Facts::default()
-                .maybe("limit_of_links", self.end.links.clone())
-                .maybe("limit_of_links_unknown", self.end.links_unknown.clone())
-                .with("depth", IN_FLIGHT_MAX)
-                .with(
+                .with_optional_fact("limit_of_links", self.end.links.clone())
+                .with_optional_fact("limit_of_links_unknown", self.end.links_unknown.clone())
+                .with_fact("depth", IN_FLIGHT_MAX)
+                .with_fact(
                     "completion",
                     "delivered: the initiator's GPU has done the copy",
                 )
-                .with(
+                .with_fact(
                     "ordering",
                     "in order, by one stream of each GPU towards each peer",
                 ),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Card, Completion, Descriptor, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
-    Lanes, Neighbor, Op, Peer, Region, RegionId, Regions, Verb, WorkerConfig, never_connected,
-    take_waiting,
+    Completion, Descriptor, Ending, EndpointAddress, Engine, Facts, Failure, Flush, Lane, LaneKind,
+    LaneSpec, LaneTable, Op, Peer, PeerEndpoint, Region, RegionId, RegionTable, Verb, WorkerConfig,
+    move_waiting, never_connected,
 };
 use tonnage_sys::cuda::{CudaContext, CudaFailure};
 use tonnage_units::{Error, Result};
@@ -39,13 +39,13 @@ pub(super) struct CudaIpc {
     initiates: bool,
     contacts: Contacts,
     far: IpcMemories,
-    regions: Regions<Arc<dyn Memory>>,
+    regions: RegionTable<Arc<dyn Memory>>,
     /// Descriptors of these, which peers get with the card.
     described: Vec<(RegionId, Descriptor)>,
     peers: Vec<PeerRings>,
     /// One per peer and context.
     outlets: Vec<PeerStream>,
-    lanes: Lanes<LaneState>,
+    lanes: LaneTable<LaneState>,
     /// Sends refused by their receives.
     refused: VecDeque<Completion>,
     patience: Arc<CloseTimeout>,
@@ -69,11 +69,11 @@ impl CudaIpc {
             driver,
             initiates,
             far: IpcMemories::default(),
-            regions: Regions::default(),
+            regions: RegionTable::default(),
             described: Vec::new(),
             peers: Vec::new(),
             outlets: Vec::new(),
-            lanes: Lanes::default(),
+            lanes: LaneTable::default(),
             refused: VecDeque::with_capacity(REFUSED_MAX),
             patience,
             copied: BTreeSet::new(),
@@ -221,13 +221,13 @@ impl Engine for CudaIpc {
         self.regions.take(region).map(|_| ())
     }
 
-    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+    fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
         self.contacts.make_rings(peers)?;
         let card = |&peer: &Peer| encode_card(self.contacts.card(peer)?, &self.described);
         peers.iter().map(card).collect()
     }
 
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+    fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
         for neighbor in peers {
             let (rings, described) = decode_card(&self.contacts, neighbor)?;
             let rings = self.contacts.connect_one(&rings)?;
@@ -310,7 +310,7 @@ impl Engine for CudaIpc {
         let share = done.len().div_ceil(2);
         let arrived = take_arrivals(&mut self.peers, &mut done[..share]);
         let mut count = arrived.map_err(|error| ring_failure(self.driver.vendor.ipc, error))?;
-        count += take_waiting(&mut self.refused, &mut done[count..]);
+        count += move_waiting(&mut self.refused, &mut done[count..]);
         for outlet in &mut self.outlets {
             let outbox = &self.peers[outlet.peer].outbox;
             while count < done.len()
@@ -339,8 +339,8 @@ impl Engine for CudaIpc {
             (!words.is_empty()).then(|| words.join("; "))
         };
         Facts::default()
-            .maybe("copied", said(&self.copied))
-            .maybe("arrivals", said(&self.arrivals))
+            .with_optional_fact("copied", said(&self.copied))
+            .with_optional_fact("arrivals", said(&self.arrivals))
     }
 }
 
@@ -365,7 +365,7 @@ pub(super) const IN_FLIGHT_MAX: u32 = 128;
 
 #[derive(Serialize, Deserialize)]
 struct IpcCard {
-    rings: Card,
+    rings: EndpointAddress,
     regions: Vec<Descriptor>,
 }
 
@@ -373,10 +373,13 @@ struct IpcCard {
 ///
 /// # Errors
 /// If there are more regions than a card has room for.
-pub(super) fn encode_card(rings: Card, described: &[(RegionId, Descriptor)]) -> Result<Card> {
+pub(super) fn encode_card(
+    rings: EndpointAddress,
+    described: &[(RegionId, Descriptor)],
+) -> Result<EndpointAddress> {
     let regions = described.iter().map(|(_, region)| region.clone()).collect();
-    let card = Card::encode(&IpcCard { rings, regions });
-    if card.0.len() <= Card::BYTES_MAX {
+    let card = EndpointAddress::encode(&IpcCard { rings, regions });
+    if card.0.len() <= EndpointAddress::BYTES_MAX {
         return Ok(card);
     }
     Err(Error::Failed(format!(
@@ -388,13 +391,13 @@ pub(super) fn encode_card(rings: Card, described: &[(RegionId, Descriptor)]) -> 
 /// Decodes a peer's card: the peer with the card of its rings, and its regions.
 pub(super) fn decode_card(
     contacts: &Contacts,
-    neighbor: &Neighbor,
-) -> Result<(Neighbor, Vec<Descriptor>)> {
+    neighbor: &PeerEndpoint,
+) -> Result<(PeerEndpoint, Vec<Descriptor>)> {
     let card: IpcCard = serde_json::from_slice(&neighbor.card.0).map_err(|error| {
         let why = format!("cannot decode the peer's address ({error})");
         contacts.unusable(neighbor.peer, why)
     })?;
-    let rings = Neighbor {
+    let rings = PeerEndpoint {
         card: card.rings,
         ..neighbor.clone()
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tonnage_engine::{Card, Descriptor, Locality};
+use tonnage_engine::{Descriptor, EndpointAddress, Locality};
 use tonnage_sys::libfabric::{Libfabric, Offer, RegionHandle, RemoteRegion};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::process::{AddressSpace, address_space};
@@ -99,7 +99,7 @@ impl Address {
         }
     }
 
-    pub(super) fn parse(card: &Card) -> Result<Self> {
+    pub(super) fn parse(card: &EndpointAddress) -> Result<Self> {
         serde_json::from_slice(&card.0)
             .map_err(|error| Error::Failed(format!("its address cannot be read ({error})")))
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use tonnage_engine::{
-    Caps, DeviceMemoryBy, Domain, Engine, EngineReport, Facts, LibraryReport, LimitKind,
+    Caps, DeviceMemoryAccess, Domain, Engine, EngineReport, Facts, LibraryReport, LimitKind,
     OpenRequest, Verb, WorkerConfig,
 };
 use tonnage_sys::libfabric::{Info, Offer};
@@ -143,9 +143,9 @@ impl Domain for FabricDomain {
     fn report(&self) -> EngineReport {
         let (attributes, library) = (self.info.attributes(), self.info.library());
         let progress = Facts::default()
-            .with("control", attributes.control_progress.clone())
-            .with("data", attributes.data_progress.clone())
-            .with("driven_by", "every rank polls, targets too");
+            .with_fact("control", attributes.control_progress.clone())
+            .with_fact("data", attributes.data_progress.clone())
+            .with_fact("driven_by", "every rank polls, targets too");
         let inject = if self.inject {
             attributes.inject_bytes_max
         } else {
@@ -165,21 +165,21 @@ impl Domain for FabricDomain {
             provider_version: Some(attributes.provider_version.to_string()),
             device: Some(attributes.domain.clone()),
             facts: (self.chosen.clone())
-                .with("api_version", attributes.api_version.to_string())
-                .with("fabric", attributes.fabric.clone())
-                .maybe("address", address)
-                .with("mr_mode", attributes.mr_mode.clone())
-                .with("ordering", attributes.ordering.clone())
-                .maybe("completion", self.arrival.map(ArrivalProof::describe))
-                .maybe("flushed_bytes_max", flushed)
-                .maybe("shm_writes", self.shm_writes.clone())
-                .with("inject_bytes_max", inject)
-                .with("tx_depth", attributes.tx_depth)
-                .with("rx_depth", attributes.rx_depth)
-                .with("depth", self.caps.depth)
-                .with("progress", progress)
-                .with("threading", attributes.threading.clone())
-                .with("immediate_bytes", attributes.immediate_bytes),
+                .with_fact("api_version", attributes.api_version.to_string())
+                .with_fact("fabric", attributes.fabric.clone())
+                .with_optional_fact("address", address)
+                .with_fact("mr_mode", attributes.mr_mode.clone())
+                .with_fact("ordering", attributes.ordering.clone())
+                .with_optional_fact("completion", self.arrival.map(ArrivalProof::describe))
+                .with_optional_fact("flushed_bytes_max", flushed)
+                .with_optional_fact("shm_writes", self.shm_writes.clone())
+                .with_fact("inject_bytes_max", inject)
+                .with_fact("tx_depth", attributes.tx_depth)
+                .with_fact("rx_depth", attributes.rx_depth)
+                .with_fact("depth", self.caps.depth)
+                .with_fact("progress", progress)
+                .with_fact("threading", attributes.threading.clone())
+                .with_fact("immediate_bytes", attributes.immediate_bytes),
             ..EngineReport::default()
         }
     }
@@ -188,11 +188,11 @@ impl Domain for FabricDomain {
         self.info.attributes().address
     }
 
-    fn device_memory_by(&self) -> DeviceMemoryBy {
+    fn device_memory_by(&self) -> DeviceMemoryAccess {
         // libfabric decides whether shm copies within a GPU or through the host.
         match core_provider(&self.info.attributes().provider) {
-            "shm" => DeviceMemoryBy::Unknown,
-            _ => DeviceMemoryBy::Cards,
+            "shm" => DeviceMemoryAccess::Unknown,
+            _ => DeviceMemoryAccess::Cards,
         }
     }
 

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use domain::FabricDomain;
 use options::{LIBRARY, OPTIONS, core_provider};
 use tonnage_engine::{
-    Domain, Domains, Entry, Facts, Library, Lifecycle, OpenRequest, Variant, Verb, fact_names,
+    Domain, Domains, Entry, Facts, Library, Lifecycle, NameVariant, OpenRequest, Verb, fact_names,
 };
 use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
 use tonnage_sys::libfabric::Info;
@@ -42,7 +42,7 @@ use crate::staged::open_staged;
 
 /// This engine's entry in the list of engines.
 pub const ENTRY: Entry = Entry {
-    variant: Some(Variant {
+    variant: Some(NameVariant {
         what: "PROVIDER",
         everywhere: &["shm", "tcp"],
         with_device: &[],
@@ -78,9 +78,9 @@ fn open(request: &OpenRequest<'_>) -> Result<Domains> {
     }
     let chosen = choose::choose(request)?;
     let facts = Facts::default()
-        .maybe("why_embedded", chosen.why_embedded)
-        .maybe("device_chosen_because", chosen.why_device)
-        .maybe(
+        .with_optional_fact("why_embedded", chosen.why_embedded)
+        .with_optional_fact("device_chosen_because", chosen.why_device)
+        .with_optional_fact(
             fact_names::DEVICES_LEFT_OUT,
             Some(chosen.left_out).filter(|words| !words.is_empty()),
         );

@@ -11,8 +11,8 @@ use crate::memory::HOST;
 use serde_json::Value;
 use tonnage_engine::memory::Request;
 use tonnage_engine::{
-    Card, Completion, Domain, Ending, EngineOptions, Facts, Flush, Lane, LaneKind, LimitKind,
-    Locality, Neighbor, Op, OpenRequest, Verb,
+    Completion, Domain, Ending, EndpointAddress, EngineOptions, Facts, Flush, Lane, LaneKind,
+    LimitKind, Locality, Op, OpenRequest, PeerEndpoint, Verb,
 };
 
 use super::ENTRY;
@@ -394,7 +394,7 @@ fn more_peers_than_it_was_opened_for_are_refused() {
     sides[0].card(2);
     let refused = sides[0]
         .engine
-        .connect(&[Neighbor::same_container(2, card)])
+        .connect(&[PeerEndpoint::same_container(2, card)])
         .unwrap_err()
         .to_string();
     assert!(refused.contains("opened for 1 peers"), "{refused}");
@@ -407,8 +407,12 @@ fn a_card_does_not_grow_with_the_peers() {
     let card_bytes_max = |peers: u32| {
         let peers: Vec<u32> = (1..=peers).collect();
         let mut side = side("tcp", &options, 0, &peers);
-        let cards = side.engine.cards(&peers).unwrap();
-        cards.iter().map(|Card(bytes)| bytes.len()).max().unwrap()
+        let cards = side.engine.endpoint_addresses(&peers).unwrap();
+        cards
+            .iter()
+            .map(|EndpointAddress(bytes)| bytes.len())
+            .max()
+            .unwrap()
     };
     let (one, many) = (card_bytes_max(1), card_bytes_max(5000));
     // Larger ranks have more digits.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Arm, Card, Completion, Descriptor, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind,
-    LaneSpec, Lanes, Neighbor, Op, Region, RegionId, Regions, Verb, WorkerConfig, fact_names,
-    never_connected, take_waiting,
+    ArmOutcome, Completion, Descriptor, Ending, EndpointAddress, Engine, Facts, Failure, Flush,
+    Lane, LaneKind, LaneSpec, LaneTable, Op, PeerEndpoint, Region, RegionId, RegionTable, Verb,
+    WorkerConfig, fact_names, move_waiting, never_connected,
 };
 use tonnage_machine::kernel_files::Tree;
 use tonnage_sys::libfabric;
@@ -82,7 +82,7 @@ pub(super) struct FabricWorker {
     pub(super) named: bool,
     pub(super) endpoint: Endpoint,
     /// Registered memories by region ID.
-    regions: Regions<RegionHandle>,
+    regions: RegionTable<RegionHandle>,
     /// How to register GPU memory; `None` if the provider was opened for host memory.
     pub(super) registration: Option<String>,
     /// The registered GPU memories.
@@ -92,7 +92,7 @@ pub(super) struct FabricWorker {
     pub(super) peers: Vec<PeerState>,
     /// Number of peers that completed first contact.
     pub(super) met: usize,
-    lanes: Lanes<LaneState>,
+    lanes: LaneTable<LaneState>,
     /// Injected operations, which are complete but not yet reported.
     done: VecDeque<Completion>,
     /// Arrivals during first contact, which are reported before any later ones.
@@ -139,13 +139,13 @@ impl FabricWorker {
             named: attributes.immediate_bytes >= 8,
             attributes,
             endpoint,
-            regions: Regions::default(),
+            regions: RegionTable::default(),
             registration,
             card_regions: NicRegions::default(),
             mailboxes: Vec::new(),
             peers: Vec::with_capacity(config.peers_max as usize),
             met: 0,
-            lanes: Lanes::default(),
+            lanes: LaneTable::default(),
             done: VecDeque::with_capacity(sizes.operations as usize),
             early: VecDeque::new(),
             held: VecDeque::with_capacity(sizes.receives as usize),
@@ -284,7 +284,7 @@ impl FabricWorker {
 
 /// Converts the library's events into completions, by the lanes and peers of a worker.
 struct EventConverter<'a> {
-    lanes: &'a Lanes<LaneState>,
+    lanes: &'a LaneTable<LaneState>,
     peers: &'a [PeerState],
     named: bool,
 }
@@ -348,12 +348,12 @@ impl Engine for FabricWorker {
         closed.map_err(|why| Error::Failed(format!("{} cannot deregister: {why}", self.name)))
     }
 
-    fn cards(&mut self, peers: &[u32]) -> Result<Vec<Card>> {
+    fn endpoint_addresses(&mut self, peers: &[u32]) -> Result<Vec<EndpointAddress>> {
         self.add_mailbox(peers)?;
         peers.iter().map(|&peer| self.card(peer)).collect()
     }
 
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+    fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
         for neighbor in peers {
             let peer = self.connect_one(neighbor)?;
             self.peers.push(peer);
@@ -485,14 +485,14 @@ impl Engine for FabricWorker {
         }
     }
 
-    fn arm(&mut self) -> Result<Arm<'_>> {
+    fn arm(&mut self) -> Result<ArmOutcome<'_>> {
         if !(self.done.is_empty() && self.held.is_empty() && self.early.is_empty()) {
-            return Ok(Arm::Ready);
+            return Ok(ArmOutcome::Ready);
         }
         match self.endpoint.arm() {
-            Ok(Wait::Ready) => Ok(Arm::Ready),
-            Ok(Wait::Sleep(descriptor)) => Ok(Arm::Sleep(descriptor)),
-            Ok(Wait::Unsupported) => Ok(Arm::Unsupported),
+            Ok(Wait::Ready) => Ok(ArmOutcome::Ready),
+            Ok(Wait::Sleep(descriptor)) => Ok(ArmOutcome::Sleep(descriptor)),
+            Ok(Wait::Unsupported) => Ok(ArmOutcome::Unsupported),
             Err(why) => Err(Error::Failed(format!("{} cannot sleep: {why}", self.name))),
         }
     }
@@ -503,7 +503,8 @@ impl Engine for FabricWorker {
             true => "cma: from one process's memory to the other's",
             false => "through shared buffers: this process may not attach to its peers' memory",
         });
-        self.card_facts().maybe("shm_large_messages", large)
+        self.card_facts()
+            .with_optional_fact("shm_large_messages", large)
     }
 
     #[inline]
@@ -512,7 +513,7 @@ impl Engine for FabricWorker {
             self.post_held()?;
         }
         if !self.early.is_empty() {
-            let count = take_waiting(&mut self.early, done);
+            let count = move_waiting(&mut self.early, done);
             self.flush_arrived(&done[..count])?;
             return Ok(count);
         }
@@ -534,7 +535,7 @@ impl Engine for FabricWorker {
             Ok(count) => count,
             Err(failure) => return self.failed(failure, done),
         };
-        count += take_waiting(&mut self.done, &mut done[count..]);
+        count += move_waiting(&mut self.done, &mut done[count..]);
         self.flush_arrived(&done[..count])?;
         Ok(count)
     }
@@ -713,10 +714,10 @@ impl FabricWorker {
         found.ok_or_else(|| Error::Failed(format!("no card was made for rank {rank}")))
     }
 
-    pub(super) fn card(&self, rank: u32) -> Result<Card> {
+    pub(super) fn card(&self, rank: u32) -> Result<EndpointAddress> {
         let slot = self.mailbox_slot(rank)?;
         let mailbox = &self.mailboxes[slot.mailbox];
-        Ok(Card::encode(&Address::new(
+        Ok(EndpointAddress::encode(&Address::new(
             &self.attributes,
             self.endpoint.library(),
             self.endpoint.name(),
@@ -725,7 +726,7 @@ impl FabricWorker {
         )))
     }
 
-    pub(super) fn connect_one(&mut self, neighbor: &Neighbor) -> Result<PeerState> {
+    pub(super) fn connect_one(&mut self, neighbor: &PeerEndpoint) -> Result<PeerState> {
         let rank = neighbor.peer;
         let about = |error: Error| {
             Error::Failed(format!(
@@ -841,7 +842,7 @@ impl FabricWorker {
         let untold = self.endpoint.peer_to_peer() == Some(PeerToPeer::NotConfirmed);
         let mut facts = regions.add_granted(Facts::default());
         if untold {
-            facts = facts.with("peer_to_peer", UNTOLD);
+            facts = facts.with_fact("peer_to_peer", UNTOLD);
             if !regions.is_empty() {
                 let mut remarks: Vec<_> = facts.texts(fact_names::REMARKS);
                 let doubt = format!(
@@ -850,13 +851,13 @@ impl FabricWorker {
                 );
                 remarks.push(&doubt);
                 let remarks: Vec<String> = remarks.into_iter().map(str::to_owned).collect();
-                facts = facts.with(fact_names::REMARKS, remarks);
+                facts = facts.with_fact(fact_names::REMARKS, remarks);
             }
         }
         // The endpoint may allow less for writes than the provider's attributes allow for messages in general. Memory
         // that the CPU cannot address is never injected.
         let injects = regions.is_empty();
-        facts.with(
+        facts.with_fact(
             "inject_bytes_max",
             if injects { self.inject_bytes_max } else { 0 },
         )

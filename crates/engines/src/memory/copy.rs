@@ -1,6 +1,6 @@
 //! Copy rates of the CPU in host memory: all of its methods take turns over the same bytes in the same order.
 
-use tonnage_engine::memory::{CopyRate, CopyTurns, Stretch};
+use tonnage_engine::memory::{CopyRange, CopyRate, CopyRepetitions};
 use tonnage_sys::clock::Clock;
 use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::Arena;
@@ -38,10 +38,10 @@ const TIMED_PIECES_MAX: usize = 1024;
 /// If a stretch does not lie in the memory.
 pub(super) fn rates(
     arena: &Arena,
-    stretch: &Stretch,
+    stretch: &CopyRange,
     slots: &mut dyn FnMut() -> (u64, u64),
     clock: &Clock,
-    turns: CopyTurns,
+    turns: CopyRepetitions,
 ) -> Result<Vec<CopyRate>> {
     let is_own = |method: &&Method| method.bytes_min() <= stretch.piece_bytes;
     let methods: Vec<Method> = Method::available().iter().filter(is_own).copied().collect();
@@ -65,7 +65,7 @@ pub(super) fn rates(
         0 => clock.now_ns(),
         start_ns => start_ns,
     };
-    let mut turn_times = TurnTimes::new(stretch, CopyTurns { start_ns, ..turns });
+    let mut turn_times = TurnTimes::new(stretch, CopyRepetitions { start_ns, ..turns });
     for _ in 0..TURNS {
         for (rate, &method) in rates.iter_mut().zip(&methods) {
             let turn = copier.turn(method, turn_times.next())?;
@@ -99,7 +99,7 @@ struct TimedPart {
 }
 
 impl TurnTimes {
-    fn new(stretch: &Stretch, turns: CopyTurns) -> Self {
+    fn new(stretch: &CopyRange, turns: CopyRepetitions) -> Self {
         let pass_ns = turns.pass_bytes.max(stretch.pass_bytes()) / BYTES_PER_NS;
         let piece_ns = stretch.piece_bytes / BYTES_PER_NS;
         Self {
@@ -119,7 +119,7 @@ impl TurnTimes {
 
 struct Copier<'a> {
     arena: &'a Arena,
-    stretch: &'a Stretch,
+    stretch: &'a CopyRange,
     slots: &'a mut dyn FnMut() -> (u64, u64),
     clock: &'a Clock,
     /// Sources, destinations and lengths of the copies until the next clock read.
@@ -155,7 +155,7 @@ impl Copier<'_> {
         self.pieces.clear();
         let mut sum = 0;
         while sum < TIMED_BYTES_MIN && self.pieces.len() < TIMED_PIECES_MAX {
-            let (from, to, bytes) = self.stretch.copy((self.slots)());
+            let (from, to, bytes) = self.stretch.copy_offsets((self.slots)());
             let (from, to) = (self.stretch.from + from, self.stretch.to + to);
             self.pieces
                 .push((from, to, u32::try_from(bytes).unwrap_or(u32::MAX)));
@@ -174,7 +174,7 @@ mod tests {
 
     /// Returns rates over a stretch from the first half of a memory (all ones) to the second (all zeros), and the bytes
     /// of the second half afterwards.
-    fn copied(stretch: Stretch) -> (Vec<CopyRate>, Vec<u8>) {
+    fn copied(stretch: CopyRange) -> (Vec<CopyRate>, Vec<u8>) {
         let bytes = 2 * SIDE_BYTES as usize;
         let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
         arena.write(0, &vec![1; SIDE_BYTES as usize]).unwrap();
@@ -189,7 +189,7 @@ mod tests {
             &stretch,
             &mut slots,
             &Clock::new(),
-            CopyTurns::default(),
+            CopyRepetitions::default(),
         )
         .unwrap();
         let mut target = vec![0; SIDE_BYTES as usize];
@@ -197,7 +197,7 @@ mod tests {
         (rates, target)
     }
 
-    const WHOLE: Stretch = Stretch {
+    const WHOLE: CopyRange = CopyRange {
         from: 0,
         to: SIDE_BYTES,
         piece_bytes: 64 << 10,
@@ -224,12 +224,12 @@ mod tests {
     /// A copier that has finished its pass goes on copying until the turn ends for all.
     #[test]
     fn copiers_with_one_start_have_the_same_turns() {
-        let at = |pass_bytes| CopyTurns {
+        let at = |pass_bytes| CopyRepetitions {
             start_ns: 1_000,
             pass_bytes,
         };
         let of = |bytes: u64| {
-            let stretch = Stretch {
+            let stretch = CopyRange {
                 piece_bytes: bytes,
                 last_piece_bytes: bytes,
                 pieces: 1,
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(of(64_000_000), (8_000_000, 16_000_000));
         assert_eq!(of(2_400_000_000), (300_000_000, 600_000_000));
         // One copier with three peers, and its peers, each of which copies to it only.
-        let [long, short] = [3, 1].map(|slices| Stretch {
+        let [long, short] = [3, 1].map(|slices| CopyRange {
             pieces: 1_000,
             slices,
             ..WHOLE
@@ -261,7 +261,7 @@ mod tests {
         let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
         let clock = Clock::new();
         let start_ns = clock.now_ns() + 5_000_000;
-        let turns = CopyTurns {
+        let turns = CopyRepetitions {
             start_ns,
             pass_bytes: 0,
         };
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn only_the_pieces_are_copied_and_no_bytes_between_them() {
-        let stretch = Stretch {
+        let stretch = CopyRange {
             piece_bytes: 24,
             last_piece_bytes: 5,
             stride_bytes: 4096,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tonnage_engine::memory::{
-    CopyRate, CopyTurns, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
+    CopyRange, CopyRate, CopyRepetitions, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request,
 };
 use tonnage_sys::clock::Clock;
 use tonnage_sys::cuda::PinnedArena;
@@ -102,10 +102,10 @@ impl Memory for PinnedMemory {
 
     fn copy_rates(
         &self,
-        stretch: &Stretch,
+        stretch: &CopyRange,
         slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
-        turns: CopyTurns,
+        turns: CopyRepetitions,
     ) -> Result<Vec<CopyRate>> {
         self.host.copy_rates(stretch, slots, clock, turns)
     }

@@ -6,7 +6,8 @@ use std::io;
 use std::sync::Arc;
 
 use tonnage_engine::memory::{
-    Available, CopyRate, CopyTurns, Memory, MemoryEntry, MemoryReport, Request, Stretch,
+    AvailableMemory, CopyRange, CopyRate, CopyRepetitions, Memory, MemoryEntry, MemoryReport,
+    Request,
 };
 use tonnage_sys::clock::Clock;
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
@@ -196,13 +197,13 @@ fn reserved_bytes() -> u64 {
 
 /// Returns the memory that the machine and this control group can still provide. If an allocation exceeds it, the
 /// kernel kills a process. `reserved_bytes` are added to the available memory.
-fn available(reserved_bytes: u64) -> Option<Available> {
+fn available(reserved_bytes: u64) -> Option<AvailableMemory> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
         .lines()
         .find(|line| line.starts_with("MemAvailable:"))?;
     let machine_bytes = line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10;
-    Some(Available {
+    Some(AvailableMemory {
         machine_bytes: machine_bytes.saturating_add(reserved_bytes),
         container_bytes: group_bytes().map(|group| group.saturating_add(reserved_bytes)),
     })
@@ -274,10 +275,10 @@ impl Memory for HostMemory {
 
     fn copy_rates(
         &self,
-        stretch: &Stretch,
+        stretch: &CopyRange,
         slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
-        turns: CopyTurns,
+        turns: CopyRepetitions,
     ) -> Result<Vec<CopyRate>> {
         copy::rates(&self.arena, stretch, slots, clock, turns)
     }

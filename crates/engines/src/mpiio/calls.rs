@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tonnage_engine::Facts;
 use tonnage_engine::calls::FileUse;
-use tonnage_engine::calls::{Call, Calls, FileTransfer, OpenFile, View};
+use tonnage_engine::calls::{FileCall, FileCalls, FileTransfer, FileView, OpenFile};
 use tonnage_sys::files::file_system::identity_at;
 use tonnage_sys::mapping::Arena;
 use tonnage_sys::mpi::{AccessMode, Direction, File, MpiHints, Scope, Together, World};
@@ -15,7 +15,7 @@ use super::hints::EffectiveHints;
 /// An open file.
 struct Opened {
     file: File,
-    view: Option<View>,
+    view: Option<FileView>,
     /// Device and inode of the regular file that had this name right after MPI opened it.
     identity: (u64, u64),
 }
@@ -161,13 +161,13 @@ impl MpiCalls {
     }
 }
 
-impl Calls for MpiCalls {
-    fn call(&mut self, call: &Call<'_>) -> Result<u64> {
+impl FileCalls for MpiCalls {
+    fn call(&mut self, call: &FileCall<'_>) -> Result<u64> {
         match call {
-            Call::Read(transfer) => self.transfer(transfer, false),
-            Call::Write(transfer) => self.transfer(transfer, true),
-            Call::Open(what) => self.open(what).map(|()| 0),
-            Call::Sync { file } => {
+            FileCall::Read(transfer) => self.transfer(transfer, false),
+            FileCall::Write(transfer) => self.transfer(transfer, true),
+            FileCall::Open(what) => self.open(what).map(|()| 0),
+            FileCall::Sync { file } => {
                 let opened = self.opened(*file)?;
                 let synced = opened.file.sync();
                 let path = opened.file.path().display();
@@ -175,7 +175,7 @@ impl Calls for MpiCalls {
                     .map(|()| 0)
                     .map_err(|why| Error::Failed(format!("{path}: {why}")))
             }
-            Call::Close { file } => self.close(*file).map(|()| 0),
+            FileCall::Close { file } => self.close(*file).map(|()| 0),
         }
     }
 
@@ -190,7 +190,7 @@ impl Calls for MpiCalls {
 
 /// Returns the offset of the bytes in the view; `None` if they do not fit into one of its blocks.
 #[inline]
-fn within(view: View, offset: u64, len: u64) -> Option<u64> {
+fn within(view: FileView, offset: u64, len: u64) -> Option<u64> {
     let from_begin = offset.checked_sub(view.begin)?;
     let in_block = from_begin.checked_rem(view.stride_bytes)?;
     let end = in_block.checked_add(len)?;

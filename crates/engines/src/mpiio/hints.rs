@@ -99,14 +99,14 @@ impl EffectiveHints {
             false => "set: Open MPI does not say which it uses",
         };
         Facts::default()
-            .with("io_layer", layer.name())
-            .with("hints", facts(used))
-            .with("hints_are", are)
-            .maybe(
+            .with_fact("io_layer", layer.name())
+            .with_fact("hints", facts(used))
+            .with_fact("hints_are", are)
+            .with_optional_fact(
                 fact_names::HINTS_NOT_TAKEN,
                 (!ineffective.is_empty()).then(|| facts(&ineffective)),
             )
-            .maybe(
+            .with_optional_fact(
                 fact_names::HINTS_NOT_TAKEN_EFFECT,
                 effect(asked, &ineffective),
             )
@@ -126,7 +126,8 @@ fn effect(asked: &MpiHints, ineffective: &MpiHints) -> Option<&'static str> {
 }
 
 fn facts(hints: &MpiHints) -> Facts {
-    let add = |facts: Facts, (name, value): (&String, &String)| facts.with(name, value.as_str());
+    let add =
+        |facts: Facts, (name, value): (&String, &String)| facts.with_fact(name, value.as_str());
     hints.iter().fold(Facts::default(), add)
 }
 

@@ -16,7 +16,7 @@ mod hints;
 use std::sync::Arc;
 
 use tonnage_engine::calls::{
-    Calls, FileDomain, FileEntry, FileLayout, FileOrder, FileUse, Fsync, OpenFiles,
+    FileCalls, FileDomain, FileEntry, FileLayout, FileOrder, FileUse, Fsync, OpenFiles,
 };
 use tonnage_engine::{EngineOption, EngineReport};
 use tonnage_sys::mapping::Arena;
@@ -107,15 +107,15 @@ impl FileDomain for MpiDomain {
             facts: self
                 .mpi
                 .facts()
-                .with("calls", calls)
-                .with("call_bytes_max", CALL_BYTES_MAX)
-                .with("file_view", usage.file_view)
-                .with("preallocate", self.preallocate().is_some()),
+                .with_fact("calls", calls)
+                .with_fact("call_bytes_max", CALL_BYTES_MAX)
+                .with_fact("file_view", usage.file_view)
+                .with_fact("preallocate", self.preallocate().is_some()),
             ..EngineReport::default()
         }
     }
 
-    fn thread(&self, thread: u32, memory: Arc<Arena>) -> Result<Box<dyn Calls>> {
+    fn thread(&self, thread: u32, memory: Arc<Arena>) -> Result<Box<dyn FileCalls>> {
         if thread > 0 {
             return Err(Error::Failed(
                 "engine mpiio serves the main thread of a rank only".into(),

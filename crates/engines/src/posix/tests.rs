@@ -25,7 +25,7 @@ fn in_memory() -> Option<TempDir> {
 
 const SIZE: u64 = 1 << 20;
 
-fn engine(direct: bool) -> (Arc<Arena>, Box<dyn Calls>) {
+fn engine(direct: bool) -> (Arc<Arena>, Box<dyn FileCalls>) {
     let memory = Arena::allocate(SIZE as usize, Pages::Normal, Sharing::Private, None).unwrap();
     let memory = Arc::new(memory);
     let domain = PosixDomain {
@@ -39,8 +39,8 @@ fn engine(direct: bool) -> (Arc<Arena>, Box<dyn Calls>) {
     (memory, calls)
 }
 
-fn open(file: u32, path: &Path, write: bool) -> Call<'_> {
-    Call::Open(OpenFile {
+fn open(file: u32, path: &Path, write: bool) -> FileCall<'_> {
+    FileCall::Open(OpenFile {
         file,
         path,
         read: true,
@@ -60,7 +60,7 @@ fn transfer(local: u64, offset: u64, len: u64) -> FileTransfer {
     }
 }
 
-fn refused(calls: &mut dyn Calls, call: &Call<'_>) -> String {
+fn refused(calls: &mut dyn FileCalls, call: &FileCall<'_>) -> String {
     calls.call(call).unwrap_err().to_string()
 }
 
@@ -73,16 +73,16 @@ fn goes_round(folder: &TempDir) {
         file: 3,
         ..transfer(local, offset, len)
     };
-    assert_eq!(calls.call(&Call::Write(to(100, 70_000, 7))).unwrap(), 7);
-    assert_eq!(calls.call(&Call::Write(to(0, 0, 0))).unwrap(), 0);
-    assert_eq!(calls.call(&Call::Sync { file: 3 }).unwrap(), 0);
-    assert_eq!(calls.call(&Call::Close { file: 3 }).unwrap(), 0);
+    assert_eq!(calls.call(&FileCall::Write(to(100, 70_000, 7))).unwrap(), 7);
+    assert_eq!(calls.call(&FileCall::Write(to(0, 0, 0))).unwrap(), 0);
+    assert_eq!(calls.call(&FileCall::Sync { file: 3 }).unwrap(), 0);
+    assert_eq!(calls.call(&FileCall::Close { file: 3 }).unwrap(), 0);
     let content = std::fs::read(&path).unwrap();
     assert_eq!(&content[70_000..], b"tonnage");
     assert!(content[..70_000].iter().all(|&byte| byte == 0));
     // Existing files are opened unchanged, never truncated.
     calls.call(&open(3, &path, true)).unwrap();
-    assert_eq!(calls.call(&Call::Read(to(500, 69_999, 8))).unwrap(), 8);
+    assert_eq!(calls.call(&FileCall::Read(to(500, 69_999, 8))).unwrap(), 8);
     let mut bytes = [0xee; 10];
     memory.read(499, &mut bytes).unwrap();
     assert_eq!(&bytes, b"\0\0tonnage\0");
@@ -111,10 +111,13 @@ fn a_file_that_is_too_short_is_named_with_its_end() {
         (60, "short ends at 100: cannot read 64 bytes at offset 60"),
         (4096, "ends at 4096"),
     ] {
-        let text = refused(calls.as_mut(), &Call::Read(transfer(0, offset, 64)));
+        let text = refused(calls.as_mut(), &FileCall::Read(transfer(0, offset, 64)));
         assert!(text.contains(said), "{text}");
     }
-    assert_eq!(calls.call(&Call::Read(transfer(0, 36, 64))).unwrap(), 64);
+    assert_eq!(
+        calls.call(&FileCall::Read(transfer(0, 36, 64))).unwrap(),
+        64
+    );
 }
 
 #[test]
@@ -140,7 +143,7 @@ fn a_failed_open_reports_the_reason_and_advice() {
     }
     // A refusal leaves the file number unused.
     calls.call(&open(0, &missing, true)).unwrap();
-    let made = Call::Open(OpenFile {
+    let made = FileCall::Open(OpenFile {
         file: 1,
         path: &missing,
         read: false,
@@ -159,19 +162,19 @@ fn unopened_file_numbers_are_refused() {
     let path = folder.path().join("t.dat");
     let (_memory, mut calls) = engine(false);
     for call in [
-        Call::Read(transfer(0, 0, 1)),
-        Call::Write(transfer(0, 0, 1)),
-        Call::Sync { file: 0 },
-        Call::Close { file: 0 },
+        FileCall::Read(transfer(0, 0, 1)),
+        FileCall::Write(transfer(0, 0, 1)),
+        FileCall::Sync { file: 0 },
+        FileCall::Close { file: 0 },
     ] {
         assert_eq!(refused(calls.as_mut(), &call), "file 0 is not open");
     }
     calls.call(&open(0, &path, true)).unwrap();
     assert!(refused(calls.as_mut(), &open(0, &path, true)).contains("open already"));
     assert!(refused(calls.as_mut(), &open(u32::MAX, &path, true)).contains("file number"));
-    calls.call(&Call::Close { file: 0 }).unwrap();
+    calls.call(&FileCall::Close { file: 0 }).unwrap();
     assert_eq!(
-        refused(calls.as_mut(), &Call::Close { file: 0 }),
+        refused(calls.as_mut(), &FileCall::Close { file: 0 }),
         "file 0 is not open"
     );
 }
@@ -183,9 +186,13 @@ fn ranges_outside_the_memory_are_refused_and_nothing_is_written() {
     let (_memory, mut calls) = engine(false);
     calls.call(&open(0, &path, true)).unwrap();
     for (local, len) in [(SIZE, 1), (0, SIZE + 1), (u64::MAX, 2)] {
-        let text = refused(calls.as_mut(), &Call::Write(transfer(local, 0, len)));
+        let text = refused(calls.as_mut(), &FileCall::Write(transfer(local, 0, len)));
         assert!(text.contains("lie outside a memory"), "{text}");
-        assert!(calls.call(&Call::Read(transfer(local, 0, len))).is_err());
+        assert!(
+            calls
+                .call(&FileCall::Read(transfer(local, 0, len)))
+                .is_err()
+        );
     }
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
 }
@@ -208,10 +215,10 @@ fn direct_transfers_leave_nothing_in_the_page_cache() {
     assert_eq!(json!(calls.chosen())["direct"]["said_by"], "statx");
     memory.write(4096, &[5; 4096]).unwrap();
     calls
-        .call(&Call::Write(transfer(4096, unit, 4096)))
+        .call(&FileCall::Write(transfer(4096, unit, 4096)))
         .unwrap();
     calls
-        .call(&Call::Read(transfer(0, 0, SIZE - 4096)))
+        .call(&FileCall::Read(transfer(0, 0, SIZE - 4096)))
         .unwrap();
     assert_eq!(memory.load_byte(unit), Ok(5));
     assert_eq!(memory.load_byte(unit - 1), Ok(9));
@@ -221,12 +228,15 @@ fn direct_transfers_leave_nothing_in_the_page_cache() {
         transfer(0, 1, unit),
         transfer(0, 0, unit - 1),
     ] {
-        let refused = calls.call(&Call::Read(bad)).unwrap_err();
+        let refused = calls.call(&FileCall::Read(bad)).unwrap_err();
         assert_eq!(refused.exit_code(), 2, "{refused}");
         assert!(refused.to_string().contains("--direct"), "{refused}");
     }
     plain.set_len(SIZE - 100).unwrap();
-    let text = refused(calls.as_mut(), &Call::Read(transfer(0, SIZE - unit, unit)));
+    let text = refused(
+        calls.as_mut(),
+        &FileCall::Read(transfer(0, SIZE - unit, unit)),
+    );
     assert!(text.contains(&format!("ends at {}", SIZE - 100)), "{text}");
 }
 

@@ -106,13 +106,13 @@ impl NicRegions {
             .chain(places)
             .collect();
         facts
-            .with(REGISTRATION, ways.join(", "))
-            .maybe(
+            .with_fact(REGISTRATION, ways.join(", "))
+            .with_optional_fact(
                 "registration_not_granted",
                 (!before.is_empty()).then_some(before),
             )
-            .with("card_writes_flushed", words.join("; "))
-            .maybe(
+            .with_fact("card_writes_flushed", words.join("; "))
+            .with_optional_fact(
                 fact_names::REMARKS,
                 (!doubts.is_empty()).then(|| distinct(doubts.into_iter())),
             )

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tonnage_engine::{Card, Neighbor, Peer};
+use tonnage_engine::{EndpointAddress, Peer, PeerEndpoint};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_units::{Error, Result};
 
@@ -106,7 +106,7 @@ impl Contacts {
         Ok(())
     }
 
-    pub(crate) fn card(&self, peer: Peer) -> Result<Card> {
+    pub(crate) fn card(&self, peer: Peer) -> Result<EndpointAddress> {
         let (mailbox, place) = self.place(peer)?;
         let rings = &self.mailboxes[mailbox];
         let address = RingsAddress {
@@ -117,7 +117,9 @@ impl Contacts {
             peer,
         };
         // Serializing numbers and two short strings as JSON cannot fail.
-        Ok(Card(serde_json::to_vec(&address).unwrap_or_default()))
+        Ok(EndpointAddress(
+            serde_json::to_vec(&address).unwrap_or_default(),
+        ))
     }
 
     fn place(&self, peer: Peer) -> Result<(usize, usize)> {
@@ -125,7 +127,7 @@ impl Contacts {
         place.ok_or_else(|| self.unusable(peer, "this rank made no card for it".into()))
     }
 
-    pub(crate) fn connect_one(&mut self, neighbor: &Neighbor) -> Result<PeerRings> {
+    pub(crate) fn connect_one(&mut self, neighbor: &PeerEndpoint) -> Result<PeerRings> {
         let rank = neighbor.peer;
         let unusable = |why: &str| self.unusable(rank, why.to_owned());
         if let Some(separation) = neighbor.locality.separation() {
@@ -177,8 +179,8 @@ mod tests {
     #[test]
     fn peers_that_cannot_share_memory_are_refused_by_name() {
         let (mut one, other) = (contacts(0, 1), contacts(1, 0));
-        let mut refused = |card: Card, locality| {
-            let neighbor = Neighbor {
+        let mut refused = |card: EndpointAddress, locality| {
+            let neighbor = PeerEndpoint {
                 peer: 1,
                 card,
                 locality,
@@ -196,7 +198,7 @@ mod tests {
         let of_another = contacts(1, 2).card(2).unwrap();
         let stranger = refused(of_another, Locality::SameContainer);
         assert!(stranger.contains("does not expect this rank"), "{stranger}");
-        let neighbor = Neighbor::same_container(1, other.card(0).unwrap());
+        let neighbor = PeerEndpoint::same_container(1, other.card(0).unwrap());
         assert!(one.connect_one(&neighbor).is_ok());
         assert_eq!(one.process_of(1), Some(std::process::id()));
         assert_eq!(one.attach_rings(1).unwrap().len(), other.mailboxes[0].len());

@@ -15,9 +15,9 @@ use lane_memories::LaneMemories;
 use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Entry, Facts,
-    Failure, Flush, Lane, LaneKind, LaneSpec, Lanes, LimitKind, Neighbor, Op, Peer, Region,
-    RegionId, Regions, Verb, WorkerConfig, never_connected, take_waiting,
+    Caps, Completion, Descriptor, Domain, Ending, EndpointAddress, Engine, EngineReport, Entry,
+    Facts, Failure, Flush, Lane, LaneKind, LaneSpec, LaneTable, LimitKind, Op, Peer, PeerEndpoint,
+    Region, RegionId, RegionTable, Verb, WorkerConfig, move_waiting, never_connected,
 };
 use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::{Arena, OutOfRange};
@@ -66,13 +66,13 @@ impl Domain for ShmDomain {
         EngineReport {
             name: "shm".to_owned(),
             facts: Facts::default()
-                .with("depth", DEPTH)
-                .with("completion", "delivered: the copy is done by the initiator")
-                .with(
+                .with_fact("depth", DEPTH)
+                .with_fact("completion", "delivered: the copy is done by the initiator")
+                .with_fact(
                     "ordering",
                     "in order; the last byte of an ordered write is visible last",
                 )
-                .with("post_bytes_max", POST_BYTES_MAX),
+                .with_fact("post_bytes_max", POST_BYTES_MAX),
             ..EngineReport::default()
         }
     }
@@ -84,9 +84,9 @@ impl Domain for ShmDomain {
             verb: None,
             contacts: Contacts::new("shm", config.rank),
             far: MappedRegions::default(),
-            regions: Regions::default(),
+            regions: RegionTable::default(),
             peers: Vec::new(),
-            lanes: Lanes::default(),
+            lanes: LaneTable::default(),
             done: VecDeque::with_capacity(DEPTH as usize),
         }))
     }
@@ -110,9 +110,9 @@ struct Worker {
     verb: Option<Verb>,
     contacts: Contacts,
     far: MappedRegions,
-    regions: Regions<Arc<Arena>>,
+    regions: RegionTable<Arc<Arena>>,
     peers: Vec<PeerRings>,
-    lanes: Lanes<LaneState>,
+    lanes: LaneTable<LaneState>,
     done: VecDeque<Completion>,
 }
 
@@ -187,12 +187,12 @@ impl Engine for Worker {
         self.regions.take(region).map(|_| ())
     }
 
-    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+    fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
         self.contacts.make_rings(peers)?;
         peers.iter().map(|&peer| self.contacts.card(peer)).collect()
     }
 
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+    fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
         for neighbor in peers {
             let peer = self.contacts.connect_one(neighbor)?;
             self.peers.push(peer);
@@ -260,7 +260,7 @@ impl Engine for Worker {
         // completions do not starve.
         let share = done.len().div_ceil(2);
         let count = take_arrivals(&mut self.peers, &mut done[..share]).map_err(ring)?;
-        Ok(count + take_waiting(&mut self.done, &mut done[count..]))
+        Ok(count + move_waiting(&mut self.done, &mut done[count..]))
     }
 
     fn flush_incoming(&mut self) -> Result<bool> {
@@ -282,7 +282,7 @@ impl Engine for Worker {
         let method = self
             .verb
             .map(|_| self.tuner.choice().unwrap_or(Method::Memcpy).name());
-        Facts::default().maybe("copy_method", method)
+        Facts::default().with_optional_fact("copy_method", method)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
-use tonnage_engine::{Completion, Ending, Engine, Lane, Op, Peer, RegionId, Regions};
+use tonnage_engine::{Completion, Ending, Engine, Lane, Op, Peer, RegionId, RegionTable};
 use tonnage_sys::cuda::CudaEvent;
 use tonnage_units::{Error, Result};
 
@@ -16,7 +16,7 @@ use super::ring::{
 use crate::rings::MESSAGE_TOO_LONG;
 
 /// Registered memories by number.
-pub(super) type StagedRegions = Regions<Arc<dyn Memory>>;
+pub(super) type StagedRegions = RegionTable<Arc<dyn Memory>>;
 
 /// A position in registered memory.
 #[derive(Debug, Clone, Copy)]

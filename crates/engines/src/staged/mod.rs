@@ -26,7 +26,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tonnage_engine::{
-    Caps, DeviceMemoryBy, Domain, Domains, Engine, EngineOption, EngineReport, OpenRequest,
+    Caps, DeviceMemoryAccess, Domain, Domains, Engine, EngineOption, EngineReport, OpenRequest,
     OptionKind, RankMemory, Verb, WorkerConfig,
 };
 use tonnage_units::{Error, Result, WireDevice};
@@ -150,11 +150,11 @@ impl Domain for StagedDomain {
     fn report(&self) -> EngineReport {
         let mut report = self.inner.report();
         report.facts = std::mem::take(&mut report.facts)
-            .with(STAGING, "pinned: copied through the host at both ends")
-            .with("staging_piece_bytes", ring::PIECE_BYTES)
-            .with("staging_pieces", ring::SLOTS)
-            .with("depth", DEPTH_MAX)
-            .with(
+            .with_fact(STAGING, "pinned: copied through the host at both ends")
+            .with_fact("staging_piece_bytes", ring::PIECE_BYTES)
+            .with_fact("staging_pieces", ring::SLOTS)
+            .with_fact("depth", DEPTH_MAX)
+            .with_fact(
                 "completion",
                 "delivered: the peer has copied the bytes into its memory",
             );
@@ -165,8 +165,8 @@ impl Domain for StagedDomain {
         self.inner.bound_place()
     }
 
-    fn device_memory_by(&self) -> DeviceMemoryBy {
-        DeviceMemoryBy::Staging
+    fn device_memory_by(&self) -> DeviceMemoryAccess {
+        DeviceMemoryAccess::Staging
     }
 
     fn stream_address(&self) -> Option<IpAddr> {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Card, Completion, Descriptor, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
-    Lanes, Neighbor, Op, Peer, Region, RegionId, Regions, Verb, WorkerConfig, never_connected,
-    take_waiting,
+    Completion, Descriptor, Ending, EndpointAddress, Engine, Facts, Failure, Flush, Lane, LaneKind,
+    LaneSpec, LaneTable, Op, Peer, PeerEndpoint, Region, RegionId, RegionTable, Verb, WorkerConfig,
+    move_waiting, never_connected,
 };
 use tonnage_sys::cuda::CudaContext;
 use tonnage_units::{Error, Result};
@@ -25,7 +25,7 @@ const POLLED: usize = 32;
 /// A worker's endpoint address: that of the engine below, and the ring.
 #[derive(Serialize, Deserialize)]
 struct StagedCard {
-    below: Card,
+    below: EndpointAddress,
     ring: Descriptor,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct StagedWorker {
     channels: Vec<StagedChannel>,
     /// The peers' rings, in the order of the channels.
     far_rings: Vec<Descriptor>,
-    lanes: Lanes<StagedLane>,
+    lanes: LaneTable<StagedLane>,
     ready: VecDeque<Completion>,
 }
 
@@ -78,12 +78,12 @@ impl StagedWorker {
             below,
             below_name,
             config: config.clone(),
-            regions: Regions::default(),
+            regions: RegionTable::default(),
             context: None,
             rings: Vec::new(),
             channels: Vec::new(),
             far_rings: Vec::new(),
-            lanes: Lanes::default(),
+            lanes: LaneTable::default(),
             ready: VecDeque::with_capacity(2 * DEPTH_MAX as usize),
         }
     }
@@ -223,15 +223,19 @@ impl Engine for StagedWorker {
         self.regions.take(region).map(|_| ())
     }
 
-    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+    fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
         let ring = Arc::new(StagingRing::new(peers.len(), self.context.as_ref())?);
         let region = self.below.register(ring.memory())?;
-        let cards = self.below.cards(peers)?.into_iter().map(|below| {
-            Card::encode(&StagedCard {
-                below,
-                ring: region.descriptor.clone(),
-            })
-        });
+        let cards = self
+            .below
+            .endpoint_addresses(peers)?
+            .into_iter()
+            .map(|below| {
+                EndpointAddress::encode(&StagedCard {
+                    below,
+                    ring: region.descriptor.clone(),
+                })
+            });
         let cards = cards.collect();
         self.rings.push(PeersRing {
             ring,
@@ -241,7 +245,7 @@ impl Engine for StagedWorker {
         Ok(cards)
     }
 
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+    fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
         let mut below = Vec::with_capacity(peers.len());
         for neighbor in peers {
             let peer = neighbor.peer;
@@ -260,7 +264,7 @@ impl Engine for StagedWorker {
             let channel = StagedChannel::new(peer, known.ok_or_else(none)?, number)?;
             self.channels.push(channel);
             self.far_rings.push(card.ring);
-            below.push(Neighbor {
+            below.push(PeerEndpoint {
                 card: card.below,
                 ..neighbor.clone()
             });
@@ -344,7 +348,7 @@ impl Engine for StagedWorker {
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         self.poll_below()?;
         self.step()?;
-        Ok(take_waiting(&mut self.ready, done))
+        Ok(move_waiting(&mut self.ready, done))
     }
 
     fn failure(&self, done: &Completion) -> Failure {

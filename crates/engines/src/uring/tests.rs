@@ -24,8 +24,8 @@ fn in_memory() -> (TempDir, PathBuf) {
     scratch(Path::new("/dev/shm"))
 }
 
-fn open(path: &Path, file: u32, write: bool) -> Call<'_> {
-    Call::Open(OpenFile {
+fn open(path: &Path, file: u32, write: bool) -> FileCall<'_> {
+    FileCall::Open(OpenFile {
         file,
         path,
         read: true,
@@ -134,7 +134,7 @@ fn goes_round(path: &Path, direct: bool) {
         assert_eq!((ended.ending, ended.len), (Ending::Done, BLOCK as u32));
         assert_eq!(ended.lane, lane_of(5, true));
     }
-    engine.call(&Call::Sync { file: 5 }).unwrap();
+    engine.call(&FileCall::Sync { file: 5 }).unwrap();
     let stored = std::fs::read(path).unwrap();
     for block in 0..32 {
         memory.write(block * BLOCK, &[0; BLOCK as usize]).unwrap();
@@ -152,7 +152,7 @@ fn goes_round(path: &Path, direct: bool) {
     }
     assert_eq!(json!(engine.chosen())["fixed_files"], true);
     assert_eq!(json!(engine.chosen())["direct"].is_null(), !direct);
-    engine.call(&Call::Close { file: 5 }).unwrap();
+    engine.call(&FileCall::Close { file: 5 }).unwrap();
 }
 
 #[test]
@@ -198,22 +198,24 @@ fn a_blocking_transfer_is_made_in_pieces() {
     };
     engine.call(&open(&path, 0, true)).unwrap();
     let whole = 4 * BLOCK;
-    let written = engine.call(&Call::Write(transfer(0, 7, whole))).unwrap();
-    let read = engine.call(&Call::Read(transfer(8 * BLOCK, 7, whole)));
+    let written = engine
+        .call(&FileCall::Write(transfer(0, 7, whole)))
+        .unwrap();
+    let read = engine.call(&FileCall::Read(transfer(8 * BLOCK, 7, whole)));
     assert_eq!((written, read.unwrap()), (whole, whole));
     let mut bytes = vec![0; BLOCK as usize];
     for block in 0..4 {
         memory.read((8 + block) * BLOCK, &mut bytes).unwrap();
         assert!(bytes == content(block));
     }
-    let beyond = engine.call(&Call::Read(transfer(0, 100, whole)));
+    let beyond = engine.call(&FileCall::Read(transfer(0, 100, whole)));
     let text = beyond.unwrap_err().to_string();
     let end = format!(
         "ends at {}: cannot read {whole} bytes at offset 100",
         7 + whole
     );
     assert!(text.contains(&end), "{text}");
-    let nothing = engine.call(&Call::Read(transfer(0, 0, 0)));
+    let nothing = engine.call(&FileCall::Read(transfer(0, 0, 0)));
     assert_eq!(nothing.unwrap(), 0);
 }
 
@@ -233,9 +235,9 @@ fn the_window_is_respected_and_blocking_calls_wait_until_it_is_empty() {
         len: 1,
     };
     for early in [
-        Call::Write(transfer),
-        Call::Read(transfer),
-        Call::Close { file: 5 },
+        FileCall::Write(transfer),
+        FileCall::Read(transfer),
+        FileCall::Close { file: 5 },
     ] {
         let text = engine.call(&early).unwrap_err().to_string();
         assert!(text.contains("in flight"), "{text}");
@@ -247,7 +249,7 @@ fn the_window_is_respected_and_blocking_calls_wait_until_it_is_empty() {
     }
     // With nothing in flight it returns at once.
     engine.wait().unwrap();
-    engine.call(&Call::Close { file: 5 }).unwrap();
+    engine.call(&FileCall::Close { file: 5 }).unwrap();
 }
 
 #[test]
@@ -274,7 +276,10 @@ fn failures_have_the_system_s_error_number_and_an_end_of_file_has_none() {
         offset: 8192,
         len: 4096,
     };
-    let refused = engine.call(&Call::Write(transfer)).unwrap_err().to_string();
+    let refused = engine
+        .call(&FileCall::Write(transfer))
+        .unwrap_err()
+        .to_string();
     assert!(
         refused.starts_with("cannot write 4096 bytes at offset 8192 of "),
         "{refused}"

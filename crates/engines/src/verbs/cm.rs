@@ -494,9 +494,9 @@ fn with_values(facts: Facts, name: &'static str, all: &BTreeSet<u32>) -> Facts {
     let words = || all.iter().map(u32::to_string).collect::<Vec<_>>();
     match all.len() {
         0 => facts,
-        1 => facts.maybe(name, all.first().copied()),
-        2..=LISTED_MAX => facts.with(name, words().join(", ")),
-        many => facts.with(name, format!("{many} different ones")),
+        1 => facts.with_optional_fact(name, all.first().copied()),
+        2..=LISTED_MAX => facts.with_fact(name, words().join(", ")),
+        many => facts.with_fact(name, format!("{many} different ones")),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tonnage_engine::{Completion, take_waiting};
+use tonnage_engine::{Completion, move_waiting};
 use tonnage_sys::error::LibraryError;
 use tonnage_sys::verbs::{Queues, WorkEvent};
 
@@ -80,6 +80,6 @@ impl Completions {
 
     /// Takes kept arrivals, and returns their number.
     pub(super) fn take_early(&mut self, done: &mut [Completion]) -> usize {
-        take_waiting(&mut self.early, done)
+        move_waiting(&mut self.early, done)
     }
 }

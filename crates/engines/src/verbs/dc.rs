@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tonnage_engine::{Card, Neighbor};
+use tonnage_engine::{EndpointAddress, PeerEndpoint};
 use tonnage_machine::devices::RdmaDevice;
 use tonnage_sys::error::LibraryError;
 use tonnage_sys::verbs::{DcReads, Libmlx5, LinkLayer, PathTo, probe_dc};
@@ -93,7 +93,7 @@ impl Worker {
     }
 
     /// Assigns the next initiator to a peer, round-robin, and returns a card with the address of the target.
-    pub(super) fn target_card(&mut self, rank: u32) -> Result<Card> {
+    pub(super) fn target_card(&mut self, rank: u32) -> Result<EndpointAddress> {
         let (Some(target), false) = (self.target, self.peers.pairs().is_empty()) else {
             return Err(Error::Failed("verbs:dc has no target".into()));
         };
@@ -101,7 +101,7 @@ impl Worker {
         let place = self.peers.all().len() % self.peers.pairs().len();
         self.peers.add(PeerPairs::new(rank, place));
         let port = &self.port;
-        Ok(Card::encode(&TargetCard {
+        Ok(EndpointAddress::encode(&TargetCard {
             device: port.in_words(),
             target: target.number,
             access_key: target.access_key,
@@ -115,7 +115,7 @@ impl Worker {
     }
 
     /// Creates the address handle of a peer's target.
-    pub(super) fn address_one(&mut self, neighbor: &Neighbor) -> Result<()> {
+    pub(super) fn address_one(&mut self, neighbor: &PeerEndpoint) -> Result<()> {
         let (rank, own) = (neighbor.peer, self.config.rank);
         let failed =
             |why: String| Error::Failed(format!("verbs:dc between ranks {own} and {rank}: {why}"));
@@ -269,7 +269,7 @@ pub(super) struct TargetCard {
 
 impl TargetCard {
     /// Parses a card for rank `own`, whose initiators have packets of `mtu` bytes.
-    pub(super) fn parse(card: &Card, own: u32, mtu: u32) -> Result<Self, String> {
+    pub(super) fn parse(card: &EndpointAddress, own: u32, mtu: u32) -> Result<Self, String> {
         let card: Self = serde_json::from_slice(&card.0)
             .map_err(|error| format!("its address cannot be read ({error})"))?;
         if card.peer != own {
@@ -362,22 +362,22 @@ mod tests {
             ..card()
         };
         for card in [card(), without_gid] {
-            let read = TargetCard::parse(&Card::encode(&card), 3, 4096);
+            let read = TargetCard::parse(&EndpointAddress::encode(&card), 3, 4096);
             assert_eq!(read, Ok(card));
         }
-        let refused = |card: &Card| TargetCard::parse(card, 3, 4096).unwrap_err();
-        assert!(refused(&Card(b"{}".to_vec())).contains("cannot be read"));
-        assert!(refused(&Card(vec![0xff; 9])).contains("cannot be read"));
+        let refused = |card: &EndpointAddress| TargetCard::parse(card, 3, 4096).unwrap_err();
+        assert!(refused(&EndpointAddress(b"{}".to_vec())).contains("cannot be read"));
+        assert!(refused(&EndpointAddress(vec![0xff; 9])).contains("cannot be read"));
         let other = TargetCard { peer: 4, ..card() };
-        assert!(refused(&Card::encode(&other)).contains("does not expect"));
+        assert!(refused(&EndpointAddress::encode(&other)).contains("does not expect"));
         for target in [0, 1 << 24] {
             let nowhere = TargetCard { target, ..card() };
-            assert!(refused(&Card::encode(&nowhere)).contains("number"));
+            assert!(refused(&EndpointAddress::encode(&nowhere)).contains("number"));
         }
         let small = TargetCard {
             mtu: 1024,
             ..card()
         };
-        assert!(refused(&Card::encode(&small)).contains("mtu=1024"));
+        assert!(refused(&EndpointAddress::encode(&small)).contains("mtu=1024"));
     }
 }

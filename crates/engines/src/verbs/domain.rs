@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tonnage_engine::{
-    Caps, DeviceMemoryBy, Domain, Engine, EngineReport, Facts, LibraryReport, LimitKind,
+    Caps, DeviceMemoryAccess, Domain, Engine, EngineReport, Facts, LibraryReport, LimitKind,
     OpenRequest, Verb, WorkerConfig,
 };
 use tonnage_machine::devices::{RdmaDevice, RdmaPort};
@@ -221,36 +221,36 @@ impl Domain for PortDomain {
             provider_version: firmware,
             device: Some(format!("{}:{}", chosen.context.name(), self.port.number())),
             facts: Facts::default()
-                .with("transport", asked.transport.name())
-                .maybe("kernel_module", self.kernel_module())
-                .with("connect", if asked.by_cm { "cm" } else { "exchange" })
-                .maybe("librdmacm", self.port.cm.as_ref().map(|cm| cm.library.path().to_owned()))
-                .maybe("libmlx5", self.port.dc.as_ref().map(|dc| dc.library.path().to_owned()))
-                .maybe("reads_in_flight_of_dc_max", dc_reads.map(|reads| u32::from(reads.as_initiator)))
-                .maybe("device_chosen_because", chosen.why.clone())
-                .maybe("gid_index", gid.map(|gid| gid.index))
-                .maybe("gid", gid.map(|gid| gid.ip().to_string()))
-                .maybe("gid_kind", gid.map(|gid| gid.kind.clone()))
-                .with("mtu_bytes_max", self.port.mtu())
+                .with_fact("transport", asked.transport.name())
+                .with_optional_fact("kernel_module", self.kernel_module())
+                .with_fact("connect", if asked.by_cm { "cm" } else { "exchange" })
+                .with_optional_fact("librdmacm", self.port.cm.as_ref().map(|cm| cm.library.path().to_owned()))
+                .with_optional_fact("libmlx5", self.port.dc.as_ref().map(|dc| dc.library.path().to_owned()))
+                .with_optional_fact("reads_in_flight_of_dc_max", dc_reads.map(|reads| u32::from(reads.as_initiator)))
+                .with_optional_fact("device_chosen_because", chosen.why.clone())
+                .with_optional_fact("gid_index", gid.map(|gid| gid.index))
+                .with_optional_fact("gid", gid.map(|gid| gid.ip().to_string()))
+                .with_optional_fact("gid_kind", gid.map(|gid| gid.kind.clone()))
+                .with_fact("mtu_bytes_max", self.port.mtu())
                 // With rdma_cm they are known only after it has connected.
-                .maybe("service_level", (!asked.by_cm).then_some(u32::from(asked.service_level)))
-                .maybe("traffic_class", (!asked.by_cm).then_some(u32::from(asked.traffic_class)))
-                .with("pkey_index", u32::from(asked.pkey_index))
-                .with("flow_label", asked.flow_label.to_string())
-                .with("retry", format_retries(asked.patience.retry))
-                .with("rnr_retry", format_retries(asked.patience.rnr_retry))
-                .with("timeout", u32::from(asked.patience.timeout))
-                .maybe("gives_up_after_ms", asked.gives_up_after_ms().map(|it| it.ceil() as u64))
-                .with("signal", asked.signal)
-                .with("latency_is_coarse", asked.signal > 1 || asked.stretches > 1)
-                .with("max_sge", asked.stretches)
-                .with("post_list_max", asked.list.min(64) as u64)
-                .with("relaxed_ordering", asked.relaxed)
-                .maybe("registration_bytes_max", asked.region_bytes.or(limited))
-                .maybe("queue_pairs_to_a_peer", self.port.dc.is_none().then_some(self.port.receives.len() as u64))
-                .with("depth", self.caps.depth)
-                .with("progress", "the device's own: targets of write and read rest")
-                .with("completion", "acknowledged by the peer's device; trials of writes end with a read behind them"),
+                .with_optional_fact("service_level", (!asked.by_cm).then_some(u32::from(asked.service_level)))
+                .with_optional_fact("traffic_class", (!asked.by_cm).then_some(u32::from(asked.traffic_class)))
+                .with_fact("pkey_index", u32::from(asked.pkey_index))
+                .with_fact("flow_label", asked.flow_label.to_string())
+                .with_fact("retry", format_retries(asked.patience.retry))
+                .with_fact("rnr_retry", format_retries(asked.patience.rnr_retry))
+                .with_fact("timeout", u32::from(asked.patience.timeout))
+                .with_optional_fact("gives_up_after_ms", asked.gives_up_after_ms().map(|it| it.ceil() as u64))
+                .with_fact("signal", asked.signal)
+                .with_fact("latency_is_coarse", asked.signal > 1 || asked.stretches > 1)
+                .with_fact("max_sge", asked.stretches)
+                .with_fact("post_list_max", asked.list.min(64) as u64)
+                .with_fact("relaxed_ordering", asked.relaxed)
+                .with_optional_fact("registration_bytes_max", asked.region_bytes.or(limited))
+                .with_optional_fact("queue_pairs_to_a_peer", self.port.dc.is_none().then_some(self.port.receives.len() as u64))
+                .with_fact("depth", self.caps.depth)
+                .with_fact("progress", "the device's own: targets of write and read rest")
+                .with_fact("completion", "acknowledged by the peer's device; trials of writes end with a read behind them"),
             ..EngineReport::default()
         }
     }
@@ -259,8 +259,8 @@ impl Domain for PortDomain {
         self.port.chosen.gid.as_ref().map(|gid| gid.ip())
     }
 
-    fn device_memory_by(&self) -> DeviceMemoryBy {
-        DeviceMemoryBy::Cards
+    fn device_memory_by(&self) -> DeviceMemoryAccess {
+        DeviceMemoryAccess::Cards
     }
 
     fn wire_devices(&self) -> Vec<WireDevice> {

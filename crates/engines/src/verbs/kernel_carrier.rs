@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tonnage_engine::carried::{
-    BinnedLatencies, CarriedOrder, CarriedProgress, CarriedTrial, Carrier,
+    BinnedLatencies, CarriedOrder, CarriedProgress, CarriedTrial, TrialCarrier,
 };
 use tonnage_engine::{Addresses, Verb};
 use tonnage_sys::kread::{
@@ -147,7 +147,7 @@ impl KernelWorker {
     }
 }
 
-impl Carrier for KernelWorker {
+impl TrialCarrier for KernelWorker {
     fn take_over(&mut self, stretches: &[(u64, u64)]) -> Result<()> {
         let (Some(session), Some((_, memory))) = (&self.session, &self.memory) else {
             return Ok(());

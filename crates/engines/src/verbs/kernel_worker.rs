@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use tonnage_engine::carried::Carrier;
+use tonnage_engine::carried::TrialCarrier;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Card, Completion, Descriptor, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, Lanes,
-    Neighbor, Op, Region, RegionId, Verb, WorkerConfig, never_connected,
+    Completion, Descriptor, EndpointAddress, Engine, Facts, Failure, Flush, Lane, LaneKind,
+    LaneSpec, LaneTable, Op, PeerEndpoint, Region, RegionId, Verb, WorkerConfig, never_connected,
 };
 use tonnage_sys::kread::{
     KreadFlow, KreadOrder, KreadOutcome, KreadPacing, KreadPath, KreadSession, KreadSlotOrder,
@@ -45,7 +45,7 @@ pub(super) struct KernelWorker {
     pub(super) peers: Vec<KernelPeer>,
     /// Number of peers that completed first contact.
     met: usize,
-    pub(super) lanes: Lanes<KernelLane>,
+    pub(super) lanes: LaneTable<KernelLane>,
     mtu: Option<u32>,
     reads: Option<u8>,
     /// Lanes of the current order, each with the operations that it had completed before.
@@ -87,7 +87,7 @@ impl KernelWorker {
             memory: None,
             peers: Vec::new(),
             met: 0,
-            lanes: Lanes::default(),
+            lanes: LaneTable::default(),
             mtu: None,
             reads: None,
             driven: Vec::new(),
@@ -109,7 +109,7 @@ impl KernelWorker {
     }
 
     /// Creates the queue pairs for a peer, and the card with them and with the lanes to it.
-    fn card(&mut self, rank: u32) -> Result<Card> {
+    fn card(&mut self, rank: u32) -> Result<EndpointAddress> {
         let (each, first) = (
             self.pairs_per_peer(),
             self.peers.len() as u32 * self.pairs_per_peer(),
@@ -133,11 +133,11 @@ impl KernelWorker {
             mailbox: None,
             mtu: 0,
         });
-        Ok(Card::encode(&KernelCard { pairs, lanes }))
+        Ok(EndpointAddress::encode(&KernelCard { pairs, lanes }))
     }
 
     /// Connects the lanes to a peer's queue pairs, and this side's queue pairs to the peer's lanes.
-    fn connect_one(&mut self, neighbor: &Neighbor) -> Result<()> {
+    fn connect_one(&mut self, neighbor: &PeerEndpoint) -> Result<()> {
         let (rank, own, each) = (neighbor.peer, self.config.rank, self.pairs_per_peer());
         let failed = |why: String| {
             Error::Failed(format!(
@@ -146,8 +146,8 @@ impl KernelWorker {
         };
         let card = KernelCard::parse(&neighbor.card, own, each).map_err(failed)?;
         for pair in card.as_pairs() {
-            self.targets.connect(&[Neighbor {
-                card: Card::encode(&pair),
+            self.targets.connect(&[PeerEndpoint {
+                card: EndpointAddress::encode(&pair),
                 ..neighbor.clone()
             }])?;
         }
@@ -301,11 +301,11 @@ impl Engine for KernelWorker {
         self.targets.deregister(region)
     }
 
-    fn cards(&mut self, peers: &[u32]) -> Result<Vec<Card>> {
+    fn endpoint_addresses(&mut self, peers: &[u32]) -> Result<Vec<EndpointAddress>> {
         peers.iter().map(|&peer| self.card(peer)).collect()
     }
 
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+    fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
         peers.iter().try_for_each(|peer| self.connect_one(peer))
     }
 
@@ -389,7 +389,7 @@ impl Engine for KernelWorker {
         }
     }
 
-    fn carrier(&mut self) -> Option<&mut dyn Carrier> {
+    fn carrier(&mut self) -> Option<&mut dyn TrialCarrier> {
         Some(self)
     }
 
@@ -400,14 +400,14 @@ impl Engine for KernelWorker {
     fn chosen(&self) -> Facts {
         let first = self.port.asked.signals_first;
         Facts::default()
-            .maybe("mtu_bytes", self.mtu)
-            .maybe("rd_atomic", self.reads.map(u32::from))
-            .maybe(
+            .with_optional_fact("mtu_bytes", self.mtu)
+            .with_optional_fact("rd_atomic", self.reads.map(u32::from))
+            .with_optional_fact(
                 "signalling",
                 self.landing.map(|_| if first { "first" } else { "each" }),
             )
-            .maybe("landing_slots", self.landing.map(|it| it.slots))
-            .maybe("landing_slot_bytes", self.landing.map(|it| it.slot_bytes))
+            .with_optional_fact("landing_slots", self.landing.map(|it| it.slots))
+            .with_optional_fact("landing_slot_bytes", self.landing.map(|it| it.slot_bytes))
     }
 }
 
@@ -449,7 +449,7 @@ impl KernelWorker {
                     outcome
                 };
                 let reader = thread::Builder::new().spawn_scoped(scope, read);
-                let reader = reader.map_err(|error| Error::not_started("a thread", &error))?;
+                let reader = reader.map_err(|error| Error::start_error("a thread", &error))?;
                 while !reader.is_finished() {
                     thread::park_timeout(STOP_CHECK_INTERVAL);
                     if stopped() {
@@ -542,7 +542,7 @@ pub(super) struct KernelCard {
 
 impl KernelCard {
     /// Parses a peer's card, which has to be for rank `own` and have `pairs` queue pairs.
-    pub(super) fn parse(card: &Card, own: u32, pairs: u32) -> Result<Self, String> {
+    pub(super) fn parse(card: &EndpointAddress, own: u32, pairs: u32) -> Result<Self, String> {
         let card: Self = serde_json::from_slice(&card.0)
             .map_err(|error| format!("its address cannot be read ({error})"))?;
         if card.pairs.iter().any(|pair| pair.peer != own) {
@@ -606,7 +606,7 @@ mod tests {
 
     #[test]
     fn a_card_is_read_as_it_was_written_and_lanes_pass_for_queue_pairs() {
-        let read = KernelCard::parse(&Card::encode(&card()), 3, 2).unwrap();
+        let read = KernelCard::parse(&EndpointAddress::encode(&card()), 3, 2).unwrap();
         assert_eq!(read, card());
         let seen: Vec<(u32, u32, u32)> = read
             .as_pairs()
@@ -617,14 +617,14 @@ mod tests {
             lanes: Vec::new(),
             ..card()
         };
-        let read = KernelCard::parse(&Card::encode(&target), 3, 2).unwrap();
+        let read = KernelCard::parse(&EndpointAddress::encode(&target), 3, 2).unwrap();
         assert_eq!(read.as_pairs().count(), 0);
     }
 
     #[test]
     fn a_card_that_does_not_fit_is_refused() {
         let refused = |card: &KernelCard, own, pairs| {
-            KernelCard::parse(&Card::encode(card), own, pairs).unwrap_err()
+            KernelCard::parse(&EndpointAddress::encode(card), own, pairs).unwrap_err()
         };
         assert!(refused(&card(), 4, 2).contains("does not expect"));
         assert!(refused(&card(), 3, 1).contains("2 queue pairs"));
@@ -634,7 +634,7 @@ mod tests {
         let mut nameless = card();
         nameless.pairs[1].numbers.clear();
         assert!(refused(&nameless, 3, 2).contains("no number"));
-        let garbage = KernelCard::parse(&Card(b"{}".to_vec()), 3, 2).unwrap_err();
+        let garbage = KernelCard::parse(&EndpointAddress(b"{}".to_vec()), 3, 2).unwrap_err();
         assert!(garbage.contains("cannot be read"));
     }
 }

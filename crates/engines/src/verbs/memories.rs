@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
-use tonnage_engine::{Completion, Descriptor, Facts, Lane, Region, RegionId, Regions};
+use tonnage_engine::{Completion, Descriptor, Facts, Lane, Region, RegionId, RegionTable};
 use tonnage_machine::kernel_files::Tree;
 use tonnage_sys::error::LibraryError;
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
@@ -22,7 +22,7 @@ use crate::staged::INSTEAD;
 /// Registered memories of a worker.
 pub(super) struct Memories {
     port: Arc<OpenPort>,
-    regions: Regions<RegistrationHandle>,
+    regions: RegionTable<RegistrationHandle>,
     /// The registered GPU memories.
     cards: NicRegions,
     /// The page of first contact, where reads of flushes land too.
@@ -43,7 +43,7 @@ impl Memories {
         Ok(Self {
             contact: contact.map_err(|why| port.about(not_registered(bytes, &why)))?,
             port: Arc::clone(port),
-            regions: Regions::default(),
+            regions: RegionTable::default(),
             cards: NicRegions::default(),
         })
     }

@@ -51,7 +51,7 @@ use std::sync::Arc;
 
 use domain::PortDomain;
 use options::{LIBIBVERBS_VARIABLE, LIBRARY, LIBRDMACM, LIBRDMACM_VARIABLE, OPTIONS};
-use tonnage_engine::{Domain, Domains, Entry, Library, OpenRequest, Variant, Verb};
+use tonnage_engine::{Domain, Domains, Entry, Library, NameVariant, OpenRequest, Verb};
 use tonnage_units::Result;
 use transport::{DC, KERNEL, RC, VerbsTransport, check_transport};
 
@@ -59,7 +59,7 @@ use crate::staged::open_staged;
 
 /// This engine's entry in the list of engines.
 pub const ENTRY: Entry = Entry {
-    variant: Some(Variant {
+    variant: Some(NameVariant {
         what: "TRANSPORT",
         everywhere: &[],
         with_device: &[RC, DC, KERNEL],

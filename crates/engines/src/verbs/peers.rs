@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tonnage_engine::{Card, Descriptor, Facts, Neighbor};
+use tonnage_engine::{Descriptor, EndpointAddress, Facts, PeerEndpoint};
 use tonnage_sys::verbs::{
     AddressHandle, KeyedRegion, LinkLayer, PairHandle, PathTo, QueueDepths, RegionKeys,
 };
@@ -17,7 +17,7 @@ use super::worker::Worker;
 
 impl Worker {
     /// Creates the queue pairs to a peer, and the card with their addresses.
-    pub(super) fn card(&mut self, rank: u32) -> Result<Card> {
+    pub(super) fn card(&mut self, rank: u32) -> Result<EndpointAddress> {
         let port = Arc::clone(&self.port);
         let about = |why| {
             let at = port.in_words();
@@ -61,7 +61,7 @@ impl Worker {
             cm: self.card_by_cm(rank)?,
         };
         self.peers.add(pairs);
-        Ok(Card::encode(&card))
+        Ok(EndpointAddress::encode(&card))
     }
 
     /// Wraps a new queue pair.
@@ -86,7 +86,7 @@ impl Worker {
     }
 
     /// Connects the queue pairs to a peer with those in its card.
-    pub(super) fn connect_one(&mut self, neighbor: &Neighbor) -> Result<()> {
+    pub(super) fn connect_one(&mut self, neighbor: &PeerEndpoint) -> Result<()> {
         let (rank, own) = (neighbor.peer, self.config.rank);
         let failed =
             |why: String| Error::Failed(format!("verbs:rc between ranks {own} and {rank}: {why}"));
@@ -244,8 +244,8 @@ impl Peers {
     /// Adds the smallest values that were agreed upon with any peer.
     pub(super) fn add_agreed(&self, facts: Facts) -> Facts {
         facts
-            .maybe("mtu_bytes", self.mtu)
-            .maybe("rd_atomic", self.reads.map(u32::from))
+            .with_optional_fact("mtu_bytes", self.mtu)
+            .with_optional_fact("rd_atomic", self.reads.map(u32::from))
     }
 }
 

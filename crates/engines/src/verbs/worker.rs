@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Arm, Card, Completion, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, Lanes,
-    Neighbor, Op, Region, RegionId, Verb, WorkerConfig, never_connected,
+    ArmOutcome, Completion, Ending, EndpointAddress, Engine, Facts, Failure, Flush, Lane, LaneKind,
+    LaneSpec, LaneTable, Op, PeerEndpoint, Region, RegionId, Verb, WorkerConfig, never_connected,
 };
 use tonnage_sys::error::LibraryError;
 use tonnage_sys::verbs::{
@@ -38,7 +38,7 @@ pub(super) struct Worker {
     pub(super) peers: Peers,
     /// The DC target of this worker.
     pub(super) target: Option<OwnTarget>,
-    lanes: Lanes<VerbsLane>,
+    lanes: LaneTable<VerbsLane>,
     completions: Completions,
     /// Why the queues have failed. The next call returns it.
     dead: Option<String>,
@@ -78,7 +78,7 @@ impl Worker {
             memories,
             peers: Peers::with_room(config.peers_max),
             target: None,
-            lanes: Lanes::default(),
+            lanes: LaneTable::default(),
             completions: Completions::new(),
             dead: None,
             signal: port.signal(config.depth, send_depth),
@@ -238,7 +238,7 @@ impl Engine for Worker {
         self.memories.deregister(&mut self.queues, region)
     }
 
-    fn cards(&mut self, peers: &[u32]) -> Result<Vec<Card>> {
+    fn endpoint_addresses(&mut self, peers: &[u32]) -> Result<Vec<EndpointAddress>> {
         let card = |&peer: &u32| match self.port.asked.transport {
             VerbsTransport::Rc | VerbsTransport::Kernel => self.card(peer),
             VerbsTransport::Dc => self.target_card(peer),
@@ -246,7 +246,7 @@ impl Engine for Worker {
         peers.iter().map(card).collect()
     }
 
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+    fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
         peers
             .iter()
             .try_for_each(|peer| match self.port.asked.transport {
@@ -390,17 +390,17 @@ impl Engine for Worker {
         }
     }
 
-    fn arm(&mut self) -> Result<Arm<'_>> {
+    fn arm(&mut self) -> Result<ArmOutcome<'_>> {
         if self.completions.are_left() {
-            return Ok(Arm::Ready);
+            return Ok(ArmOutcome::Ready);
         }
         if self.signal > 1 {
             self.close_silent_queues()?;
         }
         let engine = self.port.engine();
         match self.queues.arm() {
-            Ok(None) => Ok(Arm::Ready),
-            Ok(Some(descriptor)) => Ok(Arm::Sleep(descriptor)),
+            Ok(None) => Ok(ArmOutcome::Ready),
+            Ok(Some(descriptor)) => Ok(ArmOutcome::Sleep(descriptor)),
             Err(why) => Err(Error::Failed(format!("{engine} cannot sleep: {why}"))),
         }
     }
@@ -426,21 +426,21 @@ impl Engine for Worker {
         };
         (self.peers)
             .add_agreed(self.memories.add_granted(facts))
-            .maybe("inline_bytes_max", inline)
-            .with("signal", self.signal)
-            .with("sq_depth", self.send_depth)
-            .with("thread_domain", self.thread_domain)
-            .maybe(
+            .with_optional_fact("inline_bytes_max", inline)
+            .with_fact("signal", self.signal)
+            .with_fact("sq_depth", self.send_depth)
+            .with_fact("thread_domain", self.thread_domain)
+            .with_optional_fact(
                 "rq_depth",
                 Some(self.receive_depth).filter(|_| self.target.is_none()),
             )
-            .maybe("dci", self.target.map(|_| self.peers.pairs().len() as u64))
-            .maybe(
+            .with_optional_fact("dci", self.target.map(|_| self.peers.pairs().len() as u64))
+            .with_optional_fact(
                 "closing_writes",
                 Some(self.closing_writes).filter(|&count| count > 0),
             )
-            .maybe("gathered_operations", gathered)
-            .maybe("registrations", self.memories.pieces(&self.queues))
+            .with_optional_fact("gathered_operations", gathered)
+            .with_optional_fact("registrations", self.memories.pieces(&self.queues))
     }
 
     #[inline]

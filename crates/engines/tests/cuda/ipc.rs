@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{
-    Card, Completion, Descriptor, Ending, Engine, Lane, LaneKind, LaneSpec, Libraries, Neighbor,
-    Op, OpenRequest, RankMemory, Region, Verb, WorkerConfig,
+    Completion, Descriptor, Ending, EndpointAddress, Engine, Lane, LaneKind, LaneSpec, Libraries,
+    Op, OpenRequest, PeerEndpoint, RankMemory, Region, Verb, WorkerConfig,
 };
 use tonnage_engines::cuda_ipc;
 use tonnage_engines::memory::CUDA;
@@ -81,13 +81,13 @@ fn connected(rank: u32, (library, gpu): (PathBuf, &str), socket: UnixStream) -> 
         .unwrap();
     let region = engine.register(&memory).unwrap();
     let peer = 1 - rank;
-    let card = engine.cards(&[peer]).unwrap().remove(0);
+    let card = engine.endpoint_addresses(&[peer]).unwrap().remove(0);
     let mut lines = BufReader::new(socket.try_clone().unwrap()).lines();
     let told = serde_json::to_string(&(card.0, region.descriptor.0.clone())).unwrap();
     writeln!(&socket, "{told}").unwrap();
     let told = lines.next().unwrap().unwrap();
     let (card, remote): (Vec<u8>, Vec<u8>) = serde_json::from_str(&told).unwrap();
-    let neighbor = Neighbor::same_container(peer, Card(card));
+    let neighbor = PeerEndpoint::same_container(peer, EndpointAddress(card));
     engine.connect(&[neighbor]).unwrap();
     engine.meet(&|| false).unwrap();
     IpcSide {

@@ -14,7 +14,7 @@ mod staged;
 use std::sync::Arc;
 
 use double::Double;
-use tonnage_engine::memory::{CopyTurns, Memory, MemoryEntry, Request, Stretch};
+use tonnage_engine::memory::{CopyRange, CopyRepetitions, Memory, MemoryEntry, Request};
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engine::{EngineOptions, Libraries};
 use tonnage_engines::memory::{CUDA, CUDA_PINNED, HIP, HOST};
@@ -265,7 +265,7 @@ fn a_failing_gpu_is_an_error() {
 }
 
 fn rates(memory: &dyn Memory) -> Result<Vec<tonnage_engine::memory::CopyRate>> {
-    let stretch = Stretch {
+    let stretch = CopyRange {
         from: 0,
         to: BYTES / 2,
         piece_bytes: 4096,
@@ -280,7 +280,12 @@ fn rates(memory: &dyn Memory) -> Result<Vec<tonnage_engine::memory::CopyRate>> {
         next = (next + 1) % stretch.slots();
         (next, next)
     };
-    memory.copy_rates(&stretch, &mut slots, &Clock::new(), CopyTurns::default())
+    memory.copy_rates(
+        &stretch,
+        &mut slots,
+        &Clock::new(),
+        CopyRepetitions::default(),
+    )
 }
 
 /// With the names of the vendor's calls.

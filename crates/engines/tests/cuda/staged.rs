@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::pattern::Key;
 use tonnage_engine::{
-    Completion, Ending, Engine, EngineOptions, Lane, LaneKind, LaneSpec, Neighbor, Op, OpenRequest,
-    Region, Verb, WorkerConfig,
+    Completion, Ending, Engine, EngineOptions, Lane, LaneKind, LaneSpec, Op, OpenRequest,
+    PeerEndpoint, Region, Verb, WorkerConfig,
 };
 use tonnage_engines::fabric;
 use tonnage_engines::memory::CUDA;
@@ -41,9 +41,15 @@ fn side(rank: u32, memory: Arc<dyn Memory>) -> Side {
 fn pair(memories: [Arc<dyn Memory>; 2]) -> [Side; 2] {
     let [one, other] = memories;
     let mut sides = [side(0, one), side(1, other)];
-    let cards = [0, 1].map(|at| sides[at].engine.cards(&[1 - at as u32]).unwrap().remove(0));
+    let cards = [0, 1].map(|at| {
+        sides[at]
+            .engine
+            .endpoint_addresses(&[1 - at as u32])
+            .unwrap()
+            .remove(0)
+    });
     for (at, card) in [(0, &cards[1]), (1, &cards[0])] {
-        let neighbor = Neighbor::same_container(1 - at as u32, card.clone());
+        let neighbor = PeerEndpoint::same_container(1 - at as u32, card.clone());
         sides[at].engine.connect(&[neighbor]).unwrap();
     }
     // Both take part in first contact.

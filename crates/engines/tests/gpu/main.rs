@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use double::Double;
 use tonnage_engine::Entry;
-use tonnage_engine::memory::{CopyTurns, Memory, Request, Stretch};
+use tonnage_engine::memory::{CopyRange, CopyRepetitions, Memory, Request};
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engine::{
     Completion, Engine, EngineOptions, Lane, LaneKind, LaneSpec, Libraries, Op, OpenRequest,
@@ -412,7 +412,7 @@ fn an_untrusted_kernel_copies_nothing() {
 fn the_bound_of_copies_includes_the_kernel() {
     for driver in Driver::all() {
         let [own, far] = ["cuda", "cuda"].map(|name| driver.memory(name, BYTES).unwrap());
-        let stretch = Stretch {
+        let stretch = CopyRange {
             from: 0,
             to: BYTES / 2,
             piece_bytes: 4096,
@@ -427,7 +427,7 @@ fn the_bound_of_copies_includes_the_kernel() {
             &stretch,
             &mut || (0, 0),
             &Clock::new(),
-            CopyTurns::default(),
+            CopyRepetitions::default(),
         );
         let (by_kernel, by_call): (Vec<_>, Vec<_>) = rates
             .unwrap()

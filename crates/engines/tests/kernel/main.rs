@@ -10,7 +10,7 @@ use serde_json::Value;
 use tonnage_engine::carried::{CarriedFlow, CarriedOrder, CarriedTrial};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{
-    Addresses, Descriptor, DeviceRequest, Engine, LaneKind, LaneSpec, Neighbor, OpenRequest,
+    Addresses, Descriptor, DeviceRequest, Engine, LaneKind, LaneSpec, OpenRequest, PeerEndpoint,
     Region, Verb, WorkerConfig,
 };
 use tonnage_engines::memory::SMALL;
@@ -63,11 +63,14 @@ fn side(rank: u32, device: &str, clock: Clock) -> Side {
 fn pair(devices: [&str; 2]) -> [Side; 2] {
     let clock = Clock::new();
     let [mut target, mut initiator] = [side(0, devices[0], clock), side(1, devices[1], clock)];
-    let cards = [target.engine.cards(&[1]), initiator.engine.cards(&[0])];
+    let cards = [
+        target.engine.endpoint_addresses(&[1]),
+        initiator.engine.endpoint_addresses(&[0]),
+    ];
     let [of_target, of_initiator] = cards.map(|cards| cards.unwrap().remove(0));
-    let to_initiator = Neighbor::same_container(1, of_initiator);
+    let to_initiator = PeerEndpoint::same_container(1, of_initiator);
     target.engine.connect(&[to_initiator]).unwrap();
-    let to_target = Neighbor::same_container(0, of_target);
+    let to_target = PeerEndpoint::same_container(0, of_target);
     initiator.engine.connect(&[to_target]).unwrap();
     initiator.engine.meet(&|| false).unwrap();
     [target, initiator]

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tonnage_engine::calls::{Call, Calls, FileDomain, FileTransfer, OpenFile, OpenFiles, View};
+use tonnage_engine::calls::{
+    FileCall, FileCalls, FileDomain, FileTransfer, FileView, OpenFile, OpenFiles,
+};
 use tonnage_engine::{BeforeJoin, Libraries};
 use tonnage_engines::mpiio::ENTRY;
 use tonnage_plan::files::{FileLayout, FilePoint, Fsync};
@@ -68,7 +70,7 @@ impl Player {
         })
     }
 
-    fn calls(&self, point: &FilePoint) -> (Arc<dyn FileDomain>, Box<dyn Calls>) {
+    fn calls(&self, point: &FilePoint) -> (Arc<dyn FileDomain>, Box<dyn FileCalls>) {
         let domain = self.domain(point).unwrap();
         let calls = domain.thread(0, Arc::clone(&self.memory)).unwrap();
         (domain, calls)
@@ -94,7 +96,7 @@ impl Player {
         let (domain, mut calls) = self.calls(point);
         let me = self.rank.id();
         let view = |rank: u32| {
-            point.file_view.then(|| View {
+            point.file_view.then(|| FileView {
                 begin: u64::from(rank) * BLOCK,
                 block_bytes: BLOCK,
                 stride_bytes: u64::from(RANKS) * BLOCK,
@@ -106,24 +108,24 @@ impl Player {
             create: is_new,
             ..open(path, true, view(me))
         };
-        calls.call(&Call::Open(made)).unwrap();
+        calls.call(&FileCall::Open(made)).unwrap();
         for (offset, mark) in Self::transfers(me) {
             self.memory
                 .write(64, &vec![mark; TRANSFER as usize])
                 .unwrap();
-            let moved = calls.call(&Call::Write(transfer(offset))).unwrap();
+            let moved = calls.call(&FileCall::Write(transfer(offset))).unwrap();
             assert_eq!(moved, TRANSFER);
         }
-        calls.call(&Call::Sync { file: 3 }).unwrap();
-        calls.call(&Call::Close { file: 3 }).unwrap();
+        calls.call(&FileCall::Sync { file: 3 }).unwrap();
+        calls.call(&FileCall::Close { file: 3 }).unwrap();
         self.barrier();
         let other = RANKS - 1 - me;
         calls
-            .call(&Call::Open(open(path, false, view(other))))
+            .call(&FileCall::Open(open(path, false, view(other))))
             .unwrap();
         for (offset, mark) in Self::transfers(other) {
             self.memory.write(64, &vec![0; TRANSFER as usize]).unwrap();
-            calls.call(&Call::Read(transfer(offset))).unwrap();
+            calls.call(&FileCall::Read(transfer(offset))).unwrap();
             let mut bytes = vec![0; TRANSFER as usize];
             self.memory.read(64, &mut bytes).unwrap();
             assert!(bytes.iter().all(|&byte| byte == mark), "offset {offset}");
@@ -131,12 +133,12 @@ impl Player {
         if point.file_view {
             let own = Self::transfers(me).next().unwrap().0;
             let why = calls
-                .call(&Call::Read(transfer(own)))
+                .call(&FileCall::Read(transfer(own)))
                 .unwrap_err()
                 .to_string();
             assert!(why.contains("outside this rank's view"), "{why}");
         }
-        calls.call(&Call::Close { file: 3 }).unwrap();
+        calls.call(&FileCall::Close { file: 3 }).unwrap();
         println!("said {}", json!([play, domain.report(), calls.chosen()]));
     }
 
@@ -181,20 +183,20 @@ impl Player {
         };
         let path = path.with_extension(self.rank.id().to_string());
         let (_domain, mut calls) = self.calls(&point);
-        let mut refused = |call: &Call<'_>| calls.call(call).unwrap_err().to_string();
+        let mut refused = |call: &FileCall<'_>| calls.call(call).unwrap_err().to_string();
         let alone = |write| OpenFile {
             shared: false,
             ..open(&path, write, None)
         };
-        let why = refused(&Call::Open(alone(false)));
+        let why = refused(&FileCall::Open(alone(false)));
         assert!(why.contains(path.to_str().unwrap()), "{why}");
         assert!(why.contains("MPI_File_open: "), "{why}");
-        assert!(refused(&Call::Write(transfer(0))).contains("not open"));
+        assert!(refused(&FileCall::Write(transfer(0))).contains("not open"));
         only_regular_files(calls.as_mut(), &path, &alone);
         std::fs::write(&path, vec![1; 1000]).unwrap();
-        calls.call(&Call::Open(alone(true))).unwrap();
-        let mut refused = |call: &Call<'_>| calls.call(call).unwrap_err().to_string();
-        let why = refused(&Call::Read(transfer(500)));
+        calls.call(&FileCall::Open(alone(true))).unwrap();
+        let mut refused = |call: &FileCall<'_>| calls.call(call).unwrap_err().to_string();
+        let why = refused(&FileCall::Read(transfer(500)));
         for part in [
             path.to_str().unwrap(),
             "offset 500",
@@ -207,10 +209,10 @@ impl Player {
             local: 1 << 40,
             ..transfer(0)
         };
-        assert!(refused(&Call::Write(outside)).contains("outside a memory"));
-        let second = refused(&Call::Open(alone(true)));
+        assert!(refused(&FileCall::Write(outside)).contains("outside a memory"));
+        let second = refused(&FileCall::Open(alone(true)));
         assert!(second.contains("in use"), "{second}");
-        calls.call(&Call::Close { file: 3 }).unwrap();
+        calls.call(&FileCall::Close { file: 3 }).unwrap();
         let (memory, domain) = (Arc::clone(&self.memory), self.domain(&point).unwrap());
         assert!(domain.thread(1, memory).is_err());
         let several = FilePoint {
@@ -221,7 +223,7 @@ impl Player {
         assert_eq!(why.exit_code(), 2, "{why}");
         // Threads other than the one that started MPI are refused.
         std::thread::scope(|scope| {
-            let elsewhere = scope.spawn(|| calls.call(&Call::Open(alone(true))));
+            let elsewhere = scope.spawn(|| calls.call(&FileCall::Open(alone(true))));
             let why = elsewhere.join().unwrap().unwrap_err().to_string();
             assert!(why.contains("another thread"), "{why}");
         });
@@ -231,7 +233,7 @@ impl Player {
 
 /// A link or a FIFO in place of the file is refused by name, before MPI opens it. A file to be created must not exist.
 fn only_regular_files<'a>(
-    calls: &mut dyn Calls,
+    calls: &mut dyn FileCalls,
     path: &'a Path,
     alone: &dyn Fn(bool) -> OpenFile<'a>,
 ) {
@@ -245,7 +247,7 @@ fn only_regular_files<'a>(
     for (kind, put) in [("a symbolic link", &link as &dyn Fn()), ("a FIFO", &fifo)] {
         put();
         for write in [false, true] {
-            let why = calls.call(&Call::Open(alone(write))).unwrap_err();
+            let why = calls.call(&FileCall::Open(alone(write))).unwrap_err();
             let named = format!("{}: it is {kind}", path.display());
             assert!(why.to_string().starts_with(&named), "{why}");
         }
@@ -253,14 +255,14 @@ fn only_regular_files<'a>(
             create: true,
             ..alone(true)
         };
-        let why = calls.call(&Call::Open(made)).unwrap_err().to_string();
+        let why = calls.call(&FileCall::Open(made)).unwrap_err().to_string();
         assert!(why.contains("MPI_File_open: "), "{why}");
         std::fs::remove_file(path).unwrap();
     }
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
 }
 
-fn open(path: &Path, write: bool, view: Option<View>) -> OpenFile<'_> {
+fn open(path: &Path, write: bool, view: Option<FileView>) -> OpenFile<'_> {
     OpenFile {
         file: 3,
         path,

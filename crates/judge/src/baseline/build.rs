@@ -13,7 +13,7 @@ use super::groups::{RowGroup, find_faster_links, groups};
 use super::host_kind::{KindFacts, hosts_of, matched_keys};
 use super::read::check_margin;
 use super::{BASELINE_FORMAT, Baseline, BaselineEntry, HostKind, unit_of};
-use crate::check::blame::Blame;
+use crate::check::blame::SlowPaths;
 use crate::keys::KeyNames;
 use crate::matching::{SidePoint, points};
 use crate::metric::Metric;
@@ -102,7 +102,7 @@ pub struct LeftOutPoint {
 }
 
 /// Function that makes a short point name from its keys. It belongs to another crate.
-pub type NameOf<'a> = &'a dyn Fn(&crate::keys::Keys) -> String;
+pub type NameOf<'a> = &'a dyn Fn(&crate::keys::PointKeys) -> String;
 
 /// Makes a baseline from the records of one or more files.
 ///
@@ -209,7 +209,7 @@ impl<'a> Sources<'a> {
 
     /// Time needed to measure a row's record.
     fn took_s(&self, row: &Row<'_>) -> f64 {
-        let parts = Row::of(row.record).into_iter();
+        let parts = Row::all_of_record(row.record).into_iter();
         let body = row.record.body.any();
         let measured_ns: u64 = parts.map(|row| body.measured_ns(row.part)).sum();
         let known = self.took_s.get(&std::ptr::from_ref(row.record));
@@ -313,7 +313,7 @@ impl Builder<'_> {
             return true;
         }
         let records = kept.rows.iter().map(|row| row.record);
-        if let Some(words) = Blame::in_most_runs(records, 1.0 - self.request.fail) {
+        if let Some(words) = SlowPaths::in_most_runs(records, 1.0 - self.request.fail) {
             let why = format!(
                 "in most of its runs {words}: every check would fail; mend that, or measure without these hosts"
             );

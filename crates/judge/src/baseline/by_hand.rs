@@ -6,7 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use tonnage_units::{Error, Result};
 
-use crate::keys::{KeyNames, Keys, current_value};
+use crate::keys::{KeyNames, PointKeys, current_value};
 use crate::metric::Metric;
 
 /// One figure from a data sheet.
@@ -87,7 +87,7 @@ impl HandValue {
     }
 
     /// Whether a point has all these keys.
-    pub fn matches(&self, keys: &Keys) -> bool {
+    pub fn matches(&self, keys: &PointKeys) -> bool {
         self.keys.iter().all(|(name, value)| {
             let names: KeyNames = [name.as_str()].into_iter().collect();
             let mut taken = keys.iter().filter(|(key, _)| names.matches(key));

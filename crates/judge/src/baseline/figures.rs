@@ -7,7 +7,7 @@ use tonnage_record::figures::{Better, Row};
 use super::build::BaselineRequest;
 use super::by_hand::HandValue;
 use super::host_kind::hosts_of;
-use super::robust::{mad, median};
+use super::robust::{median, median_absolute_deviation};
 use crate::metric::Metric;
 
 /// Minimum distance between the median and a threshold, in MADs: 4 are about 2.7 standard deviations.
@@ -97,7 +97,10 @@ impl RunFigures {
         let hosts: BTreeSet<&str> = samples.iter().map(|sample| sample.host.as_str()).collect();
         let (centre, spread) = match hand {
             Some(hand) => (hand.value, 0.0),
-            None => (median(&values).unwrap_or(0.0), mad(&values)),
+            None => (
+                median(&values).unwrap_or(0.0),
+                median_absolute_deviation(&values),
+            ),
         };
         let threshold = |margin: f64| {
             let distance = (margin * centre).max(MADS_MIN * spread);

@@ -34,7 +34,7 @@ pub fn lost_hardware<'a>(
         if [&cpu, &gpu].iter().any(|fact| fact.contains(OTHER_HOST)) {
             return None;
         }
-        let (left, all) = (count(&own_gpu), count(&gpu));
+        let (left, all) = (count_gpus(&own_gpu), count_gpus(&gpu));
         let without_gpu = |facts: &KindFacts| {
             let mut facts = facts.clone();
             facts.remove(GPU);
@@ -55,7 +55,7 @@ pub fn lost_hardware<'a>(
 }
 
 /// Parses the number of GPUs from the fact.
-fn count(gpus: &str) -> usize {
+fn count_gpus(gpus: &str) -> usize {
     let models = gpus.split(", ").filter_map(|model| model.split_once(" x "));
     models
         .filter_map(|(count, _)| count.parse::<usize>().ok())

@@ -6,7 +6,7 @@ pub(crate) use tonnage_record::spread::median;
 pub(crate) const SIGMAS_OF_MAD: f64 = 1.4826;
 
 /// Median absolute deviation; 0 without values.
-pub(crate) fn mad(values: &[f64]) -> f64 {
+pub(crate) fn median_absolute_deviation(values: &[f64]) -> f64 {
     let Some(centre) = median(values) else {
         return 0.0;
     };
@@ -24,8 +24,8 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0, 5.0, 4e9]), Some(3.0));
         assert_eq!(median(&[1.0, 2.0]), Some(1.5));
         assert_eq!(median(&[]), None);
-        assert_eq!(mad(&[3.0, 1.0, 2.0, 5.0, 4e9]), 2.0);
-        assert_eq!(mad(&[7.0]), 0.0);
-        assert_eq!(mad(&[]), 0.0);
+        assert_eq!(median_absolute_deviation(&[3.0, 1.0, 2.0, 5.0, 4e9]), 2.0);
+        assert_eq!(median_absolute_deviation(&[7.0]), 0.0);
+        assert_eq!(median_absolute_deviation(&[]), 0.0);
     }
 }

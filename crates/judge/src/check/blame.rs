@@ -17,9 +17,9 @@ type SlowPath = (Option<String>, Option<String>);
 
 /// Slow hosts and pairs, each with its rate as a fraction of the median pair.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Blame(BTreeMap<SlowPath, f64>);
+pub struct SlowPaths(BTreeMap<SlowPath, f64>);
 
-impl Blame {
+impl SlowPaths {
     /// Hosts and pairs that the verdict on a record's matrix calls slow and that reach less than `least` of the median.
     /// Empty if the record has no matrix.
     pub fn from_record(record: &Record, least: f64) -> Self {
@@ -57,7 +57,7 @@ impl Blame {
     }
 
     /// Hosts and pairs that are slow in all measurements, each with its best rate.
-    pub fn common<'a>(mut all: impl Iterator<Item = &'a Self>) -> Self {
+    pub fn intersection<'a>(mut all: impl Iterator<Item = &'a Self>) -> Self {
         let mut common = all.next().cloned().unwrap_or_default();
         for other in all {
             common.0.retain(|path, part| {
@@ -84,7 +84,7 @@ impl Blame {
                 most.0.insert(path.clone(), *part);
             }
         }
-        (!most.is_empty()).then(|| most.words())
+        (!most.is_empty()).then(|| most.describe())
     }
 
     /// Slow hosts, including both hosts of a slow pair.
@@ -95,7 +95,7 @@ impl Blame {
     }
 
     /// Description such as "h3 sends at 50 % of the median", slowest first.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let mut paths: Vec<(&SlowPath, &f64)> = self.0.iter().collect();
         paths.sort_by(|left, right| left.1.total_cmp(right.1));
         let descriptions = paths.iter().take(NAMED_MAX).map(|((from, to), part)| {

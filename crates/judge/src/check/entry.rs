@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 use tonnage_record::figures::Row;
 use tonnage_record::{Outcome, Record};
 
-use super::blame::Blame;
+use super::blame::SlowPaths;
 use super::verdict::CheckVerdict;
 use crate::baseline::BaselineEntry;
 use crate::baseline::host_kind::{LINK_TOLERANCE, carriers, hosts_of, off_path};
 use crate::criteria::RUNS_MIN;
 use crate::judging::counted;
-use crate::keys::{Keys, current_value};
+use crate::keys::{PointKeys, current_value};
 
 /// Verdict on one entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -148,13 +148,13 @@ fn attribute_failure(found: &mut EntryVerdict, tries: &[Try]) {
     if found.verdict != CheckVerdict::Fail || failed().all(|it| it.blame.is_empty()) {
         return;
     }
-    let common = Blame::common(failed().map(|it| &it.blame));
+    let common = SlowPaths::intersection(failed().map(|it| &it.blame));
     if !common.is_empty() {
         found.blamed = common.hosts();
-        found.why = Some(common.words());
+        found.why = Some(common.describe());
     } else if failed().any(|it| !it.is_beyond) {
         found.verdict = CheckVerdict::Warn;
-        let each = failed().map(|it| it.blame.words());
+        let each = failed().map(|it| it.blame.describe());
         let each: Vec<String> = each.collect();
         found.why = Some(format!(
             "each try has others slow: {}",
@@ -168,7 +168,7 @@ struct Try {
     value: Option<f64>,
     why: Option<String>,
     /// Slow hosts and pairs of a matrix.
-    blame: Blame,
+    blame: SlowPaths,
     /// Whether the figure itself is beyond the failure threshold.
     is_beyond: bool,
 }
@@ -179,7 +179,7 @@ impl Try {
             verdict,
             value,
             why: why.into(),
-            blame: Blame::default(),
+            blame: SlowPaths::default(),
             is_beyond: verdict == CheckVerdict::Fail,
         }
     }
@@ -192,8 +192,8 @@ fn judge_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) 
             return Try::new(CheckVerdict::Error, None, why.clone());
         }
     }
-    let rows = Row::of(record);
-    let parts = Keys::for_parts(&rows);
+    let rows = Row::all_of_record(record);
+    let parts = PointKeys::for_parts(&rows);
     let own = parts.iter().find(|(keys, _)| is_part(keys, entry));
     let value = own.and_then(|(_, row)| entry.metric()?.value(row));
     let (Some((_, row)), Some(value)) = (own, value.filter(|value| value.is_finite())) else {
@@ -211,7 +211,7 @@ fn judge_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) 
         true => entry.fail / entry.median,
         false => entry.median / entry.fail,
     };
-    let blame = Blame::from_record(record, fail_part);
+    let blame = SlowPaths::from_record(record, fail_part);
     // A threshold without a known spread cannot prove a failure.
     let proves = is_beyond && entry.has_spread();
     let verdict = match () {
@@ -237,7 +237,7 @@ fn judge_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) 
     }
 }
 
-fn is_part(keys: &Keys, entry: &BaselineEntry) -> bool {
+fn is_part(keys: &PointKeys, entry: &BaselineEntry) -> bool {
     let own = keys.part_keys();
     keys.part_keys().count() == entry.part.len()
         && own.into_iter().all(|(key, value)| {

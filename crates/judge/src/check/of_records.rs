@@ -7,7 +7,7 @@ use tonnage_units::Result;
 
 use super::entry::EntryVerdict;
 use super::reason::reason;
-use super::step::{distinct, judge_point};
+use super::step::{distinct_entries, judge_point};
 use super::verdict::CheckVerdict;
 use crate::baseline::build::point_json;
 use crate::baseline::host_kind::{KindFacts, hosts_of, kind_of_record};
@@ -145,7 +145,7 @@ impl<'a> KindRecords<'a> {
                 entry,
             };
             let Some(groups) = self.points.get(step.point) else {
-                let skipped = distinct(&step.entries).into_iter().map(|entry| {
+                let skipped = distinct_entries(&step.entries).into_iter().map(|entry| {
                     let entry = EntryVerdict {
                         hosts: self.hosts.iter().cloned().collect(),
                         why: Some("no record of it".to_owned()),

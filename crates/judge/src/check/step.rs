@@ -15,11 +15,11 @@ pub fn judge_point(
     records: &[&Record],
     tries_min: u32,
 ) -> Vec<EntryVerdict> {
-    let each = distinct(entries).into_iter().map(|entry| {
+    let each = distinct_entries(entries).into_iter().map(|entry| {
         let same_metric = |other: &&BaselineEntry| is_same_metric(entry, other);
         let others: Vec<&BaselineEntry> = entries.iter().copied().filter(same_metric).collect();
         let fits = others.iter().find(|other| {
-            let mut rows = records.iter().flat_map(|record| Row::of(record));
+            let mut rows = records.iter().flat_map(|record| Row::all_of_record(record));
             rows.any(|row| {
                 let (device, link) = carriers(&row);
                 device == other.device && link == other.link_bytes_per_s
@@ -31,7 +31,7 @@ pub fn judge_point(
 }
 
 /// The first entry of each part and metric.
-pub(super) fn distinct<'a>(entries: &[&'a BaselineEntry]) -> Vec<&'a BaselineEntry> {
+pub(super) fn distinct_entries<'a>(entries: &[&'a BaselineEntry]) -> Vec<&'a BaselineEntry> {
     let mut seen: Vec<&BaselineEntry> = Vec::new();
     for entry in entries {
         if !seen.iter().any(|known| is_same_metric(known, entry)) {

@@ -7,7 +7,7 @@ use super::{
     side,
 };
 use crate::criteria::PointVerdict;
-use crate::surroundings::Weight;
+use crate::surroundings::DifferenceWeight;
 
 #[test]
 fn another_canary_is_another_machine_unless_sides_took_turns() {
@@ -56,7 +56,7 @@ fn another_machine_is_not_comparable_unless_accepted() {
     };
     assert_eq!(
         (difference.key.as_str(), difference.weight),
-        ("kernel", Weight::Counts)
+        ("kernel", DifferenceWeight::Counts)
     );
     assert_eq!(
         (&difference.a, &difference.b),
@@ -64,7 +64,7 @@ fn another_machine_is_not_comparable_unless_accepted() {
     );
     let comparison = compared_as(&a, &b, &accepting(&["kernel"])).unwrap();
     assert_eq!(only(&comparison).verdict, PointVerdict::Same);
-    assert_eq!(comparison.differences[0].weight, Weight::Accepted);
+    assert_eq!(comparison.differences[0].weight, DifferenceWeight::Accepted);
     refusal(&a, &b, &accepting(&["kernal"]), &["--accept", "\"kernel\""]);
 }
 
@@ -89,7 +89,7 @@ fn expected_differences_do_not_prevent_a_comparison() {
         comparison
             .differences
             .iter()
-            .all(|it| it.weight == Weight::Reported)
+            .all(|it| it.weight == DifferenceWeight::Reported)
     );
     // More memory than firmware reserves, another version, another variable.
     let fields: [(&str, &str, Value); 3] = [
@@ -126,7 +126,7 @@ fn expected_differences_do_not_prevent_a_comparison() {
     .concat();
     let comparison = compared_by_turns(&both);
     assert_eq!(only(&comparison).verdict, PointVerdict::Same);
-    assert_eq!(comparison.differences[0].weight, Weight::Reported);
+    assert_eq!(comparison.differences[0].weight, DifferenceWeight::Reported);
     // A setting deliberately changed on side B is accepted implicitly.
     let varied = |record: &mut Value| {
         record["environment"][0]["machine"]["variables"]["FI_X"] = "1".into();

@@ -77,7 +77,7 @@ impl SharedBatches {
     }
 
     #[inline]
-    fn done(&self, place: u32) {
+    fn note_done(&self, place: u32) {
         let left = &self.shares[place as usize].0;
         if left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.ended.0.fetch_add(1, Ordering::AcqRel);
@@ -155,7 +155,7 @@ impl BatchSchedule for LeadSchedule<'_> {
 
     #[inline]
     fn done(&mut self, place: u32) {
-        self.shared.done(place);
+        self.shared.note_done(place);
     }
 
     #[inline]
@@ -214,7 +214,7 @@ impl BatchSchedule for FollowSchedule<'_> {
     #[inline]
     fn done(&mut self, place: u32) {
         self.done += 1;
-        self.shared.done(place);
+        self.shared.note_done(place);
     }
 
     /// Only the first worker sees the ends.

@@ -20,7 +20,7 @@ fn run(
     batching: &BatchLoop,
     batches: u64,
     room: usize,
-) -> (Batched, Vec<u64>) {
+) -> (BatchCounts, Vec<u64>) {
     let (batched, recorder) = recorded(mock, batching, batches, room);
     (batched, recorder.samples)
 }
@@ -30,11 +30,11 @@ fn recorded(
     batching: &BatchLoop,
     batches: u64,
     room: usize,
-) -> (Batched, Counter) {
+) -> (BatchCounts, Counter) {
     let stop = AtomicBool::new(false);
     let mut recorder = Counter::default();
     let mut flows = [flow(0, 1), flow(1, 2)];
-    let batched = batch(
+    let batched = run_batch_loop(
         &mut silent_port(mock, &stop),
         &mut flows,
         batching,
@@ -159,12 +159,12 @@ fn only_what_is_adjacent_at_both_ends_follows() {
         imm: 0,
     };
     let last = op(1, 0, 100);
-    assert!(follows(&last, &op(1, 8, 108), 16));
-    assert!(!follows(&last, &op(1, 8, 108), 15));
-    assert!(!follows(&last, &op(2, 8, 108), 16));
-    assert!(!follows(&last, &op(1, 16, 108), 16));
-    assert!(!follows(&last, &op(1, 8, 116), 16));
-    assert!(!follows(&last, &op(1, 0, 108), 16));
+    assert!(is_contiguous(&last, &op(1, 8, 108), 16));
+    assert!(!is_contiguous(&last, &op(1, 8, 108), 15));
+    assert!(!is_contiguous(&last, &op(2, 8, 108), 16));
+    assert!(!is_contiguous(&last, &op(1, 16, 108), 16));
+    assert!(!is_contiguous(&last, &op(1, 8, 116), 16));
+    assert!(!is_contiguous(&last, &op(1, 0, 108), 16));
 }
 
 /// Shares of a batch of 8 on each of two flows.
@@ -176,7 +176,7 @@ fn shared_by(
     (shares, in_flight, batches): ([u32; 3], u32, u64),
     mocks: &mut [TestEngine; 3],
     stop: &AtomicBool,
-) -> [(Result<Batched>, Counter); 3] {
+) -> [(Result<BatchCounts>, Counter); 3] {
     let shared = Arc::new(SharedBatches::new(3, in_flight, sleepers.clone()));
     let work = |worker: u32, mock: &mut TestEngine| {
         let batching = BatchLoop {
@@ -194,7 +194,7 @@ fn shared_by(
         if let Some(sleepers) = &sleepers {
             port = port.with_sleeper(sleepers.add_sleeper().unwrap());
         }
-        let batched = batch(
+        let batched = run_batch_loop(
             &mut port,
             &mut [flow(0, 1), flow(1, 2)],
             &batching,
@@ -238,7 +238,7 @@ fn workers_share_batches_out_and_the_first_one_times_them() {
         assert_eq!(ends[0].1.phases.len(), batches as usize);
         for ((batched, _), (share, mock)) in ends.iter().zip(shares.iter().zip(&mocks)) {
             let operations = batches * 2 * u64::from(*share);
-            let expected = Batched {
+            let expected = BatchCounts {
                 completed: operations,
                 handed_over: operations,
             };

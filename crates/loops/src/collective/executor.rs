@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::immediate::{CallStream, Mark, Notice};
-use super::layout::Layout;
-use super::script::{LocalWork, Move, Script};
+use super::immediate::{CallMark, CallStream, DecodedImmediate};
+use super::layout::MemoryLayout;
+use super::script::{LocalWork, ResolvedStep, Script};
 use crate::BURST;
 use crate::port::Port;
 use tonnage_collective::steps::{Buffer, GRANTS_INITIAL, Place};
@@ -28,7 +28,7 @@ const COPY_BYTES_MAX: u64 = 1 << 30;
 pub struct StepExecutor<'a> {
     port: Port<'a>,
     arena: Arc<Arena>,
-    layout: Layout,
+    layout: MemoryLayout,
     state: &'a mut CallState,
     /// Longest wait for a message or grant.
     timeout_ns: u64,
@@ -38,18 +38,18 @@ pub struct StepExecutor<'a> {
 
 /// Calls of one stream.
 #[derive(Debug, Default)]
-struct Calls {
+struct StreamCalls {
     /// Number of calls so far. It is the same on all ranks between two calls.
     count: u64,
     /// Mark last received for each message, separately for even and odd calls.
-    arrived: [Vec<Mark>; 2],
+    arrived: [Vec<CallMark>; 2],
 }
 
 /// State that outlives a point: call counts and arrivals.
 #[derive(Debug, Default)]
 pub struct CallState {
-    measured: Calls,
-    aligning: Calls,
+    measured: StreamCalls,
+    aligning: StreamCalls,
     /// Peers in ascending order, each with the number of its grants that this rank has not used.
     grants: Vec<(Peer, u32)>,
 }
@@ -66,31 +66,31 @@ impl CallState {
 
     /// Forgets arrivals and makes room for the messages of these scripts. All ranks must do this before they call other
     /// scripts, while none of them is in a call, because a mark repeats after about 1,000 calls.
-    pub fn make_room(&mut self, measured: &Script, aligning: &Script) {
+    pub fn prepare_for_scripts(&mut self, measured: &Script, aligning: &Script) {
         for script in [measured, aligning] {
             for arrived in &mut self.calls(script.stream).arrived {
                 arrived.clear();
-                arrived.resize(script.messages as usize, Mark::NONE);
+                arrived.resize(script.messages as usize, CallMark::NONE);
             }
         }
     }
 
     #[inline]
-    fn calls(&mut self, stream: CallStream) -> &mut Calls {
+    fn calls(&mut self, stream: CallStream) -> &mut StreamCalls {
         match stream {
             CallStream::Measured => &mut self.measured,
             CallStream::Aligning => &mut self.aligning,
         }
     }
 
-    fn take(&mut self, completion: &Completion) -> Result<()> {
-        match Notice::from_immediate(completion.imm) {
-            Notice::Message {
+    fn record_arrival(&mut self, completion: &Completion) -> Result<()> {
+        match DecodedImmediate::from_immediate(completion.imm) {
+            DecodedImmediate::Message {
                 stream,
                 mark,
                 message,
             } => {
-                let half = &mut self.calls(stream).arrived[mark.half()];
+                let half = &mut self.calls(stream).arrived[mark.scratch_half()];
                 let slot = half.get_mut(message as usize);
                 let unknown = || {
                     Error::Failed(format!(
@@ -99,7 +99,7 @@ impl CallState {
                 };
                 *slot.ok_or_else(unknown)? = mark;
             }
-            Notice::Grant { from } => {
+            DecodedImmediate::Grant { from } => {
                 let known = self.grants.binary_search_by_key(&from, |(peer, _)| *peer);
                 let stranger = |_| {
                     Error::Failed(format!(
@@ -141,10 +141,10 @@ impl<'a> StepExecutor<'a> {
     /// Carries out one call. All ranks must make the same calls in the same order.
     pub fn call(&mut self, script: &Script) -> Result<()> {
         let calls = self.state.calls(script.stream);
-        let mark = Mark::of_call(calls.count);
+        let mark = CallMark::for_call(calls.count);
         calls.count += 1;
         for step in &script.moves {
-            self.take(script, step, mark)?;
+            self.run_step(script, step, mark)?;
         }
         while self.port.outstanding() > 0 {
             self.poll()?;
@@ -153,10 +153,10 @@ impl<'a> StepExecutor<'a> {
     }
 
     #[inline]
-    fn take(&mut self, script: &Script, step: &Move, mark: Mark) -> Result<()> {
-        let at = |place: Place| self.at(place, mark);
+    fn run_step(&mut self, script: &Script, step: &ResolvedStep, mark: CallMark) -> Result<()> {
+        let at = |place: Place| self.memory_offset(place, mark);
         match *step {
-            Move::Put {
+            ResolvedStep::Put {
                 lane,
                 message,
                 from,
@@ -173,7 +173,7 @@ impl<'a> StepExecutor<'a> {
                         ..self.layout.token()
                     },
                 };
-                let imm = Notice::Message {
+                let imm = DecodedImmediate::Message {
                     stream: script.stream,
                     mark,
                     message,
@@ -181,31 +181,33 @@ impl<'a> StepExecutor<'a> {
                 .immediate();
                 self.post(Op { lane, imm, ..op })
             }
-            Move::Grant { lane } => {
-                let imm = Notice::Grant { from: script.rank }.immediate();
+            ResolvedStep::Grant { lane } => {
+                let imm = DecodedImmediate::Grant { from: script.rank }.immediate();
                 let op = self.layout.token();
                 self.post(Op { lane, imm, ..op })
             }
-            Move::Await { message } => self
+            ResolvedStep::Await { message } => self
                 .wait(|state| {
                     let calls = state.calls(script.stream);
-                    calls.arrived[mark.half()][message as usize] == mark
+                    calls.arrived[mark.scratch_half()][message as usize] == mark
                 })
-                .map_err(|error| script.waits(error, &format!("message {message}"))),
-            Move::Claim { place, peer } => {
+                .map_err(|error| script.explain_wait(error, &format!("message {message}"))),
+            ResolvedStep::Claim { place, peer } => {
                 self.wait(|state| state.grants[place as usize].1 > 0)
-                    .map_err(|error| script.waits(error, &format!("a grant of rank {peer}")))?;
+                    .map_err(|error| {
+                        script.explain_wait(error, &format!("a grant of rank {peer}"))
+                    })?;
                 self.state.grants[place as usize].1 -= 1;
                 Ok(())
             }
-            Move::Work(work) => self.work(script, work, mark),
+            ResolvedStep::Work(work) => self.run_local_step(script, work, mark),
         }
     }
 
     /// Carries out a step that touches only this rank's memory.
     #[inline]
-    fn work(&self, script: &Script, work: LocalWork, mark: Mark) -> Result<()> {
-        let at = |place: Place| self.at(place, mark);
+    fn run_local_step(&self, script: &Script, work: LocalWork, mark: CallMark) -> Result<()> {
+        let at = |place: Place| self.memory_offset(place, mark);
         let (arena, kernel) = (&*self.arena, &script.kernel);
         let folded = match work {
             LocalWork::Fold { from, to, elements } => {
@@ -235,11 +237,11 @@ impl<'a> StepExecutor<'a> {
 
     /// Offset of a location in any rank's memory. All ranks have the same layout.
     #[inline]
-    fn at(&self, place: Place, mark: Mark) -> u64 {
+    fn memory_offset(&self, place: Place, mark: CallMark) -> u64 {
         let base = match place.buffer {
             Buffer::Input => self.layout.input,
             Buffer::Output => self.layout.output,
-            Buffer::Scratch => self.layout.scratch[mark.half()],
+            Buffer::Scratch => self.layout.scratch[mark.scratch_half()],
         };
         base + place.offset
     }
@@ -258,7 +260,7 @@ impl<'a> StepExecutor<'a> {
         let count = self.port.poll(&mut self.done)?;
         for completion in &self.done[..count] {
             if completion.ending == Ending::Arrived {
-                self.state.take(completion)?;
+                self.state.record_arrival(completion)?;
             }
         }
         Ok(count)
@@ -302,7 +304,7 @@ pub struct WorkerView {
     /// The worker's memory.
     pub arena: Arc<Arena>,
     /// Layout of that memory.
-    pub layout: Layout,
+    pub layout: MemoryLayout,
     pub clock: tonnage_sys::clock::Clock,
     /// True if the worker yields its CPU while it waits.
     pub yielding: bool,

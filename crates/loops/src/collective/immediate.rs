@@ -24,33 +24,33 @@ pub enum CallStream {
 
 /// Mark of a call. It distinguishes the messages of this call from those of the calls before and after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark(u16);
+pub struct CallMark(u16);
 
-impl Mark {
+impl CallMark {
     /// Matches no call.
     pub const NONE: Self = Self(u16::MAX);
 
     /// Returns the mark of the call with this number.
-    pub fn of_call(call: u64) -> Self {
+    pub fn for_call(call: u64) -> Self {
         Self((call % MARKS) as u16)
     }
 
     /// Index of the scratch half, and of the arrival list, that the call uses.
     #[inline]
-    pub fn half(self) -> usize {
+    pub fn scratch_half(self) -> usize {
         usize::from(self.0 & 1)
     }
 }
 
 /// Decoded content of an immediate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Notice {
+pub enum DecodedImmediate {
     /// A message of a call.
     Message {
         /// The stream of the call.
         stream: CallStream,
         /// The mark of the call.
-        mark: Mark,
+        mark: CallMark,
         /// The number of the message.
         message: u32,
     },
@@ -61,7 +61,7 @@ pub enum Notice {
     },
 }
 
-impl Notice {
+impl DecodedImmediate {
     /// Decodes an immediate.
     #[inline]
     pub fn from_immediate(imm: u32) -> Self {
@@ -73,7 +73,7 @@ impl Notice {
                 0 => CallStream::Measured,
                 _ => CallStream::Aligning,
             },
-            mark: Mark((imm >> MESSAGE_BITS & MARK_MASK) as u16),
+            mark: CallMark((imm >> MESSAGE_BITS & MARK_MASK) as u16),
             message: imm & ((1 << MESSAGE_BITS) - 1),
         }
     }
@@ -108,20 +108,20 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_said_is_read(call in any::<u64>(), message in 0..MESSAGES_MAX as u32, from in 0..1u32 << 31) {
-            let mark = Mark::of_call(call);
-            let of = |stream| Notice::Message { stream, mark, message };
-            for arrival in [of(CallStream::Measured), of(CallStream::Aligning), Notice::Grant { from }] {
-                prop_assert_eq!(Notice::from_immediate(arrival.immediate()), arrival);
+            let mark = CallMark::for_call(call);
+            let of = |stream| DecodedImmediate::Message { stream, mark, message };
+            for arrival in [of(CallStream::Measured), of(CallStream::Aligning), DecodedImmediate::Grant { from }] {
+                prop_assert_eq!(DecodedImmediate::from_immediate(arrival.immediate()), arrival);
             }
         }
 
         /// Otherwise a rank that is one call ahead would write into the half that is still being read.
         #[test]
         fn neighbouring_calls_have_other_marks_and_halves(call in 0..u64::MAX) {
-            let (one, next) = (Mark::of_call(call), Mark::of_call(call + 1));
+            let (one, next) = (CallMark::for_call(call), CallMark::for_call(call + 1));
             prop_assert_ne!(one, next);
-            prop_assert_ne!(one.half(), next.half());
-            prop_assert_ne!(one, Mark::NONE);
+            prop_assert_ne!(one.scratch_half(), next.scratch_half());
+            prop_assert_ne!(one, CallMark::NONE);
         }
     }
 }

@@ -13,7 +13,7 @@ const TOKEN_BYTES: u32 = 8;
 
 /// Sizes of the parts: the maximum over all ranks and points.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Needs {
+pub struct MemoryNeeds {
     pub input: u64,
     /// Output bytes. In place, both buffers together.
     pub output: u64,
@@ -21,9 +21,9 @@ pub struct Needs {
     pub scratch: u64,
 }
 
-impl Needs {
+impl MemoryNeeds {
     /// Returns the input and output sizes: the maximum over all ranks.
-    pub fn of_shape(shape: &Shape, in_place: bool) -> Self {
+    pub fn for_shape(shape: &Shape, in_place: bool) -> Self {
         let last = shape.ranks.saturating_sub(1);
         let most = |bytes: fn(&Shape, u32) -> u64| {
             let all = [0, shape.root, last].map(|rank| bytes(shape, rank));
@@ -47,7 +47,7 @@ impl Needs {
     }
 }
 
-impl Reduce for Needs {
+impl Reduce for MemoryNeeds {
     fn merge(&mut self, other: Self) {
         *self = self.max(other);
     }
@@ -55,7 +55,7 @@ impl Reduce for Needs {
 
 /// Offsets of the parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+pub struct MemoryLayout {
     pub input: u64,
     pub output: u64,
     /// Offsets of the scratch halves.
@@ -66,9 +66,9 @@ pub struct Layout {
     pub bytes: u64,
 }
 
-impl Layout {
+impl MemoryLayout {
     /// Lays the parts out one after the other.
-    pub fn new(needs: Needs) -> Self {
+    pub fn new(needs: MemoryNeeds) -> Self {
         let mut end = 0u64;
         let mut part = |bytes: u64| {
             let begin = end;
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn parts_lie_apart_on_whole_pages() {
-        let layout = Layout::new(Needs {
+        let layout = MemoryLayout::new(MemoryNeeds {
             input: 5,
             output: 4097,
             scratch: 1,
@@ -121,9 +121,9 @@ mod tests {
     #[test]
     fn the_root_needs_most() {
         let shape = Shape::from_size((Collective::Gather, 1), 3, Dtype::Int8, 30);
-        let apart = Needs::of_shape(&shape, false);
+        let apart = MemoryNeeds::for_shape(&shape, false);
         assert_eq!((apart.input, apart.output), (10, 30));
-        let in_place = Needs::of_shape(&shape, true);
+        let in_place = MemoryNeeds::for_shape(&shape, true);
         assert_eq!((in_place.input, in_place.output), (0, 30));
     }
 }

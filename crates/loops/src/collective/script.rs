@@ -12,7 +12,7 @@ use tonnage_units::{Error, Result};
 /// Steps of one rank in a call.
 pub struct Script {
     /// The steps in order.
-    pub moves: Vec<Move>,
+    pub moves: Vec<ResolvedStep>,
     pub rank: u32,
     /// Number of ranks in the call.
     pub ranks: NonZeroU32,
@@ -28,7 +28,7 @@ pub struct Script {
 
 /// A step with its lane resolved; see [`Step`].
 #[derive(Debug, Clone, Copy)]
-pub enum Move {
+pub enum ResolvedStep {
     /// Writes bytes into a peer's memory.
     Put {
         /// The lane to the peer.
@@ -100,7 +100,7 @@ pub enum LocalWork {
 
 /// Position of a rank in the group that makes a call. The members' ranks are evenly spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seat {
+pub struct CallPosition {
     /// The rank's index in the group.
     pub place: u32,
     /// The lowest rank of the group.
@@ -109,7 +109,7 @@ pub struct Seat {
     pub step: u32,
 }
 
-impl Seat {
+impl CallPosition {
     /// Returns the run's rank for this index in the group.
     pub fn rank(&self, place: u32) -> Peer {
         self.first.saturating_add(place.saturating_mul(self.step))
@@ -120,7 +120,7 @@ impl Seat {
 #[derive(Debug, Clone, Copy)]
 pub struct ScriptParts<'a> {
     /// Position of this rank in the calling group. Steps name ranks by their index in the group.
-    pub seat: Seat,
+    pub seat: CallPosition,
     /// The stream of the calls.
     pub stream: CallStream,
     /// The shape of the call.
@@ -135,8 +135,8 @@ pub struct ScriptParts<'a> {
 
 impl ScriptParts<'_> {
     /// Resolves the lane and the locations of a step.
-    fn resolved(&self, step: &Step) -> Result<Move> {
-        let own = |place| self.settled(place, self.seat.place);
+    fn resolve_step(&self, step: &Step) -> Result<ResolvedStep> {
+        let own = |place| self.resolve_place(place, self.seat.place);
         Ok(match *step {
             Step::Put {
                 peer,
@@ -144,24 +144,24 @@ impl ScriptParts<'_> {
                 from,
                 to,
                 bytes,
-            } => Move::Put {
+            } => ResolvedStep::Put {
                 lane: self.lane(peer)?,
                 message,
                 from: own(from),
-                to: self.settled(to, peer),
+                to: self.resolve_place(to, peer),
                 bytes: u32::try_from(bytes).map_err(|_| {
                     Error::Failed(format!("a message of {bytes} bytes is too long"))
                 })?,
             },
-            Step::Await { message } => Move::Await { message },
-            Step::Grant { peer } => Move::Grant {
+            Step::Await { message } => ResolvedStep::Await { message },
+            Step::Grant { peer } => ResolvedStep::Grant {
                 lane: self.lane(peer)?,
             },
-            Step::Claim { peer } => Move::Claim {
+            Step::Claim { peer } => ResolvedStep::Claim {
                 place: self.place(peer)? as u32,
                 peer: self.seat.rank(peer),
             },
-            Step::Fold { from, to, elements } => Move::Work(LocalWork::Fold {
+            Step::Fold { from, to, elements } => ResolvedStep::Work(LocalWork::Fold {
                 from: own(from),
                 to: own(to),
                 elements,
@@ -171,18 +171,18 @@ impl ScriptParts<'_> {
                 other,
                 to,
                 elements,
-            } => Move::Work(LocalWork::Combine {
+            } => ResolvedStep::Work(LocalWork::Combine {
                 one: own(one),
                 other: own(other),
                 to: own(to),
                 elements,
             }),
-            Step::Copy { from, to, bytes } => Move::Work(LocalWork::Copy {
+            Step::Copy { from, to, bytes } => ResolvedStep::Work(LocalWork::Copy {
                 from: own(from),
                 to: own(to),
                 bytes,
             }),
-            Step::Divide { at, elements } => Move::Work(LocalWork::Divide {
+            Step::Divide { at, elements } => ResolvedStep::Work(LocalWork::Divide {
                 place: own(at),
                 elements,
             }),
@@ -202,7 +202,7 @@ impl ScriptParts<'_> {
 
     /// Returns the location in the memory of rank `rank` of the group. In place, input and output are parts of one
     /// range that begins at the output offset.
-    fn settled(&self, place: Place, rank: u32) -> Place {
+    fn resolve_place(&self, place: Place, rank: u32) -> Place {
         if !self.in_place {
             return place;
         }
@@ -222,7 +222,7 @@ impl ScriptParts<'_> {
 impl Script {
     /// Resolves a program.
     pub fn new(program: &Program, parts: ScriptParts<'_>) -> Result<Self> {
-        let moves = program.steps.iter().map(|step| parts.resolved(step));
+        let moves = program.steps.iter().map(|step| parts.resolve_step(step));
         let Shape {
             op, dtype, ranks, ..
         } = parts.shape;
@@ -233,14 +233,14 @@ impl Script {
             ranks: NonZeroU32::new(ranks).ok_or_else(none)?,
             stream: parts.stream,
             op,
-            kernel: Kernel::best(number(dtype), fold(parts.reduction)),
+            kernel: Kernel::best(number_type(dtype), fold(parts.reduction)),
             messages: program.messages,
         })
     }
 
     /// Adds the operation that the rank was waiting for to an error.
     #[cold]
-    pub fn waits(&self, error: Error, what: &str) -> Error {
+    pub fn explain_wait(&self, error: Error, what: &str) -> Error {
         match error {
             Error::Failed(why) => Error::Failed(format!(
                 "{}: rank {} waits for {what} of {}: {why}",
@@ -252,7 +252,7 @@ impl Script {
 }
 
 /// The kernels' name for an element type.
-fn number(dtype: Dtype) -> Number {
+fn number_type(dtype: Dtype) -> Number {
     match dtype {
         Dtype::Float32 => Number::F32,
         Dtype::Float64 => Number::F64,

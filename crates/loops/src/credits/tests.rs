@@ -48,13 +48,17 @@ fn a_completion_is_held_until_the_receiver_has_taken_its_message() {
     for (at, place) in all.iter_mut().take(3).enumerate() {
         *place = done(DATA, at as u32);
     }
-    assert_eq!(credits.sift(&mut all, 3), 0);
+    assert_eq!(credits.hold_back_early(&mut all, 3), 0);
     told(&credits, 2);
-    let count = credits.sift(&mut all, 0);
+    let count = credits.hold_back_early(&mut all, 0);
     assert_eq!(tags(&all[..count]), [0, 1]);
-    assert_eq!(credits.sift(&mut all, 0), 0, "one is still not taken");
+    assert_eq!(
+        credits.hold_back_early(&mut all, 0),
+        0,
+        "one is still not taken"
+    );
     told(&credits, 3);
-    let count = credits.sift(&mut all, 0);
+    let count = credits.hold_back_early(&mut all, 0);
     assert_eq!(tags(&all[..count]), [2]);
 }
 
@@ -63,9 +67,9 @@ fn a_count_that_comes_before_the_completion_serves_it_too() {
     let mut credits = credits();
     told(&credits, 1);
     let mut all = [Completion::EMPTY; BURST];
-    assert_eq!(credits.sift(&mut all, 0), 0);
+    assert_eq!(credits.hold_back_early(&mut all, 0), 0);
     all[0] = done(DATA, 9);
-    let count = credits.sift(&mut all, 1);
+    let count = credits.hold_back_early(&mut all, 1);
     assert_eq!(tags(&all[..count]), [9]);
 }
 
@@ -84,7 +88,7 @@ fn what_is_no_message_passes_in_its_order() {
     };
     all[3] = done(Lane(0), 6);
     all[4] = done(COUNTS, 0);
-    let count = credits.sift(&mut all, 5);
+    let count = credits.hold_back_early(&mut all, 5);
     assert_eq!(tags(&all[..count]), [3, 5, 6]);
 }
 
@@ -92,11 +96,11 @@ fn what_is_no_message_passes_in_its_order() {
 fn no_more_is_handed_on_than_there_is_room_for() {
     let mut credits = credits();
     let mut all = [done(DATA, 0); 4];
-    assert_eq!(credits.sift(&mut all, 4), 0);
+    assert_eq!(credits.hold_back_early(&mut all, 4), 0);
     told(&credits, 4);
     let mut room = [Completion::EMPTY; 3];
-    assert_eq!(credits.sift(&mut room, 0), 3);
-    assert_eq!(credits.sift(&mut room, 0), 1);
+    assert_eq!(credits.hold_back_early(&mut room, 0), 3);
+    assert_eq!(credits.hold_back_early(&mut room, 0), 1);
 }
 
 #[test]
@@ -104,30 +108,30 @@ fn senders_are_told_after_enough_messages_or_a_few_idle_polls() {
     let mut credits = credits();
     let mut mock = mock(9);
     for _ in 0..3 {
-        credits.took(0, &mut mock).unwrap();
+        credits.count_taken(0, &mut mock).unwrap();
     }
     assert_eq!(mock.lock().posted, 0);
-    credits.took(0, &mut mock).unwrap();
+    credits.count_taken(0, &mut mock).unwrap();
     assert_eq!(mock.lock().posted, 1);
     let word = credits.arena.word(Credits::source_offset(1)).unwrap();
     assert_eq!(word.load(Ordering::Acquire), 4);
     // The bytes of a count must not change while it is in flight.
     for _ in 0..5 {
-        credits.took(0, &mut mock).unwrap();
+        credits.count_taken(0, &mut mock).unwrap();
     }
     assert_eq!(mock.lock().posted, 1);
     assert!(!credits.is_settled());
-    credits.sift(&mut [done(COUNTS, 0)], 1);
+    credits.hold_back_early(&mut [done(COUNTS, 0)], 1);
     for _ in 0..2 {
-        credits.idle(&mut mock).unwrap();
+        credits.return_when_idle(&mut mock).unwrap();
     }
     assert_eq!(mock.lock().posted, 1, "it is not idle yet");
-    credits.idle(&mut mock).unwrap();
+    credits.return_when_idle(&mut mock).unwrap();
     assert_eq!(mock.lock().posted, 2);
-    credits.sift(&mut [done(COUNTS, 0)], 1);
+    credits.hold_back_early(&mut [done(COUNTS, 0)], 1);
     assert!(credits.is_settled());
     for _ in 0..9 {
-        credits.idle(&mut mock).unwrap();
+        credits.return_when_idle(&mut mock).unwrap();
     }
     assert_eq!(mock.lock().posted, 2, "there is nothing to tell");
 }
@@ -135,11 +139,11 @@ fn senders_are_told_after_enough_messages_or_a_few_idle_polls() {
 #[test]
 fn a_busy_engine_is_asked_again() {
     let mut credits = credits();
-    credits.took(0, &mut mock(0)).unwrap();
-    credits.tell_all(&mut mock(0)).unwrap();
+    credits.count_taken(0, &mut mock(0)).unwrap();
+    credits.return_all_credits(&mut mock(0)).unwrap();
     assert!(!credits.is_settled());
     let mut mock = mock(1);
-    credits.tell_all(&mut mock).unwrap();
+    credits.return_all_credits(&mut mock).unwrap();
     assert_eq!(mock.lock().posted, 1);
 }
 
@@ -147,14 +151,14 @@ fn a_busy_engine_is_asked_again() {
 fn counts_go_on_from_point_to_point() {
     let mut credits = credits();
     let mut mock = mock(9);
-    credits.took(0, &mut mock).unwrap();
-    credits.tell_all(&mut mock).unwrap();
-    credits.sift(&mut [done(COUNTS, 0)], 1);
+    credits.count_taken(0, &mut mock).unwrap();
+    credits.return_all_credits(&mut mock).unwrap();
+    credits.hold_back_early(&mut [done(COUNTS, 0)], 1);
     credits
         .begin(TELLING, 8, &[(7, Lane(4))], &[(7, Lane(3))])
         .unwrap();
     for _ in 0..4 {
-        credits.took(0, &mut mock).unwrap();
+        credits.count_taken(0, &mut mock).unwrap();
     }
     let word = credits.arena.word(Credits::source_offset(1)).unwrap();
     assert_eq!(word.load(Ordering::Acquire), 5);
@@ -194,12 +198,12 @@ fn lanes_of_the_point_before_mean_nothing() {
     let lanes = [(5, Lane(4))];
     credits.begin(TELLING, 8, &lanes, &[(5, Lane(3))]).unwrap();
     let mut all = [done(DATA, 1), done(COUNTS, 2), done(Lane(4), 3)];
-    let count = credits.sift(&mut all, 3);
+    let count = credits.hold_back_early(&mut all, 3);
     assert_eq!(tags(&all[..count]), [1, 2]);
     // The first receive's tag now belongs to the peer that is first in this point.
     let mut mock = mock(9);
     for _ in 0..4 {
-        credits.took(0, &mut mock).unwrap();
+        credits.count_taken(0, &mut mock).unwrap();
     }
     let word = credits.arena.word(Credits::source_offset(0)).unwrap();
     assert_eq!((mock.lock().posted, word.load(Ordering::Acquire)), (1, 4));
@@ -219,20 +223,20 @@ fn a_poll_looks_at_some_receivers_and_the_next_goes_on_with_the_others() {
     for peer in 0..20 {
         all[peer as usize] = done(Lane(peer), peer);
     }
-    assert_eq!(credits.sift(&mut all, 20), 0);
+    assert_eq!(credits.hold_back_early(&mut all, 20), 0);
     for index in 0..20 {
         let word = credits.arena.word(Credits::count_offset(index)).unwrap();
         word.store(1, Ordering::Release);
     }
     // The previous poll ended with the sixteenth peer.
-    let count = credits.sift(&mut all, 0);
+    let count = credits.hold_back_early(&mut all, 0);
     assert!(tags(&all[..count]).into_iter().eq((16..20).chain(0..12)));
-    let count = credits.sift(&mut all, 0);
+    let count = credits.hold_back_early(&mut all, 0);
     assert!(tags(&all[..count]).into_iter().eq(12..16));
     // A point with fewer receivers starts with the first one.
-    assert_eq!(credits.sift(&mut all, 0), 0);
+    assert_eq!(credits.hold_back_early(&mut all, 0), 0);
     credits.begin(TELLING, 1, &lanes[..1], &[]).unwrap();
-    assert_eq!(credits.sift(&mut all, 0), 0);
+    assert_eq!(credits.hold_back_early(&mut all, 0), 0);
 }
 
 #[test]
@@ -240,8 +244,8 @@ fn only_polls_in_a_row_without_an_arrival_are_idle() {
     let mut credits = credits();
     let mut mock = mock(9);
     for _ in 0..3 {
-        credits.took(0, &mut mock).unwrap();
-        credits.idle(&mut mock).unwrap();
+        credits.count_taken(0, &mut mock).unwrap();
+        credits.return_when_idle(&mut mock).unwrap();
     }
     assert_eq!(mock.lock().posted, 0);
 }

@@ -7,7 +7,7 @@ use tonnage_units::lock::lock;
 
 /// Results since they were last taken.
 #[derive(Debug, Default)]
-pub struct Findings {
+pub struct ComparisonFindings {
     moved_bytes: AtomicU64,
     compared_bytes: AtomicU64,
     wrong: AtomicU64,
@@ -18,7 +18,7 @@ pub struct Findings {
 
 /// Results of one end's comparisons.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Found {
+pub struct TrialFindings {
     /// Payload of the compared operations.
     pub moved_bytes: u64,
     /// Bytes of them that were correct.
@@ -27,7 +27,7 @@ pub struct Found {
     pub wrong: Option<String>,
 }
 
-impl Findings {
+impl ComparisonFindings {
     /// Counts an operation: bytes moved, and bytes that were compared and correct.
     pub(super) fn count(&self, moved_bytes: u64, right_bytes: u64) {
         self.moved_bytes.fetch_add(moved_bytes, Ordering::Relaxed);
@@ -37,16 +37,16 @@ impl Findings {
 
     /// Records a difference.
     #[cold]
-    pub(super) fn note(&self, what: String) {
+    pub(super) fn record_difference(&self, what: String) {
         self.wrong.fetch_add(1, Ordering::Relaxed);
         lock(&self.first_wrong).get_or_insert(what);
     }
 
     /// Takes the results since the last call.
-    pub fn take(&self) -> Found {
+    pub fn take(&self) -> TrialFindings {
         let count = self.wrong.swap(0, Ordering::Relaxed);
         let first = lock(&self.first_wrong).take();
-        Found {
+        TrialFindings {
             moved_bytes: self.moved_bytes.swap(0, Ordering::Relaxed),
             right_bytes: self.compared_bytes.swap(0, Ordering::Relaxed),
             wrong: first.map(|first| match count {
@@ -57,12 +57,12 @@ impl Findings {
     }
 
     /// With true, lets operations outside trials pass without comparing them.
-    pub fn pass(&self, passes: bool) {
+    pub fn set_pass_through(&self, passes: bool) {
         self.passes.store(passes, Ordering::Relaxed);
     }
 
     /// Notes whether peers know the outcome of all operations that they announced, and no message is being written.
-    pub(super) fn settle(&self, is_settled: bool) {
+    pub(super) fn set_settled(&self, is_settled: bool) {
         self.is_settled.store(is_settled, Ordering::Relaxed);
     }
 
@@ -71,7 +71,7 @@ impl Findings {
         self.is_settled.load(Ordering::Relaxed)
     }
 
-    pub(super) fn passes(&self) -> bool {
+    pub(super) fn is_pass_through(&self) -> bool {
         self.passes.load(Ordering::Relaxed)
     }
 }

@@ -10,14 +10,14 @@ use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::{Memory, MemoryEntry, Request};
-use tonnage_engine::pattern::mix;
+use tonnage_engine::pattern::mix_bits;
 use tonnage_engine::{
     Caps, Descriptor, Engine, Lane, LaneKind, LaneSpec, Lists, Op, Peer, RegionId, Verb,
 };
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-use super::{DEFECT, Findings};
+use super::{ComparisonFindings, DEFECT};
 
 /// A location in a worker's memory that one peer writes to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ const MESSAGE_BYTES: u32 = 40;
 
 /// Meaning of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MessageKind {
     /// Request: prepare for an operation.
     Prepare = 0,
     /// Request: compare an operation that has arrived.
@@ -52,8 +52,8 @@ pub(super) enum Kind {
 
 /// A message about one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) kind: Kind,
+pub(super) struct MailboxMessage {
+    pub(super) kind: MessageKind,
     /// Number of the operation in its flow.
     pub(super) number: u64,
     /// Offset of the operation's data at the target.
@@ -62,12 +62,12 @@ pub(super) struct Message {
     pub(super) imm: u32,
 }
 
-impl Message {
+impl MailboxMessage {
     fn words(&self, sequence: u64) -> [u64; 5] {
         let stamp = sequence << 2 | self.kind as u64;
         let amounts = u64::from(self.len) << 32 | u64::from(self.imm);
         let words = [stamp, self.number, self.offset, amounts];
-        let seal = words.iter().fold(0, |seal, word| mix(seal ^ word));
+        let seal = words.iter().fold(0, |seal, word| mix_bits(seal ^ word));
         [stamp, self.number, self.offset, amounts, seal]
     }
 
@@ -75,10 +75,10 @@ impl Message {
     fn read(words: [u64; 5], sequence: u64) -> Option<Self> {
         let [stamp, number, offset, amounts, _] = words;
         let kind = match stamp & 3 {
-            0 => Kind::Prepare,
-            1 => Kind::Compare,
-            2 => Kind::Ready,
-            _ => Kind::Compared,
+            0 => MessageKind::Prepare,
+            1 => MessageKind::Compare,
+            2 => MessageKind::Ready,
+            _ => MessageKind::Compared,
         };
         let message = Self {
             kind,
@@ -93,7 +93,7 @@ impl Message {
 
 /// Rows of cells that a peer writes to.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Row {
+pub(super) enum CellRow {
     /// Requests from the peer.
     Requests = 0,
     /// Replies from the peer.
@@ -112,7 +112,7 @@ fn cell_at(row: u64, cell: usize) -> u64 {
 
 /// Messages that passed through a cell, in each direction.
 #[derive(Debug, Clone, Copy, Default)]
-struct Passed {
+struct MessageCounts {
     written: u64,
     read: u64,
 }
@@ -125,7 +125,7 @@ struct PeerCells {
     /// Offset of this worker's cells in the peer's memory.
     remote: u64,
     /// Counts for requests and for replies.
-    passed: [[Passed; CELLS]; 2],
+    passed: [[MessageCounts; CELLS]; 2],
 }
 
 /// All cells of one worker. They and their sequence numbers outlive points.
@@ -134,7 +134,7 @@ pub struct Mailboxes {
     region: RegionId,
     descriptor: Descriptor,
     peers: Vec<PeerCells>,
-    pub(super) findings: Arc<Findings>,
+    pub(super) findings: Arc<ComparisonFindings>,
 }
 
 impl Mailboxes {
@@ -176,7 +176,7 @@ impl Mailboxes {
     }
 
     /// Returns the findings, which the worker's verification reads.
-    pub fn findings(&self) -> Arc<Findings> {
+    pub fn findings(&self) -> Arc<ComparisonFindings> {
         Arc::clone(&self.findings)
     }
 
@@ -188,7 +188,7 @@ impl Mailboxes {
             peer,
             memory,
             remote: offset,
-            passed: [[Passed::default(); CELLS]; 2],
+            passed: [[MessageCounts::default(); CELLS]; 2],
         });
         Ok(())
     }
@@ -230,11 +230,11 @@ impl Mailboxes {
     }
 
     /// Stores a message in its source cell and returns the operation that writes it to the peer. The bytes must not
-    /// change until the operation has completed. Call [`Self::written`] once the operation was posted.
+    /// change until the operation has completed. Call [`Self::count_written`] once the operation was posted.
     pub(super) fn message(
         &self,
-        (index, row, cell): (usize, Row, usize),
-        message: &Message,
+        (index, row, cell): (usize, CellRow, usize),
+        message: &MailboxMessage,
         (lane, tag): (Lane, u32),
     ) -> Op {
         let cells = &self.peers[index];
@@ -260,13 +260,16 @@ impl Mailboxes {
     }
 
     /// Counts a posted message.
-    pub(super) fn written(&mut self, (index, row, cell): (usize, Row, usize)) {
+    pub(super) fn count_written(&mut self, (index, row, cell): (usize, CellRow, usize)) {
         self.peers[index].passed[row as usize][cell].written += 1;
     }
 
     /// Returns the next message of a peer in a cell, each one once.
     #[inline]
-    pub(super) fn read(&mut self, (index, row, cell): (usize, Row, usize)) -> Option<Message> {
+    pub(super) fn read(
+        &mut self,
+        (index, row, cell): (usize, CellRow, usize),
+    ) -> Option<MailboxMessage> {
         let at = index as u64 * PEER_BYTES + cell_at(row as u64, cell);
         let passed = &mut self.peers[index].passed[row as usize][cell];
         let load = |at: u64| {
@@ -278,7 +281,7 @@ impl Mailboxes {
             return None;
         }
         let words = [0, 8, 16, 24, 32].map(|further| load(at + further));
-        let message = Message::read(words, passed.read + 1)?;
+        let message = MailboxMessage::read(words, passed.read + 1)?;
         passed.read += 1;
         Some(message)
     }
@@ -290,20 +293,20 @@ mod tests {
 
     #[test]
     fn a_message_is_read_whole_and_in_its_turn_or_not_at_all() {
-        let message = Message {
-            kind: Kind::Compare,
+        let message = MailboxMessage {
+            kind: MessageKind::Compare,
             number: 7,
             offset: 4096,
             len: 64,
             imm: 9,
         };
         let words = message.words(3);
-        assert_eq!(Message::read(words, 3), Some(message));
-        assert_eq!(Message::read(words, 4), None);
+        assert_eq!(MailboxMessage::read(words, 3), Some(message));
+        assert_eq!(MailboxMessage::read(words, 4), None);
         for at in 0..5 {
             let mut partial = words;
             partial[at] = message.words(2)[at] ^ 1;
-            assert_eq!(Message::read(partial, 3), None, "{at}");
+            assert_eq!(MailboxMessage::read(partial, 3), None, "{at}");
         }
     }
 }

@@ -12,7 +12,7 @@
 //! 4. The loop sees the completion once the target has replied that it compared. Until then no other operation may
 //!    touch a byte of the slot at either end.
 //!
-//! `mailboxes` has the requests and replies. A difference doesn't end the trial: it is kept in `Findings`, so that all
+//! `mailboxes` has the requests and replies. A difference doesn't end the trial: it is kept in `ComparisonFindings`, so that all
 //! ranks stay in step and fail the point together after the trial. There is one exception. A write-imm notification for
 //! which no operation is under way ends the run: it displaced the notification of another operation, which would never
 //! come.
@@ -20,18 +20,18 @@
 mod findings;
 mod mailboxes;
 
-pub use findings::{Findings, Found};
+pub use findings::{ComparisonFindings, TrialFindings};
 pub use mailboxes::{Mailboxes, PlaceInMemory};
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mailboxes::{CELLS, Kind, Message, Row};
+use mailboxes::{CELLS, CellRow, MailboxMessage, MessageKind};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engine::{
-    Arm, Caps, Card, Completion, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
-    Neighbor, Op, Peer, RailLoad, Region, RegionId, Verb,
+    ArmOutcome, Caps, Completion, Ending, EndpointAddress, Engine, Facts, Failure, Flush, Lane,
+    LaneKind, LaneSpec, Op, Peer, PeerEndpoint, RailLoad, Region, RegionId, Verb,
 };
 use tonnage_units::{Error, Result};
 
@@ -45,7 +45,7 @@ pub const ENGINE_AT_FAULT: &str =
 const DEFECT: &str = "this is a defect of tonnage: please report it";
 
 /// Parameters of an engine whose operations are compared.
-pub struct Compared<'a> {
+pub struct ComparisonSetup<'a> {
     /// The memory that its lanes access.
     pub memory: Arc<dyn Memory>,
     /// The capabilities of its device.
@@ -77,18 +77,18 @@ mod tags {
 
     pub(super) const REST_MAX: u32 = (1 << SHIFT) - 1;
 
-    pub(super) fn tag(kind: u32, rest: usize) -> u32 {
+    pub(super) fn make_tag(kind: u32, rest: usize) -> u32 {
         kind << SHIFT | rest as u32
     }
 
-    pub(super) fn split(tag: u32) -> (u32, usize) {
+    pub(super) fn split_tag(tag: u32) -> (u32, usize) {
         (tag >> SHIFT, (tag & REST_MAX) as usize)
     }
 }
 
 /// Purpose of a lane.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Purpose {
+enum LanePurpose {
     Other,
     /// Operations towards the peer with this index.
     Initiates(usize),
@@ -98,11 +98,11 @@ enum Purpose {
 
 /// Next step of an operation at its initiator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum InitiatorStep {
     /// The cell has no operation.
     Free,
     /// Send a request to the target.
-    Ask(Kind),
+    Ask(MessageKind),
     /// Wait until the target has prepared.
     AwaitReady,
     /// Post the operation.
@@ -120,7 +120,7 @@ enum Step {
 /// An operation at its initiator.
 #[derive(Debug, Clone, Copy)]
 struct Outgoing {
-    step: Step,
+    step: InitiatorStep,
     op: Op,
     number: u64,
     /// The target has compared it.
@@ -133,8 +133,8 @@ struct Outgoing {
 #[derive(Debug, Clone, Copy, Default)]
 struct Incoming {
     /// The operation, from its announcement until it was compared; always `None` for reads.
-    announced: Option<Message>,
-    reply: Option<Message>,
+    announced: Option<MailboxMessage>,
+    reply: Option<MailboxMessage>,
     /// A reply is being sent; its bytes must not change.
     is_writing: bool,
 }
@@ -148,7 +148,7 @@ impl Incoming {
 
 /// A posted receive.
 #[derive(Debug, Clone, Copy)]
-struct Landing {
+struct PostedReceive {
     peer: usize,
     offset: u64,
     /// Number of the message that this receive is for.
@@ -157,7 +157,7 @@ struct Landing {
 }
 
 /// Operations in both directions with one peer.
-struct PeerEnds {
+struct PeerOperations {
     tells: Option<Lane>,
     /// Operations accepted from the loop, and operations posted to the engine.
     issued: u64,
@@ -167,7 +167,7 @@ struct PeerEnds {
     incoming: Vec<Incoming>,
 }
 
-impl PeerEnds {
+impl PeerOperations {
     /// Returns whether the peer knows the outcome of all its operations, and no message to it is in flight.
     fn is_settled(&self) -> bool {
         !self.outgoing.iter().any(|cell| cell.is_writing)
@@ -176,12 +176,16 @@ impl PeerEnds {
 
     /// Returns whether nothing is in progress, in either direction.
     fn is_idle(&self) -> bool {
-        self.is_settled() && self.outgoing.iter().all(|cell| cell.step == Step::Free)
+        self.is_settled()
+            && self
+                .outgoing
+                .iter()
+                .all(|cell| cell.step == InitiatorStep::Free)
     }
 }
 
 /// An engine whose operations are compared.
-pub struct EachEngine {
+pub struct ComparingEngine {
     engine: Box<dyn Engine + Send>,
     mail: Mailboxes,
     memory: Arc<dyn Memory>,
@@ -193,27 +197,27 @@ pub struct EachEngine {
     flushes: bool,
     names_arrivals: bool,
     cells: usize,
-    peers: Vec<PeerEnds>,
-    purposes: Vec<Purpose>,
-    landings: Vec<Option<Landing>>,
+    peers: Vec<PeerOperations>,
+    purposes: Vec<LanePurpose>,
+    landings: Vec<Option<PostedReceive>>,
     finished: VecDeque<Completion>,
     failed: Option<Completion>,
     done: Box<[Completion; BURST]>,
 }
 
-impl EachEngine {
+impl ComparingEngine {
     /// Wraps an engine that has nothing in flight.
     ///
     /// # Errors
     /// If the engine cannot resolve the lanes for messages. The engine and its cells are dropped then.
-    pub fn over(
+    pub fn new(
         engine: Box<dyn Engine + Send>,
         mail: Mailboxes,
-        compared: Compared<'_>,
+        compared: ComparisonSetup<'_>,
     ) -> Result<Self> {
         let cells = (compared.depth as usize).clamp(1, CELLS);
         let idle = Outgoing {
-            step: Step::Free,
+            step: InitiatorStep::Free,
             op: Op {
                 lane: Lane(0),
                 tag: 0,
@@ -226,7 +230,7 @@ impl EachEngine {
             is_compared: false,
             is_writing: false,
         };
-        let ends = |_| PeerEnds {
+        let ends = |_| PeerOperations {
             tells: None,
             issued: 0,
             sent: 0,
@@ -262,14 +266,14 @@ impl EachEngine {
             each.peers[index].tells = Some(lane);
         }
         let findings = each.mail.findings();
-        findings.pass(false);
+        findings.set_pass_through(false);
         findings.take();
         Ok(each)
     }
 
     /// Returns the engine and the cells; `None` while operations or messages are in flight.
     pub fn into_parts(mut self) -> Option<(Box<dyn Engine + Send>, Mailboxes)> {
-        if !self.peers.iter().all(PeerEnds::is_idle) {
+        if !self.peers.iter().all(PeerOperations::is_idle) {
             return None;
         }
         for lane in self.peers.iter_mut().filter_map(|ends| ends.tells.take()) {
@@ -278,9 +282,9 @@ impl EachEngine {
         Some((self.engine, self.mail))
     }
 
-    fn purpose(&self, lane: Lane) -> Purpose {
+    fn purpose(&self, lane: Lane) -> LanePurpose {
         let known = self.purposes.get(lane.0 as usize).copied();
-        known.unwrap_or(Purpose::Other)
+        known.unwrap_or(LanePurpose::Other)
     }
 
     /// Returns the key of an operation's data.
@@ -312,7 +316,7 @@ impl EachEngine {
         let right_bytes = found.checked_bytes - found.wrong_bytes;
         self.mail.findings.count(len.into(), right_bytes);
         if !found.is_clean() {
-            self.mail.findings.note(format!(
+            self.mail.findings.record_difference(format!(
                 "of operation {number} from rank {initiator} to rank {target}, {}",
                 found.describe()
             ));
@@ -329,7 +333,7 @@ impl EachEngine {
         let mut outgoing = self.peers[index].outgoing.iter();
         outgoing.any(|other| {
             let (theirs, len) = (&other.op, other.op.len);
-            other.step != Step::Free
+            other.step != InitiatorStep::Free
                 && (meets((theirs.local, op.local), len) || meets((theirs.remote, op.remote), len))
         })
     }
@@ -340,12 +344,12 @@ impl EachEngine {
             return Ok(false);
         }
         let ends = &mut self.peers[index];
-        let free = |outgoing: &Outgoing| outgoing.step == Step::Free;
+        let free = |outgoing: &Outgoing| outgoing.step == InitiatorStep::Free;
         let Some(cell) = ends.outgoing.iter().position(free) else {
             return Ok(false);
         };
         ends.outgoing[cell] = Outgoing {
-            step: Step::Ask(Kind::Prepare),
+            step: InitiatorStep::Ask(MessageKind::Prepare),
             op: *op,
             number: ends.issued,
             is_compared: false,
@@ -362,59 +366,64 @@ impl EachEngine {
             let outgoing = self.peers[index].outgoing[cell];
             let place = index * CELLS + cell;
             let next = match outgoing.step {
-                Step::Ask(kind) => {
-                    let message = Message {
+                InitiatorStep::Ask(kind) => {
+                    let message = MailboxMessage {
                         kind,
                         number: outgoing.number,
                         offset: outgoing.op.remote,
                         len: outgoing.op.len,
                         imm: outgoing.op.imm,
                     };
-                    let tag = tags::tag(tags::REQUEST, place);
-                    let at = (index, Row::Requests, cell);
+                    let tag = tags::make_tag(tags::REQUEST, place);
+                    let at = (index, CellRow::Requests, cell);
                     if outgoing.is_writing || !self.write(at, &message, tag)? {
                         return Ok(());
                     }
                     self.peers[index].outgoing[cell].is_writing = true;
                     match kind {
-                        Kind::Prepare => Step::AwaitReady,
-                        _ => Step::AwaitCompared,
+                        MessageKind::Prepare => InitiatorStep::AwaitReady,
+                        _ => InitiatorStep::AwaitCompared,
                     }
                 }
                 // Messages fill receives in posting order, so they must be sent in the order of their numbers.
-                Step::Move
+                InitiatorStep::Move
                     if self.verb == Verb::Send && outgoing.number != self.peers[index].sent =>
                 {
                     return Ok(());
                 }
-                Step::Move => {
-                    let tag = tags::tag(tags::OPERATION, place);
+                InitiatorStep::Move => {
+                    let tag = tags::make_tag(tags::OPERATION, place);
                     if self.engine.post(&[Op { tag, ..outgoing.op }])? == 0 {
                         return Ok(());
                     }
                     self.peers[index].sent += 1;
-                    Step::AwaitDone
+                    InitiatorStep::AwaitDone
                 }
-                Step::Flush => {
-                    let tag = tags::tag(tags::FLUSH, place);
+                InitiatorStep::Flush => {
+                    let tag = tags::make_tag(tags::FLUSH, place);
                     match self.engine.flush(outgoing.op.lane, tag)? {
-                        Flush::Delivered => Step::Ask(Kind::Compare),
-                        Flush::Posted => Step::AwaitFlushed,
+                        Flush::Delivered => InitiatorStep::Ask(MessageKind::Compare),
+                        Flush::Posted => InitiatorStep::AwaitFlushed,
                         Flush::Again => return Ok(()),
                     }
                 }
-                Step::Free
-                | Step::AwaitReady
-                | Step::AwaitDone
-                | Step::AwaitFlushed
-                | Step::AwaitCompared => return Ok(()),
+                InitiatorStep::Free
+                | InitiatorStep::AwaitReady
+                | InitiatorStep::AwaitDone
+                | InitiatorStep::AwaitFlushed
+                | InitiatorStep::AwaitCompared => return Ok(()),
             };
             self.peers[index].outgoing[cell].step = next;
         }
     }
 
     /// Sends a message to a peer; returns whether the engine accepted it.
-    fn write(&mut self, at: (usize, Row, usize), message: &Message, tag: u32) -> Result<bool> {
+    fn write(
+        &mut self,
+        at: (usize, CellRow, usize),
+        message: &MailboxMessage,
+        tag: u32,
+    ) -> Result<bool> {
         let lane = self.peers[at.0].tells.ok_or_else(|| {
             Error::Failed(format!(
                 "rank {} has no part in this point; {DEFECT}",
@@ -424,16 +433,16 @@ impl EachEngine {
         let op = self.mail.message(at, message, (lane, tag));
         let taken = self.engine.post(&[op])? == 1;
         if taken {
-            self.mail.written(at);
+            self.mail.count_written(at);
         }
         Ok(taken)
     }
 
     /// Handles the completion of an operation at its initiator.
-    fn has_moved(&mut self, index: usize, cell: usize) -> Result<()> {
+    fn note_moved(&mut self, index: usize, cell: usize) -> Result<()> {
         let outgoing = self.peers[index].outgoing[cell];
         let ends = (self.rank, self.mail.rank_of(index));
-        if outgoing.step != Step::AwaitDone {
+        if outgoing.step != InitiatorStep::AwaitDone {
             return Err(Error::Failed(format!(
                 "the engine completed an operation with rank {} that was not in flight: it completed one twice; \
                  {ENGINE_AT_FAULT}",
@@ -447,9 +456,9 @@ impl EachEngine {
                 return self.finish(index, cell);
             }
             Verb::WriteImm | Verb::Send if outgoing.is_compared => return self.finish(index, cell),
-            Verb::WriteImm | Verb::Send => Step::AwaitCompared,
-            _ if self.flushes => Step::Flush,
-            _ => Step::Ask(Kind::Compare),
+            Verb::WriteImm | Verb::Send => InitiatorStep::AwaitCompared,
+            _ if self.flushes => InitiatorStep::Flush,
+            _ => InitiatorStep::Ask(MessageKind::Compare),
         };
         self.peers[index].outgoing[cell].step = next;
         self.advance(index, cell)
@@ -458,7 +467,7 @@ impl EachEngine {
     /// Passes the completion on and frees the cell.
     fn finish(&mut self, index: usize, cell: usize) -> Result<()> {
         let outgoing = &mut self.peers[index].outgoing[cell];
-        outgoing.step = Step::Free;
+        outgoing.step = InitiatorStep::Free;
         let op = outgoing.op;
         self.finished.push_back(Completion::new(&op, Ending::Done));
         Ok(())
@@ -469,32 +478,32 @@ impl EachEngine {
         let outgoing = self.peers[index].outgoing[cell];
         let notifies = self.verb.notifies_target();
         match outgoing.step {
-            Step::AwaitReady | Step::AwaitCompared => {}
-            Step::AwaitDone if notifies && !outgoing.is_compared => {}
+            InitiatorStep::AwaitReady | InitiatorStep::AwaitCompared => {}
+            InitiatorStep::AwaitDone if notifies && !outgoing.is_compared => {}
             _ => return Ok(()),
         }
-        let Some(reply) = self.mail.read((index, Row::Replies, cell)) else {
+        let Some(reply) = self.mail.read((index, CellRow::Replies, cell)) else {
             return Ok(());
         };
         match (outgoing.step, reply.kind) {
-            (Step::AwaitReady, Kind::Ready) => {
+            (InitiatorStep::AwaitReady, MessageKind::Ready) => {
                 let key = self.key((self.rank, self.mail.rank_of(index)), outgoing.number);
                 let key = match self.verb {
                     Verb::Read => key.poison(),
                     _ => key,
                 };
                 self.fill(outgoing.op.local, outgoing.op.len, key)?;
-                self.peers[index].outgoing[cell].step = Step::Move;
+                self.peers[index].outgoing[cell].step = InitiatorStep::Move;
                 self.advance(index, cell)
             }
-            (Step::AwaitCompared, Kind::Compared) => self.finish(index, cell),
-            (Step::AwaitDone, Kind::Compared) => {
+            (InitiatorStep::AwaitCompared, MessageKind::Compared) => self.finish(index, cell),
+            (InitiatorStep::AwaitDone, MessageKind::Compared) => {
                 self.peers[index].outgoing[cell].is_compared = true;
                 Ok(())
             }
             (_, kind) => {
                 let replied = match kind {
-                    Kind::Ready => "that it is ready for",
+                    MessageKind::Ready => "that it is ready for",
                     _ => "that it has compared",
                 };
                 Err(Error::Failed(format!(
@@ -507,29 +516,29 @@ impl EachEngine {
 
     /// Reads an initiator's request and answers it.
     fn serve(&mut self, index: usize, cell: usize) -> Result<()> {
-        if let Some(request) = self.mail.read((index, Row::Requests, cell)) {
+        if let Some(request) = self.mail.read((index, CellRow::Requests, cell)) {
             let (initiator, kind) = (self.mail.rank_of(index), request.kind);
             let (announced, kind) = match kind {
-                Kind::Prepare => {
+                MessageKind::Prepare => {
                     let landing = self.prepare(index, request)?;
                     // The target hears nothing further about a read.
                     let announced = (self.verb != Verb::Read).then_some(landing);
-                    (announced, Kind::Ready)
+                    (announced, MessageKind::Ready)
                 }
                 _ => {
                     let landing = (request.offset, request.len);
                     self.compare(landing, (initiator, self.rank), request.number)?;
-                    (None, Kind::Compared)
+                    (None, MessageKind::Compared)
                 }
             };
             let incoming = &mut self.peers[index].incoming[cell];
             incoming.announced = announced;
-            incoming.reply = Some(Message { kind, ..request });
+            incoming.reply = Some(MailboxMessage { kind, ..request });
         }
         let incoming = self.peers[index].incoming[cell];
         if let (Some(reply), false) = (incoming.reply, incoming.is_writing) {
-            let tag = tags::tag(tags::REPLY, index * CELLS + cell);
-            if self.write((index, Row::Replies, cell), &reply, tag)? {
+            let tag = tags::make_tag(tags::REPLY, index * CELLS + cell);
+            if self.write((index, CellRow::Replies, cell), &reply, tag)? {
                 let incoming = &mut self.peers[index].incoming[cell];
                 (incoming.reply, incoming.is_writing) = (None, true);
             }
@@ -538,7 +547,7 @@ impl EachEngine {
     }
 
     /// Prepares the memory for an announced operation; returns the request with its landing offset.
-    fn prepare(&mut self, index: usize, request: Message) -> Result<Message> {
+    fn prepare(&mut self, index: usize, request: MailboxMessage) -> Result<MailboxMessage> {
         let initiator = self.mail.rank_of(index);
         let key = self.key((initiator, self.rank), request.number);
         let offset = match self.verb {
@@ -561,14 +570,14 @@ impl EachEngine {
             _ => key.poison(),
         };
         self.fill(offset, request.len, key)?;
-        Ok(Message { offset, ..request })
+        Ok(MailboxMessage { offset, ..request })
     }
 
     /// Compares the data of an arrival.
-    fn arrived(&mut self, arrival: &Completion, landing: Option<Landing>) -> Result<()> {
+    fn arrived(&mut self, arrival: &Completion, landing: Option<PostedReceive>) -> Result<()> {
         let named = self.names_arrivals.then_some(arrival.lane.0);
         let mail = &self.mail;
-        let is_it = |index: usize, announced: &Message| match landing {
+        let is_it = |index: usize, announced: &MailboxMessage| match landing {
             Some(landing) => (index, announced.number) == (landing.peer, landing.number),
             None => {
                 announced.imm == arrival.imm && named.is_none_or(|peer| peer == mail.rank_of(index))
@@ -593,7 +602,7 @@ impl EachEngine {
                     arrival.imm
                 )));
             }
-            self.mail.findings.note(format!(
+            self.mail.findings.record_difference(format!(
                 "a message{origin} arrived that is not under way: one came twice; {ENGINE_AT_FAULT}"
             ));
             return Ok(());
@@ -602,8 +611,8 @@ impl EachEngine {
         self.compare((announced.offset, announced.len), ends, announced.number)?;
         let incoming = &mut self.peers[index].incoming[cell];
         incoming.announced = None;
-        incoming.reply = Some(Message {
-            kind: Kind::Compared,
+        incoming.reply = Some(MailboxMessage {
+            kind: MessageKind::Compared,
             ..announced
         });
         Ok(())
@@ -614,7 +623,7 @@ impl EachEngine {
         let count = self.engine.poll(&mut self.done[..])?;
         for at in 0..count {
             let completion = self.done[at];
-            self.take(completion)?;
+            self.handle_completion(completion)?;
         }
         for index in 0..self.peers.len() {
             if self.peers[index].tells.is_none() {
@@ -626,14 +635,14 @@ impl EachEngine {
                 self.serve(index, cell)?;
             }
         }
-        let is_settled = self.peers.iter().all(PeerEnds::is_settled);
-        self.mail.findings.settle(is_settled);
+        let is_settled = self.peers.iter().all(PeerOperations::is_settled);
+        self.mail.findings.set_settled(is_settled);
         Ok(())
     }
 
     /// Handles one completion of the engine.
-    fn take(&mut self, completion: Completion) -> Result<()> {
-        let (kind, rest) = tags::split(completion.tag);
+    fn handle_completion(&mut self, completion: Completion) -> Result<()> {
+        let (kind, rest) = tags::split_tag(completion.tag);
         let (index, cell) = (rest / CELLS, rest % CELLS);
         match completion.ending {
             Ending::Failed(_) => {
@@ -645,7 +654,7 @@ impl EachEngine {
                 let is_receive = kind == tags::RECEIVE;
                 let place = self.landings.get_mut(rest).filter(|_| is_receive);
                 let landing = place.and_then(Option::take);
-                if !self.mail.findings.passes() {
+                if !self.mail.findings.is_pass_through() {
                     self.arrived(&completion, landing)?;
                 }
                 let tag = landing.map_or(completion.tag, |landing| landing.tag);
@@ -653,9 +662,10 @@ impl EachEngine {
                 Ok(())
             }
             Ending::Done => match kind {
-                tags::OPERATION => self.has_moved(index, cell),
+                tags::OPERATION => self.note_moved(index, cell),
                 tags::FLUSH => {
-                    self.peers[index].outgoing[cell].step = Step::Ask(Kind::Compare);
+                    self.peers[index].outgoing[cell].step =
+                        InitiatorStep::Ask(MessageKind::Compare);
                     self.advance(index, cell)
                 }
                 tags::REQUEST => {
@@ -676,8 +686,8 @@ impl EachEngine {
     }
 
     /// Posts an operation that is not compared; returns whether the engine accepted it.
-    fn pass(&mut self, op: &Op) -> Result<bool> {
-        let tag = passed(op.tag)?;
+    fn post_uncompared(&mut self, op: &Op) -> Result<bool> {
+        let tag = pass_through_tag(op.tag)?;
         Ok(self.engine.post(&[Op { tag, ..*op }])? == 1)
     }
 
@@ -685,7 +695,7 @@ impl EachEngine {
     fn receive(&mut self, peer: usize, op: &Op) -> Result<bool> {
         let free = self.landings.iter().position(Option::is_none);
         let place = free.unwrap_or(self.landings.len());
-        let tag = tags::tag(tags::RECEIVE, place);
+        let tag = tags::make_tag(tags::RECEIVE, place);
         if self.engine.post(&[Op { tag, ..*op }])? == 0 {
             return Ok(false);
         }
@@ -694,7 +704,7 @@ impl EachEngine {
         }
         let number = self.peers[peer].receives;
         self.peers[peer].receives += 1;
-        self.landings[place] = Some(Landing {
+        self.landings[place] = Some(PostedReceive {
             peer,
             offset: op.local,
             number,
@@ -705,15 +715,15 @@ impl EachEngine {
 }
 
 /// Returns the tag for an operation that is passed through.
-fn passed(tag: u32) -> Result<u32> {
+fn pass_through_tag(tag: u32) -> Result<u32> {
     if tag > tags::REST_MAX {
         let why = format!("tag {tag} is too large to be compared; {DEFECT}");
         return Err(Error::Failed(why));
     }
-    Ok(tags::tag(tags::PASSED, tag as usize))
+    Ok(tags::make_tag(tags::PASSED, tag as usize))
 }
 
-impl Engine for EachEngine {
+impl Engine for ComparingEngine {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
         self.engine.register(memory)
     }
@@ -722,11 +732,11 @@ impl Engine for EachEngine {
         self.engine.deregister(region)
     }
 
-    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
-        self.engine.cards(peers)
+    fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
+        self.engine.endpoint_addresses(peers)
     }
 
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+    fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
         self.engine.connect(peers)
     }
 
@@ -739,14 +749,14 @@ impl Engine for EachEngine {
         let (purpose, delivered) = match spec.kind {
             LaneKind::Initiate(verb) => {
                 let asks = verb == Verb::Write && self.asks_delivery;
-                (Purpose::Initiates(index), spec.delivered || asks)
+                (LanePurpose::Initiates(index), spec.delivered || asks)
             }
-            LaneKind::Receive => (Purpose::Receives(index), spec.delivered),
+            LaneKind::Receive => (LanePurpose::Receives(index), spec.delivered),
         };
         let lane = self.engine.lane(&LaneSpec { delivered, ..*spec })?;
         let at = lane.0 as usize;
         if self.purposes.len() <= at {
-            self.purposes.resize(at + 1, Purpose::Other);
+            self.purposes.resize(at + 1, LanePurpose::Other);
         }
         self.purposes[at] = purpose;
         Ok(lane)
@@ -754,7 +764,7 @@ impl Engine for EachEngine {
 
     fn release(&mut self, lane: Lane) {
         if let Some(purpose) = self.purposes.get_mut(lane.0 as usize) {
-            *purpose = Purpose::Other;
+            *purpose = LanePurpose::Other;
         }
         self.engine.release(lane);
     }
@@ -766,11 +776,11 @@ impl Engine for EachEngine {
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         for (taken, op) in ops.iter().enumerate() {
             let is_taken = match self.purpose(op.lane) {
-                Purpose::Initiates(index) if !self.mail.findings.passes() => {
+                LanePurpose::Initiates(index) if !self.mail.findings.is_pass_through() => {
                     self.begin(index, op)?
                 }
-                Purpose::Receives(index) => self.receive(index, op)?,
-                Purpose::Initiates(_) | Purpose::Other => self.pass(op)?,
+                LanePurpose::Receives(index) => self.receive(index, op)?,
+                LanePurpose::Initiates(_) | LanePurpose::Other => self.post_uncompared(op)?,
             };
             if !is_taken {
                 return Ok(taken);
@@ -780,7 +790,7 @@ impl Engine for EachEngine {
     }
 
     fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
-        self.engine.flush(lane, passed(tag)?)
+        self.engine.flush(lane, pass_through_tag(tag)?)
     }
 
     fn flush_incoming(&mut self) -> Result<bool> {
@@ -803,8 +813,8 @@ impl Engine for EachEngine {
         self.engine.failure(self.failed.as_ref().unwrap_or(done))
     }
 
-    fn arm(&mut self) -> Result<Arm<'_>> {
-        Ok(Arm::Unsupported)
+    fn arm(&mut self) -> Result<ArmOutcome<'_>> {
+        Ok(ArmOutcome::Unsupported)
     }
 
     fn settle(&mut self, trying: bool) -> bool {

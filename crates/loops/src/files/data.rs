@@ -10,9 +10,9 @@
 
 use tonnage_sys::mapping::Arena;
 
+use super::differences::{CandidateFiles, DataDifferences};
 use super::stamp::{FileKey, SECTOR_BYTES};
-use super::wrong::{CandidateFiles, Wrong};
-use crate::permutation::mix;
+use crate::permutation::mix_bits;
 use tonnage_units::{Error, Result};
 
 /// Size of the pool. Content repeats after this.
@@ -22,16 +22,16 @@ const PAGE_BYTES: usize = 4096;
 const CHUNK: usize = 4096;
 
 /// Content of sectors after their stamps.
-pub struct Pool {
+pub struct ContentPool {
     bytes: Vec<u8>,
 }
 
-impl Pool {
+impl ContentPool {
     /// Generates the pool of a seed, with `zeros_percent` percent of zeros.
     pub fn new(seed: u64, zeros_percent: u32) -> Self {
         let mut bytes = vec![0; POOL_BYTES as usize];
         for (index, word) in (0u64..).zip(bytes.chunks_exact_mut(8)) {
-            word.copy_from_slice(&mix(seed ^ mix(!index)).to_le_bytes());
+            word.copy_from_slice(&mix_bits(seed ^ mix_bits(!index)).to_le_bytes());
         }
         if zeros_percent > 0 {
             let zeros = zeros_of_page(zeros_percent);
@@ -43,7 +43,7 @@ impl Pool {
     }
 
     /// Copies the pool bytes for file offsets from `offset` on into memory, without stamps.
-    pub fn place(&self, arena: &Arena, local: u64, offset: u64, len: u64) -> Result<()> {
+    pub fn copy_into(&self, arena: &Arena, local: u64, offset: u64, len: u64) -> Result<()> {
         let mut done = 0;
         while done < len {
             let at = ((offset + done) % POOL_BYTES) as usize;
@@ -58,7 +58,7 @@ impl Pool {
     }
 
     /// Fills `expected` with the correct file content from `offset` on.
-    fn expect(&self, key: FileKey, offset: u64, expected: &mut [u8]) {
+    fn fill_expected(&self, key: FileKey, offset: u64, expected: &mut [u8]) {
         let mut rest = &mut *expected;
         let mut at = (offset % POOL_BYTES) as usize;
         while !rest.is_empty() {
@@ -87,7 +87,7 @@ impl Pool {
         key: FileKey,
         place: (&CandidateFiles<'_>, u64),
         len: u64,
-        found: &mut Wrong,
+        found: &mut DataDifferences,
     ) -> Result<()> {
         let (files, offset) = place;
         let (mut is, mut should) = ([0; CHUNK], [0; CHUNK]);
@@ -101,7 +101,7 @@ impl Pool {
             arena
                 .read(local + done, is)
                 .map_err(|error| Error::Failed(format!("checking a transfer: {error}")))?;
-            self.expect(key, at, should);
+            self.fill_expected(key, at, should);
             found.checked_bytes += piece as u64;
             if is != should {
                 found.compare(files, key, at, is, should);
@@ -140,24 +140,30 @@ mod tests {
         Arena::allocate(1 << 20, Pages::Normal, Sharing::Private, None).unwrap()
     }
 
-    fn written(key: FileKey, offset: u64, len: u64) -> (Pool, Arena) {
-        let (pool, arena) = (Pool::new(key.seed(), 0), arena());
+    fn written(key: FileKey, offset: u64, len: u64) -> (ContentPool, Arena) {
+        let (pool, arena) = (ContentPool::new(key.seed(), 0), arena());
         write(&pool, &arena, key, offset, len);
         (pool, arena)
     }
 
-    fn write(pool: &Pool, arena: &Arena, key: FileKey, offset: u64, len: u64) {
-        pool.place(arena, 0, offset, len).unwrap();
+    fn write(pool: &ContentPool, arena: &Arena, key: FileKey, offset: u64, len: u64) {
+        pool.copy_into(arena, 0, offset, len).unwrap();
         key.stamp_all(arena, 0, offset, len).unwrap();
     }
 
-    fn check(pool: &Pool, arena: &Arena, key: FileKey, offset: u64, len: u64) -> Wrong {
+    fn check(
+        pool: &ContentPool,
+        arena: &Arena,
+        key: FileKey,
+        offset: u64,
+        len: u64,
+    ) -> DataDifferences {
         let files = CandidateFiles {
             path: Path::new("/data/t"),
             count: 4,
             bytes: 1 << 30,
         };
-        let mut found = Wrong::default();
+        let mut found = DataDifferences::default();
         pool.check(arena, 0, key, (&files, offset), len, &mut found)
             .unwrap();
         found
@@ -209,7 +215,7 @@ mod tests {
     fn wrong_sectors_say_where_they_come_from() {
         let key = FileKey::new(1, 2);
         let (pool, arena) = written(key, 8192, LEN);
-        let told = |found: &Wrong, part: &str| {
+        let told = |found: &DataDifferences, part: &str| {
             assert!(found.first[0].contains(part), "{part}: {found:?}");
         };
         let swapped = check(&pool, &arena, key, 0, LEN);
@@ -218,7 +224,7 @@ mod tests {
         told(&swapped, "belong to offset 8192 of this file");
         let other = check(&pool, &arena, FileKey::new(1, 0), 8192, LEN);
         told(&other, "offset 8192 of the file of rank 2");
-        let other_pool = Pool::new(7, 0);
+        let other_pool = ContentPool::new(7, 0);
         let stale = check(&other_pool, &arena, FileKey::new(7, 2), 8192, LEN);
         told(&stale, "stale: data of seed 1");
         arena.write(5000, &[0xff]).unwrap();
@@ -243,12 +249,12 @@ mod tests {
     fn data_compresses_as_much_as_was_asked_for_and_no_more() {
         for (kind, least, most) in [(0, 0.99, 1.02), (30, 0.68, 0.72), (80, 0.18, 0.23)] {
             let key = FileKey::new(3, 0);
-            let pool = Pool::new(3, kind);
+            let pool = ContentPool::new(3, kind);
             let arena = arena();
             let mut all = Vec::new();
             for block in 0..16u64 {
                 let mut bytes = vec![0; 1 << 20];
-                pool.place(&arena, 0, block << 20, 1 << 20).unwrap();
+                pool.copy_into(&arena, 0, block << 20, 1 << 20).unwrap();
                 key.stamp_all(&arena, 0, block << 20, 1 << 20).unwrap();
                 arena.read(0, &mut bytes).unwrap();
                 all.extend(bytes);
@@ -292,8 +298,8 @@ mod tests {
 
     #[test]
     fn what_is_placed_stays_within_its_transfer() {
-        let (pool, arena) = (Pool::new(3, 0), arena());
-        pool.place(&arena, 4096, POOL_BYTES - 3, 5000).unwrap();
+        let (pool, arena) = (ContentPool::new(3, 0), arena());
+        pool.copy_into(&arena, 4096, POOL_BYTES - 3, 5000).unwrap();
         let mut bytes = vec![0; 16384];
         arena.read(0, &mut bytes).unwrap();
         let others = bytes[..4096].iter().chain(&bytes[4096 + 5000..]);

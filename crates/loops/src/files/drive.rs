@@ -9,18 +9,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tonnage_sys::mapping::Arena;
 
 use crate::BURST;
-use crate::files::data::{POOL_BYTES, Pool};
-use crate::files::sequence::{Access, Sequence};
+use crate::files::data::{ContentPool, POOL_BYTES};
+use crate::files::sequence::{Sequence, TransferPlace};
 use crate::files::stamp::FileKey;
 use crate::files::timeline::Timeline;
-use tonnage_engine::calls::{Call, Calls, FileTransfer, Queue, lane_of};
+use tonnage_engine::calls::{FileCall, FileCalls, FileQueue, FileTransfer, lane_of};
 use tonnage_engine::{Completion, Ending, Op};
 use tonnage_sys::clock::Clock;
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
 /// One thread's work in a phase.
-pub struct Task<'a> {
+pub struct ThreadTask<'a> {
     /// The transfers on the data of one rank.
     pub places: Sequence,
     /// First transfer of this thread, which makes `first`, `first + step`, `first + 2·step`, …
@@ -33,7 +33,7 @@ pub struct Task<'a> {
     pub name: &'a str,
     pub transfer_bytes: u64,
     /// Data to write; `None` in phases that only read.
-    pub data: Option<(FileKey, &'a Pool)>,
+    pub data: Option<(FileKey, &'a ContentPool)>,
     /// True if each write is followed by a sync.
     pub sync_each: bool,
     /// Memory that holds the thread's buffers.
@@ -108,7 +108,7 @@ pub struct Samples {
 
 impl Samples {
     #[inline]
-    fn add(&mut self, task: &Task<'_>, write: bool, latency_ns: u64, now_ns: u64) {
+    fn add(&mut self, task: &ThreadTask<'_>, write: bool, latency_ns: u64, now_ns: u64) {
         self.transfers += 1;
         if write {
             self.write_latencies.record(latency_ns);
@@ -127,19 +127,19 @@ impl Samples {
 }
 
 /// Inspects data that was read. Used only outside timed phases.
-pub trait Inspect {
+pub trait InspectRead {
     /// Called when the transfer's bytes are at `local`.
-    fn look(&mut self, local: u64, place: Access) -> Result<()>;
+    fn inspect(&mut self, local: u64, place: TransferPlace) -> Result<()>;
 }
 
 /// Inspects reads, if verification is on.
-pub type Inspector<'a> = Option<&'a mut dyn Inspect>;
+pub type Inspector<'a> = Option<&'a mut dyn InspectRead>;
 
 /// Decides with the other ranks whether a phase of collective calls ends. Called before each call; the argument is true
 /// if this rank wants to stop.
 pub type Vote<'a> = &'a mut dyn FnMut(bool) -> Result<bool>;
 
-impl Task<'_> {
+impl ThreadTask<'_> {
     fn check_stop(&self) -> Result<()> {
         if self.stop.iter().any(|stop| stop.load(Ordering::Relaxed)) {
             return Err(Error::Failed(format!("{}: the run was stopped", self.name)));
@@ -148,7 +148,7 @@ impl Task<'_> {
     }
 
     #[inline]
-    fn place(&self, transfer: u64) -> Access {
+    fn place(&self, transfer: u64) -> TransferPlace {
         self.places.at(self.first + transfer * self.step)
     }
 
@@ -171,7 +171,7 @@ impl Task<'_> {
         let (key, pool) = self.data.ok_or_else(no_data)?;
         let place = offset % POOL_BYTES;
         if *holds != Some(place) {
-            pool.place(self.memory, local, offset, self.transfer_bytes)?;
+            pool.copy_into(self.memory, local, offset, self.transfer_bytes)?;
             *holds = Some(place);
         }
         key.stamp_all(self.memory, local, offset, self.transfer_bytes)
@@ -184,9 +184,9 @@ fn no_data() -> Error {
 
 /// Makes one transfer at a time, until the thread has made `until` transfers, the stonewall is reached, or all ranks
 /// vote to end.
-pub fn blocking(
-    calls: &mut dyn Calls,
-    task: &Task<'_>,
+pub fn run_blocking(
+    calls: &mut dyn FileCalls,
+    task: &ThreadTask<'_>,
     until: u64,
     samples: &mut Samples,
     mut inspect: Inspector<'_>,
@@ -218,14 +218,14 @@ pub fn blocking(
             len,
         };
         calls.call(&if write {
-            Call::Write(transfer)
+            FileCall::Write(transfer)
         } else {
-            Call::Read(transfer)
+            FileCall::Read(transfer)
         })?;
         let mut now_ns = task.clock.now_ns();
         let latency_ns = now_ns.saturating_sub(then_ns);
         if write && task.sync_each {
-            calls.call(&Call::Sync { file })?;
+            calls.call(&FileCall::Sync { file })?;
             let synced_ns = task.clock.now_ns();
             samples.sync_ns += synced_ns.saturating_sub(now_ns);
             now_ns = synced_ns;
@@ -233,26 +233,26 @@ pub fn blocking(
         samples.add(task, write, latency_ns, now_ns);
         samples.in_flight_max = 1;
         if let Some(inspect) = &mut inspect {
-            inspect.look(local, place)?;
+            inspect.inspect(local, place)?;
         }
         then_ns = now_ns;
     }
     Ok(())
 }
 
-/// Transfers in flight of [`queued`]; created once per thread.
-pub struct InFlight {
+/// Transfers in flight of [`run_queued`]; created once per thread.
+pub struct TransfersInFlight {
     free: Vec<u32>,
-    in_flight: Vec<(u64, Access)>,
+    in_flight: Vec<(u64, TransferPlace)>,
     /// Pool offset of the data in each slot, if it holds any.
     holds: Vec<Option<u64>>,
     staged: Vec<Op>,
 }
 
-impl InFlight {
+impl TransfersInFlight {
     /// Creates `count` slots.
     pub fn new(count: u32) -> Self {
-        let none = Access {
+        let none = TransferPlace {
             offset: 0,
             write: false,
         };
@@ -272,11 +272,11 @@ impl InFlight {
 
 /// Keeps all slots in flight until the thread has made `until` transfers or the stonewall is reached. Transfers in
 /// flight at that time are finished and counted.
-pub fn queued(
-    queue: &mut dyn Queue,
-    task: &Task<'_>,
+pub fn run_queued(
+    queue: &mut dyn FileQueue,
+    task: &ThreadTask<'_>,
     until: u64,
-    (samples, slots): (&mut Samples, &mut InFlight),
+    (samples, slots): (&mut Samples, &mut TransfersInFlight),
     mut inspect: Inspector<'_>,
 ) -> Result<()> {
     let mut done = [Completion::EMPTY; BURST];
@@ -284,7 +284,7 @@ pub fn queued(
     let mut now_ns = task.clock.now_ns();
     loop {
         if begun < until && !task.is_over(now_ns) {
-            begun += stage(task, until - begun, begun, slots)?;
+            begun += stage_transfers(task, until - begun, begun, slots)?;
         }
         let posted = queue.post(&slots.staged)?;
         slots.staged.drain(..posted);
@@ -303,12 +303,12 @@ pub fn queued(
             let slot = completion.tag;
             let (posted_ns, place) = slots.in_flight[slot as usize];
             if let Ending::Failed(code) = completion.ending {
-                return Err(failed(task, place, code));
+                return Err(transfer_error(task, place, code));
             }
             samples.add(task, place.write, now_ns.saturating_sub(posted_ns), now_ns);
             if let Some(inspect) = &mut inspect {
                 let local = task.buffers.slots + u64::from(slot) * task.buffers.stride;
-                inspect.look(local, place)?;
+                inspect.inspect(local, place)?;
             }
             slots.free.push(slot);
         }
@@ -316,7 +316,12 @@ pub fn queued(
 }
 
 /// Assigns free slots to the next transfers, and returns how many it assigned.
-fn stage(task: &Task<'_>, left: u64, first: u64, slots: &mut InFlight) -> Result<u64> {
+fn stage_transfers(
+    task: &ThreadTask<'_>,
+    left: u64,
+    first: u64,
+    slots: &mut TransfersInFlight,
+) -> Result<u64> {
     let before = slots.staged.len();
     let mut count = 0;
     while count < left {
@@ -349,7 +354,7 @@ fn stage(task: &Task<'_>, left: u64, first: u64, slots: &mut InFlight) -> Result
     Ok(count)
 }
 
-fn failed(task: &Task<'_>, place: Access, code: i32) -> Error {
+fn transfer_error(task: &ThreadTask<'_>, place: TransferPlace, code: i32) -> Error {
     let verb = if place.write { "writing" } else { "reading" };
     let what = format!(
         "{verb} {} bytes at offset {} of {}",

@@ -4,12 +4,12 @@
 //! | --- | --- |
 //! | [`drive`] | the timed loops |
 //! | [`sequence`] | the sequence of a thread's transfers |
-//! | [`stamp`], [`data`], [`wrong`] | stamps of sectors, content of files, and descriptions of wrong data |
+//! | [`stamp`], [`data`], [`differences`] | stamps of sectors, content of files, and descriptions of wrong data |
 //! | [`timeline`] | bytes over time, in bounded memory |
 
 pub mod data;
+pub mod differences;
 pub mod drive;
 pub mod sequence;
 pub mod stamp;
 pub mod timeline;
-pub mod wrong;

@@ -1,12 +1,12 @@
 //! The sequence of transfers that one thread of a rank makes in a phase. Offsets follow from [`FilePattern`] alone, so
 //! ranks exchange none, and finding the n-th transfer takes constant time.
 
-use crate::permutation::{Permutation, mix};
+use crate::permutation::{Permutation, mix_bits};
 use tonnage_engine::calls::{FileLayout, FileOrder};
 
 /// Offset and direction of one transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Access {
+pub struct TransferPlace {
     /// Offset in the file.
     pub offset: u64,
     /// True for a write.
@@ -15,7 +15,7 @@ pub struct Access {
 
 /// A contiguous range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct FilePiece {
     /// Offset in the file.
     pub offset: u64,
     /// Length.
@@ -24,7 +24,7 @@ pub struct Piece {
 
 /// The contiguous ranges of a file that some transfers cover. Each is computed, without a list.
 #[derive(Debug, Clone, Copy)]
-pub struct Pieces {
+pub struct FilePieces {
     /// `None` for the beginning of a file.
     places: Option<Sequence>,
     transfers: u64,
@@ -32,7 +32,7 @@ pub struct Pieces {
     transfer_bytes: u64,
 }
 
-impl Pieces {
+impl FilePieces {
     /// The first `bytes` bytes of a file.
     pub fn whole(bytes: u64) -> Self {
         Self {
@@ -53,13 +53,13 @@ impl Pieces {
     }
 
     /// Returns the piece with this index.
-    pub fn at(&self, index: u64) -> Piece {
+    pub fn at(&self, index: u64) -> FilePiece {
         let first = index.saturating_mul(self.transfers_of_piece);
         let transfers = self
             .transfers
             .saturating_sub(first)
             .min(self.transfers_of_piece);
-        Piece {
+        FilePiece {
             offset: self.places.map_or(0, |places| places.at(first).offset),
             bytes: transfers * self.transfer_bytes,
         }
@@ -125,7 +125,7 @@ impl Sequence {
                 // One permutation over the whole file. Ranks take its elements in turn, so all get the same number.
                 Permutation::new(own * u64::from(pattern.ranks), pattern.seed)
             } else {
-                Permutation::new(own, mix(pattern.seed) ^ u64::from(part))
+                Permutation::new(own, mix_bits(pattern.seed) ^ u64::from(part))
             }
         });
         let percent = u64::from(pattern.read_percent);
@@ -146,7 +146,7 @@ impl Sequence {
 
     /// Returns the transfer with this index.
     #[inline]
-    pub fn at(&self, index: u64) -> Access {
+    pub fn at(&self, index: u64) -> TransferPlace {
         let slot = match (&self.shuffle, self.shared) {
             (None, false) => index,
             (None, true) => {
@@ -154,29 +154,29 @@ impl Sequence {
                     (index / self.block_transfers, index % self.block_transfers);
                 (segment * self.ranks + self.part) * self.block_transfers + in_block
             }
-            (Some(order), false) => order.of(index),
-            (Some(order), true) => order.of(index * self.ranks + self.part),
+            (Some(order), false) => order.permute(index),
+            (Some(order), true) => order.permute(index * self.ranks + self.part),
         };
-        Access {
+        TransferPlace {
             offset: slot * self.transfer_bytes,
             write: self.writes(index),
         }
     }
 
     /// Returns the pieces of the file that the first `transfers` transfers cover.
-    pub fn pieces(&self, transfers: u64) -> Pieces {
+    pub fn pieces(&self, transfers: u64) -> FilePieces {
         let everything = self
             .shuffle
             .is_some_and(|_| !self.shared && transfers == self.own);
         if everything {
-            return Pieces::whole(transfers * self.transfer_bytes);
+            return FilePieces::whole(transfers * self.transfer_bytes);
         }
         let transfers_of_piece = match (self.shuffle, self.shared) {
             (Some(_), _) => 1,
             (None, false) => transfers,
             (None, true) => self.block_transfers,
         };
-        Pieces {
+        FilePieces {
             places: Some(*self),
             transfers,
             transfers_of_piece: transfers_of_piece.max(1),
@@ -192,8 +192,8 @@ impl Sequence {
             0 => true,
             reads if reads == self.turns => false,
             reads => {
-                let order = Permutation::new(self.turns, self.seed ^ mix(index / self.turns));
-                order.of(index % self.turns) >= reads
+                let order = Permutation::new(self.turns, self.seed ^ mix_bits(index / self.turns));
+                order.permute(index % self.turns) >= reads
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use tonnage_sys::mapping::Arena;
 
-use crate::permutation::{GOLDEN, mix};
+use crate::permutation::{GOLDEN, mix_bits};
 use tonnage_units::{Error, Result};
 
 /// Size of a sector. Each has one stamp.
@@ -27,7 +27,7 @@ impl FileKey {
     pub fn new(seed: u64, file: u32) -> Self {
         Self {
             seed,
-            base: mix(seed ^ mix(u64::from(file) + 1)),
+            base: mix_bits(seed ^ mix_bits(u64::from(file) + 1)),
         }
     }
 

@@ -36,11 +36,11 @@ fn every_flow_and_seed_has_a_walk_of_its_own() {
 
 #[test]
 fn each_end_has_its_own_order() {
-    let mut walk = FlowWalk::over((Addresses::Fixed, Addresses::Sequential), 3, 5);
+    let mut walk = FlowWalk::with_orders((Addresses::Fixed, Addresses::Sequential), 3, 5);
     assert_eq!(steps(&mut walk, 4), [(0, 0), (0, 1), (0, 2), (0, 0)]);
-    let mut walk = FlowWalk::over((Addresses::Sequential, Addresses::Fixed), 2, 5);
+    let mut walk = FlowWalk::with_orders((Addresses::Sequential, Addresses::Fixed), 2, 5);
     assert_eq!(steps(&mut walk, 3), [(0, 0), (1, 0), (0, 0)]);
-    let mut walk = FlowWalk::over((Addresses::Random, Addresses::Random), 1 << 40, 5);
+    let mut walk = FlowWalk::with_orders((Addresses::Random, Addresses::Random), 1 << 40, 5);
     assert!(
         steps(&mut walk, 9)
             .iter()
@@ -51,7 +51,7 @@ fn each_end_has_its_own_order() {
 #[test]
 fn skipping_equals_stepping_at_both_ends() {
     for orders in orders() {
-        let mut stepped = FlowWalk::over(orders, 7, 5);
+        let mut stepped = FlowWalk::with_orders(orders, 7, 5);
         let mut skipped = stepped.clone();
         steps(&mut stepped, 1000);
         skipped.skip(1000);
@@ -68,7 +68,7 @@ proptest! {
     /// in all rounds.
     #[test]
     fn permuted_ends_differ_and_keep_their_pairs(slots in 2u64..200, seed in any::<u64>()) {
-        let mut walk = FlowWalk::over((Addresses::Permuted, Addresses::Permuted), slots, seed);
+        let mut walk = FlowWalk::with_orders((Addresses::Permuted, Addresses::Permuted), slots, seed);
         let mut pairs = std::collections::BTreeMap::new();
         for round in 0..3 {
             let steps = steps(&mut walk, slots as usize);
@@ -86,16 +86,16 @@ proptest! {
 }
 
 /// The landing slots of `count` steps and their last sources, found by stepping through all of them.
-fn by_hand(mut walk: FlowWalk, count: u64, lands: End) -> std::collections::BTreeMap<u64, u64> {
+fn by_hand(mut walk: FlowWalk, count: u64, lands: FlowEnd) -> std::collections::BTreeMap<u64, u64> {
     (0..count).map(|_| walk.next_landing(lands)).collect()
 }
 
 #[test]
 fn whoever_landed_last_is_found_from_the_end() {
     for orders in orders() {
-        for lands in [End::Initiator, End::Target] {
+        for lands in [FlowEnd::Initiator, FlowEnd::Target] {
             for count in [0, 1, 4, 5, 13, 500] {
-                let mut walk = FlowWalk::over(orders, 5, 9);
+                let mut walk = FlowWalk::with_orders(orders, 5, 9);
                 walk.skip(3);
                 let (mut used, mut found) = ([false; 5], std::collections::BTreeMap::new());
                 let visited = walk.each_landing(count, lands, &mut used, |landing, source| {
@@ -119,9 +119,9 @@ fn whoever_landed_last_is_found_from_the_end() {
 #[test]
 fn a_long_trial_is_not_gone_through() {
     for orders in orders() {
-        for lands in [End::Initiator, End::Target] {
+        for lands in [FlowEnd::Initiator, FlowEnd::Target] {
             let mut used = [false; 5];
-            let walk = FlowWalk::over(orders, 5, 9);
+            let walk = FlowWalk::with_orders(orders, 5, 9);
             walk.each_landing(u64::MAX, lands, &mut used, |_, _| Ok(()))
                 .unwrap();
             let reached = used.iter().filter(|&&used| used).count() as u64;
@@ -170,7 +170,7 @@ fn the_kernel_goes_through_the_same_slots() {
                     "walk({one}, {other}, {slots}ull, {seed}ull, {begin}ull, {STEPS});"
                 )
                 .unwrap();
-                let mut walk = FlowWalk::over((local, remote), slots, seed);
+                let mut walk = FlowWalk::with_orders((local, remote), slots, seed);
                 walk.skip(begin);
                 for _ in 0..STEPS {
                     let (here, there) = walk.next_slots();

@@ -14,23 +14,23 @@ const BATCHES: Lane = Lane(u32::MAX);
 
 /// Initial room for the batches of one lane; more are allocated as needed.
 #[derive(Debug, Clone, Copy)]
-pub struct GatheredRoom {
+pub struct BatchCapacity {
     /// Batches in flight together.
     pub batches: u32,
     /// Operations per batch.
     pub operations: u32,
 }
 
-impl GatheredRoom {
+impl BatchCapacity {
     /// An empty extent list for a batch.
-    pub(super) fn list(self) -> Vec<Extent> {
+    pub(super) fn extent_list(self) -> Vec<Extent> {
         Vec::with_capacity((self.operations as usize).min(CALL_MAX))
     }
 }
 
 /// Batches that wait for room, are in flight, or have ended.
-pub(super) struct Gathered {
-    room: GatheredRoom,
+pub(super) struct GatheredBatches {
+    room: BatchCapacity,
     batches: Vec<GatheredBatch>,
     /// Indices of unused batches.
     free: Vec<u32>,
@@ -64,9 +64,9 @@ struct GatheredBatch {
 /// Posts a list in one call; returns false if there is no room now.
 pub(super) type PostBatch<'a> = dyn FnMut(Lane, u64, &[Extent]) -> Result<bool> + 'a;
 
-impl Gathered {
+impl GatheredBatches {
     /// Creates an empty value; [`Self::add`] makes room for lanes.
-    pub(super) fn new(room: GatheredRoom) -> Self {
+    pub(super) fn new(room: BatchCapacity) -> Self {
         Self {
             room,
             batches: Vec::new(),
@@ -87,7 +87,7 @@ impl Gathered {
             self.batches.push(GatheredBatch {
                 lane,
                 tag: 0,
-                extents: self.room.list(),
+                extents: self.room.extent_list(),
             });
         }
         let room = self.batches.len();
@@ -135,7 +135,7 @@ impl Gathered {
             self.batches.push(GatheredBatch {
                 lane: op.lane,
                 tag: op.tag,
-                extents: self.room.list(),
+                extents: self.room.extent_list(),
             });
             self.batches.len() as u32 - 1
         });
@@ -166,7 +166,7 @@ impl Gathered {
     }
 
     /// Returns a completion as the library's calls identify it.
-    pub(super) fn known(&self, told: &Completion) -> Completion {
+    pub(super) fn with_library_id(&self, told: &Completion) -> Completion {
         match self.failed {
             Some([as_told, known]) if (as_told.lane, as_told.tag) == (told.lane, told.tag) => known,
             _ => *told,
@@ -174,7 +174,7 @@ impl Gathered {
     }
 
     /// Reports completions found earlier; `None` if there are none.
-    pub(super) fn tell(&mut self, done: &mut [Completion]) -> Option<usize> {
+    pub(super) fn take_found(&mut self, done: &mut [Completion]) -> Option<usize> {
         let mut count = 0;
         while count < done.len() {
             let Some((end, left)) = self.ends.front_mut() else {
@@ -221,6 +221,6 @@ impl Gathered {
                 _ => self.ends.push_back((*end, 1)),
             }
         }
-        Ok((self.tell(done).unwrap_or(0), polled))
+        Ok((self.take_found(done).unwrap_or(0), polled))
     }
 }

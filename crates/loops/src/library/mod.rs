@@ -19,14 +19,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gathered::Gathered;
-pub use gathered::GatheredRoom;
+pub use gathered::BatchCapacity;
+use gathered::GatheredBatches;
 use tasks::TaskCalls;
 use tickets::TicketCalls;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Arm, Caps, Card, Completion, Descriptor, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind,
-    LaneSpec, Neighbor, Op, Peer, RailLoad, Region, RegionId, Verb,
+    ArmOutcome, Caps, Completion, Descriptor, Ending, EndpointAddress, Engine, Facts, Failure,
+    Flush, Lane, LaneKind, LaneSpec, Op, Peer, PeerEndpoint, RailLoad, Region, RegionId, Verb,
 };
 use tonnage_transfer::{
     EndpointConfig, EngineParts, Extent, LaneSource, LocalMemory, Readiness, RemoteMemory,
@@ -51,11 +51,11 @@ pub struct LibraryCalls {
     /// The calls that post operations.
     pub posting: Posting,
     /// Set if operations that are posted together become one library call: the room for such batches.
-    pub gathers: Option<GatheredRoom>,
+    pub gathers: Option<BatchCapacity>,
 }
 
 /// State of an engine that is taken over.
-pub struct TakenOver<'a> {
+pub struct AdoptedEngine<'a> {
     /// The engine.
     pub engine: Box<dyn Engine + Send>,
     /// The capabilities of its device.
@@ -76,7 +76,7 @@ pub struct TakenOver<'a> {
 pub struct LibraryEngine {
     // Declared before the endpoint, which is closed with the last of its handles.
     calls: Calls,
-    gathered: Option<Gathered>,
+    gathered: Option<GatheredBatches>,
     end: LocalEnd,
 }
 
@@ -100,7 +100,7 @@ enum Calls {
 
 impl LibraryEngine {
     /// Takes over an engine that has nothing in flight.
-    pub fn over(taken: TakenOver<'_>, calls: LibraryCalls) -> Self {
+    pub fn adopt(taken: AdoptedEngine<'_>, calls: LibraryCalls) -> Self {
         let lanes = taken.peers.len().max(1) as u32;
         // A flush uses an entry too.
         let operations = lanes.saturating_mul(taken.depth.saturating_add(1));
@@ -118,7 +118,7 @@ impl LibraryEngine {
             device: None,
             clean_up: |_| (),
         };
-        let endpoint = TransferEndpoint::over(parts, &config);
+        let endpoint = TransferEndpoint::from_parts(parts, &config);
         endpoint.adopt_peers(taken.peers.iter().map(|(peer, _)| *peer));
         let (memory, region) = taken.memory;
         let registered = Region {
@@ -127,7 +127,7 @@ impl LibraryEngine {
             descriptor: Descriptor::default(),
         };
         let local = endpoint.adopt_memory(Arc::clone(memory), registered);
-        let gathered = calls.gathers.map(Gathered::new);
+        let gathered = calls.gathers.map(GatheredBatches::new);
         let calls = match calls.posting {
             Posting::Tasks => Calls::Tasks(TaskCalls::new(&endpoint, taken.depth, calls.gathers)),
             Posting::Tickets => Calls::Tickets(TicketCalls::new(None)),
@@ -161,7 +161,7 @@ impl LocalEnd {
     fn poll_gathered(
         &self,
         calls: &mut Calls,
-        gathered: &mut Gathered,
+        gathered: &mut GatheredBatches,
         done: &mut [Completion],
     ) -> Result<(usize, bool)> {
         gathered.hand_over(&mut |lane, token, extents| {
@@ -193,24 +193,24 @@ impl LocalEnd {
 
 impl Engine for LibraryEngine {
     fn register(&mut self, _memory: &Arc<dyn Memory>) -> Result<Region> {
-        Err(earlier("registers memory"))
+        Err(too_late_error("registers memory"))
     }
 
     fn deregister(&mut self, _region: RegionId) -> Result<()> {
-        Err(earlier("registers memory"))
+        Err(too_late_error("registers memory"))
     }
 
-    fn cards(&mut self, _peers: &[Peer]) -> Result<Vec<Card>> {
-        Err(earlier("makes cards"))
+    fn endpoint_addresses(&mut self, _peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
+        Err(too_late_error("makes cards"))
     }
 
-    fn connect(&mut self, _peers: &[Neighbor]) -> Result<()> {
-        Err(earlier("connects"))
+    fn connect(&mut self, _peers: &[PeerEndpoint]) -> Result<()> {
+        Err(too_late_error("connects"))
     }
 
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
         let LaneKind::Initiate(verb) = spec.kind else {
-            return Err(lacks("receives"));
+            return Err(lacks_error("receives"));
         };
         let known = self.end.peers.iter().find(|(peer, _)| *peer == spec.peer);
         let Some(&(_, bytes)) = known else {
@@ -220,10 +220,10 @@ impl Engine for LibraryEngine {
             )));
         };
         if spec.local != self.end.region {
-            return Err(lacks("lanes of a second memory"));
+            return Err(lacks_error("lanes of a second memory"));
         }
         if spec.in_order {
-            return Err(lacks("lanes that keep their order"));
+            return Err(lacks_error("lanes that keep their order"));
         }
         let number = self.calls.lanes();
         if let Some(gathered) = &mut self.gathered {
@@ -281,7 +281,7 @@ impl Engine for LibraryEngine {
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         let (count, polled) = match &mut self.gathered {
             None => self.calls.poll(&self.end.endpoint, done)?,
-            Some(gathered) => match gathered.tell(done) {
+            Some(gathered) => match gathered.take_found(done) {
                 Some(count) => (count, false),
                 None => self.end.poll_gathered(&mut self.calls, gathered, done)?,
             },
@@ -293,7 +293,10 @@ impl Engine for LibraryEngine {
     }
 
     fn failure(&self, done: &Completion) -> Failure {
-        let known = self.gathered.as_ref().map(|gathered| gathered.known(done));
+        let known = self
+            .gathered
+            .as_ref()
+            .map(|gathered| gathered.with_library_id(done));
         let known = known.as_ref().unwrap_or(done);
         match &self.calls {
             Calls::Tickets(calls) => calls.failures.failure(known),
@@ -309,21 +312,24 @@ impl Engine for LibraryEngine {
         Ok(self.end.endpoint.flush_incoming()?)
     }
 
-    fn arm(&mut self) -> Result<Arm<'_>> {
+    fn arm(&mut self) -> Result<ArmOutcome<'_>> {
         let has_work = match &self.calls {
             Calls::Tickets(_) => false,
             Calls::Tasks(calls) => calls.has_work(),
         };
-        let gathers = self.gathered.as_ref().is_some_and(Gathered::has_work);
+        let gathers = self
+            .gathered
+            .as_ref()
+            .is_some_and(GatheredBatches::has_work);
         if has_work || gathers || self.end.arrivals_left {
-            return Ok(Arm::Ready);
+            return Ok(ArmOutcome::Ready);
         }
         Ok(match self.end.endpoint.arm()? {
-            Readiness::Ready => Arm::Ready,
-            Readiness::Unsupported => Arm::Unsupported,
+            Readiness::Ready => ArmOutcome::Ready,
+            Readiness::Unsupported => ArmOutcome::Unsupported,
             Readiness::Sleep(descriptor) => {
                 let kept: &OwnedFd = self.end.descriptor.insert(descriptor);
-                Arm::Sleep(kept.as_fd())
+                ArmOutcome::Sleep(kept.as_fd())
             }
         })
     }
@@ -454,12 +460,12 @@ fn lane_of(token: u64) -> Lane {
     Lane((token >> 32) as u32)
 }
 
-fn lacks(what: &str) -> Error {
+fn lacks_error(what: &str) -> Error {
     Error::Failed(format!("the library has no {what}"))
 }
 
 /// Error for calls that must be made before an engine is taken over.
-fn earlier(what: &str) -> Error {
+fn too_late_error(what: &str) -> Error {
     Error::Failed(format!(
         "an engine {what} before the library takes it over, not through the library"
     ))

@@ -11,7 +11,7 @@ use tonnage_engine::{Completion, Flush, Lane, Op, Verb};
 use tonnage_transfer::{AsyncSession, Executor, Extent, TicketEnd, TransferEndpoint};
 use tonnage_units::Result;
 
-use super::gathered::GatheredRoom;
+use super::gathered::BatchCapacity;
 use super::{PollFailures, WantedLane, lane_of, never_resolved, token};
 
 /// Lanes with their tasks, and operations that have ended.
@@ -21,16 +21,16 @@ pub(super) struct TaskCalls {
     /// Tasks per lane for operations, or for batches in one call, not counting the one for a flush.
     depth: u32,
     /// Room for batches in one call, if these are used.
-    gathers: Option<GatheredRoom>,
-    outbox: Outbox,
-    spare: Spare,
+    gathers: Option<BatchCapacity>,
+    outbox: TicketEnds,
+    spare: SpareExtentLists,
     pub(super) failures: PollFailures,
 }
 
-type Outbox = Rc<RefCell<VecDeque<TicketEnd>>>;
+type TicketEnds = Rc<RefCell<VecDeque<TicketEnd>>>;
 
 /// Extent lists of ended batches, for reuse.
-type Spare = Rc<RefCell<Vec<Vec<Extent>>>>;
+type SpareExtentLists = Rc<RefCell<Vec<Vec<Extent>>>>;
 
 pub(super) struct TaskLane {
     mailboxes: Vec<Rc<TaskMailbox>>,
@@ -67,7 +67,7 @@ struct TaskMailbox {
 
 impl TaskMailbox {
     #[inline]
-    fn put(&self, work: TaskWork, token: u64) {
+    fn put_work(&self, work: TaskWork, token: u64) {
         self.token.set(token);
         self.work.set(Some(work));
         if let Some(waker) = &*self.waker.borrow() {
@@ -81,7 +81,7 @@ impl TaskMailbox {
         self.remote.set(op.remote);
         self.len.set(op.len);
         self.imm.set(op.imm);
-        self.put(TaskWork::Operation, token(op.lane, op.tag));
+        self.put_work(TaskWork::Operation, token(op.lane, op.tag));
     }
 
     #[inline]
@@ -90,7 +90,7 @@ impl TaskMailbox {
     }
 
     #[inline]
-    fn take(&self, context: &Context<'_>) -> Poll<TaskWork> {
+    fn take_work(&self, context: &Context<'_>) -> Poll<TaskWork> {
         if let Some(work) = self.work.take() {
             return Poll::Ready(work);
         }
@@ -108,10 +108,10 @@ async fn carry_out(
     (session, verb): (Rc<AsyncSession>, Verb),
     (mailbox, number): (Rc<TaskMailbox>, u32),
     idle: Rc<RefCell<Vec<u32>>>,
-    (outbox, spare): (Outbox, Spare),
+    (outbox, spare): (TicketEnds, SpareExtentLists),
 ) {
     loop {
-        let result = match poll_fn(|context| mailbox.take(context)).await {
+        let result = match poll_fn(|context| mailbox.take_work(context)).await {
             TaskWork::Operation => session.post(verb, mailbox.extent()).await,
             TaskWork::Batch => {
                 let extents = mailbox.list.take();
@@ -133,15 +133,15 @@ impl TaskCalls {
     pub(super) fn new(
         endpoint: &TransferEndpoint,
         depth: u32,
-        gathers: Option<GatheredRoom>,
+        gathers: Option<BatchCapacity>,
     ) -> Self {
         Self {
             executor: Executor::new(endpoint),
             lanes: Vec::new(),
             depth: gathers.map_or(depth, |room| room.batches),
             gathers,
-            outbox: Outbox::default(),
-            spare: Spare::default(),
+            outbox: TicketEnds::default(),
+            spare: SpareExtentLists::default(),
             failures: PollFailures::default(),
         }
     }
@@ -158,7 +158,7 @@ impl TaskCalls {
             .borrow_mut()
             .reserve(tasks as usize * (self.lanes.len() + 1));
         if let Some(room) = self.gathers {
-            let lists = (0..room.batches).map(|_| room.list());
+            let lists = (0..room.batches).map(|_| room.extent_list());
             self.spare.borrow_mut().extend(lists);
         }
         let idle = Rc::new(RefCell::new((0..tasks).rev().collect()));
@@ -179,22 +179,22 @@ impl TaskCalls {
             len: 0,
         }));
         // Each task polls its mailbox once, so that the next work wakes it.
-        self.executor.turn()?;
+        self.executor.poll_once()?;
         Ok(())
     }
 
     pub(super) fn release(&mut self, lane: Lane) {
         let known = self.lanes.get_mut(lane.0 as usize).and_then(Option::take);
         for mailbox in known.into_iter().flat_map(|lane| lane.mailboxes) {
-            mailbox.put(TaskWork::End, 0);
+            mailbox.put_work(TaskWork::End, 0);
         }
         // The next call that returns a result reports the failure.
-        let _ = self.executor.turn();
+        let _ = self.executor.poll_once();
     }
 
     /// Takes an idle task of a lane; `None` if all are busy.
     #[inline]
-    fn idle(&mut self, lane: Lane, len: u32) -> Result<Option<&TaskMailbox>> {
+    fn take_idle_task(&mut self, lane: Lane, len: u32) -> Result<Option<&TaskMailbox>> {
         let Some(Some(known)) = self.lanes.get_mut(lane.0 as usize) else {
             return Err(never_resolved(lane));
         };
@@ -208,7 +208,7 @@ impl TaskCalls {
     #[inline]
     pub(super) fn post(&mut self, ops: &[Op]) -> Result<usize> {
         for (taken, op) in ops.iter().enumerate() {
-            match self.idle(op.lane, op.len) {
+            match self.take_idle_task(op.lane, op.len) {
                 Ok(Some(mailbox)) => mailbox.put_operation(op),
                 Err(error) if taken == 0 => return Err(error),
                 Ok(None) | Err(_) => return Ok(taken),
@@ -234,18 +234,18 @@ impl TaskCalls {
         list.clear();
         list.extend_from_slice(extents);
         let len = extents.first().map_or(0, |extent| extent.len);
-        let mailbox = self.idle(lane, len)?;
+        let mailbox = self.take_idle_task(lane, len)?;
         if let Some(mailbox) = mailbox {
             mailbox.list.set(list);
-            mailbox.put(TaskWork::Batch, token);
+            mailbox.put_work(TaskWork::Batch, token);
         }
         Ok(mailbox.is_some())
     }
 
     pub(super) fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
-        Ok(match self.idle(lane, 0)? {
+        Ok(match self.take_idle_task(lane, 0)? {
             Some(mailbox) => {
-                mailbox.put(TaskWork::Flush, token(lane, tag));
+                mailbox.put_work(TaskWork::Flush, token(lane, tag));
                 Flush::Posted
             }
             None => Flush::Again,
@@ -260,7 +260,7 @@ impl TaskCalls {
         let mut works = false;
         if outbox.is_empty() {
             drop(outbox);
-            works = self.executor.turn()?;
+            works = self.executor.poll_once()?;
             outbox = self.outbox.borrow_mut();
         }
         let mut count = 0;

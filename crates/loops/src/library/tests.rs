@@ -4,7 +4,7 @@
 use super::*;
 use tonnage_engine::Verb;
 use tonnage_engine::memory::Request;
-use tonnage_engine::testing::{CAPS, Script, TestEngine, arrival, at_once, failing_after};
+use tonnage_engine::testing::{CAPS, TestEngine, TestScript, arrival, ends_at_once, failing_after};
 
 const FLOWS: usize = 2;
 const DEPTH: u32 = 8;
@@ -22,30 +22,30 @@ fn events_of_the_device_are_handed_on() {
 }
 
 /// Room for the batches of one lane.
-const ROOM: GatheredRoom = GatheredRoom {
+const ROOM: BatchCapacity = BatchCapacity {
     batches: 1,
     operations: 2,
 };
 
 fn library_that(
     posting: Posting,
-    gathers: Option<GatheredRoom>,
+    gathers: Option<BatchCapacity>,
 ) -> (LibraryEngine, TestEngine, [Lane; FLOWS]) {
-    let counting = TestEngine::new(Script {
+    let counting = TestEngine::new(TestScript {
         first: 1,
         failure: "broken".into(),
         lanes_distinct: true,
         room: Some(64),
-        ends: Some(at_once()),
+        ends: Some(ends_at_once()),
         posts_flushes: true,
         keeps_handed: true,
-        ..Script::default()
+        ..TestScript::default()
     });
     let memory = (tonnage_engines::memory::HOST.allocate)(&Request {
         bytes: 4096,
         ..Request::default()
     });
-    let taken = TakenOver {
+    let taken = AdoptedEngine {
         engine: Box::new(counting.clone()),
         caps: CAPS,
         name: "counting",
@@ -55,7 +55,7 @@ fn library_that(
         depth: DEPTH,
     };
     let calls = LibraryCalls { posting, gathers };
-    let mut library = LibraryEngine::over(taken, calls);
+    let mut library = LibraryEngine::adopt(taken, calls);
     let lanes = [1, 2].map(|peer| library.lane(&spec(peer)).unwrap());
     (library, counting, lanes)
 }

@@ -24,13 +24,13 @@ pub(super) struct TicketCalls {
 
 pub(super) struct TicketLane {
     verb: Verb,
-    way: Way,
+    way: LaneLookup,
     /// Length of the last operation. All operations of a flow have the same length.
     len: u32,
 }
 
 /// How the engine's lane is found.
-enum Way {
+enum LaneLookup {
     Resolved(Session),
     Named(LaneSource, (LocalId, RemoteId)),
 }
@@ -46,12 +46,12 @@ impl TicketLane {
     ) -> TransferResult<usize> {
         self.len = ops[0].len;
         match &self.way {
-            Way::Resolved(session) => {
+            LaneLookup::Resolved(session) => {
                 let listed = list.iter_mut().zip(ops);
                 let listed = listed.map(|(queued, op)| *queued = queued_of(op)).count();
                 session.post_list_queued(self.verb, &list[..listed])
             }
-            Way::Named(source, names) => {
+            LaneLookup::Named(source, names) => {
                 // Each operation finds its own lane.
                 for (posted, op) in ops.iter().enumerate() {
                     let QueuedExtent { extent, token } = queued_of(op);
@@ -71,12 +71,12 @@ impl TicketLane {
     /// Begins to prove delivery of writes; `None` if each operation has proved its own.
     fn flush(&self, endpoint: &TransferEndpoint) -> TransferResult<Option<Ticket>> {
         match &self.way {
-            Way::Resolved(session) => session.flush(self.verb).map(Some),
-            Way::Named(LaneSource::LookUp, names) => {
+            LaneLookup::Resolved(session) => session.flush(self.verb).map(Some),
+            LaneLookup::Named(LaneSource::LookUp, names) => {
                 endpoint.flush_between(self.verb, *names).map(Some)
             }
             // If completion does not prove delivery, these lanes were requested with `delivered`.
-            Way::Named(LaneSource::Fresh | LaneSource::Register, _) => Ok(None),
+            LaneLookup::Named(LaneSource::Fresh | LaneSource::Register, _) => Ok(None),
         }
     }
 }
@@ -98,14 +98,14 @@ impl TicketCalls {
         wanted: &WantedLane<'_>,
     ) -> Result<()> {
         let way = match self.source {
-            None => Way::Resolved(endpoint.session_with(
+            None => LaneLookup::Resolved(endpoint.session_with(
                 wanted.local,
                 &wanted.remote,
                 wanted.options,
             )?),
             Some(source) => {
-                let remote = endpoint.remember_with(&wanted.remote, wanted.options);
-                Way::Named(source, (wanted.local.id(), remote))
+                let remote = endpoint.add_remote_with(&wanted.remote, wanted.options);
+                LaneLookup::Named(source, (wanted.local.id(), remote))
             }
         };
         self.lanes.push(Some(TicketLane {
@@ -119,11 +119,11 @@ impl TicketCalls {
     pub(super) fn release(&mut self, endpoint: &TransferEndpoint, lane: Lane) {
         let known = self.lanes.get_mut(lane.0 as usize).and_then(Option::take);
         if let Some(TicketLane {
-            way: Way::Named(_, (_, remote)),
+            way: LaneLookup::Named(_, (_, remote)),
             ..
         }) = known
         {
-            endpoint.forget(remote);
+            endpoint.remove_remote(remote);
         }
     }
 
@@ -164,8 +164,10 @@ impl TicketCalls {
     ) -> Result<bool> {
         let lane = self.lane(lane)?;
         let posted = match &lane.way {
-            Way::Resolved(session) => session.batch(lane.verb, extents),
-            Way::Named(source, names) => endpoint.transfer(*source, lane.verb, *names, extents),
+            LaneLookup::Resolved(session) => session.batch(lane.verb, extents),
+            LaneLookup::Named(source, names) => {
+                endpoint.transfer(*source, lane.verb, *names, extents)
+            }
         };
         match posted {
             Ok(ticket) => queue(endpoint, ticket, token).map(|()| true),

@@ -11,18 +11,18 @@ const OUT: u64 = 64;
 const INTO: u64 = 256;
 
 /// Two slots of 8 bytes in each direction, 16 bytes apart.
-fn signal() -> Signal {
+fn signal() -> LastByteSignal {
     let slots = FlowSlots {
         stride_bytes: 16,
         ..slots(Addresses::Sequential, 2)
     };
     let arena = Arena::allocate(4096, Pages::Normal, Sharing::Private, None).unwrap();
-    Signal::new(&slots, 0, 1, Arc::new(arena), OUT, INTO)
+    LastByteSignal::new(&slots, 0, 1, Arc::new(arena), OUT, INTO)
 }
 
-fn table(peers: u32, signals: Vec<Signal>, answers: bool) -> Table {
+fn table(peers: u32, signals: Vec<LastByteSignal>, answers: bool) -> PingPongEnd {
     let flows = (1..=peers).map(|peer| flow(peer, peer)).collect();
-    Table::new(flows, signals, answers, &CAPS)
+    PingPongEnd::new(flows, signals, answers, &CAPS)
 }
 
 fn issued(flows: &[Flow]) -> Vec<u64> {
@@ -46,9 +46,9 @@ impl Recorder for TensClock {
 #[test]
 fn the_last_byte_of_a_slot_counts_how_often_it_was_written() {
     let mut signal = signal();
-    let byte = |signal: &Signal, at| signal.arena.load_byte(at).unwrap();
+    let byte = |signal: &LastByteSignal, at| signal.arena.load_byte(at).unwrap();
     for (slot, count) in [(0, 1), (1, 1), (0, 2), (1, 2)] {
-        signal.stamp().unwrap();
+        signal.write_count().unwrap();
         assert_eq!(byte(&signal, OUT + 16 * slot + 7), count);
     }
     for (slot, count) in [(0, 1), (1, 1), (0, 2)] {
@@ -62,7 +62,7 @@ fn the_last_byte_of_a_slot_counts_how_often_it_was_written() {
         signal.arena.store_byte(at, 99).unwrap();
     }
     let mut table = table(1, vec![signal], false);
-    table.rearm().unwrap();
+    table.reset_incoming().unwrap();
     let signal = &mut table.signals[0];
     assert_eq!(byte(signal, INTO + 7), 2);
     assert_eq!(byte(signal, INTO + 16 + 7), 1);
@@ -75,7 +75,7 @@ fn an_engine_that_needs_polls_is_polled_after_each_look() {
         arrives_by_polling: true,
         ..CAPS
     };
-    let of = |caps| Table::new(Vec::new(), Vec::new(), false, caps).looks_per_poll;
+    let of = |caps| PingPongEnd::new(Vec::new(), Vec::new(), false, caps).looks_per_poll;
     assert_eq!((of(&polls), of(&CAPS)), (1, LOOKS_PER_POLL));
 }
 
@@ -184,7 +184,7 @@ fn reads_go_round_the_peers_one_at_a_time() {
     let mut flows: Vec<_> = (1..=3).map(|peer| flow(peer, peer)).collect();
     let (mut until, mut tens) = (Until::operations(7), TensClock::default());
     let mut port = silent_port(&mut mock, &stop);
-    let reads = read_in_turn(&mut port, &mut flows, &mut until, &mut tens).unwrap();
+    let reads = read_round_robin(&mut port, &mut flows, &mut until, &mut tens).unwrap();
     assert_eq!(reads, 7);
     assert_eq!(issued(&flows), [3, 2, 2]);
     assert_eq!(tens.0.samples, [10; 7]);

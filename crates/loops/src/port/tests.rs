@@ -206,8 +206,8 @@ fn a_flow_that_stands_still_ends_the_loop_but_not_across_trials() {
     let end_ns = port.clock.now_ns() + 1_200_000_000;
     while port.clock.now_ns() < end_ns {
         port.restart_watch();
-        port.look_at_flows(&flows, |_| Some(0)).unwrap();
+        port.check_stalled_flows(&flows, |_| Some(0)).unwrap();
     }
-    while port.look_at_flows(&flows, |_| Some(0)).is_ok() {}
+    while port.check_stalled_flows(&flows, |_| Some(0)).is_ok() {}
     assert_eq!(port.stall().and_then(|stall| stall.peer), Some(1));
 }

@@ -1,7 +1,7 @@
 //! Latency distributions of single points: percentiles on a scale that stretches the slow end, and histograms.
 
 use maud::{Markup, html};
-use tonnage_judge::keys::Keys;
+use tonnage_judge::keys::PointKeys;
 use tonnage_record::Record;
 use tonnage_record::figures::Row;
 use tonnage_units::histogram::{LatencyHistogram, LowerBounds};
@@ -43,7 +43,7 @@ struct Point {
 
 /// Percentiles and histograms of the points of one configuration, or of a selection if there are many.
 pub(crate) fn distributions(records: &[Record], numbers: &mut Numbers) -> Vec<Markup> {
-    let rows: Vec<Row<'_>> = records.iter().flat_map(Row::of).collect();
+    let rows: Vec<Row<'_>> = records.iter().flat_map(Row::all_of_record).collect();
     let with: Vec<&Row<'_>> = rows.iter().filter(|row| has_histogram(row)).collect();
     let chosen = evenly_spaced(with.len());
     let names = names(&chosen.iter().map(|&at| with[at]).collect::<Vec<_>>());
@@ -84,7 +84,7 @@ fn point(row: &Row<'_>, name: String) -> Option<Point> {
     let latency = body.latency(row.part)?;
     Some(Point {
         name,
-        latencies: body.histogram(row.part)?.read().ok()?,
+        latencies: body.histogram(row.part)?.to_histogram().ok()?,
         extremes_ns: (latency.latency_ns_min, latency.latency_ns_max),
         bounds: latency.lower_bounds,
     })
@@ -92,9 +92,9 @@ fn point(row: &Row<'_>, name: String) -> Option<Point> {
 
 /// Names of points: the keys in which they differ, and the run if all keys are equal.
 fn names(rows: &[&Row<'_>]) -> Vec<String> {
-    let keys: Vec<Keys> = rows.iter().map(|row| Keys::from_row(row)).collect();
+    let keys: Vec<PointKeys> = rows.iter().map(|row| PointKeys::from_row(row)).collect();
     let shared = keys.split_first().map(|(first, rest)| {
-        let both = |shared: Keys, other: &Keys| shared.shared_with(other);
+        let both = |shared: PointKeys, other: &PointKeys| shared.shared_with(other);
         rest.iter().fold(first.clone(), both)
     });
     let shared = shared.unwrap_or_default();
@@ -295,7 +295,7 @@ fn histogram_table(points: &[Point], bins: &[i32], fractions: &[Vec<f64>]) -> Ve
 fn fractions(point: &Point, bins: &[i32], bin: &dyn Fn(f64) -> i32) -> Vec<f64> {
     let first = bins.first().copied().unwrap_or(0);
     let mut counts = vec![0u64; bins.len()];
-    for (value_ns, count) in point.latencies.recorded() {
+    for (value_ns, count) in point.latencies.recorded_bins() {
         let exact = value_ns.clamp(point.extremes_ns.0, point.extremes_ns.1);
         let at = usize::try_from(bin(exact as f64) - first).unwrap_or(0);
         if let Some(known) = counts.get_mut(at) {

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tonnage_judge::keys::Keys;
+use tonnage_judge::keys::PointKeys;
 use tonnage_record::Record;
-use tonnage_record::figures::{Row, by_field};
+use tonnage_record::figures::{Row, figure_by_field};
 
 /// Figures that give the size of a point, in order of preference.
 const SIZES: [&str; 2] = ["size_bytes", "transfer_bytes"];
@@ -34,11 +34,11 @@ pub(crate) fn groups(records: &[Record]) -> Vec<PointGroup<'_>> {
     let mut all: Vec<(Vec<(String, String)>, PointGroup<'_>)> = Vec::new();
     let mut places: HashMap<Vec<(String, String)>, usize> = HashMap::new();
     let mut runs: HashMap<&str, usize> = HashMap::new();
-    for row in records.iter().flat_map(Row::of) {
+    for row in records.iter().flat_map(Row::all_of_record) {
         let Some(size) = SIZES.iter().find_map(|field| value(&row, field)) else {
             continue;
         };
-        let keys = Keys::from_row(&row);
+        let keys = PointKeys::from_row(&row);
         // Values equal to the operation size, such as the default distance between slots, are left out.
         let in_words = keys.get("size").or_else(|| keys.get("transfer"));
         let follows = |key: &str, value: &str| OF_SIZE.contains(&key) || Some(value) == in_words;
@@ -106,7 +106,7 @@ fn names(all: &[&[(String, String)]]) -> Vec<String> {
 
 /// Value of a figure in a row, in the CSV unit.
 pub(crate) fn value(row: &Row<'_>, field: &str) -> Option<f64> {
-    let figure = by_field(field)?;
+    let figure = figure_by_field(field)?;
     let mut own = tonnage_record::figures::of(&row.record.body);
     if !own.any(|it| it.field == field) {
         return None;

@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 use tonnage_judge::compare::Comparison;
 use tonnage_judge::criteria::PointVerdict;
-use tonnage_judge::judging::{PointJudgement, Ratio};
-use tonnage_record::figures::by_field;
+use tonnage_judge::judging::{PointJudgement, SideRatio};
+use tonnage_record::figures::figure_by_field;
 use tonnage_units::quantity::human::number;
 
 use super::axis::{Axis, bounds};
@@ -40,7 +40,7 @@ pub(crate) fn ratios(
 ) -> Vec<Markup> {
     let points = comparison.points.iter().zip(labels);
     let points = points.filter_map(|(judged, label)| Some((judged, label.as_str(), judged.ratio?)));
-    let points: Vec<(&PointJudgement, &str, Ratio)> = points.collect();
+    let points: Vec<(&PointJudgement, &str, SideRatio)> = points.collect();
     let (least, most) = comparison.criteria.log_margins();
     let margins = [least.exp(), most.exp()];
     let plots = points.chunks(ROWS_MAX);
@@ -48,7 +48,7 @@ pub(crate) fn ratios(
 }
 
 fn plot(
-    points: &[(&PointJudgement, &str, Ratio)],
+    points: &[(&PointJudgement, &str, SideRatio)],
     margins: [f64; 2],
     numbers: &mut Numbers,
 ) -> Markup {
@@ -107,11 +107,11 @@ fn word(judged: &PointJudgement) -> String {
     judged.verdict.name().replace('-', " ")
 }
 
-fn row(judged: &PointJudgement, label: &str, ratio: &Ratio, axis: &Axis, y: f64) -> Markup {
+fn row(judged: &PointJudgement, label: &str, ratio: &SideRatio, axis: &Axis, y: f64) -> Markup {
     let (shape, colour) = shape_and_colour(judged.verdict);
     let metric = judged
         .field
-        .and_then(by_field)
+        .and_then(figure_by_field)
         .map_or("", |figure| figure.name);
     let name: String = match label.is_empty() {
         true => metric.to_owned(),

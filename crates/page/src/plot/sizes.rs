@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
-use tonnage_record::figures::{Row, by_field};
-use tonnage_record::published::Column;
+use tonnage_record::figures::{Row, figure_by_field};
+use tonnage_record::published::PublishedColumn;
 use tonnage_report::layout::Section;
 use tonnage_units::quantity::human::{bandwidth, duration, exact_size};
 
@@ -60,7 +60,7 @@ fn shown_bandwidth(section: &Section) -> Option<&'static str> {
         .filter_map(|table| table.rows().first());
     let headers: BTreeSet<String> = headers.flatten().map(|it| it.replace('\n', " ")).collect();
     let mut shown = BANDWIDTHS.iter().filter(|field| {
-        let figure = by_field(field);
+        let figure = figure_by_field(field);
         figure.is_some_and(|figure| headers.contains(figure.name))
     });
     // File tables print MiB/s; the plot uses the same value in bytes.
@@ -94,7 +94,7 @@ fn bandwidth_plot(field: &str, groups: &[PointGroup<'_>], numbers: &mut Numbers)
     if marks.any(|mark| mark.interval.is_some()) {
         note = format!("Bars: 95 % confidence interval over the trials. {note}");
     }
-    let title = format!("{} over the size", by_field(field)?.name);
+    let title = format!("{} over the size", figure_by_field(field)?.name);
     chart(&title, ("GB/s", 1e-9), lines, &note, numbers)
 }
 
@@ -151,7 +151,7 @@ fn published(field: &str, look: usize, group: &PointGroup<'_>) -> Vec<ChartLine>
         for theirs in &row.record.published_rows {
             let cells = theirs.columns.iter().zip(&theirs.row);
             let mut values = cells.filter_map(|(header, cell)| {
-                let column = Column::named(header).ok()?;
+                let column = PublishedColumn::from_header(header).ok()?;
                 let is_ours = !column.is_key && column.figure.field == field;
                 is_ours.then(|| cell.number().map(|number| number / column.factor))?
             });

@@ -47,7 +47,7 @@ pub(super) fn page_of(records: &[Record], plain: bool) -> String {
 fn every_figure_of_the_records_is_on_the_page() {
     let records = sweep();
     let text = page_of(&records, true);
-    for row in records.iter().flat_map(Row::of) {
+    for row in records.iter().flat_map(Row::all_of_record) {
         for figure in of(&row.record.body) {
             let shown = match (figure.value)(&row) {
                 Value::Unknown => continue,

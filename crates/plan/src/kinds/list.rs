@@ -18,7 +18,7 @@ macro_rules! kinds {
 
         /// Every kind, in the order in which help and messages list them.
         pub static KINDS: [$crate::kind::KindEntry<Experiment>; [$(stringify!($kind)),+].len()] =
-            [$($crate::kind::KindEntry::of::<$experiment>()),+];
+            [$($crate::kind::KindEntry::new::<$experiment>()),+];
 
         $(
             impl From<$experiment> for Experiment {
@@ -69,16 +69,16 @@ macro_rules! kinds {
                 ranks: u32,
                 lists: &::tonnage_engine::Lists,
                 points_max: usize,
-            ) -> ::tonnage_units::Result<(Vec<$crate::cells::Cell<Point>>, $crate::point::Reading)> {
+            ) -> ::tonnage_units::Result<(Vec<$crate::cells::Cell<Point>>, $crate::point::PointNotes)> {
                 match self {
                     $(Self::$kind(experiment) => {
                         let cells = $crate::kind::Kind::cells(&**experiment, ranks, lists, points_max)?;
-                        let reading = $crate::kind::Kind::reading(&**experiment)?;
+                        let notes = $crate::kind::Kind::notes(&**experiment)?;
                         let any = |cell: $crate::cells::Cell<$point>| $crate::cells::Cell {
                             point: Point::$kind(cell.point),
                             impossible: cell.impossible,
                         };
-                        Ok((cells.into_iter().map(any).collect(), reading))
+                        Ok((cells.into_iter().map(any).collect(), notes))
                     })+
                 }
             }

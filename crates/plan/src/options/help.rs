@@ -4,22 +4,22 @@ use std::ffi::OsStr;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use clap::builder::{PossibleValue, StyledStr, TypedValueParser};
 use clap::{Arg, ArgAction, Command};
 use tonnage_units::Error;
-use tonnage_units::names::{Named, quote, unknown};
+use tonnage_units::names::{Named, quote, unknown_name_error};
 
 use super::many::Many;
 use super::repeated::is_list;
-use super::table::{Group, keys, said};
+use super::table::{Group, given_options, keys};
 
 /// Reads `on` or `off`.
 pub fn on_off(text: &str) -> Result<bool, Error> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => usage(format!(
+        _ => usage_error(format!(
             "{} is neither on nor off: write on or off",
             quote(text)
         )),
@@ -68,7 +68,7 @@ where
             let taken = T::CHOICES.iter().filter(|(choice, ..)| takes(choice));
             let names: Vec<_> = taken.map(|(_, name, _)| *name).collect();
             if names.len() < T::CHOICES.len() && !names.contains(&text) {
-                return Err(unknown(T::WHAT, text, &names));
+                return Err(unknown_name_error(T::WHAT, text, &names));
             }
             text.parse()
         };
@@ -90,7 +90,7 @@ pub const SWEEP: &str = "SWEEP";
 /// repeated. Used as `#[command(mut_args = with_default::<Self>)]`.
 pub fn with_default<T: Group>(arg: Arg) -> Arg {
     declared(arg, keys::<T>(), || {
-        said(&T::defaults(), &[]).unwrap_or_default()
+        given_options(&T::defaults(), &[]).unwrap_or_default()
     })
 }
 

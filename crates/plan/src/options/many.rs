@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
-use tonnage_units::written::{Text, Texts};
+use tonnage_units::written::{ValueText, ValueTexts};
 
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 
 /// Several values of one option: `a,b` on the command line; `"a"`, `"a,b"` or `["a", "b"]` in a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,7 +32,7 @@ pub(crate) fn several<'a, T>(
     such: &str,
 ) -> tonnage_units::Result<Option<&'a [T]>> {
     match asked.as_ref().map(Many::values) {
-        Some([]) => usage(format!(
+        Some([]) => usage_error(format!(
             "{option} is empty: leave it out, or write {option} {such}"
         )),
         asked => Ok(asked),
@@ -74,9 +74,9 @@ where
     T::Err: fmt::Display,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Texts(texts) = Texts::deserialize(deserializer)?;
+        let ValueTexts(texts) = ValueTexts::deserialize(deserializer)?;
         // A list of one text is printed as that text, so both must mean the same: values joined by commas.
-        let lists = texts.iter().map(|Text(text)| text.parse());
+        let lists = texts.iter().map(|ValueText(text)| text.parse());
         let lists: Vec<Self> = lists.collect::<Result<_, _>>().map_err(de::Error::custom)?;
         Ok(lists.into_iter().flat_map(|Self(values)| values).collect())
     }

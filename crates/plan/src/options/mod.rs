@@ -30,7 +30,7 @@ pub use many::Many;
 pub(crate) use many::several;
 pub use pairs::Pair;
 pub use repeated::from_command_line;
-pub use table::{Group, Parsed, Source, Tables, keys_of, said};
+pub use table::{Group, Parsed, Source, Tables, given_options, keys_of};
 
 /// Makes a kind of experiment of a struct of groups. The groups are named in the order in which their options are
 /// printed.
@@ -53,7 +53,7 @@ macro_rules! groups {
 
             fn write(&self) -> ::std::result::Result<::toml::Table, ::toml::ser::Error> {
                 let mut table = ::toml::Table::new();
-                $(table.extend($crate::options::said(&self.$group, Self::NEEDS)?);)+
+                $(table.extend($crate::options::given_options(&self.$group, Self::NEEDS)?);)+
                 Ok(table)
             }
         }

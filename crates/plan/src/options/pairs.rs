@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::Serializer;
 use tonnage_units::Error;
 use tonnage_units::names::quote;
-use tonnage_units::written::Text;
+use tonnage_units::written::ValueText;
 
 /// A name and its value.
 pub type Pair = (String, String);
@@ -35,7 +35,7 @@ fn pair(text: &str, wrong: &str) -> Result<Pair, Error> {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => {
             Ok((name.to_owned(), value.to_owned()))
         }
-        _ => usage(format!("{} {wrong}", quote(text))),
+        _ => usage_error(format!("{} {wrong}", quote(text))),
     }
 }
 
@@ -51,8 +51,10 @@ pub fn serialize<S: Serializer>(pairs: &[Pair], serializer: S) -> Result<S::Ok, 
 
 /// Reads pairs from a table, with numbers converted to text.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Pair>, D::Error> {
-    let values = BTreeMap::<String, Text>::deserialize(deserializer)?;
-    let plain = values.into_iter().map(|(name, Text(value))| (name, value));
+    let values = BTreeMap::<String, ValueText>::deserialize(deserializer)?;
+    let plain = values
+        .into_iter()
+        .map(|(name, ValueText(value))| (name, value));
     Ok(plain.collect())
 }
 

@@ -18,13 +18,13 @@ pub fn from_command_line<T: Tables + Args>(matches: &ArgMatches) -> Result<T, cl
     command.build();
     let lists = command.get_arguments().filter(|arg| is_list(arg));
     let several: Vec<(&Arg, Vec<String>)> = lists
-        .map(|list| (list, texts(list, matches)))
+        .map(|list| (list, given_texts(list, matches)))
         .filter(|(_, texts)| texts.len() > 1)
         .collect();
     if several.is_empty() {
         return Ok(read);
     }
-    let mut table = read.write().map_err(|error| wrong(&error))?;
+    let mut table = read.write().map_err(|error| value_error(&error))?;
     for (list, texts) in several {
         let texts = texts.into_iter().map(Value::String).collect();
         table.extend(
@@ -32,14 +32,14 @@ pub fn from_command_line<T: Tables + Args>(matches: &ArgMatches) -> Result<T, cl
                 .map(|key| (key.to_owned(), Value::Array(texts))),
         );
         // One at a time, so that the message can name the option.
-        if let Err(error) = reread::<T>(&table) {
-            return Err(wrong(&format!(
+        if let Err(error) = parse_table::<T>(&table) {
+            return Err(value_error(&format!(
                 "invalid value for '{list}': {}",
                 error.message()
             )));
         }
     }
-    reread(&table).map_err(|error| wrong(&error.message()))
+    parse_table(&table).map_err(|error| value_error(&error.message()))
 }
 
 /// Returns whether an option takes several values, joined by commas or repeated.
@@ -47,7 +47,7 @@ pub(super) fn is_list(arg: &Arg) -> bool {
     arg.get_value_delimiter().is_some()
 }
 
-fn texts(list: &Arg, matches: &ArgMatches) -> Vec<String> {
+fn given_texts(list: &Arg, matches: &ArgMatches) -> Vec<String> {
     let values = matches
         .get_raw(list.get_id().as_str())
         .into_iter()
@@ -56,12 +56,12 @@ fn texts(list: &Arg, matches: &ArgMatches) -> Vec<String> {
     texts.collect()
 }
 
-fn reread<T: Tables>(table: &Table) -> Parsed<T> {
+fn parse_table<T: Tables>(table: &Table) -> Parsed<T> {
     let text = table.to_string();
     let table = DeTable::parse(&text)?;
     T::read(Source::new(table.span(), table.into_inner()))
 }
 
-fn wrong(message: &dyn std::fmt::Display) -> clap::Error {
+fn value_error(message: &dyn std::fmt::Display) -> clap::Error {
     clap::Error::raw(ErrorKind::ValueValidation, format!("{message}\n"))
 }

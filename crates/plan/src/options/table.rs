@@ -66,7 +66,10 @@ impl<'i> Source<'i> {
 
 /// Returns the given options of a group as the table of a plan: values that differ from those of an empty group, and
 /// required keys. Without these, the table could not be read back.
-pub fn said<T: Group>(group: &T, needs: &[(&str, &str)]) -> Result<Table, toml::ser::Error> {
+pub fn given_options<T: Group>(
+    group: &T,
+    needs: &[(&str, &str)],
+) -> Result<Table, toml::ser::Error> {
     let unsaid = Table::try_from(T::default())?;
     let mut table = Table::try_from(group)?;
     let is_needed = |name: &str| needs.iter().any(|(key, _)| *key == name);
@@ -78,7 +81,7 @@ pub fn said<T: Group>(group: &T, needs: &[(&str, &str)]) -> Result<Table, toml::
 pub fn keys<T: Group>() -> &'static [&'static str] {
     let mut keys: &'static [&'static str] = &[];
     // Nothing is read: serde passes the names before it asks for a value.
-    let _ = T::deserialize(Names(&mut keys));
+    let _ = T::deserialize(FieldNames(&mut keys));
     keys
 }
 
@@ -88,9 +91,9 @@ pub fn keys_of<S, T: Group>(_field: fn(&S) -> &T) -> &'static [&'static str] {
 }
 
 /// A deserializer that takes the names of a struct's fields and returns no value.
-struct Names<'a>(&'a mut &'static [&'static str]);
+struct FieldNames<'a>(&'a mut &'static [&'static str]);
 
-impl<'de> Deserializer<'de> for Names<'_> {
+impl<'de> Deserializer<'de> for FieldNames<'_> {
     type Error = NoValue;
 
     fn deserialize_struct<V: Visitor<'de>>(

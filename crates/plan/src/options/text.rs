@@ -25,5 +25,5 @@ where
     T: FromStr,
     T::Err: Display,
 {
-    written::read(deserializer).map(Some)
+    written::deserialize_text(deserializer).map(Some)
 }

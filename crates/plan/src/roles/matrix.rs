@@ -11,13 +11,13 @@ use crate::point::MatrixRounds;
 pub(super) fn rounds(kind: MatrixRounds, ranks: u32) -> u32 {
     let rounds = match kind {
         MatrixRounds::Alone => ranks.saturating_mul(ranks.saturating_sub(1)),
-        MatrixRounds::Disjoint => 2 * (players(ranks) - 1),
+        MatrixRounds::Disjoint => 2 * (padded_ranks(ranks) - 1),
     };
     rounds.max(1)
 }
 
 /// Returns the pair of a round that has exactly one.
-pub(super) fn alone(ranks: u32, round: u32) -> Option<(u32, u32)> {
+pub(super) fn pair_alone(ranks: u32, round: u32) -> Option<(u32, u32)> {
     let others = ranks.checked_sub(1).filter(|&others| others > 0)?;
     let (from, place) = (round / others, round % others);
     (from < ranks).then_some((from, place + u32::from(place >= from)))
@@ -27,7 +27,7 @@ pub(super) fn alone(ranks: u32, round: u32) -> Option<(u32, u32)> {
 pub(super) fn target(kind: MatrixRounds, ranks: u32, (rank, round): (u32, u32)) -> Option<u32> {
     match kind {
         MatrixRounds::Alone => {
-            let (from, to) = alone(ranks, round)?;
+            let (from, to) = pair_alone(ranks, round)?;
             (from == rank).then_some(to)
         }
         MatrixRounds::Disjoint => {
@@ -42,7 +42,7 @@ pub(super) fn target(kind: MatrixRounds, ranks: u32, (rank, round): (u32, u32)) 
 pub(super) fn initiator(kind: MatrixRounds, ranks: u32, (rank, round): (u32, u32)) -> Option<u32> {
     match kind {
         MatrixRounds::Alone => {
-            let (from, to) = alone(ranks, round)?;
+            let (from, to) = pair_alone(ranks, round)?;
             (to == rank).then_some(from)
         }
         MatrixRounds::Disjoint => {
@@ -53,13 +53,13 @@ pub(super) fn initiator(kind: MatrixRounds, ranks: u32, (rank, round): (u32, u32
 }
 
 /// Players of the tournament, 2 or more.
-fn players(ranks: u32) -> u32 {
+fn padded_ranks(ranks: u32) -> u32 {
     ranks.max(2).next_multiple_of(2)
 }
 
 /// Returns the rank that another one meets; `None` if it rests.
 fn partner(ranks: u32, (rank, meeting): (u32, u32)) -> Option<u32> {
-    let others = players(ranks) - 1;
+    let others = padded_ranks(ranks) - 1;
     let partner = if rank == others {
         meeting
     } else if rank == meeting {

@@ -9,7 +9,7 @@ use crate::channel::Interest;
 use crate::shared_cpu_time::EACH_RANK;
 use crate::signals::{Signals, with_interrupted_rank};
 use tonnage_units::identity::Identity;
-use tonnage_units::message::say;
+use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
 /// Base time for a launcher to start all ranks; each rank adds to it.
@@ -89,7 +89,7 @@ pub(super) fn thread_start_error(error: &std::io::Error, identity: &Identity) ->
     Error::Rank {
         rank: identity.rank,
         host: tonnage_sys::host::name(),
-        message: Error::not_started("a thread", error).to_string(),
+        message: Error::start_error("a thread", error).to_string(),
     }
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn with_rank_name(error: Error, identity: &Identity, host: &str) -> E
 /// freed. Nothing is buffered or started yet.
 fn report_and_exit(error: Error, identity: &Identity) -> ! {
     let error = with_rank_name(error, identity, &tonnage_sys::host::name());
-    say(&format!("error: {error}"));
+    print_message(&format!("error: {error}"));
     tonnage_sys::process::end_at_once(error.exit_code())
 }
 

@@ -232,7 +232,7 @@ pub(crate) fn node_address(host: &str) -> Result<String> {
         read.is_some_and(|outcome| outcome.is_ok()).then_some(text)
     });
     let ended = reader
-        .map_err(|error| Error::not_started("a thread", &error).to_string())
+        .map_err(|error| Error::start_error("a thread", &error).to_string())
         .and_then(|reader| {
             let until = Instant::now() + ANSWER;
             loop {

@@ -37,7 +37,7 @@ use crate::tree::shared::{
 use crate::{ClockOffset, RankInfo};
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::lock::lock;
-use tonnage_units::reduce::Largest;
+use tonnage_units::reduce::ReduceMax;
 use tonnage_units::{Error, Result};
 
 /// Prefix of the debug log message about a rank's current step, before its number.
@@ -183,7 +183,7 @@ impl Rank {
         }
         let path_rtt_ns = lock(&self.shared.clock).base.path_rtt_ns;
         let what = "round trip of the control channel";
-        let Largest(longest_ns) = self.reduce(what, Largest(path_rtt_ns), left())?;
+        let ReduceMax(longest_ns) = self.reduce(what, ReduceMax(path_rtt_ns), left())?;
         start_lead.get_or_init(|| StartLead::new(longest_ns, &self.infos, fanout));
         Ok(())
     }

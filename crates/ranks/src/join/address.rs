@@ -22,7 +22,7 @@ pub(crate) enum ListenError {
     #[error(
         "rank 0 should listen on {host} ({ip}), but this host ({}) has no such address: {}",
         tonnage_sys::host::name(),
-        .source_of.another_host()
+        .source_of.suggest_other_host()
     )]
     NotHere {
         ip: IpAddr,
@@ -33,7 +33,7 @@ pub(crate) enum ListenError {
     /// Another process listens there.
     #[error(
         "rank 0 cannot listen on {address}: another process does (a launcher, or another run). {}",
-        .source_of.another_port()
+        .source_of.suggest_other_port()
     )]
     PortBusy {
         address: SocketAddr,

@@ -24,7 +24,7 @@ use crate::signals::{Signals, with_interrupted_rank};
 use crate::tree::shape::{PeerConnection, TreePosition, children_of, message_bytes_max, parent_of};
 use crate::tree::watch::LinkWatch;
 use tonnage_units::identity::Meeting;
-use tonnage_units::message::say;
+use tonnage_units::message::print_message;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
@@ -171,7 +171,7 @@ fn report_failure(error: Error, joiner: Joiner<'_>) -> RankFailure {
     let error = with_interrupted_rank(error, joiner.me.rank, &joiner.me.host);
     let is_told = joiner.options.end_process;
     if is_told {
-        say(&format!("error: {error}"));
+        print_message(&format!("error: {error}"));
     }
     RankFailure { error, is_told }
 }

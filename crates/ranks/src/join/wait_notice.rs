@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tonnage_units::message::say;
+use tonnage_units::message::print_message;
 
 /// Wait before the first notice; usual starts take less.
 const FIRST: Duration = Duration::from_secs(3);
@@ -36,6 +36,6 @@ impl WaitNotice {
         }
         self.next = now + INTERVAL;
         let left = self.deadline.duration_since(now).as_secs_f64();
-        say(&format!("waiting for {} ({left:.0} s left)", awaited()));
+        print_message(&format!("waiting for {} ({left:.0} s left)", awaited()));
     }
 }

@@ -45,7 +45,7 @@ impl LocalRanks {
             Error::Rank {
                 rank,
                 host: tonnage_sys::host::name(),
-                message: Error::not_started(what, &error).to_string(),
+                message: Error::start_error(what, &error).to_string(),
             }
         })?;
         self.children.push(child);

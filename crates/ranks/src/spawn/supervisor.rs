@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGBUS, SIGCHLD, SIGINT, SIGKILL, SIGSTOP, SIGTERM};
 use super::{RankExit, RankProcesses};
 use crate::channel::{Interest, wait_for};
 use crate::signals::Signals;
-use tonnage_units::message::say;
+use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
 /// Time for the other ranks to end after one was killed or has failed, or the run was interrupted; longer if many share
@@ -291,7 +291,7 @@ impl<S: RankProcesses> Supervisor<S> {
                 Some(process) => format!("its process {process}"),
                 None => "it".to_owned(),
             };
-            say(&format!(
+            print_message(&format!(
                 "error: rank {number} on {}: {process} {what}",
                 self.spawn.host(number)
             ));

@@ -21,7 +21,7 @@ use crate::join::late_join::LateJoinListener;
 use crate::signals::Signals;
 use tonnage_sys::process::now_ticks;
 use tonnage_units::lock::lock;
-use tonnage_units::message::say;
+use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
 /// Time to deliver the last messages when the run ends normally, and when it is aborted.
@@ -87,7 +87,7 @@ impl ControlThread {
         started.map_err(|error| {
             let mut node = lock(&node);
             let me = &node.settings.me;
-            let error = me.failure(Error::not_started("the control thread", &error).to_string());
+            let error = me.failure(Error::start_error("the control thread", &error).to_string());
             let cause = me.failure_cause(&error);
             node.announce_end(cause);
             say_goodbye(&mut node);
@@ -301,7 +301,7 @@ impl ControlThread {
     /// Reports the cause of the early end, unless that was done.
     fn report(&self, cause: &EndCause) {
         if self.shared.claim_report() {
-            say(&format!("error: {}", Error::from(cause)));
+            print_message(&format!("error: {}", Error::from(cause)));
         }
     }
 
@@ -319,7 +319,7 @@ impl ControlThread {
         let ends_process = settings.end_process;
         let has_received = node.wait_for_parents_end(Instant::now() + ROOT_ANSWER);
         if !has_received && self.shared.claim_report() && ends_process {
-            say(&format!("error: {}", Error::from(&cause)));
+            print_message(&format!("error: {}", Error::from(&cause)));
         }
     }
 

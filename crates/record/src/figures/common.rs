@@ -1,7 +1,7 @@
 //! Figures that records of every kind have, and options shared by several kinds.
 
 use super::engine::memory_of;
-use super::{Figure, pairs};
+use super::{Figure, format_pairs};
 use crate::Outcome;
 
 /// Name of a point, and options of all kinds.
@@ -22,38 +22,38 @@ pub const ASKED: &[Figure] = &[
         value: |row| row.record.plan.as_str().into(),
         ..Figure::PLAIN
     },
-    Figure::asked(
+    Figure::of_option(
         "Label",
         "label",
         "The heading under which the plan puts the point, if it gave one.",
         |row| row.options().label.into(),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Engine",
         "engine",
         "Mover of the bytes; `tonnage engines` lists the engines. Of collectives the backend, such as native:shm.",
         |row| row.body().engine(row.part).into(),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Engine options",
         "engine_options",
         "Options of the engine's own that differ from their defaults; `tonnage engines` lists all of them.",
-        |row| pairs(row.options().engine_options).into(),
+        |row| format_pairs(row.options().engine_options).into(),
     ),
-    Figure::asked("Ranks", "ranks", "Processes that take part.", |row| {
+    Figure::of_option("Ranks", "ranks", "Processes that take part.", |row| {
         row.options().ranks.into()
     }),
 ];
 
 /// Options of kinds with ranks that exchange bytes.
 pub const EXCHANGE: &[Figure] = &[
-    Figure::asked(
+    Figure::of_option(
         "Workers",
         "workers",
         "Threads of each rank that move bytes, each with its own engine.",
         |row| row.options().workers.into(),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Traffic",
         "traffic",
         "Pattern of the exchange between ranks, such as pair (initiator i with target i) or fan-in (all others to \
@@ -67,13 +67,13 @@ pub const EXCHANGE: &[Figure] = &[
              far (initiator and target on two) or mixed. Empty if they are on different hosts or not pinned, or if the kernel \
              reports no sockets.",
         computed: "From the CPUs that workers were pinned to; if none was pinned, as requested by the plan.",
-        value: |row| row.record.place().map(|place| place.name()).into(),
+        value: |row| row.record.placement().map(|place| place.name()).into(),
         ..Figure::PLAIN
     },
     MEMORY_OF,
 ];
 
-const MEMORY_OF: Figure = Figure::asked(
+const MEMORY_OF: Figure = Figure::of_option(
     "Memory",
     "memory",
     "Memory that the bytes live in; `tonnage engines` lists the memories. The record's `effective` part has \
@@ -88,7 +88,7 @@ const MEMORY_OF: Figure = Figure::asked(
 pub const MEMORY: &[Figure] = &[MEMORY_OF];
 
 /// Operation, for kinds that have several.
-pub const OPERATION: &[Figure] = &[Figure::asked(
+pub const OPERATION: &[Figure] = &[Figure::of_option(
     "Op",
     "op",
     "Action of one operation: write, write-imm, read or send; or the collective, such as all-reduce.",
@@ -96,7 +96,7 @@ pub const OPERATION: &[Figure] = &[Figure::asked(
 )];
 
 /// Options of kinds that keep operations in flight.
-pub const IN_FLIGHT: &[Figure] = &[Figure::asked(
+pub const IN_FLIGHT: &[Figure] = &[Figure::of_option(
     "Window",
     "window",
     "Operations in flight at a time, on each lane of a transfer and by each thread of a file experiment; a new \

@@ -15,7 +15,7 @@ pub const ENGINE: &[Figure] = &[
         field: "library",
         meaning: "The library that moved the bytes, with its version and the file that it was loaded from.",
         computed: OWN_WORD,
-        value: |row| of_row(row, library).into(),
+        value: |row| text_of_row(row, library).into(),
         ..Figure::PLAIN
     },
     Figure {
@@ -23,7 +23,7 @@ pub const ENGINE: &[Figure] = &[
         field: "provider",
         meaning: "The part of the library that moved the bytes, with its version.",
         computed: OWN_WORD,
-        value: |row| of_row(row, provider).into(),
+        value: |row| text_of_row(row, provider).into(),
         ..Figure::PLAIN
     },
     Figure {
@@ -31,20 +31,20 @@ pub const ENGINE: &[Figure] = &[
         field: "device",
         meaning: "The device, or devices, that the engine used.",
         computed: OWN_WORD,
-        value: |row| of_row(row, devices).into(),
+        value: |row| text_of_row(row, devices).into(),
         ..Figure::PLAIN
     },
 ];
 
 /// Reports from the engine that moved a row's bytes.
-fn of_row(row: &Row<'_>, of: impl Fn(&EngineReport) -> Option<String>) -> String {
+fn text_of_row(row: &Row<'_>, of: impl Fn(&EngineReport) -> Option<String>) -> String {
     let own = |engine: &EngineReport| row.body().is_moved_by(row.part, &engine.name);
-    by_ranks(row.record, |engine| of(engine).filter(|_| own(engine)))
+    text_by_ranks(row.record, |engine| of(engine).filter(|_| own(engine)))
 }
 
 /// Returns library, provider and device of a row in one text; empty if there is no library.
-pub fn means_of(row: &Row<'_>) -> String {
-    of_row(row, by_what)
+pub fn transport_of_row(row: &Row<'_>) -> String {
+    text_of_row(row, describe_transport)
 }
 
 /// Returns the versions of a row's library, and of the Python that called it, with their ranks; `None` if all ranks
@@ -76,11 +76,11 @@ pub fn memory_of<'a>(row: &Row<'a>) -> Option<&'a str> {
 }
 
 /// Returns library, provider and device in one text; empty if there is no library.
-pub fn means(record: &Record) -> String {
-    by_ranks(record, by_what)
+pub fn transport_of_record(record: &Record) -> String {
+    text_by_ranks(record, describe_transport)
 }
 
-fn by_what(engine: &EngineReport) -> Option<String> {
+fn describe_transport(engine: &EngineReport) -> Option<String> {
     let library = library(engine)?;
     let provider_with_version = provider(engine).map(|provider| format!(", provider {provider}"));
     // A provider for memory names its only device after itself.
@@ -110,7 +110,7 @@ fn devices(engine: &EngineReport) -> Option<String> {
 }
 
 /// Joins the ranks' answers: one text if all agree, otherwise each with its ranks; empty if no rank answers.
-pub fn by_ranks(record: &Record, of: impl Fn(&EngineReport) -> Option<String>) -> String {
+pub fn text_by_ranks(record: &Record, of: impl Fn(&EngineReport) -> Option<String>) -> String {
     let effective = record.effective.iter();
     let answers = effective.filter_map(|one| Some((one.ranks.as_str(), of(&one.engine)?)));
     let texts = by_answer(answers);

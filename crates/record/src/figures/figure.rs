@@ -23,14 +23,14 @@ pub struct Figure {
     /// Computes its value, in the unit of `field`.
     pub value: fn(&Row<'_>) -> Value,
     /// Computes its value in each trial, in order; `None` for figures of all trials together.
-    pub trials: Option<fn(&Row<'_>) -> OfTrials>,
+    pub trials: Option<fn(&Row<'_>) -> TrialValues>,
 }
 
 impl Figure {
     /// A base for figures without a direction of improvement and without values per trial.
     pub(crate) const PLAIN: Self = Self {
         computed: "",
-        ..Self::asked("", "", "", |_| Value::Unknown)
+        ..Self::of_option("", "", "", |_| Value::Unknown)
     };
 
     /// A base for times that tables show in microseconds.
@@ -54,7 +54,7 @@ impl Figure {
     };
 
     /// A figure that is an option of the point.
-    pub(crate) const fn asked(
+    pub(crate) const fn of_option(
         name: &'static str,
         field: &'static str,
         meaning: &'static str,
@@ -74,7 +74,7 @@ impl Figure {
 }
 
 /// Values of a figure in the trials of a part; `None` for trials without one.
-pub type OfTrials = Vec<Option<f64>>;
+pub type TrialValues = Vec<Option<f64>>;
 
 /// Direction in which a figure improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Value {
     }
 
     /// Marks this value as a lower bound if `is_bound`.
-    pub(crate) fn bounded(self, is_bound: bool) -> Self {
+    pub(crate) fn lower_bound_if(self, is_bound: bool) -> Self {
         match self.number().filter(|_| is_bound) {
             Some(number) => Self::AtLeast(number),
             None => self,
@@ -194,7 +194,7 @@ pub struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// Returns the rows of a record: one per part.
-    pub fn of(record: &'a Record) -> Vec<Self> {
+    pub fn all_of_record(record: &'a Record) -> Vec<Self> {
         let parts = record.body.any().parts().into_iter();
         parts.map(|part| Self { record, part }).collect()
     }
@@ -211,7 +211,9 @@ impl<'a> Row<'a> {
 }
 
 /// Joins NAME=VALUE pairs with spaces.
-pub(crate) fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
+pub(crate) fn format_pairs<'a>(
+    pairs: impl IntoIterator<Item = (&'a String, &'a String)>,
+) -> String {
     let texts = pairs.into_iter();
     let texts: Vec<_> = texts
         .map(|(name, value)| format!("{name}={value}"))

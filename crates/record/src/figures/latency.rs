@@ -142,7 +142,7 @@ fn percentile(row: &Row<'_>, of: fn(&Latency) -> u64) -> Value {
         bounds.is_some_and(|bounds| bounds.has_percentile(of(latency)))
     };
     latency(row, |latency| {
-        Value::from(of(latency)).bounded(is_bound(latency))
+        Value::from(of(latency)).lower_bound_if(is_bound(latency))
     })
 }
 
@@ -152,7 +152,9 @@ fn extreme<T: Into<Value>>(row: &Row<'_>, of: fn(&Latency) -> T) -> Value {
         let bounds = latency.lower_bounds;
         bounds.is_some_and(|bounds| bounds.has_extremes())
     };
-    latency(row, |latency| of(latency).into().bounded(is_bound(latency)))
+    latency(row, |latency| {
+        of(latency).into().lower_bound_if(is_bound(latency))
+    })
 }
 
 /// Returns a figure of the row's latencies; unknown if none were recorded.

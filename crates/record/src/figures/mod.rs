@@ -23,8 +23,8 @@ pub(crate) mod proof;
 
 use crate::kinds::{Body, with_kinds};
 
-pub use figure::{Better, Figure, Figures, OfTrials, Row, Style, Value};
-pub(crate) use figure::{GIGA, MICROSECONDS, PERCENT, pairs};
+pub use figure::{Better, Figure, Figures, Row, Style, TrialValues, Value};
+pub(crate) use figure::{GIGA, MICROSECONDS, PERCENT, format_pairs};
 
 macro_rules! figures {
     ($($(#[doc = $about:literal])+ $Kind:ident = $name:literal: $module:ident::$Body:ident { $body:ident, $record:ident };)+) => {
@@ -44,8 +44,8 @@ macro_rules! figures {
 with_kinds!(figures);
 
 /// Figures of all kinds, each once, in the order of CSV.
-pub fn all() -> Vec<&'static Figure> {
-    union(
+pub fn all_figures() -> Vec<&'static Figure> {
+    distinct_figures(
         KINDS
             .iter()
             .flat_map(|(_, groups)| groups.iter().copied().flatten()),
@@ -53,7 +53,7 @@ pub fn all() -> Vec<&'static Figure> {
 }
 
 /// Removes figures that occur more than once.
-pub fn union(figures: impl Iterator<Item = &'static Figure>) -> Vec<&'static Figure> {
+pub fn distinct_figures(figures: impl Iterator<Item = &'static Figure>) -> Vec<&'static Figure> {
     let mut kept: Vec<&Figure> = Vec::new();
     for figure in figures {
         if !kept.iter().any(|known| known.field == figure.field) {
@@ -64,7 +64,7 @@ pub fn union(figures: impl Iterator<Item = &'static Figure>) -> Vec<&'static Fig
 }
 
 /// Returns the figure with this name in CSV.
-pub fn by_field(field: &str) -> Option<&'static Figure> {
+pub fn figure_by_field(field: &str) -> Option<&'static Figure> {
     let mut all = KINDS
         .iter()
         .flat_map(|(_, groups)| groups.iter().copied().flatten());

@@ -172,7 +172,7 @@ fn moved_in_trials(bytes: &[u64]) -> crate::Record {
 fn a_point_that_moved_no_bytes_has_no_bandwidth() {
     let of = |record: &crate::Record, field: &str| {
         let figure = of(&record.body).find(|figure| figure.field == field);
-        let (figure, rows) = (figure.unwrap(), Row::of(record));
+        let (figure, rows) = (figure.unwrap(), Row::all_of_record(record));
         let trials = figure.trials.map(|trials| trials(&rows[0]));
         ((figure.value)(&rows[0]), trials)
     };

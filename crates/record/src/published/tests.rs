@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn table(columns: &[&str], rows: &[&[Cell]]) -> PublishedTable {
+fn table(columns: &[&str], rows: &[&[PublishedCell]]) -> PublishedTable {
     PublishedTable {
         what: "a machine".to_owned(),
         columns: columns.iter().map(|&name| name.to_owned()).collect(),
@@ -10,8 +10,8 @@ fn table(columns: &[&str], rows: &[&[Cell]]) -> PublishedTable {
     }
 }
 
-fn text(text: &str) -> Cell {
-    Cell::Text(text.to_owned())
+fn text(text: &str) -> PublishedCell {
+    PublishedCell::Text(text.to_owned())
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_column_may_have_another_unit_of_the_same_quantity() {
         ("Msg rate (Mop/s)", 1e6, 1.0),
         ("BusBW all (%)", 0.5, 50.0),
     ] {
-        let column = Column::named(header).unwrap();
+        let column = PublishedColumn::from_header(header).unwrap();
         assert!(!column.is_key, "{header}");
         let ours = value * column.factor;
         assert!((ours - expected).abs() < 1e-9, "{header}: {ours}");
@@ -41,7 +41,10 @@ fn a_column_may_have_another_unit_of_the_same_quantity() {
         "Op",
         "Size (B)",
     ] {
-        assert!(Column::named(header).unwrap().is_key, "{header}");
+        assert!(
+            PublishedColumn::from_header(header).unwrap().is_key,
+            "{header}"
+        );
     }
 }
 
@@ -71,12 +74,12 @@ fn the_nearest_column_is_named() {
 
 #[test]
 fn rows_identify_one_point_each_and_have_a_measured_column() {
-    let size = Cell::Count(8);
+    let size = PublishedCell::Count(8);
     let twice = table(
         &["MsgSize (B)", "Avg Lat (us)"],
         &[
-            &[size.clone(), Cell::Number(1.0)],
-            &[size.clone(), Cell::Number(2.0)],
+            &[size.clone(), PublishedCell::Number(1.0)],
+            &[size.clone(), PublishedCell::Number(2.0)],
         ],
     );
     for (wrong, said) in [
@@ -104,21 +107,25 @@ fn a_row_belongs_to_the_point_that_has_all_its_options() {
     let point = &record.transfer().unwrap().point;
     let (op, size) = (point.op.name(), u64::from(point.slots.size_bytes));
     let columns = ["MsgSize (B)", "Op", "Avg Lat (us)"];
-    let found = |size: Cell, op: &str| {
-        let other: &[Cell] = &[Cell::Count(1 << 40), text(op), Cell::Count(1)];
+    let found = |size: PublishedCell, op: &str| {
+        let other: &[PublishedCell] = &[
+            PublishedCell::Count(1 << 40),
+            text(op),
+            PublishedCell::Count(1),
+        ];
         let tables = [table(
             &columns,
-            &[other, &[size, text(op), Cell::Number(7.5)]],
+            &[other, &[size, text(op), PublishedCell::Number(7.5)]],
         )];
         check(&tables).unwrap();
         rows_of(&record, &tables)
     };
-    let row = found(Cell::Count(size), op);
+    let row = found(PublishedCell::Count(size), op);
     assert_eq!(row.len(), 1);
     assert_eq!(row[0].what, "a machine");
-    assert_eq!(row[0].row[2], Cell::Number(7.5));
+    assert_eq!(row[0].row[2], PublishedCell::Number(7.5));
     assert_eq!(found(text(&size.to_string()), op).len(), 1);
-    assert_eq!(found(Cell::Number(size as f64), op).len(), 1);
-    assert_eq!(found(Cell::Count(size + 1), op), []);
-    assert_eq!(found(Cell::Count(size), "nothing"), []);
+    assert_eq!(found(PublishedCell::Number(size as f64), op).len(), 1);
+    assert_eq!(found(PublishedCell::Count(size + 1), op), []);
+    assert_eq!(found(PublishedCell::Count(size), "nothing"), []);
 }

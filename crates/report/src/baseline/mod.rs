@@ -10,7 +10,7 @@ use tonnage_judge::baseline::build::{BuiltBaseline, SlowHost};
 use tonnage_judge::baseline::drift::{Drift, DriftedEntry};
 use tonnage_judge::baseline::{Baseline, BaselineEntry, unit_of};
 use tonnage_judge::check::reason::with_unit;
-use tonnage_judge::keys::Keys;
+use tonnage_judge::keys::PointKeys;
 use tonnage_judge::matching::points;
 use tonnage_judge::metric::Metric;
 use tonnage_record::Record;
@@ -35,7 +35,7 @@ const NAME_COLUMNS_MAX: usize = 26;
 const SLOW_SHOWN_MAX: usize = 50;
 
 /// Returns a function that gives each point of these records a distinct short name.
-pub fn point_namer(records: &[&Record]) -> impl Fn(&Keys) -> String {
+pub fn point_namer(records: &[&Record]) -> impl Fn(&PointKeys) -> String {
     let [points, _] = points(&[records.to_vec(), Vec::new()]);
     let names = PointNames::new(points.iter().map(|point| &point.keys));
     move |keys| names.full(keys)

@@ -37,7 +37,7 @@ fn table(record: &CollectiveRecord<'_>, backend: &BackendRecord) -> Option<Title
         let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), number);
         vec![
             it.group.to_string(),
-            grouping.members_in_words(it.group),
+            grouping.describe_members(it.group),
             number(it.call_ns(across) * 1e-3),
             rate(algbw),
             rate(algbw.zip(factor).map(|(algbw, factor)| algbw * factor)),

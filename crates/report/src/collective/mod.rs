@@ -4,7 +4,7 @@
 mod groups;
 
 use tonnage_collective::Collective;
-use tonnage_plan::collective::{Across, Align, CollectivePoint, Refill};
+use tonnage_plan::collective::{Align, CollectivePoint, RankTime, Refill};
 use tonnage_plan::transfer::TrialLength;
 use tonnage_record::body::Part;
 use tonnage_record::collective::BackendRecord;
@@ -82,7 +82,10 @@ impl Report for CollectiveReport {
     }
 
     fn tables(records: &[CollectiveRecord<'_>]) -> Vec<TitledTable> {
-        let rows: Vec<Row<'_>> = records.iter().flat_map(|it| Row::of(it.record)).collect();
+        let rows: Vec<Row<'_>> = records
+            .iter()
+            .flat_map(|it| Row::all_of_record(it.record))
+            .collect();
         let to_first = records.iter().flat_map(speedups).collect();
         let outcomes = rows.iter().map(outcome).collect();
         let elements = if same_elements(records) {
@@ -206,7 +209,7 @@ fn of_group(point: &CollectivePoint) -> &'static str {
 /// Memory of the elements as actually used. A library that allocates its own tensors may differ from the plan. If
 /// backends differ, each is named.
 fn memory(records: &[CollectiveRecord<'_>], asked: &str) -> String {
-    let rows = records.iter().flat_map(|it| Row::of(it.record));
+    let rows = records.iter().flat_map(|it| Row::all_of_record(it.record));
     let mut of_backends: Vec<(&str, &str)> = Vec::new();
     for row in rows {
         let backend = row.record.collective().and_then(|it| it.backend(row.part));
@@ -247,11 +250,11 @@ fn length(point: &CollectivePoint) -> String {
     format!("{} of {each}", counted(point.length.trials, "trial"))
 }
 
-fn across(across: Across) -> &'static str {
+fn across(across: RankTime) -> &'static str {
     match across {
-        Across::Max => "of the slowest rank",
-        Across::Mean => "as the mean of the ranks",
-        Across::Min => "of the fastest rank",
+        RankTime::Max => "of the slowest rank",
+        RankTime::Mean => "as the mean of the ranks",
+        RankTime::Min => "of the fastest rank",
     }
 }
 
@@ -273,7 +276,7 @@ fn speedups(record: &CollectiveRecord<'_>) -> Vec<String> {
     let cell = |(at, backend): (usize, &BackendRecord)| {
         let turns = first.iter().zip(times(backend));
         let ratios: Vec<f64> = turns.map(|(first, own)| first / own).collect();
-        match GeometricSpread::of(&ratios) {
+        match GeometricSpread::from_values(&ratios) {
             Some(_) if at == 0 => "1".to_owned(),
             Some(ratio) => with_half_width(ratio),
             None => String::new(),

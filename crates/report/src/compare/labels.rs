@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tonnage_judge::judging::PointJudgement;
-use tonnage_judge::keys::{KeyDifference, Keys};
+use tonnage_judge::keys::{KeyDifference, PointKeys};
 use tonnage_judge::matching::or_dash;
 
 /// Labels for the points of a comparison.
@@ -19,10 +19,10 @@ pub struct Labels {
 impl Labels {
     /// Labels the points.
     pub fn new(points: &[PointJudgement]) -> Self {
-        let keys: Vec<&Keys> = points.iter().map(|point| &point.keys).collect();
+        let keys: Vec<&PointKeys> = points.iter().map(|point| &point.keys).collect();
         let distinguishing = distinguishing_keys(&keys);
         let shared = keys.split_first().map(|(first, rest)| {
-            let everywhere = |keys: Keys, other: &&Keys| keys.shared_with(other);
+            let everywhere = |keys: PointKeys, other: &&PointKeys| keys.shared_with(other);
             rest.iter().fold((*first).clone(), everywhere)
         });
         let paired = || points.iter().filter(|point| !point.differing.is_empty());
@@ -62,7 +62,7 @@ fn two_values(difference: &KeyDifference) -> String {
 }
 
 /// Returns the first keys that distinguish all distinct points.
-fn distinguishing_keys(points: &[&Keys]) -> Vec<String> {
+fn distinguishing_keys(points: &[&PointKeys]) -> Vec<String> {
     let mut classes: Vec<usize> = vec![0; points.len()];
     let mut count = usize::from(!points.is_empty());
     let mut parts = Vec::new();
@@ -77,7 +77,7 @@ fn distinguishing_keys(points: &[&Keys]) -> Vec<String> {
                 .filter(|key| seen.insert(*key)),
         );
     }
-    let ordered: Keys = names
+    let ordered: PointKeys = names
         .into_iter()
         .map(|key| (key.to_owned(), String::new()))
         .collect();

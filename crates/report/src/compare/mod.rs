@@ -12,8 +12,8 @@ mod machine;
 use tonnage_judge::compare::Comparison;
 use tonnage_judge::criteria::PointVerdict;
 use tonnage_judge::judging::{PointJudgement, counted};
-use tonnage_judge::surroundings::{Difference, Weight};
-use tonnage_record::figures::{Value, by_field};
+use tonnage_judge::surroundings::{Difference, DifferenceWeight};
+use tonnage_record::figures::{Value, figure_by_field};
 use tonnage_units::quantity::human::{number, percent};
 use tonnage_units::{Result, names};
 
@@ -188,9 +188,9 @@ fn differences(all: &[Difference]) -> Vec<Vec<String>> {
     let columns = left.clamp(VALUE_COLUMNS_MIN, VALUE_COLUMNS_MAX);
     let rows = shown().map(|difference| {
         let weight = match difference.weight {
-            Weight::Counts => "yes",
-            Weight::Accepted => "accepted",
-            Weight::Reported => "no",
+            DifferenceWeight::Counts => "yes",
+            DifferenceWeight::Accepted => "accepted",
+            DifferenceWeight::Reported => "no",
         };
         vec![
             difference.area.name().to_owned(),
@@ -294,7 +294,7 @@ fn has_all_runs(judged: &PointJudgement, all: [usize; 2]) -> bool {
 }
 
 fn row(judged: &PointJudgement, label: &str, notes: String) -> Vec<String> {
-    let figure = judged.field.and_then(by_field);
+    let figure = judged.field.and_then(figure_by_field);
     let side = |side: &Option<tonnage_judge::values::SideFigure>| match (side, figure) {
         (Some(side), Some(figure)) => {
             let value = match side.is_lower_bound {

@@ -68,7 +68,9 @@ impl Report for Connections {
 
     fn tables(records: &[ConnectRecord<'_>]) -> Vec<TitledTable> {
         let drawn = |whole: bool, fields: &[&str]| {
-            let rows = records.iter().flat_map(|record| Row::of(record.record));
+            let rows = records
+                .iter()
+                .flat_map(|record| Row::all_of_record(record.record));
             let rows = rows.filter(|row| (row.part == Part::Whole) == whole);
             let builder = TableBuilder::new(rows.map(Line::from).collect(), "-");
             builder.if_known(fields).table()
@@ -79,7 +81,7 @@ impl Report for Connections {
 
     fn footers(records: &[ConnectRecord<'_>]) -> Vec<String> {
         let ended = |record: &ConnectRecord<'_>| {
-            not_measured(&point_words(record), &record.outcome, record.skipped())
+            not_measured(&point_words(record), &record.outcome, record.skip_reason())
         };
         let mut lines: Vec<String> = records.iter().filter_map(ended).collect();
         extend_distinct(&mut lines, records.iter().filter_map(late_start));

@@ -2,7 +2,7 @@
 //! libraries.
 
 use tonnage_engine::backend::{BackendEntry, BackendPart, BackendVariant};
-use tonnage_engine::{EngineOption, Entry, Library, Lists, Variant};
+use tonnage_engine::{EngineOption, Entry, Library, Lists, NameVariant};
 use tonnage_units::names::nearest;
 use tonnage_units::{Error, Result};
 
@@ -178,7 +178,7 @@ fn backend_rows(entry: &BackendEntry) -> Vec<(String, String)> {
     }
 }
 
-fn with_variant(name: &str, variant: Option<Variant>) -> String {
+fn with_variant(name: &str, variant: Option<NameVariant>) -> String {
     match variant {
         Some(variant) if variant.required => format!("{name}:{}", variant.what),
         Some(variant) => format!("{name}[:{}]", variant.what),

@@ -3,7 +3,7 @@
 //! A part of a point with its own outcome, such as a backend of a collective, is a separate case. The time of a case is
 //! the time of its trials.
 
-use tonnage_judge::keys::Keys;
+use tonnage_judge::keys::PointKeys;
 use tonnage_record::body::Part;
 use tonnage_record::figures::Row;
 use tonnage_record::{Outcome, Record};
@@ -13,7 +13,7 @@ use super::naming::PointNames;
 /// A point, or a part of one with its own outcome.
 struct Case<'a> {
     row: Row<'a>,
-    keys: Keys,
+    keys: PointKeys,
     outcome: &'a Outcome,
 }
 
@@ -41,7 +41,7 @@ fn cases(record: &Record) -> Vec<Case<'_>> {
         let row = Row { record, part };
         Case {
             row,
-            keys: Keys::from_row(&row),
+            keys: PointKeys::from_row(&row),
             outcome,
         }
     };

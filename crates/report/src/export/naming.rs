@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use tonnage_judge::keys::Keys;
+use tonnage_judge::keys::PointKeys;
 
 /// Keys used in every name, by their last component.
 const NAME_KEYS: &[&str] = &[
@@ -45,12 +45,12 @@ const NAME_CHARS_MAX: usize = 120;
 
 /// Names of points by key.
 #[derive(Debug)]
-pub struct PointNames(HashMap<Keys, String>);
+pub struct PointNames(HashMap<PointKeys, String>);
 
 impl PointNames {
     /// Names these points.
-    pub fn new<'a>(points: impl IntoIterator<Item = &'a Keys>) -> Self {
-        let mut groups: BTreeMap<String, Vec<&Keys>> = BTreeMap::new();
+    pub fn new<'a>(points: impl IntoIterator<Item = &'a PointKeys>) -> Self {
+        let mut groups: BTreeMap<String, Vec<&PointKeys>> = BTreeMap::new();
         for keys in points {
             let group = groups.entry(full(keys, &name_parts(keys))).or_default();
             if !group.contains(&keys) {
@@ -87,24 +87,24 @@ impl PointNames {
     }
 
     /// Name of a point, or an empty string if it is unknown.
-    pub fn name(&self, keys: &Keys) -> &str {
+    pub fn name(&self, keys: &PointKeys) -> &str {
         self.0.get(keys).map_or("", String::as_str)
     }
 
     /// Name of a point, preceded by engine and operation.
-    pub fn full(&self, keys: &Keys) -> String {
+    pub fn full(&self, keys: &PointKeys) -> String {
         full(keys, &[self.name(keys).to_owned()])
     }
 }
 
-fn full(keys: &Keys, parts: &[String]) -> String {
+fn full(keys: &PointKeys, parts: &[String]) -> String {
     let before = ["engine", "op"].into_iter().filter_map(|key| keys.get(key));
     let before = before.map(shortened).collect::<Vec<_>>().join(" ");
     format!("{before} {}", parts.join(",")).trim().to_owned()
 }
 
 /// Key-value pairs used in every name.
-fn name_parts(keys: &Keys) -> Vec<String> {
+fn name_parts(keys: &PointKeys) -> Vec<String> {
     let mut parts: Vec<(usize, String)> = Vec::new();
     for (key, value) in keys.iter() {
         let last = key.rsplit('.').next().unwrap_or(key);
@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    fn keys(pairs: &[(&str, &str)]) -> Keys {
+    fn keys(pairs: &[(&str, &str)]) -> PointKeys {
         let owned = pairs.iter();
         let owned = owned.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         owned.collect()
@@ -219,7 +219,7 @@ mod tests {
                     (proptest::sample::select(&["label", "size", "seed", "op", "x.y"][..]), "[ ab=,]{0,3}"), 0..5),
                 1..8),
         ) {
-            let all: Vec<Keys> = all.iter().map(|pairs| {
+            let all: Vec<PointKeys> = all.iter().map(|pairs| {
                 let mut pairs = pairs.clone();
                 pairs.sort();
                 pairs.dedup_by(|left, right| left.0 == right.0);

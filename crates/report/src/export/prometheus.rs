@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use tonnage_judge::keys::Keys;
+use tonnage_judge::keys::PointKeys;
 use tonnage_judge::metric::{Metric, NAMED};
-use tonnage_record::figures::{Row, Value, by_field};
+use tonnage_record::figures::{Row, Value, figure_by_field};
 use tonnage_record::{Outcome, Record};
 use tonnage_units::{Error, Result};
 
@@ -59,7 +59,7 @@ struct PointLabels {
 
 /// Newest row of a point on one host and device.
 struct Newest<'a> {
-    keys: Keys,
+    keys: PointKeys,
     row: Row<'a>,
 }
 
@@ -132,11 +132,11 @@ fn outcome<'a>(row: &Row<'a>) -> &'a Outcome {
 /// Newest rows by host, device and point. An unmeasured row without a device is assigned the device known from other
 /// rows of the point.
 fn newest(records: &[Record]) -> BTreeMap<(String, String, usize), Newest<'_>> {
-    let mut places: HashMap<Keys, usize> = HashMap::new();
+    let mut places: HashMap<PointKeys, usize> = HashMap::new();
     let mut rows: Vec<(u64, String, String, usize, Newest<'_>)> = Vec::new();
     for record in records {
         let host = host(record);
-        for (keys, row) in Keys::for_parts(&Row::of(record)) {
+        for (keys, row) in PointKeys::for_parts(&Row::all_of_record(record)) {
             let next = places.len();
             let place = *places.entry(keys.clone()).or_insert(next);
             let device = device(&row);
@@ -163,7 +163,7 @@ fn newest(records: &[Record]) -> BTreeMap<(String, String, usize), Newest<'_>> {
 }
 
 fn device(row: &Row<'_>) -> String {
-    match by_field("device").map(|figure| (figure.value)(row)) {
+    match figure_by_field("device").map(|figure| (figure.value)(row)) {
         Some(Value::Text(device)) => shortened(&device),
         _ => String::new(),
     }
@@ -329,7 +329,7 @@ fn too_many(series: usize, families: &[Family<'_>], others: usize) -> Error {
 mod tests {
     use std::collections::BTreeSet;
 
-    use tonnage_record::figures::all;
+    use tonnage_record::figures::all_figures;
 
     use super::*;
 
@@ -365,7 +365,10 @@ mod tests {
             assert_eq!(unit.map_or(1.0, |unit| unit.divisor), divisor, "{field}");
         }
         let mut names = BTreeSet::new();
-        for figure in all().into_iter().filter(|figure| figure.better.is_some()) {
+        for figure in all_figures()
+            .into_iter()
+            .filter(|figure| figure.better.is_some())
+        {
             let (name, _) = series_name(figure.field);
             let mut characters = name.chars();
             assert!(

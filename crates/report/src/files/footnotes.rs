@@ -364,7 +364,7 @@ fn outcome(record: FileRecord<'_>) -> Option<String> {
     };
     match &record.outcome {
         Outcome::Measured => None,
-        Outcome::Skipped { why } => Some(format!("{}: {why}", record.skipped())),
+        Outcome::Skipped { why } => Some(format!("{}: {why}", record.skip_reason())),
         Outcome::Failed { why } => Some(format!("FAILED: {why}{kept}")),
     }
 }

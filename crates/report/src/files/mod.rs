@@ -108,7 +108,7 @@ fn phases(record: FileRecord<'_>) -> Option<TitledTable> {
 
 /// One row for the writes of a phase and one for its reads, if there were any.
 fn latencies(record: FileRecord<'_>) -> Option<TitledTable> {
-    let rows = Row::of(record.record).into_iter();
+    let rows = Row::all_of_record(record.record).into_iter();
     let rows = rows.filter(|row| record.body.transfers(row.part).is_some());
     TableBuilder::new(rows.map(Line::from).collect(), "-")
         .if_known(LATENCIES)
@@ -117,14 +117,14 @@ fn latencies(record: FileRecord<'_>) -> Option<TitledTable> {
 
 #[cfg(test)]
 mod tests {
-    use tonnage_record::figures::by_field;
+    use tonnage_record::figures::figure_by_field;
 
     use super::*;
 
     #[test]
     fn every_figure_of_a_table_exists() {
         for field in PHASES.iter().chain(LATENCIES) {
-            assert!(by_field(field).is_some(), "{field}");
+            assert!(figure_by_field(field).is_some(), "{field}");
         }
     }
 }

@@ -218,7 +218,7 @@ impl Sample {
             }),
             _ => None,
         };
-        let latency = Latency::of(&self.latencies, kind);
+        let latency = Latency::from_histogram(&self.latencies, kind);
         let is_batch = matches!(self.body.point.pacing, Pacing::Batch { .. });
         let batch_phases = latency.as_ref().filter(|_| is_batch).map(phases);
         self.body.summary = Some(Summary {
@@ -241,7 +241,7 @@ impl Sample {
         });
         self.record.limit = limit;
         self.body.histogram =
-            (self.latencies.count() > 0).then(|| HistogramData::of(&self.latencies));
+            (self.latencies.count() > 0).then(|| HistogramData::from_histogram(&self.latencies));
         self
     }
 

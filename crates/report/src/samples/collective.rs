@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tonnage_collective::{Algorithm, Collective, Dtype, Reduction};
-use tonnage_plan::collective::{Across, Align, CollectivePoint, Groups, Refill};
+use tonnage_plan::collective::{Align, CollectivePoint, Groups, RankTime, Refill};
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::collective::{
@@ -41,7 +41,7 @@ fn point(op: Collective, block_elements: u64) -> CollectivePoint {
         python: "python3".to_owned(),
         timeout_ns: 60_000_000_000,
         verify: true,
-        across: Across::Max,
+        across: RankTime::Max,
         per_rank: false,
         each: false,
         limit: LimitChoice::None,
@@ -90,12 +90,12 @@ fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendReco
             algbw_bytes_per_s: Some(spread(&rates)),
             busbw_bytes_per_s: Some(spread(&rates)),
             busbw_limit_fraction: None,
-            latency: Latency::of(&histogram, LatencyKind::Call),
+            latency: Latency::from_histogram(&histogram, LatencyKind::Call),
             verified_bytes: 3 * 2 * point.shape().size_bytes(),
             rank_times: [(0, 1.0), (1, 0.9)].map(of_rank).into(),
             group_times: Vec::new(),
         }),
-        histogram: Some(HistogramData::of(&histogram)),
+        histogram: Some(HistogramData::from_histogram(&histogram)),
     }
 }
 

@@ -13,8 +13,8 @@ fn step(step: Step, middle_ns: u64) -> StepRecord {
     let histogram = builder::latencies(middle_ns);
     StepRecord {
         step,
-        latency: Latency::of(&histogram, LatencyKind::Step).unwrap(),
-        histogram: HistogramData::of(&histogram),
+        latency: Latency::from_histogram(&histogram, LatencyKind::Step).unwrap(),
+        histogram: HistogramData::from_histogram(&histogram),
     }
 }
 

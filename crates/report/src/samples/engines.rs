@@ -3,7 +3,7 @@
 use super::builder::{sample, three_trials};
 use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
-use tonnage_plan::published::Cell;
+use tonnage_plan::published::PublishedCell;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::{LatencyKind, Outcome, PublishedRow, Record};
 
@@ -23,9 +23,9 @@ pub fn engines() -> Vec<Record> {
                 .map(str::to_owned)
                 .into(),
             row: vec![
-                Cell::Count(initiators.into()),
-                Cell::Count(4096),
-                Cell::Count(2_866_641),
+                PublishedCell::Count(initiators.into()),
+                PublishedCell::Count(4096),
+                PublishedCell::Count(2_866_641),
             ],
         }];
     };

@@ -4,7 +4,7 @@ use serde_json::json;
 use tonnage_plan::files::{
     FileLayout, FileOrder, FilePoint, Fsync, Phase, Published, ReadFrom, Stonewall, Striping,
 };
-use tonnage_plan::point::Reading;
+use tonnage_plan::point::PointNotes;
 use tonnage_plan::testing::file_point;
 use tonnage_record::files::{
     CacheState, DirectAlignment, Outlier, PhaseRecord, PhaseSummary, PhaseTrial, RankTimes, Series,
@@ -46,7 +46,7 @@ fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) 
     let body = FileBody {
         storage: vec![storage],
         phases,
-        ..FileBody::new(file, Reading::default())
+        ..FileBody::new(file, PointNotes::default())
     };
     let mut record = measured("file", body, engine);
     record.effective[0].sockets.clear();
@@ -126,8 +126,8 @@ fn latencies(write: bool, middle_ns: u64) -> TransferLatency {
     let histogram = builder::latencies(middle_ns);
     TransferLatency {
         write,
-        latency: Latency::of(&histogram, LatencyKind::Operation).unwrap(),
-        histogram: HistogramData::of(&histogram),
+        latency: Latency::from_histogram(&histogram, LatencyKind::Operation).unwrap(),
+        histogram: HistogramData::from_histogram(&histogram),
     }
 }
 

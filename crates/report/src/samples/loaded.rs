@@ -50,8 +50,8 @@ pub fn loaded() -> Vec<Record> {
                 .iter()
                 .filter_map(|trial| trial.background.as_ref());
             let backgrounds: Vec<_> = backgrounds.collect();
-            let latency = Latency::of(&latencies, LatencyKind::OneWay).unwrap();
-            let summary = BackgroundSummary::of(&backgrounds, Some(latency));
+            let latency = Latency::from_histogram(&latencies, LatencyKind::OneWay).unwrap();
+            let summary = BackgroundSummary::from_trials(&backgrounds, Some(latency));
             body.measuring_cpus = Some(MeasuringCpus::Own);
             body.summary.as_mut().unwrap().background = summary;
         });
@@ -68,5 +68,5 @@ pub fn loaded() -> Vec<Record> {
 fn background_latencies() -> (TrialLatency, LatencyHistogram) {
     let mut histogram = LatencyHistogram::new();
     (0..2000u64).for_each(|at| histogram.record(100 + at % 10));
-    (TrialLatency::of(&histogram).unwrap(), histogram)
+    (TrialLatency::from_histogram(&histogram).unwrap(), histogram)
 }

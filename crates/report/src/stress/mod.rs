@@ -56,7 +56,7 @@ impl Report for StressReport {
 
     fn tables(records: &[StressRecord<'_>]) -> Vec<TitledTable> {
         let drawn = records.iter().filter(|record| !record.body.rows.is_empty());
-        let rows = drawn.flat_map(|record| Row::of(record.record));
+        let rows = drawn.flat_map(|record| Row::all_of_record(record.record));
         let builder = TableBuilder::new(rows.map(Line::from).collect(), "-");
         builder.always(ROWS).table().into_iter().collect()
     }
@@ -133,7 +133,7 @@ fn verdict(record: &StressRecord<'_>) -> String {
         (Outcome::Measured, _) => {
             format!("verdict: {tried}, all of {bytes} were right ({coverage})")
         }
-        (Outcome::Skipped { why }, _) => format!("{}: {why}", record.skipped()),
+        (Outcome::Skipped { why }, _) => format!("{}: {why}", record.skip_reason()),
         (Outcome::Failed { .. }, Some(first)) => format!(
             "verdict: FAILED, {failures} of {tried}; the first was transfer {}, {} {}: {}",
             first.draw, first.engine, first.op, first.why

@@ -24,7 +24,9 @@ const RATIO_OF: &[&str] = &["latency_ratio_of"];
 pub fn table(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<TitledTable> {
     let loaded = records.iter().filter(|record| has_load(record));
     let loaded: Vec<_> = loaded.copied().collect();
-    let rows = loaded.iter().flat_map(|record| Row::of(record.record));
+    let rows = loaded
+        .iter()
+        .flat_map(|record| Row::all_of_record(record.record));
     let ratios = |latency: fn(&BackgroundSummary) -> LoadedLatency| {
         let of_row = |record: &TransferRecord<'_>| {
             let background = record.body.background();

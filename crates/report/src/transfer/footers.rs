@@ -3,7 +3,7 @@
 use super::title::same;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::Pacing;
-use tonnage_record::figures::{Figure, Row, by_field};
+use tonnage_record::figures::{Figure, Row, figure_by_field};
 use tonnage_record::spread::median;
 use tonnage_record::transfer::Summary;
 use tonnage_record::{Canary, TransferRecord};
@@ -109,12 +109,12 @@ pub(super) fn row_name(
 ) -> String {
     let size_bytes = record.body.point.slots.size_bytes;
     let cell = |record: &TransferRecord<'_>, figure: &Figure| {
-        let row = Row::of(record.record).into_iter().next();
+        let row = Row::all_of_record(record.record).into_iter().next();
         row.map(|row| format_value((figure.value)(&row), figure.style, "n/a"))
     };
     let alike = |other: &&TransferRecord<'_>| other.body.point.slots.size_bytes == size_bytes;
     let words = distinguishing.iter().filter_map(|field| {
-        let figure = by_field(field)?;
+        let figure = figure_by_field(field)?;
         let own = cell(record, figure)?;
         let mut others = records.iter().filter(alike);
         if others.all(|other| cell(other, figure).as_ref() == Some(&own)) {

@@ -86,7 +86,7 @@ fn loaded<'a>(record: &'a TransferRecord<'a>) -> Option<Loaded<'a>> {
         load: background.bandwidth_bytes_per_s,
         p50_ns: background.p50.loaded_latency_ns,
         p50_ratio: background.p50.ratio.mean,
-        power: GeometricSpread::of(&powers)?,
+        power: GeometricSpread::from_values(&powers)?,
     })
 }
 

@@ -57,7 +57,9 @@ fn one(record: &TransferRecord<'_>, pairs: &[PairRate], name: &str) -> TitledTab
     };
     let row = |pair: &&PairRate| {
         let load = point.loads.as_ref();
-        let load = load.map_or(0, |loads| loads.of(pair.initiator, pair.target));
+        let load = load.map_or(0, |loads| {
+            loads.operations_of_pair(pair.initiator, pair.target)
+        });
         let milli = |ns: Option<f64>| ns.map_or_else(missing, |ns| number(ns * 1e-6));
         vec![
             pair.initiator.to_string(),

@@ -44,7 +44,9 @@ impl Report for Transfers {
     }
 
     fn tables(records: &[TransferRecord<'_>]) -> Vec<TitledTable> {
-        let rows = records.iter().flat_map(|record| Row::of(record.record));
+        let rows = records
+            .iter()
+            .flat_map(|record| Row::all_of_record(record.record));
         let lines: Vec<Line<'_>> = rows.map(Line::from).collect();
         let layout = layout(records);
         let footprint: &[&str] = match same_size_other_footprint(records) {
@@ -158,7 +160,7 @@ fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<Ti
         summary.is_some_and(|summary| summary.batch_phases.is_some())
     };
     let timed = records.iter().filter(timed);
-    let rows = timed.flat_map(|record| Row::of(record.record));
+    let rows = timed.flat_map(|record| Row::all_of_record(record.record));
     let builder = TableBuilder::new(rows.map(Line::from).collect(), "n/a")
         .always(&[SIZE, "batch"])
         .always(varying)

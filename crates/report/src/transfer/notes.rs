@@ -32,7 +32,7 @@ impl Notes {
             Outcome::Measured => {}
             Outcome::Skipped { why } => words.push(format!(
                 "skipped {}",
-                self.number(format!("{}: {why}", record.skipped()))
+                self.number(format!("{}: {why}", record.skip_reason()))
             )),
             Outcome::Failed { why } => {
                 words.push(format!("FAILED {}", self.number(format!("failed: {why}"))))
@@ -154,13 +154,13 @@ fn long_drain(record: TransferRecord<'_>) -> Option<String> {
         Pacing::PingPong | Pacing::Paced { .. } => return None,
     };
     let (roles, trials) = (point.roles, &record.body.trials);
-    if trials.is_empty() || roles.rounds() > 1 || point.background.is_some() {
+    if trials.is_empty() || roles.round_count() > 1 || point.background.is_some() {
         return None;
     }
     let took_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();
     let took_ns = took_ns as f64 / trials.len() as f64;
     let excess_ns = took_ns - asked_ns as f64;
-    let lanes = roles.flows().saturating_mul(point.workers.into());
+    let lanes = roles.flow_count().saturating_mul(point.workers.into());
     let of_lane = u64::from(point.depth()).saturating_mul(point.slots.size_bytes.into());
     let in_flight = lanes.saturating_mul(of_lane);
     let bandwidth = record.body.summary.as_ref()?.bandwidth_bytes_per_s.mean;

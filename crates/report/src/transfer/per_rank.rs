@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_record::TransferRecord;
-use tonnage_record::figures::{Row, by_field};
+use tonnage_record::figures::{Row, figure_by_field};
 use tonnage_record::transfer::InitiatorFigures;
 use tonnage_units::quantity::human::{at_least, number};
 
@@ -35,7 +35,10 @@ fn one(records: &[TransferRecord<'_>], varying: &[&str], rank: u32) -> TitledTab
         Some(Pacing::Stream { .. } | Pacing::Paced { .. }) => &["Window"],
         Some(Pacing::PingPong) | None => &[],
     };
-    let figures: Vec<_> = varying.iter().filter_map(|field| by_field(field)).collect();
+    let figures: Vec<_> = varying
+        .iter()
+        .filter_map(|field| figure_by_field(field))
+        .collect();
     let mut head = vec!["MsgSize\n(B)".to_owned()];
     head.extend(depth.iter().map(|name| (*name).to_owned()));
     head.extend(
@@ -60,7 +63,7 @@ fn one(records: &[TransferRecord<'_>], varying: &[&str], rank: u32) -> TitledTab
         let point = &record.body.point;
         let mut cells = vec![point.slots.size_bytes.to_string()];
         cells.extend(depth_cells(point));
-        let row = Row::of(record.record).into_iter().next();
+        let row = Row::all_of_record(record.record).into_iter().next();
         cells.extend(figures.iter().map(|figure| {
             let value = row.as_ref().map(|row| (figure.value)(row));
             value.map_or_else(String::new, |value| {
@@ -98,7 +101,7 @@ fn fastest_batch_bytes_per_s(point: &TransferPoint, own: &InitiatorFigures) -> O
         return None;
     };
     let roles = point.roles;
-    let at_once = roles.in_round(own.rank, 0).len() * point.batches_to_a_peer() as usize;
+    let at_once = roles.flows_in_round(own.rank, 0).len() * point.batches_to_a_peer() as usize;
     let latency_ns = own.latency_ns_min.filter(|&ns| ns > 0 && at_once == 1)?;
     Some(f64::from(batch) * f64::from(point.slots.size_bytes) * 1e9 / latency_ns as f64)
 }

@@ -5,7 +5,7 @@
 
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::TransferRecord;
-use tonnage_record::figures::{Row, Value, by_field};
+use tonnage_record::figures::{Row, Value, figure_by_field};
 use tonnage_record::spread::Spread;
 use tonnage_units::quantity::human::number;
 
@@ -48,8 +48,8 @@ pub fn ratios_to_first(
 }
 
 fn values(record: &TransferRecord<'_>, fields: &[&str]) -> Vec<Value> {
-    let rows = Row::of(record.record);
-    let figures = fields.iter().filter_map(|field| by_field(field));
+    let rows = Row::all_of_record(record.record);
+    let figures = fields.iter().filter_map(|field| figure_by_field(field));
     let values = figures.map(|figure| rows.first().map_or(Value::Unknown, figure.value));
     values.collect()
 }

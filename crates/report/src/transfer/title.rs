@@ -344,7 +344,7 @@ fn shared(point: &TransferPoint) -> TransferPoint {
         Pacing::Batch { .. } => Pacing::Batch { batch: 0 },
         Pacing::Paced { rate, .. } => Pacing::Paced {
             window: 0,
-            rate: rate.of_any_speed(),
+            rate: rate.without_speed(),
         },
     };
     TransferPoint {

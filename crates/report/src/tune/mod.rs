@@ -57,7 +57,7 @@ impl Report for TuneReport {
             format!("{} of {}", point.op, exact_size(point.size_bytes)),
             format!("{} ranks", point.ranks),
         ];
-        let fixed = point.fixed_beside();
+        let fixed = point.other_fixed_arguments();
         if !fixed.is_empty() {
             parts.push(format!("always {}", fixed.join(" ")));
         }
@@ -73,7 +73,7 @@ impl Report for TuneReport {
         let tried = records
             .iter()
             .filter(|record| !record.body.tried.is_empty());
-        let rows = tried.flat_map(|record| Row::of(record.record));
+        let rows = tried.flat_map(|record| Row::all_of_record(record.record));
         let builder = TableBuilder::new(rows.map(Line::from).collect(), "-");
         builder
             .always(WHO)
@@ -119,7 +119,7 @@ fn below(record: &TuneRecord<'_>) -> Vec<String> {
             figure(body.point.goal, winner)
         )),
         (Outcome::Measured, None) => {}
-        (Outcome::Skipped { why }, _) => lines.push(format!("{}: {why}", record.skipped())),
+        (Outcome::Skipped { why }, _) => lines.push(format!("{}: {why}", record.skip_reason())),
         (Outcome::Failed { why }, _) => lines.push(format!("FAILED: {why}")),
     }
     lines

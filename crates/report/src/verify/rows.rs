@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tonnage_record::Outcome;
-use tonnage_record::figures::by_field;
+use tonnage_record::figures::figure_by_field;
 use tonnage_record::grouping::by_answer;
 use tonnage_units::quantity::human::size;
 
@@ -82,7 +82,7 @@ impl Rows {
 
     /// The table.
     pub fn table(&self) -> TitledTable {
-        let of_figure = |field| by_field(field).map_or(field, |figure| figure.name);
+        let of_figure = |field| figure_by_field(field).map_or(field, |figure| figure.name);
         let header = [
             of_figure("engine"),
             of_figure("op"),

@@ -42,7 +42,7 @@ fn adds_up(record: &Record, line: &str) {
     assert_eq!((loaded, idle), samples, "{line}");
     // Each used slot is checked once, at the end of a trial. Each flow has as many slots as its depth.
     let slots = u64::from(background.window);
-    let flows = body.point.roles.flows() * u64::from(background.workers);
+    let flows = body.point.roles.flow_count() * u64::from(background.workers);
     for one in each {
         let verified = one.verified_bytes.unwrap();
         assert_eq!(verified % size, 0, "{line}: {one:?}");

@@ -86,7 +86,7 @@ pub(super) fn every_result<'a>(
     assert_eq!(bodies.len(), keys.len());
     for body in &bodies {
         let shape = body.point.shape();
-        let place = |rank| body.point.grouping().seat(rank).place;
+        let place = |rank| body.point.grouping().position(rank).place;
         let bytes: u64 = (0..4).map(|rank| shape.output_bytes(place(rank))).sum();
         for backend in &body.backends {
             // The first call, and the last one of both trials.

@@ -55,7 +55,7 @@ fn every_pacing_and_engine_has_its_series() {
         let (series, point) = (series(record), &body(record).point);
         assert_eq!(body(record).trials.len(), 1);
         assert!(series.operations.len() >= 8, "{arguments}: {series:?}");
-        let clients = point.roles.initiating().0 as usize;
+        let clients = point.roles.initiating_ranks().0 as usize;
         let all = series.operations.len();
         let kept = if clients <= 16 {
             (clients, 0)

@@ -69,7 +69,7 @@ fn a_pair_is_placed_near_by_default_and_the_title_shows_it() {
     assert_eq!(run.code, Some(0), "{run:#?}");
     let placed = records[0].placed.unwrap();
     assert_eq!(placed, Placed::Near, "{run:#?}");
-    assert!(run.stdout.contains(placed.about()), "{run:#?}");
+    assert!(run.stdout.contains(placed.describe()), "{run:#?}");
     assert_eq!(records::body(&records[0]).point.place, None);
     let unpinned = super::support::records::recorded(&format!("{TRANSFER} --cpus none {BRIEF}"));
     assert_eq!(unpinned.1[0].placed, None);

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tonnage_transfer::{
-    EndpointCard, EndpointConfig, LocalMemory, RemoteMemory, TransferEndpoint, Transport,
+    EndpointConfig, LocalMemory, PeerAddress, RemoteMemory, TransferEndpoint, Transport,
     TransportOptions,
 };
 
@@ -47,7 +47,10 @@ impl Side {
         let (id, peer) = if is_second { (1, 0) } else { (0, 1) };
         let endpoint = transport.endpoint(&EndpointConfig::new(id))?;
         let memory = endpoint.allocate("host", BYTES as u64)?;
-        let told = [endpoint.card_for(peer)?.encode(), memory.remote().encode()];
+        let told = [
+            endpoint.address_for(peer)?.encode(),
+            memory.remote().encode(),
+        ];
 
         let mut second = None;
         let [card, remote] = if is_second {
@@ -65,7 +68,7 @@ impl Side {
             second = Some(child);
             two_lines(BufReader::new(output))?
         };
-        endpoint.connect(&[EndpointCard::decode(&card)?], TIMEOUT)?;
+        endpoint.connect(&[PeerAddress::decode(&card)?], TIMEOUT)?;
         Ok(Self {
             endpoint,
             memory,

@@ -1,24 +1,24 @@
 //! When slots become free, and where the ends of their operations are reported.
 
 use super::*;
-use crate::error::{Subject, TransferErrorKind};
+use crate::error::{ErrorSubject, TransferErrorKind};
 
 fn error() -> TransferError {
-    TransferError::new(TransferErrorKind::PeerLost, Subject::default(), "gone")
+    TransferError::new(TransferErrorKind::PeerLost, ErrorSubject::default(), "gone")
 }
 
-fn begun(flights: &mut Flights, parts: u32) -> u32 {
-    let number = flights.next().unwrap();
+fn begun(flights: &mut OperationSlots, parts: u32) -> u32 {
+    let number = flights.next_free().unwrap();
     flights.begin(7, OperationName::One(Verb::Write), parts);
     number
 }
 
 #[test]
 fn a_slot_is_free_once_ended_and_released() {
-    let mut flights = Flights::new(2);
+    let mut flights = OperationSlots::new(2);
     let first = begun(&mut flights, 1);
     let second = begun(&mut flights, 2);
-    assert_eq!((flights.next(), flights.in_flight()), (None, 2));
+    assert_eq!((flights.next_free(), flights.in_flight()), (None, 2));
     assert_eq!(flights.notify_ends_of(6), 0);
     assert_eq!(flights.notify_ends_of(7), 2);
     assert!(
@@ -26,39 +26,39 @@ fn a_slot_is_free_once_ended_and_released() {
         "its session waits for it"
     );
     assert_eq!(flights.end_parts(first, 1).unwrap().session, Some(7));
-    assert_eq!((flights.free(), flights.in_flight()), (0, 1));
+    assert_eq!((flights.free_count(), flights.in_flight()), (0, 1));
     flights.release_ticket(first);
-    assert_eq!(flights.free(), 1);
+    assert_eq!(flights.free_count(), 1);
     // In the opposite order, and in parts.
     flights.release_ticket(second);
     assert_eq!(flights.end_parts(second, 1).unwrap().session, None);
-    assert_eq!(flights.free(), 1);
+    assert_eq!(flights.free_count(), 1);
     assert_eq!(flights.end_parts(second, 1).unwrap().session, Some(7));
-    assert_eq!((flights.free(), flights.in_flight()), (2, 0));
+    assert_eq!((flights.free_count(), flights.in_flight()), (2, 0));
     assert!(flights.end_parts(second, 1).is_none(), "completed twice");
     assert!(flights.end_parts(99, 1).is_none(), "an unknown tag");
 }
 
 #[test]
 fn an_operation_given_up_keeps_its_slot_until_the_engine_ends_it() {
-    let mut flights = Flights::new(1);
+    let mut flights = OperationSlots::new(1);
     let number = begun(&mut flights, 1);
-    assert!(flights.give_up(number, error()).unclaimed.is_none());
+    assert!(flights.end_with_error(number, error()).unclaimed.is_none());
     assert_eq!(flights.status(number), TransferStatus::Failed);
     assert_eq!((flights.in_flight(), flights.unended()), (0, vec![]));
     flights.release_ticket(number);
-    assert_eq!(flights.free(), 0);
+    assert_eq!(flights.free_count(), 0);
     assert!(flights.engine_has_any_of(7));
     assert_eq!(flights.end_parts(number, 1).unwrap().session, None);
     assert!(!flights.engine_has_any_of(7));
-    assert_eq!(flights.free(), 1);
+    assert_eq!(flights.free_count(), 1);
     let number = begun(&mut flights, 1);
     assert!(flights.report_error(number).is_none());
 }
 
 #[test]
 fn an_unclaimed_failure_is_returned() {
-    let mut flights = Flights::new(1);
+    let mut flights = OperationSlots::new(1);
     let number = begun(&mut flights, 1);
     flights.record_error(number, error());
     assert!(
@@ -81,18 +81,18 @@ fn an_unclaimed_failure_is_returned() {
     }
     let number = begun(&mut flights, 1);
     flights.release_ticket(number);
-    assert!(flights.give_up(number, error()).unclaimed.is_some());
+    assert!(flights.end_with_error(number, error()).unclaimed.is_some());
 }
 
 #[test]
 fn a_failure_is_reported_once_although_the_engine_reports_it_later() {
-    let mut flights = Flights::new(1);
+    let mut flights = OperationSlots::new(1);
     for held in [false, true] {
         let number = begun(&mut flights, 1);
         if !held {
             flights.release_ticket(number);
         }
-        let given_up = flights.give_up(number, error());
+        let given_up = flights.end_with_error(number, error());
         assert_eq!(given_up.unclaimed.is_some(), !held);
         if held {
             assert!(flights.report_error(number).is_some());
@@ -103,6 +103,6 @@ fn a_failure_is_reported_once_although_the_engine_reports_it_later() {
         }
         flights.record_error(number, error());
         assert!(flights.end_parts(number, 1).unwrap().unclaimed.is_none());
-        assert_eq!(flights.free(), 1);
+        assert_eq!(flights.free_count(), 1);
     }
 }

@@ -4,7 +4,7 @@ use tonnage_engine::{Ending, Verb};
 
 use super::opened;
 use crate::LaneSource;
-use crate::card::RemoteId;
+use crate::address::RemoteId;
 use crate::error::TransferErrorKind;
 use crate::extent::Extent;
 use crate::mock::{self, BYTES, PEERS, SOON};
@@ -23,7 +23,7 @@ fn each_source_resolves_as_often_as_documented() {
             let script = remote.lock();
             (script.lanes_asked, script.regions_asked)
         };
-        let far = endpoint.remember(&mock::memory_of(PEERS[1]));
+        let far = endpoint.add_remote(&mock::memory_of(PEERS[1]));
         let names = (opened.memory.id(), far);
         let before = asked();
         for call in 0..5 {
@@ -54,7 +54,7 @@ fn each_source_resolves_as_often_as_documented() {
 #[test]
 fn unknown_names_are_refused() {
     let opened = opened(8);
-    let far = opened.endpoint.remember(&mock::memory_of(PEERS[0]));
+    let far = opened.endpoint.add_remote(&mock::memory_of(PEERS[0]));
     let sources = [LaneSource::LookUp, LaneSource::Fresh, LaneSource::Register];
     for source in sources {
         let call = |remote: RemoteId, verb, extent| {
@@ -88,8 +88,8 @@ fn unknown_names_are_refused() {
     }
     // Nothing was posted, and the lane resolved for it was released.
     assert_eq!(opened.remote.lock().posts, 0);
-    opened.endpoint.forget(far);
+    opened.endpoint.remove_remote(far);
     assert_eq!(opened.remote.lock().left(), (3, 1));
-    assert_eq!(opened.endpoint.room(), 8);
+    assert_eq!(opened.endpoint.free_slots(), 8);
     assert_eq!(opened.remote.lock().wrong, Vec::<String>::new());
 }

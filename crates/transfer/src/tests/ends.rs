@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use tonnage_engine::testing::at_once;
+use tonnage_engine::testing::ends_at_once;
 use tonnage_engine::{Ending, Verb};
 
 use super::{opened, room_and_in_flight};
@@ -28,7 +28,7 @@ fn a_session_ends_with_the_last_of_its_operations() {
     opened.endpoint.progress().unwrap();
     assert_eq!(remote.lock().left(), (0, 0));
     drop(first);
-    assert_eq!(opened.endpoint.room(), 8);
+    assert_eq!(opened.endpoint.free_slots(), 8);
     assert_eq!(remote.lock().wrong, Vec::<String>::new());
 }
 
@@ -91,14 +91,14 @@ fn nothing_leaks_under_load() {
     );
     drop((sessions, memories));
     remote.lock().room = None;
-    remote.lock().ends = Some(at_once());
+    remote.lock().ends = Some(ends_at_once());
     endpoint.wait_all(SOON * 100).unwrap();
     drop(tickets);
     let accounts = remote.lock();
     assert_eq!(accounts.wrong, Vec::<String>::new());
     assert_eq!(accounts.left(), (0, 0));
     drop(accounts);
-    assert_eq!((endpoint.room(), endpoint.in_flight()), (64, 0));
+    assert_eq!((endpoint.free_slots(), endpoint.in_flight()), (64, 0));
     assert!(endpoint.into_parts().is_ok());
 }
 
@@ -130,7 +130,7 @@ fn a_dead_engine_fails_everything_by_name() {
     assert_eq!(error.to_string(), text);
     let error = batch.wait(SOON).unwrap_err();
     assert_eq!(error.operation(), Some("batch of reads"));
-    assert!(!opened.session.alive());
+    assert!(!opened.session.is_alive());
     let late = opened.session.write(0, 0, 8).unwrap_err();
     assert_eq!(late.kind(), TransferErrorKind::EndpointFailed);
     assert_eq!(late.operation(), Some("write"));
@@ -152,7 +152,7 @@ fn a_lost_peer_fails_only_its_own_operations() {
     assert_eq!((error.operation(), error.peer()), (Some("write"), Some(5)));
     assert!(error.to_string().contains("has ended"), "{error}");
     assert_eq!(batch.status(), TransferStatus::Failed);
-    assert_eq!((opened.session.alive(), other.alive()), (false, true));
+    assert_eq!((opened.session.is_alive(), other.is_alive()), (false, true));
     assert_eq!(
         opened.session.write(0, 0, 8).unwrap_err().kind(),
         TransferErrorKind::PeerLost
@@ -161,13 +161,19 @@ fn a_lost_peer_fails_only_its_own_operations() {
     // Operations that the engine still has keep their slots and lanes until it ends them.
     drop((lost, batch, opened.session));
     assert_eq!(
-        (opened.endpoint.room(), opened.remote.lock().lanes.len()),
+        (
+            opened.endpoint.free_slots(),
+            opened.remote.lock().lanes.len()
+        ),
         (6, 6)
     );
     opened.remote.lock().end(3, Ending::Failed(1));
     opened.endpoint.progress().unwrap();
     assert_eq!(
-        (opened.endpoint.room(), opened.remote.lock().lanes.len()),
+        (
+            opened.endpoint.free_slots(),
+            opened.remote.lock().lanes.len()
+        ),
         (8, 3)
     );
     let alive = other.write(0, 0, 8).unwrap();
@@ -202,7 +208,7 @@ fn a_post_that_fails_is_an_error_and_keeps_nothing() {
     let error = opened.session.write(0, 0, 8).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::OperationFailed);
     assert_eq!(room_and_in_flight(&opened.endpoint), (4, 0));
-    assert!(!opened.session.alive());
+    assert!(!opened.session.is_alive());
     // The other operations are not affected, because the error does not name an operation.
     let next = opened.session.write(0, 0, 8).unwrap();
     opened.remote.lock().end(1, Ending::Done);
@@ -226,7 +232,7 @@ fn a_post_that_fails_is_an_error_and_keeps_nothing() {
     assert!(batch.wait(SOON).is_err());
     opened.session.wait_all(SOON).unwrap();
     drop((batch, opened.session, opened.memory));
-    assert_eq!(opened.endpoint.room(), 4);
+    assert_eq!(opened.endpoint.free_slots(), 4);
     assert_eq!(opened.remote.lock().left(), (0, 0));
 }
 

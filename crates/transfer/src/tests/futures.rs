@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tonnage_engine::testing::at_once;
+use tonnage_engine::testing::ends_at_once;
 use tonnage_engine::{Ending, Verb};
 
 use super::{opened, room_and_in_flight};
@@ -55,7 +55,7 @@ fn a_future_posts_when_it_is_polled_and_is_woken_by_its_completion() {
 #[test]
 fn tasks_share_an_endpoint_and_wait_for_room() {
     let opened = opened(3);
-    opened.remote.lock().ends = Some(at_once());
+    opened.remote.lock().ends = Some(ends_at_once());
     let session = AsyncSession::new(opened.session);
     let done = Cell::new(0);
     let mut executor = Executor::new(&opened.endpoint);
@@ -150,7 +150,7 @@ fn futures_that_are_dropped_leak_nothing() {
     }
     drop(kept);
     drop(session);
-    opened.remote.lock().ends = Some(at_once());
+    opened.remote.lock().ends = Some(ends_at_once());
     opened.endpoint.wait_all(LONG).unwrap();
     assert_eq!(room_and_in_flight(&opened.endpoint), (16, 0));
     drop(opened.memory);
@@ -190,7 +190,7 @@ fn wakers_may_use_the_endpoint() {
         drop(inner.session().write(0, 0, 8));
         endpoint.progress().unwrap();
     })));
-    opened.remote.lock().ends = Some(at_once());
+    opened.remote.lock().ends = Some(ends_at_once());
     for polled in [true, false] {
         let waker = Waker::from(Arc::new(Meddler(Arc::clone(&meddled))));
         let mut future = Box::pin(session.write(0, 0, 8));

@@ -7,7 +7,7 @@ use tonnage_engine::testing::{TestEngine, arrival};
 use tonnage_engine::{Ending, Peer};
 
 use crate::error::TransferErrorKind;
-use crate::mock::{self, BYTES, PEERS, SOON, card_from, memory_of};
+use crate::mock::{self, BYTES, PEERS, SOON, address_from, memory_of};
 use crate::place::ProcessPlace;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -20,22 +20,22 @@ fn connected(remote: &TestEngine) -> Vec<Peer> {
 #[test]
 fn a_wrong_card_leaves_the_others_unconnected() {
     let (endpoint, remote) = mock::endpoint(4);
-    let mut wrong = card_from(9);
+    let mut wrong = address_from(9);
     wrong.to = 3;
-    let cards = [card_from(8), wrong];
+    let cards = [address_from(8), wrong];
     let error = endpoint.connect(&cards, SOON).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::Usage);
     assert_eq!(connected(&remote), PEERS);
-    let twice = [card_from(8), card_from(8)];
+    let twice = [address_from(8), address_from(8)];
     assert!(endpoint.connect(&twice, SOON).is_err());
-    endpoint.connect(&[card_from(8)], SOON).unwrap();
+    endpoint.connect(&[address_from(8)], SOON).unwrap();
 }
 
 #[test]
 fn a_peer_is_connected_once_although_another_cannot_be_reached() {
     let (endpoint, remote) = mock::endpoint(4);
     remote.lock().unreachable.push(9);
-    let cards = [card_from(8), card_from(9)];
+    let cards = [address_from(8), address_from(9)];
     assert_eq!(endpoint.connect(&cards, SOON).unwrap_err().peer(), Some(9));
     endpoint.connect(&cards[..1], SOON).unwrap();
     remote.lock().unreachable.clear();
@@ -49,7 +49,7 @@ fn a_peer_that_came_too_late_can_be_met_later() {
     let (endpoint, remote) = mock::endpoint(4);
     let memory = endpoint.allocate("small", BYTES).unwrap();
     remote.lock().never_meets = true;
-    let late = endpoint.connect(&[card_from(9)], SOON).unwrap_err();
+    let late = endpoint.connect(&[address_from(9)], SOON).unwrap_err();
     assert_eq!(late.kind(), TransferErrorKind::Deadline);
     let session = endpoint.session(&memory, &memory_of(9)).unwrap_err();
     assert_eq!(session.kind(), TransferErrorKind::Usage);
@@ -60,7 +60,7 @@ fn a_peer_that_came_too_late_can_be_met_later() {
     let alone = endpoint.wait_arrival(LONG).unwrap_err();
     assert_eq!(alone.kind(), TransferErrorKind::PeerLost);
     remote.lock().never_meets = false;
-    endpoint.connect(&[card_from(9)], SOON).unwrap();
+    endpoint.connect(&[address_from(9)], SOON).unwrap();
     endpoint.session(&memory, &memory_of(9)).unwrap();
     assert_eq!(remote.lock().wrong, Vec::<String>::new());
 }
@@ -70,7 +70,7 @@ fn a_peer_that_ends_before_first_contact_is_not_waited_for() {
     let (endpoint, remote) = mock::endpoint(4);
     remote.lock().never_meets = true;
     let mut child = Command::new("sleep").arg("0.1").spawn().unwrap();
-    let mut card = card_from(9);
+    let mut card = address_from(9);
     card.place = ProcessPlace::for_process(child.id());
     let begin = Instant::now();
     let error = endpoint.connect(&[card], LONG).unwrap_err();
@@ -88,7 +88,7 @@ fn operations_of_a_peer_before_its_end_are_not_lost() {
     let (endpoint, remote) = mock::endpoint(4);
     let memory = endpoint.allocate("small", BYTES).unwrap();
     let mut child = Command::new("sleep").arg("100").spawn().unwrap();
-    let mut card = card_from(9);
+    let mut card = address_from(9);
     card.place = ProcessPlace::for_process(child.id());
     endpoint.connect(&[card], SOON).unwrap();
     for peer in PEERS {
@@ -101,7 +101,7 @@ fn operations_of_a_peer_before_its_end_are_not_lost() {
     child.wait().unwrap();
     remote.lock().end(1, Ending::Done);
     remote.lock().done.push_back(arrival(PEERS[0], 7, 0));
-    assert!(!session.alive(), "the peer has ended");
+    assert!(!session.is_alive(), "the peer has ended");
     let late = session.write(0, 0, 8).unwrap_err();
     assert_eq!(late.kind(), TransferErrorKind::PeerLost);
     done.wait(LONG).unwrap();

@@ -7,7 +7,7 @@ mod meeting;
 mod queued;
 mod sleeping;
 
-use tonnage_engine::testing::{TestEngine, arrival, at_once};
+use tonnage_engine::testing::{TestEngine, arrival, ends_at_once};
 use tonnage_engine::{Ending, Peer, Verb};
 
 use crate::error::{TransferErrorKind, TransferResult};
@@ -55,7 +55,7 @@ impl Opened {
 }
 
 fn room_and_in_flight(endpoint: &TransferEndpoint) -> (usize, usize) {
-    (endpoint.room(), endpoint.in_flight())
+    (endpoint.free_slots(), endpoint.in_flight())
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_ticket_follows_its_operation() {
     ticket.wait(SOON).unwrap();
     assert_eq!(ticket.status(), TransferStatus::Done);
     // A ticket that reported success has released its slot.
-    assert_eq!(opened.endpoint.room(), 4);
+    assert_eq!(opened.endpoint.free_slots(), 4);
     drop(ticket);
     assert_eq!(room_and_in_flight(&opened.endpoint), (4, 0));
 }
@@ -99,7 +99,7 @@ fn a_deadline_names_the_operation_and_leaves_it() {
 fn a_failed_operation_repeats_the_engines_error_at_each_call() {
     let opened = opened(4);
     let ticket = opened.session.write_imm(0, 0, 8, 1).unwrap();
-    assert!(opened.session.alive());
+    assert!(opened.session.is_alive());
     opened.remote.lock().end(1, Ending::Failed(12));
     for _ in 0..2 {
         let error = ticket.poll().unwrap_err();
@@ -107,7 +107,7 @@ fn a_failed_operation_repeats_the_engines_error_at_each_call() {
         let text = "mock: write-imm with peer 5 on card0: RETRY_EXC (12)";
         assert_eq!(error.to_string(), text);
     }
-    assert!(!opened.session.alive());
+    assert!(!opened.session.is_alive());
     drop(ticket);
     // It was reported by the ticket, and is not reported again.
     opened.endpoint.wait_all(SOON).unwrap();
@@ -196,7 +196,7 @@ fn without_room_nothing_is_posted_and_polling_makes_room() {
     opened.remote.lock().end(2, Ending::Done);
     second.wait(SOON).unwrap();
     drop(second);
-    assert_eq!(opened.endpoint.room(), 2);
+    assert_eq!(opened.endpoint.free_slots(), 2);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_batch_is_one_ticket_whatever_the_engine_takes_at_once() {
     opened.remote.lock().room = Some(3);
     let extents: Vec<Extent> = (0..10).map(|at| Extent::new(at * 8, at * 16, 8)).collect();
     let ticket = opened.session.batch(Verb::Write, &extents).unwrap();
-    assert_eq!(opened.endpoint.room(), 3);
+    assert_eq!(opened.endpoint.free_slots(), 3);
     let mut seen = Vec::new();
     while !ticket.poll().unwrap() {
         let taken = opened.remote.lock().in_flight.len();
@@ -215,14 +215,14 @@ fn a_batch_is_one_ticket_whatever_the_engine_takes_at_once() {
     }
     assert!(seen.into_iter().eq((0..10).map(|at| at * 16)));
     drop(ticket);
-    assert_eq!(opened.endpoint.room(), 4);
+    assert_eq!(opened.endpoint.free_slots(), 4);
 }
 
 #[test]
 fn a_batch_ends_although_the_caller_refills_every_slot() {
     let opened = opened(8);
     opened.remote.lock().room = Some(2);
-    opened.remote.lock().ends = Some(at_once());
+    opened.remote.lock().ends = Some(ends_at_once());
     let mut singles: Vec<_> = (0..2).map(|_| opened.session.write(0, 0, 8)).collect();
     let batch = opened.batch(Verb::Read, 6);
     let mut turns = 0;
@@ -312,8 +312,8 @@ fn guarantees_that_the_engine_lacks_are_refused() {
 #[test]
 fn cards_of_other_endpoints_are_refused() {
     let (endpoint, _remote) = mock::endpoint(1);
-    let refused = |change: fn(&mut crate::EndpointCard)| {
-        let mut card = mock::card_from(9);
+    let refused = |change: fn(&mut crate::PeerAddress)| {
+        let mut card = mock::address_from(9);
         change(&mut card);
         endpoint.connect(&[card], SOON).unwrap_err().to_string()
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tonnage_engine::{Descriptor, Ending, Region, RegionId, Verb};
 
 use super::opened;
-use crate::card::RemoteMemory;
+use crate::address::RemoteMemory;
 use crate::error::TransferErrorKind;
 use crate::executor::Executor;
 use crate::extent::{Extent, QueuedExtent, TicketEnd};
@@ -39,9 +39,9 @@ fn ends_are_taken_in_order_and_free_their_slots() {
     opened.remote.lock().end(3, Ending::Done);
     // An end that was found before needs no poll.
     assert_eq!(tokens(&opened.endpoint, 8), [13]);
-    assert_eq!(opened.endpoint.room(), 5);
+    assert_eq!(opened.endpoint.free_slots(), 5);
     assert_eq!(tokens(&opened.endpoint, 8), [20, 10, 11]);
-    assert_eq!(opened.endpoint.room(), 8);
+    assert_eq!(opened.endpoint.free_slots(), 8);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn failures_are_reported_once_by_the_queue() {
     assert_eq!(opened.endpoint.poll_ended(&mut ended).unwrap(), 1);
     let error = ended[0].error.take().unwrap();
     assert_eq!(error.failure().map(|failure| failure.code), Some(7));
-    assert_eq!(opened.endpoint.room(), 4);
+    assert_eq!(opened.endpoint.free_slots(), 4);
     opened.endpoint.wait_all(SOON).unwrap();
     // Ends of operations that were in flight when the engine died come before its error.
     let ticket = opened.session.write(0, 0, 8).unwrap();
@@ -103,7 +103,7 @@ fn adopted_peers_and_memory_are_used_and_left_to_the_engine() {
     drop((opened.session, opened.memory));
     let parts = opened.endpoint.into_parts().ok().unwrap();
     opened.remote.lock().regions.insert(77);
-    let endpoint = TransferEndpoint::over(parts, &EndpointConfig::new(0));
+    let endpoint = TransferEndpoint::from_parts(parts, &EndpointConfig::new(0));
     let region = Region {
         id: RegionId(77),
         descriptor: Descriptor::default(),
@@ -134,14 +134,14 @@ fn named_operations_have_guarantees_and_can_be_flushed() {
     let one = [Extent::new(0, 0, 8)];
     let names = (
         opened.memory.id(),
-        opened.endpoint.remember_with(&far, promised),
+        opened.endpoint.add_remote_with(&far, promised),
     );
     let refused = opened
         .endpoint
         .transfer(LaneSource::Fresh, Verb::Write, names, &one)
         .unwrap_err();
     assert_eq!(refused.kind(), TransferErrorKind::Unavailable);
-    let names = (names.0, opened.endpoint.remember(&far));
+    let names = (names.0, opened.endpoint.add_remote(&far));
     let flush = opened.endpoint.flush_between(Verb::Write, names).unwrap();
     assert_eq!(opened.remote.lock().flushes, 1);
     opened.remote.lock().end(1, Ending::Done);
@@ -157,11 +157,11 @@ fn a_loop_drives_tasks_by_turns_and_their_entries_are_reused() {
         executor.spawn(async {
             session.write(0, 0, 8).await.unwrap();
         });
-        assert!(executor.turn().unwrap());
+        assert!(executor.poll_once().unwrap());
         assert_eq!(executor.tasks(), 1);
-        assert!(!executor.turn().unwrap(), "nothing has ended");
+        assert!(!executor.poll_once().unwrap(), "nothing has ended");
         opened.remote.lock().end(1, Ending::Done);
-        assert!(executor.turn().unwrap());
+        assert!(executor.poll_once().unwrap());
         assert_eq!(executor.tasks(), 0);
     }
     assert_eq!(executor.places(), 1);
@@ -170,7 +170,7 @@ fn a_loop_drives_tasks_by_turns_and_their_entries_are_reused() {
 #[test]
 fn the_id_of_a_deregistered_memory_is_not_reused() {
     let opened = opened(4);
-    let far = opened.endpoint.remember(&mock::memory_of(PEERS[0]));
+    let far = opened.endpoint.add_remote(&mock::memory_of(PEERS[0]));
     let gone = opened.endpoint.allocate("small", BYTES).unwrap();
     let (name, told) = (gone.id(), gone.remote().id());
     drop(gone);
@@ -200,16 +200,16 @@ fn tasks_that_wait_for_room_retry_when_there_may_be_room() {
         });
     }
     for _ in 0..10 {
-        executor.turn().unwrap();
+        executor.poll_once().unwrap();
     }
     assert_eq!(opened.remote.lock().posts, 2);
     opened.remote.lock().room = Some(2);
     for _ in 0..80 {
-        executor.turn().unwrap();
+        executor.poll_once().unwrap();
     }
     assert_eq!(opened.remote.lock().in_flight.len(), 2);
     opened.remote.lock().end(2, Ending::Done);
-    executor.turn().unwrap();
+    executor.poll_once().unwrap();
     assert_eq!(executor.tasks(), 0);
 }
 
@@ -220,7 +220,7 @@ fn an_immediate_that_is_too_wide_is_refused() {
     drop((opened.session, opened.memory));
     let mut parts = opened.endpoint.into_parts().ok().unwrap();
     parts.caps.immediate_bits = 8;
-    let endpoint = TransferEndpoint::over(parts, &EndpointConfig::new(0));
+    let endpoint = TransferEndpoint::from_parts(parts, &EndpointConfig::new(0));
     endpoint.adopt_peers([PEERS[0]]);
     let local = endpoint.register(memory).unwrap();
     let far = mock::memory_of(PEERS[0]);
@@ -229,7 +229,7 @@ fn an_immediate_that_is_too_wide_is_refused() {
     let refused = session.write_imm(0, 0, 8, 256).unwrap_err();
     assert_eq!(refused.kind(), TransferErrorKind::OutOfRange);
     assert!(refused.to_string().contains("8 bits"), "{refused}");
-    let names = (local.id(), endpoint.remember(&far));
+    let names = (local.id(), endpoint.add_remote(&far));
     let wide = [Extent::new(0, 0, 8).with_imm(256)];
     let by_name = |verb| endpoint.transfer(LaneSource::LookUp, verb, names, &wide);
     assert!(by_name(Verb::WriteImm).is_err());
@@ -253,7 +253,7 @@ fn a_list_is_one_call_and_posts_as_far_as_there_is_room() {
     // First the engine has less room than the endpoint, then the endpoint less than the list.
     assert_eq!(post(&list(0..4)).unwrap(), 3);
     assert_eq!(opened.remote.lock().posts, posts + 1);
-    assert_eq!(opened.endpoint.room(), 1);
+    assert_eq!(opened.endpoint.free_slots(), 1);
     opened.remote.lock().room = None;
     assert_eq!(post(&list(3..9)).unwrap(), 1);
     assert_eq!(post(&list(4..9)).unwrap(), 0);
@@ -264,10 +264,10 @@ fn a_list_is_one_call_and_posts_as_far_as_there_is_room() {
     opened.remote.lock().end(3, Ending::Done);
     assert_eq!(tokens(&opened.endpoint, 2), [1, 2]);
     assert_eq!(tokens(&opened.endpoint, 2), [3]);
-    assert_eq!(opened.endpoint.room(), 3);
+    assert_eq!(opened.endpoint.free_slots(), 3);
     opened.remote.lock().end(1, Ending::Done);
     assert_eq!(tokens(&opened.endpoint, 2), [0]);
-    assert_eq!(opened.endpoint.room(), 4);
+    assert_eq!(opened.endpoint.free_slots(), 4);
     opened.endpoint.wait_all(SOON).unwrap();
     assert_eq!(post(&[]).unwrap(), 0);
 }
@@ -285,7 +285,7 @@ fn a_list_ends_before_an_invalid_operation() {
     opened.remote.lock().post_fails = true;
     let error = post(&list(5..7)).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::OperationFailed);
-    assert_eq!(opened.endpoint.room(), 6);
+    assert_eq!(opened.endpoint.free_slots(), 6);
     opened.remote.lock().end(2, Ending::Done);
     assert_eq!(tokens(&opened.endpoint, 8), [0, 1]);
     opened.endpoint.wait_all(SOON).unwrap();
@@ -317,7 +317,7 @@ fn ends_keep_their_order_on_both_paths() {
     }
     let expected = [(0, false), (1, false), (2, true), (3, false), (4, false)];
     assert_eq!(told, expected);
-    assert_eq!(opened.endpoint.room(), 8);
+    assert_eq!(opened.endpoint.free_slots(), 8);
 }
 
 /// Operations of a dead engine are reported as failed, whether or not they were posted as a list.

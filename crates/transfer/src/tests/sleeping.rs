@@ -70,7 +70,7 @@ fn arm_reports_a_dead_engine_and_has_woken_a_woken_task() {
     let session = crate::AsyncSession::new(opened.session_with(PEERS[1]).unwrap());
     executor.spawn(async move { session.write(0, 0, 8).await.unwrap() });
     assert!(executor.has_woken());
-    executor.turn().unwrap();
+    executor.poll_once().unwrap();
     assert!(!executor.has_woken());
     opened.remote.lock().end(1, Ending::Done);
     opened.endpoint.progress().unwrap();

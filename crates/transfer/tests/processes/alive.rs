@@ -78,7 +78,7 @@ fn every_verb_moves_bytes_by_every_way_of_posting() {
 
 fn by_verbs(engine: &str, side: &Side) {
     let session = side.session();
-    assert!(session.alive());
+    assert!(session.is_alive());
     let outside = session.read(0, side.remote.bytes() - 4, 8).unwrap_err();
     assert_eq!(outside.kind(), TransferErrorKind::OutOfRange, "{engine}");
     assert!(outside.to_string().starts_with(engine), "{outside}");
@@ -142,7 +142,7 @@ fn by_futures(engine: &str, side: &Side) {
 }
 
 fn by_names(engine: &str, side: &Side) {
-    let names = (side.memory.id(), side.endpoint.remember(&side.remote));
+    let names = (side.memory.id(), side.endpoint.add_remote(&side.remote));
     let sources = [LaneSource::LookUp, LaneSource::Fresh, LaneSource::Register];
     for (seed, source) in (5..).zip(sources) {
         side.memory.write(0, &data(seed)).unwrap();
@@ -173,7 +173,7 @@ fn dropped_in_flight(engine: &str, side: &Side) {
     }
     side.endpoint.wait_all(TIMEOUT).unwrap();
     let endpoint = &side.endpoint;
-    let left = (endpoint.room(), endpoint.in_flight());
+    let left = (endpoint.free_slots(), endpoint.in_flight());
     assert_eq!(left, (1024, 0), "{engine}");
 }
 

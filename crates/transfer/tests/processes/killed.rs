@@ -78,7 +78,7 @@ fn every_verb_fails_after_the_peer_was_killed() {
                 (Some(verb.name()), Some(1))
             );
             assert!(killed.elapsed() < BOUND, "{engine} {}", verb.name());
-            assert!(!session.alive());
+            assert!(!session.is_alive());
             assert!(side.endpoint.wait_arrival(BOUND).is_err());
             assert!(killed.elapsed() < 2 * BOUND, "{engine} {}", verb.name());
             drop((tickets, session));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tonnage_transfer::{
-    EndpointCard, EndpointConfig, LocalMemory, RemoteMemory, Session, Ticket, TransferEndpoint,
+    EndpointConfig, LocalMemory, PeerAddress, RemoteMemory, Session, Ticket, TransferEndpoint,
     TransferResult, Transport, TransportOptions,
 };
 
@@ -81,11 +81,11 @@ fn connected(engine: &str, id: u32, socket: UnixStream) -> Side {
     let endpoint = open(engine, id);
     let memory = endpoint.allocate("host", BYTES).unwrap();
     let mut writer = socket.try_clone().unwrap();
-    let card = endpoint.card_for(1 - id).unwrap().encode();
+    let card = endpoint.address_for(1 - id).unwrap().encode();
     writeln!(writer, "{card}\n{}", memory.remote().encode()).unwrap();
     let mut lines = BufReader::new(socket).lines();
     let mut next = || lines.next().unwrap().unwrap();
-    let card = EndpointCard::decode(&next()).unwrap();
+    let card = PeerAddress::decode(&next()).unwrap();
     let remote = RemoteMemory::decode(&next()).unwrap();
     endpoint.connect(&[card], TIMEOUT).unwrap();
     Side {

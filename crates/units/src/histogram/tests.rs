@@ -13,7 +13,7 @@ fn of(latencies_ns: &[u64]) -> LatencyHistogram {
 }
 
 fn same(left: &LatencyHistogram, right: &LatencyHistogram) -> bool {
-    left.exact == right.exact && left.pairs().eq(right.pairs())
+    left.exact == right.exact && left.index_counts().eq(right.index_counts())
 }
 
 #[test]
@@ -71,7 +71,7 @@ proptest! {
         let each: Vec<u64> = (0..count).map(|at| shortest_ns + step(at) as u64).collect();
         let mut together = LatencyHistogram::new();
         together.record_unfinished(&waits(count, shortest_ns, shortest_ns + span_ns));
-        prop_assert!(together.pairs().eq(of(&each).pairs()));
+        prop_assert!(together.index_counts().eq(of(&each).index_counts()));
         prop_assert_eq!((together.count(), together.unfinished()), (count, count));
         let mean_ns = shortest_ns as f64 + span_ns as f64 / 2.0;
         prop_assert!((together.mean_ns().unwrap() - mean_ns).abs() <= 1.0);
@@ -126,7 +126,7 @@ fn figures_that_contradict_the_bins_are_refused() {
 #[test]
 fn each_figure_has_its_bounds() {
     let good = of(&[10, 20, 30]);
-    let refused = |change: fn(&mut Exact)| {
+    let refused = |change: fn(&mut ExactFigures)| {
         let mut changed = good.clone();
         change(&mut changed.exact);
         LatencyHistogram::decode(&changed.encode()).is_err()
@@ -161,7 +161,7 @@ fn an_empty_histogram_has_no_figures() {
         (0, None, None)
     );
     assert_eq!((none.mean_ns(), none.quantile_ns(0.5)), (None, None));
-    assert_eq!(none.recorded().count(), 0);
+    assert_eq!(none.recorded_bins().count(), 0);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn the_growth_of_counts_is_added() {
     // The earlier counts had only three bins, and the third of these has not grown.
     sum.add_counts(&[0, 7, 3, 4], &[0, 5, 3]);
     assert!(same(&sum, &of(&[5, 1, 1, 3, 3, 3, 3])));
-    let recorded: Vec<_> = sum.recorded().collect();
+    let recorded: Vec<_> = sum.recorded_bins().collect();
     assert_eq!(recorded, [(1, 2), (3, 4), (5, 1)]);
     // Values beyond the range are counted in the last bin.
     let last = vec![0; hdr_v2::BINS - 1]
@@ -219,7 +219,7 @@ fn encoded_histograms_merge_like_histograms() {
 fn the_standard_encoding_keeps_three_digits() {
     let histogram = of(&[100, 200, 123_456, 7_000_000]);
     let back = LatencyHistogram::from_hdr(&histogram.to_hdr()).unwrap();
-    assert!(back.pairs().eq(histogram.pairs()));
+    assert!(back.index_counts().eq(histogram.index_counts()));
     assert_eq!((back.count(), back.min_ns()), (4, Some(100)));
     let often = of(&[7, 7, 7, 100]);
     let back_often = LatencyHistogram::from_hdr(&often.to_hdr()).unwrap();
@@ -273,7 +273,7 @@ proptest! {
         merged.merge(&of(&right));
         let whole = of(&[left, right].concat());
         prop_assert_eq!(merged.exact, whole.exact);
-        prop_assert_eq!(merged.pairs().collect::<Vec<_>>(), whole.pairs().collect::<Vec<_>>());
+        prop_assert_eq!(merged.index_counts().collect::<Vec<_>>(), whole.index_counts().collect::<Vec<_>>());
         prop_assert_eq!(merged.encode(), whole.encode());
         prop_assert!(merged.encode().len() <= ENCODED_BYTES_MAX);
     }

@@ -290,7 +290,7 @@ impl BackendTurn<'_, '_, '_> {
     /// Returns the ranks of this one's group, or `None` if there is only one group.
     fn rank_group(&self) -> Option<RankGroup> {
         let grouping = self.point.grouping();
-        let seat = grouping.seat(self.stage.rank.id());
+        let seat = grouping.position(self.stage.rank.id());
         let turn = u64::from(seat.group) + 1;
         (grouping.count() > 1).then(|| RankGroup::new(turn, seat.members()))
     }

@@ -4,7 +4,7 @@ use super::backend::{Backend, Choice, Prepared};
 use super::trial_times::TrialTimes;
 use serde::{Deserialize, Serialize};
 use tonnage_collective::bus::bus_factor;
-use tonnage_plan::collective::{Across, CollectivePoint, Grouping};
+use tonnage_plan::collective::{CollectivePoint, Grouping, RankTime};
 use tonnage_plan::point::LimitChoice;
 use tonnage_record::collective::{
     BackendRecord, CollectiveSummary, CollectiveTrial, GroupTimes, RANKS_KEPT_MAX, RankCalls,
@@ -109,7 +109,7 @@ impl<'a> Contestant<'a> {
     }
 
     /// Returns the times of the trials, combined over the ranks.
-    pub fn times_ns(&self, across: Across) -> Vec<f64> {
+    pub fn times_ns(&self, across: RankTime) -> Vec<f64> {
         self.trials
             .iter()
             .map(|trial| trial.call_ns(across))
@@ -160,7 +160,7 @@ impl<'a> Contestant<'a> {
             bus_limit: self.limit.filter(|_| summary.is_some()),
             trials: self.trials,
             summary,
-            histogram: samples.then(|| HistogramData::of(&self.histogram)),
+            histogram: samples.then(|| HistogramData::from_histogram(&self.histogram)),
         }
     }
 
@@ -184,13 +184,13 @@ impl<'a> Contestant<'a> {
             trials: self.trials.len() as u32,
             iterations: self.trials.iter().map(|trial| trial.iterations).sum(),
             call_ns,
-            call_ns_rank_max: of(Across::Max).mean,
-            call_ns_rank_mean: of(Across::Mean).mean,
-            call_ns_rank_min: of(Across::Min).mean,
+            call_ns_rank_max: of(RankTime::Max).mean,
+            call_ns_rank_mean: of(RankTime::Mean).mean,
+            call_ns_rank_min: of(RankTime::Min).mean,
             algbw_bytes_per_s: algbw,
             busbw_bytes_per_s: busbw,
             busbw_limit_fraction: busbw.zip(limit).map(|(busbw, limit)| busbw.mean / limit),
-            latency: Latency::of(&self.histogram, LatencyKind::Call),
+            latency: Latency::from_histogram(&self.histogram, LatencyKind::Call),
             verified_bytes: self.verified_bytes,
             rank_times: self.ranks.clone(),
             group_times: self.groups.clone(),

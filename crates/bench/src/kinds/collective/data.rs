@@ -26,7 +26,7 @@ impl RankData {
     pub fn new(point: &CollectivePoint, rank: u32, in_place: bool) -> Result<Self> {
         let reduction = point.reduction.unwrap_or(Reduction::Sum);
         let grouping = point.grouping();
-        let seat = grouping.seat(rank);
+        let seat = grouping.position(rank);
         // A seed per group, so that data of another group are detected as wrong.
         let seed = point.seed ^ u64::from(seat.group) << 32;
         Ok(Self {
@@ -68,7 +68,7 @@ impl RankData {
             return Ok(found.checked_elements * self.data.shape().dtype.bytes());
         }
         let in_group = |(grouping, group): (Grouping, u32)| {
-            let ranks = grouping.members_in_words(group);
+            let ranks = grouping.describe_members(group);
             format!(" in group {group} of ranks {ranks}, which are counted there from 0")
         };
         let of = self.group.map(in_group).unwrap_or_default();

@@ -15,8 +15,8 @@ use crate::settings::Numa;
 use tonnage_engine::backend::{BackendEntry, GroupCall, GroupCalls, OpenGroup, OpenGroupCalls};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::split_name;
-use tonnage_loops::calls::{Caller, aligned, back_to_back};
-use tonnage_loops::collective::layout::{Layout, Needs};
+use tonnage_loops::calls::{Caller, time_aligned_calls, time_back_to_back_calls};
+use tonnage_loops::collective::layout::{MemoryLayout, MemoryNeeds};
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
@@ -30,7 +30,7 @@ pub struct InProcess {
     calls: Box<dyn GroupCalls>,
     name: &'static str,
     in_place_always: &'static [tonnage_collective::Collective],
-    layout: Layout,
+    layout: MemoryLayout,
     buffers: Buffers,
     rank: u32,
     clock: Clock,
@@ -55,11 +55,11 @@ impl InProcess {
     ) -> Result<Self> {
         let none = || Error::Failed("no points to open a backend for".into());
         let first = *points.first().ok_or_else(none)?;
-        let needs = points.iter().fold(Needs::default(), |needs, point| {
+        let needs = points.iter().fold(MemoryNeeds::default(), |needs, point| {
             let in_place = is_in_place(entry.in_place_always, point);
-            needs.max(Needs::of_shape(&point.shape(), in_place))
+            needs.max(MemoryNeeds::for_shape(&point.shape(), in_place))
         });
-        let layout = Layout::new(needs);
+        let layout = MemoryLayout::new(needs);
         let sized_by = SizedBy {
             option: "--sizes",
             bytes: first.size_bytes,
@@ -70,7 +70,7 @@ impl InProcess {
         let mine = open(&OpenGroup {
             rank: rank.id(),
             ranks: rank.size(),
-            group: first.grouping().seat(rank.id()).group,
+            group: first.grouping().position(rank.id()).group,
             groups: first.grouping().count(),
             libraries: &settings.libraries,
         });
@@ -202,7 +202,7 @@ impl Backend for InProcess {
         let in_place = is_in_place(self.in_place_always, point);
         let (shape, places) = (point.shape(), (self.layout.input, self.layout.output));
         let arena = Arc::clone(&self.buffers.arena);
-        let place = point.grouping().seat(self.rank).place;
+        let place = point.grouping().position(self.rank).place;
         self.buffers = Buffers::new(&arena, places, &shape, place, in_place);
         let ready = self.calls.prepare(GroupCall {
             shape,
@@ -242,10 +242,10 @@ impl Backend for InProcess {
             (order.before)(iteration)
         };
         let ended = if order.align {
-            aligned(&mut calls, clock, iterations, &mut before, order.spans)
+            time_aligned_calls(&mut calls, clock, iterations, &mut before, order.spans)
         } else {
             let calls = &mut BackToBackCalls(calls);
-            back_to_back(calls, clock, iterations, &mut before, order.spans)
+            time_back_to_back_calls(calls, clock, iterations, &mut before, order.spans)
         };
         self.watchdog.watch(None);
         ended

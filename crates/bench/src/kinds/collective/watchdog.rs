@@ -75,7 +75,7 @@ impl Watchdog {
                     alarm.raise(&error);
                 }
             })
-            .map_err(|error| Error::not_started("the thread that watches calls", &error))?;
+            .map_err(|error| Error::start_error("the thread that watches calls", &error))?;
         Ok(Self {
             watched,
             thread: Some(thread),

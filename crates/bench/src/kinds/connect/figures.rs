@@ -72,8 +72,8 @@ impl StepTimes {
 pub fn step_record(step: Step, histogram: &LatencyHistogram) -> Option<StepRecord> {
     Some(StepRecord {
         step,
-        latency: Latency::of(histogram, LatencyKind::Step)?,
-        histogram: HistogramData::of(histogram),
+        latency: Latency::from_histogram(histogram, LatencyKind::Step)?,
+        histogram: HistogramData::from_histogram(histogram),
     })
 }
 

@@ -132,7 +132,8 @@ impl OpenDevices {
         let first_device = self.devices.domains.first();
         let verb = first_device.and_then(|domain| first_byte(domain.caps()));
         let mut engine = self.devices.report();
-        engine.facts = std::mem::take(&mut engine.facts).maybe("first_byte", verb.map(Verb::name));
+        engine.facts = std::mem::take(&mut engine.facts)
+            .with_optional_fact("first_byte", verb.map(Verb::name));
         let memories = self.seats.iter().map(|(seat, _)| &seat.memory);
         let mine = Effective {
             engine,

@@ -264,7 +264,7 @@ impl ConnectWorker {
         self.region = Some(region.id);
         self.step(Step::Register);
         let peers = self.ends.peers();
-        let cards = self.engine()?.cards(&peers)?;
+        let cards = self.engine()?.endpoint_addresses(&peers)?;
         // The parts of an endpoint address, such as queue pairs, belong to the connection step.
         self.step(Step::Connect);
         let introduce = |card| Introduction {

@@ -10,7 +10,7 @@ use tonnage_sys::files::open::open;
 use tonnage_sys::files::residency::{SystemCall, resident_bytes};
 
 use super::checks::READ;
-use tonnage_loops::files::sequence::{Piece, Pieces};
+use tonnage_loops::files::sequence::{FilePiece, FilePieces};
 
 use tonnage_record::files::CacheState;
 use tonnage_units::Reduce;
@@ -43,12 +43,12 @@ impl Reduce for CachedBytes {
 
 impl CachedBytes {
     /// Measures how much of the data to read is in this host's page cache.
-    pub fn measure(path: &Path, reads: &Pieces) -> Self {
+    pub fn measure(path: &Path, reads: &FilePieces) -> Self {
         Self::sample(path, reads, PIECES_MAX)
     }
 
     /// Queries at most `pieces_max` pieces.
-    fn sample(path: &Path, reads: &Pieces, pieces_max: u64) -> Self {
+    fn sample(path: &Path, reads: &FilePieces, pieces_max: u64) -> Self {
         let bytes = reads.bytes();
         let count = reads.count().min(pieces_max);
         let pieces = (0..count).map(|piece| reads.at(scale_to(reads.count(), piece, count)));
@@ -94,7 +94,7 @@ struct Residency {
     how: SystemCall,
 }
 
-fn resident(file: &File, pieces: impl Iterator<Item = Piece>) -> io::Result<Residency> {
+fn resident(file: &File, pieces: impl Iterator<Item = FilePiece>) -> io::Result<Residency> {
     // An empty query finds out which system call exists and is permitted.
     let mut seen = Residency {
         bytes: 0,
@@ -154,7 +154,7 @@ mod tests {
             ..known(0)
         });
         assert_eq!(all.how, "cachestat");
-        let missing = CachedBytes::measure(Path::new("/no/such/file"), &Pieces::whole(100));
+        let missing = CachedBytes::measure(Path::new("/no/such/file"), &FilePieces::whole(100));
         let assert_unknown = |all: &CachedBytes| {
             let record = all.clone().record(true, false);
             assert!(

@@ -21,16 +21,16 @@ use crate::kinds::kind::{LimitMoment, StepRunner, Steps, effective_of_all};
 use crate::observer::Observer;
 use crate::settings::Settings;
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
-use tonnage_loops::files::drive::{BufferLayout, InFlight, Samples};
+use tonnage_loops::files::drive::{BufferLayout, Samples, TransfersInFlight};
 use tonnage_machine::{CpuChoice, place_workers};
 use tonnage_plan::files::{FileLayout, FilePoint, Phase, ReadFrom};
-use tonnage_plan::point::{LimitChoice, Reading};
+use tonnage_plan::point::{LimitChoice, PointNotes};
 use tonnage_ranks::Rank;
 use tonnage_record::environment::Memories;
 use tonnage_record::files::PhaseRecord;
 use tonnage_record::{Effective, FileBody, Limit, Record};
 use tonnage_units::Result;
-use tonnage_units::reduce::Any;
+use tonnage_units::reduce::ReduceAny;
 
 /// Maximum number of files listed in remarks because they were left in place.
 const LEFT_LISTED_MAX: usize = 8;
@@ -40,7 +40,7 @@ pub struct Experiment<'a> {
     /// The point to measure.
     pub point: &'a FilePoint,
     /// Notes recorded with its results.
-    pub reading: &'a Reading,
+    pub reading: &'a PointNotes,
     /// The other ranks.
     pub rank: &'a mut Rank,
     /// Settings of the run.
@@ -128,7 +128,7 @@ impl Steps for OpenExperiment<'_, '_> {
         let over = self
             .experiment
             .rank
-            .reduce(what, Any(over), DEADLINES.step)?;
+            .reduce(what, ReduceAny(over), DEADLINES.step)?;
         Ok(over.0 || self.trial >= point.trials)
     }
 
@@ -442,7 +442,7 @@ impl Experiment<'_> {
                 memory,
                 buffers,
                 samples: Samples::default(),
-                slots: InFlight::new(buffers.count),
+                slots: TransfersInFlight::new(buffers.count),
                 cpu,
             })
         };

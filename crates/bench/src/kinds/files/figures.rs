@@ -44,8 +44,8 @@ impl PhaseRepetitions {
         let latency = |write: bool, histogram: &LatencyHistogram| {
             Some(TransferLatency {
                 write,
-                latency: Latency::of(histogram, LatencyKind::Operation)?,
-                histogram: HistogramData::of(histogram),
+                latency: Latency::from_histogram(histogram, LatencyKind::Operation)?,
+                histogram: HistogramData::from_histogram(histogram),
             })
         };
         let latencies = [latency(false, &self.reads), latency(true, &self.writes)];

@@ -18,7 +18,7 @@ use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use super::checks::READ;
 use super::scratch;
 use super::storage::{self, LocalStorage};
-use tonnage_loops::files::data::Pool;
+use tonnage_loops::files::data::ContentPool;
 use tonnage_loops::files::stamp::FileKey;
 use tonnage_plan::files::{FilePoint, Phase};
 use tonnage_record::Limit;
@@ -139,7 +139,7 @@ impl<'a> WrittenStream<'a> {
         let file = scratch::create(directory, "limit", direct)?;
         let cannot = |what, error| io_error(what, directory, error);
         let arena = stream_memory()?;
-        Pool::new(1, 0).place(&arena, 0, 0, TRANSFER_BYTES)?;
+        ContentPool::new(1, 0).copy_into(&arena, 0, 0, TRANSFER_BYTES)?;
         // The current free space, because files that are kept have reduced it.
         let free_bytes =
             storage::free_bytes(directory).map_err(|error| cannot("finding space for", error))?;

@@ -41,7 +41,7 @@ pub fn source_of(point: &FilePoint, reader: u32) -> u32 {
     let source = match point.read_from {
         ReadFrom::Own => u64::from(reader),
         ReadFrom::Shift { ranks: shift } => (u64::from(reader) + u64::from(shift)) % ranks,
-        ReadFrom::Shuffled { seed } => Permutation::new(ranks, seed).of(u64::from(reader)),
+        ReadFrom::Shuffled { seed } => Permutation::new(ranks, seed).permute(u64::from(reader)),
     };
     source as u32
 }

@@ -22,11 +22,11 @@ use crate::latencies::merge_all;
 use crate::loop_parameters::{file_pattern, zeros_percent};
 use crate::observer::{Observer, PhaseProgress, Progress};
 use crate::threads;
-use tonnage_loops::files::data::Pool;
+use tonnage_loops::files::data::ContentPool;
+use tonnage_loops::files::differences::{CandidateFiles, DataDifferences};
 use tonnage_loops::files::drive::BufferLayout;
-use tonnage_loops::files::sequence::{FilePattern, Pieces, Sequence};
+use tonnage_loops::files::sequence::{FilePattern, FilePieces, Sequence};
 use tonnage_loops::files::stamp::FileKey;
-use tonnage_loops::files::wrong::{CandidateFiles, Wrong};
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase};
 use tonnage_ranks::{pack, unpack};
 use tonnage_record::files::CacheState;
@@ -58,7 +58,7 @@ pub struct PhaseJob<'a> {
     /// Whether the phase is measured; false for prefilling and verification.
     pub measured: bool,
     /// Key and pool of the data to write.
-    pub data: Option<(FileKey, &'a Pool)>,
+    pub data: Option<(FileKey, &'a ContentPool)>,
     /// Whether this rank creates the file when it opens it.
     pub makes: bool,
     /// Identity of the file that was inspected or created before the clock starts. The phase must open this file.
@@ -90,7 +90,7 @@ impl Experiment<'_> {
         let data = written.map(|seed| {
             (
                 self.file_key(seed, job.part),
-                Pool::new(seed, zeros_percent(point.data)),
+                ContentPool::new(seed, zeros_percent(point.data)),
             )
         });
         job.data = data.as_ref().map(|(key, pool)| (*key, pool));
@@ -134,7 +134,7 @@ impl Experiment<'_> {
             (job.order, job.measured) = (FileOrder::Sequential, false);
             self.prepare_files(state, &mut job)?;
             let seed = self.agree_on_seed(Phase::Write, &job)?.unwrap_or(0);
-            let pool = Pool::new(seed, zeros_percent(point.data));
+            let pool = ContentPool::new(seed, zeros_percent(point.data));
             job.data = Some((self.file_key(seed, job.part), &pool));
             self.run_threads(state, &job, &mut [])?;
             // The state of a file is recorded only after all ranks have written their parts.
@@ -341,7 +341,7 @@ impl Experiment<'_> {
         if let Some((_, pool)) = job.data {
             for worker in state.team.iter().filter(|worker| worker.buffers.slots > 0) {
                 let BufferLayout { source, slots, .. } = worker.buffers;
-                pool.place(&worker.memory.arena, source, 0, slots)?;
+                pool.copy_into(&worker.memory.arena, source, 0, slots)?;
             }
         }
         self.rank.set_phase(&format!(
@@ -448,7 +448,7 @@ impl Experiment<'_> {
         &self,
         job: &PhaseJob<'_>,
         written: Option<&WrittenTransfers>,
-    ) -> Option<Pieces> {
+    ) -> Option<FilePieces> {
         let point = self.point;
         let everything = point.layout == FileLayout::Shared
             && self.rank.hosts().is_one_machine()
@@ -456,7 +456,7 @@ impl Experiment<'_> {
                 .all(|part| transfers_to_read(point, written, part) == point.transfers_of_rank());
         if everything {
             // A single query instead of one per place of a shuffled order.
-            return (self.rank.id() == 0).then(|| Pieces::whole(bytes_of_file(point)));
+            return (self.rank.id() == 0).then(|| FilePieces::whole(bytes_of_file(point)));
         }
         Some(Sequence::new(&file_pattern(point, job.phase), job.part).pieces(job.quota))
     }
@@ -532,7 +532,7 @@ impl Experiment<'_> {
         }
         job.measured = false;
         let seed = seed.unwrap_or(0);
-        let pool = Pool::new(seed, zeros_percent(point.data));
+        let pool = ContentPool::new(seed, zeros_percent(point.data));
         let checker = |worker: &phase_threads::FileWorker| Checker {
             key: self.file_key(seed, job.part),
             pool: &pool,
@@ -546,11 +546,11 @@ impl Experiment<'_> {
             },
             memory: worker.memory.arena.clone(),
             transfer_bytes: point.transfer_bytes,
-            found: Wrong::default(),
+            found: DataDifferences::default(),
         };
         let mut checkers: Vec<Checker<'_>> = state.team.iter().map(checker).collect();
         self.run_threads(state, &job, &mut checkers)?;
-        let mut found = Wrong::default();
+        let mut found = DataDifferences::default();
         checkers
             .iter()
             .for_each(|checker| found.merge(&checker.found));

@@ -18,15 +18,15 @@ use crate::deadlines::DEADLINES;
 use crate::kinds::files::memory::ThreadMemory;
 use crate::kinds::files::verify::Checker;
 use crate::threads;
-use tonnage_engine::calls::{Call, Calls, OpenFile, View};
+use tonnage_engine::calls::{FileCall, FileCalls, FileView, OpenFile};
 use tonnage_loops::files::drive::{
-    BufferLayout, InFlight, Inspector, Samples, Task, Vote, blocking, queued,
+    BufferLayout, Inspector, Samples, ThreadTask, TransfersInFlight, Vote, run_blocking, run_queued,
 };
 use tonnage_loops::files::sequence::Sequence;
 use tonnage_plan::files::{FileLayout, FilePoint, Fsync, Stonewall};
 use tonnage_ranks::Rank;
 use tonnage_units::lock::lock;
-use tonnage_units::reduce::{Any, Largest};
+use tonnage_units::reduce::{ReduceAny, ReduceMax};
 use tonnage_units::{Error, Result};
 
 /// The last part of the wait for the common start is spent spinning, because sleeps end late.
@@ -38,7 +38,7 @@ const FILE: u32 = 0;
 /// The state of one thread, kept from phase to phase.
 pub struct FileWorker {
     /// Its engine.
-    pub calls: Box<dyn Calls>,
+    pub calls: Box<dyn FileCalls>,
     /// Its memory, and the NUMA node that was asked for.
     pub memory: ThreadMemory,
     /// Layout of that memory.
@@ -46,7 +46,7 @@ pub struct FileWorker {
     /// Results of the current phase.
     pub samples: Samples,
     /// Its transfers in flight.
-    pub slots: InFlight,
+    pub slots: TransfersInFlight,
     /// The CPU that it is pinned to, if any.
     pub cpu: Option<u32>,
 }
@@ -275,13 +275,23 @@ impl ThreadSteps<'_, '_> {
         let done_ns = clock.now_ns();
         let syncs_end = plan.fsync() == Fsync::End;
         if syncs_end && plan.job.phase.writes() {
-            self.run_unless_failed(|_| worker.calls.call(&Call::Sync { file: FILE }).map(|_| ()));
+            self.run_unless_failed(|_| {
+                worker
+                    .calls
+                    .call(&FileCall::Sync { file: FILE })
+                    .map(|_| ())
+            });
         }
         let end_ns = clock.now_ns();
         let transfer_cpu_ns = thread_cpu_ns() - cpu_transfer_ns;
         self.barrier("transfers are made");
         let close = self.timed(|steps| {
-            steps.run_unless_failed(|_| worker.calls.call(&Call::Close { file: FILE }).map(|_| ()));
+            steps.run_unless_failed(|_| {
+                worker
+                    .calls
+                    .call(&FileCall::Close { file: FILE })
+                    .map(|_| ())
+            });
         });
         let sync_end_ns = if syncs_end && plan.job.phase.writes() {
             end_ns - done_ns
@@ -340,13 +350,13 @@ impl ThreadSteps<'_, '_> {
             create: makes && is_first,
             shared: point.layout == FileLayout::Shared,
             // The part of a shared file in this rank's file view.
-            view: point.file_view.then(|| View {
+            view: point.file_view.then(|| FileView {
                 begin: u64::from(job.part) * point.block_bytes,
                 block_bytes: point.block_bytes,
                 stride_bytes: u64::from(point.ranks) * point.block_bytes,
             }),
         };
-        self.run_unless_failed(|_| worker.calls.call(&Call::Open(file)).map(|_| ()));
+        self.run_unless_failed(|_| worker.calls.call(&FileCall::Open(file)).map(|_| ()));
         if waits && is_first {
             if let Some(made) = opened_file(worker) {
                 // Cannot be set already: only this thread creates a file, once per phase.
@@ -432,7 +442,7 @@ impl ThreadSteps<'_, '_> {
         let inspect: Inspector<'_> = checker.map(|checker| checker as _);
         let (plan, shared) = (self.plan, self.shared);
         let wall_ns = plan.stonewall().map(|wall| plan.start_ns + wall.after_ns);
-        let task = Task {
+        let task = ThreadTask {
             places: plan.places,
             first: self.index as u64,
             step: u64::from(plan.point.threads),
@@ -451,7 +461,7 @@ impl ThreadSteps<'_, '_> {
             watched_bytes: &shared.watched[self.index],
         };
         if let Some(queue) = worker.calls.queue() {
-            return queued(
+            return run_queued(
                 queue,
                 &task,
                 until,
@@ -463,14 +473,14 @@ impl ThreadSteps<'_, '_> {
         // waiting.
         let mut vote = |over: bool| match &mut self.lead {
             Some(rank) => {
-                let any = rank.reduce("whether to end", Any(over), DEADLINES.phase)?;
+                let any = rank.reduce("whether to end", ReduceAny(over), DEADLINES.phase)?;
                 Ok(any.0)
             }
             None => Ok(over),
         };
         let together = plan.point.collective && wall_ns.is_some() && !beyond_wall;
         let vote: Option<Vote<'_>> = if together { Some(&mut vote) } else { None };
-        blocking(
+        run_blocking(
             &mut *worker.calls,
             &task,
             until,
@@ -489,7 +499,7 @@ impl ThreadSteps<'_, '_> {
             let Some(rank) = &mut steps.lead else {
                 return Ok(());
             };
-            let mine = Largest(shared.most.load(Ordering::SeqCst));
+            let mine = ReduceMax(shared.most.load(Ordering::SeqCst));
             let most = rank.reduce("how far the fastest rank is", mine, DEADLINES.phase)?;
             shared.most.store(most.0, Ordering::SeqCst);
             Ok(())

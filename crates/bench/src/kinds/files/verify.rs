@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tonnage_sys::mapping::Arena;
 
-use tonnage_loops::files::data::Pool;
-use tonnage_loops::files::drive::Inspect;
-use tonnage_loops::files::sequence::Access;
+use tonnage_loops::files::data::ContentPool;
+use tonnage_loops::files::differences::{CandidateFiles, DataDifferences};
+use tonnage_loops::files::drive::InspectRead;
+use tonnage_loops::files::sequence::TransferPlace;
 use tonnage_loops::files::stamp::FileKey;
-use tonnage_loops::files::wrong::{CandidateFiles, Wrong};
 use tonnage_units::Reduce;
 use tonnage_units::Result;
 
@@ -21,18 +21,18 @@ pub struct Checker<'a> {
     /// Key of the expected data.
     pub key: FileKey,
     /// Content between the stamps.
-    pub pool: &'a Pool,
+    pub pool: &'a ContentPool,
     /// Path of the file being read, and number and size of the experiment's files.
     pub files: CandidateFiles<'a>,
     /// Memory that the thread reads into.
     pub memory: Arc<Arena>,
     pub transfer_bytes: u64,
     /// Mismatches so far.
-    pub found: Wrong,
+    pub found: DataDifferences,
 }
 
-impl Inspect for Checker<'_> {
-    fn look(&mut self, local: u64, place: Access) -> Result<()> {
+impl InspectRead for Checker<'_> {
+    fn inspect(&mut self, local: u64, place: TransferPlace) -> Result<()> {
         let at = (&self.files, place.offset);
         self.pool.check(
             &self.memory,
@@ -58,7 +58,7 @@ pub struct VerifyFindings {
 
 impl VerifyFindings {
     /// Returns the findings of one rank's threads.
-    pub fn from_rank(rank: u32, found: &Wrong) -> Self {
+    pub fn from_rank(rank: u32, found: &DataDifferences) -> Self {
         Self {
             checked_bytes: found.checked_bytes,
             wrong_bytes: found.wrong_bytes,
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn every_rank_is_counted_and_the_first_are_described() {
-        let wrong = |text: &str| Wrong {
+        let wrong = |text: &str| DataDifferences {
             checked_bytes: 1000,
             wrong_bytes: 2,
             wrong_sectors: 1,
@@ -130,9 +130,9 @@ mod tests {
 
     #[test]
     fn a_checker_compares_the_given_transfer() {
-        let (key, pool) = (FileKey::new(3, 0), Pool::new(3, 0));
+        let (key, pool) = (FileKey::new(3, 0), ContentPool::new(3, 0));
         let memory = Arena::allocate(8192, Pages::Normal, Sharing::Private, None).unwrap();
-        pool.place(&memory, 4096, 1024, 512).unwrap();
+        pool.copy_into(&memory, 4096, 1024, 512).unwrap();
         key.stamp_all(&memory, 4096, 1024, 512).unwrap();
         let mut checker = Checker {
             key,
@@ -144,18 +144,18 @@ mod tests {
             },
             memory: Arc::new(memory),
             transfer_bytes: 512,
-            found: Wrong::default(),
+            found: DataDifferences::default(),
         };
-        let at = |offset| Access {
+        let at = |offset| TransferPlace {
             offset,
             write: false,
         };
-        checker.look(4096, at(1024)).unwrap();
+        checker.inspect(4096, at(1024)).unwrap();
         assert_eq!(
             (checker.found.checked_bytes, checker.found.wrong_bytes),
             (512, 0)
         );
-        checker.look(4096, at(2048)).unwrap();
+        checker.inspect(4096, at(2048)).unwrap();
         assert_eq!(
             (checker.found.checked_bytes, checker.found.wrong_sectors),
             (1024, 1)

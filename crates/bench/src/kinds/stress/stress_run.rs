@@ -14,7 +14,7 @@ use crate::kinds::transfer::point::{self, PointResults};
 use crate::observer::Progress;
 use crate::opening::engine::OpenEngine;
 use crate::settings::Settings;
-use tonnage_plan::stress::{Draw, StressPoint};
+use tonnage_plan::stress::{DrawnTransfer, StressPoint};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Distinct;
 use tonnage_record::Effective;
@@ -33,7 +33,7 @@ pub fn open_each_once(
         let ops = point.ops_of(engine, &stage.settings.lists)?.len() as u64;
         let mut refused = None;
         for number in 0..ops {
-            let draws = point.stretch(engine, number, &stage.settings.lists)?;
+            let draws = point.draw_group(engine, number, &stage.settings.lists)?;
             match open(&draws, stage).and_then(|open| open_if_usable(open, &draws, stage)) {
                 Ok(open) => {
                     all.extend(effective(&open, &Distinct::default()));
@@ -54,7 +54,7 @@ pub fn open_each_once(
 /// Returns the open engine if its devices can run at least one of `draws`.
 fn open_if_usable(
     open: OpenEngine,
-    draws: &[Draw],
+    draws: &[DrawnTransfer],
     stage: &mut Stage<'_>,
 ) -> Result<OpenEngine, StepFailure> {
     let mut refused = Ok(());
@@ -68,14 +68,14 @@ fn open_if_usable(
 }
 
 /// Opens an engine for a group of transfers.
-fn open(draws: &[Draw], stage: &mut Stage<'_>) -> Result<OpenEngine, StepFailure> {
+fn open(draws: &[DrawnTransfer], stage: &mut Stage<'_>) -> Result<OpenEngine, StepFailure> {
     let points: Vec<&TransferPoint> = draws.iter().map(|draw| &draw.point).collect();
     open_or_fail(&points, stage)
 }
 
 /// A group of consecutive transfers over one open engine.
 struct DrawGroup {
-    draws: std::vec::IntoIter<Draw>,
+    draws: std::vec::IntoIter<DrawnTransfer>,
     /// `None` after a transfer failed, because the engine's state is then unknown.
     open: Option<OpenEngine>,
 }
@@ -121,7 +121,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
         let mut groups = Vec::new();
         for engine in self.point.engines() {
             let lists = &self.stage.settings.lists;
-            groups.push(self.open_group(self.point.stretch(engine, number, lists)?)?);
+            groups.push(self.open_group(self.point.draw_group(engine, number, lists)?)?);
         }
         loop {
             let mut took = false;
@@ -142,7 +142,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
     }
 
     /// Opens the engine for a group. Its transfers are skipped if the machine lacks a common requirement.
-    fn open_group(&mut self, draws: Vec<Draw>) -> Result<DrawGroup, StepFailure> {
+    fn open_group(&mut self, draws: Vec<DrawnTransfer>) -> Result<DrawGroup, StepFailure> {
         let open = match open(&draws, self.stage) {
             Ok(open) => Some(open),
             Err(StepFailure::Point(error @ (Error::Unavailable { .. } | Error::Usage(_)))) => {
@@ -165,7 +165,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
     /// Runs one transfer, with the steps of a normal point.
     fn run_draw(
         &mut self,
-        draw: &Draw,
+        draw: &DrawnTransfer,
         open: &mut Option<OpenEngine>,
         run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
@@ -211,7 +211,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
     }
 
     /// Counts a failed transfer, and reports at once how to repeat the first one.
-    fn record_failure(&mut self, draw: &Draw, error: &Error) -> Result<()> {
+    fn record_failure(&mut self, draw: &DrawnTransfer, error: &Error) -> Result<()> {
         let command = command(draw, self.stage.settings)?;
         let is_first = self.tally.fail(draw, error, command);
         // An error that ends the run is reported at its end.
@@ -255,7 +255,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
 }
 
 /// The command line that repeats a transfer.
-fn command(draw: &Draw, settings: &Settings) -> Result<String> {
+fn command(draw: &DrawnTransfer, settings: &Settings) -> Result<String> {
     let point = &draw.point;
     command_line(
         draw.arguments()?,
@@ -266,7 +266,7 @@ fn command(draw: &Draw, settings: &Settings) -> Result<String> {
 
 impl DrawGroup {
     /// The next transfer, while the engine is open.
-    fn next(&mut self) -> Option<Draw> {
+    fn next(&mut self) -> Option<DrawnTransfer> {
         self.open.as_ref().and_then(|_| self.draws.next())
     }
 }

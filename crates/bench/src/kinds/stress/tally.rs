@@ -3,11 +3,11 @@
 use crate::kinds::transfer::point::PointResults;
 use crate::kinds::transfer::summary::latency_kind;
 use tonnage_engine::Lists;
-use tonnage_plan::stress::{Draw, StressPoint};
+use tonnage_plan::stress::{DrawnTransfer, StressPoint};
 use tonnage_record::stress::{StressFailure, StressRow};
 use tonnage_record::{Latency, LatencyKind, StressBody};
 use tonnage_units::histogram::LatencyHistogram;
-use tonnage_units::message::bounded;
+use tonnage_units::message::truncate_message;
 use tonnage_units::{Error, Result};
 
 /// Transfers that an engine may skip before it counts as tried although none ran.
@@ -39,7 +39,7 @@ impl Tally {
         })
     }
 
-    fn row(&mut self, draw: &Draw) -> Option<&mut (StressRow, LatencyHistogram)> {
+    fn row(&mut self, draw: &DrawnTransfer) -> Option<&mut (StressRow, LatencyHistogram)> {
         let is_of = |row: &StressRow| row.engine == draw.point.engine && row.op == draw.point.op;
         self.rows.iter_mut().find(|(row, _)| is_of(row))
     }
@@ -78,14 +78,14 @@ impl Tally {
     }
 
     /// Counts a transfer that begins.
-    pub fn begin(&mut self, draw: &Draw) {
+    pub fn begin(&mut self, draw: &DrawnTransfer) {
         if let Some((row, _)) = self.row(draw) {
             row.draws += 1;
         }
     }
 
     /// Adds a transfer that succeeded.
-    pub fn add(&mut self, draw: &Draw, measured: &PointResults) {
+    pub fn add(&mut self, draw: &DrawnTransfer, measured: &PointResults) {
         let Some((row, latencies)) = self.row(draw) else {
             return;
         };
@@ -103,16 +103,21 @@ impl Tally {
     }
 
     /// Counts a transfer that lacks a requirement on this machine.
-    pub fn skip(&mut self, draw: &Draw, why: &Error) {
+    pub fn skip(&mut self, draw: &DrawnTransfer, why: &Error) {
         if let Some((row, _)) = self.row(draw) {
             row.skipped += 1;
             row.skipped_why
-                .get_or_insert_with(|| bounded(&why.to_string()).into_owned());
+                .get_or_insert_with(|| truncate_message(&why.to_string()).into_owned());
         }
     }
 
     /// Counts a transfer that failed and that `command` repeats. Returns its description if it is the first failure.
-    pub fn fail(&mut self, draw: &Draw, why: &Error, command: String) -> Option<&StressFailure> {
+    pub fn fail(
+        &mut self,
+        draw: &DrawnTransfer,
+        why: &Error,
+        command: String,
+    ) -> Option<&StressFailure> {
         if let Some((row, _)) = self.row(draw) {
             row.failures += 1;
         }
@@ -123,7 +128,7 @@ impl Tally {
             draw: self.draws(),
             engine: draw.point.engine.clone(),
             op: draw.point.op,
-            why: bounded(&why.to_string()).into_owned(),
+            why: truncate_message(&why.to_string()).into_owned(),
             command,
         };
         Some(self.first_failure.insert(failure))
@@ -145,7 +150,7 @@ impl Tally {
     /// The body of the record.
     pub fn into_body(self, point: &StressPoint) -> StressBody {
         let rows = self.rows.into_iter().map(|(row, latencies)| StressRow {
-            latency: Latency::of(&latencies, LatencyKind::Operation),
+            latency: Latency::from_histogram(&latencies, LatencyKind::Operation),
             ..row
         });
         StressBody {

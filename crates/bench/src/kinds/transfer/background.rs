@@ -113,9 +113,9 @@ pub(super) fn background_summary(
     idle: Option<&LatencyHistogram>,
     trials: &[Trial],
 ) -> Option<BackgroundSummary> {
-    let idle = Latency::of(idle?, latency_kind(point));
+    let idle = Latency::from_histogram(idle?, latency_kind(point));
     let loads = trials.iter().filter_map(|trial| trial.background.as_ref());
-    BackgroundSummary::of(&loads.collect::<Vec<_>>(), idle)
+    BackgroundSummary::from_trials(&loads.collect::<Vec<_>>(), idle)
 }
 
 #[cfg(test)]

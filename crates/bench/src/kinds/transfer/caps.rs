@@ -166,7 +166,7 @@ fn may_overtake(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool 
     let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
     let asked = on_request && claims_arrival(point);
     let arrived = always || asked || point.pacing == Pacing::PingPong;
-    writes && point.lands_anew() && !arrived
+    writes && point.reuses_landing_slots() && !arrived
 }
 
 /// Whether completed writes are visible to the peer: `[always, on request]`.

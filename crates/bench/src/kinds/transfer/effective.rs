@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_doubt_of_many_ranks_is_one_remark() {
         let doubts = |texts: &[&str]| {
-            Facts::default().with(
+            Facts::default().with_fact(
                 fact_names::REMARKS,
                 texts.iter().copied().map(Fact::from).collect::<Vec<_>>(),
             )
@@ -107,12 +107,12 @@ mod tests {
             ..Effective::default()
         };
         let paths: Vec<_> = (0u32..2)
-            .map(|path| Fact::from(doubts(&["lost"]).with("path", path)))
+            .map(|path| Fact::from(doubts(&["lost"]).with_fact("path", path)))
             .collect();
         let all = [
             of("0", Facts::default()),
             of("1,4-5", doubts(&["lost"])),
-            of("2", Facts::default().with("paths", paths)),
+            of("2", Facts::default().with_fact("paths", paths)),
             of("3", doubts(&["lost", "late"])),
         ];
         assert_eq!(remarks(&all), ["ranks 1-5: lost", "rank 3: late"]);

@@ -27,11 +27,11 @@ use tonnage_loops::batch::BatchLoop;
 use tonnage_loops::extent::FlowLoads;
 use tonnage_loops::flow::{Flow, Receives};
 use tonnage_loops::paced::Timetable;
-use tonnage_loops::ping_pong::{Table, return_all};
+use tonnage_loops::ping_pong::{PingPongEnd, return_all};
 use tonnage_loops::port::{Arrivals, Port};
 use tonnage_loops::serve::serve;
 use tonnage_loops::stall::StallWatch;
-use tonnage_loops::timed_loop::{Pace, Recording, TimedLoop};
+use tonnage_loops::timed_loop::{LoopKind, Recording, TimedLoop};
 use tonnage_loops::until::Until;
 use tonnage_loops::{BURST, Scratch};
 use tonnage_plan::transfer::{BatchCall, BatchMerge, CqMode, Pacing, TrialLength};
@@ -70,7 +70,7 @@ pub(super) struct FlowDriver<'a> {
     port: Port<'a>,
     /// All flows; empty under ping-pong, where `table` holds them.
     flows: Vec<Flow>,
-    table: Option<Table>,
+    table: Option<PingPongEnd>,
     /// Indices of the flows that the current round drives.
     active: Range<usize>,
     /// Operations left for each active flow, if a traffic file defines the loads.
@@ -176,7 +176,9 @@ impl<'a> FlowDriver<'a> {
 
     /// Resets the bytes by which a ping-pong detects the answers of the next trial.
     pub(super) fn reset_ping_pong(&self) -> Result<()> {
-        self.table.as_ref().map_or(Ok(()), Table::rearm)
+        self.table
+            .as_ref()
+            .map_or(Ok(()), PingPongEnd::reset_incoming)
     }
 
     /// All flows of the point.
@@ -304,16 +306,16 @@ impl<'a> FlowDriver<'a> {
             None => &mut self.flows[self.active.clone()],
         };
         let pace = match (point.pacing, &timetable) {
-            (Pacing::Paced { .. }, Some(timetable)) => Pace::Paced(timetable),
+            (Pacing::Paced { .. }, Some(timetable)) => LoopKind::Paced(timetable),
             (Pacing::Batch { .. }, _) => match &setup.shared {
-                None => Pace::Batch(batching),
-                Some(shared) => Pace::SharedBatch(batching, shared, setup.worker),
+                None => LoopKind::Batch(batching),
+                Some(shared) => LoopKind::SharedBatch(batching, shared, setup.worker),
             },
             (Pacing::PingPong, _) => match &mut self.table {
-                Some(table) => Pace::PingPong(table),
-                None => Pace::ReadInTurn,
+                Some(table) => LoopKind::PingPong(table),
+                None => LoopKind::ReadInTurn,
             },
-            _ => Pace::Stream(self.loads.as_mut()),
+            _ => LoopKind::Stream(self.loads.as_mut()),
         };
         let timed_loop = TimedLoop {
             pace,
@@ -524,7 +526,7 @@ fn with_waiting<'a>(
         port = port.without_pause();
     }
     if flows == 0 {
-        port = port.gathering(messages_to_accumulate(assignment));
+        port = port.with_accumulation(messages_to_accumulate(assignment));
     }
     if point.cq == CqMode::Event {
         port = port.with_sleeper(setup.sleepers.add_sleeper()?);

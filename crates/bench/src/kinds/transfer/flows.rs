@@ -13,7 +13,7 @@ use tonnage_engine::{Caps, Engine, Lane, LaneKind, LaneSpec, Verb};
 use tonnage_loops::Scratch;
 use tonnage_loops::credits::{CreditReturn, Credits};
 use tonnage_loops::flow::{Flow, Receives};
-use tonnage_loops::ping_pong::{Signal, Table};
+use tonnage_loops::ping_pong::{LastByteSignal, PingPongEnd};
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
@@ -72,7 +72,7 @@ pub(super) fn make_table(
     flows: Vec<Flow>,
     memory: &Arc<dyn Memory>,
     caps: &Caps,
-) -> Result<Table> {
+) -> Result<PingPongEnd> {
     let signals = if point.op == Verb::Write {
         let visible = memory
             .host()
@@ -80,14 +80,14 @@ pub(super) fn make_table(
         let slots = flow_slots(point);
         let signal = |(index, &peer): (usize, &u32)| {
             let (out, into) = (layout.out_origin(index), layout.into_origin(index));
-            Signal::new(&slots, rank, peer, Arc::clone(visible), out, into)
+            LastByteSignal::new(&slots, rank, peer, Arc::clone(visible), out, into)
         };
         layout.out.iter().enumerate().map(signal).collect()
     } else {
         Vec::new()
     };
     let begins = point.roles.initiates(rank);
-    Ok(Table::new(flows, signals, !begins, caps))
+    Ok(PingPongEnd::new(flows, signals, !begins, caps))
 }
 
 /// Whether a target of plain writes flushes them after a round. If rounds consist of pairs, only that round's targets
@@ -95,7 +95,7 @@ pub(super) fn make_table(
 pub(super) fn flushes_in_round(point: &TransferPoint, rank: u32, round: u32) -> bool {
     let roles = point.roles;
     // A single round of all pairs need not be listed: any rank with an initiator is a target in it.
-    let is_of_pairs = roles.rounds() > 1 || roles.pair_of_round(round).is_some();
+    let is_of_pairs = roles.round_count() > 1 || roles.pair_of_round(round).is_some();
     point.op == Verb::Write && (!is_of_pairs || !roles.initiators_in_round(rank, round).is_empty())
 }
 
@@ -214,7 +214,7 @@ pub(super) fn allocate_scratch(point: &TransferPoint, flows: usize) -> Scratch {
             point.batching.in_flight,
             flows.saturating_mul(point.batch_share_max() as usize),
         ),
-        Pacing::Paced { window, .. } => Scratch::paced(flows, window as usize),
+        Pacing::Paced { window, .. } => Scratch::for_paced(flows, window as usize),
         Pacing::Stream { window } => Scratch::new(flows, window as usize),
         Pacing::PingPong => Scratch::new(flows, 1),
     }
@@ -258,8 +258,8 @@ mod tests {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
         (point.roles.traffic, point.roles.ranks) = (Traffic::Matrix, 3);
         let roles = point.roles;
-        assert!(roles.rounds() > 1);
-        for round in 0..roles.rounds() {
+        assert!(roles.round_count() > 1);
+        for round in 0..roles.round_count() {
             let targets = roles.pairs_of_round(round).into_iter().map(|pair| pair.1);
             let targets: Vec<u32> = targets.collect();
             assert_eq!(of(Traffic::Matrix, Verb::Write, round), targets);

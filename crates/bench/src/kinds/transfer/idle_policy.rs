@@ -3,7 +3,7 @@
 use super::assignment::WorkerAssignment;
 use super::trial::Schedule;
 use tonnage_loops::port::Port;
-use tonnage_loops::serve::{RestingPlace, serve};
+use tonnage_loops::serve::{WorkerSleep, serve};
 use tonnage_plan::transfer::CqMode;
 use tonnage_units::Result;
 
@@ -21,7 +21,7 @@ pub(super) struct IdlePolicy {
     is_paused: bool,
     polls_busily: bool,
     /// Where this worker sleeps; `None` if it never rests.
-    place: Option<RestingPlace>,
+    place: Option<WorkerSleep>,
 }
 
 impl IdlePolicy {
@@ -29,7 +29,7 @@ impl IdlePolicy {
         let is_idle = !assignment.takes_part() || assignment.is_served();
         let moves_background = assignment.setup.role.is_background;
         let place = (is_idle || moves_background)
-            .then(|| RestingPlace::among(&assignment.setup.sleepers))
+            .then(|| WorkerSleep::register(&assignment.setup.sleepers))
             .transpose()?;
         Ok(Self {
             is_idle,
@@ -76,7 +76,7 @@ impl IdlePolicy {
         mut over: impl FnMut() -> bool,
     ) -> Result<()> {
         match self.place.as_ref().filter(|_| self.is_at_rest()) {
-            Some(place) => place.until(port, over),
+            Some(place) => place.sleep_until(port, over),
             None => serve(port, &mut over),
         }
     }

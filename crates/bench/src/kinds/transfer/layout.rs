@@ -39,8 +39,8 @@ impl SliceLayout {
         let mut into = point.roles.initiators_of(rank);
         if let Some(loads) = &point.loads {
             // Pairs without bytes need no memory.
-            out.retain(|&to| loads.of(rank, to) > 0);
-            into.retain(|&from| loads.of(from, rank) > 0);
+            out.retain(|&to| loads.operations_of_pair(rank, to) > 0);
+            into.retain(|&from| loads.operations_of_pair(from, rank) > 0);
         }
         if answers(point) {
             // Every ping is answered by an operation the other way.
@@ -63,7 +63,7 @@ impl SliceLayout {
     pub fn in_round(&self, point: &TransferPoint, (rank, round): (u32, u32)) -> Range<usize> {
         let roles = point.roles;
         match (&point.loads, roles.pair_of_round(round)) {
-            (None, _) => roles.in_round(rank, round),
+            (None, _) => roles.flows_in_round(rank, round),
             (Some(_), None) => 0..self.out.len(),
             (Some(_), Some((from, to))) if from == rank => {
                 let place = self.out.binary_search(&to);
@@ -196,7 +196,7 @@ mod tests {
         let roles = point.roles;
         let in_round = |rank: u32, round| layouts[rank as usize].in_round(&point, (rank, round));
         assert_eq!([0, 1, 2].map(|rank| in_round(rank, 0)), [0..1, 0..2, 0..0]);
-        let alone = roles.round_alone((1, 2));
+        let alone = roles.round_of_pair_alone((1, 2));
         assert_eq!(
             [0, 1, 2].map(|rank| in_round(rank, alone)),
             [0..0, 1..2, 0..0]

@@ -12,9 +12,9 @@ use super::verify::{ExpectedOperations, MemoryWatch};
 use crate::limit::memory_copy::copy_rates;
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::Verb;
-use tonnage_engine::memory::{CopyRate, CopyTurns, Memory};
+use tonnage_engine::memory::{CopyRate, CopyRepetitions, Memory};
 use tonnage_engine::pattern::Mismatches;
-use tonnage_loops::each::{ENGINE_AT_FAULT, Findings, Found};
+use tonnage_loops::each::{ComparisonFindings, ENGINE_AT_FAULT, TrialFindings};
 use tonnage_loops::flow::Flow;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
@@ -25,7 +25,7 @@ pub(super) struct MemoryChecker<'a> {
     memory: Arc<dyn Memory>,
     watch: MemoryWatch,
     /// Results of comparing every operation, if the point asks for that.
-    findings: Option<Arc<Findings>>,
+    findings: Option<Arc<ComparisonFindings>>,
     /// Number of the current trial.
     number: u64,
 }
@@ -70,7 +70,7 @@ impl<'a> MemoryChecker<'a> {
     /// Stops comparing; later operations pass unchecked.
     pub(super) fn stop_comparing(&self) {
         if let Some(findings) = &self.findings {
-            findings.pass(true);
+            findings.set_pass_through(true);
         }
     }
 
@@ -121,14 +121,18 @@ impl<'a> MemoryChecker<'a> {
     }
 
     /// Copy rates over this point's footprint, in turns shared by all copiers.
-    pub(super) fn copy_rates(&self, clock: &Clock, turns: CopyTurns) -> Result<Vec<CopyRate>> {
+    pub(super) fn copy_rates(
+        &self,
+        clock: &Clock,
+        turns: CopyRepetitions,
+    ) -> Result<Vec<CopyRate>> {
         let WorkerAssignment { point, layout, .. } = &*self.assignment;
         copy_rates(self.memory.as_ref(), layout, point, clock, turns)
     }
 }
 
 /// Number of correct bytes, if the operations compared one by one moved `moved_bytes` in total; otherwise an error.
-fn checked_each(found: &Found, moved_bytes: u64) -> Result<u64> {
+fn checked_each(found: &TrialFindings, moved_bytes: u64) -> Result<u64> {
     if let Some(wrong) = &found.wrong {
         return Err(Error::Failed(wrong.clone()));
     }

@@ -131,7 +131,7 @@ impl Kind for Transfers {
         record.body = Body::from(TransferBody {
             point: point.clone(),
             summary,
-            histogram: histogram.map(HistogramData::of),
+            histogram: histogram.map(HistogramData::from_histogram),
             trials: measured.trials,
             broken_off: measured.broken_off,
             measuring_cpus: point.background.map(|_| opened.common.measuring_cpus),

@@ -142,7 +142,7 @@ fn opening_needs<'a>(
         workers: first.workers,
         measuring: first.measuring_workers(),
         division: first.division,
-        rail_shift: if first.roles.is_behind(rank) {
+        rail_shift: if first.roles.is_target_side(rank) {
             first.rail_shift
         } else {
             0

@@ -51,7 +51,7 @@ impl TrialSums {
         all: &TrialTotals,
     ) {
         let roles = workers.points.own.roles;
-        let places = roles.in_round(workers.rank.id(), round);
+        let places = roles.flows_in_round(workers.rank.id(), round);
         let is_warm_up = sequence.number == WARM_UP;
         if is_warm_up || roles.traffic == Traffic::File || !roles.has_pairs_in_rounds() {
             return;
@@ -108,7 +108,9 @@ impl PointLeader<'_, '_> {
             return Ok(());
         };
         let trials = self.found.trials.len() as u64;
-        let rounds = loads.pairs().map(|(pair, _)| roles.round_alone(pair));
+        let rounds = loads
+            .pairs()
+            .map(|(pair, _)| roles.round_of_pair_alone(pair));
         let rounds: Vec<u32> = rounds.collect();
         for turn in 0..trials {
             // These turns use their own data, as further trials would.
@@ -147,8 +149,8 @@ impl PointLeader<'_, '_> {
         let slow = rates.iter().filter(|pair| verdict.is_slow(pair, reads));
         let slow: BTreeSet<_> = slow.map(|pair| (pair.initiator, pair.target)).collect();
         let is_slow = |pair: &(u32, u32)| slow.contains(pair);
-        let suspect =
-            (0..roles.rounds()).filter(|&round| roles.pairs_of_round(round).iter().any(is_slow));
+        let suspect = (0..roles.round_count())
+            .filter(|&round| roles.pairs_of_round(round).iter().any(is_slow));
         suspect.collect()
     }
 

@@ -195,7 +195,7 @@ impl PointLeader<'_, '_> {
         if self.point.background.is_some() {
             return self.run_trial_in_halves(trial, length, name);
         }
-        let rounds = 0..self.point.roles.rounds();
+        let rounds = 0..self.point.roles.round_count();
         let totals = self.run_rounds(&RoundSequence::trial(trial, rounds, length), name)?;
         Ok((totals, None))
     }
@@ -291,7 +291,7 @@ impl Steps for PointLeader<'_, '_> {
 fn narrow_enough(trials: &[Trial], fraction: f64) -> bool {
     let loads = trials.iter().filter_map(|trial| trial.background.as_ref());
     let ratios: Vec<f64> = loads.map(TrialBackground::ratio_p50).collect();
-    if let Some(ratio) = GeometricSpread::of(&ratios) {
+    if let Some(ratio) = GeometricSpread::from_values(&ratios) {
         return ratio.is_narrow(ratios.len(), fraction);
     }
     let rates = trials.iter().map(|trial| trial.message_rate_per_s);

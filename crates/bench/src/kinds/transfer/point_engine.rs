@@ -8,8 +8,8 @@ use super::verify::{is_signalled, worker_seed};
 use crate::loop_parameters::posting;
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::{Engine, Peer};
-use tonnage_loops::each::{Compared, EachEngine};
-use tonnage_loops::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOver};
+use tonnage_loops::each::{ComparingEngine, ComparisonSetup};
+use tonnage_loops::library::{AdoptedEngine, BatchCapacity, LibraryCalls, LibraryEngine};
 use tonnage_plan::transfer::{BatchCall, Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
@@ -20,7 +20,7 @@ pub enum PointEngine {
     /// The transfer library over the worker's engine.
     Library(Box<LibraryEngine>),
     /// The layer over the worker's engine that compares every operation.
-    Each(Box<EachEngine>),
+    Each(Box<ComparingEngine>),
 }
 
 /// Whether a layer over the engine compares every operation. Atomic operations don't need it: their answers are always
@@ -40,7 +40,7 @@ impl PointEngine {
         let engine = worker.engine.take().ok_or_else(gone)?;
         if compares_each(point) {
             let mail = worker.mail.take().ok_or_else(gone)?;
-            let compared = Compared {
+            let compared = ComparisonSetup {
                 memory: Arc::clone(&worker.memory),
                 caps: worker.caps,
                 rank,
@@ -50,7 +50,7 @@ impl PointEngine {
                 seed: worker_seed(point, index),
                 is_signalled: is_signalled(point),
             };
-            return Ok(Self::Each(Box::new(EachEngine::over(
+            return Ok(Self::Each(Box::new(ComparingEngine::new(
                 engine, mail, compared,
             )?)));
         }
@@ -60,7 +60,7 @@ impl PointEngine {
         let bytes = |peer| (peer, SliceLayout::new(point, peer).bytes());
         let peers = SliceLayout::new(point, rank).peers();
         let peers: Vec<_> = peers.into_iter().map(bytes).collect();
-        let taken = TakenOver {
+        let taken = AdoptedEngine {
             engine,
             caps: worker.caps,
             name: &point.engine,
@@ -73,12 +73,12 @@ impl PointEngine {
             matches!(point.pacing, Pacing::Batch { .. }) && point.batching.call == BatchCall::One;
         let calls = LibraryCalls {
             posting: posting(point.api, session),
-            gathers: takes_batches.then(|| GatheredRoom {
+            gathers: takes_batches.then(|| BatchCapacity {
                 batches: point.batching.in_flight,
                 operations: point.batch_share_max(),
             }),
         };
-        Ok(Self::Library(Box::new(LibraryEngine::over(taken, calls))))
+        Ok(Self::Library(Box::new(LibraryEngine::adopt(taken, calls))))
     }
 
     pub fn engine(&mut self) -> &mut dyn Engine {

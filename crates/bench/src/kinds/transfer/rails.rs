@@ -275,7 +275,7 @@ mod tests {
         let message = OpenMessage {
             yielding,
             memory_device: None,
-            device_memory_by: tonnage_engine::DeviceMemoryBy::Unknown,
+            device_memory_by: tonnage_engine::DeviceMemoryAccess::Unknown,
             idle: false,
             engine: EngineReport::default(),
             devices: vec![vec![device("eth0"), device("eth1")]],

@@ -323,7 +323,7 @@ impl PointLeader<'_, '_> {
                     "no operation was timed in a half of a trial {how} the background: use a longer --trial-time"
                 ))
             };
-            TrialLatency::of(histogram).ok_or_else(none)
+            TrialLatency::from_histogram(histogram).ok_or_else(none)
         };
         let load = totals.background;
         Ok(TrialBackground {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::opening::description::OpenMessage;
-use tonnage_engine::DeviceMemoryBy;
+use tonnage_engine::DeviceMemoryAccess;
 use tonnage_engine::memory::BusDevice;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
@@ -72,7 +72,7 @@ fn shared_copy_devices<'a>(
     let answers = || point.pacing == Pacing::PingPong && !point.op.fetches();
     let device_of = |rank: u32| opened.get(rank)?.memory_device.as_ref();
     match (own.device_memory_by, device_of(rank)) {
-        (DeviceMemoryBy::Copies, device) => {
+        (DeviceMemoryAccess::Copies, device) => {
             let mut peers = Vec::new();
             if roles.initiates(rank) && !is_alone() {
                 peers.extend(roles.targets(rank));
@@ -87,7 +87,7 @@ fn shared_copy_devices<'a>(
                 None => peers.into_iter().filter_map(device_of).collect(),
             }
         }
-        (DeviceMemoryBy::Staging, Some(device))
+        (DeviceMemoryAccess::Staging, Some(device))
             if roles.initiates(rank) || !initiators().is_empty() =>
         {
             vec![device]
@@ -105,7 +105,7 @@ mod tests {
     use tonnage_ranks::testing::rank_info;
 
     /// A rank with its process id. Its memory is on `gpu`, and `by` is how that memory is accessed.
-    fn rank(gpu: Option<&str>, by: DeviceMemoryBy, pid: u32) -> (OpenMessage, u32) {
+    fn rank(gpu: Option<&str>, by: DeviceMemoryAccess, pid: u32) -> (OpenMessage, u32) {
         let device = |uuid: &str| BusDevice {
             uuid: uuid.into(),
             ..device()
@@ -136,7 +136,7 @@ mod tests {
         time_slicing_remark(&point, &opened, (&infos, &hosts))
     }
 
-    const BY: DeviceMemoryBy = DeviceMemoryBy::Copies;
+    const BY: DeviceMemoryAccess = DeviceMemoryAccess::Copies;
 
     #[test]
     fn processes_that_share_a_gpu_in_time_slices_get_a_remark() {
@@ -162,7 +162,7 @@ mod tests {
         });
         assert!(answered.unwrap().starts_with("ranks 0-1 are"));
         // With staging both ends use the GPU, whichever of them initiates.
-        let staged = [7, 8].map(|pid| rank(Some("a"), DeviceMemoryBy::Staging, pid));
+        let staged = [7, 8].map(|pid| rank(Some("a"), DeviceMemoryAccess::Staging, pid));
         let pair = |point: &mut TransferPoint| point.roles.traffic = Traffic::Pair;
         assert!(remark_of(&staged, pair).is_some());
     }
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(remark_of(&pair(BY, [7, 7]), |_| ()), None);
         let apart = [rank(Some("a"), BY, 7), rank(Some("b"), BY, 8)];
         assert_eq!(remark_of(&apart, |_| ()), None);
-        for by in [DeviceMemoryBy::Cards, DeviceMemoryBy::Unknown] {
+        for by in [DeviceMemoryAccess::Cards, DeviceMemoryAccess::Unknown] {
             assert_eq!(remark_of(&pair(by, [7, 8]), |_| ()), None);
         }
         let mut at_once = pair(BY, [7, 8]);

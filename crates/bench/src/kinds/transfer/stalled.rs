@@ -107,7 +107,7 @@ fn list_peers(peers: &[&String], all: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_engine::testing::{Script, TestEngine};
+    use tonnage_engine::testing::{TestEngine, TestScript};
     use tonnage_loops::testing::flow;
     use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Addresses;
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn events_of_the_device_are_in_the_error() {
-        let mut engine = TestEngine::new(Script {
+        let mut engine = TestEngine::new(TestScript {
             device_events: vec!["port error (port 1) of rxeA".into()],
-            ..Script::default()
+            ..TestScript::default()
         });
         let text = message_with(&mut engine, None, 1, &[]);
         let wanted = "another way; the device reports: port error (port 1) of rxeA";

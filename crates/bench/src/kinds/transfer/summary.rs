@@ -32,7 +32,7 @@ pub fn summarize(point: &TransferPoint, measured: &PointResults, devices: &Devic
     let per_operation = |sum: u64| sum as f64 / operations.max(1) as f64;
     let bandwidth = over_trials(|trial| trial.bandwidth_bytes_per_s);
     let message_rate = over_trials(|trial| trial.message_rate_per_s);
-    let latency = Latency::of(&measured.histogram, latency_kind(point));
+    let latency = Latency::from_histogram(&measured.histogram, latency_kind(point));
     let limit = measured.limit.as_ref();
     Summary {
         trials: trials.len() as u32,

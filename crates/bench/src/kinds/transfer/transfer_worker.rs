@@ -19,7 +19,7 @@ use crate::kinds::transfer::verify::{ExpectedOperations, check_arrivals};
 use crate::limit::memory_copy::copy_stretch;
 use crate::limit::socket_stream::{SharedStreams, StreamedBytes};
 use crate::opening::engine::EngineWorker;
-use tonnage_engine::memory::{CopyRate, CopyTurns, Stretch};
+use tonnage_engine::memory::{CopyRange, CopyRate, CopyRepetitions};
 use tonnage_engine::{Engine, Facts};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
@@ -99,12 +99,12 @@ impl<'a> TransferWorker<'a> {
     }
 
     /// The stretch of memory that [`Self::copy_limit`] copies.
-    pub fn copy_stretch(&self) -> Stretch {
+    pub fn copy_stretch(&self) -> CopyRange {
         copy_stretch(&self.assignment.layout, self.assignment.point)
     }
 
     /// Copy rates over this point's footprint, in turns shared by all copiers.
-    pub fn copy_limit(&self, turns: CopyTurns) -> Result<Vec<CopyRate>> {
+    pub fn copy_limit(&self, turns: CopyRepetitions) -> Result<Vec<CopyRate>> {
         self.checker.copy_rates(&self.driver.clock(), turns)
     }
 
@@ -248,7 +248,7 @@ impl<'a> TransferWorker<'a> {
         self.latencies
             .finish_round(&mut self.driver, schedule, totals)?;
         let roles = point.roles;
-        if roles.bidirectional && roles.is_behind(setup.rank) {
+        if roles.bidirectional && roles.is_target_side(setup.rank) {
             totals.back = OperationSums::from_totals(totals);
         }
         totals.window_ns = self.window_end_ns.saturating_sub(schedule.start_ns);

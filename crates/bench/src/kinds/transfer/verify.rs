@@ -16,7 +16,7 @@ use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engine::{Lane, Verb};
 use tonnage_loops::each::ENGINE_AT_FAULT;
 use tonnage_loops::flow::Flow;
-use tonnage_loops::flow_walk::{End, FlowWalk};
+use tonnage_loops::flow_walk::{FlowEnd, FlowWalk};
 use tonnage_loops::port::{Arrivals, arrival_mix};
 use tonnage_plan::transfer::{Pacing, TargetFootprint, TransferPoint};
 use tonnage_units::{Error, Result};
@@ -291,9 +291,9 @@ impl SliceWalks {
             let mut used = vec![false; self.slots as usize];
             let key = self.key(slice, number);
             let lands = if self.read {
-                End::Initiator
+                FlowEnd::Initiator
             } else {
-                End::Target
+                FlowEnd::Target
             };
             let count = count(slice, expected);
             slice

@@ -8,7 +8,7 @@ use super::flow_driver::{FlowDriver, PendingLatencies};
 use super::totals::TrialTotals;
 use super::trial::{Schedule, WARM_UP};
 use tonnage_engine::carried::CarriedProgress;
-use tonnage_loops::pulse::FeltPulse;
+use tonnage_loops::pulse::WorkerPulse;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_loops::timed_loop::Recording;
 use tonnage_plan::transfer::Pacing;
@@ -23,7 +23,7 @@ pub(super) struct WorkerLatencies<'a> {
     /// `None` unless the point has batches.
     phases: Option<PhaseHistograms>,
     /// Pulse kept during trials, if another thread reads it.
-    pulse: Option<FeltPulse>,
+    pulse: Option<WorkerPulse>,
 }
 
 /// Whether another thread reads the pulse: not during the warm-up.
@@ -39,7 +39,7 @@ impl<'a> WorkerLatencies<'a> {
             trial: LatencyHistogram::new(),
             point: LatencyHistogram::new(),
             phases: times_batches.then(PhaseHistograms::default),
-            pulse: assignment.setup.pulse.clone().map(FeltPulse::new),
+            pulse: assignment.setup.pulse.clone().map(WorkerPulse::new),
             assignment: Rc::clone(assignment),
         }
     }

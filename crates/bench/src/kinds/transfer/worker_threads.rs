@@ -19,7 +19,7 @@ use crate::kinds::transfer::verify::ExpectedOperations;
 use crate::limit::socket_stream::{SharedStreams, StreamedBytes};
 use crate::opening::engine::{EngineWorker, OpenEngine};
 use crate::threads::Followers;
-use tonnage_engine::memory::{CopyRate, CopyTurns};
+use tonnage_engine::memory::{CopyRate, CopyRepetitions};
 use tonnage_loops::batch::SharedBatches;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_plan::transfer::{BatchOf, CqMode, Pacing, TransferPoint};
@@ -32,7 +32,7 @@ use tonnage_units::{Error, Result};
 #[derive(Debug, Clone)]
 pub enum ThreadOrder {
     /// Measure the copy bound, in turns shared by all copiers.
-    CopyLimit(CopyTurns),
+    CopyLimit(CopyRepetitions),
     /// Run this worker's socket streams.
     Stream(Arc<SharedStreams>),
     /// Prepare for the trial with this number; fill its data if the flag is set.

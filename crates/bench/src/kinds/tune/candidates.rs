@@ -9,7 +9,7 @@ use crate::kinds::transfer::point::{self, PointResults};
 use crate::kinds::transfer::summary::latency_kind;
 use crate::opening::engine::OpenEngine;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_plan::tune::foothold::{all_refused, foothold};
+use tonnage_plan::tune::accepted_start::{all_refused_error, find_accepted_start};
 use tonnage_plan::tune::{Goal, TunePoint};
 use tonnage_ranks::Distinct;
 use tonnage_record::{Effective, Latency, LatencyKind};
@@ -53,8 +53,8 @@ impl SearchStart {
             Err(StepFailure::Point(error)) => Ok(Err(error)),
             Err(failure) => Err(failure),
         };
-        let found = foothold(point, &mut admits)?;
-        let values = found.map_err(|refused| StepFailure::Point(all_refused(&refused)))?;
+        let found = find_accepted_start(point, &mut admits)?;
+        let values = found.map_err(|refused| StepFailure::Point(all_refused_error(&refused)))?;
         let found = last.ok_or_else(|| Error::Failed("nothing was opened".into()))?;
         Ok(Self { values, ..found })
     }
@@ -192,7 +192,7 @@ fn figure(
         Goal::Bandwidth => trial.map(|trial| trial.bandwidth_bytes_per_s),
         Goal::Rate => trial.map(|trial| trial.message_rate_per_s),
         Goal::Latency => {
-            let latency = Latency::of(&measured.histogram, latency_kind(candidate));
+            let latency = Latency::from_histogram(&measured.histogram, latency_kind(candidate));
             let latency = latency.filter(|latency| {
                 let bounds = latency.lower_bounds;
                 !bounds.is_some_and(|bounds| bounds.has_percentile(latency.latency_ns_p50))

@@ -7,7 +7,7 @@
 //! if the value that eliminated it is eliminated itself.
 
 use tonnage_plan::tune::point::TRIALS_PER_VALUE;
-use tonnage_record::spread::{Trimmed, student, trimmed};
+use tonnage_record::spread::{Trimmed, student_t_quantile, trimmed_mean};
 use tonnage_record::tune::{TuneGain, TuneOutcome};
 
 /// Fraction by which a more expensive value must be better: users would not double the window for less.
@@ -56,7 +56,9 @@ impl CandidateRace {
             rounds: 0,
             trials: 0,
             open: (0..values).collect(),
-            reach: freedoms.map(|of| student(1.0 - wrong, of)).collect(),
+            reach: freedoms
+                .map(|of| student_t_quantile(1.0 - wrong, of))
+                .collect(),
         }
     }
 
@@ -140,7 +142,7 @@ impl CandidateRace {
     /// Figure of a value; `None` without trials.
     pub fn figure(&self, at: usize) -> Option<f64> {
         let merits: Vec<f64> = self.runners[at].merits.iter().copied().flatten().collect();
-        let mean = trimmed(&merits)?.mean;
+        let mean = trimmed_mean(&merits)?.mean;
         Some(if self.less_is_better { -mean } else { mean }.exp())
     }
 
@@ -149,7 +151,7 @@ impl CandidateRace {
         let ratio = self
             .ratio(at, winner)
             .filter(|ratio| ratio.error.is_finite())?;
-        let half = student(1.0 - BEYOND_TOLD, ratio.freedom) * ratio.error;
+        let half = student_t_quantile(1.0 - BEYOND_TOLD, ratio.freedom) * ratio.error;
         Some(TuneGain {
             mean: ratio.mean.exp_m1(),
             low: (ratio.mean - half).exp_m1(),
@@ -213,7 +215,7 @@ impl CandidateRace {
         let ratios: Vec<f64> = both
             .filter_map(|(one, other)| Some((*one)? - (*other)?))
             .collect();
-        trimmed(&ratios)
+        trimmed_mean(&ratios)
     }
 }
 

@@ -11,15 +11,15 @@ use crate::kinds::repeat::command_line;
 use crate::kinds::transfer::Transfers;
 use crate::kinds::transfer::open::open_or_fail;
 use crate::observer::{Progress, RaceProgress};
-use tonnage_plan::Reading;
+use tonnage_plan::PointNotes;
 use tonnage_plan::transfer::Verification;
-use tonnage_plan::tune::foothold::{all_refused, said};
+use tonnage_plan::tune::accepted_start::{all_refused_error, format_value};
 use tonnage_plan::tune::point::PASSES_MAX;
 use tonnage_plan::tune::{Goal, TunePoint};
 use tonnage_record::tune::{TuneTry, TuneWinner};
 use tonnage_record::{Record, TuneBody};
 use tonnage_units::Error;
-use tonnage_units::message::bounded;
+use tonnage_units::message::truncate_message;
 
 /// Trials of the winner's final run.
 const LAST_TRIALS: u32 = 5;
@@ -104,7 +104,11 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
         Contest {
             pass,
             option: option.name.clone(),
-            names: option.values.iter().map(|value| said(value)).collect(),
+            names: option
+                .values
+                .iter()
+                .map(|value| format_value(value))
+                .collect(),
             values: (0..option.values.len()).map(with).collect(),
         }
     }
@@ -144,7 +148,7 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
         let Some(winner) = winner else {
             let refused = candidates.all_refused();
             let refused = refused.map(|(at, error)| (contest.names[at].clone(), error));
-            return Err(StepFailure::Point(all_refused(
+            return Err(StepFailure::Point(all_refused_error(
                 &refused.collect::<Vec<_>>(),
             )));
         };
@@ -203,7 +207,7 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
                 outcome: race.outcome(at, winner),
                 why: candidates
                     .refused(at)
-                    .map(|error| bounded(&error.to_string()).into_owned()),
+                    .map(|error| truncate_message(&error.to_string()).into_owned()),
             });
         }
     }
@@ -224,7 +228,7 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
         };
         winner.length.trials = LAST_TRIALS;
         let mut engine = open_or_fail(&[&winner], self.stage)?;
-        let reading = Reading::default();
+        let reading = PointNotes::default();
         let asked = AnnotatedPoint {
             point: &winner,
             reading: &reading,

@@ -17,7 +17,7 @@ use crate::threads::start;
 use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{Rank, pack, unpack};
-use tonnage_units::reduce::Largest;
+use tonnage_units::reduce::ReduceMax;
 use tonnage_units::{Error, Result};
 
 /// Longest time for a connection to send its greeting.
@@ -76,7 +76,7 @@ pub(super) fn connect_all(
     let listeners = all_or_none(rank, "listen for socket streams", listeners)?;
     let cards = exchange_addresses(rank, listeners.as_ref(), &expected)?;
     // Upper bound of any clock's difference from rank 0's.
-    let uncertainty_ns = Largest(rank.clock_offset().uncertainty_ns);
+    let uncertainty_ns = ReduceMax(rank.clock_offset().uncertainty_ns);
     let worst = rank.reduce("clocks of socket streams", uncertainty_ns, DEADLINES.step)?;
     let skew_ns = worst.0.saturating_mul(2);
     let names: Vec<String> = rank
@@ -92,7 +92,7 @@ pub(super) fn connect_all(
         // The same limit as for transfers, because the engine has just moved bytes over the same devices.
         standstill_max: rank.network_timeout() + DEADLINES.stall,
     };
-    let targets = &point.roles.targets(me)[point.roles.in_round(me, round)];
+    let targets = &point.roles.targets(me)[point.roles.flows_in_round(me, round)];
     // Both at the same time: a rank that first connects could wait for another one that does the same.
     let (taken, connected) = std::thread::scope(|scope| {
         let taking = start(scope, "streams", || match &listeners {
@@ -115,9 +115,9 @@ pub(super) fn connect_all(
     // Kept open until all ranks know the outcome: a peer whose connection is refused would blame the network.
     drop(listeners);
     let (streams, rtt_ns) = settled?;
-    let Largest(rtt_ns) = rank.reduce(
+    let ReduceMax(rtt_ns) = rank.reduce(
         "round trips of socket streams",
-        Largest(rtt_ns),
+        ReduceMax(rtt_ns),
         DEADLINES.step,
     )?;
     Ok(ConnectedStreams {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
-use tonnage_record::spread::{spread, student};
+use tonnage_record::spread::{spread, student_t_quantile};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Reduce, Result};
 
@@ -143,7 +143,7 @@ impl StreamedBytes {
     /// it.
     pub fn ci95_bytes_per_s(&self, measurements: u32) -> Option<f64> {
         let stddev = spread(&self.parts_bytes_per_s).stddev?;
-        let quantile = student(
+        let quantile = student_t_quantile(
             1.0 - 0.025 / f64::from(measurements.max(1)),
             PARTS as f64 - 1.0,
         );

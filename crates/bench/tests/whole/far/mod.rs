@@ -18,9 +18,9 @@ use lie::{AT, LIE, Lie, carry, change_word};
 use tonnage_engine::memory::{Memory, MemoryEntry};
 use tonnage_engine::testing::{CAPS, TestDomain, TestMemory, arrival};
 use tonnage_engine::{
-    Arm, Caps, Card, Completion, Descriptor, Ending, Engine, EngineReport, Entry, Failure, Flush,
-    Lane, LaneKind, LaneSpec, LimitKind, Lists, Neighbor, Op, OpenRequest, Peer, Region, RegionId,
-    Verb, WorkerConfig,
+    ArmOutcome, Caps, Completion, Descriptor, Ending, EndpointAddress, Engine, EngineReport, Entry,
+    Failure, Flush, Lane, LaneKind, LaneSpec, LimitKind, Lists, Op, OpenRequest, Peer,
+    PeerEndpoint, Region, RegionId, Verb, WorkerConfig,
 };
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
@@ -273,13 +273,13 @@ impl Engine for Worker {
         taken.map(|_| ()).ok_or_else(|| unknown("a region"))
     }
 
-    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
-        let card = Card(self.number.to_le_bytes().to_vec());
+    fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
+        let card = EndpointAddress(self.number.to_le_bytes().to_vec());
         Ok(vec![card; peers.len()])
     }
 
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
-        for Neighbor { peer, card, .. } in peers {
+    fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
+        for PeerEndpoint { peer, card, .. } in peers {
             let inbox = lock(&INBOXES).get(&number_of(&card.0)?).cloned();
             let inbox = inbox.ok_or_else(|| unknown("a peer"))?;
             self.peers.insert(*peer, inbox);
@@ -385,7 +385,7 @@ impl Engine for Worker {
         Failure::default()
     }
 
-    fn arm(&mut self) -> Result<Arm<'_>> {
+    fn arm(&mut self) -> Result<ArmOutcome<'_>> {
         // Drain the pipe first, so that later arrivals write to it again.
         let mut rung = [0; 64];
         while (&self.wake_receiver)
@@ -393,8 +393,8 @@ impl Engine for Worker {
             .is_ok_and(|count| count > 0)
         {}
         if !self.done.is_empty() || !lock(&self.inbox.arrivals).is_empty() {
-            return Ok(Arm::Ready);
+            return Ok(ArmOutcome::Ready);
         }
-        Ok(Arm::Sleep(self.wake_receiver.as_fd()))
+        Ok(ArmOutcome::Sleep(self.wake_receiver.as_fd()))
     }
 }

@@ -111,8 +111,8 @@ struct OneBackend<'a> {
 
 impl OneBackend<'_> {
     fn jobs(&self, ops: &[Collective], ranks: u32, with_types: bool) -> Result<Vec<CollectiveJob>> {
-        let all = Sweep::list(self.sizes)?;
-        let middle = Sweep::one(self.sizes[self.sizes.len() / 2].max(u64::from(ranks) * 8));
+        let all = Sweep::from_values(self.sizes)?;
+        let middle = Sweep::single(self.sizes[self.sizes.len() / 2].max(u64::from(ranks) * 8));
         let mut jobs = vec![self.job("sizes", ops, &all)];
         if with_types {
             let mut job = self.job("types", ops, &middle);
@@ -153,7 +153,7 @@ impl OneBackend<'_> {
     fn by_algorithms(&self, op: Collective, sizes: &Sweep) -> CollectiveJob {
         let mut job = self.job("algorithms", &[op], sizes);
         job.call.algorithm = self.ways(op, false);
-        job.call.chunk = Some(Sweep::one(CHUNK_BYTES));
+        job.call.chunk = Some(Sweep::single(CHUNK_BYTES));
         job
     }
 

@@ -150,7 +150,7 @@ impl VerifyArgs {
         let sizes = if asked.is_empty() {
             default_sizes()?
         } else {
-            Sweep::list(&asked)?
+            Sweep::from_values(&asked)?
         };
         let names: Vec<String> = if self.engine.is_empty() {
             engines
@@ -200,7 +200,7 @@ impl VerifyArgs {
         let words = if copies.is_empty() && !self.sizes.is_empty() {
             sizes.clone()
         } else {
-            Sweep::one(WORD_BYTES.into())
+            Sweep::single(WORD_BYTES.into())
         };
         let mut transfers = Vec::new();
         if !copies.is_empty() {
@@ -245,7 +245,7 @@ impl VerifyArgs {
             },
             pacing: PacingOptions {
                 // Several slots, so that swapped data is detected.
-                batch: Some(Sweep::one(4)),
+                batch: Some(Sweep::single(4)),
                 ..PacingOptions::default()
             },
             memory: MemoryOptions {
@@ -282,7 +282,7 @@ fn default_sizes() -> Result<Sweep> {
     sizes.push((2 << 20) + 7);
     sizes.sort_unstable();
     sizes.dedup();
-    Sweep::list(&sizes)
+    Sweep::from_values(&sizes)
 }
 /// Whether an engine moves bytes. An unknown one is refused when the plan is expanded.
 fn moves_bytes(engines: &[Entry], name: &str) -> bool {

@@ -56,7 +56,7 @@ pub fn measure(
     let mut command = command(task, &plan, steps, runs, clock)?;
     let mut child = command
         .spawn()
-        .map_err(|error| Error::not_started("the run", &error))?;
+        .map_err(|error| Error::start_error("the run", &error))?;
     clock.child(Some(child.id()));
     let last_error = Arc::new(Mutex::new(None));
     let lines = read_output(&mut child, clock, &last_error)?;
@@ -175,7 +175,7 @@ fn read_output(
         return Err(Error::Failed("the run has no standard output".to_owned()));
     };
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    let not_started = |error| Error::not_started("a reader of the run", &error);
+    let not_started = |error| Error::start_error("a reader of the run", &error);
     thread("records")
         .spawn(move || {
             let mut lines = BufReader::new(out)

@@ -83,7 +83,7 @@ impl BudgetClock {
         let started = std::thread::Builder::new()
             .name("watchdog".to_owned())
             .spawn(move || watched.watch(style));
-        started.map_err(|error| Error::not_started("the watchdog", &error))?;
+        started.map_err(|error| Error::start_error("the watchdog", &error))?;
         Ok(clock)
     }
 

@@ -29,7 +29,7 @@ use tonnage_judge::check::nodelist::fold_names;
 use tonnage_judge::check::reason::truncate;
 use tonnage_judge::check::{CheckReport, CheckVerdict, ExitStyle};
 use tonnage_report::baseline::{checked, checked_each};
-use tonnage_units::message::say;
+use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
 use super::atomic_file::{refuse_existing, replace};
@@ -112,11 +112,11 @@ pub fn check(args: &CheckArgs) -> ExitCode {
         Ok(()) => (found.verdict, found.page),
         // A failure stays a failure even if it cannot be written to a file.
         Err(error) if found.verdict == CheckVerdict::Fail => {
-            say(&format!("error: {error}"));
+            print_message(&format!("error: {error}"));
             (found.verdict, found.page)
         }
         Err(error) => {
-            say(&format!("error: {error}"));
+            print_message(&format!("error: {error}"));
             let line = truncate(&format!("error: {error}"));
             (CheckVerdict::Error, found.page + &line + "\n")
         }
@@ -198,14 +198,14 @@ fn code_of_refused(line: impl Iterator<Item = String>) -> Option<ExitCode> {
 }
 
 fn refused(style: ExitStyle, error: &Error) -> ExitCode {
-    say(&format!("error: {error}"));
+    print_message(&format!("error: {error}"));
     // A reader of the last line gets one for every code.
     let _ = print(&format!("{}\n", truncate(&format!("error: {error}"))));
     style.code_of_wrong_request().into()
 }
 
 fn failed(style: ExitStyle, error: &Error) -> ExitCode {
-    say(&format!("error: {error}"));
+    print_message(&format!("error: {error}"));
     let line = truncate(&format!("error: {error}"));
     ended(style, CheckVerdict::Error, &format!("{line}\n"))
 }

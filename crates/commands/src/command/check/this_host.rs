@@ -14,7 +14,7 @@ use tonnage_judge::check::step::judge_point;
 use tonnage_judge::check::{CHECK_FORMAT, CheckReport, CheckVerdict, ExitStyle};
 use tonnage_machine::devices::links;
 use tonnage_record::Record;
-use tonnage_units::message::say;
+use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
 use super::cache::Cache;
@@ -36,7 +36,7 @@ pub fn check_this_host(task: &CheckTask, clock: &BudgetClock) -> Result<Option<C
         Ok(HostKindMatch::Lost(lost)) => return Ok(Some(lost_report(task, clock, &lost))),
         // The baseline does not cover this kind of host, which is not a failure of the host.
         Err(error) => {
-            say(&format!("skip: {error}"));
+            print_message(&format!("skip: {error}"));
             return Ok(Some(skipped(task, clock, &error)));
         }
     };

@@ -19,7 +19,7 @@ use tonnage_record::read::{already_measured, final_attempts};
 use tonnage_record::{Outcome, Record};
 use tonnage_report::wire_proof::lacks_proof;
 use tonnage_sys::clock::Clock;
-use tonnage_units::message::say;
+use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
 use super::resolve::{check_points, points};
@@ -193,7 +193,7 @@ fn measure(
         code = keeper.exit_code(unproven.is_none());
         let whys: Vec<_> = unproven.into_iter().chain(unfine).collect();
         if !whys.is_empty() {
-            say(&format!("error: {}", whys.join("; ")));
+            print_message(&format!("error: {}", whys.join("; ")));
         }
     }
     match job.letter.is_none() && matches!(rank.identity().meeting, Meeting::Master { .. }) {

@@ -7,10 +7,10 @@ use tonnage_sys::clock::Clock;
 
 use crate::memory::Request;
 use crate::paths::{Cut, Division, Rails, divide};
-use crate::testing::{CAPS, Script, TestDomain, TestEngine, TestMemory};
+use crate::testing::{CAPS, TestDomain, TestEngine, TestMemory, TestScript};
 use crate::{
-    Caps, Completion, Domain, Ending, Engine, Lane, LaneKind, LaneSpec, Neighbor, Op, Peer, Region,
-    RegionId, Verb, WorkerConfig,
+    Caps, Completion, Domain, Ending, Engine, Lane, LaneKind, LaneSpec, Op, Peer, PeerEndpoint,
+    Region, RegionId, Verb, WorkerConfig,
 };
 
 pub(super) const ALL: Caps = Caps { depth: 8, ..CAPS };
@@ -25,13 +25,13 @@ pub(super) fn device(shown: &Arc<Mutex<Vec<TestEngine>>>, caps: Caps) -> Arc<dyn
     let shown = Arc::clone(shown);
     let worker = move |_: &WorkerConfig| {
         let mut all = shown.lock().unwrap();
-        let engine = TestEngine::new(Script {
+        let engine = TestEngine::new(TestScript {
             first: first_of(all.len()),
             failure: format!("path {}", all.len()),
             keeps_handed: true,
             // Only the first path has something to wait for.
             waits_for_incoming: all.is_empty(),
-            ..Script::default()
+            ..TestScript::default()
         });
         all.push(engine.clone());
         engine
@@ -85,11 +85,11 @@ fn bench_over(devices: usize, division: Division, caps: Caps) -> Bench {
         ..Request::default()
     });
     let region = worker.register(&memory.unwrap()).unwrap();
-    let cards = worker.cards(&[1, 2]).unwrap();
+    let cards = worker.endpoint_addresses(&[1, 2]).unwrap();
     // The worker is connected to itself.
     let peers = [1, 2].into_iter().zip(cards);
     let peers: Vec<_> = peers
-        .map(|(peer, card)| Neighbor::same_container(peer, card))
+        .map(|(peer, card)| PeerEndpoint::same_container(peer, card))
         .collect();
     worker.connect(&peers).unwrap();
     Bench {
@@ -139,7 +139,7 @@ impl Bench {
         self.lane(LaneKind::Initiate(Verb::Write), 1)
     }
 
-    pub(super) fn path<T>(&self, index: usize, look: impl FnOnce(&mut Script) -> T) -> T {
+    pub(super) fn path<T>(&self, index: usize, look: impl FnOnce(&mut TestScript) -> T) -> T {
         look(&mut self.shown.lock().unwrap()[index].lock())
     }
 

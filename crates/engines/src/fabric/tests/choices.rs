@@ -16,10 +16,10 @@ fn other_versions_and_providers_are_refused_with_both_named() {
     let altered = |key: &str, value: &str| {
         let mut card: Value = serde_json::from_slice(&card.0).unwrap();
         card[key] = value.into();
-        Card(serde_json::to_vec(&card).unwrap())
+        EndpointAddress(serde_json::to_vec(&card).unwrap())
     };
-    let mut refused = |card: Card| {
-        let neighbor = Neighbor::same_container(1, card);
+    let mut refused = |card: EndpointAddress| {
+        let neighbor = PeerEndpoint::same_container(1, card);
         own.engine.connect(&[neighbor]).unwrap_err().to_string()
     };
     let version = refused(altered("libfabric", "9.9"));
@@ -33,7 +33,7 @@ fn other_versions_and_providers_are_refused_with_both_named() {
         provider.contains("provider tcp") && provider.contains("has efa"),
         "{provider}"
     );
-    assert!(refused(Card(b"nonsense".to_vec())).contains("ranks 0 and 1"));
+    assert!(refused(EndpointAddress(b"nonsense".to_vec())).contains("ranks 0 and 1"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tonnage_engine::{Arm, Completion, Ending, EngineOptions, LaneKind, Verb};
+use tonnage_engine::{ArmOutcome, Completion, Ending, EngineOptions, LaneKind, Verb};
 
 use super::support::{Side, await_one, lane, meet, op, post, request, side_that};
 
@@ -24,13 +24,13 @@ fn wakes(side: &mut Side, ms: u64) -> bool {
     loop {
         assert_eq!(side.engine.poll(&mut done).unwrap(), 0);
         match side.engine.arm().unwrap() {
-            Arm::Ready => {}
-            Arm::Sleep(descriptor) => {
+            ArmOutcome::Ready => {}
+            ArmOutcome::Sleep(descriptor) => {
                 let timeout = Timespec::try_from(Duration::from_millis(ms)).unwrap();
                 let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
                 return poll(&mut polled, Some(&timeout)).unwrap() == 1;
             }
-            Arm::Unsupported => panic!("tcp has descriptors to sleep on"),
+            ArmOutcome::Unsupported => panic!("tcp has descriptors to sleep on"),
         }
     }
 }
@@ -66,7 +66,7 @@ fn a_worker_that_cannot_sleep_reports_it() {
         let mut sides = pair(provider, sleeps);
         let armed = sides[0].engine.arm().unwrap();
         assert!(
-            matches!(armed, Arm::Unsupported),
+            matches!(armed, ArmOutcome::Unsupported),
             "{provider} {sleeps}: {armed:?}"
         );
     }

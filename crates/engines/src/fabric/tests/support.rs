@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::memory::HOST;
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{
-    Card, Completion, Descriptor, Domain, Ending, Engine, EngineOptions, Lane, LaneKind, LaneSpec,
-    Libraries, Neighbor, Op, OpenRequest, Region, Verb, WorkerConfig,
+    Completion, Descriptor, Domain, Ending, EndpointAddress, Engine, EngineOptions, Lane, LaneKind,
+    LaneSpec, Libraries, Op, OpenRequest, PeerEndpoint, Region, Verb, WorkerConfig,
 };
 use tonnage_sys::clock::Clock;
 
@@ -63,8 +63,8 @@ pub(super) struct Side {
 }
 
 impl Side {
-    pub(super) fn card(&mut self, peer: u32) -> Card {
-        self.engine.cards(&[peer]).unwrap().remove(0)
+    pub(super) fn card(&mut self, peer: u32) -> EndpointAddress {
+        self.engine.endpoint_addresses(&[peer]).unwrap().remove(0)
     }
 
     pub(super) fn far(&self, peer: u32) -> &Descriptor {
@@ -116,7 +116,7 @@ pub(super) fn side_in(domain: &dyn Domain, rank: u32, peers: &[u32], sleeps: boo
 }
 
 /// Exchanges cards and regions: returns the neighbors of each side.
-pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<Neighbor>> {
+pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<PeerEndpoint>> {
     let ranks: Vec<u32> = sides.iter().map(|side| side.rank).collect();
     let place = |rank: u32| ranks.iter().position(|&known| known == rank).unwrap();
     let mut all = Vec::new();
@@ -128,10 +128,13 @@ pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<Neighbor>> {
             sides[index].far.push((peer, descriptor));
             // Makes all cards of a side at once, as a run does.
             let wanted = sides[place(peer)].peers.clone();
-            let made = sides[place(peer)].engine.cards(&wanted).unwrap();
+            let made = sides[place(peer)]
+                .engine
+                .endpoint_addresses(&wanted)
+                .unwrap();
             let mut made = wanted.into_iter().zip(made);
             let (_, card) = made.find(|(for_rank, _)| *for_rank == rank).unwrap();
-            cards.push(Neighbor::same_container(peer, card));
+            cards.push(PeerEndpoint::same_container(peer, card));
         }
         all.push(cards);
     }

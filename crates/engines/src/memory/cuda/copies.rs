@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tonnage_engine::memory::{CopyRate, Stretch};
+use tonnage_engine::memory::{CopyRange, CopyRate};
 use tonnage_sys::cuda::{
     CopyKernel, CopyMark, CudaContext, CudaCopier, CudaEvent, CudaFailure, CudaRegion, CudaStream,
     DeviceBuffer,
@@ -69,7 +69,7 @@ struct CopiedRange {
 /// Measures copy rates over the slices of a stretch, and if these are small, also over memory larger than any cache.
 pub(super) fn rates(
     buffer: &Arc<DeviceBuffer>,
-    stretch: &Stretch,
+    stretch: &CopyRange,
     by: &CopiesBy,
 ) -> Result<Vec<CopyRate>, CudaFailure> {
     let slice_bytes = (stretch.pieces - 1) * stretch.stride_bytes + stretch.last_piece_bytes;

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use copies::CopiesBy;
 use driver::GpuInUse;
 use tonnage_engine::memory::{
-    BusDevice, CopyRate, CopyTurns, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request,
-    Stretch,
+    BusDevice, CopyRange, CopyRate, CopyRepetitions, DeviceMemory, Memory, MemoryEntry,
+    MemoryReport, Request,
 };
 use tonnage_engine::pattern::{Key, Mismatches};
-use tonnage_engine::{EngineOption, OptionKind, Variant, pattern};
+use tonnage_engine::{EngineOption, NameVariant, OptionKind, pattern};
 use tonnage_sys::clock::Clock;
 use tonnage_sys::cuda::{CudaFailure, DeviceBuffer, PatternKernels, PatternNumbers};
 use tonnage_sys::mapping::Arena;
@@ -76,7 +76,7 @@ pub(super) const fn entry(
     MemoryEntry {
         name: vendor.memory,
         about,
-        variant: Some(Variant {
+        variant: Some(NameVariant {
             what: "GPU",
             everywhere: &[],
             with_device: &["0", "1"],
@@ -290,11 +290,11 @@ impl Memory for CudaMemory {
 
     fn copy_rates(
         &self,
-        stretch: &Stretch,
+        stretch: &CopyRange,
         // Large copies in a row: their order does not matter to a GPU.
         _slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
-        turns: CopyTurns,
+        turns: CopyRepetitions,
     ) -> Result<Vec<CopyRate>> {
         let copying = self.gpu.vendor.driver.called("cuMemcpyAsync");
         let by = CopiesBy {

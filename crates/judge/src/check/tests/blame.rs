@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tonnage_record::Record;
 
-use super::super::blame::Blame;
+use super::super::blame::SlowPaths;
 use super::super::entry::{EntryVerdict, judge_entry};
 use super::super::reason::reason;
 use super::super::step::judge_point;
@@ -77,13 +77,13 @@ fn rows_columns_and_pairs_are_named_the_slowest_first() {
         "slow_pairs": [{"sender": 0, "receiver": 1, "of_median": 0.1}],
     });
     let records = read(&[matrix(9.9, slow)]);
-    let blame = Blame::from_record(&records[0], 0.9);
+    let blame = SlowPaths::from_record(&records[0], 0.9);
     assert_eq!(
-        blame.words(),
+        blame.describe(),
         "h0 to h1 at 10 %, within h0 at 40 %, h3 sends at 50 % of the median, and 1 more"
     );
     assert_eq!(blame.hosts(), ["h0", "h1", "h3"]);
-    assert!(Blame::from_record(&records[0], 0.05).is_empty());
+    assert!(SlowPaths::from_record(&records[0], 0.05).is_empty());
 }
 
 #[test]

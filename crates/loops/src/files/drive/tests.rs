@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use tonnage_sys::mapping::{Pages, Sharing};
 
 use super::*;
+use crate::files::differences::{CandidateFiles, DataDifferences};
 use crate::files::sequence::FilePattern;
-use crate::files::wrong::{CandidateFiles, Wrong};
 use tonnage_engine::calls::file_of;
 use tonnage_engine::calls::{FileLayout, FileOrder};
 
@@ -24,7 +24,7 @@ const SOON_NS: u64 = 200_000_000;
 struct Bench {
     memory: Arc<Arena>,
     buffers: BufferLayout,
-    pool: Pool,
+    pool: ContentPool,
     clock: Clock,
     start_ns: u64,
     watched: AtomicU64,
@@ -36,7 +36,10 @@ impl Bench {
     fn blocking() -> Self {
         let bench = Self::new(BufferLayout::new(LEN, 1, true));
         let BufferLayout { source, slots, .. } = bench.buffers;
-        bench.pool.place(&bench.memory, source, 0, slots).unwrap();
+        bench
+            .pool
+            .copy_into(&bench.memory, source, 0, slots)
+            .unwrap();
         bench
     }
 
@@ -52,7 +55,7 @@ impl Bench {
         Self {
             memory: Arc::new(memory),
             buffers,
-            pool: Pool::new(SEED, 0),
+            pool: ContentPool::new(SEED, 0),
             clock,
             start_ns: clock.now_ns(),
             watched: AtomicU64::new(0),
@@ -61,7 +64,7 @@ impl Bench {
     }
 
     /// A task with `read_percent` reads per 100 transfers.
-    fn task(&self, read_percent: u32) -> Task<'_> {
+    fn task(&self, read_percent: u32) -> ThreadTask<'_> {
         let pattern = FilePattern {
             ranks: 1,
             layout: FileLayout::PerProcess,
@@ -72,7 +75,7 @@ impl Bench {
             read_percent,
             seed: 1,
         };
-        Task {
+        ThreadTask {
             places: Sequence::new(&pattern, 0),
             first: 0,
             step: 1,
@@ -170,12 +173,12 @@ impl Disk {
     }
 }
 
-impl Calls for Disk {
-    fn call(&mut self, call: &Call<'_>) -> Result<u64> {
+impl FileCalls for Disk {
+    fn call(&mut self, call: &FileCall<'_>) -> Result<u64> {
         let (write, transfer) = match call {
-            Call::Read(transfer) => (false, transfer),
-            Call::Write(transfer) => (true, transfer),
-            Call::Sync { .. } => {
+            FileCall::Read(transfer) => (false, transfer),
+            FileCall::Write(transfer) => (true, transfer),
+            FileCall::Sync { .. } => {
                 let until_ns = self.clock.now_ns() + self.sync_ns;
                 while self.clock.now_ns() < until_ns {
                     std::hint::spin_loop();
@@ -183,7 +186,9 @@ impl Calls for Disk {
                 self.did.push(Did::Sync);
                 return Ok(0);
             }
-            Call::Open(_) | Call::Close { .. } => return Err(Error::Failed("not here".into())),
+            FileCall::Open(_) | FileCall::Close { .. } => {
+                return Err(Error::Failed("not here".into()));
+            }
         };
         if let Some(code) = self.failure() {
             return Err(Error::Failed(format!("the disk says {code}")));
@@ -193,7 +198,7 @@ impl Calls for Disk {
     }
 }
 
-impl Queue for Disk {
+impl FileQueue for Disk {
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         // Accepts at most three per call.
         let taken = ops.len().min(3);
@@ -247,21 +252,31 @@ impl Queue for Disk {
     }
 }
 
-fn one_by_one(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Samples) -> Result<()> {
-    blocking(disk, task, until, samples, None, None)
+fn one_by_one(
+    disk: &mut Disk,
+    task: &ThreadTask<'_>,
+    until: u64,
+    samples: &mut Samples,
+) -> Result<()> {
+    run_blocking(disk, task, until, samples, None, None)
 }
 
 /// One transfer at a time, until a vote ends the loop.
-fn together(disk: &mut Disk, task: &Task<'_>, samples: &mut Samples, vote: Vote<'_>) {
-    blocking(disk, task, COUNT, samples, None, Some(vote)).unwrap();
+fn together(disk: &mut Disk, task: &ThreadTask<'_>, samples: &mut Samples, vote: Vote<'_>) {
+    run_blocking(disk, task, COUNT, samples, None, Some(vote)).unwrap();
 }
 
-fn windowed(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Samples) -> Result<()> {
-    let mut slots = InFlight::new(task.buffers.count);
-    queued(disk, task, until, (samples, &mut slots), None)
+fn windowed(
+    disk: &mut Disk,
+    task: &ThreadTask<'_>,
+    until: u64,
+    samples: &mut Samples,
+) -> Result<()> {
+    let mut slots = TransfersInFlight::new(task.buffers.count);
+    run_queued(disk, task, until, (samples, &mut slots), None)
 }
 
-type Drive = fn(&mut Disk, &Task<'_>, u64, &mut Samples) -> Result<()>;
+type Drive = fn(&mut Disk, &ThreadTask<'_>, u64, &mut Samples) -> Result<()>;
 
 /// Both loops, with a bench for each.
 fn both() -> [(Bench, Drive); 2] {
@@ -272,7 +287,7 @@ fn both() -> [(Bench, Drive); 2] {
 }
 
 /// Checks the first `len` bytes of the file and returns the findings.
-fn wrong_of(disk: &Disk, (key, pool): (FileKey, &Pool), len: u64) -> Wrong {
+fn wrong_of(disk: &Disk, (key, pool): (FileKey, &ContentPool), len: u64) -> DataDifferences {
     let bytes = &disk.bytes[..len as usize];
     let arena = Arena::allocate(bytes.len(), Pages::Normal, Sharing::Private, None).unwrap();
     arena.write(0, bytes).unwrap();
@@ -281,7 +296,7 @@ fn wrong_of(disk: &Disk, (key, pool): (FileKey, &Pool), len: u64) -> Wrong {
         count: 1,
         bytes: len,
     };
-    let mut found = Wrong::default();
+    let mut found = DataDifferences::default();
     pool.check(&arena, 0, key, (&files, 0), len, &mut found)
         .unwrap();
     found
@@ -290,12 +305,12 @@ fn wrong_of(disk: &Disk, (key, pool): (FileKey, &Pool), len: u64) -> Wrong {
 /// Verifies each read and counts the calls.
 struct Check<'a> {
     bench: &'a Bench,
-    found: Wrong,
+    found: DataDifferences,
     looks: u64,
 }
 
-impl Inspect for Check<'_> {
-    fn look(&mut self, local: u64, place: Access) -> Result<()> {
+impl InspectRead for Check<'_> {
+    fn inspect(&mut self, local: u64, place: TransferPlace) -> Result<()> {
         self.looks += 1;
         let files = CandidateFiles {
             path: std::path::Path::new("data/t"),
@@ -327,14 +342,14 @@ fn what_is_written_is_right_and_is_found_right() {
         assert_eq!(bench.watched.load(Ordering::Relaxed), LEN * COUNT);
         let mut check = Check {
             bench: &bench,
-            found: Wrong::default(),
+            found: DataDifferences::default(),
             looks: 0,
         };
         let (task, mut samples) = (bench.task(READS), Samples::default());
         // Two swapped bytes within one transfer.
         disk.bytes.swap(7012, 7013);
         if bench.buffers.slots > 0 {
-            blocking(
+            run_blocking(
                 &mut disk,
                 &task,
                 COUNT,
@@ -344,9 +359,9 @@ fn what_is_written_is_right_and_is_found_right() {
             )
             .unwrap();
         } else {
-            let mut slots = InFlight::new(task.buffers.count);
+            let mut slots = TransfersInFlight::new(task.buffers.count);
             let into = (&mut samples, &mut slots);
-            queued(&mut disk, &task, COUNT, into, Some(&mut check)).unwrap();
+            run_queued(&mut disk, &task, COUNT, into, Some(&mut check)).unwrap();
         }
         assert_eq!((check.looks, samples.reads), (COUNT, COUNT));
         assert_eq!(check.found.checked_bytes, LEN * COUNT);
@@ -398,18 +413,18 @@ fn a_queue_is_kept_as_full_as_there_are_slots() {
 #[test]
 fn slots_forget_what_they_hold_before_other_data() {
     let mut bench = Bench::queued(1);
-    let mut slots = InFlight::new(1);
+    let mut slots = TransfersInFlight::new(1);
     for seed in [SEED, SEED + 1] {
         let key = FileKey::new(seed, 0);
-        bench.pool = Pool::new(seed, 0);
+        bench.pool = ContentPool::new(seed, 0);
         slots.forget();
         let (mut disk, mut samples) = (Disk::new(&bench), Samples::default());
-        let task = Task {
+        let task = ThreadTask {
             data: Some((key, &bench.pool)),
             ..bench.task(WRITES)
         };
         // The same offset in the same slot each time.
-        queued(&mut disk, &task, 1, (&mut samples, &mut slots), None).unwrap();
+        run_queued(&mut disk, &task, 1, (&mut samples, &mut slots), None).unwrap();
         assert_eq!(wrong_of(&disk, (key, &bench.pool), LEN).wrong_bytes, 0);
     }
 }

@@ -7,15 +7,15 @@ use super::options::{
 };
 use super::point::{Align, CollectivePoint, PYTHON_DEFAULT, Refill};
 use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX};
-use crate::cells::{Cell, Cells, each};
+use crate::cells::{Cell, Cells, cross_product};
 use crate::conflicts::{self, Conflict};
 use crate::engine_choice::choose;
 use crate::gpu_options::refuse_gpu_options;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::options::{Many, pairs, several};
-use crate::point::Reading;
+use crate::point::PointNotes;
 use crate::published;
-use crate::refuse::{possible, usage};
+use crate::refuse::{usage_error, value_within};
 use crate::skipping;
 use crate::sweep::Sweep;
 use crate::transfer::scale_length;
@@ -69,24 +69,26 @@ impl Kind for CollectiveJob {
         let call = &self.call;
         let ops = Many::all(&call.op);
         if ops.is_empty() {
-            return usage("op is missing: write op all-reduce, or another one that --help lists");
+            return usage_error(
+                "op is missing: write op all-reduce, or another one that --help lists",
+            );
         }
         if self.length.interval.is_some() || self.length.checkpoint.is_some() {
-            return usage("interval and checkpoint apply to transfers only: leave them out");
+            return usage_error("interval and checkpoint apply to transfers only: leave them out");
         }
         conflicts::check(self, &[CONFLICTS, LENGTH_CONFLICTS])?;
         check_effects(call, ops)?;
         let common = common(self, ranks, lists)?;
         let group_ranks = common.point.grouping().size();
-        let algorithms = or_none(several("algorithm", &call.algorithm, "ring")?);
-        let chunks = or_none(call.chunk.as_ref().map(Sweep::values));
+        let algorithms = values_or_none(several("algorithm", &call.algorithm, "ring")?);
+        let chunks = values_or_none(call.chunk.as_ref().map(Sweep::values));
         let mut cells = Cells::new();
         for &op in ops {
-            let (elements, sizes) = (elements(call, op), sizes(call, op)?);
+            let (elements, sizes) = (element_combinations(call, op), sizes(call, op)?);
             let counts = [elements.len(), algorithms.len(), chunks.len(), sizes.len()];
             let total = counts.into_iter().fold(1, usize::saturating_mul);
             if total > points_max - cells.len() {
-                return usage(format!(
+                return usage_error(format!(
                     "the plan has more than {POINTS_MAX} points: use coarser sweeps, or several plans"
                 ));
             }
@@ -96,12 +98,12 @@ impl Kind for CollectiveJob {
                 root,
                 ..common.point.clone()
             };
-            let points = each(vec![of_op], &elements, |point, &(dtype, reduction)| {
+            let points = cross_product(vec![of_op], &elements, |point, &(dtype, reduction)| {
                 (point.dtype, point.reduction) = (dtype, reduction);
             });
-            let points = each(points, &algorithms, |point, &it| point.algorithm = it);
-            let points = each(points, &chunks, |point, &it| point.chunk_bytes = it);
-            for mut point in each(points, &sizes, |point, &size| point.size_bytes = size) {
+            let points = cross_product(points, &algorithms, |point, &it| point.algorithm = it);
+            let points = cross_product(points, &chunks, |point, &it| point.chunk_bytes = it);
+            for mut point in cross_product(points, &sizes, |point, &size| point.size_bytes = size) {
                 let checked = complete(&mut point, &common.backends);
                 cells.add(point, checked)?;
             }
@@ -109,11 +111,11 @@ impl Kind for CollectiveJob {
         cells.all()
     }
 
-    fn reading(&self) -> Result<Reading> {
-        Ok(Reading {
+    fn notes(&self) -> Result<PointNotes> {
+        Ok(PointNotes {
             optional: self.skipping.optional,
-            tables: published::shared(&self.check.published)?,
-            ..Reading::default()
+            tables: published::check_and_share(&self.check.published)?,
+            ..PointNotes::default()
         })
     }
 }
@@ -136,7 +138,7 @@ impl AnyExperiment for CollectiveJob {
 }
 
 /// Returns the requested values, or one `None` if there are none.
-fn or_none<T: Copy>(asked: Option<&[T]>) -> Vec<Option<T>> {
+fn values_or_none<T: Copy>(asked: Option<&[T]>) -> Vec<Option<T>> {
     asked.map_or_else(
         || vec![None],
         |asked| asked.iter().copied().map(Some).collect(),
@@ -155,27 +157,27 @@ fn complete(point: &mut CollectivePoint, backends: &[&BackendEntry]) -> Result<(
     if let Some(chunk_bytes) = point.chunk_bytes {
         check_chunk(chunk_bytes, dtype)?;
     }
-    point.block_elements = block(op, point.grouping().size(), dtype, point.size_bytes)?;
+    point.block_elements = block_elements(op, point.grouping().size(), dtype, point.size_bytes)?;
     Ok(())
 }
 
 /// Values that all points of an experiment share.
-struct Common {
+struct CommonParts {
     backends: Vec<&'static BackendEntry>,
     point: CollectivePoint,
 }
 
-fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
+fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<CommonParts> {
     let (call, results) = (&job.call, &job.check);
     if !(1..=RANKS_MAX).contains(&ranks) {
-        return usage(format!(
+        return usage_error(format!(
             "{ranks} ranks cannot call anything together: use --ranks 1 to --ranks {RANKS_MAX}"
         ));
     }
     let (backends, engine_options) = backends(call, lists)?;
     check_place(call, &backends)?;
     let groups = call.groups.unwrap_or_default();
-    groups.of(ranks)?;
+    groups.grouping(ranks)?;
     let align = call.align.unwrap_or(ALIGN_DEFAULT);
     let refill = call.refill.unwrap_or(match align {
         Align::None => Refill::Trial,
@@ -188,12 +190,12 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
     if let Some(entry) = skipping::memory(lists, &memory, &job.skipping)?
         && !entry.host_addressable
     {
-        return usage(format!(
+        return usage_error(format!(
             "memory {memory} cannot be written by the CPU, which fills and checks the elements: use memory host"
         ));
     }
     let Nanos(timeout_ns) = call.timeout.unwrap_or(TIMEOUT_DEFAULT);
-    possible(
+    value_within(
         "timeout",
         Nanos(timeout_ns),
         Nanos(TIMEOUT_NS_MIN)..=Nanos(TIMEOUT_NS_MAX),
@@ -228,7 +230,7 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
         limit: results.limit.unwrap_or(LIMIT_DEFAULT),
         length: length(job)?,
     };
-    Ok(Common { backends, point })
+    Ok(CommonParts { backends, point })
 }
 
 /// Returns the rows of the backends, and the engine options of native ones.
@@ -239,7 +241,7 @@ fn backends(
     let names = Many::all(&call.backend);
     if names.is_empty() {
         let known: Vec<_> = lists.backends.iter().map(|entry| entry.name).collect();
-        return usage(format!(
+        return usage_error(format!(
             "backend is missing: write backend native:shm; there are {}",
             known.join(", ")
         ));
@@ -248,13 +250,13 @@ fn backends(
     let (mut entries, mut options) = (Vec::new(), EngineOptions::new());
     for (at, name) in names.iter().enumerate() {
         if names[..at].contains(name) {
-            return usage(format!("backend {name} is named twice: name it once"));
+            return usage_error(format!("backend {name} is named twice: name it once"));
         }
         let (entry, variant) = lists.backend(name)?;
         if entry.variant == BackendVariant::Engine {
             let engine = lists.engine(variant)?;
             if !engine.carries_collectives() {
-                return usage(format!(
+                return usage_error(format!(
                     "backend {name} needs an engine that moves bytes by write-imm, and {} does not: use backend native:shm",
                     engine.name
                 ));
@@ -267,11 +269,11 @@ fn backends(
     }
     let mut variants = entries.iter().map(|entry| &entry.variant);
     if !asked.is_empty() && !variants.any(|variant| *variant == BackendVariant::Engine) {
-        return usage("engine-option has no effect without a native backend: leave it out");
+        return usage_error("engine-option has no effect without a native backend: leave it out");
     }
     let own = entries.iter().any(|entry| entry.has_algorithms);
     if !own && (call.algorithm.is_some() || call.chunk.is_some()) {
-        return usage(
+        return usage_error(
             "algorithm and chunk have no effect without a native backend: leave them out, or add backend native:shm",
         );
     }
@@ -284,8 +286,8 @@ fn check_effects(call: &CallOptions, ops: &[Collective]) -> Result<()> {
     let moves = |op: Collective| op != Collective::Barrier;
     let (no_root, no_reduction, no_bytes) = ("no root", "nothing to reduce", "no bytes to move");
     // An option, whether it was given, the operations that have it, and the reason why others do not.
-    type Has = fn(Collective) -> bool;
-    let options: [(&str, bool, Has, &str); 6] = [
+    type OperationPredicate = fn(Collective) -> bool;
+    let options: [(&str, bool, OperationPredicate, &str); 6] = [
         ("root", call.root.is_some(), Collective::is_rooted, no_root),
         (
             "reduce",
@@ -301,7 +303,7 @@ fn check_effects(call: &CallOptions, ops: &[Collective]) -> Result<()> {
     for (option, given, has, lack) in options {
         if given && !ops.iter().copied().any(has) {
             let having: Vec<_> = Collective::ALL.into_iter().filter(|&op| has(op)).collect();
-            return usage(format!(
+            return usage_error(format!(
                 "{option} has no effect on {}, which has {lack}: leave it out, or add one of op {}",
                 names(ops),
                 names(&having)
@@ -320,7 +322,9 @@ fn names(ops: &[Collective]) -> String {
 fn check_place(call: &CallOptions, backends: &[&BackendEntry]) -> Result<()> {
     let in_workers = |entry: &&BackendEntry| matches!(entry.variant, BackendVariant::OneOf(_));
     if call.place.is_some() && backends.iter().all(in_workers) {
-        return usage("place has no effect on torch's workers, which are not pinned: leave it out");
+        return usage_error(
+            "place has no effect on torch's workers, which are not pinned: leave it out",
+        );
     }
     Ok(())
 }
@@ -329,7 +333,7 @@ fn check_place(call: &CallOptions, backends: &[&BackendEntry]) -> Result<()> {
 fn python(call: &CallOptions, backends: &[&BackendEntry]) -> Result<String> {
     let has_python = |entry: &&BackendEntry| matches!(entry.variant, BackendVariant::OneOf(_));
     match &call.python {
-        Some(_) if !backends.iter().any(has_python) => usage(
+        Some(_) if !backends.iter().any(has_python) => usage_error(
             "python has no effect without a torch backend: leave it out, or add backend torch:gloo",
         ),
         asked => Ok(asked.clone().unwrap_or_else(|| PYTHON_DEFAULT.to_owned())),
@@ -341,7 +345,7 @@ fn length(job: &CollectiveJob) -> Result<PointLength> {
 }
 
 /// Returns the types and reductions of an operation.
-fn elements(call: &CallOptions, op: Collective) -> Vec<(Dtype, Option<Reduction>)> {
+fn element_combinations(call: &CallOptions, op: Collective) -> Vec<(Dtype, Option<Reduction>)> {
     let dtypes = call
         .dtype
         .as_ref()
@@ -364,7 +368,7 @@ fn check_chunk(bytes: u64, dtype: Dtype) -> Result<()> {
     if bytes >= dtype.bytes() {
         return Ok(());
     }
-    usage(format!(
+    usage_error(format!(
         "chunk {bytes} is less than one element of {dtype}: the smallest is chunk {}",
         dtype.bytes()
     ))
@@ -375,7 +379,7 @@ fn sizes(call: &CallOptions, op: Collective) -> Result<Vec<u64>> {
     match &call.sizes {
         _ if op == Collective::Barrier => Ok(vec![0]),
         Some(sizes) => Ok(Sweep::values(sizes).to_vec()),
-        None => usage(format!("sizes is missing: write sizes 1M for {op}")),
+        None => usage_error(format!("sizes is missing: write sizes 1M for {op}")),
     }
 }
 
@@ -383,7 +387,7 @@ fn root(call: &CallOptions, op: Collective, ranks: u32) -> Result<u32> {
     let Count(root) = call.root.unwrap_or(Count(0));
     match u32::try_from(root) {
         Ok(root) if root < ranks => Ok(if op.is_rooted() { root } else { 0 }),
-        _ => usage(format!(
+        _ => usage_error(format!(
             "root {root} is none of {ranks} ranks: the last one is root {}",
             ranks - 1
         )),
@@ -391,12 +395,12 @@ fn root(call: &CallOptions, op: Collective, ranks: u32) -> Result<u32> {
 }
 
 /// Returns the elements of one block among `ranks` ranks, at least one except for a barrier.
-fn block(op: Collective, ranks: u32, dtype: Dtype, size_bytes: u64) -> Result<u64> {
+fn block_elements(op: Collective, ranks: u32, dtype: Dtype, size_bytes: u64) -> Result<u64> {
     if op == Collective::Barrier {
         return Ok(0);
     }
     if op == Collective::SendRecvPairs && !ranks.is_multiple_of(2) {
-        return usage(format!(
+        return usage_error(format!(
             "send-recv-pairs needs an even number of ranks and there are {ranks}: use --ranks {}, groups of an even number, or \
              op send-recv-ring",
             ranks + 1
@@ -409,13 +413,13 @@ fn block(op: Collective, ranks: u32, dtype: Dtype, size_bytes: u64) -> Result<u6
         1
     };
     if shape.block == 0 {
-        return usage(format!(
+        return usage_error(format!(
             "size {size_bytes} of {op} is less than one element of {dtype} for each rank: the smallest is {}",
             parts * dtype.bytes()
         ));
     }
     if size_bytes.saturating_mul(2) > MEMORY_BYTES_MAX {
-        return usage(format!(
+        return usage_error(format!(
             "size {} is more than the memory of a rank may be: the most is {}",
             Bytes(size_bytes),
             Bytes(MEMORY_BYTES_MAX / 2)

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use serde::{Deserialize, Serialize};
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
@@ -35,7 +35,7 @@ pub struct Grouping {
 
 /// Position of a rank in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GroupSeat {
+pub struct GroupPosition {
     grouping: Grouping,
     /// The group, counted from 0.
     pub group: u32,
@@ -45,7 +45,7 @@ pub struct GroupSeat {
 
 impl Groups {
     /// Returns the groups of `ranks` ranks. Refuses unequal groups.
-    pub fn of(self, ranks: u32) -> Result<Grouping> {
+    pub fn grouping(self, ranks: u32) -> Result<Grouping> {
         if self.divides(ranks) {
             return Ok(Grouping {
                 groups: self,
@@ -61,7 +61,7 @@ impl Groups {
         let nearest = (1..=ranks)
             .filter(divides)
             .min_by_key(|it| it.abs_diff(number));
-        usage(format!(
+        usage_error(format!(
             "groups {self} does not divide {ranks} ranks into equal groups: use groups {name}:{}",
             nearest.unwrap_or(1)
         ))
@@ -80,7 +80,7 @@ impl Groups {
 
 impl Grouping {
     /// One group of all ranks.
-    pub fn whole(ranks: u32) -> Self {
+    pub fn of_all_ranks(ranks: u32) -> Self {
         Self {
             groups: Groups::All,
             ranks,
@@ -89,11 +89,11 @@ impl Grouping {
 
     /// Returns the groups of a plan, which were found to be equal when it was read. A record may contain anything;
     /// impossible groups become one group of all ranks.
-    pub(super) fn known(groups: Groups, ranks: u32) -> Self {
+    pub(super) fn from_checked(groups: Groups, ranks: u32) -> Self {
         if groups.divides(ranks) {
             return Self { groups, ranks };
         }
-        Self::whole(ranks)
+        Self::of_all_ranks(ranks)
     }
 
     /// Number of ranks in each group.
@@ -111,13 +111,13 @@ impl Grouping {
     }
 
     /// Returns the group of a rank and its position there.
-    pub fn seat(&self, rank: u32) -> GroupSeat {
+    pub fn position(&self, rank: u32) -> GroupPosition {
         let (group, place) = match self.groups {
             Groups::All => (0, rank),
             Groups::Div(size) => (rank / size, rank % size),
             Groups::Mod(count) => (rank % count, rank / count),
         };
-        GroupSeat {
+        GroupPosition {
             grouping: *self,
             group,
             place,
@@ -140,7 +140,7 @@ impl Grouping {
     }
 
     /// Returns the ranks of a group in short form: 4-7, or 1,3,…,31.
-    pub fn members_in_words(&self, group: u32) -> String {
+    pub fn describe_members(&self, group: u32) -> String {
         let size = self.size();
         let rank = |place| self.rank(group, place);
         let last = rank(size.saturating_sub(1));
@@ -157,7 +157,7 @@ impl Grouping {
     }
 }
 
-impl GroupSeat {
+impl GroupPosition {
     /// Returns the rank of the run with this position in this group.
     pub fn rank(&self, place: u32) -> u32 {
         self.grouping.rank(self.group, place)
@@ -226,7 +226,7 @@ mod tests {
             (Groups::Div(6), 6),
             (Groups::Mod(6), 6),
         ] {
-            let grouping = groups.of(ranks).unwrap();
+            let grouping = groups.grouping(ranks).unwrap();
             assert_eq!(grouping.size() * grouping.count(), ranks);
             let mut all: Vec<u32> = (0..grouping.count())
                 .flat_map(|group| grouping.members(group))
@@ -234,7 +234,7 @@ mod tests {
             all.sort_unstable();
             assert_eq!(all, (0..ranks).collect::<Vec<_>>());
             for rank in 0..ranks {
-                let seat = grouping.seat(rank);
+                let seat = grouping.position(rank);
                 assert_eq!(seat.rank(seat.place), rank, "{groups}");
                 assert!(seat.members().any(|it| it == rank));
             }
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn neighbours_are_divided_and_remainders_gathered() {
         let words =
-            |groups: Groups, ranks, group| groups.of(ranks).unwrap().members_in_words(group);
+            |groups: Groups, ranks, group| groups.grouping(ranks).unwrap().describe_members(group);
         assert_eq!(words(Groups::Div(4), 8, 1), "4-7");
         assert_eq!(words(Groups::Mod(2), 4, 1), "1,3");
         assert_eq!(words(Groups::Mod(2), 32, 1), "1,3,…,31");
@@ -255,18 +255,18 @@ mod tests {
 
     #[test]
     fn unequal_groups_are_refused_with_the_nearest_ones() {
-        let refused = |groups: Groups, ranks| groups.of(ranks).unwrap_err().to_string();
+        let refused = |groups: Groups, ranks| groups.grouping(ranks).unwrap_err().to_string();
         assert!(refused(Groups::Div(3), 8).contains("use groups div:2"));
         assert!(refused(Groups::Mod(9), 8).contains("use groups mod:8"));
     }
 
     #[test]
     fn invalid_numbers_of_a_record_do_not_panic() {
-        let whole = Grouping::known(Groups::Div(7), u32::MAX - 1);
+        let whole = Grouping::from_checked(Groups::Div(7), u32::MAX - 1);
         assert_eq!((whole.count(), whole.size()), (1, u32::MAX - 1));
-        let grouping = Grouping::known(Groups::Mod(2), 4);
-        assert!(grouping.members_in_words(u32::MAX).contains("4294967295"));
-        assert_eq!(Grouping::known(Groups::All, 0).count(), 1);
+        let grouping = Grouping::from_checked(Groups::Mod(2), 4);
+        assert!(grouping.describe_members(u32::MAX).contains("4294967295"));
+        assert_eq!(Grouping::from_checked(Groups::All, 0).count(), 1);
     }
 
     #[test]

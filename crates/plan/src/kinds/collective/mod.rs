@@ -15,6 +15,6 @@ pub mod groups;
 mod options;
 pub mod point;
 
-pub use groups::{GroupSeat, Grouping, Groups};
+pub use groups::{GroupPosition, Grouping, Groups};
 pub use options::{CallOptions, CheckOptions, CollectiveJob};
-pub use point::{Across, Align, CollectivePoint, Refill};
+pub use point::{Align, CollectivePoint, RankTime, Refill};

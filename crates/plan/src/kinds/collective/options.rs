@@ -4,7 +4,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::groups::Groups;
-use super::point::{Across, Align, Refill};
+use super::point::{Align, RankTime, Refill};
 use crate::options::{
     Group, Many, Pair, SWEEP, many_of, one_of, one_or_many, pairs, text, with_default,
 };
@@ -163,9 +163,9 @@ pub struct CheckOptions {
 
     /// Time of an iteration in the table, from those of the ranks: of the slowest one, their mean, or of the fastest
     /// one. The record has all three.
-    #[arg(long, alias = "across", value_name = "WHICH", value_parser = one_of::<Across>())]
+    #[arg(long, alias = "across", value_name = "WHICH", value_parser = one_of::<RankTime>())]
     #[serde(alias = "across")]
-    pub rank_time: Option<Across>,
+    pub rank_time: Option<RankTime>,
 
     /// Show each rank's mean time, and how often it began last, in a table below.
     #[arg(long)]
@@ -188,7 +188,7 @@ pub struct CheckOptions {
     pub published: Vec<PublishedTable>,
 }
 
-pub(super) const ACROSS_DEFAULT: Across = Across::Max;
+pub(super) const ACROSS_DEFAULT: RankTime = RankTime::Max;
 pub(super) const LIMIT_DEFAULT: LimitChoice = LimitChoice::Auto;
 
 impl Group for CheckOptions {

@@ -34,7 +34,7 @@ tonnage_units::names! {
 
 tonnage_units::names! {
     /// Combination of the ranks' times of an iteration.
-    pub enum Across: "combination" {
+    pub enum RankTime: "combination" {
         /// Time of the slowest rank.
         Max = "max",
         /// Mean of the times.
@@ -110,7 +110,7 @@ pub struct CollectivePoint {
     /// True when the last iteration of each trial is checked.
     pub verify: bool,
     /// Combination of the ranks' times that tables show.
-    pub across: Across,
+    pub across: RankTime,
     /// True when each rank is shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_rank: bool,
@@ -134,7 +134,7 @@ fn is_python_default(python: &String) -> bool {
 impl CollectivePoint {
     /// The groups.
     pub fn grouping(&self) -> Grouping {
-        Grouping::known(self.groups, self.ranks)
+        Grouping::from_checked(self.groups, self.ranks)
     }
 
     /// Returns the shape of one group's call.
@@ -161,7 +161,7 @@ impl AnyPoint for CollectivePoint {
         let facts = |name: &String| {
             let (entry, variant) = lists.backend(name)?;
             match entry.variant {
-                BackendVariant::Engine => EngineFacts::of(lists, variant),
+                BackendVariant::Engine => EngineFacts::for_engine(lists, variant),
                 BackendVariant::Nothing | BackendVariant::OneOf(_) => Ok(EngineFacts {
                     has_devices: false,
                     libraries: entry.libraries,
@@ -176,7 +176,7 @@ impl AnyPoint for CollectivePoint {
         1
     }
 
-    fn place(&self) -> Option<PairPlace> {
+    fn socket_placement(&self) -> Option<PairPlace> {
         self.place
     }
 

@@ -2,18 +2,18 @@
 //! refused here, in one sentence that names the nearest valid choice.
 
 use super::options::{
-    Connect, DURATION_DEFAULT, Length, REGISTER_BYTES_DEFAULT, TRAFFIC_DEFAULT, TRAFFICS,
+    Connect, ConnectLength, DURATION_DEFAULT, REGISTER_BYTES_DEFAULT, TRAFFIC_DEFAULT, TRAFFICS,
     TRIALS_DEFAULT, WORKERS_DEFAULT,
 };
 use super::point::ConnectPoint;
 use crate::bounds::{MEMORY_BYTES_MAX, RANKS_MAX, WORKERS_MAX};
-use crate::cells::{Cell, Cells, check_total, each};
+use crate::cells::{Cell, Cells, check_total, cross_product};
 use crate::engine_choice::{choose, chosen};
 use crate::gpu_options::check_gpu_options;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::place::places;
-use crate::point::{Reading, Traffic};
-use crate::refuse::{one_process, possible, time, usage};
+use crate::point::{PointNotes, Traffic};
+use crate::refuse::{check_one_process, time_within, usage_error, value_within};
 use crate::roles::Roles;
 use crate::skipping;
 use crate::sweep::Sweep;
@@ -49,10 +49,11 @@ impl Kind for Connect {
         let (trials, trial_ns) = length(&self.length)?;
         let engines = chosen(&what.engine, &what.engine_options, lists)?;
         for engine in &engines {
-            one_process(engine.entry, "connections")?;
+            check_one_process(engine.entry, "connections")?;
         }
         let workers = Sweep::values_or(&what.workers, WORKERS_DEFAULT).into_iter();
-        let workers = workers.map(|workers| possible("workers", workers, 1..=WORKERS_MAX.into()));
+        let workers =
+            workers.map(|workers| value_within("workers", workers, 1..=WORKERS_MAX.into()));
         let workers: Vec<u64> = workers.collect::<Result<_>>()?;
         let register = Sweep::values_or(&what.register, REGISTER_BYTES_DEFAULT);
         let default = [lists.default_memory().to_owned()];
@@ -80,19 +81,19 @@ impl Kind for Connect {
             trials,
             trial_ns,
         };
-        let points = each(vec![common], &engines, |point, engine| {
+        let points = cross_product(vec![common], &engines, |point, engine| {
             point.engine = engine.name.to_owned();
             point.engine_options = engine.options.clone();
         });
-        let points = each(points, memories, |point, memory| {
+        let points = cross_product(points, memories, |point, memory| {
             point.memory.clone_from(memory)
         });
-        let points = each(points, &places, |point, &place| point.place = place);
+        let points = cross_product(points, &places, |point, &place| point.place = place);
         // At most `WORKERS_MAX`, which fits.
-        let points = each(points, &workers, |point, &workers| {
+        let points = cross_product(points, &workers, |point, &workers| {
             point.workers = workers as u32
         });
-        let points = each(points, &register, |point, &bytes| {
+        let points = cross_product(points, &register, |point, &bytes| {
             point.register_bytes = bytes
         });
         let mut cells = Cells::new();
@@ -105,10 +106,10 @@ impl Kind for Connect {
         cells.all()
     }
 
-    fn reading(&self) -> Result<Reading> {
-        Ok(Reading {
+    fn notes(&self) -> Result<PointNotes> {
+        Ok(PointNotes {
             optional: self.skipping.optional,
-            ..Reading::default()
+            ..PointNotes::default()
         })
     }
 }
@@ -125,24 +126,24 @@ impl AnyExperiment for Connect {
 
     /// Multiplies the measured time, within its bounds.
     fn scale(&mut self, scale: Scale) {
-        self.length.duration = scaled(&self.length, scale.time);
+        self.length.duration = scale_duration(&self.length, scale.time);
     }
 }
 
 fn traffic(traffic: Traffic, ranks: u32) -> Result<Traffic> {
     if !(2..=RANKS_MAX).contains(&ranks) {
-        return usage(format!(
+        return usage_error(format!(
             "connections are between ranks, and there are {ranks}: use --ranks 2 to --ranks {RANKS_MAX}"
         ));
     }
     match traffic {
         Traffic::Pair if ranks.is_multiple_of(2) => Ok(traffic),
-        Traffic::Pair => usage(format!(
+        Traffic::Pair => usage_error(format!(
             "pair traffic needs an even number of ranks and there are {ranks}: use --ranks {}, or traffic fan-in",
             ranks + 1
         )),
         other if TRAFFICS.contains(&other) => Ok(other),
-        other => usage(format!(
+        other => usage_error(format!(
             "connections are set up in pairs or towards one rank, and traffic {} is neither: use traffic {}",
             other.name(),
             TRAFFICS.map(Traffic::name).join(" or ")
@@ -157,9 +158,9 @@ fn check_register(point: &ConnectPoint) -> Result<()> {
         MEMORY_BYTES_MAX / u64::from(point.workers),
     );
     match bytes {
-        0 => usage("register 0 would register nothing: the smallest is register 1"),
+        0 => usage_error("register 0 would register nothing: the smallest is register 1"),
         _ if bytes <= most => Ok(()),
-        _ => usage(format!(
+        _ => usage_error(format!(
             "register {} is more than the memory of a rank may be: the most is register {}",
             Bytes(bytes),
             Bytes(most)
@@ -168,7 +169,7 @@ fn check_register(point: &ConnectPoint) -> Result<()> {
 }
 
 /// Returns the measured time, multiplied within the bounds that [`length`] checks. An invalid time stays as it is.
-fn scaled(given: &Length, factor: f64) -> Option<Nanos> {
+fn scale_duration(given: &ConnectLength, factor: f64) -> Option<Nanos> {
     let Ok((trials, trial_ns)) = length(given) else {
         return given.duration;
     };
@@ -179,13 +180,13 @@ fn scaled(given: &Length, factor: f64) -> Option<Nanos> {
 }
 
 /// Returns the number of trials, and the time of each.
-fn length(length: &Length) -> Result<(u32, u64)> {
+fn length(length: &ConnectLength) -> Result<(u32, u64)> {
     let Count(trials) = length.trials.unwrap_or(TRIALS_DEFAULT);
-    let trials = possible("trials", trials, 1..=TRIALS_MAX)?;
+    let trials = value_within("trials", trials, 1..=TRIALS_MAX)?;
     let Nanos(duration) = length.duration.unwrap_or(DURATION_DEFAULT);
     let over = format!(" over {trials} trials");
     let bounds = TRIAL_NS_MIN * trials..=TRIAL_NS_MAX * trials;
-    let duration = time("duration", &over, duration, "", bounds)?;
+    let duration = time_within("duration", &over, duration, "", bounds)?;
     // At most `TRIALS_MAX`, which fits.
     Ok((trials as u32, duration / trials))
 }

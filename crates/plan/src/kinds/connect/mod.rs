@@ -12,5 +12,5 @@ mod expand;
 mod options;
 pub mod point;
 
-pub use options::{Connect, Length, What};
+pub use options::{Connect, ConnectLength, ConnectionOptions};
 pub use point::ConnectPoint;

@@ -14,10 +14,10 @@ use tonnage_units::{Count, Nanos, PairPlace};
 pub struct Connect {
     /// Connections to set up.
     #[command(flatten)]
-    pub what: What,
+    pub what: ConnectionOptions,
     /// Length of the measurement.
     #[command(flatten)]
-    pub length: Length,
+    pub length: ConnectLength,
     /// Whether missing hardware or libraries fail the run.
     #[command(flatten)]
     pub skipping: SkippingOptions,
@@ -29,7 +29,7 @@ crate::options::groups! { Connect: "connect", "an experiment with connections", 
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Connections", mut_args = with_default::<Self>)]
-pub struct What {
+pub struct ConnectionOptions {
     /// Heading under which tables put the points.
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
@@ -73,12 +73,12 @@ pub(super) const TRAFFIC_DEFAULT: Traffic = Traffic::Pair;
 pub(super) const WORKERS_DEFAULT: u64 = 1;
 pub(super) const REGISTER_BYTES_DEFAULT: u64 = 4 << 10;
 
-impl Group for What {
+impl Group for ConnectionOptions {
     fn defaults() -> Self {
         Self {
             traffic: Some(TRAFFIC_DEFAULT),
-            workers: Some(Sweep::one(WORKERS_DEFAULT)),
-            register: Some(Sweep::one(REGISTER_BYTES_DEFAULT)),
+            workers: Some(Sweep::single(WORKERS_DEFAULT)),
+            register: Some(Sweep::single(REGISTER_BYTES_DEFAULT)),
             ..Self::default()
         }
     }
@@ -88,7 +88,7 @@ impl Group for What {
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Length", mut_args = with_default::<Self>)]
-pub struct Length {
+pub struct ConnectLength {
     /// Measured time of each point, split evenly over its trials.
     #[arg(long, value_name = "TIME")]
     pub duration: Option<Nanos>,
@@ -101,7 +101,7 @@ pub struct Length {
 pub(super) const DURATION_DEFAULT: Nanos = Nanos(1_000_000_000);
 pub(super) const TRIALS_DEFAULT: Count = Count(5);
 
-impl Group for Length {
+impl Group for ConnectLength {
     fn defaults() -> Self {
         Self {
             duration: Some(DURATION_DEFAULT),

@@ -43,7 +43,7 @@ pub struct ConnectPoint {
 impl ConnectPoint {
     /// Number of connections that all ranks together have at a time: one for each pair of connected workers.
     pub fn connections(&self) -> u64 {
-        let (initiators, targets) = self.roles().initiating();
+        let (initiators, targets) = self.roles().initiating_ranks();
         u64::from(initiators) * u64::from(targets) * u64::from(self.workers)
     }
 
@@ -62,7 +62,7 @@ impl AnyPoint for ConnectPoint {
         self.workers
     }
 
-    fn place(&self) -> Option<PairPlace> {
+    fn socket_placement(&self) -> Option<PairPlace> {
         self.place
     }
 

@@ -9,8 +9,8 @@ use super::point::{FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Sto
 use crate::bounds::WORKERS_MAX;
 use crate::conflicts::Conflict;
 use crate::options::{Many, pairs};
-use crate::point::Reading;
-use crate::refuse::{movers, repetitions, time, usage};
+use crate::point::PointNotes;
+use crate::refuse::{mover_count, repetition_count, time_within, usage_error};
 use tonnage_engine::EngineOptions;
 use tonnage_units::Result;
 use tonnage_units::names::quote;
@@ -29,7 +29,7 @@ const NAME_BYTES_MAX: usize = 255;
 const STRIPE_UNIT_BYTES: u64 = 64 << 10;
 
 /// Returns a point of the job without the values that its cell adds.
-pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
+pub(super) fn base_point(job: &FileJob, ranks: u32) -> Result<FilePoint> {
     let layout = job.files.layout.unwrap_or(LAYOUT_DEFAULT);
     check_paths(job, layout)?;
     let phases = phases(job)?;
@@ -37,14 +37,14 @@ pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
     check_effects(job, &phases)?;
     // At most `TRIALS_MAX`, which fits.
     let Count(trials) = job.length.trials.unwrap_or(TRIALS_DEFAULT);
-    let trials = repetitions("trials", trials, TRIALS_MAX)? as u32;
+    let trials = repetition_count("trials", trials, TRIALS_MAX)? as u32;
     Ok(FilePoint {
         label: job.files.label.clone(),
         engine: String::new(),
         engine_options: EngineOptions::new(),
         hints: pairs::map(&job.how.hints),
         ranks,
-        threads: movers(
+        threads: mover_count(
             "threads",
             job.how.threads.unwrap_or(THREADS_DEFAULT).0,
             WORKERS_MAX,
@@ -90,42 +90,42 @@ pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
 }
 
 /// Returns the facts for readers of the results of all points of the job.
-pub(super) fn reading(job: &FileJob) -> Result<Reading> {
+pub(super) fn point_notes(job: &FileJob) -> Result<PointNotes> {
     check_published(job, &phases(job)?)?;
-    Ok(Reading {
+    Ok(PointNotes {
         optional: job.skipping.optional,
         published: job.results.published.clone(),
         outlier_ns: optional_time("outlier", job.results.outlier, 1, DAY_NS)?,
-        ..Reading::default()
+        ..PointNotes::default()
     })
 }
 
 fn check_paths(job: &FileJob, layout: FileLayout) -> Result<()> {
     if job.files.path.is_empty() {
-        return usage("path is missing: write path data/file");
+        return usage_error("path is missing: write path data/file");
     }
     for path in &job.files.path {
         if path.is_empty() || path.contains('\0') {
-            return usage(format!(
+            return usage_error(format!(
                 "path {} cannot be the name of a file: write something like path data/file",
                 quote(path)
             ));
         }
         let longest = path.split('/').map(str::len).max().unwrap_or(0);
         if path.len() > PATH_BYTES_MAX || longest > NAME_BYTES_MAX {
-            return usage(format!(
+            return usage_error(format!(
                 "path {} is too long: a path has at most {PATH_BYTES_MAX} bytes, and a name in it {NAME_BYTES_MAX}",
                 quote(path)
             ));
         }
         if path.ends_with('/') {
-            return usage(format!(
+            return usage_error(format!(
                 "path {path} is a directory, and files need a name: write path {path}file"
             ));
         }
     }
     if job.files.path.len() > 1 && layout == FileLayout::Shared {
-        return usage(format!(
+        return usage_error(format!(
             "layout shared has one file and there are {} paths: leave {} of them out, or use layout per-process, \
              where the ranks take the paths in turn",
             job.files.path.len(),
@@ -142,8 +142,8 @@ fn phases(job: &FileJob) -> Result<Vec<Phase>> {
         ([], Some(_)) => vec![Phase::Mixed],
         (given, _) => given.to_vec(),
     };
-    match first_twice(&phases) {
-        Some(twice) => usage(format!(
+    match first_repeated(&phases) {
+        Some(twice) => usage_error(format!(
             "phases has {} twice: leave one of them out, or repeat everything with trials 2",
             twice.name()
         )),
@@ -151,7 +151,7 @@ fn phases(job: &FileJob) -> Result<Vec<Phase>> {
     }
 }
 
-fn first_twice(phases: &[Phase]) -> Option<Phase> {
+fn first_repeated(phases: &[Phase]) -> Option<Phase> {
     let again = |(at, phase): &(usize, &Phase)| phases[..*at].contains(phase);
     phases
         .iter()
@@ -186,7 +186,7 @@ fn check_together(job: &FileJob, layout: FileLayout, phases: &[Phase]) -> Result
         }
         () => return Ok(()),
     };
-    usage(why)
+    usage_error(why)
 }
 
 /// Refuses options that would have no effect in these phases.
@@ -222,14 +222,14 @@ fn check_effects(job: &FileJob, phases: &[Phase]) -> Result<()> {
         }
         () => return Ok(()),
     };
-    usage(why)
+    usage_error(why)
 }
 
 fn check_published(job: &FileJob, phases: &[Phase]) -> Result<()> {
     for figure in &job.results.published {
         let name = figure.phase.name();
         if !phases.contains(&figure.phase) {
-            return usage(format!(
+            return usage_error(format!(
                 "published has a figure of phase {name}, which is not measured: move it to the experiment that \
                  measures it"
             ));
@@ -239,7 +239,7 @@ fn check_published(job: &FileJob, phases: &[Phase]) -> Result<()> {
         let percent = figure.percent_of_earlier.is_none_or(positive);
         let any = given.iter().any(Option::is_some);
         if !any || !percent || !given.into_iter().flatten().all(positive) {
-            return usage(format!(
+            return usage_error(format!(
                 "published of phase {name} needs figures above 0: write bandwidth-mib-per-s or operations-per-s"
             ));
         }
@@ -250,7 +250,7 @@ fn check_published(job: &FileJob, phases: &[Phase]) -> Result<()> {
 /// Checks the number of segments. Products with other sizes are checked where those are known.
 fn segments(job: &FileJob) -> Result<u64> {
     match job.work.segments.unwrap_or(SEGMENTS_DEFAULT) {
-        Count(0) => usage("segments 0 would move nothing: the fewest is segments 1"),
+        Count(0) => usage_error("segments 0 would move nothing: the fewest is segments 1"),
         Count(segments) => Ok(segments),
     }
 }
@@ -258,16 +258,16 @@ fn segments(job: &FileJob) -> Result<u64> {
 fn read_percent(job: &FileJob, phases: &[Phase]) -> Result<Option<u32>> {
     let mixed = phases.contains(&Phase::Mixed);
     match job.work.read_percent {
-        None if mixed => usage(
+        None if mixed => usage_error(
             "phase mixed needs to know how many of 100 transfers are reads: add read-percent 70",
         ),
         None => Ok(None),
-        Some(Count(percent)) if !mixed => usage(format!(
+        Some(Count(percent)) if !mixed => usage_error(format!(
             "read-percent {percent} is for phase mixed, which is not asked for: leave phases out, or write phases mixed"
         )),
         Some(Count(percent)) => match u32::try_from(percent) {
             Ok(percent @ 1..=99) => Ok(Some(percent)),
-            _ => usage(format!(
+            _ => usage_error(format!(
                 "read-percent {percent} mixes nothing: write 1 to 99, or use phases write or phases read"
             )),
         },
@@ -284,18 +284,18 @@ pub(super) const CONFLICTS: &[Conflict] = &[Conflict::both(
 fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
     match (job.work.read_shift, job.work.read_shuffled) {
         (None | Some(ReadShift::Ranks(0)), None) => Ok(ReadFrom::Own),
-        (_, _) if ranks == 1 => usage(
+        (_, _) if ranks == 1 => usage_error(
             "with one rank there is no other rank's data to read: use --ranks 2, or leave read-shift and \
              read-shuffled out",
         ),
         (_, Some(Count(seed))) => Ok(ReadFrom::Shuffled { seed }),
         // Nodes are resolved when the ranks have joined. Until then, each node counts as one rank.
         (Some(ReadShift::Nodes(nodes)), None) => Ok(ReadFrom::Shift {
-            ranks: behind(nodes, 1, ranks).unwrap_or(1),
+            ranks: ranks_of_node_shift(nodes, 1, ranks).unwrap_or(1),
         }),
         (Some(ReadShift::Ranks(shift)), None) => match u32::try_from(shift) {
             Ok(shift) if shift < ranks => Ok(ReadFrom::Shift { ranks: shift }),
-            _ => usage(format!(
+            _ => usage_error(format!(
                 "read-shift {shift} wraps around {ranks} ranks: write read-shift {} or less, or use more --ranks",
                 ranks - 1
             )),
@@ -306,7 +306,7 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
 /// Converts a distance of `nodes` nodes to ranks, by IOR's rule; `None` if it leads back to the rank itself. Before the
 /// ranks have joined, no rank knows this number: a launcher gives each rank only the count of its own host. Unequal
 /// hosts would lead to unequal plans.
-pub(super) fn behind(nodes: u64, ranks_of_node: u32, ranks: u32) -> Option<u32> {
+pub(super) fn ranks_of_node_shift(nodes: u64, ranks_of_node: u32, ranks: u32) -> Option<u32> {
     let ranks = u64::from(ranks.max(1));
     // Both factors are below 2^32.
     let shift = (nodes % ranks) * (u64::from(ranks_of_node) % ranks) % ranks;
@@ -318,15 +318,21 @@ fn stonewall(job: &FileJob) -> Result<Option<Stonewall>> {
     let Some(after_ns) = after_ns else {
         return match (job.length.wear_out, job.length.wear_out_transfers) {
             (false, None) => Ok(None),
-            _ => usage("wear-out needs a stonewall: add stonewall 30s, or leave wear-out out"),
+            _ => {
+                usage_error("wear-out needs a stonewall: add stonewall 30s, or leave wear-out out")
+            }
         };
     };
     let transfers_min = match job.length.wear_out_transfers {
         Some(_) if !job.length.wear_out => {
-            return usage("wear-out-transfers bounds wear-out, which is not given: add wear-out");
+            return usage_error(
+                "wear-out-transfers bounds wear-out, which is not given: add wear-out",
+            );
         }
         Some(Count(0)) => {
-            return usage("wear-out-transfers 0 bounds nothing: write 1 or more, or leave it out");
+            return usage_error(
+                "wear-out-transfers 0 bounds nothing: write 1 or more, or leave it out",
+            );
         }
         transfers => transfers.map_or(0, |Count(transfers)| transfers),
     };
@@ -343,13 +349,13 @@ fn status_file(job: &FileJob, phases: &[Phase]) -> Result<Option<String>> {
         return Ok(None);
     };
     if path.is_empty() || path.contains('\0') || path.ends_with('/') {
-        return usage(format!(
+        return usage_error(format!(
             "stonewall-status {} cannot be the name of a file: write something like stonewall-status written.json",
             quote(path)
         ));
     }
     if job.length.stonewall.is_none() && phases.iter().any(|phase| phase.writes()) {
-        return usage(
+        return usage_error(
             "stonewall-status stores how much was written until the stonewall, and there is none: add stonewall 30s, \
              or leave stonewall-status out",
         );
@@ -365,12 +371,12 @@ fn verify_after(job: &FileJob, phases: &[Phase]) -> Result<Vec<Phase>> {
     };
     if let Some(absent) = after.iter().find(|phase| !phases.contains(phase)) {
         let name = absent.name();
-        return usage(format!(
+        return usage_error(format!(
             "verify after phase {name}, which is not measured: add {name} to phases, or write verify without a phase"
         ));
     }
-    match first_twice(&after) {
-        Some(twice) => usage(format!(
+    match first_repeated(&after) {
+        Some(twice) => usage_error(format!(
             "verify has phase {} twice: leave one of them out",
             twice.name()
         )),
@@ -383,14 +389,14 @@ fn striping(job: &FileJob, phases: &[Phase]) -> Result<Option<Striping>> {
         return Ok(None);
     }
     if !job.files.prefill && !phases.iter().any(|phase| phase.writes()) {
-        return usage(
+        return usage_error(
             "stripe-count and stripe-size apply to new files, and no phase writes: leave them out",
         );
     }
     if let Some(Bytes(size)) = job.files.stripe_size
         && (size == 0 || !size.is_multiple_of(STRIPE_UNIT_BYTES) || size >= 4 << 30)
     {
-        return usage(format!(
+        return usage_error(format!(
             "stripe-size {} is not a multiple of {} below 4G: write something like stripe-size 1M",
             Bytes(size),
             Bytes(STRIPE_UNIT_BYTES)
@@ -410,7 +416,7 @@ fn striping(job: &FileJob, phases: &[Phase]) -> Result<Option<Striping>> {
 
 fn optional_time(what: &str, given: Option<Nanos>, least: u64, most: u64) -> Result<Option<u64>> {
     given
-        .map(|Nanos(ns)| time(what, "", ns, "", least..=most))
+        .map(|Nanos(ns)| time_within(what, "", ns, "", least..=most))
         .transpose()
 }
 
@@ -420,12 +426,12 @@ mod tests {
 
     #[test]
     fn a_distance_in_nodes_becomes_one_in_ranks() {
-        assert_eq!(behind(1, 1, 2), Some(1));
-        assert_eq!(behind(1, 4, 8), Some(4));
-        assert_eq!(behind(2, 4, 12), Some(8));
-        assert_eq!(behind(5, 4, 16), Some(4));
-        assert_eq!(behind(2, 4, 8), None);
-        assert_eq!(behind(1, 1, 1), None);
-        assert_eq!(behind(u64::MAX, u32::MAX, u32::MAX), None);
+        assert_eq!(ranks_of_node_shift(1, 1, 2), Some(1));
+        assert_eq!(ranks_of_node_shift(1, 4, 8), Some(4));
+        assert_eq!(ranks_of_node_shift(2, 4, 12), Some(8));
+        assert_eq!(ranks_of_node_shift(5, 4, 16), Some(4));
+        assert_eq!(ranks_of_node_shift(2, 4, 8), None);
+        assert_eq!(ranks_of_node_shift(1, 1, 1), None);
+        assert_eq!(ranks_of_node_shift(u64::MAX, u32::MAX, u32::MAX), None);
     }
 }

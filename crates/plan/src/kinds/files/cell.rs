@@ -4,10 +4,10 @@ use super::options::{ENGINE_DEFAULT, FileJob};
 use super::point::{FileLayout, FileOrder, FilePoint, Fsync};
 use crate::bounds::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
 use crate::options::{Many, pairs};
-use crate::refuse::{possible, usage};
+use crate::refuse::{usage_error, value_within};
 use crate::sweep::Sweep;
 use tonnage_engine::calls::FileEntry;
-use tonnage_engine::{EngineOptions, Lists, OptionsOf, check_options};
+use tonnage_engine::{EngineOptions, Lists, OptionsOwner, check_options};
 use tonnage_units::Bytes;
 use tonnage_units::Result;
 
@@ -47,7 +47,7 @@ pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<JobEngine<'sta
     let asked = pairs::map(&job.how.engine_options);
     let named = |name: &String| {
         let entry = lists.file_engine(name)?;
-        let options = check_options(OptionsOf::Engine(entry.name), entry.options, &asked, "")?;
+        let options = check_options(OptionsOwner::Engine(entry.name), entry.options, &asked, "")?;
         let supported = check_support(job, entry, lists.file_engines);
         Ok(JobEngine {
             entry,
@@ -78,25 +78,25 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
     if let Some((option, _)) = together.iter().find(|(_, asked)| *asked)
         && !entry.collective
     {
-        return usage(format!(
+        return usage_error(format!(
             "engine {name} does not support {option}, which is for MPI-IO only: leave {option} out{}",
             instead(|entry| entry.collective)
         ));
     }
     if job.how.direct && !entry.direct {
-        return usage(format!(
+        return usage_error(format!(
             "engine {name} cannot bypass the page cache: leave direct out{}",
             instead(|entry| entry.direct)
         ));
     }
     if !entry.threads && job.how.threads.is_some_and(|threads| threads.0 > 1) {
-        return usage(format!(
+        return usage_error(format!(
             "engine {name} supports only one thread in each rank: leave threads out and use more ranks{}",
             instead(|entry| entry.threads)
         ));
     }
     if entry.queues && job.how.fsync == Some(Fsync::Each) {
-        return usage(format!(
+        return usage_error(format!(
             "fsync each waits after every write, and engine {name} has several in flight: write fsync end{}",
             instead(|entry| !entry.queues)
         ));
@@ -108,7 +108,7 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
 pub(super) fn sizes(what: &str, asked: &Option<Sweep>, default: u64) -> Result<Vec<u64>> {
     let values = Sweep::values_or(asked, default);
     if values.contains(&0) {
-        return usage(format!(
+        return usage_error(format!(
             "{what} 0 would move nothing: write {what} 4k or more"
         ));
     }
@@ -121,7 +121,7 @@ pub(super) fn windows(job: &FileJob) -> Result<Vec<u32>> {
         return Ok(vec![0]);
     };
     // At most `WINDOW_MAX`, which fits.
-    let checked = |&window| possible("window", window, 1..=WINDOW_MAX).map(|it| it as u32);
+    let checked = |&window| value_within("window", window, 1..=WINDOW_MAX).map(|it| it as u32);
     asked.values().iter().map(checked).collect()
 }
 
@@ -133,13 +133,13 @@ pub(super) fn complete(point: &mut FilePoint, engine: &JobEngine<'_>) -> Result<
         point.window = if engine.entry.queues { fitting } else { 1 };
     }
     if let Some(why) = &engine.unsupported {
-        return usage(why.clone());
+        return usage_error(why.clone());
     }
     if !engine.entry.queues && point.window > 1 {
         let other = engine
             .queued
             .map(|other| format!(", or use engine {other}"));
-        return usage(format!(
+        return usage_error(format!(
             "engine {} makes one transfer at a time: leave window out{}",
             point.engine,
             other.unwrap_or_default()
@@ -155,17 +155,17 @@ fn check_sizes(point: &FilePoint, entry: &FileEntry) -> Result<()> {
     if !block.is_multiple_of(transfer) {
         let below = block / transfer * transfer;
         let nearest = if below == 0 { transfer } else { below };
-        return usage(format!(
+        return usage_error(format!(
             "block {} is not a whole number of transfers of {}: write block {}, or another transfer",
             Bytes(block),
             Bytes(transfer),
             Bytes(nearest)
         ));
     }
-    check_recognisable(point)?;
+    check_stampable(point)?;
     // Operations of a queue carry their length in 32 bits.
     if entry.queues && transfer > SIZE_BYTES_MAX.into() {
-        return usage(format!(
+        return usage_error(format!(
             "transfer {} is too large for engine {}: write transfer {} or less",
             Bytes(transfer),
             entry.name,
@@ -173,7 +173,7 @@ fn check_sizes(point: &FilePoint, entry: &FileEntry) -> Result<()> {
         ));
     }
     if point.direct && !transfer.is_multiple_of(DIRECT_BYTES) {
-        return usage(format!(
+        return usage_error(format!(
             "direct needs transfers that are multiples of {DIRECT_BYTES} bytes, and transfer is {}: write transfer {}, \
              or leave direct out",
             Bytes(transfer),
@@ -184,7 +184,7 @@ fn check_sizes(point: &FilePoint, entry: &FileEntry) -> Result<()> {
         .checked_mul(point.segments)
         .and_then(|bytes| bytes.checked_mul(point.ranks.into()));
     if total.is_none_or(|total| total > TOTAL_BYTES_MAX) {
-        return usage(format!(
+        return usage_error(format!(
             "block {} in {} segments on {} ranks is more than {}, which no file system holds: use a smaller block or \
              fewer segments",
             Bytes(block),
@@ -197,7 +197,7 @@ fn check_sizes(point: &FilePoint, entry: &FileEntry) -> Result<()> {
 }
 
 /// Refuses to write files that are too short to be recognised as tonnage's, because they could not be removed.
-fn check_recognisable(point: &FilePoint) -> Result<()> {
+fn check_stampable(point: &FilePoint) -> Result<()> {
     let writes = point.prefill || point.phases.iter().any(|phase| phase.writes());
     let blocks = match point.layout {
         FileLayout::Shared => point.segments.saturating_mul(point.ranks.into()),
@@ -210,7 +210,7 @@ fn check_recognisable(point: &FilePoint) -> Result<()> {
     let multiple = STAMP_BYTES
         .div_ceil(blocks.max(1))
         .next_multiple_of(point.transfer_bytes);
-    usage(format!(
+    usage_error(format!(
         "block {} makes a file of {}, and tonnage recognises its own files by their first {STAMP_BYTES} bytes: write \
          block {} or more",
         Bytes(point.block_bytes),
@@ -224,12 +224,12 @@ fn check_transfers(point: &FilePoint) -> Result<()> {
     let transfers = (point.block_bytes / point.transfer_bytes).saturating_mul(point.segments);
     let more = "use a larger block, a smaller transfer or more segments";
     if point.order == FileOrder::Shuffled && transfers < 2 {
-        return usage(format!(
+        return usage_error(format!(
             "order shuffled needs two transfers of each rank or more, and there is one: {more}, or leave order out"
         ));
     }
     if u64::from(point.threads) > transfers {
-        return usage(format!(
+        return usage_error(format!(
             "threads {} are more than the {transfers} transfers of each rank: write threads {transfers} or less, or \
              {more}",
             point.threads
@@ -239,7 +239,7 @@ fn check_transfers(point: &FilePoint) -> Result<()> {
         .stonewall
         .map_or(0, |stonewall| stonewall.transfers_min);
     if worn > transfers {
-        return usage(format!(
+        return usage_error(format!(
             "wear-out-transfers {worn} are more than the {transfers} transfers of each rank: write \
              wear-out-transfers {transfers} or less, or {more}"
         ));
@@ -254,7 +254,7 @@ fn check_memory(point: &FilePoint) -> Result<()> {
     if bytes <= MEMORY_BYTES_MAX {
         return Ok(());
     }
-    usage(format!(
+    usage_error(format!(
         "transfer {} with window {window} and threads {threads} needs more than {} of memory in one rank: use a smaller \
          one of the three",
         Bytes(transfer),

@@ -1,18 +1,18 @@
 //! The points of a job, and its implementation of a kind. Every mistake that can be found before a rank starts is
 //! refused here.
 
-use super::base::{CONFLICTS, base, behind, reading};
+use super::base::{CONFLICTS, base_point, point_notes, ranks_of_node_shift};
 use super::cell::{complete, entries, sizes, windows};
 use super::names::ReadShift;
 use super::options::{BLOCK_BYTES_DEFAULT, FileJob, TRANSFER_BYTES_DEFAULT};
 use super::point::FilePoint;
 use crate::bounds::RANKS_MAX;
-use crate::cells::{Cell, Cells, check_total, each};
+use crate::cells::{Cell, Cells, check_total, cross_product};
 use crate::conflicts;
 use crate::engine_choice::choose;
 use crate::kind::{AnyExperiment, Kind, Scale};
-use crate::point::Reading;
-use crate::refuse::usage;
+use crate::point::PointNotes;
+use crate::refuse::usage_error;
 use tonnage_engine::Lists;
 use tonnage_units::Result;
 
@@ -31,12 +31,12 @@ impl Kind for FileJob {
 
     fn cells(&self, ranks: u32, lists: &Lists, points_max: usize) -> Result<Vec<Cell<FilePoint>>> {
         if ranks == 0 || ranks > RANKS_MAX {
-            return usage(format!(
+            return usage_error(format!(
                 "a run of {ranks} ranks is not possible: use --ranks 1 to --ranks {RANKS_MAX}"
             ));
         }
         conflicts::check(self, &[CONFLICTS])?;
-        let base = base(self, ranks)?;
+        let base = base_point(self, ranks)?;
         let engines = entries(self, lists)?;
         let windows = windows(self)?;
         let blocks = sizes("block", &self.work.block, BLOCK_BYTES_DEFAULT)?;
@@ -51,11 +51,11 @@ impl Kind for FileJob {
                 engine_options: engine.options.clone(),
                 ..base.clone()
             };
-            let points = each(vec![own], &blocks, |point, &block| {
+            let points = cross_product(vec![own], &blocks, |point, &block| {
                 point.block_bytes = block
             });
-            let points = each(points, &windows, |point, &window| point.window = window);
-            for mut point in each(points, &transfers, |point, &bytes| {
+            let points = cross_product(points, &windows, |point, &window| point.window = window);
+            for mut point in cross_product(points, &transfers, |point, &bytes| {
                 point.transfer_bytes = bytes
             }) {
                 let checked = complete(&mut point, engine);
@@ -65,8 +65,8 @@ impl Kind for FileJob {
         cells.all()
     }
 
-    fn reading(&self) -> Result<Reading> {
-        reading(self)
+    fn notes(&self) -> Result<PointNotes> {
+        point_notes(self)
     }
 }
 
@@ -85,7 +85,7 @@ impl AnyExperiment for FileJob {
     }
 
     fn fit_ranks(&mut self, ranks: u32) {
-        self.read_within(ranks);
+        self.limit_read_shift(ranks);
     }
 
     fn counts_nodes(&self) -> bool {
@@ -96,12 +96,12 @@ impl AnyExperiment for FileJob {
         let Some(ReadShift::Nodes(nodes)) = self.work.read_shift else {
             return Ok(());
         };
-        match behind(nodes, ranks_of_node, ranks) {
+        match ranks_of_node_shift(nodes, ranks_of_node, ranks) {
             Some(shift) => {
                 self.work.read_shift = Some(ReadShift::Ranks(shift.into()));
                 Ok(())
             }
-            None => usage(format!(
+            None => usage_error(format!(
                 "read-shift {} leads back to a rank's own data, because it wraps around {ranks} ranks in steps of \
                  {ranks_of_node}: write read-shift node, or start more ranks",
                 ReadShift::Nodes(nodes)

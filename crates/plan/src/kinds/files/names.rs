@@ -8,7 +8,7 @@ use serde::ser::{Serialize, Serializer};
 
 use super::point::{DataKind, Phase};
 use crate::options::Many;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use tonnage_units::names::quote;
 use tonnage_units::written;
 use tonnage_units::{Count, Fraction};
@@ -51,14 +51,14 @@ impl FromStr for DataKind {
         }
         let part = text.strip_prefix("compressible=");
         let Some(Ok(Fraction(part))) = part.map(str::parse) else {
-            return usage(format!(
+            return usage_error(format!(
                 "{} is not a kind of data: write random, or compressible=30%",
                 quote(text)
             ));
         };
         let percent = (part * 100.0).round();
         if !(1.0..=99.0).contains(&percent) || (part * 100.0 - percent).abs() > 1e-9 {
-            return usage(format!(
+            return usage_error(format!(
                 "data {} makes no sense: write compressible=1% to compressible=99% in whole percents, or random",
                 quote(text)
             ));
@@ -156,7 +156,7 @@ impl Serialize for ReadShift {
 
 impl<'de> Deserialize<'de> for ReadShift {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        written::read(deserializer)
+        written::deserialize_text(deserializer)
     }
 }
 

@@ -158,8 +158,8 @@ pub(super) const SEED_DEFAULT: Count = Count(1);
 impl Group for WorkOptions {
     fn defaults() -> Self {
         Self {
-            block: Some(Sweep::one(BLOCK_BYTES_DEFAULT)),
-            transfer: Some(Sweep::one(TRANSFER_BYTES_DEFAULT)),
+            block: Some(Sweep::single(BLOCK_BYTES_DEFAULT)),
+            transfer: Some(Sweep::single(TRANSFER_BYTES_DEFAULT)),
             segments: Some(SEGMENTS_DEFAULT),
             order: Some(ORDER_DEFAULT),
             seed: Some(SEED_DEFAULT),

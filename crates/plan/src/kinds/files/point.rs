@@ -146,7 +146,7 @@ impl AnyPoint for FilePoint {
         vec![&self.engine]
     }
 
-    fn keeps_its_place(&self) -> bool {
+    fn depends_on_earlier_points(&self) -> bool {
         true
     }
 

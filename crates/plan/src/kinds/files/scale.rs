@@ -39,7 +39,7 @@ impl FileJob {
                 let units_needed = needed.min(block / unit);
                 units.max(units_needed) * unit
             });
-            self.work.block = one_of_each(scaled.collect()).or(self.work.block.take());
+            self.work.block = without_repeats(scaled.collect()).or(self.work.block.take());
         }
         let transfers_after = self.transfers_least();
         if let Some(Count(bound)) = &mut self.length.wear_out_transfers
@@ -71,7 +71,7 @@ impl FileJob {
 
     /// Adapts the job to fewer ranks than its plan was written for: a read shift that is too large becomes the largest
     /// possible one.
-    pub(super) fn read_within(&mut self, ranks: u32) {
+    pub(super) fn limit_read_shift(&mut self, ranks: u32) {
         let farthest = u64::from(ranks.saturating_sub(1));
         match &mut self.work.read_shift {
             Some(ReadShift::Ranks(shift)) => *shift = farthest.min(*shift),
@@ -97,8 +97,8 @@ fn common_unit(values: &[u64]) -> Option<u64> {
 }
 
 /// Removes repeated values: blocks that became equal are measured once.
-fn one_of_each(mut values: Vec<u64>) -> Option<Sweep> {
+fn without_repeats(mut values: Vec<u64>) -> Option<Sweep> {
     let mut seen = std::collections::HashSet::new();
     values.retain(|value| seen.insert(*value));
-    Sweep::list(&values).ok()
+    Sweep::from_values(&values).ok()
 }

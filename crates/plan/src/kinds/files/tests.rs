@@ -1,7 +1,7 @@
 use super::point::*;
 use super::*;
 use crate::fixture::{Expand, LISTS, Refused, cases};
-use crate::point::{LimitChoice, Reading};
+use crate::point::{LimitChoice, PointNotes};
 use crate::testing::file_point;
 use crate::{Experiment, Plan};
 
@@ -62,10 +62,10 @@ fn published_figures_and_thresholds_are_not_part_of_the_point() {
         percent_of_earlier: None,
         what: "x".into(),
     };
-    let reading = Reading {
+    let reading = PointNotes {
         published: vec![published],
         outlier_ns: Some(2_000_000_000),
-        ..Reading::default()
+        ..PointNotes::default()
     };
     let point = crate::Point::File(file_point());
     assert_eq!(

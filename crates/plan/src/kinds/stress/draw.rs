@@ -6,8 +6,8 @@
 //! transfer. A transfer that expansion refuses is drawn again. A draw therefore depends only on the seed, the engine
 //! and the draw's number.
 
-use super::dice::Dice;
 use super::point::StressPoint;
+use super::random::RandomSource;
 use crate::cells::Cell;
 use crate::kind::Kind;
 use crate::options::{Many, Pair, command_line};
@@ -60,14 +60,14 @@ const RANKS_MESHED_MAX: u32 = 64;
 
 /// One drawn transfer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Draw {
+pub struct DrawnTransfer {
     /// The transfer as a user would request it.
     pub transfer: Transfer,
     /// The one point that it expands to.
     pub point: TransferPoint,
 }
 
-impl Draw {
+impl DrawnTransfer {
     /// Returns the arguments of `tonnage` that request only this transfer, without the number of ranks.
     pub fn arguments(&self) -> Result<Vec<String>> {
         command_line::arguments(&self.transfer)
@@ -84,28 +84,33 @@ impl StressPoint {
 
     /// Returns the transfers of an engine's stretch with this number, counted from 0. With N operations, stretches kN
     /// to kN + N - 1 have each operation once.
-    pub fn stretch(&self, engine: &str, number: u64, lists: &Lists) -> Result<Vec<Draw>> {
+    pub fn draw_group(
+        &self,
+        engine: &str,
+        number: u64,
+        lists: &Lists,
+    ) -> Result<Vec<DrawnTransfer>> {
         let ops = self.ops_of(engine, lists)?;
         let at = self.engines().position(|other| other == engine);
         let (seed, at) = (self.seed, at.unwrap_or(0) as u64);
         let many = ops.len().max(1) as u64;
-        let op = shuffled(&ops, &mut Dice::new(&[seed, at, number / many, 0]));
+        let op = shuffle_ops(&ops, &mut RandomSource::new(&[seed, at, number / many, 0]));
         let op = op.get((number % many) as usize).copied();
-        let mut drawing = Drawing {
+        let mut drawing = GroupDrawing {
             stress: self,
             engine,
             op: op.unwrap_or(Verb::Write),
             lists,
-            dice: Dice::new(&[seed, at, number, 1]),
+            dice: RandomSource::new(&[seed, at, number, 1]),
         };
-        let base = drawing.common()?;
-        let draws = (0..DRAWS_OF_STRETCH).map(|_| drawing.varied(&base));
+        let base = drawing.draw_common()?;
+        let draws = (0..DRAWS_OF_STRETCH).map(|_| drawing.draw_varied(&base));
         draws.collect()
     }
 }
 
 /// Returns the operations in a random order.
-fn shuffled(ops: &[Verb], dice: &mut Dice) -> Vec<Verb> {
+fn shuffle_ops(ops: &[Verb], dice: &mut RandomSource) -> Vec<Verb> {
     let mut ops = ops.to_vec();
     for end in (1..ops.len()).rev() {
         ops.swap(end, dice.between(0, end as u64) as usize);
@@ -114,38 +119,38 @@ fn shuffled(ops: &[Verb], dice: &mut Dice) -> Vec<Verb> {
 }
 
 /// State of drawing a stretch.
-struct Drawing<'a> {
+struct GroupDrawing<'a> {
     stress: &'a StressPoint,
     engine: &'a str,
     op: Verb,
     lists: &'a Lists,
-    dice: Dice,
+    dice: RandomSource,
 }
 
-impl Drawing<'_> {
+impl GroupDrawing<'_> {
     /// Expands a transfer to a draw, if it is valid.
-    fn expanded(&self, transfer: Transfer) -> Result<Draw> {
+    fn expand(&self, transfer: Transfer) -> Result<DrawnTransfer> {
         let cells = transfer.cells(self.stress.ranks, self.lists, 1)?;
         match cells.into_iter().next() {
-            Some(Cell { point, .. }) => Ok(Draw { transfer, point }),
-            None => crate::refuse::usage("nothing was drawn"),
+            Some(Cell { point, .. }) => Ok(DrawnTransfer { transfer, point }),
+            None => crate::refuse::usage_error("nothing was drawn"),
         }
     }
 
     /// Draws the options that all transfers of the stretch share, as a plain transfer.
-    fn common(&mut self) -> Result<Draw> {
+    fn draw_common(&mut self) -> Result<DrawnTransfer> {
         for _ in 0..TRIES {
-            let transfer = self.common_options();
-            if let Ok(draw) = self.expanded(transfer) {
+            let transfer = self.draw_common_options();
+            if let Ok(draw) = self.expand(transfer) {
                 return Ok(draw);
             }
         }
-        let plain = self.plain();
-        self.expanded(plain)
+        let plain = self.plainest_transfer();
+        self.expand(plain)
     }
 
     /// Returns the plainest transfer of the stretch.
-    fn plain(&self) -> Transfer {
+    fn plainest_transfer(&self) -> Transfer {
         let engine_options = self.stress.engine_options.iter();
         let engine_options = engine_options.map(|(name, value)| (name.clone(), value.clone()));
         let memory = self.stress.memories().next();
@@ -155,12 +160,12 @@ impl Drawing<'_> {
                 engine_options: engine_options.collect::<Vec<Pair>>(),
                 op: Some(Many(vec![self.op])),
                 traffic: Some(Traffic::Shift),
-                sizes: Some(Sweep::one(self.stress.size_bytes_max.into())),
-                workers: self.stress.workers.first().and_then(several),
+                sizes: Some(Sweep::single(self.stress.size_bytes_max.into())),
+                workers: self.stress.workers.first().and_then(sweep_of_one),
                 ..OperationOptions::default()
             },
             pacing: PacingOptions {
-                window: Some(Sweep::one(1)),
+                window: Some(Sweep::single(1)),
                 ..PacingOptions::default()
             },
             length: LengthOptions {
@@ -182,11 +187,11 @@ impl Drawing<'_> {
         }
     }
 
-    fn common_options(&mut self) -> Transfer {
-        let mut transfer = self.plain();
+    fn draw_common_options(&mut self) -> Transfer {
+        let mut transfer = self.plainest_transfer();
         let (stress, dice) = (self.stress, &mut self.dice);
         let what = &mut transfer.what;
-        what.traffic = dice.pick(&traffics(stress.ranks));
+        what.traffic = dice.pick(&possible_traffics(stress.ranks));
         match what.traffic {
             Some(Traffic::Pair) => what.bidirectional = dice.one_in(2),
             Some(Traffic::Shift) => {
@@ -196,7 +201,7 @@ impl Drawing<'_> {
             Some(Traffic::Matrix) => what.matrix = dice.pick(&MatrixRounds::ALL),
             _ => {}
         }
-        what.workers = dice.pick(&stress.workers).as_ref().and_then(several);
+        what.workers = dice.pick(&stress.workers).as_ref().and_then(sweep_of_one);
         let memories: Vec<&str> = stress.memories().collect();
         let mut memory = || dice.pick(&memories).map(|name| Many(vec![name.to_owned()]));
         transfer.memory.memory = memory();
@@ -208,25 +213,26 @@ impl Drawing<'_> {
         transfer.memory.target_memory = target.filter(|_| has_targets);
         let most = u64::from(stress.size_bytes_max);
         transfer.issuing = IssuingOptions {
-            qps: dice.pick(&[1, 1, 2, 4]).as_ref().and_then(several),
-            chunk: (most >= 16 && dice.one_in(4)).then(|| Sweep::one(dice.magnitude(8, most / 2))),
+            qps: dice.pick(&[1, 1, 2, 4]).as_ref().and_then(sweep_of_one),
+            chunk: (most >= 16 && dice.one_in(4))
+                .then(|| Sweep::single(dice.magnitude(8, most / 2))),
             ..IssuingOptions::default()
         };
         transfer
     }
 
     /// Draws one transfer of the stretch.
-    fn varied(&mut self, base: &Draw) -> Result<Draw> {
+    fn draw_varied(&mut self, base: &DrawnTransfer) -> Result<DrawnTransfer> {
         for _ in 0..TRIES {
-            let transfer = self.varied_options(base);
-            if let Ok(draw) = self.expanded(transfer) {
+            let transfer = self.draw_varied_options(base);
+            if let Ok(draw) = self.expand(transfer) {
                 return Ok(draw);
             }
         }
         Ok(base.clone())
     }
 
-    fn varied_options(&mut self, base: &Draw) -> Transfer {
+    fn draw_varied_options(&mut self, base: &DrawnTransfer) -> Transfer {
         let mut transfer = base.transfer.clone();
         let roles = base.point.roles;
         let dice = &mut self.dice;
@@ -236,11 +242,11 @@ impl Drawing<'_> {
         let lanes = u64::from(roles.peers_max().max(1)) * 2 * u64::from(base.point.workers);
         let slots = WALKED_BYTES / lanes / (size + GAP_BYTES_MAX);
         let slots = slots.clamp(1, OPERATIONS_MAX);
-        transfer.what.sizes = Some(Sweep::one(size));
-        let (pacing, batching) = paced(dice, slots.min(DEPTH_MAX), base.point.workers);
+        transfer.what.sizes = Some(Sweep::single(size));
+        let (pacing, batching) = draw_pacing(dice, slots.min(DEPTH_MAX), base.point.workers);
         (transfer.pacing, transfer.batching) = (pacing, batching);
         let merges = transfer.batching.merge == Some(BatchMerge::On);
-        let (iterations, operations) = iterations(dice, slots, &transfer.pacing);
+        let (iterations, operations) = draw_iterations(dice, slots, &transfer.pacing);
         transfer.length.iters = Some(Count(iterations));
         // Usually each operation has its own slot, so that later operations do not overwrite its data.
         let slots = match dice.one_in(4) {
@@ -251,20 +257,20 @@ impl Drawing<'_> {
         transfer.memory = MemoryOptions {
             memory: own.memory.clone(),
             target_memory: own.target_memory.clone(),
-            ..offsets(dice, (size, slots), (self.op, roles), merges)
+            ..draw_offsets(dice, (size, slots), (self.op, roles), merges)
         };
-        transfer.library = calls(dice);
+        transfer.library = draw_library_calls(dice);
         transfer
     }
 }
 
 /// Returns a value, or `None` if it is the default of 1.
-fn several(number: &u32) -> Option<Sweep> {
-    (*number > 1).then(|| Sweep::one((*number).into()))
+fn sweep_of_one(number: &u32) -> Option<Sweep> {
+    (*number > 1).then(|| Sweep::single((*number).into()))
 }
 
 /// Returns the patterns that this number of ranks allows.
-fn traffics(ranks: u32) -> Vec<Traffic> {
+fn possible_traffics(ranks: u32) -> Vec<Traffic> {
     let can = |traffic: &Traffic| match traffic {
         Traffic::Pair => ranks.is_multiple_of(2),
         Traffic::InTurn | Traffic::Matrix => ranks <= RANKS_IN_TURN_MAX,
@@ -277,17 +283,21 @@ fn traffics(ranks: u32) -> Vec<Traffic> {
 }
 
 /// Draws a pacing with at most `depth` operations in flight, and its batch settings.
-fn paced(dice: &mut Dice, depth: u64, workers: u32) -> (PacingOptions, BatchingOptions) {
+fn draw_pacing(
+    dice: &mut RandomSource,
+    depth: u64,
+    workers: u32,
+) -> (PacingOptions, BatchingOptions) {
     let mut pacing = PacingOptions::default();
     let mut batching = BatchingOptions::default();
     match dice.below(5) {
         0 => pacing.ping_pong = true,
-        1 | 2 => pacing.window = Some(Sweep::one(dice.magnitude(1, depth))),
+        1 | 2 => pacing.window = Some(Sweep::single(dice.magnitude(1, depth))),
         _ => {
             let batch = dice.magnitude(1, depth);
             let in_flight = dice.pick(&[1, 1, 2, 4]).unwrap_or(1);
-            pacing.batch = Some(Sweep::one(batch));
-            batching.batches_in_flight = several(&in_flight.min((depth / batch) as u32));
+            pacing.batch = Some(Sweep::single(batch));
+            batching.batches_in_flight = sweep_of_one(&in_flight.min((depth / batch) as u32));
             batching.batch_of = (workers > 1 && dice.one_in(4)).then_some(BatchOf::Rank);
             batching.batch_call = dice.one_in(4).then_some(BatchCall::Many);
             batching.merge = dice.one_in(4).then_some(BatchMerge::On);
@@ -297,8 +307,8 @@ fn paced(dice: &mut Dice, depth: u64, workers: u32) -> (PacingOptions, BatchingO
 }
 
 /// Draws the memory options: this number of slots, often unaligned, in any order.
-fn offsets(
-    dice: &mut Dice,
+fn draw_offsets(
+    dice: &mut RandomSource,
     (size, slots): (u64, u64),
     (op, roles): (Verb, Roles),
     merges: bool,
@@ -310,7 +320,7 @@ fn offsets(
         _ => Some(dice.magnitude(1, GAP_BYTES_MAX)),
     };
     let stride = gap.map_or(size.next_multiple_of(8), |gap| size + gap);
-    let order = |dice: &mut Dice| dice.pick(&ORDERS).filter(|_| !merges);
+    let order = |dice: &mut RandomSource| dice.pick(&ORDERS).filter(|_| !merges);
     let shared = op == Verb::Read && roles.initiators_max() > 1 && dice.one_in(4);
     MemoryOptions {
         footprint: Some(Bytes(stride * slots)),
@@ -324,7 +334,7 @@ fn offsets(
 }
 
 /// Draws the engine's own calls, or the library's with one of its sessions.
-fn calls(dice: &mut Dice) -> LibraryOptions {
+fn draw_library_calls(dice: &mut RandomSource) -> LibraryOptions {
     let (api, session) = match dice.below(8) {
         0..4 => return LibraryOptions::default(),
         4 => (TransferApi::Async, Some(SessionUse::On)),
@@ -338,7 +348,7 @@ fn calls(dice: &mut Dice) -> LibraryOptions {
 
 /// Draws a worker's operations, batches or round trips, with at most `slots` operations. Returns their number and the
 /// number of operations.
-fn iterations(dice: &mut Dice, slots: u64, pacing: &PacingOptions) -> (u64, u64) {
+fn draw_iterations(dice: &mut RandomSource, slots: u64, pacing: &PacingOptions) -> (u64, u64) {
     let batch = pacing.batch.as_ref().and_then(|it| it.values().first());
     let batch = batch.copied().unwrap_or(1);
     let most = match pacing.ping_pong {

@@ -2,7 +2,8 @@
 //! sentence that names the nearest valid choice.
 
 use super::options::{
-    DURATION_DEFAULT, Drawn, MAX_SIZE_DEFAULT, SEED_DEFAULT, Stress, StressLength, WORKERS_DEFAULT,
+    DURATION_DEFAULT, DrawOptions, MAX_SIZE_DEFAULT, SEED_DEFAULT, Stress, StressLength,
+    WORKERS_DEFAULT,
 };
 use super::point::StressPoint;
 use crate::bounds::{POINTS_MAX, RANKS_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
@@ -11,7 +12,7 @@ use crate::engine_choice::{ChosenEngine, choose, chosen};
 use crate::gpu_options::check_gpu_options;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::options::several;
-use crate::refuse::{one_process, possible, time, usage};
+use crate::refuse::{check_one_process, time_within, usage_error, value_within};
 use crate::skipping::{self, SkippingOptions};
 use crate::sweep::Sweep;
 use tonnage_engine::{EngineOptions, Lists, Verb};
@@ -39,7 +40,7 @@ impl Kind for Stress {
         points_max: usize,
     ) -> Result<Vec<Cell<StressPoint>>> {
         if points_max == 0 {
-            return usage(format!("the plan has more than {POINTS_MAX} points"));
+            return usage_error(format!("the plan has more than {POINTS_MAX} points"));
         }
         Ok(vec![point(self, ranks, lists)?.into()])
     }
@@ -57,7 +58,7 @@ impl AnyExperiment for Stress {
 
     /// Multiplies the time, within its bounds.
     fn scale(&mut self, scale: Scale) {
-        self.length.duration = scaled(&self.length, scale.time);
+        self.length.duration = scale_duration(&self.length, scale.time);
     }
 }
 
@@ -65,7 +66,7 @@ impl AnyExperiment for Stress {
 fn point(stress: &Stress, ranks: u32, lists: &Lists) -> Result<StressPoint> {
     let what = &stress.what;
     if !(2..=RANKS_MAX).contains(&ranks) {
-        return usage(format!(
+        return usage_error(format!(
             "a stress moves bytes between ranks, and there are {ranks}: use --ranks 2 to --ranks {RANKS_MAX}"
         ));
     }
@@ -94,26 +95,26 @@ fn point(stress: &Stress, ranks: u32, lists: &Lists) -> Result<StressPoint> {
     }
     // Makes the first draws of each engine: an error there would affect all draws.
     for engine in point.engines() {
-        point.stretch(engine, 0, lists)?;
+        point.draw_group(engine, 0, lists)?;
     }
     Ok(point)
 }
 
 /// Returns the engines. Each must move bytes between processes.
-fn engines<'a>(what: &'a Drawn, lists: &Lists) -> Result<Vec<ChosenEngine<'a>>> {
+fn engines<'a>(what: &'a DrawOptions, lists: &Lists) -> Result<Vec<ChosenEngine<'a>>> {
     let engines = chosen(&what.engine, &what.engine_options, lists)?;
     for (index, ChosenEngine { entry, name, .. }) in engines.iter().enumerate() {
-        one_process(entry, "a stress")?;
+        check_one_process(entry, "a stress")?;
         if !entry.moves_bytes {
             let other = lists.engines.iter().find(|entry| entry.moves_bytes);
             let instead = other.map(|other| format!(", such as {}", other.name));
-            return usage(format!(
+            return usage_error(format!(
                 "engine {name} moves no bytes, so there is nothing to verify: use one that does{}",
                 instead.unwrap_or_default()
             ));
         }
         if engines[..index].iter().any(|before| before.name == *name) {
-            return usage(format!(
+            return usage_error(format!(
                 "engine {name} is named twice: leave one of them out"
             ));
         }
@@ -123,7 +124,7 @@ fn engines<'a>(what: &'a Drawn, lists: &Lists) -> Result<Vec<ChosenEngine<'a>>> 
 
 /// Returns the operations to draw from. Every engine must support each requested operation. By default, they are all
 /// that some engine supports.
-fn ops(what: &Drawn, engines: &[ChosenEngine<'_>]) -> Result<Vec<Verb>> {
+fn ops(what: &DrawOptions, engines: &[ChosenEngine<'_>]) -> Result<Vec<Verb>> {
     let Some(asked) = several("op", &what.op, "write")? else {
         let can = |verb: &Verb| engines.iter().any(|it| it.entry.verbs.contains(verb));
         return Ok(Verb::COPYING.into_iter().filter(can).collect());
@@ -131,7 +132,7 @@ fn ops(what: &Drawn, engines: &[ChosenEngine<'_>]) -> Result<Vec<Verb>> {
     let mut ops = Vec::new();
     for &op in asked {
         if op.is_atomic() {
-            return usage(format!(
+            return usage_error(format!(
                 "op {op} is not drawn, because draws vary sizes and its size is fixed: use op write, or `tonnage \
                  transfer --op {op} \
                  --verify`"
@@ -140,7 +141,7 @@ fn ops(what: &Drawn, engines: &[ChosenEngine<'_>]) -> Result<Vec<Verb>> {
         let lacking = engines.iter().find(|it| !it.entry.verbs.contains(&op));
         if let Some(ChosenEngine { entry, .. }) = lacking {
             let verbs: Vec<_> = entry.verbs.iter().map(|verb| verb.name()).collect();
-            return usage(format!(
+            return usage_error(format!(
                 "engine {} cannot do op {op}: use one of {}",
                 entry.name,
                 verbs.join(", ")
@@ -153,12 +154,12 @@ fn ops(what: &Drawn, engines: &[ChosenEngine<'_>]) -> Result<Vec<Verb>> {
     Ok(ops)
 }
 
-fn max_size(what: &Drawn) -> Result<u32> {
+fn max_size(what: &DrawOptions) -> Result<u32> {
     let Bytes(asked) = what.max_size.unwrap_or(MAX_SIZE_DEFAULT);
     match u32::try_from(asked) {
-        Ok(0) => usage("max-size 0 would move nothing: the smallest is max-size 1"),
+        Ok(0) => usage_error("max-size 0 would move nothing: the smallest is max-size 1"),
         Ok(narrow) if narrow <= SIZE_BYTES_MAX => Ok(narrow),
-        _ => usage(format!(
+        _ => usage_error(format!(
             "max-size {} is too large for one operation: the largest is max-size {}",
             Bytes(asked),
             Bytes(SIZE_BYTES_MAX.into())
@@ -166,15 +167,15 @@ fn max_size(what: &Drawn) -> Result<u32> {
     }
 }
 
-fn workers(what: &Drawn) -> Result<Vec<u32>> {
+fn workers(what: &DrawOptions) -> Result<Vec<u32>> {
     let asked = Sweep::values_or(&what.workers, WORKERS_DEFAULT).into_iter();
     // At most `WORKERS_MAX`, which fits.
     let checked =
-        |workers| possible("workers", workers, 1..=WORKERS_MAX.into()).map(|it| it as u32);
+        |workers| value_within("workers", workers, 1..=WORKERS_MAX.into()).map(|it| it as u32);
     asked.map(checked).collect()
 }
 
-fn memories(what: &Drawn, lists: &Lists) -> Result<String> {
+fn memories(what: &DrawOptions, lists: &Lists) -> Result<String> {
     let asked = skipping::memories(lists, "memory", &what.memory, &SkippingOptions::default())?;
     Ok(asked.map_or_else(
         || lists.default_memory().to_owned(),
@@ -184,7 +185,7 @@ fn memories(what: &Drawn, lists: &Lists) -> Result<String> {
 
 fn duration(length: &StressLength) -> Result<u64> {
     let Nanos(duration_ns) = length.duration.unwrap_or(DURATION_DEFAULT);
-    time(
+    time_within(
         "duration",
         "",
         duration_ns,
@@ -194,7 +195,7 @@ fn duration(length: &StressLength) -> Result<u64> {
 }
 
 /// Returns the time, multiplied within the bounds that [`duration`] checks. An invalid time stays as it is.
-fn scaled(length: &StressLength, factor: f64) -> Option<Nanos> {
+fn scale_duration(length: &StressLength, factor: f64) -> Option<Nanos> {
     let Ok(duration_ns) = duration(length) else {
         return length.duration;
     };
@@ -267,13 +268,13 @@ mod tests {
         let length = |ns| StressLength {
             duration: Some(Nanos(ns)),
         };
-        let twice = scaled(&length(1_000_000_000), 2.0);
+        let twice = scale_duration(&length(1_000_000_000), 2.0);
         assert_eq!(twice, Some(Nanos(2_000_000_000)));
         assert_eq!(
-            scaled(&length(1_000_000_000), 1e-9),
+            scale_duration(&length(1_000_000_000), 1e-9),
             Some(Nanos(DURATION_NS_MIN))
         );
         // An invalid time stays invalid.
-        assert_eq!(scaled(&length(5), 2.0), Some(Nanos(5)));
+        assert_eq!(scale_duration(&length(5), 2.0), Some(Nanos(5)));
     }
 }

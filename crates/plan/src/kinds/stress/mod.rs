@@ -11,12 +11,12 @@
 //!
 //! A draw is measured as its transfer is; see `tonnage_bench`.
 
-mod dice;
 pub mod draw;
 mod expand;
 mod options;
 pub mod point;
+mod random;
 
-pub use draw::Draw;
-pub use options::{Drawn, Stress, StressLength};
+pub use draw::DrawnTransfer;
+pub use options::{DrawOptions, Stress, StressLength};
 pub use point::StressPoint;

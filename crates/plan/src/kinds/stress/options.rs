@@ -13,7 +13,7 @@ use tonnage_units::{Bytes, Count, Nanos};
 pub struct Stress {
     /// Transfers to draw.
     #[command(flatten)]
-    pub what: Drawn,
+    pub what: DrawOptions,
     /// Length of the experiment.
     #[command(flatten)]
     pub length: StressLength,
@@ -25,7 +25,7 @@ crate::options::groups! { Stress: "stress", "a stress", needs &[("engine", "shm"
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Draws", mut_args = with_default::<Self>)]
-pub struct Drawn {
+pub struct DrawOptions {
     /// Heading under which tables put the point.
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
@@ -67,11 +67,11 @@ pub(super) const MAX_SIZE_DEFAULT: Bytes = Bytes(1 << 20);
 pub(super) const WORKERS_DEFAULT: u64 = 1;
 pub(super) const SEED_DEFAULT: Count = Count(1);
 
-impl Group for Drawn {
+impl Group for DrawOptions {
     fn defaults() -> Self {
         Self {
             max_size: Some(MAX_SIZE_DEFAULT),
-            workers: Some(Sweep::one(WORKERS_DEFAULT)),
+            workers: Some(Sweep::single(WORKERS_DEFAULT)),
             seed: Some(SEED_DEFAULT),
             ..Self::default()
         }

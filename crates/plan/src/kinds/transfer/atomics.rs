@@ -9,7 +9,7 @@
 use super::length::TrialLength;
 use super::point::TransferPoint;
 use crate::point::Traffic;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use tonnage_engine::Verb;
 use tonnage_units::Result;
 
@@ -57,7 +57,7 @@ pub(super) fn check_places(point: &TransferPoint) -> Result<()> {
         return Ok(());
     }
     let most = PLACES_MAX / u64::from(point.batch_share_max().max(1));
-    usage(format!(
+    usage_error(format!(
         "op {} with verify has a place for the old value of each operation of a trial, {PLACES_MAX} at most: write iters \
          {most} or less",
         point.op.name()
@@ -72,13 +72,13 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
     let name = point.op.name();
     let word = tonnage_engine::WORD_BYTES;
     if point.slots.size_bytes != word {
-        return usage(format!(
+        return usage_error(format!(
             "op {name} changes one word of {word} bytes, and size is {}: write sizes {word}",
             point.slots.size_bytes
         ));
     }
     if !point.slots.stride_bytes.is_multiple_of(word.into()) {
-        return usage(format!(
+        return usage_error(format!(
             "op {name} needs words at multiples of {word} bytes, and slots are {} bytes apart: write stride {word}, or \
              leave stride and gap out",
             point.slots.stride_bytes
@@ -109,7 +109,7 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
     // Expected numbers are prepared in advance. If a later operation runs before an earlier one, both fail, and so do
     // all that follow.
     if point.op == Verb::CompareSwap && point.verify.is_on() && point.division.queue_pairs > 1 {
-        return usage(format!(
+        return usage_error(format!(
             "op {name} with verify and qps {} do not go together, because queue pairs keep no order among each other, \
              and each operation expects the value that the one before it left: leave qps or verify out, or use op \
              fetch-add",
@@ -117,11 +117,11 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
         ));
     }
     match refused {
-        Some(("traffic", why)) => usage(format!(
+        Some(("traffic", why)) => usage_error(format!(
             "op {name} and traffic {} do not go together, because {why}: use traffic fan-in or all-to-all",
             point.roles.traffic.name()
         )),
-        Some((option, why)) => usage(format!(
+        Some((option, why)) => usage_error(format!(
             "op {name} and {option} do not go together, because {why}: leave {option} out"
         )),
         None => Ok(()),

@@ -18,7 +18,7 @@ use crate::bounds::{DEPTH_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
 use crate::conflicts::Conflict;
 use crate::options::{Group, Many, text, with_default};
 use crate::point::Traffic;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use crate::roles::Roles;
 use tonnage_engine::{Entry, Verb};
 use tonnage_units::names::quote;
@@ -84,7 +84,7 @@ impl FromStr for Background {
         let mut seen: Vec<&str> = Vec::new();
         for part in text.split(',') {
             let Some((key, value)) = part.split_once('=') else {
-                return usage(format!(
+                return usage_error(format!(
                     "{} is not a setting of a background: write KEY=VALUE, with {KEYS} as keys, such as \
                      op=write,size=1M,window=8,pair=same",
                     quote(part)
@@ -92,23 +92,23 @@ impl FromStr for Background {
             };
             let (key, value) = (key.trim(), value.trim());
             if seen.contains(&key) {
-                return usage(format!("{} is given twice for one background", quote(key)));
+                return usage_error(format!("{} is given twice for one background", quote(key)));
             }
             seen.push(key);
             match key {
                 "op" => read.op = value.parse()?,
                 "size" => {
                     let Bytes(bytes) = value.parse()?;
-                    read.size_bytes = bounded((key, bytes), SIZE_BYTES_MAX)?;
+                    read.size_bytes = checked_count((key, bytes), SIZE_BYTES_MAX)?;
                 }
-                "window" => read.window = bounded((key, count(key, value)?), DEPTH_MAX)?,
+                "window" => read.window = checked_count((key, count(key, value)?), DEPTH_MAX)?,
                 "pair" => read.pair = value.parse()?,
                 "workers" => {
                     let most = WORKERS_MAX - 1;
-                    read.workers = bounded((key, count(key, value)?), most)?;
+                    read.workers = checked_count((key, count(key, value)?), most)?;
                 }
                 _ => {
-                    return usage(format!(
+                    return usage_error(format!(
                         "{} is not a key of a background: use {KEYS}",
                         quote(key)
                     ));
@@ -129,15 +129,15 @@ fn count(key: &str, value: &str) -> Result<u64> {
     value.parse().map_err(wrong)
 }
 
-fn bounded((key, value): (&str, u64), most: u32) -> Result<u32> {
+fn checked_count((key, value): (&str, u64), most: u32) -> Result<u32> {
     match u32::try_from(value) {
         Ok(narrow) if (1..=most).contains(&narrow) => Ok(narrow),
-        _ if key == "size" => usage(format!(
+        _ if key == "size" => usage_error(format!(
             "size={} of a background is out of range: it is from 1 to {}",
             Bytes(value),
             Bytes(most.into())
         )),
-        _ => usage(format!(
+        _ => usage_error(format!(
             "{key}={value} of a background is out of range: it is from 1 to {most}"
         )),
     }
@@ -235,7 +235,7 @@ pub(super) fn backgrounds(
     let Some(background) = options.background else {
         return Ok(vec![None]);
     };
-    check_beside(transfer)?;
+    check_conflicts(transfer)?;
     check_in_flight(background, length.trial)?;
     check_workers(background, workers)?;
     for roles in roles {
@@ -243,7 +243,7 @@ pub(super) fn backgrounds(
     }
     let rates = match options.background_rate.as_ref().map(Many::values) {
         None => &[BackgroundRate::Full][..],
-        Some([]) => return usage("background-rate is empty: leave it out"),
+        Some([]) => return usage_error("background-rate is empty: leave it out"),
         Some(rates) => rates,
     };
     let at = |rate: &BackgroundRate| {
@@ -251,7 +251,7 @@ pub(super) fn backgrounds(
             BackgroundRate::Full => None,
             BackgroundRate::PerSecond(rate) => {
                 if Many::all(&transfer.pacing.cq).contains(&CqMode::Event) {
-                    return usage(format!(
+                    return usage_error(format!(
                         "cq event and background-rate {rate} contradict each other, because {OVERSLEEPS}: use \
                          background-rate full, or cq busy"
                     ));
@@ -268,9 +268,9 @@ pub(super) fn backgrounds(
 }
 
 /// Refuses a background without a ping-pong or a rate, because it would have no latency to load.
-fn check_beside(transfer: &Transfer) -> Result<()> {
+fn check_conflicts(transfer: &Transfer) -> Result<()> {
     if !transfer.pacing.ping_pong && transfer.paced.rate.is_none() {
-        return usage(
+        return usage_error(
             "background loads the path of a latency measurement, and a stream or batch already loads it: add \
              ping-pong, or a rate such as rate 1k",
         );
@@ -291,7 +291,7 @@ fn check_in_flight(background: Background, trial: TrialLength) -> Result<()> {
         return Ok(());
     }
     let enough_ms = in_flight.div_ceil(BYTES_PER_NS_MAX * 1_000_000);
-    usage(format!(
+    usage_error(format!(
         "background has window {window} of size {} in flight, and no path moves {} in a trial of {}: use a smaller window \
          or size, or trial-time {} or more",
         Bytes(size_bytes),
@@ -305,7 +305,7 @@ fn check_workers(background: Background, workers: &[u32]) -> Result<()> {
     let least = background.workers + 1;
     match workers.iter().find(|&&workers| workers < least) {
         None => Ok(()),
-        Some(workers) => usage(format!(
+        Some(workers) => usage_error(format!(
             "background takes {} of a rank's workers, and workers {workers} leaves none to measure with: write workers \
              {least} or more, or leave workers out",
             background.workers
@@ -316,23 +316,23 @@ fn check_workers(background: Background, workers: &[u32]) -> Result<()> {
 fn check_pairs(background: Background, roles: Roles) -> Result<()> {
     let name = roles.traffic.name();
     match (roles.traffic, background.pair) {
-        (Traffic::InTurn | Traffic::Matrix | Traffic::File, _) => usage(format!(
+        (Traffic::InTurn | Traffic::Matrix | Traffic::File, _) => usage_error(format!(
             "background loads all pairs at once, and traffic {name} has rounds: use traffic pair, or another without them"
         )),
         (Traffic::Pair | Traffic::Shift, BackgroundPair::Other) => {
             let others = match roles.traffic {
-                Traffic::Pair => roles.sides().1,
+                Traffic::Pair => roles.pair_sides().1,
                 _ => roles.ranks.saturating_sub(1),
             };
             match others {
-                0 | 1 => usage(
+                0 | 1 => usage_error(
                     "pair=other of a background needs a second target to go to: use more ranks (4 with traffic pair), or \
                      pair=same",
                 ),
                 _ => Ok(()),
             }
         }
-        (_, BackgroundPair::Other) => usage(format!(
+        (_, BackgroundPair::Other) => usage_error(format!(
             "pair=other of a background goes to the target of the next initiator, and with traffic {name} there is \
              none: use traffic pair or shift, or pair=same"
         )),
@@ -343,20 +343,20 @@ fn check_pairs(background: Background, roles: Roles) -> Result<()> {
 /// Refuses an atomic background, a background operation that the engine lacks, and an engine that moves no bytes.
 pub(super) fn check_op(background: Option<Background>, entry: &Entry) -> Result<()> {
     if background.is_some() && !entry.moves_bytes {
-        return usage(format!(
+        return usage_error(format!(
             "engine {} moves no bytes, so it cannot carry a background load: use engine shm, or another one that does",
             entry.name
         ));
     }
     if let Some(background) = background.filter(|background| background.op.is_atomic()) {
-        return usage(format!(
+        return usage_error(format!(
             "background op={} is not enough of a load, because it moves single words: use op=write",
             background.op.name()
         ));
     }
     let verbs: Vec<_> = entry.verbs.iter().map(|verb| verb.name()).collect();
     match background {
-        Some(Background { op, .. }) if !entry.verbs.contains(&op) => usage(format!(
+        Some(Background { op, .. }) if !entry.verbs.contains(&op) => usage_error(format!(
             "engine {} cannot do op={op} of a background: use one of {}",
             entry.name,
             verbs.join(", ")
@@ -371,7 +371,7 @@ pub(super) fn check_footprint(point: &TransferPoint) -> Result<()> {
         return Ok(());
     };
     let slots = slots(background)?;
-    let roles = point.towards(background.pair).roles;
+    let roles = point.with_background_pair(background.pair).roles;
     check_memory(slots, TargetFootprint::Own, roles, background.workers)
 }
 
@@ -418,12 +418,12 @@ impl TransferPoint {
             api: TransferApi::Engine,
             session: None,
             latency: false,
-            ..self.towards(background.pair)
+            ..self.with_background_pair(background.pair)
         })
     }
 
     /// Returns this point with the targets that `pair` selects.
-    fn towards(&self, pair: BackgroundPair) -> Self {
+    fn with_background_pair(&self, pair: BackgroundPair) -> Self {
         let mut point = self.clone();
         if pair == BackgroundPair::Other {
             match self.roles.traffic {
@@ -432,7 +432,7 @@ impl TransferPoint {
                         self.roles.shift % self.roles.ranks.max(2).saturating_sub(1) + 1
                 }
                 _ => {
-                    let (_, targets) = self.roles.sides();
+                    let (_, targets) = self.roles.pair_sides();
                     point.roles.target_shift = (self.roles.target_shift + 1) % targets.max(1);
                 }
             }

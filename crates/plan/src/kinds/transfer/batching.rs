@@ -8,7 +8,7 @@ use super::slots::Addresses;
 use crate::bounds::DEPTH_MAX;
 use crate::options::{Group, SWEEP, one_of, with_default};
 use crate::point::is_default;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use crate::sweep::Sweep;
 use tonnage_engine::Verb;
 use tonnage_units::Result;
@@ -102,7 +102,7 @@ impl Group for BatchingOptions {
     fn defaults() -> Self {
         Self {
             batch_of: Some(BatchOf::Worker),
-            batches_in_flight: Some(Sweep::one(1)),
+            batches_in_flight: Some(Sweep::single(1)),
             batch_call: Some(BatchCall::One),
             merge: Some(BatchMerge::Off),
         }
@@ -118,7 +118,7 @@ pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<
         ("merge", options.merge.is_some()),
     ];
     if let Some((name, _)) = named.iter().find(|(_, named)| *named && !has_batches) {
-        return usage(format!(
+        return usage_error(format!(
             "{name} applies to batches, and there are none: leave it out, or write batch 64"
         ));
     }
@@ -129,9 +129,9 @@ pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<
         merge: options.merge.unwrap_or(BatchMerge::Off),
     };
     let checked = |&value: &u64| match u32::try_from(value) {
-        Ok(0) => usage("batches-in-flight 0 would move nothing: the smallest is 1"),
+        Ok(0) => usage_error("batches-in-flight 0 would move nothing: the smallest is 1"),
         Ok(number) if value <= BATCHES_MAX => Ok(with(number)),
-        _ => usage(format!(
+        _ => usage_error(format!(
             "batches-in-flight {value} is too large: the largest is {BATCHES_MAX}"
         )),
     };
@@ -150,7 +150,7 @@ pub(super) fn check_batching(point: &TransferPoint) -> Result<()> {
     let in_flight = point.batching.in_flight;
     let share = point.batch_share_max();
     if u64::from(share) * u64::from(in_flight) > u64::from(DEPTH_MAX) {
-        return usage(format!(
+        return usage_error(format!(
             "{in_flight} batches of {batch} are more operations in flight than {DEPTH_MAX} for each worker: write \
              batches-in-flight {} or less, or a smaller batch",
             DEPTH_MAX / share
@@ -158,7 +158,7 @@ pub(super) fn check_batching(point: &TransferPoint) -> Result<()> {
     }
     if point.batching.of == BatchOf::Rank && batch < point.workers {
         let workers = point.workers;
-        return usage(format!(
+        return usage_error(format!(
             "batch {batch} shared out to {workers} workers leaves some without an operation: write batch {workers} or \
              more, workers {batch} or less, or leave batch-of rank out"
         ));
@@ -172,25 +172,25 @@ pub(super) fn check_batching(point: &TransferPoint) -> Result<()> {
 fn check_merge(point: &TransferPoint) -> Result<()> {
     let (local, remote) = point.slots.orders();
     match point.op {
-        Verb::WriteImm => usage(
+        Verb::WriteImm => usage_error(
             "merge on and op write-imm contradict each other, because each operation has its own arrival: use op \
              write, or leave merge out",
         ),
-        Verb::Send => usage(
+        Verb::Send => usage_error(
             "merge on and op send contradict each other, because each operation takes its own receive: use op write, \
              or leave merge out",
         ),
-        Verb::FetchAdd | Verb::CompareSwap => usage(
+        Verb::FetchAdd | Verb::CompareSwap => usage_error(
             "merge on and atomic operations contradict each other, because each changes one word: use op write, or \
              leave merge out",
         ),
         Verb::Write | Verb::Read if point.slots.count() == 1 || point.batch_share_max() == 1 => {
-            usage(
+            usage_error(
                 "merge on finds no adjacent operations, because a worker's part of a batch or its footprint has one \
              operation: write batch 64, or leave merge out",
             )
         }
-        Verb::Write | Verb::Read if point.slots.gap_bytes() > 0 => usage(format!(
+        Verb::Write | Verb::Read if point.slots.gap_bytes() > 0 => usage_error(format!(
             "merge on finds no adjacent operations, because {} bytes lie between slots of {}: write gap 0, or leave \
              merge out",
             point.slots.gap_bytes(),
@@ -199,7 +199,7 @@ fn check_merge(point: &TransferPoint) -> Result<()> {
         Verb::Write | Verb::Read
             if (local, remote) != (Addresses::Sequential, Addresses::Sequential) =>
         {
-            usage(format!(
+            usage_error(format!(
                 "merge on finds no adjacent operations with addresses {} and local-addresses {}: use sequential for \
                  both, or leave \
                  merge out",

@@ -7,7 +7,7 @@ use super::options::Transfer;
 use super::point::TransferPoint;
 use crate::conflicts::Conflict;
 use crate::point::Traffic;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use tonnage_units::{Bytes, Count, Result};
 
 /// Largest operation size that is chosen by default.
@@ -25,7 +25,7 @@ pub(super) fn loads(transfer: &Transfer, ranks: u32) -> Result<Option<&PairLoads
     let traffic = transfer.what.traffic;
     let Some(loads) = transfer.what.loads() else {
         if traffic == Some(Traffic::File) {
-            return usage(
+            return usage_error(
                 "traffic file needs the file: add traffic-file FILE with a row of sizes for each rank, or use another \
                  pattern, such as traffic all-to-all",
             );
@@ -33,7 +33,7 @@ pub(super) fn loads(transfer: &Transfer, ranks: u32) -> Result<Option<&PairLoads
         return Ok(None);
     };
     if let Some(other) = traffic.filter(|&traffic| traffic != Traffic::File) {
-        return usage(format!(
+        return usage_error(format!(
             "traffic-file and traffic {} contradict each other, because both define the pairs of ranks: leave one of \
              them out",
             other.name()
@@ -41,7 +41,7 @@ pub(super) fn loads(transfer: &Transfer, ranks: u32) -> Result<Option<&PairLoads
     }
     let rows = loads.ranks();
     if rows != ranks {
-        return usage(format!(
+        return usage_error(format!(
             "the traffic file is for {rows} ranks and the run has {ranks}: use --ranks {rows}, or a file with {ranks} \
              rows \
              of {ranks} sizes"
@@ -92,7 +92,7 @@ pub(super) fn execution_sizes(loads: &PairLoads, asked: Option<Vec<u32>>) -> Res
         let size = near(SIZE_BYTES_DEFAULT_MAX).unwrap_or(1);
         let largest = loads.pairs().map(|(_, bytes)| bytes).max().unwrap_or(0);
         if size < SIZE_BYTES_DEFAULT_MIN && largest > SMALL_LOAD_BYTES_MAX {
-            return usage(format!(
+            return usage_error(format!(
                 "all loads of the traffic file are multiples of no more than {size} B, which is too small for one \
                  operation: round them to multiples of 4k, or write sizes {size}"
             ));
@@ -106,7 +106,7 @@ pub(super) fn execution_sizes(loads: &PairLoads, asked: Option<Vec<u32>>) -> Res
     };
     let not_whole = |(_, bytes): &(_, u64)| !bytes.is_multiple_of(wrong.into());
     let ((from, to), bytes) = loads.pairs().find(not_whole).unwrap_or_default();
-    usage(format!(
+    usage_error(format!(
         "size {} does not divide the {} from rank {from} to rank {to} of the traffic file: write sizes {}, or leave sizes \
          out",
         Bytes(wrong.into()),
@@ -118,7 +118,10 @@ pub(super) fn execution_sizes(loads: &PairLoads, asked: Option<Vec<u32>>) -> Res
 impl TransferPoint {
     /// Returns the number of operations of one execution from one rank to another.
     pub fn load_operations_of_pair(&self, from: u32, to: u32) -> u64 {
-        let load = self.loads.as_ref().map_or(0, |loads| loads.of(from, to));
+        let load = self
+            .loads
+            .as_ref()
+            .map_or(0, |loads| loads.operations_of_pair(from, to));
         load / u64::from(self.slots.size_bytes.max(1))
     }
 

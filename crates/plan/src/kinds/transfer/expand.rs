@@ -9,7 +9,7 @@ use super::issuing::{check_devices, check_order, divisions, rail_shift};
 use super::landings::check_landings;
 use super::layout::{SlotLayout, check_memory, check_shared, sizes, slot_layout};
 use super::length::{PointLength, check_rounds, length, scale as scale_length};
-use super::library::{callings, check_call};
+use super::library::{check_call, library_calls};
 use super::loads::PairLoads;
 use super::memories::{Memories, check_visible, memories};
 use super::options::{
@@ -18,21 +18,21 @@ use super::options::{
 };
 use super::pacing::{check_waiting, cq_modes, pacings};
 use super::point::{Pacing, TransferPoint};
-use super::roles::{check_sides, fit, roles};
+use super::roles::{check_sides, fit_to_ranks, roles};
 use super::slots::{Addresses, Slots};
 use super::verification::{Verification, check_each, check_engine};
 use super::{background, executions, layout, length as lengths, paced, pacing, roles as sides};
 use crate::bounds::WORKERS_MAX;
-use crate::cells::{Cell, Cells, check_total, each};
+use crate::cells::{Cell, Cells, check_total, cross_product};
 use crate::conflicts::{self, Conflict};
 use crate::engine_choice::{choose, chosen};
 use crate::gpu_options::check_gpu_options;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::options::Many;
 use crate::place::places;
-use crate::point::{LimitChoice, Reading, Traffic};
+use crate::point::{LimitChoice, PointNotes, Traffic};
 use crate::published;
-use crate::refuse::{movers, usage};
+use crate::refuse::{mover_count, usage_error};
 use crate::roles::Roles;
 use tonnage_engine::paths::Division;
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb, WORD_BYTES};
@@ -87,13 +87,13 @@ impl Kind for Transfer {
         let memories = memories(self, &roles, lists)?;
         let places = places(&what.place, &roles)?;
         let workers = workers(self)?;
-        let pacings = paced(self, length)?;
+        let pacings = pacings_with_batching(self, length)?;
         let sizes = sizes_of(what, ops, loads)?;
         let backgrounds = backgrounds(self, &roles, &workers, length)?;
         let cq_modes = cq_modes(&self.pacing)?;
         let divisions = divisions(&self.issuing, &sizes)?;
         let rail_shift = rail_shift(&self.issuing, &roles)?;
-        let callings = callings(&self.library)?;
+        let callings = library_calls(&self.library)?;
         let counts = [
             engines.len(),
             ops.len(),
@@ -116,33 +116,33 @@ impl Kind for Transfer {
             .unwrap_or(Roles::new(Traffic::Pair, ranks));
         let points = vec![TransferPoint {
             rail_shift,
-            ..common(self, some_roles, length)
+            ..common_point(self, some_roles, length)
         }];
-        let points = each(points, &engines, |point, engine| {
+        let points = cross_product(points, &engines, |point, engine| {
             point.engine = engine.name.to_owned();
             point.engine_options = engine.options.clone();
         });
-        let points = each(points, ops, |point, &op| point.op = op);
-        let points = each(points, &memories, |point, memory| {
+        let points = cross_product(points, ops, |point, &op| point.op = op);
+        let points = cross_product(points, &memories, |point, memory| {
             point.memories = memory.clone();
         });
-        let points = each(points, &places, |point, &place| point.place = place);
-        let points = each(points, &roles, |point, roles| {
+        let points = cross_product(points, &places, |point, &place| point.place = place);
+        let points = cross_product(points, &roles, |point, roles| {
             point.roles = *roles;
         });
-        let points = each(points, &workers, |point, &workers| point.workers = workers);
-        let points = each(points, &divisions, |point, division| {
+        let points = cross_product(points, &workers, |point, &workers| point.workers = workers);
+        let points = cross_product(points, &divisions, |point, division| {
             point.division = *division;
         });
-        let points = each(points, &callings, |point, calling| {
+        let points = cross_product(points, &callings, |point, calling| {
             (point.api, point.session) = (calling.api, calling.session);
         });
-        let points = each(points, cq_modes, |point, &cq| point.cq = cq);
-        let points = each(points, &pacings, |point, &(pacing, batching)| {
+        let points = cross_product(points, cq_modes, |point, &cq| point.cq = cq);
+        let points = cross_product(points, &pacings, |point, &(pacing, batching)| {
             (point.pacing, point.batching) = (pacing, batching);
         });
-        let points = each(points, &sizes, |point, &size| point.slots.size_bytes = size);
-        let points = each(points, &backgrounds, |point, &load| point.background = load);
+        let points = cross_product(points, &sizes, |point, &size| point.slots.size_bytes = size);
+        let points = cross_product(points, &backgrounds, |point, &load| point.background = load);
         let mut cells = Cells::new();
         for mut point in points {
             let checked = complete(&mut point, self, &roles, lists);
@@ -151,11 +151,11 @@ impl Kind for Transfer {
         cells.all()
     }
 
-    fn reading(&self) -> Result<Reading> {
-        Ok(Reading {
+    fn notes(&self) -> Result<PointNotes> {
+        Ok(PointNotes {
             optional: self.skipping.optional,
-            tables: published::shared(&self.measure.published)?,
-            ..Reading::default()
+            tables: published::check_and_share(&self.measure.published)?,
+            ..PointNotes::default()
         })
     }
 }
@@ -180,12 +180,12 @@ impl AnyExperiment for Transfer {
     }
 
     fn fit_ranks(&mut self, ranks: u32) {
-        fit(&mut self.what, ranks);
+        fit_to_ranks(&mut self.what, ranks);
     }
 }
 
 /// Returns a point with the values that all points of a transfer share. The other values are placeholders.
-fn common(transfer: &Transfer, roles: Roles, length: PointLength) -> TransferPoint {
+fn common_point(transfer: &Transfer, roles: Roles, length: PointLength) -> TransferPoint {
     let asked = &transfer.memory;
     let addresses = asked.addresses.unwrap_or(ADDRESSES_DEFAULT);
     // If every operation is compared, the bandwidth contains the comparisons.
@@ -272,12 +272,15 @@ fn sizes_of(what: &OperationOptions, ops: &[Verb], loads: Option<&PairLoads>) ->
         (Some(loads), asked) => execution_sizes(loads, asked),
         (None, Some(asked)) => Ok(asked),
         (None, None) if ops.iter().all(|op| op.is_atomic()) => Ok(vec![WORD_BYTES]),
-        (None, None) => usage("sizes is missing: write sizes 8..1M, or traffic-file FILE"),
+        (None, None) => usage_error("sizes is missing: write sizes 8..1M, or traffic-file FILE"),
     }
 }
 
 /// Returns every pacing with every batch setting. The batch setting varies fastest.
-fn paced(transfer: &Transfer, length: PointLength) -> Result<Vec<(Pacing, Batching)>> {
+fn pacings_with_batching(
+    transfer: &Transfer,
+    length: PointLength,
+) -> Result<Vec<(Pacing, Batching)>> {
     let rate = paced::rate(&transfer.paced, length.trial)?;
     let pacings = pacings(&transfer.pacing, rate)?;
     let batchings = batchings(&transfer.batching, transfer.pacing.batch.is_some())?;
@@ -310,7 +313,7 @@ fn check_seed(memory: &MemoryOptions, point: &TransferPoint) -> Result<()> {
     let drawn = |order| matches!(order, Addresses::Random | Addresses::Permuted);
     let is_drawn = drawn(local) || drawn(remote);
     match memory.seed {
-        Some(Count(seed)) if !is_drawn && !point.verify.is_on() => usage(format!(
+        Some(Count(seed)) if !is_drawn && !point.verify.is_on() => usage_error(format!(
             "seed {seed} changes nothing without random or permuted addresses and without verify: leave it out, or write \
                  addresses random"
         )),
@@ -323,13 +326,13 @@ fn workers(transfer: &Transfer) -> Result<Vec<u32>> {
         let beside = workers_default(&transfer.background);
         return Ok(vec![beside.unwrap_or(WORKERS_DEFAULT)]);
     };
-    let checked = |&workers: &u64| movers("workers", workers, WORKERS_MAX);
+    let checked = |&workers: &u64| mover_count("workers", workers, WORKERS_MAX);
     asked.values().iter().map(checked).collect()
 }
 
 fn ops(what: &OperationOptions) -> Result<&[Verb]> {
     match Many::all(&what.op) {
-        [] => usage("op is missing: write op write"),
+        [] => usage_error("op is missing: write op write"),
         ops => Ok(ops),
     }
 }
@@ -346,7 +349,7 @@ fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, lists: &Lists) ->
     };
     if !entry.verbs.contains(&op) {
         let verbs: Vec<_> = entry.verbs.iter().map(|verb| verb.name()).collect();
-        return usage(format!(
+        return usage_error(format!(
             "engine {name} cannot do op {}: use one of {}{}",
             op.name(),
             verbs.join(", "),
@@ -355,7 +358,7 @@ fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, lists: &Lists) ->
     }
     if transfer.pacing.ping_pong && op == Verb::Write && !entry.ordered_writes {
         let notifying = entry.verbs.iter().find(|verb| verb.notifies_target());
-        return usage(format!(
+        return usage_error(format!(
             "ping-pong with op write waits for the last byte to appear, and engine {name} does not promise \
              that it appears last: use op {}{}",
             notifying.unwrap_or(&Verb::Read).name(),
@@ -363,7 +366,7 @@ fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, lists: &Lists) ->
         ));
     }
     if transfer.verification() == Verification::Last && !entry.moves_bytes {
-        return usage(format!(
+        return usage_error(format!(
             "engine {name} moves no bytes, so there is nothing to verify: leave verify out{}",
             other(|entry| entry.moves_bytes)
         ));

@@ -4,9 +4,9 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::point::{Pacing, TransferPoint};
-use crate::cells::each;
+use crate::cells::cross_product;
 use crate::options::{Group, Many, SWEEP, many_of, several, with_default};
-use crate::refuse::{movers, usage};
+use crate::refuse::{mover_count, usage_error};
 use crate::roles::Roles;
 use crate::sweep::Sweep;
 use tonnage_engine::paths::{Cut, Division, Rails};
@@ -52,7 +52,7 @@ impl Group for IssuingOptions {
     fn defaults() -> Self {
         Self {
             rails: Some(Many(vec![Rails::Single])),
-            qps: Some(Sweep::one(Division::NONE.queue_pairs.into())),
+            qps: Some(Sweep::single(Division::NONE.queue_pairs.into())),
             ..Self::default()
         }
     }
@@ -62,20 +62,22 @@ impl Group for IssuingOptions {
 /// The part length varies fastest.
 pub(super) fn divisions(options: &IssuingOptions, sizes: &[u32]) -> Result<Vec<Division>> {
     let queue_pairs = Sweep::values_or(&options.qps, Division::NONE.queue_pairs.into());
-    let checked = |qps| movers("qps", qps, Division::QUEUE_PAIRS_MAX);
+    let checked = |qps| mover_count("qps", qps, Division::QUEUE_PAIRS_MAX);
     let queue_pairs: Vec<_> = queue_pairs
         .into_iter()
         .map(checked)
         .collect::<Result<_>>()?;
-    let cuts = cuts(options, sizes.iter().copied().max().unwrap_or(0))?;
+    let cuts = cut_sizes(options, sizes.iter().copied().max().unwrap_or(0))?;
     let rails = several("rails", &options.rails, "single")?.unwrap_or(&[Rails::Single]);
-    let all = each(vec![Division::NONE], rails, |division, &rails| {
+    let all = cross_product(vec![Division::NONE], rails, |division, &rails| {
         division.rails = rails
     });
-    let all = each(all, &queue_pairs, |division, &count| {
+    let all = cross_product(all, &queue_pairs, |division, &count| {
         division.queue_pairs = count
     });
-    Ok(each(all, &cuts, |division, &cut| division.cut = cut))
+    Ok(cross_product(all, &cuts, |division, &cut| {
+        division.cut = cut
+    }))
 }
 
 /// Refuses several rails or a rail shift if the engine has no devices to choose from.
@@ -87,7 +89,7 @@ pub(super) fn check_devices(options: &IssuingOptions, rails: Rails, entry: &Entr
         None => return Ok(()),
     };
     let name = entry.name;
-    usage(format!(
+    usage_error(format!(
         "{option} is about devices, and engine {name} has none to choose from: leave it out, or use an engine such as \
          fabric:tcp"
     ))
@@ -99,7 +101,7 @@ pub(super) fn rail_shift(options: &IssuingOptions, roles: &[Roles]) -> Result<u3
         return Ok(0);
     };
     if let Some(roles) = roles.iter().find(|roles| roles.all_initiate()) {
-        return usage(format!(
+        return usage_error(format!(
             "rail-shift {shift} turns the devices of ranks that only serve, and with traffic {} all initiate: leave it out, \
              or use traffic pair",
             roles.traffic.name()
@@ -108,18 +110,18 @@ pub(super) fn rail_shift(options: &IssuingOptions, roles: &[Roles]) -> Result<u3
     let most = u32::from(u16::MAX);
     match u32::try_from(shift) {
         Ok(narrow) if narrow <= most => Ok(narrow),
-        _ => usage(format!(
+        _ => usage_error(format!(
             "rail-shift {shift} is too far: the most is rail-shift {most}"
         )),
     }
 }
 
 /// Returns the part lengths, or one `None` if operations are not cut.
-fn cuts(options: &IssuingOptions, largest: u32) -> Result<Vec<Option<Cut>>> {
+fn cut_sizes(options: &IssuingOptions, largest: u32) -> Result<Vec<Option<Cut>>> {
     let Some(chunk) = &options.chunk else {
         return match options.max_chunks {
             None => Ok(vec![None]),
-            Some(Count(most)) => usage(format!(
+            Some(Count(most)) => usage_error(format!(
                 "max-chunks {most} bounds the parts that chunk cuts, and there is none: leave max-chunks out, or write \
                  chunk 64k"
             )),
@@ -127,12 +129,12 @@ fn cuts(options: &IssuingOptions, largest: u32) -> Result<Vec<Option<Cut>>> {
     };
     let chunks_max = chunks_max(options.max_chunks)?;
     let cut = |&chunk: &u64| match u32::try_from(chunk) {
-        Ok(0) => usage("chunk 0 would move nothing: the smallest is chunk 1"),
+        Ok(0) => usage_error("chunk 0 would move nothing: the smallest is chunk 1"),
         Ok(chunk_bytes) if chunk_bytes <= largest => Ok(Some(Cut {
             chunk_bytes,
             chunks_max,
         })),
-        _ => usage(format!(
+        _ => usage_error(format!(
             "chunk {} cuts nothing, because the largest size is {}: write chunk {} or less, or leave chunk out",
             Bytes(chunk),
             Bytes(largest.into()),
@@ -142,7 +144,7 @@ fn cuts(options: &IssuingOptions, largest: u32) -> Result<Vec<Option<Cut>>> {
     let cuts: Vec<_> = chunk.values().iter().map(cut).collect::<Result<_>>()?;
     let least = chunk.values().iter().min().copied().unwrap_or(0);
     if least >= u64::from(largest) {
-        return usage(format!(
+        return usage_error(format!(
             "chunk {0} cuts nothing, because the largest size is {0}: write a smaller chunk, or leave chunk out",
             Bytes(least)
         ));
@@ -155,11 +157,11 @@ fn chunks_max(asked: Option<Count>) -> Result<u32> {
         return Ok(CHUNKS_MAX_DEFAULT);
     };
     match u32::try_from(most) {
-        Ok(0 | 1) => usage(format!(
+        Ok(0 | 1) => usage_error(format!(
             "max-chunks {most} would leave operations whole: the fewest is max-chunks 2, or leave chunk out"
         )),
         Ok(narrow) if narrow <= CHUNKS_MAX => Ok(narrow),
-        _ => usage(format!(
+        _ => usage_error(format!(
             "max-chunks {most} are too many: the most is max-chunks {CHUNKS_MAX}"
         )),
     }
@@ -174,7 +176,7 @@ pub(super) fn check_order(point: &TransferPoint) -> Result<()> {
         } else {
             "rails stripe"
         };
-        return usage(format!(
+        return usage_error(format!(
             "{option} cuts operations into parts that land independently, and a send needs a receive for each: leave \
              {option} out, or use op write-imm"
         ));
@@ -185,7 +187,7 @@ pub(super) fn check_order(point: &TransferPoint) -> Result<()> {
             (None, Rails::Stripe) => "rails stripe",
             (None, _) => "qps",
         };
-        return usage(format!(
+        return usage_error(format!(
             "ping-pong with op write waits for the last byte to appear, and with {option} any part may be the last: \
              leave {option} out, or use op write-imm"
         ));

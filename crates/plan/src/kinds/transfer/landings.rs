@@ -10,7 +10,7 @@ use super::batching::BatchOf;
 use super::point::{Pacing, TransferPoint};
 use super::slots::Addresses;
 use super::verification::Verification;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use tonnage_engine::Verb;
 use tonnage_units::Result;
 
@@ -25,7 +25,7 @@ impl TransferPoint {
     }
 
     /// Returns whether a slot receives data from several slots, one after the other or at once.
-    pub fn lands_anew(&self) -> bool {
+    pub fn reuses_landing_slots(&self) -> bool {
         let (landing, source) = self.landing_and_source();
         // Ends with the same order, even a permuted one, use slots in fixed pairs. A fixed source always sends the same
         // data. Old values of atomic operations have their own places.
@@ -36,9 +36,9 @@ impl TransferPoint {
     }
 
     /// Returns whether operations that are in flight together may bring different data to one slot.
-    fn lands_at_once(&self) -> bool {
+    fn may_land_concurrently(&self) -> bool {
         let (landing, _) = self.landing_and_source();
-        self.lands_anew()
+        self.reuses_landing_slots()
             && match self.pacing {
                 // A batch may be overtaken by any number of others in flight.
                 Pacing::Batch { .. } if self.batching.in_flight > 1 => true,
@@ -62,7 +62,7 @@ impl TransferPoint {
 /// Returns the largest batch, up to the requested one, that fits a whole number of times into each worker's round of
 /// slots.
 fn largest_divisor(point: &TransferPoint) -> u32 {
-    let workers = workers_together(point);
+    let workers = workers_sharing_a_slot(point);
     let asked = match point.pacing {
         Pacing::Batch { batch } => batch,
         _ => workers,
@@ -73,7 +73,7 @@ fn largest_divisor(point: &TransferPoint) -> u32 {
 }
 
 /// Number of workers that share a batch.
-fn workers_together(point: &TransferPoint) -> u32 {
+fn workers_sharing_a_slot(point: &TransferPoint) -> u32 {
     match point.batching.of {
         BatchOf::Worker => 1,
         BatchOf::Rank => point.workers,
@@ -81,36 +81,36 @@ fn workers_together(point: &TransferPoint) -> u32 {
 }
 
 /// Returns a pacing, similar to the point's, with known final data in each slot.
-fn known_pacing(point: &TransferPoint) -> String {
+fn suggest_pacing(point: &TransferPoint) -> String {
     if !matches!(point.pacing, Pacing::Batch { .. }) {
         return "window 1".to_owned();
     }
     if point.batching.in_flight > 1 {
         let mut alone = point.clone();
         alone.batching.in_flight = 1;
-        return match alone.lands_at_once() {
-            true => format!("batches-in-flight 1 and {}", known_pacing(&alone)),
+        return match alone.may_land_concurrently() {
+            true => format!("batches-in-flight 1 and {}", suggest_pacing(&alone)),
             false => "batches-in-flight 1".to_owned(),
         };
     }
     match point.landing_and_source() {
         (Addresses::Sequential, _) => {
-            let slots = point.slots.count() * u64::from(workers_together(point));
+            let slots = point.slots.count() * u64::from(workers_sharing_a_slot(point));
             format!("batch {slots} or less")
         }
         (Addresses::Permuted, _) => format!("batch {}", largest_divisor(point)),
-        _ => format!("batch {}", workers_together(point)),
+        _ => format!("batch {}", workers_sharing_a_slot(point)),
     }
 }
 
 /// Refuses verification if the final data of a slot cannot be known.
 pub(super) fn check_landings(point: &TransferPoint) -> Result<()> {
-    if point.verify != Verification::Last || !point.lands_at_once() {
+    if point.verify != Verification::Last || !point.may_land_concurrently() {
         return Ok(());
     }
     let (local, remote) = point.slots.orders();
-    let instead = known_pacing(point);
-    usage(format!(
+    let instead = suggest_pacing(point);
+    usage_error(format!(
         "verify cannot know the right data of a slot if landings overlap, and with addresses {} and local-addresses \
          {} operations in flight together bring different data to one slot: write {instead}, or leave verify out",
         remote.name(),

@@ -5,7 +5,7 @@ use super::slots::{ALIGNMENT_BYTES, TargetFootprint};
 use crate::bounds::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
 use crate::conflicts::Conflict;
 use crate::point::Traffic;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use crate::roles::Roles;
 use crate::sweep::Sweep;
 use tonnage_engine::Verb;
@@ -27,9 +27,9 @@ pub(super) struct SlotLayout {
 /// Checks and returns the values of `sizes`.
 pub(super) fn sizes(sweep: &Sweep) -> Result<Vec<u32>> {
     let checked = |&value: &u64| match u32::try_from(value) {
-        Ok(0) => usage("size 0 would move nothing: the smallest size is 1"),
+        Ok(0) => usage_error("size 0 would move nothing: the smallest size is 1"),
         Ok(size) if size <= SIZE_BYTES_MAX => Ok(size),
-        _ => usage(format!(
+        _ => usage_error(format!(
             "size {} is too large for one operation: the largest size is {}; \
              for more bytes in flight use several operations, as in batch 8",
             Bytes(value),
@@ -51,7 +51,7 @@ fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
     let stride_bytes = match (options.stride, options.gap) {
         (Some(Bytes(stride)), _) => stride,
         (None, Some(Bytes(gap))) if gap > MEMORY_BYTES_MAX - size => {
-            return usage(format!(
+            return usage_error(format!(
                 "gap {} is too large: the largest gap for size {} is {}",
                 Bytes(gap),
                 Bytes(size),
@@ -62,7 +62,7 @@ fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
         (None, None) => size.next_multiple_of(ALIGNMENT_BYTES),
     };
     if stride_bytes < size {
-        return usage(format!(
+        return usage_error(format!(
             "stride {} is less than size {size}, so that slots would overlap: write stride {} or more",
             Bytes(stride_bytes),
             Bytes(size),
@@ -70,7 +70,7 @@ fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
         ));
     }
     if stride_bytes > MEMORY_BYTES_MAX {
-        return Err(too_large("stride", stride_bytes));
+        return Err(too_large_error("stride", stride_bytes));
     }
     Ok(stride_bytes)
 }
@@ -88,10 +88,10 @@ pub(super) fn slot_layout(options: &MemoryOptions, size: u32, depth: u32) -> Res
         });
     };
     if given > MEMORY_BYTES_MAX {
-        return Err(too_large("footprint", given));
+        return Err(too_large_error("footprint", given));
     }
     if given < stride_bytes {
-        return usage(format!(
+        return usage_error(format!(
             "footprint {} is less than one slot of size {}: write footprint {} or more",
             Bytes(given),
             Bytes(size),
@@ -104,7 +104,7 @@ pub(super) fn slot_layout(options: &MemoryOptions, size: u32, depth: u32) -> Res
     })
 }
 
-fn too_large(what: &str, bytes: u64) -> Error {
+fn too_large_error(what: &str, bytes: u64) -> Error {
     Error::Usage(format!(
         "{what} {} is too large: the largest {what} is {}",
         Bytes(bytes),
@@ -118,7 +118,7 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
         return Ok(());
     }
     if !op.fetches() {
-        return usage(format!(
+        return usage_error(format!(
             "target-footprint shared and op {} contradict each other, because initiators would overwrite each other's \
              data: use op read, or target-footprint own",
             op.name()
@@ -131,7 +131,7 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
     if roles.iter().any(several) {
         return Ok(());
     }
-    usage(
+    usage_error(
         "target-footprint shared changes nothing if each target has one initiator: leave target-footprint out, or use \
          traffic fan-in",
     )
@@ -147,7 +147,7 @@ pub(super) fn check_memory(
 ) -> Result<()> {
     let lanes = match target {
         TargetFootprint::Own => roles.peers_max(),
-        TargetFootprint::Shared => roles.initiating().1,
+        TargetFootprint::Shared => roles.initiating_ranks().1,
     };
     let lanes = u64::from(lanes.max(1));
     let footprints = lanes * 2 * u64::from(workers);
@@ -159,7 +159,7 @@ pub(super) fn check_memory(
         0 => "use smaller sizes, fewer workers or fewer ranks".to_owned(),
         fits => format!("write footprint {} or less", Bytes(fits)),
     };
-    usage(format!(
+    usage_error(format!(
         "footprint {} for {footprints} lane ends needs more than {} in one rank: {instead}",
         Bytes(layout.footprint_bytes),
         Bytes(MEMORY_BYTES_MAX)

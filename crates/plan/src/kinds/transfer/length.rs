@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::conflicts::Conflict;
 use crate::options::{Group, with_default};
-use crate::refuse::{repetitions, time, usage};
+use crate::refuse::{repetition_count, time_within, usage_error};
 use crate::roles::Roles;
 use tonnage_units::{Count, Fraction, Nanos, Result};
 
@@ -125,7 +125,7 @@ pub(crate) fn length(options: &LengthOptions) -> Result<PointLength> {
     let trial = trial(options, trials)?;
     let warmup_ns = options.warmup.map_or(WARMUP_NS_DEFAULT, |Nanos(ns)| ns);
     if warmup_ns > WARMUP_NS_MAX {
-        return usage(format!(
+        return usage_error(format!(
             "warmup {} is too long: the longest is {}",
             Nanos(warmup_ns),
             Nanos(WARMUP_NS_MAX)
@@ -202,12 +202,12 @@ fn trials(options: &LengthOptions) -> Result<u32> {
         return Ok(trials_default(options));
     };
     // At most `TRIALS_MAX`, which fits.
-    repetitions("trials", trials, TRIALS_MAX).map(|trials| trials as u32)
+    repetition_count("trials", trials, TRIALS_MAX).map(|trials| trials as u32)
 }
 
 fn trial(options: &LengthOptions, trials: u32) -> Result<TrialLength> {
     if let Some(Count(iterations)) = options.iters {
-        return repetitions("iters", iterations, ITERATIONS_MAX).map(TrialLength::Iterations);
+        return repetition_count("iters", iterations, ITERATIONS_MAX).map(TrialLength::Iterations);
     }
     let (what, share, Nanos(given)) = match (options.duration, options.trial_time) {
         (Some(duration), _) => ("duration", u64::from(trials), duration),
@@ -220,7 +220,7 @@ fn trial(options: &LengthOptions, trials: u32) -> Result<TrialLength> {
         String::new()
     };
     let bounds = TRIAL_NS_MIN * share..=TRIAL_NS_MAX * share;
-    let given = time(what, &over, given, " to be timed", bounds)?;
+    let given = time_within(what, &over, given, " to be timed", bounds)?;
     Ok(TrialLength::DurationNs(given / share))
 }
 
@@ -234,7 +234,7 @@ fn confidence(
         return Ok((None, None));
     };
     if !(until_ci.0 > 0.0 && until_ci.0 < 1.0) {
-        return usage(format!(
+        return usage_error(format!(
             "until-ci {until_ci} makes no sense: write a percentage above 0% and below 100%, such as 2%"
         ));
     }
@@ -249,14 +249,14 @@ fn confidence(
         ));
     };
     if max_duration_ns < fewest_ns {
-        return usage(format!(
+        return usage_error(format!(
             "max-duration {} is shorter than the fewest trials take: \
              write max-duration {} or more, or a shorter trial-time",
             Nanos(max_duration_ns),
             Nanos(fewest_ns)
         ));
     }
-    let most = time(
+    let most = time_within(
         "max-duration",
         "",
         max_duration_ns,
@@ -338,7 +338,7 @@ fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Option<u64>> {
         return Ok(None);
     };
     let bounds = INTERVAL_NS_MIN..=INTERVAL_NS_MAX;
-    time(
+    time_within(
         "interval",
         "",
         interval_ns,
@@ -346,14 +346,14 @@ fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Option<u64>> {
         bounds,
     )?;
     match trial {
-        TrialLength::DurationNs(trial_ns) if interval_ns > trial_ns => usage(format!(
+        TrialLength::DurationNs(trial_ns) if interval_ns > trial_ns => usage_error(format!(
             "interval {} is longer than a trial of {}: write duration {}, or a shorter interval",
             Nanos(interval_ns),
             Nanos(trial_ns),
             Nanos(interval_ns.saturating_mul(10))
         )),
         TrialLength::DurationNs(trial_ns) if trial_ns / interval_ns > INTERVALS_MAX => {
-            usage(format!(
+            usage_error(format!(
                 "interval {} cuts a trial of {} into more than {INTERVALS_MAX} intervals: write interval {} or more",
                 Nanos(interval_ns),
                 Nanos(trial_ns),
@@ -375,17 +375,17 @@ fn checkpoint(
     };
     let Nanos(checkpoint_ns) = asked;
     match trial {
-        _ if checkpoint_ns < interval_ns => usage(format!(
+        _ if checkpoint_ns < interval_ns => usage_error(format!(
             "checkpoint {asked} is shorter than an interval: write checkpoint {} or more",
             Nanos(interval_ns)
         )),
-        TrialLength::DurationNs(trial_ns) if checkpoint_ns > trial_ns => usage(format!(
+        TrialLength::DurationNs(trial_ns) if checkpoint_ns > trial_ns => usage_error(format!(
             "checkpoint {asked} is longer than a trial of {}: write a shorter one, or a longer duration",
             Nanos(trial_ns)
         )),
         TrialLength::DurationNs(trial_ns) if trial_ns / checkpoint_ns > CHECKPOINTS_MAX => {
             let least = trial_ns.div_ceil(CHECKPOINTS_MAX);
-            usage(format!(
+            usage_error(format!(
                 "checkpoint {asked} of a trial of {} would be written more than {CHECKPOINTS_MAX} times, each time \
                  with the whole series so far: write checkpoint {} or more",
                 Nanos(trial_ns),
@@ -398,13 +398,13 @@ fn checkpoint(
 
 /// Refuses intervals if a trial consists of several rounds.
 pub(super) fn check_rounds(interval: Option<Nanos>, roles: &[Roles]) -> Result<()> {
-    let rounds = roles.iter().find(|roles| roles.rounds() > 1);
+    let rounds = roles.iter().find(|roles| roles.round_count() > 1);
     match (interval, rounds) {
-        (Some(interval), Some(roles)) => usage(format!(
+        (Some(interval), Some(roles)) => usage_error(format!(
             "interval {interval} and traffic {name} contradict each other, because a trial is {rounds} rounds, one \
              after the other: leave interval out, or use traffic with all ranks at once, such as all-to-all",
             name = roles.traffic.name(),
-            rounds = roles.rounds()
+            rounds = roles.round_count()
         )),
         _ => Ok(()),
     }

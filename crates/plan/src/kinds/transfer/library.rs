@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::point::{SessionUse, TransferApi};
 use crate::options::{Group, Many, many_of, several, with_default};
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use tonnage_engine::Verb;
 use tonnage_units::Result;
 
@@ -29,13 +29,13 @@ impl Group for LibraryOptions {}
 
 /// Calls that the measuring loops make, and the session behind library calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Calling {
+pub(super) struct LibraryCall {
     pub(super) api: TransferApi,
     pub(super) session: Option<SessionUse>,
 }
 
 /// Returns the ways to measure: every api with every session. The session varies fastest.
-pub(super) fn callings(options: &LibraryOptions) -> Result<Vec<Calling>> {
+pub(super) fn library_calls(options: &LibraryOptions) -> Result<Vec<LibraryCall>> {
     let sessions = several("session", &options.session, "on")?;
     let default = if sessions.is_some() {
         &[TransferApi::Poll]
@@ -47,12 +47,12 @@ pub(super) fn callings(options: &LibraryOptions) -> Result<Vec<Calling>> {
     for &api in apis {
         let own = (api != TransferApi::Engine).then_some(&[SessionUse::On][..]);
         let Some(sessions) = sessions.or(own) else {
-            callings.push(Calling { api, session: None });
+            callings.push(LibraryCall { api, session: None });
             continue;
         };
         for &session in sessions {
             check_session(api, session)?;
-            callings.push(Calling {
+            callings.push(LibraryCall {
                 api,
                 session: Some(session),
             });
@@ -64,10 +64,10 @@ pub(super) fn callings(options: &LibraryOptions) -> Result<Vec<Calling>> {
 fn check_session(api: TransferApi, session: SessionUse) -> Result<()> {
     match (api, session) {
         (TransferApi::Poll, _) | (TransferApi::Async, SessionUse::On) => Ok(()),
-        (TransferApi::Engine, session) => usage(format!(
+        (TransferApi::Engine, session) => usage_error(format!(
             "session {session} applies to the library, which api engine does not use: leave api out, or write api poll"
         )),
-        (TransferApi::Async, session) => usage(format!(
+        (TransferApi::Async, session) => usage_error(format!(
             "session {session} needs api poll, because futures always use a session: write api poll, or session on"
         )),
     }
@@ -79,13 +79,13 @@ pub(super) fn check_call(api: TransferApi, op: Verb) -> Result<()> {
         return Ok(());
     }
     if op == Verb::Send {
-        return usage(format!(
+        return usage_error(format!(
             "api {api} has no op send, because its sessions name the memory at both ends: use op write-imm, or api \
              engine"
         ));
     }
     if op.is_atomic() {
-        return usage(format!(
+        return usage_error(format!(
             "api {api} has no op {op}, because its calls only copy: leave api out, or use op write"
         ));
     }
@@ -107,7 +107,7 @@ mod tests {
             "api = 'poll'; session = 'on,off' => poll on, poll off",
             "api = 'async,poll'; session = 'on' => async on, poll on",
         ]) {
-            let callings = callings(&options(lines)).unwrap();
+            let callings = library_calls(&options(lines)).unwrap();
             let found = callings.iter().map(|calling| match calling.session {
                 Some(session) => format!("{} {session}", calling.api),
                 None => calling.api.to_string(),
@@ -124,7 +124,7 @@ mod tests {
             "session = [] => write session on",
             "api = [] => write api poll",
         ]) {
-            callings(&options(lines)).refused(part);
+            library_calls(&options(lines)).refused(part);
         }
         let points = |lines: &str| transfers(&format!("engine = 'shm'\nsizes = 8\n{lines}"), 2);
         points("api = 'poll'\nop = 'send'").refused("use op write-imm, or api engine");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use serde::{Deserialize, Serialize};
 use tonnage_units::names::quote;
 use tonnage_units::{Bytes, Error, Result};
@@ -34,18 +34,20 @@ impl TryFrom<Vec<Vec<u64>>> for PairLoads {
     fn try_from(rows: Vec<Vec<u64>>) -> Result<Self> {
         let ranks = rows.len();
         if ranks > RANKS_MAX {
-            return usage(format!(
+            return usage_error(format!(
                 "{ranks} rows are too many: the most is {RANKS_MAX}"
             ));
         }
-        if let Some((at, row)) = numbered(&rows).find(|(_, row)| row.len() != ranks) {
-            return usage(not_square(at, row.len(), ranks));
+        if let Some((at, row)) = numbered_rows(&rows).find(|(_, row)| row.len() != ranks) {
+            return usage_error(not_square(at, row.len(), ranks));
         }
         if ranks < 2 {
-            return usage("it needs two rows at least, one for each rank: write 0 1M and 1M 0");
+            return usage_error(
+                "it needs two rows at least, one for each rank: write 0 1M and 1M 0",
+            );
         }
-        if let Some((at, row)) = numbered(&rows).find(|(at, row)| row[at - 1] > 0) {
-            return usage(format!(
+        if let Some((at, row)) = numbered_rows(&rows).find(|(at, row)| row[at - 1] > 0) {
+            return usage_error(format!(
                 "number {at} of row {at} is {} from rank {from} to itself: write 0",
                 Bytes(row[at - 1]),
                 from = at - 1
@@ -54,11 +56,11 @@ impl TryFrom<Vec<Vec<u64>>> for PairLoads {
         let mut all = rows.iter().flatten();
         let total = all.try_fold(0u64, |sum, &bytes| sum.checked_add(bytes));
         match total {
-            Some(0) => usage(
+            Some(0) => usage_error(
                 "all numbers are 0, which would move nothing: write bytes for some pair, such as 1M",
             ),
             Some(total) if total <= TOTAL_BYTES_MAX => Ok(Self(Arc::new(rows))),
-            _ => usage(format!(
+            _ => usage_error(format!(
                 "all pairs together have too many bytes: the most is {}",
                 Bytes(TOTAL_BYTES_MAX)
             )),
@@ -67,18 +69,18 @@ impl TryFrom<Vec<Vec<u64>>> for PairLoads {
 }
 
 /// Rows with their numbers, from 1.
-fn numbered(rows: &[Vec<u64>]) -> impl Iterator<Item = (usize, &Vec<u64>)> {
+fn numbered_rows(rows: &[Vec<u64>]) -> impl Iterator<Item = (usize, &Vec<u64>)> {
     (1..).zip(rows)
 }
 
 fn not_square(row: usize, numbers: usize, rows: usize) -> String {
-    let (count, each) = (counted(numbers, "number"), counted(rows, "row"));
+    let (count, each) = (count_of(numbers, "number"), count_of(rows, "row"));
     format!(
         "row {row} has {count} and there are {each}: write {rows} numbers in each row, one for each rank"
     )
 }
 
-fn counted(count: usize, what: &str) -> String {
+fn count_of(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
         _ => format!("{count} {what}s"),
@@ -98,7 +100,7 @@ impl PairLoads {
     }
 
     /// Returns the bytes from one rank to another; 0 if a rank does not exist.
-    pub fn of(&self, from: u32, to: u32) -> u64 {
+    pub fn operations_of_pair(&self, from: u32, to: u32) -> u64 {
         let row = self.0.get(from as usize);
         row.and_then(|row| row.get(to as usize))
             .copied()
@@ -147,9 +149,11 @@ impl FromStr for TrafficFile {
 
     fn from_str(text: &str) -> Result<Self> {
         if text.contains('\n') {
-            return Ok(Self { loads: rows(text)? });
+            return Ok(Self {
+                loads: parse_rows(text)?,
+            });
         }
-        let loads = read(Path::new(text)).and_then(|text| rows(&text));
+        let loads = read(Path::new(text)).and_then(|text| parse_rows(&text));
         let named = |error: Error| match error {
             Error::Usage(why) => Error::Usage(format!("{}: {why}", quote(text))),
             other => other,
@@ -170,7 +174,7 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|error| unreadable(&error))
 }
 
-fn rows(text: &str) -> Result<PairLoads> {
+fn parse_rows(text: &str) -> Result<PairLoads> {
     let mut rows: Vec<Vec<u64>> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let said = line.split('#').next().unwrap_or_default();
@@ -183,13 +187,13 @@ fn rows(text: &str) -> Result<PairLoads> {
             continue;
         }
         if row.len() > RANKS_MAX || rows.len() == RANKS_MAX {
-            return usage(format!(
+            return usage_error(format!(
                 "line {number} is for more than {RANKS_MAX} ranks, which is the most"
             ));
         }
         if let Some(first) = rows.first().filter(|first| first.len() != row.len()) {
-            let (here, above) = (counted(row.len(), "number"), first.len());
-            return usage(format!(
+            let (here, above) = (count_of(row.len(), "number"), first.len());
+            return usage_error(format!(
                 "line {number} has {here} and the first row {above}: write the same number in each row, one for each \
                  rank"
             ));
@@ -201,14 +205,14 @@ fn rows(text: &str) -> Result<PairLoads> {
 
 fn size(word: &str, line: usize) -> Result<u64> {
     if word.starts_with('-') {
-        return usage(format!(
+        return usage_error(format!(
             "line {line}: {} is negative: write 0 or more bytes",
             quote(word)
         ));
     }
     match word.parse() {
         Ok(Bytes(bytes)) => Ok(bytes),
-        Err(Error::Usage(why)) => usage(format!("line {line}: {why}")),
+        Err(Error::Usage(why)) => usage_error(format!("line {line}: {why}")),
         Err(other) => Err(other),
     }
 }
@@ -279,7 +283,13 @@ pub(crate) mod tests {
             ((1, 2), 100_000),
         ];
         assert_eq!(pairs, expected);
-        assert_eq!((file.loads.of(1, 2), file.loads.of(7, 9)), (100_000, 0));
+        assert_eq!(
+            (
+                file.loads.operations_of_pair(1, 2),
+                file.loads.operations_of_pair(7, 9)
+            ),
+            (100_000, 0)
+        );
         assert_eq!(file.loads.common_divisor(), 32);
     }
 

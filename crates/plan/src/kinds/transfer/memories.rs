@@ -7,10 +7,10 @@ use super::options::Transfer;
 use super::point::{Pacing, TransferPoint};
 use crate::options::pairs;
 use crate::point::Traffic;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use crate::roles::Roles;
 use crate::skipping;
-use tonnage_engine::{EngineOptions, Lists, OptionsOf, Verb, check_options};
+use tonnage_engine::{EngineOptions, Lists, OptionsOwner, Verb, check_options};
 use tonnage_units::Result;
 
 /// Kinds of memory of both ends of a point.
@@ -50,7 +50,7 @@ impl Memories {
     /// Kind of memory of a target rank, if it differs from the initiators'.
     pub fn target_memory_of(&self, rank: u32, roles: Roles) -> Option<&str> {
         let target = self.target_memory.as_deref();
-        target.filter(|_| roles.is_behind(rank) && !roles.initiators_of(rank).is_empty())
+        target.filter(|_| roles.is_target_side(rank) && !roles.initiators_of(rank).is_empty())
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn memories(
         return own.into_iter().map(|own| ends(own, None)).collect();
     };
     if let Some(Roles { traffic, .. }) = roles.iter().find(|roles| roles.all_initiate()) {
-        return usage(format!(
+        return usage_error(format!(
             "target-memory {} is about target ranks, and with traffic {} every rank is initiator and target: leave \
              target-memory out, or use traffic {}",
             targets.join(","),
@@ -129,7 +129,7 @@ fn memory_options(
         .copied()
         .collect();
     let both: Vec<_> = entries.iter().map(|entry| entry.name).collect();
-    check_options(OptionsOf::Memory(&both.join(" or ")), &all, &unknown, "")
+    check_options(OptionsOwner::Memory(&both.join(" or ")), &all, &unknown, "")
 }
 
 /// Refuses memory that the CPU cannot read for plain writes under ping-pong, which wait for the last byte to appear.
@@ -144,7 +144,7 @@ pub(super) fn check_visible(point: &TransferPoint, lists: &Lists) -> Result<()> 
             .is_ok_and(|entry| !entry.host_addressable)
     };
     match point.memories.names().find(is_far) {
-        Some(name) => usage(format!(
+        Some(name) => usage_error(format!(
             "ping-pong with op write waits for the last byte to appear, and the CPU cannot read memory {name}: use op \
              write-imm or send"
         )),

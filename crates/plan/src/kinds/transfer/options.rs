@@ -162,7 +162,7 @@ impl Group for OperationOptions {
     fn defaults() -> Self {
         Self {
             traffic: Some(TRAFFIC_DEFAULT),
-            workers: Some(Sweep::one(WORKERS_DEFAULT.into())),
+            workers: Some(Sweep::single(WORKERS_DEFAULT.into())),
             ..Self::default()
         }
     }

@@ -11,7 +11,7 @@ use super::point::{Pacing, TransferPoint};
 use crate::bounds::DEPTH_MAX;
 use crate::conflicts::Conflict;
 use crate::options::{Group, text, with_default};
-use crate::refuse::{movers, usage};
+use crate::refuse::{mover_count, usage_error};
 use tonnage_units::names::quote;
 use tonnage_units::quantity::human;
 use tonnage_units::{Bytes, BytesPerSecond, Count, Error, Nanos, PerSecond, Result};
@@ -87,16 +87,16 @@ pub struct Rate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s: Option<f64>,
     /// Operations that are due at once.
-    #[serde(default = "alone", skip_serializing_if = "is_alone")]
+    #[serde(default = "default_burst", skip_serializing_if = "is_default_burst")]
     pub burst: u32,
 }
 
-fn alone() -> u32 {
+fn default_burst() -> u32 {
     1
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_alone(burst: &u32) -> bool {
+fn is_default_burst(burst: &u32) -> bool {
     *burst == 1
 }
 
@@ -112,7 +112,7 @@ impl Rate {
 
     /// Returns the part that all rates of one table share: everything except the speed.
     #[must_use]
-    pub fn of_any_speed(self) -> Self {
+    pub fn without_speed(self) -> Self {
         Self {
             rate_per_s: 0.0,
             rate_bytes_per_s: None,
@@ -178,7 +178,7 @@ pub(super) fn rate(options: &PacedOptions, trial: TrialLength) -> Result<Option<
             ..Rate::per_s(0.0)
         },
     };
-    let burst = movers("burst", burst, DEPTH_MAX)?;
+    let burst = mover_count("burst", burst, DEPTH_MAX)?;
     Ok(Some(Rate { burst, ..rate }))
 }
 
@@ -201,7 +201,7 @@ pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
         return Ok(());
     }
     if burst > *window {
-        return usage(format!(
+        return usage_error(format!(
             "burst {burst} does not fit into window {window}: write window {burst}, or a smaller burst"
         ));
     }
@@ -209,7 +209,7 @@ pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
     // Casts of floats saturate.
     let round_ns = (distance_ns * f64::from(workers)).ceil() as u64;
     match length.trial {
-        TrialLength::DurationNs(trial_ns) if trial_ns < round_ns => usage(format!(
+        TrialLength::DurationNs(trial_ns) if trial_ns < round_ns => usage_error(format!(
             "bursts of {burst} from each of {workers} workers take {} at this rate, longer than a trial of {}: use \
              trial-time {} or more, or a smaller burst",
             Nanos(round_ns),
@@ -220,14 +220,14 @@ pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
                     .saturating_mul(1_000_000_000)
             )
         )),
-        TrialLength::Iterations(count) if count < burst.into() => usage(format!(
+        TrialLength::Iterations(count) if count < burst.into() => usage_error(format!(
             "iters {count} is less than burst {burst}: write iters {burst} or more, or a smaller burst"
         )),
         _ if length
             .interval_ns
             .is_some_and(|ns| (ns as f64) < distance_ns) =>
         {
-            usage(format!(
+            usage_error(format!(
                 "bursts of {burst} are {0} apart at this rate, so some intervals would be empty: use interval {0} or more, \
                  or a smaller burst",
                 Nanos(distance_ns.ceil() as u64)
@@ -249,20 +249,20 @@ impl AskedRate {
             ),
         };
         if rate_per_s <= 0.0 {
-            return usage(format!(
+            return usage_error(format!(
                 "{option} {self} would move nothing: write operations per second above 0, such as 200k, or payload, such \
                  as 10Gb/s"
             ));
         }
         if rate_per_s > RATE_PER_S_MAX {
-            return usage(format!(
+            return usage_error(format!(
                 "{option} {self}{of_size} is too high: the highest is {} operations per second",
                 PerSecond(RATE_PER_S_MAX)
             ));
         }
         match trial {
             TrialLength::DurationNs(trial_ns) if rate_per_s * (trial_ns as f64) < 1e9 => {
-                usage(format!(
+                usage_error(format!(
                     "{option} {self}{of_size} is less than one operation in a trial of {}: use trial-time {} or more",
                     Nanos(trial_ns),
                     // Whole seconds; saturates for tiny rates.

@@ -8,7 +8,7 @@ use super::point::{CqMode, Pacing, TransferPoint};
 use crate::bounds::DEPTH_MAX;
 use crate::conflicts::Conflict;
 use crate::options::{Group, Many, SWEEP, many_of, several, with_default};
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use crate::sweep::Sweep;
 use tonnage_engine::Verb;
 use tonnage_units::Result;
@@ -42,7 +42,7 @@ pub struct PacingOptions {
 impl Group for PacingOptions {
     fn defaults() -> Self {
         Self {
-            window: Some(Sweep::one(WINDOW_DEFAULT.into())),
+            window: Some(Sweep::single(WINDOW_DEFAULT.into())),
             cq: Some(Many(vec![CqMode::Busy])),
             ..Self::default()
         }
@@ -99,7 +99,7 @@ pub(super) fn cq_modes(options: &PacingOptions) -> Result<&[CqMode]> {
 /// Refuses a ping-pong of plain writes with sleeping workers, which cannot see the last byte arrive.
 pub(super) fn check_waiting(point: &TransferPoint) -> Result<()> {
     if point.cq == CqMode::Event && point.pacing == Pacing::PingPong && point.op == Verb::Write {
-        return usage(
+        return usage_error(
             "cq event and a ping-pong with op write contradict each other, because the latter polls memory for the \
              last byte: use op write-imm, or cq busy",
         );
@@ -110,11 +110,11 @@ pub(super) fn check_waiting(point: &TransferPoint) -> Result<()> {
 /// Checks and returns the values of a window or batch sweep.
 fn depths(what: &str, sweep: &Sweep) -> Result<Vec<u32>> {
     let checked = |&value: &u64| match u32::try_from(value) {
-        Ok(0) => usage(format!(
+        Ok(0) => usage_error(format!(
             "{what} 0 would move nothing: the smallest {what} is 1, as in {what} 1..64"
         )),
         Ok(depth) if depth <= DEPTH_MAX => Ok(depth),
-        _ => usage(format!(
+        _ => usage_error(format!(
             "{what} {value} is too large: the largest {what} is {DEPTH_MAX}"
         )),
     };

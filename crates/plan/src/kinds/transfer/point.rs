@@ -149,7 +149,7 @@ impl AnyPoint for TransferPoint {
         self.workers
     }
 
-    fn place(&self) -> Option<PairPlace> {
+    fn socket_placement(&self) -> Option<PairPlace> {
         self.place
     }
 

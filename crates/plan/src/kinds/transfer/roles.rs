@@ -5,7 +5,7 @@ use super::point::{Pacing, TransferPoint};
 use crate::bounds::RANKS_MAX;
 use crate::conflicts::Conflict;
 use crate::point::{MatrixRounds, Traffic};
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use crate::roles::Roles;
 use crate::sweep::Sweep;
 use tonnage_units::{Count, Result};
@@ -18,20 +18,20 @@ pub(super) fn roles(what: &OperationOptions, ranks: u32) -> Result<Vec<Roles>> {
     };
     let own = Roles::new(traffic, ranks);
     check_ranks(ranks)?;
-    let own = matrix(what, shifted(what, both_ways(what, own)?)?)?;
+    let own = with_matrix_rounds(what, with_shift(what, with_both_directions(what, own)?)?)?;
     let Some(asked) = &what.initiators else {
         check_even(own)?;
-        return Ok(vec![turned(what, own)?]);
+        return Ok(vec![with_target_shift(what, own)?]);
     };
     let with = |&asked: &u64| {
         let initiators = Some(initiators(own, asked)?);
-        turned(what, Roles { initiators, ..own })
+        with_target_shift(what, Roles { initiators, ..own })
     };
     asked.values().iter().map(with).collect()
 }
 
 /// Reduces the initiators and the target shift of a plan that was written for more ranks.
-pub(super) fn fit(what: &mut OperationOptions, ranks: u32) {
+pub(super) fn fit_to_ranks(what: &mut OperationOptions, ranks: u32) {
     let Some(asked) = &what.initiators else {
         return;
     };
@@ -51,7 +51,7 @@ pub(super) fn fit(what: &mut OperationOptions, ranks: u32) {
         what.target_shift = (turned > 0).then_some(Count(turned));
     }
     // The values of a valid list stay valid.
-    what.initiators = Sweep::list(&fitting)
+    what.initiators = Sweep::from_values(&fitting)
         .ok()
         .or_else(|| what.initiators.take());
 }
@@ -63,12 +63,12 @@ fn check_ranks(ranks: u32) -> Result<()> {
         } else {
             "there are none"
         };
-        return usage(format!(
+        return usage_error(format!(
             "a transfer needs two ranks and {has}: use --ranks 2"
         ));
     }
     if ranks > RANKS_MAX {
-        return usage(format!(
+        return usage_error(format!(
             "{ranks} ranks are too many: the most is --ranks {RANKS_MAX}"
         ));
     }
@@ -79,12 +79,12 @@ fn check_ranks(ranks: u32) -> Result<()> {
 const ALONE_RANKS_MAX: u32 = 1024;
 
 /// Returns the roles with the requested shift.
-fn shifted(what: &OperationOptions, roles: Roles) -> Result<Roles> {
+fn with_shift(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     let Some(Count(shift)) = what.shift else {
         return Ok(roles);
     };
     if roles.traffic != Traffic::Shift {
-        return usage(format!(
+        return usage_error(format!(
             "shift {shift} applies to traffic shift, and traffic is {}: leave shift out, or use traffic shift",
             roles.traffic.name()
         ));
@@ -104,7 +104,7 @@ fn shifted(what: &OperationOptions, roles: Roles) -> Result<Roles> {
                 0 => "brings each rank to itself",
                 _ => "goes round",
             };
-            usage(format!(
+            usage_error(format!(
                 "shift {shift} among {ranks} ranks {why}: write a shift from 1 to {}, such as shift {near}",
                 ranks - 1
             ))
@@ -113,10 +113,10 @@ fn shifted(what: &OperationOptions, roles: Roles) -> Result<Roles> {
 }
 
 /// Returns the roles with the requested rounds of a matrix.
-fn matrix(what: &OperationOptions, roles: Roles) -> Result<Roles> {
+fn with_matrix_rounds(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     let is_matrix = roles.traffic == Traffic::Matrix;
     if let Some(rounds) = what.matrix.filter(|_| !is_matrix) {
-        return usage(format!(
+        return usage_error(format!(
             "matrix {} applies to traffic matrix, and traffic is {}: leave matrix out, or use traffic matrix",
             rounds.name(),
             roles.traffic.name()
@@ -124,11 +124,11 @@ fn matrix(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     }
     let matrix = what.matrix.unwrap_or(MatrixRounds::Alone);
     if is_matrix && matrix == MatrixRounds::Alone && roles.ranks > ALONE_RANKS_MAX {
-        return usage(format!(
+        return usage_error(format!(
             "a matrix of {} ranks would have {} rounds of one pair each: use matrix disjoint, or --ranks {ALONE_RANKS_MAX} \
              at most",
             roles.ranks,
-            roles.rounds()
+            roles.round_count()
         ));
     }
     Ok(Roles { matrix, ..roles })
@@ -140,7 +140,7 @@ fn check_even(roles: Roles) -> Result<()> {
     if traffic != Traffic::Pair || ranks.is_multiple_of(2) {
         return Ok(());
     }
-    usage(format!(
+    usage_error(format!(
         "pair traffic needs an even number of ranks and there are {ranks}: use --ranks {}, initiators {}, or another \
          pattern such as --traffic fan-out",
         ranks + 1,
@@ -152,7 +152,7 @@ fn check_even(roles: Roles) -> Result<()> {
 fn initiators(roles: Roles, asked: u64) -> Result<u32> {
     let Roles { traffic, ranks, .. } = roles;
     if !matches!(traffic, Traffic::Pair | Traffic::FanIn) {
-        return usage(format!(
+        return usage_error(format!(
             "initiators {asked} and traffic {name} contradict each other, because {who}: leave initiators out, or use \
              traffic pair or fan-in",
             name = traffic.name(),
@@ -163,9 +163,9 @@ fn initiators(roles: Roles, asked: u64) -> Result<u32> {
         ));
     }
     match u32::try_from(asked) {
-        Ok(0) => usage("initiators 0 would move nothing: the fewest is initiators 1"),
+        Ok(0) => usage_error("initiators 0 would move nothing: the fewest is initiators 1"),
         Ok(narrow) if narrow < ranks => Ok(narrow),
-        _ => usage(format!(
+        _ => usage_error(format!(
             "initiators {asked} leave none of {ranks} ranks to be their target: write initiators {} or less, or use \
              --ranks {}",
             ranks - 1,
@@ -175,29 +175,29 @@ fn initiators(roles: Roles, asked: u64) -> Result<u32> {
 }
 
 /// Returns the roles with their targets rotated as requested. A shift by a whole round or more is refused.
-fn turned(what: &OperationOptions, roles: Roles) -> Result<Roles> {
+fn with_target_shift(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     let Some(Count(shift)) = what.target_shift else {
         return Ok(roles);
     };
     if roles.traffic != Traffic::Pair {
-        return usage(format!(
+        return usage_error(format!(
             "target-shift {shift} turns the targets of pairs, and traffic {} has none: leave target-shift out, or use \
              traffic pair",
             roles.traffic.name()
         ));
     }
-    let (initiators, targets) = roles.sides();
+    let (initiators, targets) = roles.pair_sides();
     match u32::try_from(shift) {
         Ok(target_shift) if target_shift < targets => Ok(Roles {
             target_shift,
             ..roles
         }),
-        _ if targets == 1 => usage(format!(
+        _ if targets == 1 => usage_error(format!(
             "target-shift {shift} changes nothing if {initiators} initiators have one target: leave target-shift out, \
              or use --ranks {}",
             roles.ranks + 1
         )),
-        _ => usage(format!(
+        _ => usage_error(format!(
             "target-shift {shift} wraps around among {targets} targets: write target-shift {} or less",
             targets - 1
         )),
@@ -209,7 +209,7 @@ fn turned(what: &OperationOptions, roles: Roles) -> Result<Roles> {
 pub(super) fn check_sides(point: &TransferPoint) -> Result<()> {
     let (op, traffic) = (point.op, point.roles.traffic);
     if point.pacing == Pacing::PingPong && !op.fetches() && point.roles.all_initiate() {
-        return usage(format!(
+        return usage_error(format!(
             "ping-pong with op {op} and traffic {traffic} contradict each other, because every rank would both begin \
              and answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer"
         ));
@@ -218,10 +218,10 @@ pub(super) fn check_sides(point: &TransferPoint) -> Result<()> {
 }
 
 /// Returns the roles with both directions, if they were requested.
-pub(super) fn both_ways(what: &OperationOptions, roles: Roles) -> Result<Roles> {
+pub(super) fn with_both_directions(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     if what.bidirectional && roles.traffic != Traffic::Pair {
         let name = roles.traffic.name();
-        return usage(match roles.traffic {
+        return usage_error(match roles.traffic {
             Traffic::AllToAll => format!(
                 "bidirectional and traffic {name} contradict each other, because every rank already initiates to \
                  every other: leave bidirectional out, or use traffic pair"
@@ -254,7 +254,10 @@ mod tests {
     fn each_number_of_initiators_has_roles_of_its_own() {
         let found = |lines, ranks| roles(&options(lines), ranks).unwrap();
         let fan_in = found("traffic = 'fan-in'\ninitiators = '1,4,8'", 9);
-        let numbers: Vec<_> = fan_in.iter().map(|roles| roles.initiating().0).collect();
+        let numbers: Vec<_> = fan_in
+            .iter()
+            .map(|roles| roles.initiating_ranks().0)
+            .collect();
         assert_eq!(numbers, [1, 4, 8]);
         let shifted = found("initiators = 2\ntarget-shift = 1", 4)[0];
         assert_eq!((shifted.initiators, shifted.target_shift), (Some(2), 1));

@@ -10,7 +10,7 @@ use super::options::Transfer;
 use super::point::{CqMode, Pacing, TransferApi, TransferPoint};
 use super::slots::TargetFootprint;
 use crate::point::LimitChoice;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use crate::skipping;
 use tonnage_engine::{Entry, Lists, Verb, split_name};
 use tonnage_units::names::quote;
@@ -47,7 +47,7 @@ impl FromStr for Verification {
         match text {
             "last" => Ok(Self::Last),
             "each" => Ok(Self::Each),
-            _ => usage(format!(
+            _ => usage_error(format!(
                 "{} is not a verification: use last or each",
                 quote(text)
             )),
@@ -146,7 +146,7 @@ pub(super) fn check_engine(
         } else {
             "leave verify out"
         };
-        return usage(format!(
+        return usage_error(format!(
             "verify=each is not possible with engine {engine}, which {why}: {instead}, or another engine such as shm"
         ));
     }
@@ -154,7 +154,7 @@ pub(super) fn check_engine(
         if let Some(memory) = skipping::memory(lists, name, &transfer.skipping)?
             && !memory.host_addressable
         {
-            return usage(format!(
+            return usage_error(format!(
                 "verify=each reads each operation's data by the CPU, which cannot address memory {}: use verify=last, \
                  or memory host",
                 memory.name
@@ -216,7 +216,7 @@ pub(super) fn check_each(transfer: &Transfer, point: &TransferPoint) -> Result<(
         () => None,
     };
     match refused {
-        Some((option, why, instead)) => usage(format!(
+        Some((option, why, instead)) => usage_error(format!(
             "verify=each and {option} do not go together, because {why}: {instead}, or use verify=last"
         )),
         None => Ok(()),

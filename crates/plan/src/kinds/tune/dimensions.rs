@@ -17,31 +17,36 @@ const QUEUE_PAIRS: [u64; 4] = [1, 2, 4, 8];
 const CHUNKS: [u64; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
 
 /// Returns the dimensions of a search, in search order.
-pub(super) fn of(tune: &Tune, size_bytes: u64, goal: Goal, entry: &Entry) -> Vec<TuneDimension> {
-    let mut all = vec![pacing(tune, size_bytes, goal)];
+pub(super) fn dimensions(
+    tune: &Tune,
+    size_bytes: u64,
+    goal: Goal,
+    entry: &Entry,
+) -> Vec<TuneDimension> {
+    let mut all = vec![pacing_dimension(tune, size_bytes, goal)];
     let issuing = &tune.issuing;
-    all.push(numbers("qps", issuing.qps.as_ref(), &QUEUE_PAIRS));
+    all.push(number_dimension("qps", issuing.qps.as_ref(), &QUEUE_PAIRS));
     all.push(match &issuing.chunk {
         Some(chunk) => {
             // Longer parts are cheaper, because there are fewer of them.
-            let mut asked = numbers("chunk", Some(chunk), &[]);
+            let mut asked = number_dimension("chunk", Some(chunk), &[]);
             asked.values.reverse();
             asked
         }
         None => {
             let smaller = CHUNKS.iter().rev().filter(|&&chunk| chunk < size_bytes);
             let mut values = vec![Vec::new()];
-            values.extend(smaller.map(|chunk| option("chunk", chunk.to_string())));
+            values.extend(smaller.map(|chunk| option_arguments("chunk", chunk.to_string())));
             dimension("chunk", values, 0)
         }
     });
-    all.push(rails(tune, entry));
-    all.extend(own_options(tune, entry));
+    all.push(rails_dimension(tune, entry));
+    all.extend(engine_option_dimensions(tune, entry));
     all.retain(|dimension| !dimension.values.is_empty());
     all
 }
 
-fn option(name: &str, value: String) -> Vec<String> {
+fn option_arguments(name: &str, value: String) -> Vec<String> {
     vec![format!("--{name}"), value]
 }
 
@@ -54,17 +59,19 @@ fn dimension(name: &str, values: Vec<Vec<String>>, start: u32) -> TuneDimension 
     }
 }
 
-fn numbers(name: &str, asked: Option<&Sweep>, otherwise: &[u64]) -> TuneDimension {
+fn number_dimension(name: &str, asked: Option<&Sweep>, otherwise: &[u64]) -> TuneDimension {
     let mut values = asked.map_or(otherwise, Sweep::values).to_vec();
     values.sort_unstable();
     values.dedup();
-    let words = values.iter().map(|value| option(name, value.to_string()));
+    let words = values
+        .iter()
+        .map(|value| option_arguments(name, value.to_string()));
     dimension(name, words.collect(), 0)
 }
 
 /// Returns the windows and batches, which compete with each other. A search for the lowest latency has one operation in
 /// flight. With a rate, the window bounds the operations in flight.
-fn pacing(tune: &Tune, size_bytes: u64, goal: Goal) -> TuneDimension {
+fn pacing_dimension(tune: &Tune, size_bytes: u64, goal: Goal) -> TuneDimension {
     let asked = &tune.pacing;
     if asked.ping_pong {
         return dimension("pacing", vec![vec!["--ping-pong".to_owned()]], 0);
@@ -94,24 +101,26 @@ fn pacing(tune: &Tune, size_bytes: u64, goal: Goal) -> TuneDimension {
     let start = all.iter().position(|it| *it == (WINDOW_START, "window"));
     let words = all
         .iter()
-        .map(|(depth, name)| option(name, depth.to_string()));
+        .map(|(depth, name)| option_arguments(name, depth.to_string()));
     dimension("pacing", words.collect(), start.unwrap_or(0) as u32)
 }
 
-fn rails(tune: &Tune, entry: &Entry) -> TuneDimension {
+fn rails_dimension(tune: &Tune, entry: &Entry) -> TuneDimension {
     let asked = tune.issuing.rails.as_ref().map(Many::values);
     let values = match asked {
         Some(asked) => asked.iter().map(ToString::to_string).collect(),
         None if entry.has_devices => Rails::ALL.iter().map(ToString::to_string).collect(),
         None => Vec::new(),
     };
-    let words = values.into_iter().map(|value| option("rails", value));
+    let words = values
+        .into_iter()
+        .map(|value| option_arguments("rails", value));
     dimension("rails", words.collect(), 0)
 }
 
 /// Returns the engine's own options that are choices; the default is first. Options that change the meaning of a
 /// latency are recognised when the engine is open.
-fn own_options(tune: &Tune, entry: &Entry) -> Vec<TuneDimension> {
+fn engine_option_dimensions(tune: &Tune, entry: &Entry) -> Vec<TuneDimension> {
     let names = Many::all(&tune.what.engine);
     let is_of = |variants: &[&str]| {
         let mut variants_asked = names.iter().map(|name| split_name(name).1);
@@ -123,7 +132,7 @@ fn own_options(tune: &Tune, entry: &Entry) -> Vec<TuneDimension> {
     let one = |it: &tonnage_engine::EngineOption| match it.kind {
         OptionKind::Choice(choices) => {
             let others = choices.iter().skip(1);
-            let words = |choice| option("engine-option", format!("{}={choice}", it.name));
+            let words = |choice| option_arguments("engine-option", format!("{}={choice}", it.name));
             let values = std::iter::once(Vec::new()).chain(others.map(words));
             Some(dimension(it.name, values.collect(), 0))
         }

@@ -1,7 +1,7 @@
 //! The points of a search: one for each engine, operation and size.
 
+use super::accepted_start::{all_refused_error, find_accepted_start};
 use super::dimensions;
-use super::foothold::{all_refused, foothold};
 use super::options::{GOAL_DEFAULT, TRIAL_TIME_DEFAULT, Tune};
 use super::point::{Goal, TunePoint};
 use crate::bounds::POINTS_MAX;
@@ -9,7 +9,7 @@ use crate::cells::{Cell, Cells};
 use crate::conflicts;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::options::{Many, command_line, pairs};
-use crate::refuse::{one_process, possible, usage};
+use crate::refuse::{check_one_process, usage_error, value_within};
 use crate::sweep::Sweep;
 use crate::transfer::{self, Transfer};
 use tonnage_engine::{EngineOptions, Lists, Verb, split_name};
@@ -38,24 +38,26 @@ impl Kind for Tune {
             return Err(lists.no_engine());
         }
         if what.traffic_file.is_some() {
-            return usage(
+            return usage_error(
                 "a traffic file fixes the bytes to move and leaves nothing to tune: leave it out",
             );
         }
         let (Some(ops), Some(sizes)) = (&what.op, &what.sizes) else {
-            return usage("a search needs op and sizes: write op write and sizes 64k");
+            return usage_error("a search needs op and sizes: write op write and sizes 64k");
         };
         let mut cells = Cells::new();
         for engine in engines {
             for &op in ops.values() {
                 for &size_bytes in sizes.values() {
                     if cells.len() >= points_max {
-                        return usage(format!("the plan has more than {POINTS_MAX} points"));
+                        return usage_error(format!("the plan has more than {POINTS_MAX} points"));
                     }
                     let cell = (engine.as_str(), op, size_bytes);
-                    match one(self, cell, ranks, lists) {
+                    match build_point(self, cell, ranks, lists) {
                         Ok(point) => cells.add(point, Ok(()))?,
-                        Err(error) => cells.add(blank(self, cell, ranks, lists), Err(error))?,
+                        Err(error) => {
+                            cells.add(point_as_requested(self, cell, ranks, lists), Err(error))?
+                        }
                     }
                 }
             }
@@ -84,7 +86,7 @@ impl AnyExperiment for Tune {
 }
 
 /// Returns the point with the requested values only. The others are filled in later.
-fn blank(
+fn point_as_requested(
     tune: &Tune,
     (engine, op, size_bytes): (&str, Verb, u64),
     ranks: u32,
@@ -108,20 +110,20 @@ fn blank(
     }
 }
 
-fn one(
+fn build_point(
     tune: &Tune,
     (engine, op, size_bytes): (&str, Verb, u64),
     ranks: u32,
     lists: &Lists,
 ) -> Result<TunePoint> {
     let entry = lists.engine(engine)?;
-    one_process(entry, "a search")?;
+    check_one_process(entry, "a search")?;
     let asked = pairs::map(&tune.what.engine_options);
     let engine_options = entry.check_options(&asked, split_name(engine).1)?;
     let goal = tune.search.goal.unwrap_or(GOAL_DEFAULT);
-    contradictions(tune, goal)?;
+    check_contradictions(tune, goal)?;
     if goal == Goal::Bandwidth && !entry.moves_bytes {
-        return usage(format!(
+        return usage_error(format!(
             "engine {} moves no bytes, so it has no bandwidth: write goal rate, or use another engine",
             entry.name
         ));
@@ -129,8 +131,8 @@ fn one(
     let mut own = tune.clone();
     own.what.engine = Some(Many(vec![engine.to_owned()]));
     own.what.op = Some(Many(vec![op]));
-    own.what.sizes = Some(Sweep::one(size_bytes));
-    let dimensions = dimensions::of(&own, size_bytes, goal, entry);
+    own.what.sizes = Some(Sweep::single(size_bytes));
+    let dimensions = dimensions::dimensions(&own, size_bytes, goal, entry);
     (own.pacing.window, own.pacing.batch, own.pacing.ping_pong) = (None, None, false);
     (own.issuing.qps, own.issuing.chunk, own.issuing.rails) = (None, None, None);
     let fixed = command_line::arguments(&Transfer {
@@ -144,7 +146,7 @@ fn one(
         ..Transfer::default()
     })?;
     let Nanos(trial_ns) = tune.search.trial_time.unwrap_or(TRIAL_TIME_DEFAULT);
-    possible(
+    value_within(
         "trial-time",
         Nanos(trial_ns),
         Nanos(TRIAL_NS_MIN)..=Nanos(TRIAL_NS_MAX),
@@ -154,24 +156,24 @@ fn one(
         verify: entry.moves_bytes,
         fixed,
         dimensions,
-        ..blank(tune, (engine, op, size_bytes), ranks, lists)
+        ..point_as_requested(tune, (engine, op, size_bytes), ranks, lists)
     };
-    admitted(point, lists)
+    with_accepted_start(point, lists)
 }
 
 /// Refuses options that contradict each other, or the goal.
-fn contradictions(tune: &Tune, goal: Goal) -> Result<()> {
+fn check_contradictions(tune: &Tune, goal: Goal) -> Result<()> {
     let pacing = &tune.pacing;
     // Windows and batches compete by default, so the rows that exclude them do not apply.
     let rows = [transfer::PACING_CONFLICTS, transfer::PACED_CONFLICTS];
     conflicts::check(tune, &rows)?;
     if let Some(rate) = tune.paced.rate.filter(|_| goal != Goal::Latency) {
-        return usage(format!(
+        return usage_error(format!(
             "rate {rate} already fixes the {goal}: leave it out, or write goal latency"
         ));
     }
     if goal == Goal::Latency && pacing.window.is_some() && pacing.batch.is_some() {
-        return usage(
+        return usage_error(
             "the latency of a window is that of one operation, and that of a batch is that of all its operations, so \
              they cannot compete: leave one of them out, or write goal bandwidth",
         );
@@ -180,11 +182,11 @@ fn contradictions(tune: &Tune, goal: Goal) -> Result<()> {
 }
 
 /// Returns the point with accepted start values, and with their workers and memory.
-fn admitted(mut point: TunePoint, lists: &Lists) -> Result<TunePoint> {
+fn with_accepted_start(mut point: TunePoint, lists: &Lists) -> Result<TunePoint> {
     let mut admits = |values: &[usize]| Ok::<_, Error>(point.candidate(values, lists).map(drop));
-    let starts = match foothold(&point, &mut admits)? {
+    let starts = match find_accepted_start(&point, &mut admits)? {
         Ok(starts) => starts,
-        Err(refused) => return Err(all_refused(&refused)),
+        Err(refused) => return Err(all_refused_error(&refused)),
     };
     for (dimension, &start) in point.dimensions.iter_mut().zip(&starts) {
         dimension.start = start as u32;

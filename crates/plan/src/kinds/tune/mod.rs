@@ -5,14 +5,14 @@
 //! | `options` | the options of an experiment |
 //! | [`point`] | one search, and its candidates |
 //! | `expand` | the points of an experiment, and what makes it a kind |
-//! | [`foothold`](mod@foothold) | values to begin with, and the error if there are none |
+//! | [`accepted_start`] | values to begin with, and the error if there are none |
 //! | `dimensions` | values that compete, the cheapest first |
 //!
 //! A candidate is measured as its transfer is; see `tonnage_bench`.
 
+pub mod accepted_start;
 mod dimensions;
 mod expand;
-pub mod foothold;
 mod options;
 pub mod point;
 

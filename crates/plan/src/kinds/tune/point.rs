@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::{AnyPoint, Kind};
 use crate::options::from_command_line;
-use crate::refuse::usage;
+use crate::refuse::usage_error;
 use crate::transfer::{Transfer, TransferPoint};
 use tonnage_engine::{EngineOptions, Lists, Verb};
 use tonnage_units::{Bytes, Error, Nanos, Result};
@@ -78,7 +78,7 @@ pub struct TunePoint {
 
 impl TunePoint {
     /// Returns the positions of the values that the search begins with.
-    pub fn starts(&self) -> Vec<usize> {
+    pub fn start_values(&self) -> Vec<usize> {
         let starts = self.dimensions.iter().map(|it| it.start as usize);
         starts.collect()
     }
@@ -115,7 +115,7 @@ impl TunePoint {
         let mut cells = transfer.cells(self.ranks, lists, usize::MAX)?;
         match (cells.pop(), cells.is_empty()) {
             (Some(cell), true) => Ok(cell.point),
-            _ => usage(
+            _ => usage_error(
                 "a search tunes one transfer: give one value of each option that it does not search",
             ),
         }
@@ -131,7 +131,7 @@ impl TunePoint {
     }
 
     /// Returns the fixed arguments other than engine, operation, size and label.
-    pub fn fixed_beside(&self) -> Vec<&str> {
+    pub fn other_fixed_arguments(&self) -> Vec<&str> {
         const NAMED: [&str; 5] = ["--engine", "--engine-option", "--op", "--sizes", "--label"];
         let mut words = self.fixed.iter().skip(1).map(String::as_str);
         let mut beside = Vec::new();

@@ -12,12 +12,13 @@ use super::*;
 use crate::files::{Phase, Published};
 use crate::fixture::LISTS;
 use crate::point::LimitChoice;
-use crate::published::{Cell, PublishedTable};
+use crate::published::{PublishedCell, PublishedTable};
 use tonnage_units::{BytesPerSecond, Fraction, PerSecond};
 
 /// A text as TOML has it.
 fn quoted(text: impl Strategy<Value = String> + 'static) -> BoxedStrategy<String> {
-    text.prop_map(|text| string(&text).to_string()).boxed()
+    text.prop_map(|text| string_value(&text).to_string())
+        .boxed()
 }
 
 /// Several of these, joined by commas.
@@ -49,9 +50,9 @@ fn published(kind: &str) -> BoxedStrategy<String> {
             }
         });
     let cell = prop_oneof![
-        (0..i64::MAX as u64).prop_map(Cell::Count),
-        (-1e300..1e300).prop_map(Cell::Number),
-        "\\PC{0,6}".prop_map(Cell::Text),
+        (0..i64::MAX as u64).prop_map(PublishedCell::Count),
+        (-1e300..1e300).prop_map(PublishedCell::Number),
+        "\\PC{0,6}".prop_map(PublishedCell::Text),
     ];
     let rows = vec(vec(cell, 0..3), 0..3);
     let table = ("\\PC{0,6}", vec("\\PC{0,6}", 0..3), rows);

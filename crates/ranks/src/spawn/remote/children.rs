@@ -125,7 +125,7 @@ impl Children {
             command.current_dir(&order.directory);
         }
         let mut process = command.spawn().map_err(|error| {
-            Error::not_started(format!("rank {rank} ({})", asked.path.display()), &error)
+            Error::start_error(format!("rank {rank} ({})", asked.path.display()), &error)
         })?;
         let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| Error::Failed(format!("rank {rank} has no process number")))?;

@@ -86,7 +86,7 @@ impl Connection {
                     "{program} is not installed, which --hosts needs (Debian, Ubuntu: apt-get install openssh-client); \
                      another one is named with --ssh"
                 )),
-                _ => Error::not_started(program, &error),
+                _ => Error::start_error(program, &error),
             })?;
         let input = child.stdin.take();
         let (open, closed) = mpsc::channel::<()>();

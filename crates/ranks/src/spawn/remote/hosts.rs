@@ -16,7 +16,7 @@ use super::faults::{
 use super::list::HostSlots;
 use super::meeting::is_same_machine;
 use super::messages::{AgentHello, AgentOrder, AgentReport, ProgramBuild};
-use tonnage_units::message::say;
+use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
 /// Longest time from the start of an ssh to its agent's hello; copying the program does not count.
@@ -255,7 +255,7 @@ impl RemoteHosts {
         if let Some((last, others)) = lost.split_last() {
             let shown = others.len().min(LOST_SHOWN_MAX - 1);
             for why in &others[..shown] {
-                say(&format!("error: {why}"));
+                print_message(&format!("error: {why}"));
             }
             return Err(Error::Failed(match others.len() - shown {
                 0 => (*last).to_owned(),

@@ -12,7 +12,7 @@ pub(super) fn thread(work: impl FnOnce() + Send + 'static) -> Result<()> {
     let started = std::thread::Builder::new().spawn(work);
     started
         .map(drop)
-        .map_err(|error| Error::not_started("a thread", &error))
+        .map_err(|error| Error::start_error("a thread", &error))
 }
 
 /// Reads lines until the end and passes each on without its newline.

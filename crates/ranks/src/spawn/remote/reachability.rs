@@ -51,7 +51,7 @@ impl ReachabilityListeners {
             let thread = std::thread::Builder::new()
                 .name("trial".into())
                 .spawn(move || answer_attempts(listener, &token, &over))
-                .map_err(|error| Error::not_started("a thread", &error))?;
+                .map_err(|error| Error::start_error("a thread", &error))?;
             listeners.push((address, thread));
         }
         match (listeners.is_empty(), last) {
@@ -100,7 +100,7 @@ pub(super) fn try_to_reach(addresses: &[SocketAddr], token: &str) -> Vec<Option<
         let start = |&address: &SocketAddr| {
             let tried = move || reach_one(address, token);
             let started = Builder::new().spawn_scoped(scope, tried);
-            started.map_err(|error| Error::not_started("a thread", &error).to_string())
+            started.map_err(|error| Error::start_error("a thread", &error).to_string())
         };
         let tries: Vec<_> = addresses.iter().map(start).collect();
         let joined = tries.into_iter().map(|started| match started {

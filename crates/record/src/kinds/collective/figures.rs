@@ -5,9 +5,9 @@ use crate::figures::common::{ASKED, MEMORY, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::latency::LATENCY;
 use crate::figures::moved::{CI95, VERIFIED};
-use crate::figures::{Better, Figure, Figures, OfTrials, PERCENT, Row, Value};
+use crate::figures::{Better, Figure, Figures, PERCENT, Row, TrialValues, Value};
 use tonnage_collective::Collective;
-use tonnage_plan::collective::Across;
+use tonnage_plan::collective::RankTime;
 
 /// All figures of a record of collectives.
 pub const FIGURES: Figures = &[
@@ -21,7 +21,7 @@ const BY_BACKEND: &str = "As it was asked for, or as the backend chose it in the
 const MEAN: &str = "Mean over iterations and trials.";
 
 const CALL: &[Figure] = &[
-    Figure::asked(
+    Figure::of_option(
         "Size (B)",
         "call_size_bytes",
         "Bytes of each rank for all-reduce, reduce, broadcast and send-recv-*, of all ranks together for other collectives; \
@@ -31,19 +31,19 @@ const CALL: &[Figure] = &[
             body.map(|body| body.point.shape().size_bytes()).into()
         },
     ),
-    Figure::asked(
+    Figure::of_option(
         "Rank gives (B)",
         "call_input_bytes_max",
         "Bytes that a rank gives to a collective: of the one that gives most.",
         |row| amount(row, |body, rank| body.point.shape().input_bytes(rank)),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Rank gets (B)",
         "call_output_bytes_max",
         "Bytes that a rank gets from a collective: of the one that gets most.",
         |row| amount(row, |body, rank| body.point.shape().output_bytes(rank)),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Dtype",
         "dtype",
         "Type of the elements of a collective.",
@@ -52,7 +52,7 @@ const CALL: &[Figure] = &[
             body.map(|body| body.point.dtype.name()).into()
         },
     ),
-    Figure::asked(
+    Figure::of_option(
         "Reduction",
         "reduction",
         "Operation that combines the elements, if the collective reduces.",
@@ -61,7 +61,7 @@ const CALL: &[Figure] = &[
             reduction.map(|reduction| reduction.name()).into()
         },
     ),
-    Figure::asked(
+    Figure::of_option(
         "Root",
         "root",
         "Root of a collective that has one.",
@@ -70,13 +70,13 @@ const CALL: &[Figure] = &[
             body.map(|body| body.point.root).into()
         },
     ),
-    Figure::asked(
+    Figure::of_option(
         "Align",
         "align",
         "Alignment of the ranks before each call: by the library's barrier, or none.",
         |row| body(row).map(|body| body.point.align.name()).into(),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Refill",
         "refill",
         "When inputs are rewritten: before each iteration, or only before each trial.",
@@ -84,7 +84,7 @@ const CALL: &[Figure] = &[
     ),
     Figure {
         computed: BY_BACKEND,
-        ..Figure::asked(
+        ..Figure::of_option(
             "In place",
             "really_in_place",
             "Results of a collective take the place of its inputs; some libraries always do it.",
@@ -93,7 +93,7 @@ const CALL: &[Figure] = &[
     },
     Figure {
         computed: BY_BACKEND,
-        ..Figure::asked(
+        ..Figure::of_option(
             "Algorithm",
             "chosen_algorithm",
             "Algorithm of a collective; absent if a library does not report it.",
@@ -105,7 +105,7 @@ const CALL: &[Figure] = &[
     },
     Figure {
         computed: BY_BACKEND,
-        ..Figure::asked(
+        ..Figure::of_option(
             "Message (B)",
             "chosen_chunk_bytes",
             "Longest message of a collective; absent if a library does not report it.",
@@ -244,8 +244,8 @@ fn amount(row: &Row<'_>, of: fn(&CollectiveBody, u32) -> u64) -> Value {
 }
 
 /// Returns values of the trials. `of` gets each trial and its time, combined over ranks as the point specifies.
-fn of_trials(row: &Row<'_>, of: fn(&CollectiveTrial, f64) -> f64) -> OfTrials {
-    let across = body(row).map_or(Across::Max, |body| body.point.across);
+fn of_trials(row: &Row<'_>, of: fn(&CollectiveTrial, f64) -> f64) -> TrialValues {
+    let across = body(row).map_or(RankTime::Max, |body| body.point.across);
     let trials = backend(row).into_iter().flat_map(|backend| &backend.trials);
     trials
         .map(|trial| Some(of(trial, trial.call_ns(across))))
@@ -254,11 +254,11 @@ fn of_trials(row: &Row<'_>, of: fn(&CollectiveTrial, f64) -> f64) -> OfTrials {
 
 impl CollectiveTrial {
     /// Returns the time of an iteration, combined over the ranks.
-    pub fn call_ns(&self, across: Across) -> f64 {
+    pub fn call_ns(&self, across: RankTime) -> f64 {
         match across {
-            Across::Max => self.call_ns_rank_max,
-            Across::Mean => self.call_ns_rank_mean,
-            Across::Min => self.call_ns_rank_min,
+            RankTime::Max => self.call_ns_rank_max,
+            RankTime::Mean => self.call_ns_rank_mean,
+            RankTime::Min => self.call_ns_rank_min,
         }
     }
 }

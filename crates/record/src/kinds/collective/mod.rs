@@ -8,7 +8,7 @@ pub(crate) mod figures;
 use serde::{Deserialize, Serialize};
 
 use tonnage_collective::Algorithm;
-use tonnage_plan::collective::{Across, CollectivePoint};
+use tonnage_plan::collective::{CollectivePoint, RankTime};
 
 use crate::body::{KindBody, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
@@ -145,11 +145,11 @@ pub struct GroupTimes {
 
 impl GroupTimes {
     /// Returns the time of an iteration, combined over the group's ranks.
-    pub fn call_ns(&self, across: Across) -> f64 {
+    pub fn call_ns(&self, across: RankTime) -> f64 {
         match across {
-            Across::Max => self.group_call_ns_rank_max,
-            Across::Mean => self.group_call_ns_rank_mean,
-            Across::Min => self.group_call_ns_rank_min,
+            RankTime::Max => self.group_call_ns_rank_max,
+            RankTime::Mean => self.group_call_ns_rank_mean,
+            RankTime::Min => self.group_call_ns_rank_min,
         }
     }
 }

@@ -25,7 +25,7 @@ const CONNECT: &[Figure] = &[
         },
         ..Figure::PLAIN
     },
-    Figure::asked(
+    Figure::of_option(
         "Register (B)",
         "register_bytes",
         "Bytes of memory that each worker registers with its device.",

@@ -8,7 +8,7 @@ pub(crate) mod figures;
 use serde::{Deserialize, Serialize};
 
 use tonnage_plan::files::{FilePoint, Phase, Published};
-use tonnage_plan::point::Reading;
+use tonnage_plan::point::PointNotes;
 
 use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
@@ -35,7 +35,7 @@ pub struct FileBody {
 
 impl FileBody {
     /// Creates the body of an experiment before it is measured.
-    pub fn new(point: FilePoint, reading: Reading) -> Self {
+    pub fn new(point: FilePoint, reading: PointNotes) -> Self {
         Self {
             point,
             published: reading.published,

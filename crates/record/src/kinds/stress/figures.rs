@@ -24,7 +24,7 @@ pub const FIGURES: Figures = &[
 ];
 
 const DRAWS: &[Figure] = &[
-    Figure::asked(
+    Figure::of_option(
         "Seed",
         "stress_seed",
         "Seed that the transfers were drawn from.",

@@ -40,7 +40,7 @@ pub struct TrialLatency {
 
 impl TrialLatency {
     /// Computes the figures of a histogram; `None` if it is empty.
-    pub fn of(histogram: &LatencyHistogram) -> Option<Self> {
+    pub fn from_histogram(histogram: &LatencyHistogram) -> Option<Self> {
         Some(Self {
             samples: histogram.count(),
             latency_ns_mean: histogram.mean_ns()?,
@@ -122,12 +122,12 @@ pub struct LoadedLatency {
 impl LoadedLatency {
     /// Returns the latency without load.
     pub(super) fn idle(&self) -> Value {
-        Value::Number(self.idle_latency_ns).bounded(self.idle_at_least)
+        Value::Number(self.idle_latency_ns).lower_bound_if(self.idle_at_least)
     }
 
     /// Returns the latency under load.
     pub(super) fn loaded(&self) -> Value {
-        Value::Number(self.loaded_latency_ns).bounded(self.loaded_at_least)
+        Value::Number(self.loaded_latency_ns).lower_bound_if(self.loaded_at_least)
     }
 
     /// Returns the ratio. It is a lower bound if only the latency under load is one, and unknown if the latency without
@@ -135,18 +135,18 @@ impl LoadedLatency {
     pub(super) fn ratio(&self) -> Value {
         match self.idle_at_least {
             true => Value::Unknown,
-            false => Value::Number(self.ratio.mean).bounded(self.loaded_at_least),
+            false => Value::Number(self.ratio.mean).lower_bound_if(self.loaded_at_least),
         }
     }
 
     /// Combines one latency over the trials; `None` without trials.
-    fn of(trials: &[&TrialBackground], latency: fn(&TrialLatency) -> u64) -> Option<Self> {
+    fn from_trials(trials: &[&TrialBackground], latency: fn(&TrialLatency) -> u64) -> Option<Self> {
         let is_bound = |half: fn(&TrialBackground) -> &TrialLatency| {
             trials.iter().any(|trial| half(trial).has_bound(latency))
         };
         let over = |value: &dyn Fn([f64; 2]) -> f64| {
             let halves = trials.iter().map(|trial| trial.halves(latency));
-            GeometricSpread::of(&halves.map(value).collect::<Vec<_>>())
+            GeometricSpread::from_values(&halves.map(value).collect::<Vec<_>>())
         };
         Some(Self {
             idle_latency_ns: over(&|[idle, _]| idle)?.mean,
@@ -179,7 +179,7 @@ pub struct BackgroundSummary {
 
 impl BackgroundSummary {
     /// Summarizes the trials; `None` without any. `idle` is the latency without load over all of them.
-    pub fn of(trials: &[&TrialBackground], idle: Option<Latency>) -> Option<Self> {
+    pub fn from_trials(trials: &[&TrialBackground], idle: Option<Latency>) -> Option<Self> {
         let bandwidths: Vec<f64> = trials
             .iter()
             .map(|trial| trial.bandwidth_bytes_per_s)
@@ -189,8 +189,8 @@ impl BackgroundSummary {
             payload_bytes: trials.iter().map(|trial| trial.payload_bytes).sum(),
             bandwidth_bytes_per_s: spread(&bandwidths),
             idle,
-            p50: LoadedLatency::of(trials, |half| half.latency_ns_p50)?,
-            p99: LoadedLatency::of(trials, |half| half.latency_ns_p99)?,
+            p50: LoadedLatency::from_trials(trials, |half| half.latency_ns_p50)?,
+            p99: LoadedLatency::from_trials(trials, |half| half.latency_ns_p99)?,
         })
     }
 }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     fn summary(trials: &[TrialBackground]) -> BackgroundSummary {
-        BackgroundSummary::of(&trials.iter().collect::<Vec<_>>(), None).unwrap()
+        BackgroundSummary::from_trials(&trials.iter().collect::<Vec<_>>(), None).unwrap()
     }
 
     #[test]
@@ -235,8 +235,8 @@ mod tests {
             let [mean, low, high] = [Some(ratio.mean), ratio.low, ratio.high].map(Option::unwrap);
             assert!((mean - 4.0).abs() < 1e-9 && (high - low).abs() < 1e-9);
         }
-        assert_eq!(BackgroundSummary::of(&[], None), None);
-        assert_eq!(TrialLatency::of(&LatencyHistogram::new()), None);
+        assert_eq!(BackgroundSummary::from_trials(&[], None), None);
+        assert_eq!(TrialLatency::from_histogram(&LatencyHistogram::new()), None);
     }
 
     /// Trials of a disturbed machine: the mean of their ratios is 6.6, although the latencies are 1066 and 1336.

@@ -3,7 +3,7 @@
 use super::TransferBody;
 use super::background::{BackgroundSummary, MeasuringCpus, TrialBackground};
 use super::figures::{point, trials};
-use crate::figures::{Better, Figure, GIGA, OfTrials, Row, Style, Value};
+use crate::figures::{Better, Figure, GIGA, Row, Style, TrialValues, Value};
 
 const MEAN: &str =
     "Geometric mean over the trials, each of which measures without the background and with it.";
@@ -14,7 +14,7 @@ const INTERVAL: &str =
 
 /// Figures of a latency under load.
 pub(super) const BACKGROUND: &[Figure] = &[
-    Figure::asked(
+    Figure::of_option(
         "Background",
         "background",
         "Load that separate workers move during the latency measurement: operation, size, window and pairs; empty without.",
@@ -26,7 +26,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
     ),
     Figure {
         style: Style::Rate,
-        ..Figure::asked(
+        ..Figure::of_option(
             "Load asked (op/s)",
             "background_rate_per_s",
             "Operations per second of the background in each initiating rank, as requested; full if it has no rate \
@@ -157,6 +157,6 @@ fn loaded<T: Into<Value>>(row: &Row<'_>, of: fn(&BackgroundSummary) -> T) -> Val
     background.map(|background| of(&background)).into()
 }
 
-fn of_load(row: &Row<'_>, of: fn(&TrialBackground) -> f64) -> OfTrials {
+fn of_load(row: &Row<'_>, of: fn(&TrialBackground) -> f64) -> TrialValues {
     trials(row, |trial| trial.background.as_ref().map(of))
 }

@@ -9,27 +9,27 @@ use crate::transfer::{BatchPhases, TransferBody};
 
 /// Batch options of the point.
 pub(super) const BATCHES: &[Figure] = &[
-    Figure::asked(
+    Figure::of_option(
         "Batch of",
         "batch_of",
         "Owner of a batch: worker (each worker has batches of its own) or rank (the workers of a rank share each \
              batch out, and its latency is that of all of them together). Empty if the pacing has none.",
         |row| batches(row, |batching| batching.of.name().into()),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Batches",
         "batches_in_flight",
         "Batches of a worker, or of a rank, that are in flight together; empty if the pacing has none.",
         |row| batches(row, |batching| batching.in_flight.into()),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Call",
         "batch_call",
         "Calls that hand a batch over: one with all operations, or many, one for each. Empty if the pacing \
              has no batches.",
         |row| batches(row, |batching| batching.call.name().into()),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Merge",
         "merge",
         "Merging within a batch: on turns operations that are adjacent at both ends into one. Empty \

@@ -6,13 +6,13 @@ use super::background_figures::BACKGROUND;
 use super::batches::{BATCHES, MERGED, PHASES, batch, batch_bytes, fastest_batch_bytes_per_s};
 use super::paced::{OFFERED, REACHED};
 use crate::Links;
-use crate::envelope::Of;
+use crate::envelope::TypedRecord;
 use crate::figures::common::{ASKED, EXCHANGE, IN_FLIGHT, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::latency::{DELIVERED, LATENCY};
 use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT, MESSAGE_RATE};
 use crate::figures::proof::PROOF;
-use crate::figures::{Better, Figure, Figures, PERCENT, Row, Style, Value, pairs};
+use crate::figures::{Better, Figure, Figures, PERCENT, Row, Style, Value, format_pairs};
 use crate::transfer::{MeasuringCpus, PairDirection, Summary, TransferBody, Trial};
 
 /// All figures of a record of a transfer.
@@ -53,40 +53,40 @@ pub(crate) const FROM_POINT: Figures = &[
 
 /// Options of the operations.
 const OPERATIONS: &[Figure] = &[
-    Figure::asked(
+    Figure::of_option(
         "Pacing",
         "pacing",
         "Way in which operations are issued: ping-pong (one, then wait for the answer), stream (a sliding \
              window), batch (post B, wait for B), paced (due at fixed times, independent of completions).",
         |row| point(row, |point| point.pacing.name()),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Rails",
         "rails",
         "Use of the devices of a rank: single (a worker has one), stripe (each operation is cut into equal parts over \
              all of them) or round-robin (a peer has the device with number (peer + rank) mod devices, at both ends).",
         |row| point(row, |point| point.division.rails.name()),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Rail shift",
         "rail_shift",
         "Places by which the devices of ranks that only serve are turned.",
         |row| point(row, |point| point.rail_shift),
     ),
-    Figure::asked(
+    Figure::of_option(
         "CQ",
         "cq",
         "Way in which workers wait for completions, at both ends: busy (they poll without end) or event (they sleep \
              until the device has something).",
         |row| point(row, |point| point.cq.name()),
     ),
-    Figure::asked(
+    Figure::of_option(
         "QPs",
         "queue_pairs",
         "Endpoints (queue pairs) between a worker and a peer, which operations take in turn.",
         |row| point(row, |point| u64::from(point.division.queue_pairs)),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Chunk (B)",
         "chunk_bytes",
         "Bytes of the parts that longer operations are cut into; empty if they are not cut.",
@@ -96,14 +96,14 @@ const OPERATIONS: &[Figure] = &[
             })
         },
     ),
-    Figure::asked(
+    Figure::of_option(
         "API",
         "api",
         "Calls by which the loops reach the engine: engine (its own post and poll), poll (the library for other \
              programs, whose tickets are taken as they end) or async (its futures, each awaited by a task).",
         |row| point(row, |point| point.api.name()),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Session",
         "session",
         "Life of the library's lanes: on (resolved once), off (memory and peer looked up by their names for each \
@@ -111,21 +111,21 @@ const OPERATIONS: &[Figure] = &[
              and deregistered for each as well). Empty if the loops call the engine directly.",
         |row| point(row, |point| point.session.map(SessionUse::name)),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Initiators",
         "initiators",
         "Ranks that initiate operations, if a number was given: for pairs the first ranks, for a fan-in those \
              after rank 0. Otherwise it follows from the traffic and the number of ranks.",
         |row| point(row, |point| point.roles.initiators),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Target shift",
         "target_shift",
         "Places by which the targets of pairs are turned: of M initiators the i-th goes to rank M + (i + shift) \
              mod (ranks - M).",
         |row| point(row, |point| point.roles.target_shift),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Directions",
         "directions",
         "Directions of each pair in which bytes are moved at once: 1, or 2 if the targets of pairs initiate too.",
@@ -136,34 +136,34 @@ const OPERATIONS: &[Figure] = &[
             )
         },
     ),
-    Figure::asked(
+    Figure::of_option(
         "Addresses",
         "addresses",
         "Order in which operations walk over the footprint: sequential, random (seeded), permuted (each \
              place once per round, in orders that differ at the two ends) or fixed (always the same place). It changes results several-fold, because it decides what caches hold.",
         |row| point(row, |point| point.slots.addresses.name()),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Local addresses",
         "local_addresses",
         "Order in which operations walk over the footprint at the initiator's end; that of Addresses unless \
              another one was requested.",
         |row| point(row, |point| point.slots.orders().0.name()),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Footprint (B)",
         "footprint_bytes",
         "Bytes over which the operations of one lane walk, on either side. Their fit into a cache decides the \
              bandwidth.",
         |row| point(row, |point| point.slots.footprint_bytes),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Target footprint",
         "target_footprint",
         "Footprints at a target: own (each initiator has one) or shared (all initiators read the same one).",
         |row| point(row, |point| point.slots.target_footprint.name()),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Stride (B)",
         "stride_bytes",
         "Distance between the starts of two neighbouring places in the footprint.",
@@ -177,7 +177,7 @@ const OPERATIONS: &[Figure] = &[
         value: |row| point(row, |point| point.slots.gap_bytes()),
         ..Figure::PLAIN
     },
-    Figure::asked(
+    Figure::of_option(
         "MsgSize (B)",
         "size_bytes",
         "Payload bytes of one operation.",
@@ -192,7 +192,7 @@ const OPERATIONS: &[Figure] = &[
         value: |row| point(row, |point| elements(point.slots.size_bytes)),
         ..Figure::PLAIN
     },
-    Figure::asked(
+    Figure::of_option(
         "BatchSize",
         "batch",
         "Operations that are posted together and then all waited for, on each lane.",
@@ -207,7 +207,7 @@ const OPERATIONS: &[Figure] = &[
         value: |row| point(row, batch_bytes),
         ..Figure::PLAIN
     },
-    Figure::asked(
+    Figure::of_option(
         "Trial length",
         "trial_length",
         "Length of one trial: at least this time, or this many operations (batches, round trips) of each worker.",
@@ -323,7 +323,7 @@ fn elements(size_bytes: u32) -> Option<u32> {
     size_bytes.is_multiple_of(4).then_some(size_bytes / 4)
 }
 
-impl Of<'_, TransferBody> {
+impl TypedRecord<'_, TransferBody> {
     /// Returns the fraction of the trials' time in which the initiating workers had a CPU. They don't sleep, so other
     /// threads took the rest. `None` if they do sleep, if they share CPUs with other workers, or if nothing was
     /// measured.
@@ -405,12 +405,12 @@ const DIRECTIONS: &[Figure] = &[
 ];
 
 fn mean_latency(direction: &PairDirection) -> Value {
-    Value::from(direction.latency_ns_mean).bounded(direction.unfinished > 0)
+    Value::from(direction.latency_ns_mean).lower_bound_if(direction.unfinished > 0)
 }
 
 /// Figures of the memories.
 const MEMORIES: &[Figure] = &[
-    Figure::asked(
+    Figure::of_option(
         "Target memory",
         "target_memory",
         "Memory of the target ranks; that of Memory unless another one was requested.",
@@ -421,12 +421,12 @@ const MEMORIES: &[Figure] = &[
             })
         },
     ),
-    Figure::asked(
+    Figure::of_option(
         "Memory options",
         "memory_options",
         "Options of the memories' own that differ from their defaults, each for the ends whose memory knows it; \
              `tonnage engines` lists all of them.",
-        |row| point(row, |point| pairs(&point.memories.memory_options)),
+        |row| point(row, |point| format_pairs(&point.memories.memory_options)),
     ),
 ];
 

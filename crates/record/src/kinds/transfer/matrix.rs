@@ -92,7 +92,7 @@ impl MatrixVerdict {
     /// Returns whether a pair is slow, individually or because of one of its ranks. `reads` is that of [`judge`].
     pub fn is_slow(&self, pair: &PairRate, reads: bool) -> bool {
         let (sender, receiver) = pair.direction(reads);
-        let is = |slow: &[SlowRank], rank| of_rank(slow, rank, pair.within_host).is_some();
+        let is = |slow: &[SlowRank], rank| slow_rank(slow, rank, pair.within_host).is_some();
         let mut pairs = self.slow_pairs.iter();
         is(&self.slow_senders, sender)
             || is(&self.slow_receivers, receiver)
@@ -112,7 +112,7 @@ fn is_none(count: &u32) -> bool {
     *count == 0
 }
 
-fn of_rank(slow: &[SlowRank], rank: u32, within_host: bool) -> Option<&SlowRank> {
+fn slow_rank(slow: &[SlowRank], rank: u32, within_host: bool) -> Option<&SlowRank> {
     let mut slow = slow.iter();
     slow.find(|one| (one.rank, one.within_host) == (rank, within_host))
 }
@@ -221,7 +221,7 @@ fn middle(pairs: &[&PairRate]) -> Option<PairMiddle> {
 }
 
 /// Returns the logarithm below which a rate, relative to the center, is slow.
-fn slow_below(middle: PairMiddle) -> f64 {
+fn slow_threshold(middle: PairMiddle) -> f64 {
     -SLOW_FACTOR.ln().max(SLOW_WIDTHS * middle.width_fraction)
 }
 
@@ -233,7 +233,7 @@ fn compare(pairs: &[&PairRate], middle: PairMiddle, reads: bool) -> Vec<LogRate>
             receiver,
             within_host: pair.within_host,
             below: (pair.bandwidth_bytes_per_s_max / middle.median_bytes_per_s).ln(),
-            slow: slow_below(middle),
+            slow: slow_threshold(middle),
         }
     };
     pairs.iter().map(rate).collect()
@@ -242,7 +242,7 @@ fn compare(pairs: &[&PairRate], middle: PairMiddle, reads: bool) -> Vec<LogRate>
 /// Returns why the rates of one kind do not identify slow ranks or pairs, if that is the case.
 fn why_unclear(rates: &[LogRate], middle: PairMiddle) -> Option<Unclear> {
     // If only a third of the center would count as slow, slow pairs cannot be distinguished from noise.
-    if -slow_below(middle) > 3f64.ln() {
+    if -slow_threshold(middle) > 3f64.ln() {
         return Some(Unclear::WideRates);
     }
     let fast = rates.iter().filter(|rate| rate.below > -rate.slow).count();
@@ -253,7 +253,7 @@ fn why_unclear(rates: &[LogRate], middle: PairMiddle) -> Option<Unclear> {
 fn slow_pairs(rates: &[LogRate], senders: &[SlowRank], receivers: &[SlowRank]) -> Vec<SlowPair> {
     let slow = rates.iter().filter(|rate| {
         let of = |slow: &[SlowRank], rank| {
-            let known = of_rank(slow, rank, rate.within_host);
+            let known = slow_rank(slow, rank, rate.within_host);
             known.map_or(0.0, |known| known.of_median.ln())
         };
         // A pair is expected to be as slow as the slower of its ranks.
@@ -296,7 +296,7 @@ fn slow_ranks(ranks: u32, rates: &[LogRate]) -> [Vec<SlowRank>; 2] {
     for within_host in [false, true] {
         let of_kind = rates.iter().filter(|rate| rate.within_host == within_host);
         let mut open: Vec<LogRate> = of_kind.copied().collect();
-        let mut known = ENDS.map(|end| of_ranks(ranks, &open, end));
+        let mut known = ENDS.map(|end| rates_of_ranks(ranks, &open, end));
         while let Some((at, rank)) = slowest(&known) {
             marked[at].push(SlowRank {
                 rank,
@@ -305,7 +305,7 @@ fn slow_ranks(ranks: u32, rates: &[LogRate]) -> [Vec<SlowRank>; 2] {
             });
             let (its, others) = open.into_iter().partition(|rate| ENDS[at](rate) == rank);
             open = others;
-            forget(&its, &mut known);
+            exclude_rank(&its, &mut known);
         }
     }
     for list in &mut marked {
@@ -314,7 +314,7 @@ fn slow_ranks(ranks: u32, rates: &[LogRate]) -> [Vec<SlowRank>; 2] {
     marked
 }
 
-fn of_ranks(ranks: u32, rates: &[LogRate], end: fn(&LogRate) -> u32) -> Vec<RankRates> {
+fn rates_of_ranks(ranks: u32, rates: &[LogRate], end: fn(&LogRate) -> u32) -> Vec<RankRates> {
     let mut of_ranks: Vec<Vec<&LogRate>> = vec![Vec::new(); ranks as usize];
     for rate in rates {
         if let Some(its) = of_ranks.get_mut(end(rate) as usize) {
@@ -340,7 +340,7 @@ fn slowest(known: &[Vec<RankRates>; 2]) -> Option<(usize, u32)> {
 }
 
 /// Excludes the rates of a marked rank from the counts of the ranks at their other ends.
-fn forget(rates: &[LogRate], known: &mut [Vec<RankRates>; 2]) {
+fn exclude_rank(rates: &[LogRate], known: &mut [Vec<RankRates>; 2]) {
     for rate in rates {
         for (known, end) in known.iter_mut().zip(ENDS) {
             if let Some(rank) = known.get_mut(end(rate) as usize) {

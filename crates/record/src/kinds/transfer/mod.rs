@@ -82,7 +82,7 @@ impl TransferBody {
         let loads: Vec<_> = trials
             .filter_map(|trial| trial.background.as_ref())
             .collect();
-        BackgroundSummary::of(&loads, None).map(Cow::Owned)
+        BackgroundSummary::from_trials(&loads, None).map(Cow::Owned)
     }
 }
 
@@ -132,7 +132,7 @@ impl KindBody for TransferBody {
         let trials = self.trials.iter().map(|trial| MovedInTrial {
             bandwidth_bytes_per_s: trial.bandwidth_bytes_per_s,
             message_rate_per_s: Some(trial.message_rate_per_s),
-            cpu_ns_per_operation: per(trial.initiator_cpu_ns, trial.operations),
+            cpu_ns_per_operation: mean_per(trial.initiator_cpu_ns, trial.operations),
             in_flight_max: trial.in_flight_max,
         });
         Some(Moved {
@@ -157,13 +157,13 @@ impl TransferBody {
     /// Returns the number of batches in flight at once: those of each worker, or rank, to each of its peers.
     pub fn batches_at_once(&self) -> u64 {
         let roles = self.point.roles;
-        let flows = roles.flows() / u64::from(roles.rounds());
+        let flows = roles.flow_count() / u64::from(roles.round_count());
         flows.saturating_mul(self.point.batches_to_a_peer().into())
     }
 }
 
 /// Returns `sum` / `count`; `None` if `count` is 0.
-fn per(sum: u64, count: u64) -> Option<f64> {
+fn mean_per(sum: u64, count: u64) -> Option<f64> {
     (count > 0).then(|| sum as f64 / count as f64)
 }
 

@@ -43,7 +43,7 @@ pub struct Pace {
 pub(super) const OFFERED: &[Figure] = &[
     Figure {
         style: Style::Rate,
-        ..Figure::asked(
+        ..Figure::of_option(
             "Offered (op/s)",
             "offered_per_s",
             "Operations per second that were asked for, all initiating ranks together.",
@@ -52,7 +52,7 @@ pub(super) const OFFERED: &[Figure] = &[
     },
     Figure {
         style: Style::Scaled(1e-9),
-        ..Figure::asked(
+        ..Figure::of_option(
             "Offered (GB/s)",
             "offered_bytes_per_s",
             "Payload per second that was asked for, all initiating ranks together, GB of 1e9 bytes; empty if the rate \
@@ -60,7 +60,7 @@ pub(super) const OFFERED: &[Figure] = &[
             |row| point(row, offered_bytes_per_s),
         )
     },
-    Figure::asked(
+    Figure::of_option(
         "Burst",
         "burst",
         "Operations of a rate that are due at once; 1 if each has its own time.",
@@ -125,14 +125,14 @@ fn rate(point: &TransferPoint) -> Option<Rate> {
 }
 
 /// Returns the total over all initiating ranks of a value per rank.
-fn together(point: &TransferPoint, each: f64) -> f64 {
+fn of_all_initiators(point: &TransferPoint, each: f64) -> f64 {
     each * f64::from(point.roles.initiating_at_once())
 }
 
 fn offered_per_s(point: &TransferPoint) -> Option<f64> {
-    Some(together(point, rate(point)?.rate_per_s))
+    Some(of_all_initiators(point, rate(point)?.rate_per_s))
 }
 
 fn offered_bytes_per_s(point: &TransferPoint) -> Option<f64> {
-    Some(together(point, rate(point)?.rate_bytes_per_s?))
+    Some(of_all_initiators(point, rate(point)?.rate_bytes_per_s?))
 }

@@ -18,7 +18,7 @@ const T: &str =
     "Student's t over the logarithms of those ratios, without the fifth of them at either end.";
 
 const CANDIDATE: &[Figure] = &[
-    Figure::asked("Goal", "goal", "Figure that a search decides by.", |row| {
+    Figure::of_option("Goal", "goal", "Figure that a search decides by.", |row| {
         body(row).map(|body| body.point.goal.name()).into()
     }),
     Figure {
@@ -29,13 +29,13 @@ const CANDIDATE: &[Figure] = &[
         value: |row| part(row, |it| u64::from(it.pass)),
         ..Figure::PLAIN
     },
-    Figure::asked(
+    Figure::of_option(
         "Option",
         "tune_option",
         "Option whose values competed.",
         |row| text(row, |it| &it.dimension),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Candidate",
         "tune_value",
         "Value that competed, as on a command line.",

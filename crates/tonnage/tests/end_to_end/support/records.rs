@@ -334,7 +334,7 @@ fn initiators(point: &TransferPoint) -> u64 {
         (Traffic::FanIn, None) => ranks - 1,
         (Traffic::AllToAll | Traffic::Shift | Traffic::File, _) => ranks,
         // Those of a round.
-        (Traffic::Matrix, _) => point.roles.flows() / rounds(point),
+        (Traffic::Matrix, _) => point.roles.flow_count() / rounds(point),
     }
 }
 
@@ -349,7 +349,7 @@ fn loops(point: &TransferPoint) -> u64 {
 /// Rounds of each trial; each takes as long as a trial of one round.
 fn rounds(point: &TransferPoint) -> u64 {
     match point.roles.traffic {
-        Traffic::InTurn | Traffic::Matrix => point.roles.rounds().into(),
+        Traffic::InTurn | Traffic::Matrix => point.roles.round_count().into(),
         _ => 1,
     }
 }
@@ -397,7 +397,7 @@ fn check_latency(body: &TransferBody, summary: &Summary) {
         assert!(summary.latency.is_none() && body.histogram.is_none() && !body.point.latency);
         return;
     };
-    check_percentiles(latency, &data.read().unwrap());
+    check_percentiles(latency, &data.to_histogram().unwrap());
     let per_sample = match body.point.pacing {
         Pacing::Batch { .. } | Pacing::PingPong => operations_per_iteration(&body.point),
         Pacing::Stream { .. } | Pacing::Paced { .. } => 1,
@@ -474,7 +474,7 @@ fn check_phase(point: &FilePoint, record: &PhaseRecord) {
     let reads = trials.iter().map(|trial| trial.reads).sum();
     let mut left = [reads, operations - reads];
     for latency in &record.latencies {
-        let histogram = latency.histogram.read().unwrap();
+        let histogram = latency.histogram.to_histogram().unwrap();
         check_percentiles(&latency.latency, &histogram);
         assert_eq!(left[usize::from(latency.write)], histogram.count());
         left[usize::from(latency.write)] = 0;

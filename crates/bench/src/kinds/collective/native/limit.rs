@@ -10,7 +10,7 @@ use crate::limit::SummedCopies;
 use crate::limit::memory_copy::{agree_on_turns, describe, with_choice};
 use tonnage_collective::Collective;
 use tonnage_engine::LimitKind;
-use tonnage_engine::memory::Stretch;
+use tonnage_engine::memory::CopyRange;
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_record::Limit;
 use tonnage_units::Result;
@@ -43,7 +43,7 @@ pub fn measure(
 /// Returns whether a rank sends; `None` if not every sender of the operation sends at the bus bandwidth.
 fn is_sender(point: &CollectivePoint, rank: u32) -> Option<bool> {
     let grouping = point.grouping();
-    let (place, ranks) = (grouping.seat(rank).place, grouping.size());
+    let (place, ranks) = (grouping.position(rank).place, grouping.size());
     match point.op {
         _ if ranks < 2 => None,
         Collective::AllReduce
@@ -71,7 +71,7 @@ fn measure_copies(
         let half = open.layout.token().local / 2;
         copy_stretch(point.shape().size_bytes().min(half), half)
     });
-    let pass_bytes = stretch.as_ref().map_or(0, Stretch::pass_bytes);
+    let pass_bytes = stretch.as_ref().map_or(0, CopyRange::pass_bytes);
     let turns = agree_on_turns(stage.rank, pass_bytes)?;
     let mut own = SummedCopies::default();
     if let Some(stretch) = stretch {
@@ -101,9 +101,9 @@ fn measure_copies(
     }))
 }
 
-fn copy_stretch(bytes: u64, to: u64) -> Stretch {
+fn copy_stretch(bytes: u64, to: u64) -> CopyRange {
     let piece_bytes = bytes.min(PIECE_BYTES);
-    Stretch {
+    CopyRange {
         from: 0,
         to,
         piece_bytes,

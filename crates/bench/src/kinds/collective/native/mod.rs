@@ -20,11 +20,11 @@ use super::trial_times::slowest;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::Stage;
-use crate::loop_parameters::seat_of;
+use crate::loop_parameters::call_position;
 use candidates::{Candidate, KnownAlgorithms, candidates};
 use open::OpenNative;
 use tonnage_collective::Collective;
-use tonnage_loops::calls::{Caller, aligned, back_to_back};
+use tonnage_loops::calls::{Caller, time_aligned_calls, time_back_to_back_calls};
 use tonnage_loops::collective::executor::{CallState, StepExecutor, WorkerView};
 use tonnage_loops::collective::immediate::CallStream;
 use tonnage_loops::collective::script::{Script, ScriptParts};
@@ -81,11 +81,11 @@ impl NativeBackend {
         point: &CollectivePoint,
         way: Candidate,
     ) -> Result<Script> {
-        let seat = point.grouping().seat(self.open.rank);
+        let seat = point.grouping().position(self.open.rank);
         Script::new(
             &way.program(point, seat.place)?,
             ScriptParts {
-                seat: seat_of(seat),
+                seat: call_position(seat),
                 stream,
                 shape: point.shape(),
                 in_place: point.in_place,
@@ -110,7 +110,7 @@ impl NativeBackend {
                 arena,
                 (layout.input, layout.output),
                 &point.shape(),
-                point.grouping().seat(self.open.rank).place,
+                point.grouping().position(self.open.rank).place,
                 point.in_place,
             ),
             barrier: self.script(CallStream::Aligning, &barrier, way)?,
@@ -163,7 +163,7 @@ impl NativeBackend {
     /// Forgets messages of earlier calls, which every rank has left.
     fn discard_earlier_messages(&mut self) -> Result<()> {
         let ready = self.ready.as_ref().ok_or_else(not_prepared_error)?;
-        self.state.make_room(&ready.call, &ready.barrier);
+        self.state.prepare_for_scripts(&ready.call, &ready.barrier);
         Ok(())
     }
 }
@@ -280,7 +280,11 @@ impl Backend for NativeBackend {
             call: &ready.call,
         };
         let (iterations, before) = (order.iterations, &mut *order.before);
-        let time = if order.align { aligned } else { back_to_back };
+        let time = if order.align {
+            time_aligned_calls
+        } else {
+            time_back_to_back_calls
+        };
         time(&mut calls, &self.clock, iterations, before, order.spans)
     }
 

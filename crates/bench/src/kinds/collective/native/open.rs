@@ -15,7 +15,7 @@ use tonnage_collective::steps::algorithms;
 use tonnage_collective::{Algorithm, Collective};
 use tonnage_engine::backends::NATIVE;
 use tonnage_engine::{Caps, Entry, Lane, LaneKind, LaneSpec, Peer, Verb};
-use tonnage_loops::collective::layout::{Layout, Needs};
+use tonnage_loops::collective::layout::{MemoryLayout, MemoryNeeds};
 use tonnage_plan::collective::{CollectivePoint, Groups};
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
@@ -45,7 +45,7 @@ pub struct OpenNative {
     pub peers: Vec<Peer>,
     pub lanes: Vec<(Peer, Lane)>,
     /// Division of each rank's memory.
-    pub layout: Layout,
+    pub layout: MemoryLayout,
     /// The whole memory, before a point's buffers are placed in it.
     pub whole: Buffers,
 }
@@ -78,15 +78,15 @@ pub fn barrier_algorithm(barrier: &CollectivePoint) -> Candidate {
 fn peers_and_memory_needs(
     points: &[&CollectivePoint],
     rank: u32,
-) -> Result<(BTreeSet<Peer>, Needs)> {
-    let (mut peers, mut needs) = (BTreeSet::new(), Needs::default());
+) -> Result<(BTreeSet<Peer>, MemoryNeeds)> {
+    let (mut peers, mut needs) = (BTreeSet::new(), MemoryNeeds::default());
     for point in points {
-        needs = needs.max(Needs::of_shape(&point.shape(), point.in_place));
+        needs = needs.max(MemoryNeeds::for_shape(&point.shape(), point.in_place));
         let barrier = aligning_barrier(point);
         let own = candidates(point, MESSAGE_BYTES_MAX);
         let ways = own.into_iter().map(|way| (*point, way));
         for (point, way) in ways.chain([(&barrier, barrier_algorithm(&barrier))]) {
-            let seat = point.grouping().seat(rank);
+            let seat = point.grouping().position(rank);
             let program = way.program(point, seat.place)?;
             needs.scratch = needs.scratch.max(program.scratch_bytes);
             let all = [program.puts_to(), program.gets_from];
@@ -133,7 +133,7 @@ impl OpenNative {
         let most = stage
             .rank
             .reduce("memory of collectives", needs, DEADLINES.step)?;
-        let layout = Layout::new(most);
+        let layout = MemoryLayout::new(most);
         let peers: Vec<Peer> = peers.into_iter().collect();
         let need = OpeningNeeds {
             requirements: requirements(first, (engine, entry), layout.bytes, peers.len() as u32),

@@ -54,7 +54,7 @@ impl TorchBackend {
         let found = place.and_then(|place| Self::ALL.get(place).copied());
         found.ok_or_else(|| {
             let names: Vec<_> = variants.iter().map(|known| known.name).collect();
-            tonnage_units::names::unknown("backend of torch", variant, &names)
+            tonnage_units::names::unknown_name_error("backend of torch", variant, &names)
         })
     }
 

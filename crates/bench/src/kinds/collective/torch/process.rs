@@ -74,7 +74,7 @@ impl WorkerProcess {
                 how: "Install Python 3 and PyTorch, or name a Python that has it by --python"
                     .into(),
             })),
-            Err(error) => Err(WorkerFailure::from(Error::not_started(
+            Err(error) => Err(WorkerFailure::from(Error::start_error(
                 format!("torch's worker ({python})"),
                 &error,
             ))),

@@ -278,12 +278,12 @@ fn check_memory(asked: &str, own: &str) -> Result<()> {
 fn report(backend: TorchBackend, worker: &TorchWorker) -> EngineReport {
     let found = &worker.found;
     let facts = Facts::default()
-        .with(fact_names::PYTHON, found.python.clone())
-        .with("threads", found.threads)
-        .maybe(fact_names::CUDA, found.cuda.clone());
+        .with_fact(fact_names::PYTHON, found.python.clone())
+        .with_fact("threads", found.threads)
+        .with_optional_fact(fact_names::CUDA, found.cuda.clone());
     let interfaces = worker.environment.iter();
     let facts = interfaces.fold(facts, |facts, (name, value)| {
-        facts.with(&name.to_lowercase(), value.clone())
+        facts.with_fact(&name.to_lowercase(), value.clone())
     });
     EngineReport {
         name: format!("torch:{}", backend.variant()),

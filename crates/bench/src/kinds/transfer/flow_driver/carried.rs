@@ -9,14 +9,14 @@ use crate::kinds::transfer::totals::TrialTotals;
 use crate::kinds::transfer::trial::Schedule;
 use crate::loop_parameters::flow_slots;
 use tonnage_engine::carried::{
-    BinnedLatencies, CarriedFlow, CarriedOrder, CarriedProgress, Carrier,
+    BinnedLatencies, CarriedFlow, CarriedOrder, CarriedProgress, TrialCarrier,
 };
 use tonnage_loops::flow::Flow;
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_units::{Error, Result};
 
 impl FlowDriver<'_> {
-    fn carrier(&mut self) -> Result<&mut dyn Carrier> {
+    fn carrier(&mut self) -> Result<&mut dyn TrialCarrier> {
         let none = || {
             Error::Failed(
                 "the engine cannot run whole trials, although its device claims to; report this"

@@ -73,7 +73,7 @@ impl Ticker {
         for pulse in self.pulses.iter() {
             // Take what a late worker has handed over since the last tick: it needs the room for the next latencies.
             pulse.take_latencies(&mut self.latencies);
-            pulse.ask();
+            pulse.request_latencies();
         }
         let passed = elapsed_ns / self.interval_ns;
         let at_end = self.at_end(elapsed_ns, operations);

@@ -92,7 +92,7 @@ impl IntervalWatcher {
                 }
                 watch.run(&until, &clock, start_ns, interval_ns)
             })
-            .map_err(|error| Error::not_started("the thread of intervals", &error))?;
+            .map_err(|error| Error::start_error("the thread of intervals", &error))?;
         Ok(Self { over, thread })
     }
 

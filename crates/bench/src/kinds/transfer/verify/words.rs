@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::Memory;
-use tonnage_engine::pattern::{Key, Mismatches, mix};
+use tonnage_engine::pattern::{Key, Mismatches, mix_bits};
 use tonnage_engine::{Verb, WORD_BYTES};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
@@ -43,7 +43,7 @@ impl AtomicDigest {
     /// Adds one step of the word in `slot`, from the value `from`.
     pub fn step(&mut self, slot: u64, from: u64) {
         self.count += 1;
-        self.digest = self.digest.wrapping_add(mix(mix(slot) ^ from));
+        self.digest = self.digest.wrapping_add(mix_bits(mix_bits(slot) ^ from));
     }
 
     /// Adds the steps of another digest.

@@ -24,7 +24,7 @@ fn stress(ranks: u32, seed: u64) -> StressPoint {
 }
 
 /// Returns the point that the draw's own command line requests.
-fn repeated(draw: &Draw, ranks: u32) -> TransferPoint {
+fn repeated(draw: &DrawnTransfer, ranks: u32) -> TransferPoint {
     let words = draw.arguments().unwrap();
     let command = Transfer::augment_args(Command::new("transfer"));
     let matches = command.try_get_matches_from(&words).unwrap();
@@ -43,7 +43,7 @@ proptest! {
         engine in proptest::sample::select(vec!["shm", "loose"]),
     ) {
         let stress = StressPoint { size_bytes_max, workers, memory: memory.to_owned(), ..stress(ranks, seed) };
-        let draws = stress.stretch(engine, number, &LISTS).unwrap();
+        let draws = stress.draw_group(engine, number, &LISTS).unwrap();
         prop_assert_eq!(draws.len(), DRAWS_OF_STRETCH);
         let first = &draws[0].point;
         for draw in &draws {
@@ -59,7 +59,7 @@ proptest! {
             let most = WALKED_BYTES.max(lanes * point.slots.stride_bytes);
             prop_assert!(point.slots.footprint_bytes * lanes <= most, "{:?}", point);
         }
-        prop_assert_eq!(draws, stress.stretch(engine, number, &LISTS).unwrap());
+        prop_assert_eq!(draws, stress.draw_group(engine, number, &LISTS).unwrap());
     }
 }
 
@@ -68,7 +68,7 @@ fn many(ranks: u32, seed: u64) -> Vec<TransferPoint> {
     let stress = stress(ranks, seed);
     let of = |engine: &str| {
         let numbers = 0..100;
-        let draws = numbers.flat_map(|number| stress.stretch(engine, number, &LISTS).unwrap());
+        let draws = numbers.flat_map(|number| stress.draw_group(engine, number, &LISTS).unwrap());
         draws.map(|draw| draw.point).collect::<Vec<_>>()
     };
     stress.engines().flat_map(of).collect()
@@ -93,7 +93,7 @@ fn each_operation_comes_once_in_as_many_stretches_as_there_are() {
         for cycle in 0..5 {
             let numbers = (0..ops.len()).map(|at| (cycle * ops.len() + at) as u64);
             let drawn = numbers.map(|number| {
-                let draws = stress.stretch(engine, number, &LISTS).unwrap();
+                let draws = stress.draw_group(engine, number, &LISTS).unwrap();
                 draws[0].point.op.name()
             });
             let drawn: BTreeSet<_> = drawn.collect();

@@ -2,18 +2,18 @@
 
 use tonnage_plan::files::{FilePoint, ReadFrom};
 
-use crate::figures::{Figure, Row, Style, Value, pairs};
+use crate::figures::{Figure, Row, Style, Value, format_pairs};
 use crate::files::Storage;
 
 /// Figures that are known before anything is measured.
 pub const FILES: &[Figure] = &[
-    Figure::asked(
+    Figure::of_option(
         "Hints",
         "hints",
         "Hints for the engine's library, such as those of MPI-IO.",
-        |row| point(row, |point| pairs(&point.hints)),
+        |row| point(row, |point| format_pairs(&point.hints)),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Paths",
         "paths",
         "Places of the files, before the parts of their names that tell ranks and trials apart.",
@@ -35,74 +35,74 @@ pub const FILES: &[Figure] = &[
         value: |row| storage(row, |storage| &storage.source),
         ..Figure::PLAIN
     },
-    Figure::asked(
+    Figure::of_option(
         "Threads",
         "threads",
         "Threads of each rank that make transfers.",
         |row| point(row, |point| point.threads),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Layout",
         "layout",
         "shared: one file, in each segment a block of every rank. per-process: a file for each rank.",
         |row| point(row, |point| point.layout.name()),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Block (B)",
         "block_bytes",
         "Bytes that one rank has in one segment.",
         |row| point(row, |point| point.block_bytes),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Transfer size (B)",
         "transfer_bytes",
         "Bytes of one read or write.",
         |row| point(row, |point| point.transfer_bytes),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Segments",
         "segments",
         "Number of times that the sequence of all ranks' blocks is repeated.",
         |row| point(row, |point| point.segments),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Order",
         "order",
         "sequential: from the beginning to the end. shuffled: by a seeded permutation, every transfer once.",
         |row| point(row, |point| point.order.name()),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Read from",
         "read_from",
         "Data that a rank reads: own, shift N (written by the rank N behind it), or shuffled.",
         |row| point(row, read_from),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Reads asked (%)",
         "read_percent",
         "Reads among 100 transfers of a mixed phase.",
         |row| point(row, |point| point.read_percent),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Fsync",
         "fsync",
         "Times at which written data is forced to stable storage, inside the clock: end (of a phase), each (write), \
              none.",
         |row| point(row, |point| point.fsync.name()),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Direct",
         "direct",
         "yes: transfers go past the page cache. no: they are buffered.",
         |row| point(row, |point| point.direct),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Collective",
         "collective",
         "yes: all ranks make each transfer together.",
         |row| point(row, |point| point.collective),
     ),
-    Figure::asked(
+    Figure::of_option(
         "Barriers",
         "barriers",
         "yes: all ranks wait for each other between open, transfers and close.",
@@ -110,7 +110,7 @@ pub const FILES: &[Figure] = &[
     ),
     Figure {
         style: Style::Scaled(1e-9),
-        ..Figure::asked(
+        ..Figure::of_option(
             "Stonewall (s)",
             "stonewall_ns",
             "Time after which a phase makes no new transfers.",

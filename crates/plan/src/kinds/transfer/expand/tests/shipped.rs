@@ -126,7 +126,7 @@ fn the_mori_io_plans_have_the_published_cells() {
     };
     let expected = [all(&small, 256, 2, (0, 8)), all(&large, 1, 4, (0, 8))].concat();
     assert_eq!(cells(&reads), expected);
-    assert_eq!(reads[0].roles.initiating().0, 8);
+    assert_eq!(reads[0].roles.initiating_ranks().0, 8);
     let writes = shipped("mori-io-write", None);
     assert!(
         writes
@@ -278,7 +278,10 @@ fn a_plan_for_more_ranks_has_as_many_initiators_as_fit() {
     assert_eq!(clients(9), [1, 4, 8]);
     let pairs = shipped("mori-io-read", Some(4));
     let last = pairs.last().unwrap().roles;
-    assert_eq!((last.targets(0), last.initiating()), (vec![3], (1, 1)));
+    assert_eq!(
+        (last.targets(0), last.initiating_ranks()),
+        (vec![3], (1, 1))
+    );
     assert_eq!(
         shipped("mori-io-read", Some(2))
             .last()

@@ -5,23 +5,23 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tonnage_engine::{Card, Descriptor, Peer};
+use tonnage_engine::{Descriptor, EndpointAddress, Peer};
 
-use crate::error::{Subject, TransferError, TransferErrorKind, TransferResult};
+use crate::error::{ErrorSubject, TransferError, TransferErrorKind, TransferResult};
 use crate::place::ProcessPlace;
 
 /// Longest accepted line. An engine's card has at most [`Card::BYTES_MAX`] bytes, each at most four characters in the
 /// line.
-const LINE_BYTES_MAX: usize = 5 * Card::BYTES_MAX;
+const LINE_BYTES_MAX: usize = 5 * EndpointAddress::BYTES_MAX;
 
 /// Address of an endpoint, made for one of its peers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndpointCard {
+pub struct PeerAddress {
     pub(crate) engine: String,
     pub(crate) from: Peer,
     pub(crate) to: Peer,
     pub(crate) place: ProcessPlace,
-    pub(crate) card: Card,
+    pub(crate) card: EndpointAddress,
 }
 
 /// A peer's registered memory.
@@ -33,7 +33,7 @@ pub struct RemoteMemory {
     pub(crate) descriptor: Descriptor,
 }
 
-impl EndpointCard {
+impl PeerAddress {
     /// Returns the endpoint that made it.
     pub fn from(&self) -> Peer {
         self.from
@@ -56,7 +56,7 @@ impl EndpointCard {
     pub fn decode(line: &str) -> TransferResult<Self> {
         let card: Self = decode("endpoint card", line)?;
         match card.card.0.len() {
-            0..=Card::BYTES_MAX => Ok(card),
+            0..=EndpointAddress::BYTES_MAX => Ok(card),
             bytes => Err(unreadable(
                 "endpoint card",
                 &format!("its address has {bytes} bytes"),
@@ -132,7 +132,7 @@ fn decode<T: DeserializeOwned>(what: &str, line: &str) -> TransferResult<T> {
 
 fn unreadable(what: &str, why: &str) -> TransferError {
     let reason = format!("not a valid {what}: {why}");
-    TransferError::new(TransferErrorKind::Usage, Subject::default(), reason)
+    TransferError::new(TransferErrorKind::Usage, ErrorSubject::default(), reason)
 }
 
 #[cfg(test)]
@@ -140,13 +140,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn card(bytes: usize) -> EndpointCard {
-        EndpointCard {
+    fn card(bytes: usize) -> PeerAddress {
+        PeerAddress {
             engine: "shm".into(),
             from: 1,
             to: 2,
             place: ProcessPlace::own(),
-            card: Card(vec![255; bytes]),
+            card: EndpointAddress(vec![255; bytes]),
         }
     }
 
@@ -161,11 +161,11 @@ mod tests {
 
     #[test]
     fn a_line_decodes_to_its_original() {
-        let longest = card(Card::BYTES_MAX);
+        let longest = card(EndpointAddress::BYTES_MAX);
         let line = longest.encode();
         assert!(!line.contains('\n'));
         assert_eq!(
-            EndpointCard::decode(&format!(" {line}\r\n")).unwrap(),
+            PeerAddress::decode(&format!(" {line}\r\n")).unwrap(),
             longest
         );
         assert_eq!(RemoteMemory::decode(&memory().encode()).unwrap(), memory());
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn invalid_lines_are_refused_with_a_reason() {
-        let refused = |line: &str| EndpointCard::decode(line).unwrap_err();
+        let refused = |line: &str| PeerAddress::decode(line).unwrap_err();
         for line in ["", "{}", "[1]", "null", &memory().encode()] {
             let error = refused(line);
             assert_eq!(error.kind(), TransferErrorKind::Usage);
@@ -183,9 +183,9 @@ mod tests {
                 "{error}"
             );
         }
-        let long = refused(&card(Card::BYTES_MAX + 1).encode()).to_string();
+        let long = refused(&card(EndpointAddress::BYTES_MAX + 1).encode()).to_string();
         assert!(
-            long.contains(&format!("{} bytes", Card::BYTES_MAX + 1)),
+            long.contains(&format!("{} bytes", EndpointAddress::BYTES_MAX + 1)),
             "{long}"
         );
         let endless = refused(&" ".repeat(LINE_BYTES_MAX + 1)).to_string();
@@ -203,14 +203,14 @@ mod tests {
             at in 0usize..400,
             byte in 0u8..128,
         ) {
-            let _ = (EndpointCard::decode(&line), RemoteMemory::decode(&line));
+            let _ = (PeerAddress::decode(&line), RemoteMemory::decode(&line));
             for whole in [card(3).encode(), memory().encode()] {
                 let mut bytes = whole.into_bytes();
                 let at = at % bytes.len();
                 bytes[at] = byte;
                 bytes.truncate(bytes.len() - cut.min(bytes.len() / 2));
                 if let Ok(line) = String::from_utf8(bytes) {
-                    let _ = (EndpointCard::decode(&line), RemoteMemory::decode(&line));
+                    let _ = (PeerAddress::decode(&line), RemoteMemory::decode(&line));
                 }
             }
         }

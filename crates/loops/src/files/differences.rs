@@ -14,7 +14,7 @@ pub struct CandidateFiles<'a> {
 
 /// Differences found by a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wrong {
+pub struct DataDifferences {
     /// Bytes compared.
     pub checked_bytes: u64,
     /// Bytes that differ.
@@ -25,7 +25,7 @@ pub struct Wrong {
     pub first: Vec<String>,
 }
 
-impl Wrong {
+impl DataDifferences {
     /// Maximum number of described sectors.
     const FIRST: usize = 4;
 
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     /// Findings for `len` zeros at `at` where 0x11 is expected, except that the bytes in `right` are correct.
-    fn compared(at: u64, len: usize, right: std::ops::Range<usize>) -> Wrong {
+    fn compared(at: u64, len: usize, right: std::ops::Range<usize>) -> DataDifferences {
         let files = CandidateFiles {
             path: std::path::Path::new("t"),
             count: 1,
@@ -130,7 +130,7 @@ mod tests {
         };
         let (mut is, should) = (vec![0; len], vec![0x11; len]);
         is[right].fill(0x11);
-        let mut found = Wrong::default();
+        let mut found = DataDifferences::default();
         found.compare(&files, FileKey::new(1, 0), at, &is, &should);
         found
     }
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!((found.wrong_bytes, found.wrong_sectors), (2560, 5));
         assert_eq!(found.first.len(), 4);
         assert!(found.first[3].contains("offset 1536"), "{found:?}");
-        let one = || Wrong {
+        let one = || DataDifferences {
             checked_bytes: 600,
             ..compared(0, 512, 0..510)
         };

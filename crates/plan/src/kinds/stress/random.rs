@@ -1,17 +1,18 @@
 //! Pseudorandom numbers from a seed, the same on every machine.
 
-use tonnage_engine::pattern::{GOLDEN, mix};
+use tonnage_engine::pattern::{GOLDEN, mix_bits};
 
 /// A sequence of pseudorandom numbers.
 #[derive(Debug, Clone)]
-pub(super) struct Dice {
+pub(super) struct RandomSource {
     state: u64,
 }
 
-impl Dice {
+impl RandomSource {
     /// Returns the sequence with these numbers as seed.
     pub(super) fn new(of: &[u64]) -> Self {
-        let add = |state: u64, &number: &u64| mix(state.wrapping_add(GOLDEN) ^ mix(number));
+        let add =
+            |state: u64, &number: &u64| mix_bits(state.wrapping_add(GOLDEN) ^ mix_bits(number));
         Self {
             state: of.iter().fold(0, add),
         }
@@ -19,7 +20,7 @@ impl Dice {
 
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN);
-        mix(self.state)
+        mix_bits(self.state)
     }
 
     /// Returns a number from 0 to `end` − 1; 0 if `end` is 0.
@@ -65,7 +66,7 @@ mod tests {
     #[test]
     fn numbers_follow_from_the_seed_and_stay_within_their_bounds() {
         let draw = |seed: &[u64]| {
-            let mut dice = Dice::new(seed);
+            let mut dice = RandomSource::new(seed);
             let numbers: Vec<u64> = (0..1000).map(|_| dice.magnitude(3, 1 << 20)).collect();
             numbers
         };
@@ -76,7 +77,7 @@ mod tests {
         for bits in 2..20 {
             assert!(numbers.contains(&(1 << bits)), "2^{bits}");
         }
-        let mut dice = Dice::new(&[0]);
+        let mut dice = RandomSource::new(&[0]);
         assert_eq!(
             (dice.below(0), dice.below(1), dice.between(5, 5)),
             (0, 0, 5)

@@ -9,11 +9,11 @@ pub type RefusedValue = (String, Error);
 /// Finds values that `admits` accepts, so that one refused value does not end the search of all other options. The
 /// point's own start values come first. Otherwise, each dimension takes its first value that is accepted together with
 /// the others' values, or with the other searched dimensions left at their defaults.
-pub fn foothold<E>(
+pub fn find_accepted_start<E>(
     point: &TunePoint,
     admits: &mut impl FnMut(&[usize]) -> Result<Result<()>, E>,
 ) -> Result<Result<Vec<usize>, Vec<RefusedValue>>, E> {
-    let mut values = point.starts();
+    let mut values = point.start_values();
     if admits(&values)?.is_ok() {
         return Ok(Ok(values));
     }
@@ -38,7 +38,7 @@ pub fn foothold<E>(
                     found = Some(value);
                     break;
                 }
-                Err(why) => refused.push((said(&of[value]), why)),
+                Err(why) => refused.push((format_value(&of[value]), why)),
             }
         }
         match found {
@@ -53,7 +53,7 @@ pub fn foothold<E>(
 }
 
 /// Returns a value as a command line has it.
-pub fn said(value: &[String]) -> String {
+pub fn format_value(value: &[String]) -> String {
     match value {
         [] => "default".to_owned(),
         words => words.join(" "),
@@ -61,7 +61,7 @@ pub fn said(value: &[String]) -> String {
 }
 
 /// Combines all refusals into one error, with each reason once. A common reason becomes the error itself.
-pub fn all_refused(refused: &[RefusedValue]) -> Error {
+pub fn all_refused_error(refused: &[RefusedValue]) -> Error {
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
     for (value, error) in refused {
         let why = error.to_string();
@@ -99,7 +99,7 @@ pub fn all_refused(refused: &[RefusedValue]) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::refuse::usage;
+    use crate::refuse::usage_error;
 
     fn point() -> TunePoint {
         let text = "name = 'p'\n[[tune]]\nengine = 'shm'\nop = 'write'\nsizes = 8\nwindow = [1, 2, 3]\nqps = [1, 2]";
@@ -115,10 +115,10 @@ mod tests {
         let mut admits = |values: &[usize]| {
             Ok::<_, ()>(match admitted(values) {
                 true => Ok(()),
-                false => usage(format!("{values:?}")),
+                false => usage_error(format!("{values:?}")),
             })
         };
-        foothold(&point(), &mut admits).unwrap()
+        find_accepted_start(&point(), &mut admits).unwrap()
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
             each.map(|(at, why)| (format!("--qps {at}"), Error::Usage((*why).to_owned())))
                 .collect()
         };
-        let said = |why: &[&str]| all_refused(&refused(why)).to_string();
+        let said = |why: &[&str]| all_refused_error(&refused(why)).to_string();
         assert_eq!(said(&["no", "no"]), "no");
         assert_eq!(
             said(&["no", "never", "no"]),
@@ -155,7 +155,7 @@ mod tests {
             why: "y".into(),
             how: "h".into(),
         };
-        let error = all_refused(&[("a".to_owned(), lacks()), ("b".to_owned(), lacks())]);
+        let error = all_refused_error(&[("a".to_owned(), lacks()), ("b".to_owned(), lacks())]);
         assert_eq!(error.to_string(), lacks().to_string());
         assert!(matches!(error, Error::Unavailable { .. }));
     }
