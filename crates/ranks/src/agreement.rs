@@ -24,7 +24,8 @@ impl RankOutcome {
         })
     }
 
-    /// Sort key: a failure comes before something unavailable, because that only skips the point; then the lowest rank.
+    /// Sort key. A failure comes before a missing feature, which only skips the point. Among equals, the lowest rank
+    /// comes first.
     fn weight(&self) -> (bool, u32) {
         (
             matches!(self.cause, EndCause::Unavailable { .. }),
@@ -34,7 +35,8 @@ impl RankOutcome {
 }
 
 impl Reduce for RankOutcome {
-    /// Keeps the outcome that all ranks return: a failure before something unavailable, then the lowest rank's.
+    /// Keeps the outcome that all ranks return: a failure before a missing feature, and that of the lowest rank among
+    /// equals.
     fn merge(&mut self, other: Self) {
         if other.weight() < self.weight() {
             *self = other;
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_outranks_something_unavailable() {
+    fn a_failure_outranks_a_missing_feature() {
         let error = agreed(&[(4, missing("b")), (1, missing("a"))]).unwrap_err();
         assert!(matches!(error, Error::Unavailable { what, .. } if what == "a"));
         let error = agreed(&[(1, missing("a")), (5, failed("x")), (2, missing("b"))]).unwrap_err();

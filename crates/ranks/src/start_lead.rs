@@ -1,4 +1,4 @@
-//! How far ahead a synchronized start is scheduled, so that every rank hears of it in time.
+//! How far ahead a synchronized start is scheduled, so that every rank receives it in time.
 
 use crate::RankInfo;
 use crate::tree::shape::ancestors;

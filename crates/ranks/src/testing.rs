@@ -39,7 +39,7 @@ pub(crate) fn identity(rank: u32, size: u32, control: SocketAddr) -> Identity {
     }
 }
 
-/// Identity of a rank whose launcher provided the meeting address.
+/// Identity of a rank that got the meeting address from its launcher.
 #[cfg(test)]
 pub(crate) fn launched(rank: u32, size: u32, address: SocketAddr) -> Identity {
     Identity {

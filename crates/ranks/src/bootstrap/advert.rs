@@ -149,7 +149,7 @@ fn choose_listening_address(
     let mut chosen: Option<Vec<IpAddr>> = None;
     let elsewhere = |other: &&Advert| !mine.location().shares_network(other.location());
     for other in others.iter().filter(elsewhere) {
-        // An address that this host has too, such as a container bridge, does not lead there.
+        // An address that this host has too, such as that of a container bridge, does not lead to the other host.
         let is_theirs = |address: &&IpAddr| !mine.addresses.contains(address);
         let theirs = other.addresses.iter().filter(is_theirs);
         let mut ways: Vec<IpAddr> = theirs.filter_map(|address| source(*address)).collect();
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// A network in which the first two numbers of an address decide the route.
+    /// Returns the network of an address, assuming that its first two numbers decide the route.
     fn way(address: IpAddr) -> Option<IpAddr> {
         let text = address.to_string();
         ["10.1.", "10.2.", "172.17."]

@@ -40,7 +40,7 @@ pub(crate) fn first_host(
     if addresses.is_empty() {
         name = slurm::node_address(host)?;
         addresses = reachable_addresses(&name, port);
-        log::info!("the name {host} leads nowhere; Slurm says that its address is {name}");
+        log::info!("the name {host} has no usable address; Slurm reports {name}");
     }
     if identity.rank > 0 {
         return Ok((name, None));
@@ -91,8 +91,8 @@ fn keep_interface_addresses(
         texts.join(", ")
     };
     Err(Error::Usage(format!(
-        "--control-interface {interface} of rank 0 on {} has {}, but the other ranks dial {name}, which is {}: start with \
-         --mpi=pmix or --mpi=pmi2, by which rank 0 says where it listens, or export RANK, WORLD_SIZE, MASTER_ADDR (the \
+        "--control-interface {interface} of rank 0 on {} has {}, but the other ranks dial {name}, which is {}: start \
+         with --mpi=pmix or --mpi=pmi2, which pass on rank 0's address, or export RANK, WORLD_SIZE, MASTER_ADDR (the \
          interface's address) and MASTER_PORT",
         tonnage_sys::host::name(),
         listed(&own),

@@ -24,7 +24,7 @@ pub(crate) struct LaunchDeadline {
 }
 
 impl LaunchDeadline {
-    /// Returns the limit that starts now. Its length is `asked`; by default it grows with the number of ranks.
+    /// Returns a deadline `asked` from now. By default, the time grows with the number of ranks.
     pub(crate) fn from_now(asked: Option<Duration>, ranks: u32) -> Self {
         let usual = || LAUNCH_TIME.saturating_add(EACH_RANK.saturating_mul(ranks));
         Self {

@@ -18,7 +18,7 @@ enum Launcher {
     OpenMpi,
     Slurm,
     Pmi,
-    /// Pods of a TrainJob, whose variables are torchrun's options.
+    /// Pods of a TrainJob. Their variables are torchrun's options.
     TrainJob,
     Kubernetes,
 }
@@ -216,7 +216,7 @@ fn is_around_mpirun(env: Env<'_>, slurm: &LauncherClaim) -> bool {
     };
     match slurm::task_had_variable(env, rank_name) {
         Some(had) => !had,
-        // Unknown. One rank in each of several tasks would be several runs.
+        // It is unknown which process started this one. One rank in each of several tasks would be several runs.
         None => {
             !slurm.counts_several_ranks() || env(size_name).is_none_or(|size| size.trim() != "1")
         }
@@ -266,7 +266,8 @@ pub(crate) fn identity_from_claims(
             fd => {
                 if let Some(fd) = fd {
                     log::warn!(
-                        "PMI_FD={fd} is no connection to a launcher, so it is left over from another one; the ranks meet on \
+                        "PMI_FD={fd} is not a connection to a launcher, so it is left over from another one; the \
+                         ranks meet on \
                          the step's first host"
                     );
                 }
@@ -302,7 +303,8 @@ fn no_exchange_error(claim: &LauncherClaim, missing: &str) -> Error {
     let rank = claim.launcher.rank_name();
     let size = claim.size_name;
     Error::Usage(format!(
-        "{text} says that there are several ranks, but not how they find each other, for {missing} is not set: start \
+        "{text} says that there are several ranks, but not how they find each other, because {missing} is not set: \
+         start \
          them by mpirun or srun itself, or export RANK, WORLD_SIZE, MASTER_ADDR (host of rank 0) and MASTER_PORT (a free \
          port there), such as MASTER_ADDR=… MASTER_PORT=… mpirun … sh -c 'RANK=${rank} WORLD_SIZE=${size} exec tonnage …'"
     ))
@@ -336,8 +338,8 @@ pub(crate) fn refuse_disagreement(
     }
 }
 
-/// Refuses signs that a launcher has started more processes than this one knows of. Those would be several runs that
-/// disturb each other.
+/// Refuses to run if a launcher seems to have started more processes than this one knows of. They would be several runs
+/// that disturb each other.
 pub(crate) fn refuse_hidden_launcher(env: Env<'_>, identity: Option<&Identity>) -> Result<()> {
     let size = identity.map_or(1, |identity| identity.size);
     for name in [
@@ -348,7 +350,7 @@ pub(crate) fn refuse_hidden_launcher(env: Env<'_>, identity: Option<&Identity>) 
         if let Some(local) = read_number(env, name)?
             && local > size
         {
-            let believed = identity.map_or("nothing says which rank this is", |_| "fewer ranks");
+            let believed = identity.map_or("no variable gives its rank", |_| "fewer ranks");
             return Err(Error::Usage(format!(
                 "{name}={local} says that a launcher has started {local} processes on this host, but this one finds \
                  {size} ({believed}): were the launcher's other variables lost, or is another launcher's around? \

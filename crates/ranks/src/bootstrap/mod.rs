@@ -9,7 +9,7 @@
 //! | `store`, `pmi1` | a launcher's key-value store, and PMI-1 |
 //! | `launch_watch` | signals and time while a library waits for the other ranks |
 //! | [`secret`] | the proof that a connection belongs to the run |
-//! | [`launcher_process`] | the launcher's process, if its end would not end the ranks |
+//! | [`launcher_process`] | the launcher's process, if the ranks would survive its end |
 //! | [`options`] | deadlines and choices of a run |
 //!
 //! Ranks do not connect to each other here; they only use the launcher's channels. Connections begin in `crate::join`.

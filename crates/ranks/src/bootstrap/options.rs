@@ -34,7 +34,7 @@ const NETWORK_TIMEOUT: Duration = Duration::from_secs(7);
 pub struct JoinOptions {
     /// Secret of the run, the same on all ranks.
     pub secret: Secret,
-    /// [`super::secret::plan_hash`] of what will run; ranks whose hashes differ refuse to start.
+    /// [`super::secret::plan_hash`] of the plan; ranks with different hashes refuse to start.
     pub plan_hash: String,
     /// Listen on this network interface instead of the one that `MASTER_ADDR` belongs to.
     pub interface: Option<String>,
@@ -166,7 +166,7 @@ fn read_seconds(env: Env<'_>, name: &str) -> Result<Option<Duration>> {
     let Some(text) = env(name) else {
         return Ok(None);
     };
-    // A year is as good as forever, and keeps additions to an instant far from overflow.
+    // The limit of a year keeps additions to an instant far from overflow.
     match text.trim().parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 366.0 * 86400.0 => {
             Ok(Some(Duration::from_secs_f64(seconds)))

@@ -35,8 +35,8 @@ impl Pmi1Client {
         // A leftover number may by now be a file of the user's, which must not be written to.
         if !tonnage_sys::descriptor::is_socket(fd) {
             return Err(format!(
-                "PMI_FD={fd} is no connection to a launcher but another open file: is it left over from a launcher that \
-                 has ended?"
+                "PMI_FD={fd} is not a connection to a launcher but another open file: is it left over from a launcher \
+                 that has ended?"
             ));
         }
         Self::from_files(open().map_err(failed)?, open().map_err(failed)?)
@@ -110,13 +110,15 @@ impl Drop for Pmi1Client {
         }
         for direction in [Timeout::Send, Timeout::Recv] {
             if let Err(error) = set_socket_timeout(&self.to, direction, Some(FAREWELL)) {
-                log::debug!("no farewell to PMI, for it might take for ever: {error}");
+                log::debug!(
+                    "finalize is not sent to PMI, because its answer might never come: {error}"
+                );
                 return;
             }
         }
         // Failure means that the launcher is gone.
         if let Err(why) = self.call("finalize", "finalize_ack") {
-            log::debug!("PMI did not take the farewell: {why}");
+            log::debug!("PMI did not answer finalize: {why}");
         }
     }
 }
@@ -125,8 +127,8 @@ impl Drop for Pmi1Client {
 fn connection_lost(what: &str) -> String {
     let likely = match what {
         "init" => {
-            "has an earlier program of this process already taken leave of the launcher, which serves one program for \
-             each process? Then give every tonnage an mpirun of its own"
+            "has an earlier program of this process already sent finalize? The launcher serves one program for each \
+             process, so start each tonnage by an mpirun of its own"
         }
         _ => "has the launcher ended?",
     };
@@ -260,6 +262,6 @@ mod tests {
         // Closing would end the wait of a client without a deadline.
         drop((there, answers));
         thread.join().unwrap();
-        assert!(ended.is_ok(), "it waits for ever");
+        assert!(ended.is_ok(), "it waits forever");
     }
 }

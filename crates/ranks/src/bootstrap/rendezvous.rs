@@ -26,7 +26,7 @@ use tonnage_units::{Error, Result};
 
 /// Prefix of rank 0's random text if it is not the secret but the run's name, used with the user's secret.
 const GIVEN: &str = "given-";
-/// Published instead of a host or an address: this rank ends with an error.
+/// Published instead of a host or an address if this rank ends with an error.
 const FAILED: &str = "failed";
 /// Key under which rank 0 publishes.
 const MEETING: &str = "tonnage-meeting";
@@ -34,7 +34,7 @@ const MEETING: &str = "tonnage-meeting";
 /// The agreed meeting place.
 #[derive(Debug)]
 pub struct Rendezvous {
-    /// Identity whose meeting is now [`Meeting::Master`]; the way of meeting is appended to its source.
+    /// This rank's identity. Its meeting is now [`Meeting::Master`], and the way of meeting is appended to its source.
     pub identity: Identity,
     /// The run's secret.
     pub secret: Secret,
@@ -130,8 +130,7 @@ pub fn meet(
     })
 }
 
-/// Returns the run's name. `None` if ranks are started by hand, or separately by something that does not know the
-/// others.
+/// Returns the run's name. `None` if ranks are started by hand, or separately by starters that do not know each other.
 fn run_name(env: Env<'_>, meeting: &Meeting) -> Option<String> {
     match meeting {
         Meeting::FirstHost { .. } => slurm::step_name(env).map(|step| format!("slurm {step}")),
@@ -286,7 +285,7 @@ impl ExchangeTask {
         let address = listener
             .local_addr()
             .map_err(|error| Error::io("address of the listening socket", error))?;
-        log::info!("rank 0 listens on {address} and says so by the launcher");
+        log::info!("rank 0 listens on {address} and publishes that through the launcher");
         let prefix = if self.given { GIVEN } else { "" };
         Ok((listener, format!("{address}/{prefix}{}", generate_text()?)))
     }

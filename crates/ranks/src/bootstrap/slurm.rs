@@ -41,8 +41,8 @@ pub(crate) fn meeting_of_step(env: Env<'_>, rank: u32) -> Result<Meeting> {
     let node = read_number(env, "SLURM_NODEID")?;
     if rank == 0 && node.is_some_and(|node| node != 0) {
         return Err(Error::Usage(format!(
-            "srun has started rank 0 on another host than {host}, the first of {list}, where the others look for it: \
-             leave --distribution out, or start with --mpi=pmix or --mpi=pmi2"
+            "srun has started rank 0 on another host than {host}, the first of {list}, where the other ranks expect \
+             it: leave --distribution out, or start with --mpi=pmix or --mpi=pmi2"
         )));
     }
     let port = match read_port(env, "TONNAGE_PORT")? {

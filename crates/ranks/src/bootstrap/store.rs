@@ -104,7 +104,8 @@ fn pmix_error(identity: &Identity, why: NoClient) -> Error {
 
 pub(super) fn exchange_error(why: String) -> Error {
     Error::Failed(format!(
-        "{}: the launcher did not pass on where the ranks meet: {why}. Look at what the launcher and the other ranks say",
+        "{}: the launcher did not pass on where the ranks meet: {why}. Look at the output of the launcher and of the \
+         other ranks",
         tonnage_sys::host::name()
     ))
 }

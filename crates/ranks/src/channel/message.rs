@@ -25,8 +25,8 @@ const NAME_BYTES_MAX: usize = 256;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum MessageHead {
-    // These two come first, so that their variant numbers are the same in all versions.
-    /// A rank introduces itself to rank 0.
+    // A rank introduces itself to rank 0. This variant and the next come first, so that their numbers are the same in
+    // all versions.
     Hello(#[serde(with = "text")] Box<Hello>),
     /// The run has ended for this cause.
     Abort {

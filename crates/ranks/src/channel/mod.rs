@@ -81,7 +81,7 @@ enum ChannelState {
     Broken,
 }
 
-/// A connection to another rank, or to a peer that has yet to prove that it is one.
+/// A connection to another rank, or to a peer that has not yet proved that it is a rank.
 pub(crate) struct Channel {
     stream: TcpStream,
     pub(crate) peer: SocketAddr,

@@ -55,7 +55,7 @@ fn merge_into_entry<T: Reduce + Serialize + DeserializeOwned>(entries: &[u8]) ->
     reduce_entry(&pack(&merge_entries::<T>(entries)?)?)
 }
 
-/// A group of ranks that meet once. All members must create it with the same arguments.
+/// A group of ranks that take part in one collective. All members must create it with the same arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankGroup {
     members: RankSet,
@@ -201,8 +201,8 @@ impl Rank {
         self.wait(pending, deadline).map(|_| ())
     }
 
-    /// Gives every rank the same outcome: the failure of the lowest failing rank, if any. If nothing failed but
-    /// something is unavailable on some ranks, that of the lowest such rank.
+    /// Gives every rank the same outcome: the failure of the lowest failing rank, if any. If no rank failed but some
+    /// lack a feature, the outcome is that of the lowest of these.
     pub fn agree(&mut self, what: &str, mine: Result<()>, deadline: Duration) -> Result<()> {
         let mine = RankOutcome::if_failed(self.id(), &self.host(), &mine);
         self.reduce(what, mine, deadline)?

@@ -57,7 +57,7 @@ pub struct Rank {
     message_bytes_max: usize,
     close_timeout: Duration,
     network_timeout: Duration,
-    /// Time for rank 0's verdict after a complaint about a missing rank.
+    /// Longest wait for rank 0's verdict after a complaint about a missing rank.
     verdict_timeout: Duration,
     parent_is_root: bool,
 }
@@ -87,7 +87,7 @@ impl Rank {
         };
         let tree =
             join::join(&identity, &me, &mut options, &mut signals).map_err(|mut failure| {
-                // A rank that received a signal while joining reports it itself. If rank 0 is gone, its supervisor
+                // A rank that received a signal while joining reports it itself. If rank 0 has ended, its supervisor
                 // reports that.
                 failure.error = with_interrupted_rank(failure.error, me.rank, &me.host);
                 let of_other =

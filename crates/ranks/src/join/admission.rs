@@ -111,7 +111,8 @@ pub(super) fn admit(
     let mut members = Vec::new();
     if let Err(error) = open_files::ensure_open_files(me, identity.size - 1) {
         let mut failure = RankFailure::from(error);
-        // Under a supervisor, rank 0's exit is enough. Ranks of a launcher would wait for rank 0 to start.
+        // Under a supervisor, rank 0's exit is enough. Late ranks of a launcher would otherwise wait for rank 0 to
+        // start.
         if has_latecomers {
             failure = report_failure(failure.error, joiner);
             let cause = me.failure_cause(&failure.error);
@@ -207,7 +208,7 @@ fn gather_members(
     let deadline = Instant::now() + joiner.options.join_timeout;
     // Members are silent unless one ends. Epoll avoids a cost per member whenever another rank arrives.
     let watch = LinkWatch::new()?;
-    // Index of each rank among the members.
+    // Index of each rank in `members`.
     let mut places = HashMap::new();
     let mut notice = WaitNotice::new(deadline);
     while members.len() + 1 < size as usize {
@@ -244,7 +245,7 @@ fn gather_members(
             });
             misfit = misfit.or(objection);
         }
-        // Returned only now, so that ranks that arrived at the same time get the reason too.
+        // The error is returned only now, so that ranks that arrived at the same time get the reason too.
         misfit.map_or(Ok(()), Err)?;
         if events.stirred {
             for place in watch.ready(Duration::ZERO)? {

@@ -25,7 +25,7 @@ pub(crate) const MARGIN: Duration = Duration::from_secs(5);
 /// Time for an ending rank to send its reason to another.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Silence allowed when other connections wait for a free slot. A rank sends its greeting right after connecting.
+/// Longest silence of a connection while others wait for a free slot. A rank sends its greeting right after connecting.
 const CROWDED: Duration = Duration::from_millis(500);
 
 /// A connection that is not authenticated yet.
@@ -42,7 +42,7 @@ impl UnauthenticatedConnection {
     }
 }
 
-/// A listener and its connections whose handshake is in progress.
+/// A listener and its connections with a handshake in progress.
 pub(crate) struct Handshakes {
     listener: TcpListener,
     secret: Secret,
@@ -110,7 +110,7 @@ impl Handshakes {
         for (pending, is_ready) in self.pending.iter_mut().zip(ready.by_ref()) {
             pending.ready = is_ready;
         }
-        // With too many connections the listener is not waited for, but one of them may have gone since.
+        // With too many connections the listener is not polled, but one of them may have ended since.
         let served = self.serve_ready(ready.next() != Some(false));
         Ok(HandshakeEvents { stirred, ..served })
     }

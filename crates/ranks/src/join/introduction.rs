@@ -48,9 +48,7 @@ pub(super) fn introduce_until_confirmed(
         }
         unheard += 1;
         let peer = channel.peer;
-        log::debug!(
-            "{peer} closed the connection before it had heard who this rank is; trying again"
-        );
+        log::debug!("{peer} closed the connection before this rank's introduction; trying again");
         if Instant::now() + RETRY >= deadline {
             let tries = if unheard == 1 { "try" } else { "tries" };
             let message = format!(
@@ -84,7 +82,7 @@ fn introduce_and_end(
     // If this fails, the supervisor or the launcher has to end the others.
     if let Err(error) = said {
         let rank = listener.rank;
-        log::debug!("rank {rank} did not hear why this one ends: {error}");
+        log::debug!("rank {rank} was not sent the reason why this one ends: {error}");
     }
 }
 

@@ -1,8 +1,8 @@
 //! Joining: the ranks of a run find each other and become a tree.
 //!
 //! All other ranks connect to rank 0 and introduce themselves. Once all have arrived and are compatible, rank 0 sends
-//! each its parent; a rank whose parent is not rank 0 connects to that. The result is a [`TreePosition`] of open
-//! connections, which the control thread ([`crate::tree::control`]) then owns.
+//! each its parent; a rank with another parent than rank 0 then connects to that parent. The result is a
+//! [`TreePosition`] of open connections, which the control thread ([`crate::tree::control`]) then owns.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -41,13 +41,13 @@ use tonnage_units::identity::Identity;
 /// collectives are counted in `crate::tree::node`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JoinBytes {
-    /// From rank 0; at rank 0, from all others.
+    /// Received from rank 0; at rank 0, from all others.
     pub got: u64,
-    /// To rank 0; at rank 0, to all others.
+    /// Sent to rank 0; at rank 0, to all others.
     pub said: u64,
-    /// From a parent that is not rank 0.
+    /// Received from a parent that is not rank 0.
     pub got_of_parent: u64,
-    /// To a parent that is not rank 0.
+    /// Sent to a parent that is not rank 0.
     pub said_to_parent: u64,
 }
 
@@ -60,8 +60,8 @@ pub struct RankFailure {
 }
 
 impl RankFailure {
-    /// Creates the failure from a cause that rank 0 sent to rank `me`. Rank 0 reports a cause about `me` only if it
-    /// ends the run, not to ranks that arrive too late; so `me` reports that one too.
+    /// Creates the failure from a cause that rank 0 sent to rank `me`. If the cause is about `me`, `me` reports it too,
+    /// because rank 0 does not report ranks that merely arrive too late.
     fn from_root(error: Error, me: u32) -> Self {
         let is_own = matches!(&error, Error::Rank { rank, .. } if *rank == me);
         Self {

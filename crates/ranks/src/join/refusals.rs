@@ -65,7 +65,7 @@ impl Refusals {
         let is_first = self.tallies.iter().all(|tally| tally.count == 0);
         let tally = &mut self.tallies[refusal.kind()];
         tally.count += 1;
-        // One more than is named shows that there are more.
+        // One address more than is named is kept, to show that there are more.
         if tally.from.len() <= NAMED_MAX {
             tally.from.insert(from.to_canonical());
         }

@@ -141,14 +141,14 @@ pub fn start_local(
     Ok(supervisor.with_extra_time(extra_time_here(ranks)))
 }
 
-/// Makes this process end with its supervisor, even if that is killed. Call it first in a process that [`start_local`]
-/// started or that is one of several runs ([`TURN_PARENT`]). Does nothing in any other process.
+/// Makes this process end when its supervisor ends, even if the supervisor is killed. Call it first in a process that
+/// [`start_local`] started or that is one of several runs ([`TURN_PARENT`]). Does nothing in any other process.
 pub fn end_with_supervisor(env: Env<'_>) -> Result<()> {
     let parent = if env("TONNAGE_RANK").is_some() {
         env("TONNAGE_PARENT")
     } else {
-        // If a script lies between the two, this process must not end with it. At the next record it notices that the
-        // real parent is gone.
+        // If a script started this process in between, this process must not end with the script. At the next record it
+        // notices that the real parent has ended.
         env(TURN_PARENT).filter(|parent| parent_identity().as_ref() == Some(parent))
     };
     parent.map_or(Ok(()), |parent| end_with_parent(&parent))
@@ -158,7 +158,7 @@ fn parent_identity() -> Option<String> {
     getppid().map(|pid| pid.as_raw_nonzero().to_string())
 }
 
-/// Makes this process end with its parent, which must have this PID.
+/// Makes this process end when its parent ends, which must have this PID.
 pub fn end_with_parent(parent: &str) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|error| Error::io("cannot ask to end with the supervisor", error))?;

@@ -20,7 +20,7 @@ use tonnage_units::Result;
 
 /// Started ranks, independent of how they were started, identified by their numbers.
 pub trait RankProcesses {
-    /// Processes news of all ranks, before each is queried.
+    /// Processes pending events of all ranks, before each rank is queried.
     fn refresh(&mut self) {}
 
     /// Returns how a rank has ended, or `None` while it runs.

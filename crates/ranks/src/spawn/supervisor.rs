@@ -25,7 +25,7 @@ const STOPPED_END_TIMEOUT: Duration = Duration::from_millis(300);
 /// many ranks share a CPU, both are longer.
 const STOPPED_FOUND_TIMEOUT: Duration = Duration::from_millis(1800);
 
-/// Longest time between two checks, in case a SIGCHLD for another reason was the last one.
+/// Longest time between two checks, in case no further SIGCHLD arrives.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Supervised ranks.
@@ -227,7 +227,7 @@ impl<S: RankProcesses> Supervisor<S> {
         left.map_or(LOOK, |left| left.min(LOOK))
     }
 
-    /// Kills ranks whose time to end is over, and those that cannot end because they are stopped.
+    /// Kills ranks that have not ended in time, and those that cannot end because they are stopped.
     fn kill_overdue(&mut self) {
         if self.killed_rest {
             return;
@@ -262,8 +262,8 @@ impl<S: RankProcesses> Supervisor<S> {
         }
     }
 
-    /// Reports killed ranks or, if there are none, those that had to be killed here. Only if rank 0 could not: it was
-    /// killed, stuck, or did not notice.
+    /// Reports killed ranks or, if there are none, those that had to be killed here. This happens only if rank 0 could
+    /// not report them: it was killed, stuck, or did not notice.
     fn report(&self) {
         let root = self.ranks.first();
         let root_told = root.is_some_and(|root| root.code().is_some_and(|code| code != 0));
@@ -314,7 +314,8 @@ impl<S: RankProcesses> Supervisor<S> {
         if codes.iter().all(|code| *code == Some(0)) {
             return 0;
         }
-        // If a signal reached one rank alone, all ranks end with its code. Or it came before that rank caught signals.
+        // If a signal reached only one rank, all ranks end with its code, unless the signal came before that rank
+        // caught signals.
         let mut killed_by = self.ranks.iter().filter_map(WatchedRank::killed_by);
         if let Some(signal) = killed_by.find(|signal| [SIGINT, SIGTERM].contains(signal)) {
             return Error::Interrupted { signal, rank: None }.exit_code();
@@ -345,7 +346,8 @@ impl<S: RankProcesses> Supervisor<S> {
 fn usual_sender(signal: i32) -> &'static str {
     match signal {
         SIGKILL => {
-            " (SIGKILL): where no user sent it, the out-of-memory killer did. `dmesg` shows it; raise the memory limit of the \
+            " (SIGKILL): unless a user sent it, the out-of-memory killer did. `dmesg` shows it; raise the memory \
+             limit of the \
              container, or use smaller --sizes, --window or --footprint"
         }
         SIGBUS => {

@@ -26,7 +26,7 @@ fn a_lost_rank_is_named_everywhere_within_a_second() {
         let later = rank.barrier("later", SOON).unwrap_err();
         assert_eq!(later.to_string(), error.to_string());
         assert_eq!(rank.claims_report(), rank.id() == 0);
-        assert!(!rank.claims_report(), "it is said once");
+        assert!(!rank.claims_report(), "it is reported once");
         Some((error.to_string(), now))
     });
     let when = when.recv().unwrap();
@@ -157,7 +157,7 @@ fn rank_one_of_three() {
     }
 }
 
-/// Ranks 0 and 2 of a run whose rank 1 is another process; `act` is done to it once all have joined.
+/// Runs ranks 0 and 2, with rank 1 in another process. Once all have joined, `act` is called with that process.
 fn with_other_process(timeout: Duration, act: impl Fn(u32) + Send + 'static) -> Vec<Error> {
     let (listener, address) = door();
     let other = other_process(address);
@@ -218,14 +218,14 @@ fn a_stopped_process_is_named_by_its_silence() {
         signal(pid, rustix::process::Signal::STOP);
     }) {
         assert_eq!(blamed(&error), (1, "h1".into()));
-        says(&error, &["has heard nothing of it"]);
+        says(&error, &["has heard nothing from it"]);
     }
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(15), "{took:?}");
 }
 
 #[test]
-fn a_rank_that_does_not_come_is_named_with_what_it_does() {
+fn a_rank_that_does_not_arrive_is_named_with_its_phase() {
     let outcomes = run(13, |mut rank| {
         rank.barrier("begin", SOON).unwrap();
         if rank.id() == 11 {

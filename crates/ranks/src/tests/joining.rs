@@ -120,7 +120,7 @@ fn a_late_process_gets_the_reason_why_it_cannot_join() {
         assert!(of_another.contains("expects 3 ranks"), "{of_another}");
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(5), "{took:?}");
-        // The run is not disturbed, and its end frees the port.
+        // The run continues, and its end frees the port.
         let other = scope.spawn(|| one.close());
         zero.close().unwrap();
         other.join().unwrap().unwrap();

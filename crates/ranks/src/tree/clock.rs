@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::ClockOffset;
 use crate::channel::message::{ClockBase, MessageHead};
 
-/// Round trips before the first estimate, and the number to a parent whose clock should be the same.
+/// Number of round trips before the first estimate, and to a parent that should have the same clock.
 const SAMPLES: u32 = 16;
 const SAMPLES_OF_ONE_CLOCK: u32 = 4;
 
@@ -53,7 +53,7 @@ impl ClockEstimate {
         let age_ns = self
             .known_ns
             .map_or(0, |known_ns| now_ns.saturating_sub(known_ns));
-        // Counted twice: this clock's drift from the parent's, and the parent's from rank 0's.
+        // The drift counts twice: this clock drifts from the parent's, and the parent's from rank 0's.
         let drift_ns = drift_ns(age_ns, self.slew_ppb).saturating_mul(2);
         let mut clock = self.base.clock;
         clock.uncertainty_ns = clock.uncertainty_ns.saturating_add(drift_ns);
@@ -99,7 +99,7 @@ impl ClockSample {
 /// Relation of a rank's clock to rank 0's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClockRelation {
-    /// The names say that it is the same clock; not yet tested by an exchange.
+    /// The same clock according to the names, but not yet tested by an exchange.
     Claimed,
     /// The same clock, confirmed by an exchange.
     Same,
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(root.base.path_rtt_ns, 0);
     }
 
-    /// Ranks of one boot whose time namespaces are an hour apart, in both directions.
+    /// Ranks of one boot in time namespaces that are an hour apart, in both directions.
     #[test]
     fn a_clock_an_hour_off_is_measured_even_if_its_name_is_the_same() {
         const HOUR_NS: i64 = 3_600_000_000_000;

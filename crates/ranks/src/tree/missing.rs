@@ -126,8 +126,8 @@ impl OverdueReport {
         let Some((first, rest)) = missing.split_first() else {
             let host = table.first().map_or("unknown host", |info| &info.host);
             let message = format!(
-                "\"{}\" did not end within {:.1?} although all ranks have come to it: the network between the hosts is \
-                 too slow for it, or the time too short",
+                "\"{}\" did not end within {:.1?} although all ranks have come to it: the network between the hosts \
+                 is too slow, or the time too short",
                 self.terms.what, self.waited
             );
             return EndCause::rank(0, host, &message);

@@ -28,7 +28,7 @@ use tonnage_units::{Error, Result};
 /// Heartbeats per heartbeat timeout, after which a silent rank counts as lost.
 pub(crate) const BEATS: u32 = 6;
 
-/// Settings that the control thread gets at its start.
+/// Settings of the control thread.
 pub(crate) struct ControlSettings {
     pub(crate) me: RankInfo,
     pub(crate) size: u32,
@@ -293,8 +293,7 @@ impl TreeNode {
         }
     }
 
-    /// Does periodic work if it is late: when the main thread keeps taking the node first, the control thread may not
-    /// get to it.
+    /// Does overdue periodic work from the main thread, because the control thread may not get the node's lock in time.
     pub(crate) fn tick_when_late(&mut self) {
         if self.ticked.elapsed() > self.beat_interval() {
             self.tick();
@@ -355,7 +354,7 @@ impl TreeNode {
         let silence = now.saturating_duration_since(link.last_received);
         let me = &self.settings.me;
         let message = format!(
-            "rank {} on {} has heard nothing of it (process {}) for {silence:.1?}: it hangs or is stopped, or its \
+            "rank {} on {} has heard nothing from it (process {}) for {silence:.1?}: it hangs or is stopped, or its \
              host or the network between them is gone",
             me.rank, me.host, link.info.pid
         );

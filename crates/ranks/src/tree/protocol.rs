@@ -143,7 +143,7 @@ impl TreeNode {
         let what = &terms.what;
         if payload.len() + what.len() + 1024 > self.settings.message_bytes_max {
             let message = format!(
-                "\"{what}\" grew to {} bytes, and {} are the most that the control channel carries for {} ranks",
+                "\"{what}\" grew to {} bytes, more than the {} bytes that the control channel carries for {} ranks",
                 payload.len(),
                 self.settings.message_bytes_max,
                 self.settings.size
@@ -190,8 +190,8 @@ impl TreeNode {
             .filter(|bytes| *bytes > bytes_max)
         {
             return Err(Error::Failed(format!(
-                "messages of {bytes} bytes are for the ranks below one child, and {bytes_max} are the most that the \
-                 control channel carries"
+                "the messages for the ranks below one child have {bytes} bytes, more than the {bytes_max} bytes that \
+                 the control channel carries"
             )));
         }
         for index in 0..self.links.len() {

@@ -64,7 +64,7 @@ pub(crate) enum CollectiveResult {
 }
 
 impl CollectiveSlot {
-    /// Creates a slot whose result also wakes `sleepers`.
+    /// Creates a slot that also wakes `sleepers` when its result is set.
     pub(crate) fn new(sleepers: Arc<Sleepers>) -> Arc<Self> {
         Arc::new(Self {
             sleepers,

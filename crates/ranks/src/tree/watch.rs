@@ -1,8 +1,8 @@
 //! Waits for a rank's connections, and decides which of its two threads wakes: the main thread while it waits in a
-//! collective, otherwise the control thread. So a collective needs no hand-over between threads, which would cost more
-//! than the rest of a rank's work in it.
+//! collective, otherwise the control thread. A collective therefore needs no hand-over between threads, which would
+//! cost more than the rest of a rank's work in it.
 //!
-//! While ranks join, rank 0 waits for all connected ranks with such a set.
+//! While ranks join, rank 0 also waits for all connected ranks by a [`LinkWatch`].
 //!
 //! All connections are in one epoll set. The control thread waits for that set through a second epoll descriptor, the
 //! gate. The main thread shuts the gate while it waits for the set itself. [`super::node`] handles ready connections.

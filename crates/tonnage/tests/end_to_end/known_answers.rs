@@ -210,7 +210,7 @@ fn an_outage_for_ever_ends_the_run_and_names_both_ends() {
         .zip([["1 on h1", "0 on h0"], ["0 on h0", "1 on h1"]])
     {
         assert_eq!(run.code, Some(1), "{ended:#?}");
-        let heard = format!("rank {silent} has heard nothing of it");
+        let heard = format!("rank {silent} has heard nothing from it");
         for part in [&format!("rank {hit}: "), &heard] {
             assert!(run.stderr.contains(part), "no {part:?} in {run:#?}");
         }

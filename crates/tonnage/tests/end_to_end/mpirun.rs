@@ -200,7 +200,7 @@ fn two_runs_in_one_mpich_job_report_the_cause() {
         ended.code != Some(0) && ended.rows().len() == 2,
         "{ended:#?}"
     );
-    ended.saying(&["taken leave of the launcher", "an mpirun of its own"]);
+    ended.saying(&["already sent finalize", "an mpirun of its own"]);
 }
 
 #[test]

@@ -149,10 +149,10 @@ fn errors_on_a_host_name_the_host() {
     fs::write(&other, format!("h* {}", fs::read_to_string(key).unwrap())).unwrap();
     let known = ssh.known_hosts().display().to_string();
     let wrong = "
-        h0,nosuchhost =>                                   => nosuchhost: no such name is known | correct the name
+        h0,nosuchhost =>                                   => nosuchhost: the name cannot be resolved | correct the name
         h0,h1         => -o UserKnownHostsFile=/dev/null   => h1: its host key is unknown | check it once by hand
         h0,h1         => -o UserKnownHostsFile=OTHER       => h1: the host key has changed | ssh-keygen -R h1
-        h0,h1         => -p 2                              => h1: nobody listens for ssh there | sshd
+        h0,h1         => -p 2                              => h1: no ssh server listens there | sshd
         h0,h1         => -o IdentityFile=none -o IdentityAgent=none -F /dev/null -o UserKnownHostsFile=KNOWN
             => h1: ssh was refused | ssh-copy-id
     ";
@@ -164,7 +164,7 @@ fn errors_on_a_host_name_the_host() {
     }
     run("h0,h1", "-p 'x")
         .with_code(2)
-        .saying(&["--ssh", "is no command"]);
+        .saying(&["--ssh", "is not a command"]);
     // Errors found by ranks are recorded as with --ranks.
     let line = "file --hosts h0,h1 --path /nosuch/dir/t --block 4k --transfer 4k";
     let ended = by_ssh(&ssh, dir.path(), line, "").run().with_code(1);

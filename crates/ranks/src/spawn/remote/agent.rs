@@ -33,10 +33,10 @@ pub(super) const SILENCE: Duration = Duration::from_millis(6500);
 const END_TIMEOUT: Duration = Duration::from_millis(2500);
 /// Longest time for the last reports.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Reports queued for ssh; a rank that prints more has to wait.
+/// Maximum number of reports queued for ssh; a rank that prints more has to wait.
 const WAITING_MAX: usize = 1024;
-/// Removes files left by this host's ranks after some did not end well. Called with the number of all ranks, which have
-/// ended, and the PIDs of those that failed.
+/// Removes files left by this host's ranks after some did not end well. It is called after all ranks have ended, with
+/// their number and the PIDs of those that failed.
 pub type CleanUp = dyn Fn(u32, Vec<u32>);
 
 /// Parts of the program that an agent needs.
@@ -63,7 +63,7 @@ struct ReportSender {
 impl ReportSender {
     /// Sends a report; blocks while the queue is full.
     fn send(&self, report: AgentReport) {
-        // This fails only if the peer is gone, and then the agent ends.
+        // This fails only if the peer has gone, and then the agent ends.
         let _ = self.sender.send(report);
     }
 
@@ -247,8 +247,8 @@ impl Agent {
     fn start(&mut self, order: &StartOrder) -> Result<()> {
         if order.needs_directory && !Path::new(&order.directory).is_dir() {
             return Err(Error::Usage(format!(
-                "there is no directory {}, in which the paths of this run's files begin: make it, or start from one that all \
-                 hosts have",
+                "there is no directory {}, which the relative paths of this run's files refer to: create it, or start \
+                 from a directory that all hosts have",
                 order.directory
             )));
         }
@@ -256,7 +256,7 @@ impl Agent {
         let listener = trials.and_then(|trials| trials.into_listener(order.meeting));
         if order.first == 0 && listener.is_none() {
             return Err(Error::Failed(format!(
-                "nobody listens on {} any more, where the ranks should meet",
+                "the listening socket on {}, where the ranks should meet, has been closed",
                 order.meeting
             )));
         }

@@ -63,7 +63,7 @@ pub fn split_words(text: &str) -> Result<Vec<String>> {
     match shlex::split(text) {
         Some(words) if !words.is_empty() => Ok(words),
         _ => Err(Error::Usage(format!(
-            "--ssh {text:?} is no command: write it as for a shell, such as --ssh \"ssh -p 2222\""
+            "--ssh {text:?} is not a command: write it as for a shell, such as --ssh \"ssh -p 2222\""
         ))),
     }
 }

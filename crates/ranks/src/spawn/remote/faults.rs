@@ -29,12 +29,12 @@ const SIGNS: [(&[&str], &str, &str); 15] = [
     ),
     (
         &["could not resolve hostname", "name or service not known"],
-        "no such name is known",
+        "the name cannot be resolved",
         "correct the name, or give it an address in DNS, /etc/hosts or ssh_config",
     ),
     (
         &["connection refused"],
-        "nobody listens for ssh there",
+        "no ssh server listens there",
         "start sshd on the host, or name its port with --ssh \"ssh -p PORT\"",
     ),
     (
@@ -105,7 +105,7 @@ const SIGNS: [(&[&str], &str, &str); 15] = [
 /// Maximum number of ssh's lines quoted in a message.
 const LINES_MAX: usize = 3;
 
-/// Describes why a host has no agent. `said` are lines of ssh and the script; `ended` is how ssh ended.
+/// Describes why a host has no agent. `said` has the lines printed by ssh and the script; `ended` is how ssh ended.
 pub(super) fn explain_missing_agent(host: &str, said: &[String], ended: &str) -> String {
     explain_known_pattern(host, said).unwrap_or_else(|| {
         let quoted = quote_output(said);
@@ -200,8 +200,8 @@ mod tests {
         "user@h1: Permission denied (publickey).|ssh was refused|ssh-copy-id h1",
         "No ED25519 host key is known for h1 and you have requested strict checking.\nHost key verification failed.|its host key is unknown|`ssh h1`",
         "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key for h1 has changed\nHost key verification failed.|has changed|ssh-keygen -R h1",
-        "ssh: Could not resolve hostname h1: Name or service not known|no such name|correct the name",
-        "ssh: connect to host h1 port 22: Connection refused|nobody listens|sshd",
+        "ssh: Could not resolve hostname h1: Name or service not known|cannot be resolved|correct the name",
+        "ssh: connect to host h1 port 22: Connection refused|no ssh server listens|sshd",
         "ssh: connect to host h1 port 22: Connection timed out|does not answer|firewall",
         "ssh: connect to host h1 port 22: No route to host|does not answer|is it up",
         "head: error writing 'standard output': No space left on device\ntonnage-lost|disk was full|make room",

@@ -126,7 +126,7 @@ impl RemoteHosts {
         Ok((party, found))
     }
 
-    /// Starts processes on hosts with new agents, and records hosts that will have none.
+    /// Starts processes on hosts with newly connected agents, and records the hosts without one.
     fn start_on_connected(
         &mut self,
         found: &mut [HostProcess],
@@ -139,7 +139,7 @@ impl RemoteHosts {
         if !come.is_empty() {
             // Independent processes would disturb each other on one machine.
             self.check_distinct_hosts(|one, other| {
-                format!("{one} and {other} are one machine, whose checks would disturb each other: name it once")
+                format!("{one} and {other} are one machine, and its checks would disturb each other: name it once")
             })?;
         }
         for host in come {

@@ -63,7 +63,7 @@ fn check_name(name: &str) -> Result<()> {
         || name.contains(is_odd)
     {
         return Err(Error::Usage(format!(
-            "{name:?} is no host: write a name or address as for ssh, such as h1, user@h1 or h1:4"
+            "{name:?} is not a host: write a name or address as for ssh, such as h1, user@h1 or h1:4"
         )));
     }
     Ok(())
@@ -78,7 +78,7 @@ fn parse_slots(text: &str, whole: &str) -> Result<u32> {
             Ok(slots)
         }
         _ => Err(Error::Usage(format!(
-            "{whole:?}: {text:?} is no number of ranks from 1 to {SLOTS_MAX}"
+            "{whole:?}: {text:?} is not a number of ranks from 1 to {SLOTS_MAX}"
         ))),
     }
 }
@@ -160,7 +160,7 @@ impl HostPlacement {
         let size = placement.size();
         if size > SLOTS_MAX {
             return Err(Error::Usage(format!(
-                "the hosts have {size} ranks together, and {SLOTS_MAX} are the most"
+                "the hosts have {size} ranks together: the most is {SLOTS_MAX}"
             )));
         }
         Ok(placement)

@@ -65,7 +65,7 @@ fn common_bits(one: IpAddr, other: IpAddr) -> u32 {
     }
 }
 
-/// Whether two names refer to the same machine, whose ranks would be counted as those of two hosts.
+/// Whether two names refer to the same machine. Its ranks would be counted as those of two hosts.
 pub fn is_same_machine(one: &AgentHello, other: &AgentHello) -> bool {
     location_of(one).is_one_host(location_of(other))
 }
@@ -141,8 +141,8 @@ mod tests {
     #[test]
     fn the_address_of_ssh_is_first_and_container_bridges_are_left_out() {
         let other = hello("10.1.0.2", &[]);
-        // Also if ssh used another address, for example with localhost in the list: then the network of the others'
-        // names decides.
+        // The order also holds if ssh used another address, for example with localhost in the list. Then the network of
+        // the others' names decides.
         for own in ["10.1.0.1", "127.0.0.1"] {
             assert_eq!(
                 order(&hello(own, &MANY), &[&other]),
@@ -154,7 +154,7 @@ mod tests {
             order(&hello("", &MANY), &[&six]),
             "fd00::1 192.168.7.1 10.1.0.1"
         );
-        // Unless ssh itself connected through it.
+        // A bridge is kept if ssh itself connected through it.
         assert!(order(&hello("192.168.122.1", &MANY), &[&other]).starts_with("192.168.122.1 "));
     }
 

@@ -31,7 +31,7 @@ impl RemoteHosts {
         let (Some((&root, others)), Some((root_hello, other_hellos))) =
             (hosts.split_first(), hellos.split_first())
         else {
-            return Err(Error::Failed("no host is there".into()));
+            return Err(Error::Failed("no host has an agent".into()));
         };
         let addresses = if others.is_empty() && interface.is_none() {
             vec![Ipv4Addr::LOCALHOST.into()]

@@ -57,7 +57,7 @@ pub struct RemoteRanks<A: OutputReceiver> {
     /// When the last event came from each host, without lost hosts.
     heard: BTreeMap<usize, Instant>,
     audience: A,
-    /// Whether the run is ending for a reported reason, or because of the user.
+    /// Whether the run is ending for a reason that was reported, or because the user ended it.
     is_told: bool,
 }
 
@@ -177,7 +177,7 @@ impl<A: OutputReceiver> RemoteRanks<A> {
         }
     }
 
-    /// Reports why the run ends. Later errors of other ranks are consequences.
+    /// Reports why the run ends. Later errors of other ranks are only consequences, so they are not reported.
     fn print_line(&mut self, text: &str) {
         // If the output is gone, the reason is lost too.
         let _ = self.audience.line(None, true, text);
@@ -214,7 +214,7 @@ impl<A: OutputReceiver> RemoteRanks<A> {
         if !is_over && !self.is_told && !root_told {
             let name = &self.party.members[host].name;
             let text = format!(
-                "error: {name} {why}; its ranks end by themselves. Look at `ssh {name}`, then start again"
+                "error: {name} {why}; its ranks end on their own. Look at `ssh {name}`, then start again"
             );
             self.print_line(&text);
         }
