@@ -171,11 +171,11 @@ trait BatchSchedule {
     /// Returns the slot of a batch that all workers have finished, once per batch.
     fn take_ended(&mut self) -> Option<u32>;
 
-    /// Returns whether no batch is left to begin or to wait for.
+    /// Whether no batch is left to begin or to wait for.
     fn is_over(&self) -> bool;
 }
 
-/// Schedule of a worker whose batches are its own.
+/// Schedule of a worker with its own batches.
 struct OwnSchedule<'a> {
     free: &'a mut VecDeque<u32>,
     places: usize,

@@ -29,8 +29,8 @@ pub trait StreamExtent {
     /// Notes that the operation, or the flush, with this tag has completed.
     fn ended(&mut self, flow_of_tag: &[u32], tag: u32) -> FlowStep;
 
-    /// Closes the flows whose last operation has completed, and returns the number of flushes posted for this. `tags`
-    /// are the flow of each tag, and the list of retired tags, which this extends.
+    /// Closes the flows with a completed last operation, and returns the number of flushes posted for this. `tags` has
+    /// the flow of each tag, and the list of retired tags, which this extends.
     fn close(
         &mut self,
         port: &mut Port<'_>,
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_without_an_end_of_their_own_end_with_the_time() {
+    fn endless_flows_end_with_the_trial() {
         let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         let mut flows = [flow(0, 1), flow(1, 2)];
         let (mut scratch, mut loads) = (Scratch::new(2, 4), loads(&[u64::MAX, 0], true));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_leaves_only_those_waiting_that_have_not_ended() {
+    fn in_a_stall_only_unfinished_flows_are_waiting() {
         let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         // The second flow is complete when the first one's last operations get stuck for 30 s. That is longer than the
         // watch needs to be sure, even on a machine that rarely runs this thread.

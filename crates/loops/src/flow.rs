@@ -147,7 +147,7 @@ mod tests {
     use tonnage_engine::Addresses;
 
     #[test]
-    fn what_is_skipped_counts_as_issued() {
+    fn skipped_operations_count_as_issued() {
         let (mut skipped, mut stepped) = (flow_of_permuted_slots(), flow_of_permuted_slots());
         for count in [0, 5, 2] {
             skipped.skip(count);

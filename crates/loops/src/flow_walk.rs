@@ -1,5 +1,5 @@
 //! Slots that a flow's operations use at both ends. Both ends compute the same walk from [`FlowSlots`] alone. Each
-//! therefore knows which slot the n-th operation uses on either side, and whose data lands where.
+//! therefore knows which slots the n-th operation uses on both sides, and where its data lands.
 
 use tonnage_engine::{Addresses, Verb};
 use tonnage_units::Result;
@@ -53,8 +53,8 @@ enum RemoteWalk {
     Own(SlotWalk),
 }
 
-/// Fixed pairs of initiator and target slots, as in a page table. The orders at the two ends differ, whatever the order
-/// at one end is. Data of one slot nevertheless always land in the same slot.
+/// Fixed pairs of initiator and target slots, as in a page table. The orders at the two ends always differ, but data of
+/// one slot always land in the same slot.
 #[derive(Debug, Clone)]
 struct SlotPairing {
     permutation: Permutation,

@@ -98,7 +98,7 @@ pub struct Scratch {
     paced: Vec<paced::PacedFlow>,
     /// Flows with overdue operations that have room again.
     behind: VecDeque<u32>,
-    /// Flows whose operations the engine rejected for lack of room.
+    /// Flows with operations that the engine rejected for lack of room.
     refusing: VecDeque<u32>,
 }
 

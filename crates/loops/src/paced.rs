@@ -34,7 +34,7 @@ pub struct Timetable {
     pub operations: u64,
     /// Earliest end of the trial: when the rank's next operation would be due.
     pub end_ns: u64,
-    /// No operation is issued after this time, however far behind the loop is.
+    /// No operation is issued after this time, even if the loop is behind.
     pub give_up_ns: u64,
 }
 
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_lasts_as_long_as_its_timetable_and_does_something_even_when_it_comes_late() {
+    fn a_trial_lasts_as_long_as_its_timetable_and_issues_an_operation_even_if_late() {
         let (mut mock, stop) = (mock(7), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
         let clock = port.clock;
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn no_operation_is_issued_before_it_is_due_and_the_last_one_has_its_time_too() {
+    fn no_operation_is_issued_before_it_is_due() {
         let (mut mock, stop) = (mock(7), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
         let clock = port.clock;
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_take_turns_in_bursts_that_have_a_bound() {
+    fn flows_take_turns_in_bounded_bursts() {
         let (mut mock, stop) = (mock(1000), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
         let timetable = all_due(port.clock, 99);
@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_issued_is_late_once() {
+    fn an_operation_never_issued_is_late_once() {
         let (mut mock, stop) = (mock(7), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
         let timetable = Timetable {
@@ -879,7 +879,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_has_its_place_and_length_and_says_whether_the_loop_ran() {
+    fn a_stall_has_its_time_and_length_and_shows_whether_the_loop_ran() {
         for still in [
             Still::Process,
             Still::Poll,
@@ -953,7 +953,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overload_is_no_stall_and_what_it_never_issues_is_marked() {
+    fn an_overload_is_not_a_stall_and_its_unissued_operations_are_marked() {
         let (now, mut next_ns) = (Time::default(), 0);
         let time = now.clone();
         let clock = || now.set(now.get() + LOOK_NS);
@@ -1086,7 +1086,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_in_time_are_not_late_and_no_stall() {
+    fn bursts_in_time_are_neither_late_nor_a_stall() {
         for flows in [1, 3] {
             let (result, issued) = bursts(flows, None);
             assert_eq!((result.completed, result.late), (400, 0), "{flows} flows");

@@ -18,7 +18,7 @@ use crate::flow_walk::{FlowSlots, FlowWalk};
 use tonnage_engine::{Caps, Completion, Ending, Op};
 use tonnage_units::{Error, Result};
 
-/// Checks of the last byte between two polls, for engines whose peers write without this side's help.
+/// Checks of the last byte between two polls, if peers can write without this side polling.
 const LOOKS_PER_POLL: u32 = 32;
 
 /// Maximum number of own operations that may be incomplete when the next one is posted.
@@ -126,7 +126,7 @@ pub struct PingPongEnd {
     pub flows: Vec<Flow>,
     /// Empty, or one signal per flow.
     pub signals: Vec<LastByteSignal>,
-    /// Peers whose operation arrived and was not answered yet; used only by the answering side.
+    /// Peers with an arrived operation that was not answered yet; used only by the answering side.
     unanswered: Vec<u32>,
     answers: bool,
     /// The flows that the initiating side drives.
@@ -171,7 +171,7 @@ impl PingPongEnd {
             .map_err(out_of_range_error)
     }
 
-    /// Posts the next operation towards the `index`-th peer.
+    /// Posts the next operation to the `index`-th peer.
     #[inline]
     fn post_next(&mut self, index: usize, port: &mut Port) -> Result<()> {
         if let Some(signal) = self.signals.get_mut(index) {

@@ -42,8 +42,8 @@ pub struct Port<'a> {
     pub clock: Clock,
     /// Arrivals of the running trial.
     pub arrivals: Arrivals,
-    /// Something arrived after `arrivals.last_ns`. An answer must not wait for a clock read, so the time is taken when
-    /// idle.
+    /// Whether something arrived after `arrivals.last_ns`. An answer must not wait for a clock read, so the time is
+    /// taken when idle.
     undated: bool,
     /// All bits set if arrivals don't name their peer; otherwise 0.
     unnamed: u32,
@@ -125,7 +125,7 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// Makes it sleep when idle, until the engine has something or another thread wakes it.
+    /// Makes it sleep when idle, until the engine has an event or another thread wakes it.
     pub fn with_sleeper(mut self, sleeper: Sleeper) -> Self {
         self.sleeper = Some(sleeper);
         self
@@ -205,7 +205,7 @@ impl<'a> Port<'a> {
         self
     }
 
-    /// Polls without a pause when idle, for an engine whose arrivals happen only during a poll.
+    /// Polls without a pause when idle. Used if arrivals happen only during a poll.
     pub fn without_pause(mut self) -> Self {
         self.pausing = false;
         self
@@ -306,8 +306,8 @@ impl<'a> Port<'a> {
     #[cold]
     fn completed_twice(&self, done: u64) -> Error {
         Error::Failed(format!(
-            "the engine completed {done} operations where {} were in flight: it completed one twice, so its figures are \
-             worthless",
+            "the engine completed {done} operations, but {} were in flight: it completed one twice, so its figures \
+             are worthless",
             self.outstanding
         ))
     }
@@ -383,7 +383,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Sleeps for a while, unless the engine already has something.
+    /// Sleeps for a while, unless the engine already has an event.
     #[cold]
     fn sleep(&mut self) -> Result<()> {
         self.check_stall()?;
@@ -454,7 +454,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Proves that written data has arrived, for engines whose completions alone do not.
+    /// Proves that written data has arrived, if completions alone do not.
     pub fn flush(&mut self, flows: &[Flow]) -> Result<()> {
         let mut done = [Completion::EMPTY; BURST];
         for flow in flows.iter().filter(|flow| flow.issued > 0) {

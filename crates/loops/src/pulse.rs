@@ -70,7 +70,7 @@ impl Pulse {
 
     /// Stops following, with the results of the trial.
     pub fn end_following(&self, operations: u64, latencies: Option<&BinnedLatencies>) {
-        // Under one lock, so that readers see the trial either before its end or complete.
+        // Both are changed under one lock, so that readers see the trial either before its end or complete.
         let mut following = lock(&self.followed);
         self.completed.0.fetch_max(operations, Ordering::Relaxed);
         if let (Some(mut followed), Some(latencies)) = (following.take(), latencies) {
@@ -82,7 +82,7 @@ impl Pulse {
     pub fn completed(&self) -> u64 {
         let followed = lock(&self.followed);
         let told = followed.as_ref().and_then(|it| it.progress.operations());
-        // The last reported number remains valid when no further ones come.
+        // The last reported number remains valid if there are no further ones.
         match told {
             Some(told) => self
                 .completed
@@ -135,7 +135,7 @@ impl WorkerPulse {
         }
     }
 
-    /// Forgets the latencies of an earlier trial. Called before the clock starts.
+    /// Clears the latencies of an earlier trial. Called before the clock starts.
     pub fn begin(&mut self) {
         self.latencies.clear();
         lock(&self.pulse.latencies).taken.clear();
@@ -236,7 +236,7 @@ mod tests {
     use crate::testing::Counter;
 
     #[test]
-    fn latencies_are_handed_over_once_and_all_of_them_are_in_the_whole() {
+    fn latencies_are_handed_over_once_and_all_are_in_the_total() {
         let mut felt = WorkerPulse::new(Arc::new(Pulse::default()));
         let (pulse, mut whole) = (Arc::clone(&felt.pulse), LatencyHistogram::new());
         pulse.request_latencies();
@@ -307,7 +307,7 @@ mod tests {
     /// At an interval boundary the loop touches no bin, so it costs far less than merging two histograms. Thread CPU
     /// time excludes other threads, and the minimum of several measurements excludes disturbances.
     #[test]
-    fn a_boundary_costs_the_loop_no_walk_over_bins() {
+    fn at_a_boundary_the_loop_touches_no_bins() {
         let (pulse, clock) = (Pulse::default(), Clock::new());
         let mut histogram = LatencyHistogram::new();
         let mut counted = PulseRecorder::new(
@@ -333,12 +333,12 @@ mod tests {
         assert_eq!(all.count(), 20);
         assert!(
             boundary_ns < merge_ns / 4,
-            "a boundary takes {boundary_ns} ns, to take what it hands over {merge_ns} ns"
+            "a boundary takes {boundary_ns} ns, and merging the histogram {merge_ns} ns"
         );
     }
 
     #[test]
-    fn silence_has_a_pulse_too() {
+    fn progress_is_reported_without_latencies_too() {
         let pulse = Pulse::default();
         let mut counted = PulseRecorder::new(Silent, &pulse);
         pulse.request_latencies();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_of_a_trial_that_is_followed_come_once_and_all_of_them() {
+    fn latencies_of_a_followed_trial_are_handed_over_once_and_completely() {
         let (pulse, bins) = (Pulse::default(), Arc::new(Bins(Mutex::new(vec![0, 2]))));
         let taken = |pulse: &Pulse| {
             let mut latencies = LatencyHistogram::new();
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_a_pulse_records_all_that_it_would_without() {
+    fn a_pulse_does_not_change_the_recorded_latencies() {
         let pulse = Pulse::default();
         let times = PhaseTimes {
             prepare_ns: 1,
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_is_followed_never_goes_back() {
+    fn the_progress_of_a_followed_trial_never_decreases() {
         let pulse = Pulse::default();
         let numbers = vec![Some(7), None, Some(5)];
         pulse.follow(Arc::new(ScriptedProgress(Mutex::new(numbers))));

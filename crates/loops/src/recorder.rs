@@ -11,7 +11,7 @@ pub trait Recorder {
     fn now_ns(&self) -> u64;
     /// Records one latency.
     fn sample(&mut self, latency_ns: u64);
-    /// Records the phases of one batch, in loops with batches.
+    /// Records the phases of one batch. Only loops with batches call it.
     #[inline]
     fn phases(&mut self, _times: PhaseTimes) {}
     /// Reports the number of operations completed so far, once for operations that complete together.
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_has_no_time_and_a_histogram_has_every_latency() {
+    fn the_silent_recorder_reads_no_clock_and_a_histogram_has_every_latency() {
         assert_eq!(Silent.now_ns(), 0);
         let clock = Clock::new();
         let mut histogram = LatencyHistogram::new();

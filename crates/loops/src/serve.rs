@@ -25,7 +25,7 @@ pub fn serve(port: &mut Port, over: &mut dyn FnMut() -> bool) -> Result<()> {
 const LOOK: Duration = Duration::from_millis(1);
 const REST: Duration = Duration::from_millis(50);
 
-/// Lets a worker rest that would only take CPU time from others. The thread that changes the awaited condition wakes
+/// Lets a worker rest if it would only take CPU time from others. The thread that changes the awaited condition wakes
 /// the rank's sleepers. A wake-up while the worker is not resting costs one additional check.
 #[derive(Debug)]
 pub struct WorkerSleep {
@@ -66,7 +66,7 @@ mod tests {
     use tonnage_engine::testing::arrival;
 
     #[test]
-    fn a_start_that_is_near_is_looked_at_each_millisecond() {
+    fn a_near_start_is_checked_each_millisecond() {
         let (sleepers, stop) = (Sleepers::default(), AtomicBool::new(false));
         let rest = WorkerSleep {
             longest: LONG,

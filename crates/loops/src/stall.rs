@@ -11,7 +11,7 @@ use super::flow::Flow;
 const QUIET_LOOKS: u32 = 8;
 
 /// Operations may be quiet for the patience plus their longest quiet time so far, because an outage may also affect a
-/// slow operation. If this factor times their longest quiet time is longer, that applies.
+/// slow operation. They may also be quiet for this factor times their longest quiet time, if that is longer.
 const QUIET_FACTOR: u64 = 3;
 
 /// Slowest rate assumed for the first operations, when nothing is known of the path yet: 1 µs per byte (1 MB/s), a
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_progress_is_found_after_the_patience() {
+    fn a_stall_is_found_after_the_patience() {
         let mut watch = watch(0);
         assert_eq!(watch.check_worker(4, 1, 50), None);
         assert_eq!(watch.check_worker(5, 1, 100), None);
@@ -190,12 +190,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_flight_is_no_stall() {
+    fn an_empty_window_is_not_a_stall() {
         assert_eq!(found(&mut watch(0), (5, 0), 100), None);
     }
 
     #[test]
-    fn first_operations_have_a_microsecond_a_byte() {
+    fn first_operations_get_a_microsecond_per_byte() {
         assert_eq!(
             found(&mut watch(3), (0, 2), 100),
             Some(100 + 1000 + 6000 + 100)
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_of_this_process_is_no_stall() {
+    fn a_stop_of_this_process_is_not_a_stall() {
         let mut watch = watch(0);
         assert_eq!(watch.check_worker(4, 1, 50), None);
         assert_eq!(watch.check_worker(5, 1, 100), None);
@@ -228,7 +228,7 @@ mod tests {
 
     /// Up to half of the patience between two checks is not mistaken for a stopped process.
     #[test]
-    fn looks_that_are_too_far_apart_tell_nothing() {
+    fn checks_too_far_apart_find_no_stall() {
         for (step, expected) in [(500, Some(1600)), (501, None), (900, None)] {
             let mut watch = watch(0);
             assert_eq!(watch.check_worker(4, 1, 50), None);
@@ -247,7 +247,7 @@ mod tests {
 
     /// Only a count that has never moved gets the time for first operations.
     #[test]
-    fn what_has_moved_several_times_has_moved() {
+    fn a_count_that_has_moved_gets_no_first_operation_time() {
         let mut watch = watch(3);
         for (completed, now_ns) in [(4, 50), (5, 100), (6, 150)] {
             assert_eq!(watch.check_worker(completed, 1, now_ns), None);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_stays_while_others_go_on_is_named() {
+    fn a_flow_that_stalls_while_others_move_is_named() {
         let mut flows = [flow(0, 4), flow(1, 7)];
         let mut watch = watch(0);
         assert_eq!(at_flows(&mut watch, &flows, (9, 50)), None);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_has_not_moved_yet_has_time_for_what_is_in_flight() {
+    fn a_flow_that_has_not_moved_yet_gets_time_for_its_operations_in_flight() {
         let mut flows = [flow(0, 4), flow(1, 7)];
         // A millisecond per operation.
         let mut watch = watch(1000);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_has_done_its_part_may_be_quiet() {
+    fn a_finished_flow_may_be_quiet() {
         let flows = [flow(0, 4), flow(1, 7)];
         let mut watch = watch(0);
         let mut look = |at: u64, ended: Option<u64>| {

@@ -112,7 +112,7 @@ mod tests {
     use tonnage_sys::clock::Clock;
 
     #[test]
-    fn exactly_so_many_operations_with_never_more_in_flight_than_the_window() {
+    fn the_exact_number_of_operations_runs_within_the_window() {
         for (window, operations) in [(1, 1000), (4, 1000), (64, 5000), (100, 99)] {
             let (mut mock, stop) = (mock(200), AtomicBool::new(false));
             let mut flows = [flow(0, 1), flow(1, 2)];
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_read_once_for_what_completes_together() {
+    fn the_clock_is_read_once_for_simultaneous_completions() {
         let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         // Empty polls must not read the clock.
         mock.lock().ends = Some(stalling_after(5, 1_000_000));
@@ -154,9 +154,9 @@ mod tests {
         assert_eq!(recorder.readings.get(), 11);
     }
 
-    /// Nothing more is posted, so flows do not move; only completions count.
+    /// Nothing more is posted, so only completions count as progress.
     #[test]
-    fn what_is_in_flight_at_the_end_has_its_time() {
+    fn operations_in_flight_at_the_end_get_their_time() {
         let (mut mock, stop) = (mock(64), AtomicBool::new(false));
         mock.lock().ends = Some(stalling_after(0, 200_000_000));
         let watch = StallWatch::new(50_000_000, 1 << 20, 1);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_told_when_something_has_completed_and_not_otherwise() {
+    fn progress_is_reported_only_after_completions() {
         let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         let (mut flows, mut scratch) = ([flow(0, 1), flow(1, 2)], Scratch::new(2, 4));
         let (mut until, mut told) = (Until::operations(1000), ProgressLog::default());
@@ -196,7 +196,7 @@ mod tests {
 
     /// Flows must be checked one by one while others post, because the worker as a whole is never quiet then.
     #[test]
-    fn a_flow_that_stands_still_among_others_ends_the_loop() {
+    fn a_stalled_flow_among_others_ends_the_loop() {
         let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         mock.lock().ends = Some(ends_except_on(Lane(1)));
         // The watch is sure only if checks are less than half of this apart. Two busy CPUs may make that 25 ms or more.
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_run_ends_a_loop_whose_engine_never_completes() {
+    fn a_stopped_run_ends_a_loop_even_if_nothing_completes() {
         let (mut mock, stop) = (mock(7), AtomicBool::new(true));
         mock.lock().ends = None;
         let mut until = Until::operations(10);

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_ends_it_before_its_time() {
+    fn the_maximum_count_ends_it_before_its_time() {
         let clock = Clock::new();
         let mut until = Until::time(clock, clock.now_ns() + 60_000_000_000).at_most(5);
         let granted: Vec<usize> = [3, 3, 1].map(|want| until.grant(want)).to_vec();
@@ -162,12 +162,12 @@ mod tests {
         while grants(now_ns) {
             now_ns += 100 * want;
         }
-        assert!(!grants(now_ns), "what is closed stays closed");
+        assert!(!grants(now_ns), "an ended countdown grants nothing");
         (now_ns - start_ns, reads)
     }
 
     #[test]
-    fn the_clock_is_read_about_every_50_us_and_never_for_what_was_granted() {
+    fn the_clock_is_read_about_every_50_us() {
         for want in [1, 4] {
             let (took_ns, reads) = counted_down(20_000_000, want);
             assert!((20_000_000..20_100_000).contains(&took_ns), "{took_ns}");

@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn random_is_split_mix_64() {
-        // The first numbers of the authors' own code for seed 0, without the last bit.
+        // The first numbers of the authors' own code for seed 0, shifted right by one bit.
         let mut walk = SlotWalk::new(Addresses::Random, 1 << 63, 0);
         assert_eq!(walk.slots(), 1 << 63);
         for number in [

@@ -20,12 +20,12 @@ pub struct SharedBatches {
     begun: CachePadded<AtomicU64>,
     /// Set once no more batches will begin.
     over: AtomicBool,
-    /// Slots of the latest batches, indexed by batch number modulo the number of slots. An overwritten entry has been
-    /// read by all workers, because a later batch, which they read after it, has ended.
+    /// Slots of the latest batches, indexed by batch number modulo the number of slots. All workers have read an entry
+    /// before it is overwritten: a later batch, which they read after it, has ended.
     announced: Box<[AtomicU32]>,
     /// Unfinished shares of each batch in flight.
     shares: Box<[CachePadded<AtomicU32>]>,
-    /// Number of batches whose shares are all done. The first worker polls it.
+    /// Number of batches with all shares done. The first worker polls it.
     ended: CachePadded<AtomicU64>,
     failed: AtomicBool,
     failure: Mutex<Option<String>>,
@@ -49,7 +49,7 @@ impl SharedBatches {
         }
     }
 
-    /// Forgets the batches of the previous trial. Must not be called while a worker runs its loop.
+    /// Resets the state after the previous trial. Must not be called while a worker runs its loop.
     pub fn reset(&self) {
         self.begun.0.store(0, Ordering::Relaxed);
         self.ended.0.store(0, Ordering::Relaxed);

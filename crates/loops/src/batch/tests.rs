@@ -63,8 +63,8 @@ fn each_batch_is_complete_before_the_next_and_timed_once() {
     }
 }
 
-/// The counting clock advances by one per reading. A batch built in n turns therefore has n in Prepare, n in Post and 1
-/// in Complete.
+/// The counting clock advances by one per reading. A batch built in n turns therefore spends n ticks in Prepare, n in
+/// Post and 1 in Complete.
 #[test]
 fn phases_make_up_the_latency() {
     for (room, prepare_ns) in [(16, 1), (8, 2), (6, 3)] {
@@ -107,7 +107,7 @@ fn a_batch_is_one_call_or_one_for_each_operation() {
 }
 
 #[test]
-fn so_many_batches_are_in_flight_and_each_is_timed() {
+fn the_requested_batches_are_in_flight_and_each_is_timed() {
     for (in_flight, batches) in [(1, 40), (2, 40), (3, 41), (64, 5)] {
         let mut mock = mock(usize::MAX);
         let batching = BatchLoop { in_flight, ..PLAIN };
@@ -126,7 +126,7 @@ fn so_many_batches_are_in_flight_and_each_is_timed() {
 }
 
 #[test]
-fn neighbours_become_one_operation_up_to_the_engines_longest() {
+fn adjacent_operations_are_merged_up_to_the_engines_maximum() {
     // Slots of 8 bytes and a footprint of 8 slots: the ninth operation starts over.
     for (size, bytes_max, each) in [
         (4, u32::MAX, 1),
@@ -149,7 +149,7 @@ fn neighbours_become_one_operation_up_to_the_engines_longest() {
 }
 
 #[test]
-fn only_what_is_adjacent_at_both_ends_follows() {
+fn only_operations_adjacent_at_both_ends_are_merged() {
     let op = |lane, local, remote| Op {
         lane: tonnage_engine::Lane(lane),
         tag: 0,
@@ -221,7 +221,7 @@ fn shared_by(
 }
 
 #[test]
-fn workers_share_batches_out_and_the_first_one_times_them() {
+fn workers_divide_batches_and_the_first_one_times_them() {
     for (shares, in_flight, batches) in [
         (SHARES, 1, 200),
         (SHARES, 2, 201),
@@ -249,8 +249,7 @@ fn workers_share_batches_out_and_the_first_one_times_them() {
     }
 }
 
-/// One worker's engine completes nothing. The others may then begin one batch, or as many as are in flight, and no
-/// more.
+/// One worker's engine completes nothing. The others may then begin only the batches that may be in flight together.
 #[test]
 fn no_batch_begins_before_the_last_share_of_the_one_before_is_done() {
     for (slow, in_flight) in [(0, 1), (1, 1), (2, 1), (2, 3)] {

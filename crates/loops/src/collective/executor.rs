@@ -64,8 +64,9 @@ impl CallState {
         }
     }
 
-    /// Forgets arrivals and makes room for the messages of these scripts. All ranks must do this before they call other
-    /// scripts, while none of them is in a call, because a mark repeats after about 1,000 calls.
+    /// Clears arrivals and makes room for the messages of these scripts. All ranks must do this before they call other
+    /// scripts, while none of them is in a call. Otherwise old arrivals could match, because a mark repeats after about
+    /// 1,000 calls.
     pub fn prepare_for_scripts(&mut self, measured: &Script, aligning: &Script) {
         for script in [measured, aligning] {
             for arrived in &mut self.calls(script.stream).arrived {

@@ -115,7 +115,8 @@ mod tests {
             }
         }
 
-        /// Otherwise a rank that is one call ahead would write into the half that is still being read.
+        /// If halves did not alternate, a rank that is one call ahead would write into the half that is still being
+        /// read.
         #[test]
         fn neighbouring_calls_have_other_marks_and_halves(call in 0..u64::MAX) {
             let (one, next) = (CallMark::for_call(call), CallMark::for_call(call + 1));

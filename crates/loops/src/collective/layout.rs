@@ -15,7 +15,7 @@ const TOKEN_BYTES: u32 = 8;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryNeeds {
     pub input: u64,
-    /// Output bytes. In place, both buffers together.
+    /// Output bytes. In place, this is the size of the shared input and output range.
     pub output: u64,
     /// Bytes of one half of the scratch.
     pub scratch: u64,
@@ -87,7 +87,7 @@ impl MemoryLayout {
         }
     }
 
-    /// A message without content. The caller sets its lane and immediate.
+    /// Returns a message without content. The caller sets its lane and immediate.
     #[inline]
     pub fn token(&self) -> Op {
         Op {

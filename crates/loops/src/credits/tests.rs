@@ -63,7 +63,7 @@ fn a_completion_is_held_until_the_receiver_has_taken_its_message() {
 }
 
 #[test]
-fn a_count_that_comes_before_the_completion_serves_it_too() {
+fn a_count_that_arrives_before_the_completion_releases_it_too() {
     let mut credits = credits();
     told(&credits, 1);
     let mut all = [Completion::EMPTY; BURST];
@@ -74,7 +74,7 @@ fn a_count_that_comes_before_the_completion_serves_it_too() {
 }
 
 #[test]
-fn what_is_no_message_passes_in_its_order() {
+fn other_completions_pass_in_order() {
     let mut credits = credits();
     let mut all = [Completion::EMPTY; BURST];
     all[0] = Completion {
@@ -93,7 +93,7 @@ fn what_is_no_message_passes_in_its_order() {
 }
 
 #[test]
-fn no_more_is_handed_on_than_there_is_room_for() {
+fn a_poll_returns_no_more_completions_than_fit() {
     let mut credits = credits();
     let mut all = [done(DATA, 0); 4];
     assert_eq!(credits.hold_back_early(&mut all, 4), 0);
@@ -104,7 +104,7 @@ fn no_more_is_handed_on_than_there_is_room_for() {
 }
 
 #[test]
-fn senders_are_told_after_enough_messages_or_a_few_idle_polls() {
+fn credits_return_after_enough_messages_or_a_few_idle_polls() {
     let mut credits = credits();
     let mut mock = mock(9);
     for _ in 0..3 {
@@ -133,7 +133,7 @@ fn senders_are_told_after_enough_messages_or_a_few_idle_polls() {
     for _ in 0..9 {
         credits.return_when_idle(&mut mock).unwrap();
     }
-    assert_eq!(mock.lock().posted, 2, "there is nothing to tell");
+    assert_eq!(mock.lock().posted, 2, "all credits have been returned");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_busy_engine_is_asked_again() {
 }
 
 #[test]
-fn counts_go_on_from_point_to_point() {
+fn counts_continue_from_point_to_point() {
     let mut credits = credits();
     let mut mock = mock(9);
     credits.count_taken(0, &mut mock).unwrap();
@@ -177,11 +177,15 @@ fn each_count_has_a_cache_line_of_its_own() {
         (0..3).flat_map(|index| [Credits::count_offset(index), Credits::source_offset(index)]);
     assert!(places.eq([0, 64, 128, 192, 256, 320]));
     assert_eq!(Credits::bytes(3), 384);
-    assert_eq!(Credits::bytes(0), 128, "memory of no bytes cannot be had");
+    assert_eq!(
+        Credits::bytes(0),
+        128,
+        "memory of 0 bytes cannot be allocated"
+    );
 }
 
 #[test]
-fn peers_come_in_their_order_and_as_far_as_the_memory_reaches() {
+fn peers_are_added_in_order_while_the_memory_suffices() {
     let mut credits = credits();
     assert!(credits.add(9, 3, 0).is_err(), "the next one is 2");
     let room = credits.arena.len() as u64 / Credits::bytes(1);
@@ -193,7 +197,7 @@ fn peers_come_in_their_order_and_as_far_as_the_memory_reaches() {
 }
 
 #[test]
-fn lanes_of_the_point_before_mean_nothing() {
+fn lanes_of_the_previous_point_are_ignored() {
     let mut credits = credits();
     let lanes = [(5, Lane(4))];
     credits.begin(TELLING, 8, &lanes, &[(5, Lane(3))]).unwrap();
@@ -210,7 +214,7 @@ fn lanes_of_the_point_before_mean_nothing() {
 }
 
 #[test]
-fn a_poll_looks_at_some_receivers_and_the_next_goes_on_with_the_others() {
+fn a_poll_checks_some_receivers_and_the_next_one_the_others() {
     let bytes = Credits::bytes(20) as usize;
     let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
     let mut credits = Credits::new(Arc::new(arena));

@@ -147,8 +147,7 @@ impl Mailboxes {
         let entry = lists.memories.iter().find(visible);
         let none = || {
             Error::Failed(
-                "--verify=each: no memory of the host for messages; use --verify without =each"
-                    .into(),
+                "--verify=each: no host memory for its messages; use --verify without =each".into(),
             )
         };
         let memory: Arc<dyn Memory> = (entry.ok_or_else(none)?.allocate)(&Request {
@@ -182,7 +181,11 @@ impl Mailboxes {
 
     /// Adds the next peer, with the location that it assigned to this worker.
     pub fn connect(&mut self, peer: Peer, place: Option<PlaceInMemory>) -> Result<()> {
-        let none = || Error::Failed(format!("rank {peer} named no place for messages; {DEFECT}"));
+        let none = || {
+            Error::Failed(format!(
+                "rank {peer} sent no location for messages; {DEFECT}"
+            ))
+        };
         let PlaceInMemory { memory, offset } = place.ok_or_else(none)?;
         self.peers.push(PeerCells {
             peer,
@@ -264,7 +267,7 @@ impl Mailboxes {
         self.peers[index].passed[row as usize][cell].written += 1;
     }
 
-    /// Returns the next message of a peer in a cell, each one once.
+    /// Returns the next message of a peer in a cell. Each message is returned once.
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -292,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_read_whole_and_in_its_turn_or_not_at_all() {
+    fn a_message_is_read_only_when_complete_and_in_sequence() {
         let message = MailboxMessage {
             kind: MessageKind::Compare,
             number: 7,

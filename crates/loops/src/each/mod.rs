@@ -12,10 +12,10 @@
 //! 4. The loop sees the completion once the target has replied that it compared. Until then no other operation may
 //!    touch a byte of the slot at either end.
 //!
-//! `mailboxes` has the requests and replies. A difference doesn't end the trial: it is kept in `ComparisonFindings`, so that all
-//! ranks stay in step and fail the point together after the trial. There is one exception. A write-imm notification for
-//! which no operation is under way ends the run: it displaced the notification of another operation, which would never
-//! come.
+//! `mailboxes` has the requests and replies. A difference doesn't end the trial: it is kept in `ComparisonFindings`, so
+//! that all ranks stay in step and fail the point together after the trial. There is one exception. A write-imm
+//! notification without an operation in progress ends the run. It displaced the notification of another operation,
+//! which would never arrive.
 
 mod findings;
 mod mailboxes;
@@ -39,12 +39,12 @@ use crate::BURST;
 
 /// Advice after an operation that landed in the wrong location, or arrived twice or not at all.
 pub const ENGINE_AT_FAULT: &str =
-    "this engine lost or doubled an operation: try another --engine, or report it";
+    "this engine lost or duplicated an operation: try another --engine, or report it";
 
 /// Advice after a failure that no engine can cause.
 const DEFECT: &str = "this is a defect of tonnage: please report it";
 
-/// Parameters of an engine whose operations are compared.
+/// Parameters of an engine that compares its operations.
 pub struct ComparisonSetup<'a> {
     /// The memory that its lanes access.
     pub memory: Arc<dyn Memory>,
@@ -184,7 +184,7 @@ impl PeerOperations {
     }
 }
 
-/// An engine whose operations are compared.
+/// An engine that compares its operations.
 pub struct ComparingEngine {
     engine: Box<dyn Engine + Send>,
     mail: Mailboxes,
@@ -503,11 +503,11 @@ impl ComparingEngine {
             }
             (_, kind) => {
                 let replied = match kind {
-                    MessageKind::Ready => "that it is ready for",
+                    MessageKind::Ready => "that it has prepared",
                     _ => "that it has compared",
                 };
                 Err(Error::Failed(format!(
-                    "rank {} replied {replied} an operation that is not at that step; {ENGINE_AT_FAULT}",
+                    "rank {} replied {replied} an operation that is not at this step; {ENGINE_AT_FAULT}",
                     self.mail.rank_of(index)
                 )))
             }
@@ -521,7 +521,7 @@ impl ComparingEngine {
             let (announced, kind) = match kind {
                 MessageKind::Prepare => {
                     let landing = self.prepare(index, request)?;
-                    // The target hears nothing further about a read.
+                    // The target gets no further message about a read.
                     let announced = (self.verb != Verb::Read).then_some(landing);
                     (announced, MessageKind::Ready)
                 }
@@ -597,13 +597,13 @@ impl ComparingEngine {
             if self.verb == Verb::WriteImm {
                 // The operation whose notification was displaced would never be notified, so ranks cannot stay in step.
                 return Err(Error::Failed(format!(
-                    "an arrival{origin} with immediate {} is of no operation under way: it came twice, or in place of \
-                     another; {ENGINE_AT_FAULT}",
+                    "an arrival{origin} with immediate {} belongs to no operation in progress: it arrived twice, or \
+                     in place of another; {ENGINE_AT_FAULT}",
                     arrival.imm
                 )));
             }
             self.mail.findings.record_difference(format!(
-                "a message{origin} arrived that is not under way: one came twice; {ENGINE_AT_FAULT}"
+                "a message{origin} arrived that is not in progress: one arrived twice; {ENGINE_AT_FAULT}"
             ));
             return Ok(());
         };

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_right_wherever_transfers_begin() {
+    fn written_data_is_correct_wherever_transfers_begin() {
         for (offset, len) in [
             (0, LEN),
             (512, 1024),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_sectors_say_where_they_come_from() {
+    fn the_origin_of_wrong_sectors_is_reported() {
         let key = FileKey::new(1, 2);
         let (pool, arena) = written(key, 8192, LEN);
         let told = |found: &DataDifferences, part: &str| {
@@ -246,7 +246,7 @@ mod tests {
 
     /// Uses compressors that know nothing about how the data is generated.
     #[test]
-    fn data_compresses_as_much_as_was_asked_for_and_no_more() {
+    fn data_compresses_as_much_as_requested() {
         for (kind, least, most) in [(0, 0.99, 1.02), (30, 0.68, 0.72), (80, 0.18, 0.23)] {
             let key = FileKey::new(3, 0);
             let pool = ContentPool::new(3, kind);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_placed_stays_within_its_transfer() {
+    fn placed_data_stays_within_its_transfer() {
         let (pool, arena) = (ContentPool::new(3, 0), arena());
         pool.copy_into(&arena, 4096, POOL_BYTES - 3, 5000).unwrap();
         let mut bytes = vec![0; 16384];
@@ -308,7 +308,7 @@ mod tests {
 
     /// Later versions must be able to read files of earlier ones.
     #[test]
-    fn the_content_of_files_stays_what_it_is() {
+    fn the_content_of_files_does_not_change_between_versions() {
         let key = FileKey::new(1, 2);
         let (_, arena) = written(key, 0, 1024);
         // Seed; `mix(1 ^ mix(3)) ^ GOLDEN`; `mix(1 ^ mix(!66))`, the pool's word at that offset. Computed by another

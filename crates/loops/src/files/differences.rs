@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn sectors_are_those_of_the_file_wherever_the_stretch_begins() {
+    fn sectors_are_counted_from_the_start_of_the_file() {
         // The last byte of one sector, and the first of the next.
         let found = compared(1000, 100, 0..23);
         assert_eq!((found.wrong_bytes, found.wrong_sectors), (77, 2));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_looked_for_where_a_whole_stamp_is_seen() {
+    fn an_origin_is_searched_only_if_a_whole_stamp_was_read() {
         let is_looked_for = |at, len| {
             compared(at, len, 0..0)
                 .first

@@ -128,7 +128,7 @@ impl Samples {
 
 /// Inspects data that was read. Used only outside timed phases.
 pub trait InspectRead {
-    /// Called when the transfer's bytes are at `local`.
+    /// Inspects the bytes of a transfer, which are at `local`.
     fn inspect(&mut self, local: u64, place: TransferPlace) -> Result<()>;
 }
 
@@ -179,7 +179,7 @@ impl ThreadTask<'_> {
 }
 
 fn no_data() -> Error {
-    Error::Failed("a phase that writes was given nothing to write".into())
+    Error::Failed("a phase that writes has no data to write".into())
 }
 
 /// Makes one transfer at a time, until the thread has made `until` transfers, the stonewall is reached, or all ranks
@@ -264,7 +264,7 @@ impl TransfersInFlight {
         }
     }
 
-    /// Forgets the content of the slots, before a phase with other data.
+    /// Marks the content of all slots as unknown, before a phase with other data.
     pub fn forget(&mut self) {
         self.holds.fill(None);
     }

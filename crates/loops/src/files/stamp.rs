@@ -63,7 +63,7 @@ impl FileKey {
         stamp
     }
 
-    /// Stamps the sectors of a transfer of `len` bytes at file offset `offset`, whose data are at `local` in memory.
+    /// Stamps the sectors of a transfer of `len` bytes at file offset `offset`. The data are at `local` in memory.
     #[inline]
     pub fn stamp_all(self, arena: &Arena, local: u64, offset: u64, len: u64) -> Result<()> {
         let mut sector = offset - offset % SECTOR_BYTES;

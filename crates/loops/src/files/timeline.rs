@@ -90,14 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_when_intervals_are_joined() {
+    fn merging_intervals_loses_no_bytes() {
         let mut timeline = Timeline::default();
         for second in 0..100u64 {
             timeline.add(second * 1_000_000_000, 10);
         }
         assert_eq!(timeline.intervals().iter().sum::<u64>(), 1000);
         assert!(timeline.interval_ns() * INTERVALS as u64 > 99_000_000_000);
-        // Half of the bytes in half the time, within one interval's bytes.
+        // Half of the bytes have moved in half the time, to within one interval.
         let at = |ns| timeline.bytes_at(ns, u64::MAX);
         assert!(at(49_500_000_000).abs_diff(500) <= 10);
         assert_eq!(at(u64::MAX >> 1), 1000);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_within_an_interval_has_its_part_of_it_alone() {
+    fn an_instant_within_an_interval_has_its_fraction_of_the_bytes() {
         let mut timeline = Timeline::default();
         let interval_ns = timeline.interval_ns();
         timeline.add(0, 7);

@@ -91,7 +91,7 @@ fn by_hand(mut walk: FlowWalk, count: u64, lands: FlowEnd) -> std::collections::
 }
 
 #[test]
-fn whoever_landed_last_is_found_from_the_end() {
+fn the_last_data_of_a_slot_is_found_from_the_end() {
     for orders in orders() {
         for lands in [FlowEnd::Initiator, FlowEnd::Target] {
             for count in [0, 1, 4, 5, 13, 500] {
@@ -117,7 +117,7 @@ fn whoever_landed_last_is_found_from_the_end() {
 
 /// The search stops once all reachable slots are used, independent of the number of steps.
 #[test]
-fn a_long_trial_is_not_gone_through() {
+fn a_long_trial_is_not_searched_completely() {
     for orders in orders() {
         for lands in [FlowEnd::Initiator, FlowEnd::Target] {
             let mut used = [false; 5];

@@ -61,7 +61,7 @@ struct GatheredBatch {
     extents: Vec<Extent>,
 }
 
-/// Posts a list in one call; returns false if there is no room now.
+/// Posts a list in one call; returns false if the queue is full.
 pub(super) type PostBatch<'a> = dyn FnMut(Lane, u64, &[Extent]) -> Result<bool> + 'a;
 
 impl GatheredBatches {

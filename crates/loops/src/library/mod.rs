@@ -39,7 +39,7 @@ use tonnage_units::{Error, Result};
 pub enum Posting {
     /// Operations of sessions, with one ticket each.
     Tickets,
-    /// Operations with one ticket each, whose lane is found from memory handles.
+    /// Operations with one ticket each. The lane is found from memory handles.
     Named(LaneSource),
     /// Operations of sessions, awaited by one task each.
     Tasks,
@@ -72,7 +72,7 @@ pub struct AdoptedEngine<'a> {
     pub depth: u32,
 }
 
-/// An engine whose operations go through the library.
+/// An engine that passes its operations through the library.
 pub struct LibraryEngine {
     // Declared before the endpoint, which is closed with the last of its handles.
     calls: Calls,
@@ -123,7 +123,7 @@ impl LibraryEngine {
         let (memory, region) = taken.memory;
         let registered = Region {
             id: region,
-            // The peers already have it.
+            // The peers already have this memory's description.
             descriptor: Descriptor::default(),
         };
         let local = endpoint.adopt_memory(Arc::clone(memory), registered);
@@ -348,7 +348,7 @@ impl Engine for LibraryEngine {
 }
 
 impl Calls {
-    /// Posts a list in one call; returns false if there is no room now.
+    /// Posts a list in one call; returns false if the queue is full.
     fn post_batch(
         &mut self,
         endpoint: &TransferEndpoint,
@@ -408,7 +408,7 @@ struct PollFailures {
 }
 
 impl PollFailures {
-    /// Forgets the failures of the previous poll.
+    /// Clears the failures of the previous poll.
     #[inline]
     fn begin(&mut self) {
         if !self.failed.is_empty() {

@@ -15,7 +15,7 @@ fn library(posting: Posting) -> (LibraryEngine, TestEngine, [Lane; FLOWS]) {
 }
 
 #[test]
-fn events_of_the_device_are_handed_on() {
+fn device_events_are_passed_on() {
     let (mut library, counting, _) = library(Posting::Tickets);
     counting.lock().device_events.push("port error".into());
     assert_eq!(library.take_device_events(), ["port error"]);
@@ -123,7 +123,7 @@ fn every_operation_goes_through_the_library_and_comes_back_with_its_own_tag() {
 }
 
 #[test]
-fn lanes_are_made_as_often_as_the_session_says() {
+fn lanes_are_created_as_the_session_requires() {
     let made = |posting| {
         let (mut library, counting, lanes) = library(posting);
         let before = counting.lock().lanes_asked;
@@ -163,13 +163,13 @@ fn tasks_post_when_the_loop_polls_and_tickets_at_once() {
 }
 
 #[test]
-fn without_room_less_is_taken() {
+fn without_room_fewer_operations_are_accepted() {
     for posting in WAYS {
         let (mut library, counting, lanes) = library(posting);
         counting.lock().room = Some(3);
         let ops: Vec<Op> = (0..40).map(|tag| op(lanes[0], tag)).collect();
         let taken = library.post(&ops).unwrap();
-        // A task waits for room on its own.
+        // A task accepts its operation and waits for room itself.
         let most = match posting {
             Posting::Tasks => DEPTH as usize + 1,
             _ => 3,
@@ -219,7 +219,7 @@ fn ends_come_in_the_engines_order_and_arrivals_with_them() {
 }
 
 #[test]
-fn a_failed_operation_keeps_the_engines_words() {
+fn a_failed_operation_keeps_the_engines_message() {
     for posting in WAYS {
         let (mut library, counting, lanes) = library(posting);
         counting.lock().ends = Some(failing_after(0, 7));
@@ -231,7 +231,7 @@ fn a_failed_operation_keeps_the_engines_words() {
 }
 
 #[test]
-fn a_flush_is_the_librarys_too_unless_each_operation_was_proved() {
+fn a_flush_goes_through_the_library_unless_each_operation_was_proved() {
     for posting in WAYS {
         let (mut library, counting, lanes) = library(posting);
         carry(&mut library, &[op(lanes[0], 3)]);
@@ -274,7 +274,7 @@ fn the_engine_comes_back_with_all_lanes_released_but_not_in_the_middle() {
 }
 
 #[test]
-fn what_the_library_lacks_is_an_error() {
+fn calls_that_the_library_lacks_are_errors() {
     let (mut library, _, lanes) = library(Posting::Tickets);
     let mut refused = |spec: LaneSpec<'_>| library.lane(&spec).unwrap_err().to_string();
     let receive = LaneSpec {
@@ -304,7 +304,7 @@ fn what_the_library_lacks_is_an_error() {
 
 /// Operations of two lanes, posted together: one call per lane, and one completion per operation.
 #[test]
-fn what_is_posted_together_is_one_call_where_that_is_asked_for() {
+fn operations_posted_together_are_one_call_if_requested() {
     for posting in WAYS {
         let (mut library, counting, lanes) = library_that(posting, Some(ROOM));
         let lanes_before = counting.lock().lanes_asked;
@@ -334,7 +334,7 @@ fn what_is_posted_together_is_one_call_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_batch_that_fails_keeps_the_engines_words_and_one_without_room_waits() {
+fn a_failed_batch_keeps_the_engines_message_and_one_without_room_waits() {
     for posting in WAYS {
         let (mut library, counting, lanes) = library_that(posting, Some(ROOM));
         // More batches than the library has room for: some wait until others have ended.

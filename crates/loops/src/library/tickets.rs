@@ -155,7 +155,7 @@ impl TicketCalls {
         Ok(taken)
     }
 
-    /// Posts a list in one call; returns false if there is no room now.
+    /// Posts a list in one call; returns false if the queue is full.
     pub(super) fn post_batch(
         &mut self,
         endpoint: &TransferEndpoint,

@@ -70,7 +70,7 @@ fn the_last_byte_of_a_slot_counts_how_often_it_was_written() {
 }
 
 #[test]
-fn an_engine_that_needs_polls_is_polled_after_each_look() {
+fn an_engine_that_needs_polls_is_polled_after_each_check() {
     let polls = Caps {
         arrives_by_polling: true,
         ..CAPS
@@ -99,7 +99,7 @@ fn round_trips_go_round_the_peers_with_a_bound_of_what_is_in_flight() {
 }
 
 #[test]
-fn an_answer_that_does_not_come_is_waited_for() {
+fn a_missing_answer_ends_the_loop() {
     for signals in [vec![], vec![signal()]] {
         let (mut mock, stop) = (mock(1), AtomicBool::new(false));
         let watch = StallWatch::new(100_000_000, 0, 1);
@@ -170,7 +170,7 @@ fn each_arrival_is_answered_to_the_peer_that_it_came_from() {
 }
 
 #[test]
-fn an_arrival_from_nobody_is_an_error() {
+fn an_arrival_from_an_unknown_rank_is_an_error() {
     let (mut mock, stop) = (mock(1), AtomicBool::new(false));
     mock.lock().done.push_back(arrival(9, 0, 0));
     let mut port = silent_port(&mut mock, &stop);

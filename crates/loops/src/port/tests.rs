@@ -29,7 +29,7 @@ fn arrivals_are_counted_at_once_and_dated_before_they_are_taken() {
 }
 
 #[test]
-fn operations_that_never_end_end_the_loop() {
+fn operations_that_never_complete_end_the_loop() {
     let (mut mock, stop) = (mock(7), AtomicBool::new(false));
     mock.lock().ends = None;
     let op = flow(3, 1).next_op(0);
@@ -45,7 +45,7 @@ fn operations_that_never_end_end_the_loop() {
     );
     assert!(
         port.idle_turns.is_multiple_of(LOOK_TURNS[0]),
-        "a look at the clock costs time"
+        "the clock is read only when idle"
     );
     let stall = port.stall().unwrap();
     assert!(
@@ -55,7 +55,7 @@ fn operations_that_never_end_end_the_loop() {
 }
 
 #[test]
-fn a_flush_waits_until_it_is_taken_and_until_it_is_done() {
+fn a_flush_waits_until_it_is_accepted_and_completed() {
     let (mut mock, stop) = (mock(7), AtomicBool::new(false));
     let mut written = flow(3, 1);
     written.next_op(0);
@@ -115,7 +115,7 @@ fn receives_are_all_posted_and_have_room_for_a_burst_of_arrivals() {
 }
 
 #[test]
-fn an_arrival_hands_its_receive_back_until_they_are_used_up() {
+fn an_arrival_reposts_its_receive_until_they_are_used_up() {
     let (mut mock, stop) = (mock(4), AtomicBool::new(false));
     let peer = mock.clone();
     let mut port = silent_port(&mut mock, &stop);
@@ -148,7 +148,7 @@ fn a_receive_that_found_no_room_is_handed_over_when_idle() {
 }
 
 #[test]
-fn a_stopped_run_ends_also_where_polls_always_bring_something() {
+fn a_stopped_run_ends_even_if_every_poll_completes_something() {
     let (mut mock, stop) = (mock(4), AtomicBool::new(true));
     mock.lock().done.push_back(arrival(0, 0, 0));
     let mut port = silent_port(&mut mock, &stop);
@@ -157,7 +157,7 @@ fn a_stopped_run_ends_also_where_polls_always_bring_something() {
 }
 
 #[test]
-fn senders_are_told_when_idle_and_when_counts_are_settled() {
+fn credits_return_when_idle_and_when_they_are_settled() {
     for idle_polls in [0, 3] {
         let (mut mock, stop) = (mock(4), AtomicBool::new(false));
         let mut credits = super::super::credits::tests::credits();
@@ -176,7 +176,7 @@ fn senders_are_told_when_idle_and_when_counts_are_settled() {
 }
 
 #[test]
-fn an_awaited_answer_is_in_flight_and_its_coming_is_progress() {
+fn an_awaited_answer_counts_as_in_flight_and_its_arrival_as_progress() {
     let (mut mock, stop) = (mock(4), AtomicBool::new(false));
     let watch = StallWatch::new(100_000_000, 0, 1);
     let mut port = silent_port(&mut mock, &stop).with_watch(watch);
@@ -198,7 +198,7 @@ fn an_awaited_answer_is_in_flight_and_its_coming_is_progress() {
 }
 
 #[test]
-fn a_flow_that_stands_still_ends_the_loop_but_not_across_trials() {
+fn a_stalled_flow_ends_the_loop_but_not_across_trials() {
     let (mut mock, stop) = (mock(4), AtomicBool::new(false));
     let watch = StallWatch::new(1_000_000_000, 0, 1);
     let mut port = silent_port(&mut mock, &stop).with_watch(watch);

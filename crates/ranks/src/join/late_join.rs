@@ -1,4 +1,4 @@
-//! Rank 0's port after all ranks have joined: late processes get the reason why they cannot join.
+//! Rank 0's port after all ranks have joined. It sends late processes the reason why they cannot join.
 //!
 //! Without it, a second process for a rank, or a process of another run, would retry until its join timeout.
 

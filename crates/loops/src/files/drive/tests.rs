@@ -17,7 +17,7 @@ const SEED: u64 = 11;
 const WRITES: u32 = 0;
 const MIXED: u32 = 70;
 const READS: u32 = 100;
-/// Later than any of these tests ends, and much longer than a few transfers in memory.
+/// Longer than any of these tests takes, and much longer than a few transfers in memory.
 const SOON_NS: u64 = 200_000_000;
 
 /// Owns everything that a task borrows.
@@ -32,7 +32,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// For one transfer at a time.
+    /// Memory for one transfer at a time.
     fn blocking() -> Self {
         let bench = Self::new(BufferLayout::new(LEN, 1, true));
         let BufferLayout { source, slots, .. } = bench.buffers;
@@ -43,7 +43,7 @@ impl Bench {
         bench
     }
 
-    /// For `slots` transfers in flight.
+    /// Memory for `slots` transfers in flight.
     fn queued(slots: u32) -> Self {
         Self::new(BufferLayout::new(LEN, slots, false))
     }
@@ -191,7 +191,7 @@ impl FileCalls for Disk {
             }
         };
         if let Some(code) = self.failure() {
-            return Err(Error::Failed(format!("the disk says {code}")));
+            return Err(Error::Failed(format!("the disk returns {code}")));
         }
         self.move_bytes(write, transfer.local, transfer.offset, transfer.len);
         Ok(transfer.len)
@@ -331,7 +331,7 @@ impl InspectRead for Check<'_> {
 }
 
 #[test]
-fn what_is_written_is_right_and_is_found_right() {
+fn written_data_is_correct_and_verified() {
     for (bench, drive) in both() {
         let mut disk = Disk::new(&bench);
         let mut samples = Samples::default();
@@ -371,7 +371,7 @@ fn what_is_written_is_right_and_is_found_right() {
 }
 
 #[test]
-fn transfers_come_in_their_order_and_go_on_where_they_were() {
+fn transfers_are_in_order_and_continue_where_they_stopped() {
     for (bench, drive) in both() {
         let mut disk = Disk::new(&bench);
         let (mut task, mut samples) = (bench.task(WRITES), Samples::default());
@@ -398,7 +398,7 @@ fn transfers_come_in_their_order_and_go_on_where_they_were() {
 }
 
 #[test]
-fn a_queue_is_kept_as_full_as_there_are_slots() {
+fn a_queue_keeps_all_slots_in_flight() {
     let bench = Bench::queued(7);
     let mut disk = Disk::new(&bench);
     let mut samples = Samples::default();
@@ -461,7 +461,7 @@ fn each_transfer_has_one_latency() {
 }
 
 #[test]
-fn latencies_add_up_to_the_time_of_one_by_one() {
+fn latencies_of_sequential_transfers_add_up_to_the_total_time() {
     let bench = Bench::blocking();
     let mut disk = Disk::new(&bench);
     disk.slow = Some((3, bench.clock.now_ns() + SOON_NS / 10));
@@ -494,7 +494,7 @@ fn the_stonewall_is_exact_to_the_nanosecond() {
 }
 
 #[test]
-fn who_is_under_way_at_the_stonewall_is_finished_and_not_counted() {
+fn transfers_in_flight_at_the_stonewall_finish_uncounted() {
     const SLOW: u64 = 6;
     for (bench, drive) in both() {
         let mut disk = Disk::new(&bench);
@@ -577,7 +577,7 @@ fn ranks_that_move_together_end_by_vote() {
 }
 
 #[test]
-fn a_sync_follows_each_write_and_is_no_part_of_its_latency() {
+fn a_sync_follows_each_write_and_is_not_in_its_latency() {
     let bench = Bench::blocking();
     let mut disk = Disk::new(&bench);
     disk.sync_ns = 2_000_000;
@@ -601,7 +601,7 @@ fn a_sync_follows_each_write_and_is_no_part_of_its_latency() {
 }
 
 #[test]
-fn failures_name_the_file_the_place_and_the_reason() {
+fn failures_name_the_file_the_offset_and_the_reason() {
     for (code, reads, expected) in [
         (
             28,
@@ -632,7 +632,7 @@ fn failures_name_the_file_the_place_and_the_reason() {
     disk.fails = Some((3, 28));
     let mut samples = Samples::default();
     let error = one_by_one(&mut disk, &bench.task(WRITES), COUNT, &mut samples).unwrap_err();
-    assert_eq!(error.to_string(), "the disk says 28");
+    assert_eq!(error.to_string(), "the disk returns 28");
     assert_eq!((samples.transfers, samples.write_latencies.count()), (3, 3));
 }
 
