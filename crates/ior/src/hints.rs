@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_meant_as_a_hint_is_not_passed_over() {
+    fn a_line_that_looks_like_a_hint_gets_a_warning() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let read = |text: &str| {
             std::fs::write(file.path(), text).unwrap();

@@ -179,12 +179,13 @@ fn shift(options: &IorOptions, placement: &RankPlacement) -> Result<Option<ReadS
     let nodes_behind = options.nodes_behind();
     if ranks == 1 {
         return Err(Error::Usage(
-            "-C reads what another task wrote, and there is one: start more, --ranks 2, or leave -C out".to_owned(),
+            "-C reads another task's data, and there is only one task: start more, --ranks 2, or leave -C \
+             out".to_owned(),
         ));
     }
     if placement.one_host && nodes_behind.is_multiple_of(ranks) {
         return Err(Error::Usage(format!(
-            "-C -Q {nodes_behind} comes back to a task's own data, because one node has only {ranks} tasks: \
+            "-C -Q {nodes_behind} leads back to a task's own data, because one node has only {ranks} tasks: \
              write -Q 1"
         )));
     }
@@ -270,7 +271,7 @@ mod tests {
 
     /// Each rank knows only its own host, so hosts with different numbers of ranks must not produce different plans.
     #[test]
-    fn reading_goes_to_another_node_or_to_another_rank_of_the_only_one() {
+    fn data_is_read_from_another_node_or_on_one_node_from_another_rank() {
         for (line, hosts, expected) in [
             ("-C", "aa", 1),
             ("-C", "aaaabbbb", 4),

@@ -1,7 +1,8 @@
 //! Converts a record to IOR's figures, by IOR's definitions.
 //!
 //! The bandwidth is bytes over the time from first open to last close; IOPS are transfers over the time from first to
-//! last transfer. Only the latency differs: IOR's is the mean of the fastest rank, here it is the mean over all ranks.
+//! last transfer. Only the latency differs: IOR prints the mean of the fastest rank, and this block the mean over all
+//! ranks.
 
 use tonnage_plan::files::Phase;
 use tonnage_record::FileRecord;

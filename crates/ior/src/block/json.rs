@@ -58,8 +58,8 @@ pub fn render(
     format!("{whole:#}\n")
 }
 
-/// Returns the hints that MPI-IO had for the opened file. They are those of the first group of ranks, as IOR prints
-/// those of rank 0.
+/// Returns the hints that MPI-IO used for the opened file: those of the first group of ranks, because IOR prints those
+/// of rank 0.
 pub fn hints_taken<'a>(record: FileRecord<'a>) -> Option<&'a Facts> {
     let first = record.record.effective.first()?;
     match first.engine.facts.get("hints")? {

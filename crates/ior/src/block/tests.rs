@@ -114,7 +114,7 @@ fn the_block_reads_from_top_to_bottom() {
 
 /// IOR prints 0.51 s and 995.63 MiB/s per rank for a stonewall at 1 s that was never reached.
 #[test]
-fn a_wall_that_was_never_reached_ends_with_the_last_transfer() {
+fn a_stonewall_that_was_never_reached_ends_with_the_last_transfer() {
     let options = options("-F -b 512m -t 4k -D 1 -O stoneWallingWearOut=1");
     let mut write = trial(0, 262_144, &Times(21_000, 514_379_000, 41_000, 514_401_000));
     let wall = |after_ns: u64| {
@@ -136,7 +136,7 @@ fn a_wall_that_was_never_reached_ends_with_the_last_transfer() {
 }
 
 #[test]
-fn files_that_are_removed_have_a_row_when_more_is_asked_for() {
+fn removed_files_have_a_row_with_verbose() {
     let removed = |line: &str| {
         let options = options(&format!("-b 512m -t 4k -i 2 {line}"));
         let trials = [0, 1].map(|at| trial(at, 262_144, &Times(1, 1_000_000, 1, 1_000_000)));
@@ -156,7 +156,7 @@ fn files_that_are_removed_have_a_row_when_more_is_asked_for() {
 }
 
 #[test]
-fn repetitions_alternate_and_are_summed_up_as_by_ior() {
+fn repetitions_alternate_and_are_summarized_as_by_ior() {
     let options = options("-F -b 512m -t 4k -i 2");
     let times = |total| Times(1, total, 1, total);
     let write =

@@ -42,8 +42,7 @@ fn sizes(options: &IorOptions) -> Result<()> {
         "-s 0 moves nothing: write 1 or more".to_owned()
     })?;
     refuse_if(options.shuffled > 1, || {
-        "-z twice picks random offsets, some of them twice and some never: write -z once, which takes every \
-         place once"
+        "-z twice picks random offsets, some of them twice and some never: write -z once, which uses every offset once"
             .to_owned()
     })?;
     refuse_if(options.shuffled > 0 && block == transfer, || {
@@ -53,7 +52,7 @@ fn sizes(options: &IorOptions) -> Result<()> {
     })?;
     refuse_if(
         options.shuffle_seed.is_some() && options.shuffled == 0,
-        || "--random-offset-seed seeds -z, which is not there: add -z or leave it out".to_owned(),
+        || "--random-offset-seed seeds -z, which is not given: add -z or leave it out".to_owned(),
     )?;
     refuse_if(options.prefill_bytes > 0 && options.shuffled == 0, || {
         "--randomPrefill is for -z: add -z or leave it out".to_owned()
@@ -85,10 +84,11 @@ fn files(options: &IorOptions) -> Result<()> {
         "-u makes a directory for each task's file, and there is one file for all: add -F or leave -u out".to_owned()
     })?;
     refuse_if(directories && paths.len() > 1, || {
-        "-u does not go with several paths in -o: name one".to_owned()
+        "-u cannot be combined with several paths in -o: name one".to_owned()
     })?;
     refuse_if(options.existing && !options.writes(), || {
-        "-E is about files that are there before writing, and nothing is written: add -w or leave -E out".to_owned()
+        "-E is about existing files to write into, and nothing is written: add -w or leave -E out"
+            .to_owned()
     })?;
     refuse_if(options.stripe_count == Some(Stripes::Targets(0)), || {
         "a stripe count of 0 leaves it to the file system: leave it out".to_owned()
@@ -104,7 +104,7 @@ fn phases(options: &IorOptions) -> Result<()> {
         "-Y syncs after each write, and nothing is written: add -w or leave -Y out".to_owned()
     })?;
     refuse_if(!write && !options.reads(), || {
-        "nothing is to be done: add -w, -r or both".to_owned()
+        "nothing is written or read: add -w, -r or both".to_owned()
     })
 }
 
@@ -123,19 +123,20 @@ fn only_mpiio(options: &IorOptions) -> Result<()> {
                 .to_owned()
         })?;
         refuse_if(options.shuffled > 0 && options.collective, || {
-            "-z does not go with -c: the tasks' transfers would be scattered; leave one of them out"
+            "-z cannot be combined with -c, because the tasks' transfers would be scattered: leave one of them out"
                 .to_owned()
         })?;
         let csv = options.summary_format == SummaryFormat::Csv;
         refuse_if(options.show_hints && csv, || {
-            "-H has no place in summaryFormat=CSV: leave it out, or write summaryFormat=JSON"
+            "-H prints nothing with summaryFormat=CSV: leave it out, or write summaryFormat=JSON"
                 .to_owned()
         })?;
         refuse_if(options.preallocate && !options.writes(), || {
             "-p makes room for writes, and nothing is written: add -w or leave -p out".to_owned()
         })?;
         return refuse_if(options.shuffled > 0 && options.file_view, || {
-            "-z does not go with -V: its view is sequential; leave one of them out".to_owned()
+            "-z cannot be combined with -V, because its view is sequential: leave one of them out"
+                .to_owned()
         });
     }
     let first = given.into_iter().find(|(on, _)| *on);
@@ -167,7 +168,7 @@ fn reading_others(options: &IorOptions) -> Result<()> {
         )
     })?;
     refuse_if(seed != 0 && !random, || {
-        "-X seeds -Z, which is not there: add -Z or leave -X out".to_owned()
+        "-X seeds -Z, which is not given: add -Z or leave -X out".to_owned()
     })
 }
 
@@ -189,11 +190,11 @@ fn times(options: &IorOptions) -> Result<()> {
     })?;
     let status = options.status_file.is_some();
     refuse_if(status && options.writes() && !options.keep, || {
-        "stoneWallingStatusFile keeps how much was written, for a later run that reads it, and without -k the files are \
-         removed: add -k"
+        "stoneWallingStatusFile stores how much was written, for a later run that reads it, and without -k the files \
+         are removed: add -k"
             .to_owned()
     })?;
     refuse_if(status && options.writes() && !wear_out, || {
-        "stoneWallingStatusFile keeps where writing with stoneWallingWearOut=1 ended: add it and -D SECONDS".to_owned()
+        "stoneWallingStatusFile stores where writing with stoneWallingWearOut=1 ended: add it and -D SECONDS".to_owned()
     })
 }

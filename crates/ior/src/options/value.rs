@@ -112,7 +112,7 @@ pub fn parse_api(name: &str) -> Result<Api, String> {
         "POSIX" => return Ok(Api::Posix),
         "MPIIO" => return Ok(Api::Mpiio),
         "URING" => return Ok(Api::Uring),
-        "AIO" => "io_uring is what replaced it: -a URING",
+        "AIO" => "io_uring has replaced it: -a URING",
         "MMAP" => "mapped files are not measured here: -a POSIX",
         "DUMMY" => "to see what would be done, use --dryRun",
         "HDF5" | "NCMPI" => "the layer below these libraries is MPI-IO: -a MPIIO",
@@ -136,8 +136,8 @@ pub fn parse_data(name: &str) -> Result<String, String> {
             Ok(name.to_owned())
         }
         _ => Err(
-            "is not a kind of data: write offset, incompressible, timestamp or random (all are the same here: what is \
-             written names its place and its seed, and does not compress)"
+            "is not a kind of data: write offset, incompressible, timestamp or random (all are the same here: the \
+             data has its offset and its seed, and does not compress)"
                 .to_owned(),
         ),
     }

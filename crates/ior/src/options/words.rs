@@ -374,9 +374,7 @@ fn context(error: &clap::Error, kind: ContextKind) -> String {
 }
 
 fn no_value(shown: &str) -> Error {
-    Error::Usage(format!(
-        "{shown} needs a value: `tonnage ior --help` says which"
-    ))
+    Error::Usage(format!("{shown} needs a value: see `tonnage ior --help`"))
 }
 
 fn unknown_key(key: &str) -> Error {
