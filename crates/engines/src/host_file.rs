@@ -83,7 +83,7 @@ impl HostFile {
         };
         let (file, access_time) = match open(request.path, &flags) {
             Ok(file) => (file, !flags.keep_access_time),
-            // Only a file's owner may keep the time unchanged. The record has the outcome.
+            // Only a file's owner may keep the time unchanged. The record shows whether it was kept.
             Err(error) if flags.keep_access_time && error.raw_os_error() == Some(EPERM) => {
                 let flags = OpenFlags {
                     keep_access_time: false,
@@ -93,7 +93,7 @@ impl HostFile {
                     open(request.path, &flags).map_err(|error| cannot_open(request, error))?;
                 (file, true)
             }
-            // File systems without direct I/O refuse it in this way, if they do. By then, the file has been created.
+            // File systems without direct I/O may refuse it in this way. By then, the file has been created.
             Err(error) if direct && error.raw_os_error() == Some(EINVAL) => {
                 return Err(unmade(direct::refused(
                     request.path,
@@ -202,8 +202,8 @@ impl HostFile {
     #[cold]
     pub fn ended(&self, offset: u64, len: u64, end: u64) -> Error {
         Error::Failed(format!(
-            "{} ends at {end}: cannot read {len} bytes at offset {offset}. Write it with the same ranks, block, \
-             transfer and segments before it is read",
+            "{} ends at {end}: cannot read {len} bytes at offset {offset}. Write it first, with the same ranks, \
+             block, transfer and segments",
             self.path.display()
         ))
     }
@@ -245,7 +245,7 @@ fn cannot_open(request: &OpenFile<'_>, error: io::Error) -> Error {
         io::ErrorKind::NotFound if request.create => "Make its directory first",
         io::ErrorKind::NotFound => "Write it first, or name another path",
         io::ErrorKind::AlreadyExists => {
-            "Another process created it in the meantime: check whose file it is, or name another path"
+            "Another process created it in the meantime: check its owner, or name another path"
         }
         io::ErrorKind::InvalidInput => "Name a regular file",
         io::ErrorKind::PermissionDenied => "Name a path that you may use",

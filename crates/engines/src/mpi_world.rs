@@ -15,7 +15,7 @@ use tonnage_units::{Error, Result};
 /// Environment variable that chooses the library, like `--mpi`.
 pub const MPI_VARIABLE: &str = "TONNAGE_MPI";
 
-/// Value of `--mpi` that selects the library for the launcher and overrides the environment variable.
+/// Value of `--mpi` that selects the library that fits the launcher, and overrides the environment variable.
 const AUTO: &str = "auto";
 
 /// The library as `--library` names it.
@@ -49,7 +49,7 @@ pub struct MpiWorld {
 }
 
 impl MpiWorld {
-    /// Starts MPI for this rank of this many.
+    /// Starts MPI for a rank, given as its number and the number of ranks.
     ///
     /// # Errors
     /// [`Error::Unavailable`] without an MPI library; an error with advice if MPI does not know the ranks.

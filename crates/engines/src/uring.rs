@@ -74,7 +74,8 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
         depth: usage.window.max(1),
         batch: OPTIONS[2].number(options) as u32,
         fixed_buffers: asked(FIXED_BUFFERS) != Some("off"),
-        // Threads other than the first live for one phase each, but a ring of the better levels is bound to one thread.
+        // A ring with the best features is bound to one thread, but threads other than the first live for only one
+        // phase.
         best: if usage.threads > 1 {
             Level::Cooperative
         } else {
@@ -121,7 +122,7 @@ struct UringDomain {
 }
 
 impl UringDomain {
-    /// Opens a test ring, so that the point is skipped before a file is created if there are no rings.
+    /// Opens a test ring. If rings are not available, the point is then skipped before a file is created.
     fn new(config: Config, how: OpenMode) -> Result<Self> {
         let arena = Arena::allocate(1, Pages::Normal, Sharing::Private, None)
             .map_err(|error| Error::io("cannot map a page for a first ring", error))?;

@@ -87,7 +87,7 @@ pub(crate) fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Res
 }
 
 const CAPS: Caps = Caps {
-    // The event after a copy passes once the bytes have arrived, as seen by the host and by all later work of the GPU.
+    // When the event after a copy has completed, the bytes are visible to the host and to all later work of the GPU.
     delivered: true,
     delivery_on_request: true,
     arrivals_named: true,
@@ -120,7 +120,7 @@ impl CudaDomain {
             end,
             driver: driver_report(&library),
             by_kernel: request.option(&OPTIONS, "by") == BY_KERNEL,
-            // Within the option's bounds: other values were refused before.
+            // The value is within the option's bounds, because other values were refused before.
             streams: request.number(&OPTIONS, "streams") as u32,
         })
     }
@@ -173,7 +173,7 @@ impl Domain for CudaDomain {
             vendor: self.vendor,
             by_kernel: self.by_kernel,
             streams: self.streams,
-            // Of each stream.
+            // Depth of each stream.
             depth: config.depth.clamp(1, DEPTH),
             regions: RegionTable::default(),
             lanes: LaneTable::default(),
@@ -198,8 +198,8 @@ struct LaneState {
     copier: CudaCopier,
     /// The end with the GPU that does the copies; messages name it.
     end: CudaEnd,
-    // Both memories stay registered for as long as a copy may be in flight. The copier holds their bytes; these also
-    // hold the code that fills and verifies them.
+    // Both memories must outlive all copies in flight. The copier holds their bytes; these references also hold the
+    // code that fills and verifies them.
     _memories: [Arc<dyn Memory>; 2],
 }
 

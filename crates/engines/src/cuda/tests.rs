@@ -17,7 +17,7 @@ fn memory() -> Arc<dyn Memory> {
 }
 
 #[test]
-fn a_memory_is_found_by_its_descriptor_as_long_as_it_is_registered() {
+fn a_memory_is_found_by_its_descriptor_while_it_is_registered() {
     let [one, other] = [memory(), memory()];
     let (first, second) = (CudaRegistration::new(&one), CudaRegistration::new(&other));
     let descriptor = second.descriptor();

@@ -16,8 +16,8 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// Time between two checks.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// The time that a rank waits for its peers. It is used up only once: if one peer does not close, it will not close for
-/// this rank's other workers either.
+/// The time that a rank waits for its peers. All workers of the rank share it: a peer that does not close for one of
+/// them will not close for the others either.
 #[derive(Debug)]
 pub(super) struct CloseTimeout {
     longest: Duration,
@@ -33,10 +33,11 @@ impl Default for CloseTimeout {
     }
 }
 
-/// Tells all peers that none of their memory is open here, and waits until they have done the same or have ended.
+/// Notifies all peers that none of their memory is open here any more, and waits until they have done the same or have
+/// ended.
 pub(super) fn close_and_wait(peers: &[(PeerRings, Option<u32>)], patience: &CloseTimeout) {
     for (peer, _) in peers {
-        // If the ring is too short, the peer does not read it either.
+        // This fails only if the ring is too short, and then the peer does not read it either.
         let _ = peer.outbox.close();
     }
     let deadline = Instant::now() + patience.longest;
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_ended_holds_nothing() {
+    fn an_ended_process_is_not_waited_for() {
         assert!(is_alive(std::process::id()));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let process = child.id();

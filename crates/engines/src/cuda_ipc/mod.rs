@@ -10,8 +10,8 @@
 //! | `closing` | closing peers' memory before they free it |
 //!
 //! All operations of one GPU to a peer go through one stream, in the order in which they were posted. An operation is
-//! done when the stream has passed the event after its copy. Arrivals are reported through the rings that `shm` uses
-//! too (`crate::rings`), in shared memory pinned by the driver. If the driver promises the order, the GPU itself writes
+//! done when the event after its copy has completed. Arrivals are reported through the rings that `shm` uses too
+//! (`crate::rings`), in shared memory pinned by the driver. If the driver promises the order, the GPU itself writes
 //! there after the data. GPUs of other vendors have entries of their own, such as [`crate::hip`]'s.
 //!
 //! Memory is allocated, filled and verified by [`crate::memory`]; driver calls are in `tonnage_sys::cuda`.

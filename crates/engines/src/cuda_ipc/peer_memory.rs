@@ -21,7 +21,7 @@ use crate::rings::Contacts;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IpcRegion {
     pid: u32,
-    /// Unlike a file's number, it is never reused.
+    /// Number of the region. Unlike the number of an open file, it is never reused.
     region: u32,
     bytes: u64,
     shared: SharedBy,
@@ -152,7 +152,7 @@ pub(super) struct IpcMemory {
     /// The peer's number for it.
     pub(super) region: u32,
     pub(super) bytes: IpcBytes,
-    /// Describes the path between it and memory of the GPU that opened it.
+    /// Description of the path between it and memory of the GPU that opened it.
     way: String,
 }
 

@@ -192,7 +192,7 @@ impl CudaIpc {
         };
         let handed = outlet.hand_over(way, done, entry);
         if let Err(failure) = handed {
-            // A receive and an entry may be taken that will never be filled.
+            // A receive and a ring entry may have been reserved that will never be filled.
             let error = outlet.failed(&failure);
             self.broken = Some(error.to_string());
             return Err(error);
@@ -237,8 +237,8 @@ impl Engine for CudaIpc {
                 return Err(self.contacts.unusable(rings.rank, why.to_owned()));
             }
             let rank = rings.rank;
-            // First, so that a peer whose memory cannot be opened is told too that its memory is closed: it may have
-            // opened ours.
+            // Added before the check, so that on close a peer is notified even if its memory cannot be opened here. It
+            // may have opened ours.
             self.peers.push(rings);
             self.check_can_open(rank, &described)?;
         }
@@ -299,7 +299,7 @@ impl Engine for CudaIpc {
     }
 
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
-        // An event after a completed operation has passed, after which all processes see its bytes.
+        // The event after a completed operation has completed too, so all processes see its bytes.
         self.lanes.get(lane).map(|_| Flush::Delivered)
     }
 
@@ -346,7 +346,7 @@ impl Engine for CudaIpc {
 
 impl Drop for CudaIpc {
     fn drop(&mut self) {
-        // Streams first finish their operations; then no memory of peers is in use here.
+        // Dropping the lanes and streams finishes their operations; then no memory of peers is in use here.
         self.lanes.clear();
         self.outlets.clear();
         self.far = IpcMemories::default();

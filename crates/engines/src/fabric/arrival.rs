@@ -1,4 +1,4 @@
-//! How a write is proved to have arrived, because every result of a write claims that it has.
+//! How a write is proved to have arrived. Every reported result of a write claims that it has.
 //!
 //! The proof depends on the provider's grants and on the option `completion`. [`super::choose`] asks the provider.
 
@@ -20,7 +20,7 @@ pub(super) enum ArrivalProof {
     },
 }
 
-/// What a provider grants.
+/// Guarantees of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Granted {
     /// Completions that mean delivery.
@@ -52,12 +52,12 @@ impl ArrivalProof {
             "delivery" if delivery => Ok(Self::EveryWrite),
             "delivery" => Err(unavailable(
                 "the provider does not grant completions that mean delivery",
-                "Use --engine-option completion=auto, or --op write-imm, whose arrivals are counted",
+                "Use --engine-option completion=auto, or --op write-imm, which counts arrivals",
             )),
             "transmit" if synchronous => Ok(Self::Synchronous),
             "transmit" if reads_after_writes => Ok(Self::Flush { on_request: false }),
             "transmit" => Err(unavailable(
-                "the provider does not order reads after writes, so that nothing could prove that writes arrived",
+                "the provider does not order reads after writes, so nothing could prove that writes arrived",
                 "Use --engine-option completion=delivery",
             )),
             _ if synchronous => Ok(Self::Synchronous),
@@ -66,9 +66,9 @@ impl ArrivalProof {
             }),
             _ if delivery => Ok(Self::EveryWrite),
             _ => Err(unavailable(
-                "the provider grants neither completions that mean delivery nor reads ordered after writes, so that \
+                "the provider grants neither completions that mean delivery nor reads ordered after writes, so \
                  nothing could prove that writes arrived",
-                "Use --op send, whose arrivals are counted",
+                "Use --op send, which counts arrivals",
             )),
         }
     }

@@ -186,8 +186,9 @@ fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) 
         .then(files::problem)
         .flatten();
     if let Some(problem) = problem {
-        let why =
-            format!("libfabric {release} ({path}) keeps its files in shared memory, and {problem}");
+        let why = format!(
+            "libfabric {release} ({path}) stores its files in shared memory, and {problem}"
+        );
         let how = "Give it a writable tmpfs with more room (docker run --shm-size=1g, mount -o remount,size=1g), or use \
                    engine shm, which needs none";
         return unavailable(provider, why, how.into());
@@ -210,7 +211,7 @@ fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) 
         _ => "Install a libfabric that has it",
     };
     let how = format!(
-        "There are: {}. {source}, or name its libfabric.so.1 with --libfabric; `tonnage devices` lists what is missing",
+        "There are: {}. {source}, or name its libfabric.so.1 with --libfabric; `tonnage devices` lists missing parts",
         names.join(", ")
     );
     unavailable(provider, why, how)
@@ -231,7 +232,7 @@ fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
             1 + 2 * u32::from(!loopback_fits) + u32::from(address.is_ipv6())
         }
     };
-    // The first of the best.
+    // The first of the best offers.
     let best = (0..offered.len()).min_by_key(|&index| rank(&offered[index]));
     offered.swap_remove(best.unwrap_or(0))
 }
@@ -284,7 +285,7 @@ pub(super) fn all_devices(
     (taken, words.join(", "))
 }
 
-/// Why a device cannot reach other hosts by itself.
+/// Why a device cannot reach other hosts on its own.
 fn no_way_out(device: &str) -> Option<&'static str> {
     let index = tonnage_sys::interfaces::index(device)?;
     tonnage_machine::host_local::why_host_local(&Tree::host(), device, index)
@@ -329,7 +330,7 @@ pub(super) fn not_running(device: &str, state: Option<String>) -> String {
     match state.as_deref().map(str::trim) {
         Some("up" | "unknown") | None => String::new(),
         Some(state) => format!(
-            ": the interface {device} is there and {state}: it came up only now, or has no carrier"
+            ": the interface {device} exists and is {state}: it came up only now, or has no carrier"
         ),
     }
 }

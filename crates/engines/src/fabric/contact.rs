@@ -121,8 +121,8 @@ impl Address {
         if self.libfabric != release.to_string() || self.provider_version != version.to_string() {
             return Err(refused(
                 format!(
-                    "rank {me} has libfabric {release} ({}) and rank {peer} has {} ({}), and different versions cannot be \
-                     relied on to talk to each other",
+                    "rank {me} has libfabric {release} ({}) and rank {peer} has {} ({}), and different versions do \
+                     not work together reliably",
                     library.path(),
                     self.libfabric,
                     self.library
@@ -180,7 +180,7 @@ pub(super) struct Contact {
     room: fn() -> Option<AddressSpace>,
 }
 
-/// A peer whose greeting is expected.
+/// A peer that has not greeted yet.
 pub(super) struct Awaited {
     pub(super) rank: u32,
     pub(super) device: String,
@@ -189,7 +189,7 @@ pub(super) struct Awaited {
     pub(super) offset: u64,
 }
 
-/// Maximum number of peers whose devices an error names.
+/// Maximum number of peers that an error names with their devices.
 const DEVICES_NAMED_MAX: usize = 3;
 
 impl Contact {
@@ -225,7 +225,7 @@ impl Contact {
         }
     }
 
-    /// Peers whose greeting has not arrived.
+    /// Peers that have not greeted yet.
     fn missing(&self) -> Vec<u32> {
         let mut missing = Vec::new();
         for peer in &self.awaited {
@@ -304,7 +304,7 @@ fn ranks(list: &str) -> String {
 /// Bytes of a mailbox per peer: a cache line.
 const SLOT_BYTES: u64 = 64;
 
-/// A mailbox for the peers whose cards were made by one call.
+/// A mailbox for the peers that got their cards from one call.
 pub(super) struct Mailbox {
     pub(super) arena: Arc<Arena>,
     pub(super) region: RegionHandle,
@@ -457,7 +457,7 @@ mod tests {
         ] {
             assert!(error.contains(part), "{part} in {error}");
         }
-        // Late greetings complete it too, unless its own have not arrived.
+        // Late greetings complete the contact too, unless this side's own have not completed.
         [1, 2].into_iter().for_each(|rank| greets(&contact, rank));
         let error = contact.is_complete(0, &[], 2).unwrap_err().to_string();
         let own = "2 greetings of rank 0 did not complete within";
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn enough_memory_or_no_limit_is_no_reason_to_give_up() {
+    fn contact_goes_on_with_enough_memory_or_no_limit() {
         for room in [|| space(ROOM_MIN), || None] {
             let mut contact = contact(room);
             contact.next_room_check = Instant::now();

@@ -24,10 +24,10 @@ const FOLDER: &str = "/dev/shm";
 /// The provider refuses to open with less room than this per online CPU. It is the length of an endpoint's file.
 const ROOM_BYTES_PER_CPU: u64 = 16 << 20;
 
-/// Upper bound of an endpoint's file, whatever queue lengths a user chooses.
+/// Upper bound of an endpoint's file, for any queue lengths that a user may choose.
 const ENDPOINT_BYTES_MAX: u64 = 256 << 20;
 
-/// Pages of an endpoint's file that only messages touch.
+/// Size of the pages of an endpoint's file that only messages touch.
 const TOUCHED_LATER_BYTES: u64 = 12 << 10;
 
 /// Variable that makes the provider copy through its file instead of directly between processes.
@@ -73,7 +73,8 @@ pub(super) fn check_room(request: &OpenRequest<'_>, endpoints: u64) -> Result<()
         Ok(bytes) => bytes,
         Err(why) => {
             log::warn!(
-                "cannot tell whether {endpoints} endpoints fit into {FOLDER}: {why}. If a rank ends by SIGBUS, give it more room"
+                "it is unknown whether {endpoints} endpoints fit into {FOLDER}: {why}. If a rank ends by SIGBUS, give \
+                 it more room"
             );
             return Ok(());
         }
@@ -149,7 +150,7 @@ fn problem_in(folder: &Path, room_bytes: u64) -> Option<String> {
     let free_bytes = free_bytes(folder)?;
     let words = || {
         let (free, needed) = (size(free_bytes), size(room_bytes));
-        format!("{shown} has only {free} free, of the {needed} that it asks for on this host")
+        format!("{shown} has only {free} free, and it needs {needed} on this host")
     };
     (free_bytes < room_bytes).then(words)
 }

@@ -19,8 +19,8 @@ pub(super) const INJECT: &str = "inject";
 /// use a dmabuf.
 pub(super) const CARD_WAYS: [RegistrationWay; 2] = [RegistrationWay::Hmem, RegistrationWay::Dmabuf];
 
-/// Reported if the provider does not know FI_OPT_FI_HMEM_P2P.
-pub(super) const UNTOLD: &str = "not told by the provider: it may copy through the host";
+/// Recorded if the provider does not know FI_OPT_FI_HMEM_P2P.
+pub(super) const UNTOLD: &str = "not reported by the provider: it may copy through the host";
 
 /// Advice if an endpoint for GPU memory cannot be opened.
 pub(super) const OR_INSTEAD: &str =

@@ -9,8 +9,8 @@ use crate::registration::locked_memory_advice;
 /// Bounds of the operations in flight over all lanes.
 const OPERATIONS: std::ops::RangeInclusive<usize> = 256..=32_768;
 
-/// Bounds of the receives posted over all lanes. The maximum exceeds what the loops post for two thousand peers,
-/// because all receives need room before anything arrives.
+/// Bounds of the receives posted over all lanes. All receives need room before anything arrives, so the maximum is
+/// enough for the receives of two thousand peers.
 const RECEIVES: std::ops::RangeInclusive<usize> = 256..=1_048_576;
 
 /// Receives that the loops post per operation of a peer, and the minimum number of operations to provide for

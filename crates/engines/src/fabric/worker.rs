@@ -37,7 +37,7 @@ pub(super) struct TransferModes {
     pub(super) inject: bool,
     /// Whether every write asks for delivery.
     pub(super) deliver_every_write: bool,
-    /// Writes whose arrival a later read proves; `None` if no write needs this.
+    /// Limits of writes that a later read proves to have arrived; `None` if no write needs this.
     pub(super) flushes: Option<FlushLimits>,
     /// Whether writes attach to the peer's memory, which the system has to permit.
     pub(super) attaches: bool,
@@ -153,7 +153,7 @@ impl FabricWorker {
         })
     }
 
-    /// Posts one operation. Returns false if there is no room for it now.
+    /// Posts one operation. Returns false if the queue is full.
     #[inline]
     fn take(&mut self, op: &Op) -> Result<bool> {
         let lane = self.lanes.get_mut(op.lane)?;
@@ -378,7 +378,8 @@ impl Engine for FabricWorker {
             // Greetings of an earlier call that was stopped may complete during this one.
             let in_flight = all.saturating_sub(left.len() + completed);
             if contact.is_complete(self.config.rank, &left, in_flight)? {
-                // A peer that has greeted has mapped this worker's file. After the last one, its name is not needed.
+                // A peer that has greeted has mapped this worker's file. After the last greeting, the file needs no
+                // name.
                 self.met = self.peers.len();
                 if self.met == self.config.peers_max as usize {
                     remove_own(self.endpoint.name());
@@ -498,7 +499,7 @@ impl Engine for FabricWorker {
     }
 
     fn chosen(&self) -> Facts {
-        // How shm transfers messages that do not fit its queue depends on the system's permissions.
+        // The way in which shm transfers messages that do not fit its queue depends on the system's permissions.
         let large = self.attachable.map(|attachable| match attachable {
             true => "cma: from one process's memory to the other's",
             false => "through shared buffers: this process may not attach to its peers' memory",
@@ -517,7 +518,8 @@ impl Engine for FabricWorker {
             self.flush_arrived(&done[..count])?;
             return Ok(count);
         }
-        // The library is almodes polled, because polling drives its progress. Half of the room is reserved for it.
+        // The library is always polled, because polling drives its progress. Half of the room is reserved for its
+        // completions.
         let injected = self.done.len().min(done.len() / 2);
         let room = done.len() - injected;
         let converter = EventConverter {
@@ -580,8 +582,8 @@ impl FabricWorker {
         let lane = self.lanes.get(op.lane)?;
         if !self.modes.flushes.is_some_and(|by| by.longer_delivered) {
             return Err(Error::Failed(format!(
-                "{} orders reads only after writes of {} bytes or less, so that nothing would prove that one of {} has \
-                 arrived: take smaller sizes, or --engine-option completion=auto where the provider can tell delivery, or \
+                "{} orders reads only after writes of {} bytes or less, so nothing would prove that one of {} has \
+                 arrived: use smaller sizes, --engine-option completion=auto if the provider can report delivery, or \
                  --op send",
                 self.name, lane.flushed_bytes_max, op.len
             )));
@@ -846,7 +848,7 @@ impl FabricWorker {
             if !regions.is_empty() {
                 let mut remarks: Vec<_> = facts.texts(fact_names::REMARKS);
                 let doubt = format!(
-                    "{} reaches memory of the GPU by a way that is {UNTOLD}",
+                    "{} reaches memory of the GPU in a way that is {UNTOLD}",
                     self.name
                 );
                 remarks.push(&doubt);
@@ -945,7 +947,7 @@ pub(super) fn usual_cause(code: i32) -> Option<&'static str> {
         // EACCES, EPERM, EKEYREJECTED
         13 | 1 | 129 => "the peer's registration does not allow it, or is gone",
         // EMSGSIZE, FI_ETRUNC
-        90 | 265 => "a message that is longer than the receive that it met",
+        90 | 265 => "a message that is longer than its receive",
         _ => return None,
     })
 }

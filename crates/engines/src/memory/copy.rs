@@ -127,7 +127,8 @@ struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    /// Copies until the end of a turn, and returns the rate of its timed part. A late copier copies at least once.
+    /// Copies until the end of a turn, and returns the rate of its timed part. A copier that starts late still copies
+    /// at least once.
     fn turn(&mut self, method: Method, timed: TimedPart) -> Result<f64> {
         let (mut bytes, mut ns) = (0, 0);
         loop {

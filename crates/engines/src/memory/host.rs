@@ -90,7 +90,7 @@ fn allocate_private(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
             arena.len()
         )],
         Err(error) => vec![format!(
-            "transparent pages: cannot tell how many there are: {error}"
+            "transparent pages: their number is unknown: {error}"
         )],
     };
     Ok(Arc::new(HostMemory::new(arena, "host", why, bound)))
@@ -154,8 +154,8 @@ fn allocate_huge(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     }
     match map(bytes, Pages::Transparent, request) {
         Ok((arena, bound)) => match arena.transparent_bytes() {
-            // At least half: the kernel may leave an edge in normal pages, but a mapping with mostly normal pages does
-            // not satisfy the request.
+            // At least half must be huge. The kernel may leave an edge in normal pages, but a mapping with mostly
+            // normal pages does not satisfy the request.
             Ok(got) if got >= bytes as u64 / 2 => {
                 return Ok(Arc::new(HostMemory::new(arena, "huge", why, bound)));
             }
@@ -230,7 +230,7 @@ impl HostMemory {
         let transparent = arena.transparent_bytes().unwrap_or(0);
         let pages = match arena.pages() {
             Pages::Normal | Pages::Small => "normal",
-            // Advice is not a promise: the kernel may have provided none.
+            // The kernel may have provided no huge pages, because madvise promises nothing.
             Pages::Transparent if transparent == 0 => "normal",
             Pages::Transparent => "transparent 2 MiB",
             Pages::Huge2M => "2 MiB",

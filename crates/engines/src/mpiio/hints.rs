@@ -113,7 +113,7 @@ impl EffectiveHints {
     }
 }
 
-/// Describes the consequence of hints without effect.
+/// Describes the consequence if some hints have no effect.
 fn effect(asked: &MpiHints, ineffective: &MpiHints) -> Option<&'static str> {
     let is_on = |name: &String| {
         let disabled = asked.get(name).is_some_and(|value| value == "disable");

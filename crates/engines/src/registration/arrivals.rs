@@ -27,11 +27,11 @@ const ENDED: &str = "when peers' plain writes have ended";
 
 /// Whether a flush is needed before a GPU sees arrived bytes.
 enum FlushNeed {
-    /// Required, and done by this call.
+    /// Required, and this call does it.
     Flushing(CardWrites),
     /// Required but unsupported.
     Lacking,
-    /// Not required, or not known to be.
+    /// Not required, or not known to be required.
     Nothing,
 }
 

@@ -69,7 +69,8 @@ pub(crate) fn check_registration(
     )))
 }
 
-/// Advice to append when `bytes` could not be registered: how to raise the limit of locked memory, if it is too low.
+/// Returns advice to append if `bytes` could not be registered: how to raise the limit of locked memory, if that is too
+/// low.
 pub(crate) fn locked_memory_advice(bytes: usize) -> String {
     match tonnage_sys::process::locked_memory_limit() {
         Some(limit) if limit < bytes as u64 => format!(

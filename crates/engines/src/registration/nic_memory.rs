@@ -1,4 +1,4 @@
-//! Device memory as a NIC takes it, and the doubt whether its bytes are still on the device then.
+//! Device memory in the forms that a NIC accepts, and the doubt whether its bytes are still on the device afterwards.
 
 use std::sync::Arc;
 

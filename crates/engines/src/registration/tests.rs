@@ -1,4 +1,4 @@
-//! Device memory as a NIC takes it, over doubles of the drivers. It is not registered with a real NIC.
+//! Device memory in the forms that a NIC accepts, over test doubles of the drivers. No real NIC is used.
 
 use std::sync::Arc;
 

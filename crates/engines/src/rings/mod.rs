@@ -1,5 +1,5 @@
 //! Rings in shared memory through which two workers of one host report arrivals and posted receives to each other.
-//! Engines whose initiator moves the bytes itself share them.
+//! Engines in which the initiator itself moves the bytes share them.
 //!
 //! | file | contents |
 //! | --- | --- |

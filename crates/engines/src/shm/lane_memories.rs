@@ -119,7 +119,7 @@ impl LaneMemories<'_> {
 /// An atomic operation that does not address a valid word.
 #[derive(Debug)]
 pub(super) enum InvalidWord {
-    /// There is no aligned word at this offset of a memory of `size` bytes.
+    /// This offset has no aligned word in a memory of `size` bytes.
     Offset { offset: u64, size: u64 },
     /// The operation has this length, which is not that of a word.
     Length(u32),

@@ -1,10 +1,10 @@
-//! `shm`: direct memory access between two ranks of one host over a shared mapping. It is the best that this host could
-//! do: one copy by the initiator, without system calls or libraries.
+//! `shm`: direct memory access between two ranks of one host over a shared mapping. It is the fastest possible transfer
+//! on this host: one copy by the initiator, without system calls or libraries.
 //!
 //! Each registered memory is a memory file (memfd). A peer opens it through `/proc/PID/fd`, which the kernel permits
 //! only to the same user, and maps it when a lane names it. Nothing has a name in /dev/shm, so nothing can be left
-//! there, however a rank ends. Arrivals and posted receives travel through rings in separate, small memory files: see
-//! `crate::rings`. Which copy method is fastest depends on size and caches, so each point determines it by
+//! there, even if a rank is killed. Arrivals and posted receives travel through rings in separate, small memory files:
+//! see `crate::rings`. Which copy method is fastest depends on size and caches, so each point determines it by
 //! measuring: see `tuner`.
 
 use std::collections::VecDeque;
@@ -105,7 +105,7 @@ struct LaneState {
 
 struct Worker {
     config: WorkerConfig,
-    /// Copy method for the current point, whose lanes were resolved last.
+    /// Copy method for the current point: the point of the lanes that were resolved last.
     tuner: Tuner,
     verb: Option<Verb>,
     contacts: Contacts,
@@ -117,7 +117,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Carries out one operation. Returns false if there is no room now; the caller retries after polling.
+    /// Carries out one operation. Returns false if there is no room; the caller retries after polling.
     #[inline]
     fn carry_out(&mut self, op: &Op) -> Result<bool> {
         let lane = self.lanes.get(op.lane)?;

@@ -232,7 +232,7 @@ impl StagedChannel {
     ) -> Result<()> {
         self.begin_incoming(regions)?;
         self.end_incoming(ready)?;
-        // Before the peer gets credits to send more.
+        // Receives are posted before the peer gets credits to send more.
         self.post_receives(below)?;
         self.fill(regions)?;
         self.send(below)?;

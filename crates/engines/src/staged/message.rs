@@ -104,7 +104,7 @@ impl StagedMessage {
         self.at + self.len == self.whole
     }
 
-    /// Returns the acknowledgement of a piece, for an operation of its sender or for none.
+    /// Returns the acknowledgement of a piece. It names an operation of the piece's sender, or none.
     pub(super) fn answer(&self, operation: u32, code: i32) -> Self {
         Self {
             kind: match code {

@@ -14,8 +14,8 @@
 //!
 //! Only sends of the engine below are used, and their receives are slots of the peer's ring. An arrived piece is copied
 //! into its memory, and acknowledged once the GPU has copied it. An operation is done when all of its pieces are. So a
-//! completed write is visible to the peer, however the engine below and its network carried it. There are no writes of
-//! a network card into GPU memory, so none have to be flushed.
+//! completed write is visible to the peer, independent of the engine below and its network. Network cards never write
+//! into GPU memory, so no flush is needed.
 
 mod channel;
 mod message;

@@ -11,27 +11,25 @@ pub(super) fn state_name(state: u32) -> &'static str {
 pub(super) fn usual_cause(name: &str) -> Option<&'static str> {
     Some(match name {
         "RETRY_EXC_ERR" => {
-            "the peer or its device is gone, its link is down, packets are lost for longer than they are sent again \
-             (engine-options retry and timeout), or they are too long for a switch on the way (mtu)"
+            "the peer or its device is gone, its link is down, packets are lost for longer than it retries \
+             (engine-options retry and timeout), or they are too long for a switch on the path (mtu)"
         }
         "RNR_RETRY_EXC_ERR" => {
-            "the peer posted no receives for longer than the message is sent again (engine-option rnr-retry)"
+            "the peer posted no receives for longer than the sender retries (engine-option rnr-retry)"
         }
         "REM_ACCESS_ERR" => "the peer's registration does not allow it, or is gone",
         "REM_INV_REQ_ERR" => {
-            "a message longer than the receive that it met, or more reads than the peer takes (engine-option rd-atomic)"
+            "a message longer than its receive, or more reads than the peer accepts (engine-option rd-atomic)"
         }
-        "REM_OP_ERR" => {
-            "the peer's device could not finish what it was asked for: see its kernel's log"
-        }
-        "LOC_LEN_ERR" => "a message longer than the receive that it met, or than the port carries",
+        "REM_OP_ERR" => "the peer's device could not finish the request: see its kernel's log",
+        "LOC_LEN_ERR" => "a message longer than its receive, or than the port carries",
         "LOC_PROT_ERR" | "LOC_ACCESS_ERR" => {
             "this side's registration does not allow it, or is gone"
         }
         "WR_FLUSH_ERR" => "an operation before it has failed on the same queue pair",
         "LOC_QP_OP_ERR" => {
-            "the device cannot carry out such a work request; one in software says so, too, when its interface is down or has \
-             no route to the peer"
+            "the device cannot carry out this work request; a software device also reports this when its interface is \
+             down or has no route to the peer"
         }
         "FATAL_ERR" => "the device has failed, or is gone",
         _ => return None,

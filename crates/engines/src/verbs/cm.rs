@@ -215,7 +215,7 @@ impl Worker {
     ) -> Result<(), String> {
         let shown = PairIntroduction::parse(&event.private);
         if shown != Some(side.pending[index].expected) {
-            return Err("who answers does not show the secret of this side's card".to_owned());
+            return Err("the answer lacks the secret of this side's card".to_owned());
         }
         self.take_path(side, index, id)?;
         side.channel.establish(id)?;

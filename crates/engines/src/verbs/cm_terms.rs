@@ -16,7 +16,7 @@ pub(super) fn agreed(wanted: &PathTo, granted: &PathTo) -> Result<PathTo, String
     let (number, promised) = (granted.number, wanted.number);
     if number != promised {
         return Err(format!(
-            "its queue pair is {number}, and its card says {promised}"
+            "its queue pair is {number}, but its card has {promised}"
         ));
     }
     if granted.port != wanted.port {
@@ -64,19 +64,19 @@ pub(super) fn advice(event: &CmEvent, own: IpAddr, other: IpAddr) -> String {
         (CmEventKind::AddressError | CmEventKind::RouteError, _) => no_route(own, other),
         (CmEventKind::Unreachable, _) => no_answer(own, other),
         (CmEventKind::Rejected, 8) => {
-            "nobody listens there any more: the peer has ended, or this address is another host's, too".to_owned()
+            "the port there is closed: the peer has ended, or another host has this address too".to_owned()
         }
         (CmEventKind::Rejected, 10) => {
             "a device still has a connection of the same queue pair in its time wait: try again in some seconds".to_owned()
         }
         (CmEventKind::Rejected, 28) => format!(
-            "who listens there refuses: it is not the peer of this run, or it refused what it was asked for and says why; \
-             see that {other} is the address of one host only"
+            "the listener there refuses: it is not the peer of this run, or it reports its own reason; check that \
+             only one host has the address {other}"
         ),
         (CmEventKind::DeviceRemoved, _) => format!(
-            "the device of {own} was taken away while it connected (dmesg says by whom): choose another by --devices"
+            "the device of {own} was removed while it connected (dmesg shows the reason): choose another by --devices"
         ),
-        (CmEventKind::Disconnected, _) => "the peer has ended: it says why".to_owned(),
+        (CmEventKind::Disconnected, _) => "the peer has ended: see its output".to_owned(),
         _ => "the kernel's log (dmesg) may say more".to_owned(),
     }
 }
@@ -86,8 +86,7 @@ pub(super) fn advice_late(step: CmStep, own: IpAddr, other: IpAddr, strangers: u
     match (step, strangers) {
         (CmStep::Unasked | CmStep::Resolving | CmStep::Routing, _) => no_route(own, other),
         (CmStep::Awaiting, 1..) => format!(
-            "requests that came and did not show the secret of a card: {strangers}; see that {own} is the address of one \
-             host only"
+            "requests without the secret of a card: {strangers}; check that only one host has the address {own}"
         ),
         _ => no_answer(own, other),
     }
@@ -175,7 +174,7 @@ mod tests {
         for (why, part) in [
             (
                 but(|it| it.number = 18),
-                "queue pair is 18, and its card says 17",
+                "queue pair is 18, but its card has 17",
             ),
             (but(|it| it.port = 2), "port 2"),
             (but(|it| it.pkey_index = 3), "choose engine-option pkey=3"),

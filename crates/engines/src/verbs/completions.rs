@@ -17,7 +17,7 @@ pub(super) struct Completions {
     /// Range of the events that are not processed yet: start and end.
     unread: [usize; 2],
     ended: Option<EndedWork>,
-    /// Arrivals during first contact, from peers that completed theirs earlier.
+    /// Arrivals during first contact, from peers that completed their first contact earlier.
     early: VecDeque<Completion>,
 }
 

@@ -30,7 +30,7 @@ const DEPTH_MAX: u32 = 4096;
 const RECEIVES_PER_OPERATION: u32 = 2;
 const OPERATIONS_MIN: u32 = 8;
 
-/// A maximum registration of at least this size means no limit: devices without one report such numbers.
+/// A reported maximum registration of at least this size means that the device has no limit.
 const UNLIMITED_BYTES: u64 = 1 << 40;
 
 /// One port of a device.
@@ -41,8 +41,7 @@ pub(super) struct PortDomain {
     initiates: bool,
 }
 
-/// Returns for each queue pair to a peer whether it needs receives, and whether the first one carries writes with
-/// immediates.
+/// Returns whether each queue pair to a peer needs receives, and whether the first one carries writes with immediates.
 fn queue_pairs(verbs: &[Verb]) -> (Vec<bool>, bool) {
     let has = |verb| verbs.contains(&verb);
     match (has(Verb::WriteImm), has(Verb::Send)) {
@@ -284,7 +283,7 @@ impl Domain for PortDomain {
 }
 
 impl PortDomain {
-    /// Opens a worker whose operations the kernel posts. Its own queue pairs are targets, one per lane of a peer.
+    /// Opens a worker with operations posted by the kernel. Its own queue pairs are targets, one per lane of a peer.
     fn kernel_worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         let targets = WorkerConfig {
             depth: 1,

@@ -15,7 +15,7 @@ use super::port::OpenPort;
 pub(super) const SCRATCH_BYTES: u64 = 4096;
 
 const GET_IT: &str = "Build the module of kernel/tonnage_kread and load it as root, as its README says (make, insmod); \
-                      tonnage loads nothing by itself";
+                      tonnage does not load it";
 
 /// Slots of landing memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ fn refusal(port: &OpenPort, refused: KreadRefused, landing: Landing) -> Error {
         KreadRefused::Other(error) => match Errno::from_io_error(&error) {
             Some(Errno::NODEV) => unavailable(
                 format!("the kernel has no RDMA device {name} for its own use"),
-                "Choose a device whose driver has verbs for the kernel: EFA's has none",
+                "Choose a device with a driver that has verbs for the kernel: EFA's has none",
             ),
             Some(Errno::OPNOTSUPP) => unavailable(
                 format!("{name} speaks neither InfiniBand nor RoCE"),

@@ -1,5 +1,5 @@
-//! A worker whose operations the kernel posts. Each lane of the module's session leads to a user-space queue pair of
-//! the peer, which is the same as those of `verbs:rc`.
+//! A worker with operations posted by the kernel. Each lane of the module's session leads to a user-space queue pair of
+//! the peer, of the same kind as in `verbs:rc`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -196,7 +196,7 @@ impl KernelWorker {
         })
     }
 
-    /// Returns the error of a run, if it failed.
+    /// Returns the error of a run that failed.
     pub(super) fn check(
         &self,
         outcome: &KreadOutcome,

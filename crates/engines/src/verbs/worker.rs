@@ -100,7 +100,7 @@ impl Worker {
             .receive_immediates(handle, count, RECEIVE | IMMEDIATE | place as u64)
     }
 
-    /// Stages one operation. Returns false if there is no room for it now.
+    /// Stages one operation. Returns false if the queue is full.
     #[inline]
     fn take(&mut self, op: &Op) -> Result<bool> {
         let lane = self.lanes.get_mut(op.lane)?;
@@ -197,7 +197,7 @@ impl Worker {
                 continue;
             }
             if !self.completions.has_events() {
-                // A caller that gets no completion may sleep, so the device is polled until it has none either.
+                // A caller that gets no completion may sleep, so polling goes on until the device has none left.
                 if asked && count > 0 {
                     break;
                 }
@@ -264,7 +264,7 @@ impl Engine for Worker {
         let peer = self.peers.of_rank(spec.peer);
         let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
         let local = self.memories.get(spec.local)?;
-        // Order needs no request: a queue pair keeps it.
+        // Ordering need not be requested, because a queue pair is always ordered.
         let (action, pair) = action(spec.kind, peer);
         let is_one_sided = !matches!(action, WorkAction::Send);
         let asked = LaneKey {

@@ -103,7 +103,7 @@ fn cases() -> Vec<((u64, u64, u64), Key)> {
     ]
 }
 
-/// Both ways (kernels and copies), for both vendors.
+/// Covers kernels and copies, for both vendors.
 #[test]
 fn the_pattern_is_the_hosts_byte_for_byte() {
     let host = host();
@@ -140,7 +140,7 @@ fn the_pattern_is_the_hosts_byte_for_byte() {
 /// A corruption of a memory's bytes.
 type Spoil<'a> = &'a dyn Fn(&dyn Memory);
 
-/// A flipped byte, swapped blocks, a stale block, and missing bytes: reported as for host memory.
+/// A flipped byte, swapped blocks, a stale block, and missing bytes are reported as for host memory.
 #[test]
 fn corruption_is_reported_as_on_the_host() {
     let Some(double) = Double::with("") else {

@@ -17,7 +17,7 @@ use super::{Driver, Line};
 /// Turns of each side.
 const TURNS: usize = 7;
 
-/// Turns of each side with small copies, whose time varies more between turns than between the sides.
+/// Turns of each side with small copies. Their time varies more between turns than between the sides.
 const TURNS_OF_SMALL: usize = 41;
 
 const WINDOW: usize = 4;

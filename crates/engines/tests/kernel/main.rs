@@ -76,7 +76,7 @@ fn pair(devices: [&str; 2]) -> [Side; 2] {
     [target, initiator]
 }
 
-/// Four operations, one after the other.
+/// Carries out four operations, one after the other.
 fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<CarriedTrial> {
     let lane = initiator.engine.lane(&LaneSpec::new(
         LaneKind::Initiate(verb),

@@ -167,7 +167,7 @@ impl Player {
                     engine_options: [("preallocate".into(), "on".into())].into(),
                     ..point()
                 };
-                // Twice, as two points of one run: MPI is started once.
+                // Runs twice, as two points of one run; MPI is started once.
                 self.write_and_read(play, &point, &path);
                 self.write_and_read(play, &point, &path);
             }

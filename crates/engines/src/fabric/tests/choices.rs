@@ -207,8 +207,8 @@ fn shm_is_refused_between_hosts_and_containers_but_tcp_is_not() {
 fn an_interface_that_is_down_is_reported_as_existing() {
     let words = |state: &str| choose::not_running("eth7", Some(state.to_owned()));
     assert_eq!(words("down\n"), words("down"));
-    assert!(words("down\n").starts_with(": the interface eth7 is there and down: "));
-    assert!(words("dormant").contains("there and dormant"));
+    assert!(words("down\n").starts_with(": the interface eth7 exists and is down: "));
+    assert!(words("dormant").contains("exists and is dormant"));
     for running in ["up\n", "unknown"] {
         assert_eq!(words(running), "");
     }

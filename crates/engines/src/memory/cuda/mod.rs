@@ -87,8 +87,8 @@ pub(super) const fn entry(
         takes_gpu: true,
         options: &[],
         allocate,
-        // A query would start the driver on ranks that allocate nothing; allocations that are too large fail as a
-        // whole.
+        // Unknown: a query would start the driver on ranks that allocate nothing, and an allocation that is too large
+        // simply fails.
         available: |_| None,
         device,
         libraries: std::slice::from_ref(&vendor.library),
@@ -125,7 +125,7 @@ fn not_mapped(gpu: &GpuInUse, failure: &CudaFailure) -> Error {
         what: format!("{ALLOC}={BY_HANDLES} of {}", gpu.name()),
         why: failure.to_string(),
         how: match failure.code() {
-            // Codes of an unsupported request, and not of a GPU fault.
+            // These codes mean an unsupported request, not a fault of the GPU.
             None | Some(INVALID_VALUE | NOT_SUPPORTED) => format!(
                 "Leave --memory-option {ALLOC}={BY_HANDLES} out; not every driver and not every virtual machine has \
                  virtual-memory handles"
@@ -181,8 +181,8 @@ impl CudaMemory {
         })?;
         if found.wrong_bytes == wrong_bytes {
             return Err(Error::Failed(format!(
-                "{}: its kernel found wrong bytes at offsets {} to {}, but a copy of them is right: something still wrote \
-                 them, or the GPU is broken",
+                "{}: its kernel found wrong bytes at offsets {} to {}, but a copy of them is correct: they were still \
+                 being written, or the GPU is faulty",
                 self.gpu.name(),
                 offset + first,
                 offset + last
@@ -291,7 +291,7 @@ impl Memory for CudaMemory {
     fn copy_rates(
         &self,
         stretch: &CopyRange,
-        // Large copies in a row: their order does not matter to a GPU.
+        // Unused: the copies are large and in a row, and their order does not matter to a GPU.
         _slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
         turns: CopyRepetitions,

@@ -30,10 +30,10 @@ pub(super) fn prove(
     let said = |failure: CudaFailure| format!("the proof of its kernels failed: {failure}");
     let buffer = DeviceBuffer::allocate(context, BYTES + 2 * MARGIN).map_err(said)?;
     let proof = Proof { buffer, kernels };
-    // An odd address, with data of a different alignment.
+    // First case: an odd address, with data of a different alignment.
     let key = Key::new(0x70_72_6f_6f_66, 1, 2, 3);
     proof.fills(MARGIN, BYTES, key.ahead(5))?;
-    // Both aligned, with the inverted words of the filler.
+    // Second case: both aligned, with inverted words.
     proof.fills(24, 4096 + 3, key.poison())?;
     proof.finds(MARGIN, 4096, key.ahead(2))
 }
@@ -47,8 +47,8 @@ pub(super) fn prove_copies(
     // The same alignment, and different ones: with those, each byte is copied on its own.
     let ranges = [(MARGIN, MARGIN, BYTES), (24, 16, 4099), (MARGIN, 24, 4099)];
     prove_ranges(context, kernel, &ranges)?;
-    // On a GPU with many processors, each thread copies one word of these. In a single block it copies many, as in a
-    // large copy.
+    // On a GPU with many processors, each thread copies one word of these ranges. With a single block each copies many,
+    // as in a large copy.
     let narrow = Arc::new(CopyKernel::load(context, Some(1)).map_err(said)?);
     prove_ranges(context, &narrow, &[(MARGIN, MARGIN, 64 << 10)])
 }
