@@ -63,7 +63,7 @@ pub fn text(program: &Command) -> String {
     }
     text += "\nTry\n";
     for (line, meaning) in LINES_TO_TRY {
-        let _ = writeln!(text, "  {line:<18}# {meaning}");
+        let _ = writeln!(text, "  {line:<17} # {meaning}");
     }
     let _ = writeln!(
         text,
