@@ -5,6 +5,7 @@
 //! a kind only through these traits.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use clap::{ArgMatches, Args, Command};
 use tonnage_engine::{Library, Lifecycle, Lists};
@@ -91,6 +92,14 @@ pub trait AnyPoint {
 
     /// Names it on the progress line.
     fn progress(&self) -> String;
+
+    /// Time of its warm-up and trials, at least. `None` if the speed decides it, as with a number of operations.
+    fn planned_time(&self) -> Option<Duration>;
+
+    /// Bytes that it moves if its settings alone decide, as they do for files.
+    fn planned_bytes(&self) -> Option<u64> {
+        None
+    }
 
     /// Whether its payload crosses devices between ranks, so that device counters can prove the path.
     fn crosses_devices(&self) -> bool {

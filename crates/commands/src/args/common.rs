@@ -196,6 +196,10 @@ pub struct ResultArgs {
     #[arg(long, conflicts_with = "runs")]
     pub print_plan: bool,
 
+    /// Print the points and how long measuring takes, instead of running them.
+    #[arg(long, conflicts_with = "print_plan")]
+    pub dry_run: bool,
+
     /// Measure everything this many times, each time as a separate run: everything is opened again, and the points are
     /// in another order (drawn from a seed; file experiments keep theirs). From 3 runs on `tonnage compare` knows how
     /// much runs differ.

@@ -18,7 +18,8 @@ use self::resolve::{Resolved, identity_of, job_of, layers_job, reports_for_all, 
 use self::supervise::supervise;
 use super::checks::{check_interface, check_output};
 use super::job::Job;
-use super::{env, print, remote};
+use super::{dry_run, env, print, remote};
+use crate::args::common::ResultArgs;
 use crate::args::experiment::ExperimentArgs;
 use crate::args::layers::LayersArgs;
 use crate::args::run::RunArgs;
@@ -27,7 +28,7 @@ use crate::args::verify::VerifyArgs;
 /// The command of a kind: `tonnage transfer`, `tonnage file`, …
 pub fn experiment(args: &ExperimentArgs) -> Result<ExitCode> {
     let job = job_of(args.to_plan(), &args.ranks, &args.results)?;
-    start(&job, args.results.print_plan)
+    start_or_print(&job, &args.results)
 }
 
 /// `tonnage run`.
@@ -41,7 +42,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         );
     }
     let job = job_of(plan, &args.ranks, &args.results)?;
-    start(&job, args.results.print_plan)
+    start_or_print(&job, &args.results)
 }
 
 /// `tonnage verify`.
@@ -51,7 +52,17 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
 
 /// `tonnage layers`.
 pub fn layers(args: &LayersArgs) -> Result<ExitCode> {
-    start(&layers_job(args)?, args.results.print_plan)
+    start_or_print(&layers_job(args)?, &args.results)
+}
+
+fn start_or_print(job: &Job, results: &ResultArgs) -> Result<ExitCode> {
+    if !results.dry_run {
+        return start(job, results.print_plan);
+    }
+    let resolved = Resolved::for_job(job)?;
+    resolved.check(job)?;
+    let runs = job.runs.unwrap_or(1);
+    print(&dry_run::page(&resolved.points, resolved.ranks, runs)).map(|()| ExitCode::SUCCESS)
 }
 
 /// Checks a job, then starts its ranks or becomes one of them.

@@ -12,6 +12,7 @@
 //! | `leftovers` | leftovers of killed ranks, and their removal |
 //! | `memory_file` | files in memory that a supervisor shares with its ranks |
 //! | `checks` | checks before a rank starts |
+//! | `dry_run` | points and their duration, without running them |
 //! | [`ior`] | `ior`: a command line of IOR becomes a plan |
 //! | `block` | IOR's result block |
 //! | [`tour`] | `tour`: upper bounds of this host, then a plan, then one page |
@@ -40,6 +41,7 @@ mod block;
 pub mod check;
 pub mod checks;
 pub mod compare;
+mod dry_run;
 mod each_call;
 pub mod export;
 pub mod history;

@@ -61,8 +61,8 @@ pub(crate) fn layers_job(args: &LayersArgs) -> Result<Job> {
 pub(crate) struct Resolved {
     pub(super) identity: Option<Identity>,
     pub(super) placement: Option<HostPlacement>,
-    pub(super) ranks: u32,
-    pub(super) points: Vec<Planned>,
+    pub(crate) ranks: u32,
+    pub(crate) points: Vec<Planned>,
 }
 
 impl Resolved {

@@ -1,5 +1,7 @@
 //! A point of an experiment with collectives, with every value fixed. Only the backends take turns.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::groups::{Grouping, Groups};
@@ -150,6 +152,10 @@ impl CollectivePoint {
 }
 
 impl AnyPoint for CollectivePoint {
+    fn planned_time(&self) -> Option<Duration> {
+        self.length.planned_time()
+    }
+
     /// Returns the engines of its native backends.
     fn engines(&self) -> Vec<&str> {
         let all = self.backends.iter();

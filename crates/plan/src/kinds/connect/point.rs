@@ -1,5 +1,7 @@
 //! A point of an experiment with connections, with every value fixed.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::kind::AnyPoint;
@@ -54,6 +56,11 @@ impl ConnectPoint {
 }
 
 impl AnyPoint for ConnectPoint {
+    fn planned_time(&self) -> Option<Duration> {
+        let trials_ns = self.trial_ns.saturating_mul(u64::from(self.trials));
+        Some(Duration::from_nanos(trials_ns))
+    }
+
     fn engines(&self) -> Vec<&str> {
         vec![&self.engine]
     }

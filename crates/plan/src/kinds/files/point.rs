@@ -1,6 +1,7 @@
 //! A point of a file experiment, with every value fixed. Bytes move between memory and files.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -142,6 +143,21 @@ impl FilePoint {
 }
 
 impl AnyPoint for FilePoint {
+    fn planned_time(&self) -> Option<Duration> {
+        let phases = self.phases.len() as u64 * u64::from(self.trials);
+        let stonewall = self.stonewall.as_ref()?;
+        Some(Duration::from_nanos(
+            stonewall.after_ns.saturating_mul(phases),
+        ))
+    }
+
+    fn planned_bytes(&self) -> Option<u64> {
+        let of_rank = self.block_bytes.saturating_mul(self.segments);
+        let of_phase = of_rank.saturating_mul(u64::from(self.ranks));
+        let phases = self.phases.len() as u64 * u64::from(self.trials);
+        Some(of_phase.saturating_mul(phases))
+    }
+
     fn engines(&self) -> Vec<&str> {
         vec![&self.engine]
     }

@@ -1,5 +1,7 @@
 //! A point of a stress: all values that its transfers are drawn from.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::kind::AnyPoint;
@@ -48,6 +50,10 @@ impl StressPoint {
 }
 
 impl AnyPoint for StressPoint {
+    fn planned_time(&self) -> Option<Duration> {
+        Some(Duration::from_nanos(self.duration_ns))
+    }
+
     fn engines(&self) -> Vec<&str> {
         self.engines().collect()
     }

@@ -1,6 +1,8 @@
 //! Length of a point's measurement: the combined meaning of `trials`, `trial-time`, `iters`, `duration`, `warmup`,
 //! `until-ci`, `max-duration`, `interval` and `checkpoint`.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +36,19 @@ pub struct PointLength {
     /// Time between two checkpoints of a trial, if they are written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_ns: Option<u64>,
+}
+
+impl PointLength {
+    /// Time of the warm-up and of all trials, at least. `None` if the trials are counted in operations.
+    pub fn planned_time(&self) -> Option<Duration> {
+        let TrialLength::DurationNs(trial_ns) = self.trial else {
+            return None;
+        };
+        let trials_ns = trial_ns.saturating_mul(u64::from(self.trials));
+        Some(Duration::from_nanos(
+            self.warmup_ns.saturating_add(trials_ns),
+        ))
+    }
 }
 
 /// Length of one trial.

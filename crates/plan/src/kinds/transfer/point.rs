@@ -1,5 +1,7 @@
 //! A point of a transfer, with every value fixed.
 
+use std::time::Duration;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -136,6 +138,11 @@ impl TransferPoint {
 }
 
 impl AnyPoint for TransferPoint {
+    fn planned_time(&self) -> Option<Duration> {
+        let round = self.length.planned_time()?;
+        Some(round.saturating_mul(self.roles.round_count()))
+    }
+
     fn threads(&self, lists: &Lists) -> Option<u32> {
         let entry = lists.engine(&self.engine).ok()?;
         entry.one_process.then_some(self.roles.ranks)

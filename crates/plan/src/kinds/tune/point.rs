@@ -1,5 +1,7 @@
 //! A point of a search: a transfer as a user would request it, and the options that compete.
 
+use std::time::Duration;
+
 use clap::{Args, Command};
 use serde::{Deserialize, Serialize};
 
@@ -147,6 +149,11 @@ impl TunePoint {
 }
 
 impl AnyPoint for TunePoint {
+    /// The longest time; a search may end earlier.
+    fn planned_time(&self) -> Option<Duration> {
+        Some(Duration::from_nanos(self.trials_ns_max()))
+    }
+
     fn engines(&self) -> Vec<&str> {
         vec![&self.engine]
     }
