@@ -18,7 +18,7 @@ use super::dc::dc_device;
 use super::kernel_session::{depth_max, module_version};
 use super::kernel_worker::KernelWorker;
 use super::options::{Asked, format_retries};
-use super::port::OpenPort;
+use super::port::{EventLog, OpenPort};
 use super::transport::VerbsTransport;
 use super::worker::Worker;
 
@@ -114,6 +114,7 @@ impl PortDomain {
                 immediates,
                 sends_payload: sends_payload(request),
                 atomics,
+                event_log: EventLog::default(),
             }),
             caps,
             initiates: request.initiates,

@@ -394,7 +394,7 @@ impl Engine for KernelWorker {
     }
 
     fn take_device_events(&mut self) -> Vec<String> {
-        self.port.take_events()
+        self.targets.take_device_events()
     }
 
     fn chosen(&self) -> Facts {

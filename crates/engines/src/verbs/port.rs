@@ -1,8 +1,10 @@
 //! An open port of a device, which all its workers share.
 
 use std::fmt::Display;
+use std::sync::Mutex;
 
 use tonnage_sys::verbs::{DeviceLimits, Gid, LinkLayer, PathTo};
+use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
 use super::choose::{ChosenPort, unavailable};
@@ -31,6 +33,23 @@ pub(super) struct OpenPort {
     pub(super) sends_payload: bool,
     /// Whether peers may carry out atomic operations.
     pub(super) atomics: bool,
+    pub(super) event_log: EventLog,
+}
+
+/// Device events since a port was opened. The library returns each event once, but every worker of the port reports all
+/// of them.
+#[derive(Default)]
+pub(super) struct EventLog(Mutex<Vec<String>>);
+
+impl EventLog {
+    /// Adds new events, and returns those after the first `seen`. `seen` becomes the number of all events.
+    fn update(&self, new: Vec<String>, seen: &mut usize) -> Vec<String> {
+        let mut events = lock(&self.0);
+        events.extend(new);
+        let unseen = events.iter().skip(*seen).cloned().collect();
+        *seen = events.len();
+        unseen
+    }
 }
 
 impl OpenPort {
@@ -59,19 +78,18 @@ impl OpenPort {
         Error::Failed(format!("{engine} on {at}: {why}{events}"))
     }
 
-    /// Device events since the last call, as a suffix of a message; empty if there are none.
+    /// Device events since the port was opened, as a suffix of a message; empty if there are none.
     pub(super) fn events(&self) -> String {
-        match self.chosen.context.take_events().as_slice() {
+        match self.unseen_events(&mut 0).as_slice() {
             [] => String::new(),
             events => format!("; the device reports: {}", events.join(", ")),
         }
     }
 
-    /// Device events since the last call, each with the device's name.
-    pub(super) fn take_events(&self) -> Vec<String> {
-        let (context, name) = (&self.chosen.context, self.chosen.context.name());
-        let events = context.take_events().into_iter();
-        events.map(|event| format!("{event} of {name}")).collect()
+    /// Device events after the first `seen` of this port. `seen` becomes the number of all events.
+    pub(super) fn unseen_events(&self, seen: &mut usize) -> Vec<String> {
+        let new = self.chosen.context.take_events();
+        self.event_log.update(new, seen)
     }
 
     pub(super) fn mtu(&self) -> u32 {
@@ -199,6 +217,16 @@ fn shared_depth(of_one: u32, peers: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_worker_of_a_port_reports_every_event_once() {
+        let log = EventLog::default();
+        let (mut first, mut second) = (0, 0);
+        assert_eq!(log.update(vec!["a".into()], &mut first), ["a"]);
+        assert_eq!(log.update(vec!["b".into()], &mut second), ["a", "b"]);
+        assert_eq!(log.update(Vec::new(), &mut first), ["b"]);
+        assert!(log.update(Vec::new(), &mut second).is_empty());
+    }
 
     #[test]
     fn a_shared_queue_has_room_for_all_peers_up_to_a_maximum() {

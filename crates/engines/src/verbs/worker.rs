@@ -48,6 +48,8 @@ pub(super) struct Worker {
     closing_writes: u64,
     /// Whether work is posted to queue pairs without a lock.
     thread_domain: bool,
+    /// Number of the port's device events that this worker has reported.
+    events_seen: usize,
 }
 
 impl Worker {
@@ -84,6 +86,7 @@ impl Worker {
             signal: port.signal(config.depth, send_depth),
             closing_writes: 0,
             thread_domain,
+            events_seen: 0,
         };
         worker.open_dc()?;
         Ok(worker)
@@ -406,7 +409,10 @@ impl Engine for Worker {
     }
 
     fn take_device_events(&mut self) -> Vec<String> {
-        self.port.take_events()
+        let events = self.port.unseen_events(&mut self.events_seen);
+        let name = self.port.chosen.context.name();
+        let with_device = |event| format!("{event} of {name}");
+        events.into_iter().map(with_device).collect()
     }
 
     fn chosen(&self) -> Facts {
