@@ -51,11 +51,8 @@ pub(crate) enum ListenError {
         source_of: AddressSource,
     },
     /// Any other system error.
-    #[error("rank 0 cannot listen on {address}: {error}")]
-    System {
-        address: SocketAddr,
-        error: io::Error,
-    },
+    #[error(transparent)]
+    System(Error),
 }
 
 impl From<ListenError> for Error {
@@ -65,9 +62,7 @@ impl From<ListenError> for Error {
                 Self::Usage(error.to_string())
             }
             ListenError::PortBusy { .. } => Self::Failed(error.to_string()),
-            ListenError::System { address, error } => {
-                Self::io(format!("rank 0 cannot listen on {address}"), error)
-            }
+            ListenError::System(error) => error,
         }
     }
 }
@@ -193,7 +188,10 @@ pub(crate) fn listen_on(
             address,
             source_of: source,
         },
-        _ => ListenError::System { address, error },
+        _ => {
+            let attempt = format!("rank 0 cannot listen on {address}");
+            ListenError::System(Error::io(attempt, error))
+        }
     })
 }
 
