@@ -93,7 +93,7 @@ impl PointLeader<'_, '_> {
     /// Runs extra turns outside the trials: those of slow pairs of a matrix, or those in which each pair of a traffic
     /// file runs alone.
     pub(super) fn run_extra_turns(&mut self) -> Result<(), StepFailure> {
-        match self.point.roles.traffic {
+        match self.workers.points.own.roles.traffic {
             Traffic::Matrix => self.repeat_slow_turns(),
             Traffic::File => self.run_pairs_alone(),
             _ => Ok(()),
@@ -103,7 +103,8 @@ impl PointLeader<'_, '_> {
     /// Runs each pair of a traffic file alone, as often as there were trials. Every pair has its first turn before any
     /// has its second, so that drift affects all pairs.
     fn run_pairs_alone(&mut self) -> Result<(), StepFailure> {
-        let (roles, point) = (self.point.roles, self.point);
+        let point = self.workers.points.own;
+        let roles = point.roles;
         let Some(loads) = point.loads.as_ref().filter(|_| are_few_enough_pairs(point)) else {
             return Ok(());
         };
@@ -135,7 +136,8 @@ impl PointLeader<'_, '_> {
             }
             // These turns use their own data, as further trials would.
             let number = self.found.trials.len() as u64 + 1 + attempt;
-            let turns = RoundSequence::extra(number, suspect, self.point.length.trial);
+            let length = self.workers.points.own.length.trial;
+            let turns = RoundSequence::extra(number, suspect, length);
             self.run_rounds(&turns, "second look")?;
         }
         Ok(())
@@ -143,9 +145,9 @@ impl PointLeader<'_, '_> {
 
     /// Rounds that contain a pair which was slow in all its turns; complete at rank 0 only.
     fn slow_rounds(&self) -> Vec<u32> {
-        let (roles, rates) = (self.point.roles, &self.found.pairs);
-        let reads = self.point.op == Verb::Read;
-        let verdict = judge(self.point.roles.ranks, rates, reads).unwrap_or_default();
+        let (point, rates) = (self.workers.points.own, &self.found.pairs);
+        let (roles, reads) = (point.roles, point.op == Verb::Read);
+        let verdict = judge(roles.ranks, rates, reads).unwrap_or_default();
         let slow = rates.iter().filter(|pair| verdict.is_slow(pair, reads));
         let slow: BTreeSet<_> = slow.map(|pair| (pair.initiator, pair.target)).collect();
         let is_slow = |pair: &(u32, u32)| slow.contains(pair);
@@ -156,7 +158,8 @@ impl PointLeader<'_, '_> {
 
     /// Collects the figures of all pairs at rank 0.
     pub(super) fn collect_pairs(&mut self) -> Result<()> {
-        let (point, roles) = (self.point, self.point.roles);
+        let point = self.workers.points.own;
+        let roles = point.roles;
         let rank = &mut *self.workers.rank;
         if roles.traffic == Traffic::File {
             if are_few_enough_pairs(point) {

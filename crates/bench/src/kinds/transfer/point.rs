@@ -111,7 +111,6 @@ pub fn measure(
         let own = TransferWorker::new(point, setup, driven.engine(), worker, &stop)?;
         followers.collect()?;
         let mut lead = PointLeader {
-            point,
             workers: RankWorkers {
                 rank,
                 own,
@@ -146,7 +145,6 @@ pub fn measure(
 
 /// The leader of a point, on worker 0. It runs the point's steps together with the other ranks.
 pub(super) struct PointLeader<'a, 'b> {
-    pub(super) point: &'a TransferPoint,
     pub(super) workers: RankWorkers<'a, 'b>,
     pub(super) cpu: &'a mut CpuTimeMeter,
     paths: &'a mut PathWatch,
@@ -170,7 +168,7 @@ impl PointLeader<'_, '_> {
     /// Whether the trials suffice. `None` means another trial is needed; otherwise the value states whether they
     /// converged.
     fn has_converged(&self) -> Option<Option<bool>> {
-        let length = &self.point.length;
+        let length = &self.workers.points.own.length;
         let trials = &self.found.trials;
         if trials.len() < length.trials as usize {
             return None;
@@ -192,10 +190,11 @@ impl PointLeader<'_, '_> {
         length: TrialLength,
         name: &str,
     ) -> Result<(TrialTotals, Option<TrialBackground>), StepFailure> {
-        if self.point.background.is_some() {
+        let point = self.workers.points.own;
+        if point.background.is_some() {
             return self.run_trial_in_halves(trial, length, name);
         }
-        let rounds = 0..self.point.roles.round_count();
+        let rounds = 0..point.roles.round_count();
         let totals = self.run_rounds(&RoundSequence::trial(trial, rounds, length), name)?;
         Ok((totals, None))
     }
@@ -220,7 +219,7 @@ impl Steps for PointLeader<'_, '_> {
     /// Moves bytes untimed until the warm-up time has passed and all engines have settled. An engine that has not
     /// settled after [`WARM_UP_ROUNDS_MAX`] rounds keeps its current choice, which its record shows.
     fn warm_up(&mut self) -> Result<(), StepFailure> {
-        let warmup_ns = self.point.length.warmup_ns;
+        let warmup_ns = self.workers.points.own.length.warmup_ns;
         if warmup_ns == 0 {
             return Ok(());
         }
@@ -238,16 +237,17 @@ impl Steps for PointLeader<'_, '_> {
 
     fn trial(&mut self) -> Result<(), StepFailure> {
         let number = WARM_UP + 1 + self.found.trials.len() as u64;
-        let length = self.point.length.trial;
-        let (totals, background) = self.run_trial(number, length, &format!("trial {number}"))?;
+        let point = self.workers.points.own;
+        let (totals, background) =
+            self.run_trial(number, point.length.trial, &format!("trial {number}"))?;
         self.found.trials.push(Trial {
-            directions: self.point.roles.bidirectional.then(|| totals.directions()),
+            directions: point.roles.bidirectional.then(|| totals.directions()),
             // Intervals end with the last operation: the flush after it moves no bytes.
             series: self
                 .intervals
                 .finish(totals.window_ns.saturating_sub(totals.flush_ns))?,
             background,
-            ..totals.to_record(self.point.verify.is_on())
+            ..totals.to_record(point.verify.is_on())
         });
         self.found.totals.push(totals);
         Ok(())
@@ -272,13 +272,14 @@ impl Steps for PointLeader<'_, '_> {
 
     fn gather(&mut self) -> Result<(), StepFailure> {
         (self.found.histogram, self.found.phases) = self.workers.latencies()?;
-        if self.point.per_rank || self.point.loads.is_some() {
+        let point = self.workers.points.own;
+        if point.per_rank || point.loads.is_some() {
             let (rank, own) = (&mut *self.workers.rank, &self.sums.own);
             let all = rank.collect("figures of ranks", own, DEADLINES.step)?;
-            self.found.initiators = figures_by_initiator(self.point, &all);
+            self.found.initiators = figures_by_initiator(point, &all);
         }
         self.collect_pairs()?;
-        let chosen = Json(self.workers.own.chosen());
+        let chosen = Json(self.workers.own.driver.chosen());
         let rank = &mut *self.workers.rank;
         let all = rank.collect("engine choices", &chosen, DEADLINES.step)?;
         self.found.chosen = all.map(|Json(chosen)| chosen);

@@ -46,22 +46,22 @@ impl PointLeader<'_, '_> {
         sequence: &RoundSequence,
         name: &str,
     ) -> Result<TrialTotals, StepFailure> {
-        let (op, size_bytes) = (self.point.op.name(), self.point.slots.size_bytes);
+        let point = self.workers.points.own;
+        let (op, size_bytes) = (point.op.name(), point.slots.size_bytes);
         let workers = &mut self.workers;
         workers
             .rank
             .set_phase(&format!("{name} of {op} {size_bytes} B"));
         // Turns of single pairs would fill and check all memory again and again, and their transfers are already proven
         // by the trials.
-        let checked =
-            self.point.verify.is_on() && !(sequence.is_extra && self.point.loads.is_some());
+        let checked = point.verify.is_on() && !(sequence.is_extra && point.loads.is_some());
         workers.prepare(sequence.number, checked)?;
         let mut progress = RoundProgress {
-            expected: vec![ExpectedOperations::default(); self.point.workers as usize],
+            expected: vec![ExpectedOperations::default(); point.workers as usize],
             ..RoundProgress::default()
         };
         for &round in &sequence.rounds {
-            let members = self.point.roles.members_of_round(round);
+            let members = point.roles.members_of_round(round);
             progress.turn += 1;
             self.run_own_round(sequence, round, &members, &mut progress)?;
             progress.before = members;
@@ -173,7 +173,7 @@ impl PointLeader<'_, '_> {
             round,
             is_extra: sequence.is_extra,
             is_loaded: sequence.is_loaded,
-            lead_ns: if sequence.is_loaded && self.point.background.is_some() {
+            lead_ns: if sequence.is_loaded && self.workers.points.own.background.is_some() {
                 Schedule::lead_ns(length)
             } else {
                 0
@@ -182,7 +182,7 @@ impl PointLeader<'_, '_> {
         let workers = &mut self.workers;
         workers.begin_round();
         self.intervals
-            .begin(&schedule, workers.own.clock(), &self.found.trials)?;
+            .begin(&schedule, workers.own.driver.clock(), &self.found.trials)?;
         let mut totals = workers.drive(&schedule)?;
         self.intervals.note_driven();
         let expected = workers.exchange(length, circle)?;
@@ -190,7 +190,7 @@ impl PointLeader<'_, '_> {
         if sequence.is_of_trial() {
             // The counts include verification and the end of the round, so the time must too. The wait for the start is
             // excluded: threads sleep then, which would hide the time they lose in the round.
-            let counted_ns = workers.own.clock().now_ns().saturating_sub(start_ns);
+            let counted_ns = workers.own.driver.clock().now_ns().saturating_sub(start_ns);
             self.cpu.end(counted_ns);
         }
         self.sums
@@ -331,7 +331,13 @@ impl PointLeader<'_, '_> {
             operations: load.operations,
             payload_bytes: load.payload_bytes,
             bandwidth_bytes_per_s: load.payload_bytes as f64 * 1e9 / load.window_ns.max(1) as f64,
-            verified_bytes: self.point.verify.is_on().then_some(load.verified_bytes),
+            verified_bytes: self
+                .workers
+                .points
+                .own
+                .verify
+                .is_on()
+                .then_some(load.verified_bytes),
             stall: load.stall,
             idle: of(idle, "without")?,
             loaded: of(loaded, "with")?,

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
-use tonnage_sys::clock::{Clock, thread_cpu_ns};
+use tonnage_sys::clock::thread_cpu_ns;
 
 use super::assignment::WorkerAssignment;
 use super::flow_driver::FlowDriver;
@@ -19,15 +19,15 @@ use crate::kinds::transfer::verify::{ExpectedOperations, check_arrivals};
 use crate::limit::memory_copy::copy_stretch;
 use crate::limit::socket_stream::{SharedStreams, StreamedBytes};
 use crate::opening::engine::EngineWorker;
+use tonnage_engine::Engine;
 use tonnage_engine::memory::{CopyRange, CopyRate, CopyRepetitions};
-use tonnage_engine::{Engine, Facts};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
 
 /// One worker during one point.
 pub struct TransferWorker<'a> {
     assignment: Rc<WorkerAssignment<'a>>,
-    driver: FlowDriver<'a>,
+    pub(super) driver: FlowDriver<'a>,
     latencies: WorkerLatencies<'a>,
     checker: MemoryChecker<'a>,
     idle: IdlePolicy,
@@ -81,16 +81,6 @@ impl<'a> TransferWorker<'a> {
     /// Indices of the flows that a round drives.
     pub(super) fn in_round(&self, round: u32) -> Range<usize> {
         self.assignment.in_round(round)
-    }
-
-    /// The worker's clock.
-    pub(super) fn clock(&self) -> Clock {
-        self.driver.clock()
-    }
-
-    /// Choices that the engine has made while running.
-    pub(super) fn chosen(&self) -> Facts {
-        self.driver.chosen()
     }
 
     /// Latencies so far.
