@@ -247,7 +247,8 @@ impl<'a> FlowDriver<'a> {
         Ok(())
     }
 
-    /// The timed part of a round: the loop for the point's pacing, the final flush included.
+    /// The timed part of a round: the loop for the point's pacing, the final flush included. The caller passes a failure
+    /// to [`Self::name_stalled_flows`].
     pub(super) fn drive(
         &mut self,
         schedule: &Schedule,
@@ -256,33 +257,9 @@ impl<'a> FlowDriver<'a> {
     ) -> Result<()> {
         self.port.restart_watch();
         self.port.engine.take_rail_loads();
-        let driven = match self.carried.take() {
-            Some(flows) => self.drive_carried(schedule, &flows, totals),
-            None => self.drive_loop(schedule, recording, totals),
-        };
-        driven.map_err(|error| self.name_stalled_flows(error))
-    }
-
-    /// Ends the timed part of a round. `window_ns` is its duration, or `None` for a worker that drove no flow.
-    pub(super) fn end_round(&mut self, window_ns: Option<u64>, totals: &mut TrialTotals) {
-        if let Some(window_ns) = window_ns {
-            totals.in_flight_max = self.port.take_most_in_flight();
-            let WorkerAssignment { point, setup, .. } = &*self.assignment;
-            let loads = self.port.engine.take_rail_loads();
-            totals.rails = rails::rail_totals(&loads, window_ns);
-            let worker = (setup.rank, setup.worker);
-            totals.least_rail =
-                rails::least_loaded_rail(worker, point.division.rails, &loads, &totals.rails);
+        if let Some(flows) = self.carried.take() {
+            return self.drive_carried(schedule, &flows, totals);
         }
-        self.active = 0..self.flows().len();
-    }
-
-    fn drive_loop(
-        &mut self,
-        schedule: &Schedule,
-        recording: Recording<'_>,
-        totals: &mut TrialTotals,
-    ) -> Result<()> {
         self.set_loads(schedule);
         let WorkerAssignment { point, setup, .. } = &*self.assignment;
         let mut until = self.until(schedule);
@@ -348,6 +325,20 @@ impl<'a> FlowDriver<'a> {
             .as_ref()
             .map_or(&self.flows, |table| &table.flows);
         self.port.flush(&flows[self.active.clone()])
+    }
+
+    /// Ends the timed part of a round. `window_ns` is its duration, or `None` for a worker that drove no flow.
+    pub(super) fn end_round(&mut self, window_ns: Option<u64>, totals: &mut TrialTotals) {
+        if let Some(window_ns) = window_ns {
+            totals.in_flight_max = self.port.take_most_in_flight();
+            let WorkerAssignment { point, setup, .. } = &*self.assignment;
+            let loads = self.port.engine.take_rail_loads();
+            totals.rails = rails::rail_totals(&loads, window_ns);
+            let worker = (setup.rank, setup.worker);
+            totals.least_rail =
+                rails::least_loaded_rail(worker, point.division.rails, &loads, &totals.rails);
+        }
+        self.active = 0..self.flows().len();
     }
 
     /// Sets the number of operations of each flow, if a traffic file defines the loads. The warm-up drives the same
@@ -479,7 +470,7 @@ impl<'a> FlowDriver<'a> {
     }
 
     /// Names the stalled flows if `error` is a stall.
-    fn name_stalled_flows(&mut self, error: Error) -> Error {
+    pub(super) fn name_stalled_flows(&mut self, error: Error) -> Error {
         let Some(stall) = self.port.stall().cloned() else {
             return error;
         };

@@ -127,7 +127,9 @@ pub fn measure(
             sums: TrialSums::default(),
             found: measured,
         };
-        let result = lead.run(run_steps);
+        let begun = (lead.workers.rank).barrier("begin the point", DEADLINES.step);
+        let begun = begun.map_err(StepFailure::from);
+        let result = begun.and_then(|()| run_steps(&mut lead));
         if let Err(StepFailure::Run(error)) = &result {
             // The other ranks and this rank's own followers are still polling; the stop flag ends them.
             await_first_cause(lead.workers.rank);
@@ -156,15 +158,6 @@ pub(super) struct PointLeader<'a, 'b> {
 }
 
 impl PointLeader<'_, '_> {
-    fn run(&mut self, run_steps: StepRunner<'_>) -> Result<(), StepFailure> {
-        let rank = &mut *self.workers.rank;
-        rank.barrier("begin the point", DEADLINES.step)?;
-        run_steps(self)?;
-        self.found.why_no_limit = self.bound.why_no_limit();
-        self.found.limit = self.bound.limit(self.workers.rank.hosts());
-        Ok(())
-    }
-
     /// Whether the trials suffice. `None` means another trial is needed; otherwise the value states whether they
     /// converged.
     fn has_converged(&self) -> Option<Option<bool>> {
@@ -283,6 +276,8 @@ impl Steps for PointLeader<'_, '_> {
         let rank = &mut *self.workers.rank;
         let all = rank.collect("engine choices", &chosen, DEADLINES.step)?;
         self.found.chosen = all.map(|Json(chosen)| chosen);
+        self.found.why_no_limit = self.bound.why_no_limit();
+        self.found.limit = self.bound.limit(self.workers.rank.hosts());
         Ok(())
     }
 }

@@ -138,17 +138,9 @@ impl<'a> TransferWorker<'a> {
         self.driver.poll_until(&self.idle, over)
     }
 
-    /// Waits for the aligned start, then drives this worker's own flows to their end, the final flush included.
+    /// Waits for the aligned start, then drives this worker's own flows to their end, the final flush included. The caller
+    /// passes a failure to [`Self::abandon_batches`].
     pub fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
-        let driven = self.drive_round(schedule);
-        let setup = &self.assignment.setup;
-        if let (Err(error), Some(shared)) = (&driven, &setup.shared) {
-            shared.abandon(setup.worker, error);
-        }
-        driven
-    }
-
-    fn drive_round(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
         let WorkerAssignment { point, setup, .. } = &*self.assignment;
         let schedule = &schedule.for_worker(setup.role.is_background);
         self.latencies.begin();
@@ -174,6 +166,7 @@ impl<'a> TransferWorker<'a> {
         if drives {
             let recording = self.latencies.recording(schedule);
             if let Err(error) = self.driver.drive(schedule, recording, &mut totals) {
+                let error = self.driver.name_stalled_flows(error);
                 self.latencies.stop_following();
                 return Err(error);
             }
@@ -189,6 +182,14 @@ impl<'a> TransferWorker<'a> {
             totals.payload_bytes = totals.operations * u64::from(point.slots.size_bytes);
         }
         Ok(totals)
+    }
+
+    /// Ends the batches that this worker shares with others after its own part has failed.
+    pub fn abandon_batches(&self, error: &Error) {
+        let setup = &self.assignment.setup;
+        if let Some(shared) = &setup.shared {
+            shared.abandon(setup.worker, error);
+        }
     }
 
     /// Operations that this worker's flows issued in the last trial.

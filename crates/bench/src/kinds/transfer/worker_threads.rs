@@ -170,6 +170,9 @@ impl SharedTrialState {
         schedule: &Schedule,
     ) -> Result<TrialTotals> {
         let result = work.drive(schedule);
+        if let Err(error) = &result {
+            work.abandon_batches(error);
+        }
         let published = work.report_issued().map(|issued| {
             if let Some(place) = lock(&self.issued).get_mut(index) {
                 *place = issued;
