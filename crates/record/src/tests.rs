@@ -269,7 +269,7 @@ fn unwritable_results_are_found_before_measuring() {
         (directory.path().to_owned(), "is a directory"),
         (PathBuf::from("/"), "is a directory"),
         (directory.path().join("no/such.jsonl"), "mkdir -p"),
-        (PathBuf::new(), "no file name"),
+        (PathBuf::new(), "is not a file name"),
         (existing.join("below-a-file.jsonl"), "cannot write results"),
         (PathBuf::from("/proc/results.jsonl"), "/proc"),
     ] {

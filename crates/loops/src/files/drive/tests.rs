@@ -670,7 +670,7 @@ fn writing_needs_something_to_write() {
         let mut task = bench.task(WRITES);
         task.data = None;
         let error = drive(&mut disk, &task, COUNT, &mut Samples::default()).unwrap_err();
-        assert!(error.to_string().contains("nothing to write"), "{error}");
+        assert!(error.to_string().contains("no data to write"), "{error}");
         assert_eq!(disk.times.len(), 0);
     }
 }
