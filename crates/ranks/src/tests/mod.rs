@@ -168,7 +168,12 @@ fn large_exchanges_fit_and_larger_ones_are_refused() {
         let to = if rank.id() == 2 { 1 } else { 3 };
         let much = if rank.id() == 3 { 0 } else { 9 << 20 };
         let error = rank.exchange("more", vec![(to, vec![1; much])], SOON);
-        assert!(error.unwrap_err().to_string().contains("that the control channel carries"));
+        assert!(
+            error
+                .unwrap_err()
+                .to_string()
+                .contains("that the control channel carries")
+        );
         let too_much = rank.all_gather("gather", vec![0; 17 << 20], SOON);
         says(&too_much.unwrap_err(), &["may give"]);
         all
