@@ -30,7 +30,7 @@ struct Bench {
 }
 
 fn main() -> Result<(), Failure> {
-    // `cargo test --benches` only wants to see that it runs.
+    // `cargo test --benches` only checks that it runs.
     let is_test = !std::env::args().any(|argument| argument == "--bench");
     let (largest, rounds) = if is_test {
         (4096, 1)

@@ -125,7 +125,7 @@ impl Clock {
         }
     }
 
-    /// Makes a clock whose calibration is off by this many parts per million, for tests of code that must follow it.
+    /// Makes a clock with a calibration error of this many parts per million, for tests of code that must follow it.
     #[doc(hidden)]
     pub fn misjudged(parts_per_million: i32) -> Self {
         let clock = Self::new();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_is_2_percent_off_is_refused_once_and_the_kernel_asked_from_then_on() {
+    fn a_rate_2_percent_off_is_reported_once_and_the_kernels_clock_is_used_afterwards() {
         if !has_counter() {
             return;
         }
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_jumps_is_found_and_no_loop_waits_for_it() {
+    fn a_jump_of_the_counter_is_found_and_hangs_no_loop() {
         if !has_counter() {
             return;
         }
@@ -541,7 +541,7 @@ mod tests {
             calibration.fault(&before, &now, 0)
         };
         assert_eq!(fault(1_000_000_000, 1_000_500_000), None, "500 ppm");
-        assert_eq!(fault(1_000, 2_200), None, "within what reading them takes");
+        assert_eq!(fault(1_000, 2_200), None, "within the time of reading them");
         let slewed = fault(1_083_333_000, 1_000_000_000).unwrap();
         assert!(
             slewed.to_string().contains("83.3ms within 1.1s"),

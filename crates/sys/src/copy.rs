@@ -58,7 +58,7 @@ impl Method {
     }
 }
 
-/// Copies of memory that other threads or processes may be writing. In Rust, such a race is undefined behaviour unless
+/// Copies of memory that other threads or processes may be writing. In Rust, this race is undefined behaviour unless
 /// each access is atomic. The instructions here are the processor's, which are atomic per byte, and the compiler does
 /// not see into them.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_method_copies_exactly_the_bytes_asked_for() {
+    fn every_method_copies_exactly_the_requested_bytes() {
         let source: Vec<u8> = (0..10_000u32).map(|i| (i % 251) as u8).collect();
         for &method in Method::available() {
             for len in [0, 1, 31, 32, 127, 255, 256, 257, 383, 384, 4096, 9000] {

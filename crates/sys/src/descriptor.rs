@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_told_from_other_files() {
+    fn sockets_are_distinguished_from_other_files() {
         let (one, _other) = UnixStream::pair().unwrap();
         assert!(is_socket(one.as_raw_fd()));
         let (pipe, _writer) = std::io::pipe().unwrap();

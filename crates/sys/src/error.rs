@@ -175,7 +175,7 @@ impl From<OutOfRange> for LibraryError {
     }
 }
 
-/// For callers whose own errors carry a text.
+/// For callers with errors that carry a text.
 impl From<LibraryError> for String {
     fn from(error: LibraryError) -> Self {
         error.to_string()
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_the_words_for_people() {
+    fn errors_have_readable_messages() {
         let text = |kind| LibraryError::from(kind).to_string();
         let symbol = |version: &str, needs| LibraryErrorKind::NoSymbol {
             library: "libx.so.1".into(),

@@ -2,8 +2,8 @@
 //! the layout for a comparison with the header.
 
 /// Declares structs with C layout. With `fn name;` in front, it also defines a function for tests that returns all
-/// layouts: for each struct its size ("struct s"), and for each field offset and size ("s.field"). A field whose name
-/// is a Rust keyword ends with an underscore.
+/// layouts: for each struct its size ("struct s"), and for each field offset and size ("s.field"). If a field's name is
+/// a Rust keyword, an underscore is appended.
 macro_rules! structures {
     (fn $layouts:ident; $($structures:tt)*) => {
         $crate::header::structures! { $($structures)* }

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_launchers_say_where_they_are_installed() {
+    fn only_launchers_lead_to_an_installation() {
         let prefix = |program: &str| prefix_of(Path::new(program));
         assert_eq!(prefix("/opt/x/bin/mpirun"), Some("/opt/x".into()));
         assert_eq!(prefix("/opt/x/bin/mpiexec.hydra"), Some("/opt/x".into()));

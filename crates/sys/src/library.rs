@@ -363,7 +363,7 @@ mod tests {
 
     #[cfg(target_env = "gnu")]
     #[test]
-    fn the_c_library_says_its_version() {
+    fn the_c_library_reports_its_version() {
         assert!(libc_version().unwrap().starts_with("glibc 2."));
     }
 }

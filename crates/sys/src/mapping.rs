@@ -29,7 +29,7 @@ const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 pub enum Pages {
     /// The system's normal pages, possibly merged into larger ones by the system's default policy.
     Normal,
-    /// Normal pages only: the kernel was told not to merge them.
+    /// Normal pages only: the kernel was asked not to merge them.
     Small,
     /// Normal pages that the kernel was asked to merge into 2 MiB ones; [`Arena::transparent_bytes`] reports the
     /// result.
@@ -185,7 +185,7 @@ impl Arena {
 
     /// Maps private memory that starts at a multiple of 2 MiB, because only aligned ranges become large pages. The rest
     /// of the address range stays inaccessible at both ends. It keeps the kernel from merging two arenas into one
-    /// mapping, whose large pages could not be attributed.
+    /// mapping. Its large pages could not be attributed.
     fn map_aligned(len: usize) -> io::Result<Self> {
         let range_len = len
             .checked_add(MIB_2 + rustix::param::page_size())

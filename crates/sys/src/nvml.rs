@@ -1,6 +1,6 @@
 //! libnvidia-ml (NVML), loaded at run time: links of NVIDIA GPUs to each other and to the host, and their MIG slices.
-//! It comes with the driver, and describes all GPUs whose device files exist here, even those hidden from this
-//! process's CUDA. This module only reads.
+//! It comes with the driver, and describes all GPUs with device files here, even those hidden from this process's CUDA.
+//! This module only reads.
 //!
 //! Calls are looked up one by one, and data of a missing call are unknown. Only initialisation is required.
 

@@ -205,7 +205,7 @@ impl Client {
     /// Returns the text that a process has put under a key before the last fence.
     ///
     /// # Errors
-    /// If there is no such text.
+    /// If the process has put no text.
     pub fn get(&self, rank: u32, key: &str) -> Result<String, LibraryError> {
         let value = self.value(rank, &c_key(key)?)?;
         // SAFETY: a successful get returns a valid value, which nothing frees.
@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_installation_may_bring_its_own() {
+    fn an_installation_may_have_its_own_pmix() {
         let folder = std::env::temp_dir().join(format!("tonnage-pmix-{}", std::process::id()));
         assert_eq!(library_in(&folder), None);
         std::fs::create_dir_all(folder.join("lib/openmpi")).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_farewell_to_a_server_that_hangs_ends() {
+    fn finalizing_with_a_hanging_server_ends() {
         let (_sender, never) = mpsc::channel::<()>();
         let hang = move || {
             let _ = never.recv_timeout(Duration::from_secs(60));

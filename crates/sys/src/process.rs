@@ -52,8 +52,8 @@ pub fn refuse_oversized_writes() {
     let _ = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Ends this process at once, without the exit handlers of libraries. For a process with a thread still inside a
-/// library, whose state an orderly exit would destroy.
+/// Ends this process at once, without the exit handlers of libraries. Used if a thread is still inside a library,
+/// because an orderly exit would destroy the library's state.
 pub fn end_at_once(code: u8) -> ! {
     // SAFETY: takes a number, and runs no more code in this process.
     unsafe { libc::_exit(code.into()) }
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_may_read_itself_but_not_what_is_not_there() {
+    fn a_process_can_read_itself_but_not_unmapped_memory() {
         let byte = 42u8;
         let address = &raw const byte as u64;
         assert_eq!(read_byte_of(std::process::id(), address).unwrap(), 42);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn room_to_map_memory_is_what_a_limit_leaves() {
+    fn remaining_address_space_follows_the_limit() {
         // Tests run without a limit; end-to-end runs under a limit check the rest.
         let unlimited = rustix::process::getrlimit(rustix::process::Resource::As)
             .current

@@ -6,7 +6,7 @@
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, PoisonError};
 
-/// Signals whose actions are preserved: those that end a run, and those of crashes.
+/// Signals with preserved actions: those that end a run, and those of crashes.
 const KEPT: [libc::c_int; 6] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_a_signal_gives_it_back() {
+    fn replaced_handlers_are_restored() {
         for signal in [libc::SIGTERM, libc::SIGILL] {
             let before = handler(signal);
             keeping(|| {

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_the_range_is_not_read() {
+    fn entries_after_the_range_are_not_read() {
         let text = b"1000-3000 rw-p 0 00:00 0\nAnonHugePages: 2048 kB\n3000-4000 rw-p\n\xff\n";
         assert_eq!(
             huge_bytes_of(&text[..], &(0x1000..0x3000)).unwrap(),

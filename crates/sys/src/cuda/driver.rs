@@ -81,7 +81,7 @@ pub(crate) struct Alias {
     pub(crate) since: CudaVersion,
 }
 
-/// Calls whose form differs between drivers. They depend only on their arguments and the thread's current GPU.
+/// Calls with a different form in each driver. They depend only on their arguments and the thread's current GPU.
 pub(crate) trait OwnCalls: fmt::Debug + Send + Sync {
     /// Opens a GPU, and returns the argument for [`Self::set_current`].
     ///
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_there_says_more_than_one_that_is_not() {
+    fn the_reason_of_an_existing_file_is_preferred() {
         let file = |name: &str, reason: &str| (name.to_owned(), reason.to_owned());
         let first = file("lib.so.2", "lib.so.2: cannot open shared object file");
         assert_eq!(reason(std::slice::from_ref(&first)), first.1);

@@ -81,9 +81,9 @@ pub enum CudaFailure {
     OtherGpu {
         /// Prefix of the names of the driver's GPUs.
         name: &'static str,
-        /// Number of the GPU whose context owns the memory.
+        /// Number of the GPU with the context that owns the memory.
         memory: u32,
-        /// Number of the GPU whose context owns the stream.
+        /// Number of the GPU with the context that owns the stream.
         stream: u32,
     },
     /// A GPU was to access memory of a GPU that belongs to another library, unknown to its own.
@@ -148,7 +148,7 @@ impl fmt::Display for CudaFailure {
             } => {
                 match has {
                     Some(has) => write!(f, "the driver serves {interface} {has}")?,
-                    None => write!(f, "the library does not say which {interface} it serves")?,
+                    None => write!(f, "the library does not report which {interface} it serves")?,
                 }
                 write!(f, ", and {symbol} came with {interface} {needs}")
             }

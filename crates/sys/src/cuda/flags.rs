@@ -34,7 +34,7 @@ fn calls(context: &CudaContext) -> Result<FlagCalls, CudaFailure> {
     }
 }
 
-/// Pinned memory whose words are written by streams of one GPU.
+/// Pinned memory with words that streams of one GPU write.
 #[derive(Debug)]
 pub struct FlagWords {
     pinned: PinnedArena,

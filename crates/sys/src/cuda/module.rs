@@ -66,8 +66,8 @@ impl Drop for GpuModule {
     }
 }
 
-/// Launches a kernel whose threads cover `bytes` bytes in words of 8, in at most `blocks_max` blocks if given. Does not
-/// wait.
+/// Launches a kernel with threads that cover `bytes` bytes in words of 8, in at most `blocks_max` blocks if given. Does
+/// not wait.
 ///
 /// # Errors
 /// The driver's reason.

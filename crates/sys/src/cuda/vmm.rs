@@ -82,7 +82,7 @@ pub(super) struct VmmMapping {
     pub(super) is_for_cards: Option<bool>,
     /// False if the driver has refused memory that can be exported by its handle.
     pub(super) is_exportable: bool,
-    /// The physical memory, all of which is mapped.
+    /// The physical memory. All of it is mapped.
     pub(super) physical: Option<PhysicalHandle>,
     address: Option<CudaAddress>,
     is_mapped: bool,

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_just_written_is_given_up() {
+    fn just_written_pages_are_dropped() {
         let scratch = Scratch::on_disk();
         let file = scratch.holding(&vec![1; 3 << 20]);
         assert_eq!(resident_bytes(&file, 0, 3 << 20).unwrap().bytes, 3 << 20);

@@ -96,7 +96,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn a_transfer_with_the_alignment_that_was_said_passes_the_cache_by() {
+    fn a_transfer_with_the_reported_alignment_bypasses_the_cache() {
         let scratch = Scratch::on_disk();
         let file = scratch.holding(&vec![7; 1 << 20]);
         let alignment = match direct_io(&file).unwrap() {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_takes_the_flag_and_is_not_believed() {
+    fn tmpfs_accepts_the_flag_but_is_not_trusted() {
         let Some(scratch) = Scratch::in_memory() else {
             return;
         };
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn misaligned_parts_are_named() {
         let alignment = Alignment {
             memory_bytes: 4,
             offset_bytes: 512,

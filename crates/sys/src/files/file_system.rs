@@ -15,7 +15,7 @@ pub struct FileSystem {
     /// "ext4", "tmpfs", "lustre", …; the number in hexadecimal ("0x1234") if it is unknown. ext2, ext3 and ext4 share
     /// one number, called "ext4". All FUSE file systems share one too, called "fuse".
     pub name: String,
-    /// Major and minor number of the device that files report; 0 and a running number if there is no device.
+    /// Major and minor number of the device that files report; 0 and a running number without a device.
     pub device: (u32, u32),
     /// Mount number in /proc/self/mountinfo; `None` on kernels before 5.8.
     pub mount_id: Option<u64>,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_told_from_disks() {
+    fn memory_is_distinguished_from_disks() {
         let Some(scratch) = Scratch::in_memory() else {
             return;
         };
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_known_is_called_by_its_number() {
+    fn an_unknown_file_system_is_named_by_its_number() {
         let proc = of_path(Path::new("/proc")).unwrap();
         assert_eq!(proc.name, "0x9fa0");
         assert!(!proc.memory && !proc.network);

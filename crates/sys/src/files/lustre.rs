@@ -32,7 +32,7 @@ const MAGIC_SPECIFIC: u32 = 0x0bd5_0bd0;
 /// `LOV_USER_MAGIC_COMP_V1`: several layouts, each for a part of the file.
 const MAGIC_COMPOSITE: u32 = 0x0bd6_0bd0;
 
-/// The kernel returns attributes of at most 64 KiB, so layouts are no longer.
+/// The kernel returns attributes of at most 64 KiB, so layouts are never longer.
 const LAYOUT_BYTES_MAX: usize = 64 << 10;
 
 /// Stripes are multiples of this (`LOV_MIN_STRIPE_SIZE`).
@@ -160,7 +160,7 @@ fn set(file: BorrowedFd<'_>, layout: LovUserMd) -> io::Result<()> {
 /// Returns the actual striping of a file of Lustre.
 ///
 /// # Errors
-/// `Unsupported` for a file that is not on Lustre, or whose parts have different stripings; otherwise the system's
+/// `Unsupported` for a file that is not on Lustre, or with different stripings in its parts; otherwise the system's
 /// error.
 pub fn striping(file: impl AsFd) -> io::Result<Striping> {
     let found = file_system::of_file(&file)?;
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_what_lustre_is_told() {
+    fn the_requested_striping_is_passed_to_lustre() {
         let layout = STRIPING.layout().unwrap();
         assert_eq!((layout.magic, layout.pattern), (0x0bd1_0bd0, 0));
         assert_eq!(
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn other_file_systems_say_so_and_nothing_is_left() {
+    fn other_file_systems_are_refused_and_no_file_is_left() {
         let scratch = Scratch::on_disk();
         if file_system::of_path(scratch.path().parent().unwrap())
             .unwrap()
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_attribute_is_read_and_what_is_none_refused() {
+    fn the_attribute_is_parsed_and_invalid_ones_are_refused() {
         for magic in [MAGIC_V1, MAGIC_V3, MAGIC_SPECIFIC] {
             assert_eq!(parsed(&attribute(magic, 72)).unwrap(), STRIPING);
         }

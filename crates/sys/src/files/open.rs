@@ -134,7 +134,7 @@ mod tests {
     };
 
     #[test]
-    fn a_file_is_made_kept_and_emptied_as_asked() {
+    fn a_file_is_created_kept_or_truncated_as_requested() {
         let scratch = Scratch::on_disk();
         let only_existing = OpenFlags {
             create: false,
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_for_opening_does_not_stay() {
+    fn the_flag_for_opening_is_cleared() {
         let scratch = Scratch::on_disk();
         drop(scratch.holding(b"x"));
         let flags = OpenFlags {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_says_what_the_system_says() {
+    fn closing_returns_the_systems_error() {
         let scratch = Scratch::on_disk();
         let file = scratch.holding(b"x");
         // New files get the lowest free number, so this one stays unused meanwhile.

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_say_how_much_of_a_file_is_in_memory() {
+    fn both_methods_report_the_resident_bytes() {
         let scratch = Scratch::on_disk();
         let size = (2 << 20) + 100;
         let file = scratch.holding(&vec![5; size as usize]);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn files_in_memory_are_in_memory_as_far_as_they_are_written() {
+    fn files_in_tmpfs_are_resident_as_far_as_they_are_written() {
         let Some(scratch) = Scratch::in_memory() else {
             return;
         };
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_has_no_answer() {
+    fn anything_but_a_file_has_no_answer() {
         let (pipe, _writer) = std::io::pipe().unwrap();
         assert!(by_mincore(pipe.as_fd(), 0, 4096, WINDOW_BYTES).unwrap_or(0) == 0);
         assert!(resident_bytes(&pipe, 0, 4096).map_or(0, |found| found.bytes) == 0);

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_the_arena_is_refused_and_moves_nothing() {
+    fn ranges_outside_the_arena_are_refused_and_move_nothing() {
         let scratch = Scratch::on_disk();
         let file = scratch.holding(b"");
         let arena = arena();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_s_reasons_arrive() {
+    fn system_errors_are_returned() {
         let scratch = Scratch::on_disk();
         let file = scratch.holding(b"");
         let arena = arena();

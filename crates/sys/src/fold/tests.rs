@@ -397,7 +397,7 @@ fn what_lies_outside_is_refused() {
 }
 
 #[test]
-fn partial_overlap_and_elements_off_their_size_are_refused() {
+fn partial_overlap_and_misaligned_elements_are_refused() {
     every_kernel(|kernel| {
         let size = kernel.number().size_bytes();
         let memory = Memory::new(&[0; 2048]);

@@ -118,7 +118,7 @@ impl RocrExport {
     }
 }
 
-/// Makes a file for physical memory whose handle is exportable.
+/// Makes a file for physical memory with an exportable handle.
 ///
 /// # Errors
 /// `TooOld`, `Call`.

@@ -13,7 +13,7 @@
 //!
 //! No code here has run on an AMD GPU. Names, prototypes, numbers and the version of each call come from ROCm's public
 //! headers and the library's list of exported symbols. The flags and results in `cuda::abi` were compared with those
-//! headers, and have the same numbers there. Contexts are deprecated in HIP: a thread has a current GPU, whose number
+//! headers, and have the same numbers there. Contexts are deprecated in HIP: a thread has a current GPU, and its number
 //! takes their place.
 
 mod calls;

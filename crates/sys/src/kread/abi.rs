@@ -67,7 +67,7 @@ mod tests {
 
     /// Compiles a program that prints the header's values, and compares all of them.
     #[test]
-    fn the_header_says_the_same_to_a_c_compiler() {
+    fn the_declarations_match_the_header() {
         let (mut program, mut ours) = (String::new(), String::new());
         program.push_str("#include <stddef.h>\n#include <stdio.h>\n#include \"tonnage_kread.h\"\nint main(void) {\n");
         for (name, (value, size)) in values().into_iter().chain(layouts()) {
@@ -102,7 +102,7 @@ mod tests {
 
     /// No structure has padding: its bytes would be neither checked nor zero.
     #[test]
-    fn structures_have_no_bytes_without_a_name() {
+    fn structures_have_no_padding() {
         let named = 4 * 2 + 64 + 4 * 6 + 16 + 4 * 4;
         assert_eq!(size_of::<tkr_setup>(), named);
         assert_eq!(size_of::<tkr_lane>(), 16);

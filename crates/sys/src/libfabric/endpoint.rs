@@ -28,7 +28,7 @@ pub enum Wait<'a> {
     Unsupported,
 }
 
-/// Interface of a device whose memory is registered.
+/// Interface of a device with memory to register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HmemInterface {
     /// NVIDIA's CUDA.
@@ -377,7 +377,7 @@ impl Endpoint {
             )));
         }
         let mut padded = [0u8; NAME_BYTES_MAX];
-        // One byte less, so that a text ends with a zero whatever the peer sent.
+        // One byte less, so that a text ends with a zero for any bytes that the peer sent.
         let room = padded[..NAME_BYTES_MAX - 1]
             .get_mut(..name.len())
             .ok_or_else(|| LibraryError::argument("the peer's address is too long"))?;

@@ -80,7 +80,7 @@ fn both_tables_are_of_the_same_declarations() {
 
 /// Fields and constants match the headers. Structs have the headers' size, or are their leading part.
 #[test]
-fn every_declaration_is_as_the_headers_have_it() {
+fn every_declaration_matches_the_headers() {
     let (ours, headers) = (of_our_declarations(), of_the_headers());
     let is_newer = |name: &str| NEWER.contains(&name);
     for (name, layout) in &ours {

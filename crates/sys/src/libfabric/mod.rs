@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_installed_library_says_its_release_and_file() {
+    fn an_installed_library_reports_its_release_and_file() {
         let library = match Libfabric::load(None) {
             Ok(library) => library,
             Err(why) => return eprintln!("skip: no libfabric here: {why}"),

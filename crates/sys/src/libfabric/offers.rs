@@ -97,7 +97,7 @@ pub struct Offer {
     pub tx_depth: usize,
     /// Receives that can be posted.
     pub rx_depth: usize,
-    /// Largest message whose buffer may be reused as soon as the call returns.
+    /// Largest message with a buffer that may be reused as soon as the call returns.
     pub inject_bytes_max: usize,
     /// Size of the immediate data that an operation can carry to its target.
     pub immediate_bytes: usize,

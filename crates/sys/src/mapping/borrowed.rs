@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_are_no_memory() {
+    fn zero_bytes_are_refused() {
         assert!(Arena::over_atomics(atomics(0)).is_err());
     }
 }

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn every_page_that_was_asked_about_is_somewhere() {
+    fn every_queried_page_has_a_node() {
         let page = rustix::param::page_size();
         for sharing in [Sharing::Private, Sharing::Shared] {
             for pages in [1, 3, PAGES_MAX, 3 * PAGES_MAX + 1] {
@@ -78,7 +78,7 @@ mod tests {
                         assert_eq!(nodes.values().sum::<u64>(), pages.min(PAGES_MAX) as u64)
                     }
                     Err(error) => {
-                        println!("skip: the kernel does not tell nodes of pages: {error}");
+                        println!("skip: the kernel does not report the nodes of pages: {error}");
                         return;
                     }
                 }

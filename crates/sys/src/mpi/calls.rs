@@ -1,6 +1,6 @@
 //! The MPI functions that are used here, as the standard declares them, looked up once.
 //!
-//! Handles are passed as `usize`. A library whose handles are of type `int` reads the lower half of the register, and
+//! Handles are passed as `usize`. A library with handles of type `int` reads the lower half of the register, and
 //! ignores the other half. Before a function writes a handle, the variable is set to zero, so that an `int` leaves the
 //! upper half zero. This needs little-endian byte order, which is asserted below.
 

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_but_broken_is_not_passed_over() {
+    fn a_broken_library_is_not_skipped() {
         let broken = "/proc/self/status".to_owned();
         let missing = "/nonexistent/libmpi.so.40".to_owned();
         let why = load(vec![missing.clone(), broken.clone()]).unwrap_err();

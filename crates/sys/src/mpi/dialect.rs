@@ -153,8 +153,8 @@ impl Dialect {
             return Ok(Self::Mpich);
         }
         Err(LibraryError::unsupported(format!(
-            "{file} is neither Open MPI nor of MPICH's family nor a libmpi_abi, so that its numbers are not known; it says \
-             {says:?}"
+            "{file} is neither Open MPI nor of MPICH's family nor a libmpi_abi, so its numbers are unknown; its \
+             version is {says:?}"
         )))
     }
 
@@ -187,7 +187,7 @@ mod tests {
     use crate::error::LibraryErrorKind;
 
     #[test]
-    fn the_standard_interface_is_told_by_the_file_name() {
+    fn the_standard_interface_is_recognized_by_the_file_name() {
         assert!(is_standard("/opt/mpich/lib/libmpi_abi.so.1"));
         assert!(is_standard("libmpi_abi.so"));
         assert!(!is_standard("/opt/libmpi_abi.so.1/libmpi.so.12"));

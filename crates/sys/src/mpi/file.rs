@@ -349,6 +349,6 @@ fn too_far() -> LibraryError {
 /// Returns the byte count of a status; an error for MPI_UNDEFINED, which is negative in all dialects.
 fn counted(call: &'static str, moved: i64) -> Result<u64, LibraryError> {
     u64::try_from(moved).map_err(|_| {
-        LibraryError::unsupported(format!("{call} does not say how many bytes it moved"))
+        LibraryError::unsupported(format!("{call} does not report how many bytes it moved"))
     })
 }

@@ -143,7 +143,7 @@ fn blocks_land_where_they_should_however_the_ring_is_set_up() {
 }
 
 #[test]
-fn the_record_says_what_was_granted() {
+fn the_record_lists_granted_features() {
     let arena = arena(4);
     for best in Level::ALL {
         let wanted = Config { best, ..config(4) };
@@ -210,7 +210,7 @@ fn no_more_than_the_depth_is_taken_and_a_batch_gathers() {
 }
 
 #[test]
-fn what_lies_outside_is_refused_before_it_reaches_the_kernel() {
+fn ranges_outside_are_refused_before_they_reach_the_kernel() {
     let scratch = in_memory();
     let arena = arena(4);
     let Some(mut ring) = ring(&arena, &config(4)) else {
@@ -231,7 +231,7 @@ fn what_lies_outside_is_refused_before_it_reaches_the_kernel() {
 }
 
 #[test]
-fn the_end_of_a_file_and_errors_are_told_apart() {
+fn the_end_of_a_file_and_errors_are_distinguished() {
     for (scratch, direct) in [
         (Scratch::on_disk(), true),
         (Scratch::on_disk(), false),
@@ -269,7 +269,7 @@ fn the_end_of_a_file_and_errors_are_told_apart() {
 }
 
 #[test]
-fn what_ends_too_soon_is_continued() {
+fn short_transfers_are_continued() {
     let Some((mut ring, file, arena)) = with_pipe() else {
         return;
     };
@@ -323,7 +323,7 @@ fn a_ring_that_is_dropped_leaves_nothing_in_flight() {
     assert_eq!(
         ring.in_flight(),
         1,
-        "what the kernel never had is all that is left"
+        "only operations that the kernel never had are left"
     );
     drop(ring);
     assert!(
@@ -341,7 +341,7 @@ fn memory_that_the_kernel_may_still_write_is_never_given_back() {
         return;
     };
     if ring.granted().level > Level::Deferred {
-        return println!("skip: here any thread may work completions off");
+        return println!("skip: here any thread may process completions");
     }
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let (give, given) = std::sync::mpsc::channel();

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_continues_at_the_peer_is_one_work_request() {
+    fn ranges_that_continue_at_the_peer_are_merged() {
         let mut chain = one();
         let write = |chain: &mut Chain, at, length| {
             let limits = (3, 100);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_elsewhere_or_of_another_kind_is_not() {
+    fn other_ranges_and_kinds_are_not_merged() {
         for (kind, at, key) in [
             (IBV_WR_RDMA_READ, 1064, 3),
             (IBV_WR_RDMA_WRITE, 1065, 3),

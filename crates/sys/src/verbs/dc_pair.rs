@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn an_initiator_is_told_of_no_target_and_lets_nobody_in() {
+    fn an_initiator_names_no_target_and_grants_no_access() {
         let [init, receives] = initiator_steps(&path(None));
         assert_eq!((init.attributes.qp_state, init.mask), (1, 1 | 16 | 32));
         assert_eq!(
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_lets_reads_and_writes_in_and_answers_over_its_port() {
+    fn a_target_grants_reads_and_writes_and_answers_over_its_port() {
         let own: [u8; 16] = std::array::from_fn(|place| place as u8);
         let [init, answers] = target_steps(&path(Some((3, own))), PATIENCE);
         assert_eq!((init.attributes.qp_state, init.mask), (1, 1 | 8 | 16 | 32));

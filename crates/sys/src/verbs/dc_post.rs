@@ -212,7 +212,7 @@ mod tests {
         called("abort".into());
     }
 
-    /// An interface whose calls are recorded.
+    /// An interface that records its calls.
     struct Recorder {
         queue: Box<ibv_qp_ex>,
         own: Box<mlx5dv_qp_ex>,
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_refuses_says_why_and_a_call_that_is_missing_is_not_made() {
+    fn a_refusal_has_its_reason_and_a_missing_call_is_not_made() {
         let mut recorder = Recorder::new();
         let list = chain(&[(IBV_WR_RDMA_WRITE, 0, 0x5000, 8, 0)]);
         CODE.set(12);

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_that_does_not_know_the_reads_of_dc_is_not_believed() {
+    fn reads_that_a_library_does_not_report_are_unknown() {
         let mut answer = mlx5dv_context::ZEROED;
         (answer.max_dc_rd_atom, answer.max_dc_init_rd_atom) = (64, 1 << 20);
         assert_eq!(reads(&answer), None);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_has_one_registration_and_one_key() {
+    fn memory_that_fits_has_one_registration_and_key() {
         for (len, most) in [(1, 8192), (8192, 8192), (1 << 40, u64::MAX)] {
             assert_eq!(ranges(len, most).collect::<Vec<_>>(), [(0, len)]);
         }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_range_up_to_a_stride_lies_inside_of_the_piece_that_its_key_is_of() {
+    fn every_range_up_to_a_stride_lies_in_the_piece_of_its_key() {
         for most in [8192, 12_288, 65_536] {
             let stride = piece_stride(most);
             for len in [most + 1, most + 4096, 3 * most - 1, 5 * most + 77] {
@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_is_locked_twice() {
+    fn overlaps_are_locked_twice() {
         assert_eq!(totals(1 << 20, u64::MAX), (1, 1 << 20));
         // The pieces are 0 to 8192, 4096 to 12288, 8192 to 16384.
         assert_eq!(totals(16_384, 8192), (3, 24_576));
     }
 
     #[test]
-    fn keys_that_are_not_as_many_as_the_pieces_are_refused() {
+    fn a_wrong_number_of_keys_is_refused() {
         let made = |len, stride, keys: &[u32]| RegionKeys::of_pieces(len, stride, keys).is_some();
         assert!(made(16_384, 4096, &[1, 2, 3]));
         assert!(!made(16_384, 4096, &[1, 2]));

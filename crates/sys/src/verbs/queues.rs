@@ -82,7 +82,7 @@ unsafe impl Send for Queues {}
 
 impl Queues {
     /// Opens a protection domain and a completion queue for `completions` entries. With `sleeps`, it also opens the
-    /// channel whose descriptor [`Self::arm`] returns.
+    /// channel behind the descriptor that [`Self::arm`] returns.
     ///
     /// # Errors
     /// The library's reason, with the failed call.
@@ -374,7 +374,7 @@ pub(super) fn not_registered() -> LibraryError {
     LibraryError::argument("the region is not registered")
 }
 
-/// Opens a channel whose descriptor does not block.
+/// Opens a channel with a nonblocking descriptor.
 fn channel(context: &Context) -> Result<NonNull<ibv_comp_channel>, LibraryError> {
     let library = &context.library.calls;
     // SAFETY: the device is open.

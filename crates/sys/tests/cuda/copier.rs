@@ -118,7 +118,7 @@ fn checked(copier: &mut CudaCopier, from: &CudaRegion, to: &CudaRegion) {
 }
 
 #[test]
-fn bytes_come_to_their_place_and_to_no_other() {
+fn bytes_arrive_only_at_their_offsets() {
     let pairs = [Pair::with("gpus 2"), Pair::hip("gpus 2")];
     pairs.iter().for_each(come_to_their_place);
 }
@@ -153,7 +153,7 @@ fn come_to_their_place(pair: &Pair) {
 
 /// Two streams with two slots each: the fifth copy waits for the first, and copies of one stream end in order.
 #[test]
-fn as_many_are_under_way_as_there_are_places() {
+fn copies_in_flight_are_limited_by_the_slots() {
     let pair = Pair::with("");
     let regions = pair.regions();
     let ends = (regions[3].clone(), regions[0].clone());
@@ -211,7 +211,7 @@ fn ends_that_cannot_be_copied_between_are_named() {
 /// Memory waits only for its own context. Without the copier's wait, the double would copy to an address that no longer
 /// exists, and that failure would persist.
 #[test]
-fn a_copier_waits_before_it_lets_memory_go() {
+fn a_copier_waits_before_it_releases_memory() {
     let pair = Pair::with("gpus 2");
     let [first, second] = &pair.contexts;
     let mut regions = pair.regions();

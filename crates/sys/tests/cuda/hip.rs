@@ -57,13 +57,13 @@ fn failures_have_the_names_that_the_runtime_gives_them() {
     let other = Libcuda::load_of(&AMD, Some("libc.so.6"))
         .unwrap_err()
         .to_string();
-    let said = "the library does not say which HIP it serves, and hipInit came with HIP 4.2";
+    let said = "the library does not report which HIP it serves, and hipInit came with HIP 4.2";
     assert_eq!(other, said);
 }
 
 /// On a machine without an AMD GPU, the message names each of the files.
 #[test]
-fn a_library_that_is_nowhere_is_named_with_all_its_places() {
+fn a_missing_library_is_named_with_all_tried_files() {
     let Err(CudaFailure::NoDriver(why)) = Libcuda::load_of(&AMD, None) else {
         println!("skip: AMD's runtime is installed here");
         return;

@@ -10,7 +10,7 @@
 //! | `management`, `double_nvml.c` | pairs of GPUs, and the management library over its double |
 //! | `mapped` | memory by virtual-memory handles, and for network cards |
 //! | `sharing` | memory for other processes, and words that streams write |
-//! | `hip` | what is AMD's own |
+//! | `hip` | AMD's differences |
 //! | `hip_text` | the kernels' HIP text, taken by Clang for generations of GPUs |
 //! | `assembled` | the kernels' text, taken by the assembler for each architecture |
 #![cfg(test)]
@@ -111,13 +111,13 @@ fn devices_are_described() {
 }
 
 #[test]
-fn drivers_that_are_missing_too_old_or_without_a_gpu_say_so() {
+fn drivers_that_are_missing_too_old_or_without_a_gpu_are_reported() {
     let missing = Libcuda::load(Some("/nonexistent/libcuda.so.1")).unwrap_err();
     assert!(matches!(missing, CudaFailure::NoDriver(_)), "{missing}");
     assert!(missing.to_string().contains("/nonexistent/libcuda.so.1"));
     let other = Libcuda::load(Some("libc.so.6")).unwrap_err();
     assert!(
-        other.to_string().contains("does not say which CUDA"),
+        other.to_string().contains("does not report which CUDA"),
         "{other}"
     );
     let old = Double::old("version 10020").unwrap();
@@ -167,7 +167,7 @@ fn the_cpu_cannot_reach_memory_of_the_double() {
 }
 
 #[test]
-fn streams_copy_in_order_and_events_tell_when() {
+fn streams_copy_in_order_and_events_mark_the_end() {
     let (_double, context) = opened("");
     let stream = CudaStream::new(&context).unwrap();
     let pinned = PinnedArena::pin(&context, arena(8192)).unwrap();
@@ -230,7 +230,7 @@ fn a_stream_of_another_gpu_is_refused() {
 /// Memory waits for its copies before it is freed: the double would copy to an address that no longer exists, and that
 /// failure would persist.
 #[test]
-fn memory_waits_for_copies_before_it_goes() {
+fn memory_waits_for_copies_before_it_is_freed() {
     let (_double, context) = opened("");
     let stream = CudaStream::new(&context).unwrap();
     let pinned = PinnedArena::pin(&context, arena(4096)).unwrap();

@@ -7,7 +7,7 @@ use tonnage_sys::nvml::{NvlinkEnd, Nvml};
 use super::double::Double;
 
 #[test]
-fn access_is_told_for_each_direction() {
+fn access_is_reported_for_each_direction() {
     let double = Double::with("gpus 3\nblind 1").unwrap();
     let library = Libcuda::load(double.path().to_str()).unwrap();
     let way = |access: bool| CudaPeer {
@@ -66,7 +66,7 @@ fn links_and_slices_are_those_of_the_library() {
 /// Without the type of the remote end, its address identifies the GPU; all ones mean unknown. A lost GPU differs from
 /// one without links, and a library of the wrong version is reported.
 #[test]
-fn what_is_not_told_is_not_taken_for_none() {
+fn unreported_values_are_unknown() {
     let lines = "gpu 0000:1b:00.0\ngpu 0000:9a:00.0\nkindless\nlinks 0 1 1\nones 0 2\nlost 1";
     let double = Double::nvml(lines).unwrap();
     let nvml = Nvml::load(double.path().to_str()).unwrap();
@@ -92,7 +92,7 @@ fn what_is_not_told_is_not_taken_for_none() {
 
 /// Missing answers stay unknown, and a file that is not the library is refused with a reason.
 #[test]
-fn a_library_that_tells_little_leaves_much_open() {
+fn missing_answers_stay_unknown() {
     let double = Double::nvml("gpu 0000:1b:00.0\ngpu 0000:1c:00.0\nrefused 3").unwrap();
     let nvml = Nvml::load(double.path().to_str()).unwrap();
     let [one, other] = ["0000:1b:00.0", "0000:1c:00.0"].map(|at| nvml.gpu(at).unwrap());

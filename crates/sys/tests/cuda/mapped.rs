@@ -148,7 +148,7 @@ fn a_gpu_that_is_refused_access_is_named_when_it_needs_it() {
 
 /// Memory is mapped even if it cannot be exported, or if network cards cannot access it. The latter is reported.
 #[test]
-fn what_the_driver_grants_of_mapped_memory_is_told() {
+fn what_the_driver_grants_of_mapped_memory_is_reported() {
     for (lines, for_cards) in [
         ("", Some(true)),
         ("direct 0", Some(false)),
@@ -175,7 +175,7 @@ fn what_the_driver_grants_of_mapped_memory_is_told() {
 
 /// Both makers' GPUs have number 0: a copy that relied on it would let the CPU read a GPU's address.
 #[test]
-fn memory_of_another_driver_is_reached_by_no_copy() {
+fn no_copy_reaches_memory_of_another_driver() {
     let ((_cuda, cuda), (_hip, hip)) = (opened(""), opened_hip(""));
     let mapped = Arc::new(DeviceBuffer::map(&cuda, 4096).unwrap());
     let plain = |context| Arc::new(DeviceBuffer::allocate(context, 4096).unwrap());

@@ -11,7 +11,7 @@ use tonnage_sys::cuda::{
 use super::{arena, loaded, opened, opened_hip};
 
 #[test]
-fn memory_is_shared_with_other_processes_alone() {
+fn only_other_processes_can_open_shared_memory() {
     for ((_double, context), names) in [
         (
             opened(""),
@@ -32,7 +32,7 @@ fn memory_is_shared_with_other_processes_alone() {
 /// Descriptions of GPUs are read once, and not for the context's own GPU; a lost GPU does not affect the others.
 /// Opening a context reads one description, so the N-th read varies over the later ones.
 #[test]
-fn a_way_to_a_gpu_is_asked_for_by_what_is_known_of_it() {
+fn a_path_to_a_gpu_is_queried_by_its_known_address() {
     for (nth, second_is_known) in [(2, true), (3, false), (4, true)] {
         let lines = format!("gpus 2\npeers 0\nfail cuDeviceGetPCIBusId 101 {nth}");
         let (_double, context) = opened(&lines);
@@ -50,7 +50,7 @@ fn a_way_to_a_gpu_is_asked_for_by_what_is_known_of_it() {
 }
 
 #[test]
-fn words_are_written_when_the_stream_comes_to_them() {
+fn words_are_written_when_the_stream_reaches_them() {
     let (_double, context) = opened("");
     let pinned = PinnedArena::pin(&context, arena(4096)).unwrap();
     let memory = Arc::clone(pinned.arena());
@@ -70,7 +70,7 @@ fn words_are_written_when_the_stream_comes_to_them() {
 
 /// Executed step by step, the words are written in order, and only after the data.
 #[test]
-fn what_is_told_is_behind_the_data() {
+fn words_are_written_after_the_data() {
     let (double, context) = opened("gpus 2\nslow 1");
     let [data, told] = [(); 2].map(|()| PinnedArena::pin(&context, arena(4096)).unwrap());
     let [data_bytes, told_bytes] = [&data, &told].map(|pinned| Arc::clone(pinned.arena()));
@@ -138,7 +138,7 @@ fn a_raw_loop_carries_all_of_its_copies_out() {
 }
 
 #[test]
-fn a_gpu_that_writes_no_words_says_so() {
+fn a_gpu_that_cannot_write_words_is_refused() {
     let (_double, context) = opened("words 0");
     let pinned = PinnedArena::pin(&context, arena(4096)).unwrap();
     assert_eq!(FlagWords::new(pinned).unwrap_err(), CudaFailure::NoWords);

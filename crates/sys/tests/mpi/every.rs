@@ -7,7 +7,7 @@ use tonnage_sys::mpi::{ArenaPlace, Communicator, MpiReduction, MpiType};
 
 use super::elements::{bytes, given, reduced};
 
-/// Bytes before and after what a call writes.
+/// Bytes before and after the range that a call writes.
 const GUARD: u64 = 64;
 const POISON: u8 = 0xa5;
 

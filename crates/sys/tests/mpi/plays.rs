@@ -226,7 +226,7 @@ fn too_long_and_too_short(comm: &Communicator) {
 
 /// Runs all scenarios under each installed launcher, with each number of ranks.
 #[test]
-fn every_call_gives_what_it_has_to_or_is_an_error() {
+fn every_call_gives_its_expected_result_or_an_error() {
     for (launcher, dialect, package) in LAUNCHERS {
         let mut words = launcher.split_whitespace();
         let name = words.next().unwrap();

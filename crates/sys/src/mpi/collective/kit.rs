@@ -168,8 +168,8 @@ const OPEN_MPI: Numbers = Numbers {
     float16: Some((Constant::Symbol(c"ompi_mpi_short_float"), "MPI_SHORT_FLOAT")),
 };
 
-/// The first release of MPICH whose own float16 type is known to work. Debian's 4.0.2 ends the process when it reduces
-/// this type, and has no name for it; for bfloat16, 5.0.2 still does both.
+/// The first release of MPICH with a float16 type that is known to work. Debian's 4.0.2 ends the process when it
+/// reduces this type, and has no name for it; for bfloat16, 5.0.2 still does both.
 const MPICH_WITH_FLOAT16: u32 = 5;
 
 /// Functions and handles, looked up once per process.
@@ -250,7 +250,7 @@ impl CollectiveKit {
     }
 }
 
-/// Whether a version text is that of an MPICH whose float16 works. Derivatives of MPICH number their releases
+/// Whether a version text is that of an MPICH with a working float16. Derivatives of MPICH number their releases
 /// differently.
 fn is_mpich_with_float16(version: &str) -> bool {
     let number = version.strip_prefix("MPICH Version:").map(str::trim_start);
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn float16_is_believed_of_new_releases_of_mpich_alone() {
+    fn float16_is_accepted_only_from_new_mpich_releases() {
         assert!(is_mpich_with_float16("MPICH Version:      5.0.2"));
         assert!(is_mpich_with_float16("MPICH Version:\t11.0"));
         for other in [

@@ -104,7 +104,7 @@ impl Communicator {
     }
 
     /// Lowers the number of elements above which a call is large. `large` allows functions with 64-bit counts for large
-    /// calls. All ranks of the group must do the same. For libraries whose declared functions do not work, and for
+    /// calls. All ranks of the group must do the same. For libraries with declared functions that do not work, and for
     /// tests.
     ///
     /// # Errors

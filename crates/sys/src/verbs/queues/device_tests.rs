@@ -74,7 +74,7 @@ fn descriptors() -> usize {
 
 /// Memory that begins inside a page, memory in pieces, and memory without an address.
 #[test]
-fn files_are_registered_with_their_offsets_and_let_go_of() {
+fn files_are_registered_with_their_offsets_and_released() {
     let (_directory, mut queues) = queues();
     let whole = device(512, 0x7f00_0000_0200, 10_000);
     let file = whole.file().unwrap().0;
