@@ -10,7 +10,7 @@ use crate::bootstrap::secret::{Secret, generate_text, plan_hash};
 use crate::join::address::loopback_listener;
 use crate::{JoinOptions, Rank, RankFailure};
 
-/// A rank whose thread has not joined yet.
+/// A rank before its thread has joined.
 #[derive(Debug)]
 pub struct ThreadRank {
     identity: Identity,

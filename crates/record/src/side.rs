@@ -22,7 +22,7 @@ impl SideName {
     }
 }
 
-/// The side of a record, and its turn.
+/// Side of an A/B comparison that a record belongs to, and its place in the order of runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Side {

@@ -468,7 +468,7 @@ impl LatencyHistogram {
     }
 }
 
-/// Merges two encoded histograms into `left`, for a reduction along a tree. An empty `left` takes `right` as it is.
+/// Merges two encoded histograms into `left`. Used by a reduction along a tree. An empty `left` takes `right` as it is.
 ///
 /// # Errors
 /// When either is not an encoded histogram; `left` is then unchanged.

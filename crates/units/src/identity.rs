@@ -86,7 +86,7 @@ impl AddressSource {
             Self::Option => "--master must name the host of rank 0",
             Self::Variable => "MASTER_ADDR must be the host of rank 0",
             Self::TrainJob => {
-                "PET_MASTER_ADDR must be the host name of the pod whose PET_NODE_RANK is 0"
+                "PET_MASTER_ADDR must be the host name of the pod with PET_NODE_RANK=0"
             }
             Self::Launcher => "choose another interface with --control-interface NAME",
             Self::Step => "start with --mpi=pmix or --mpi=pmi2, which pass on rank 0's address",

@@ -85,7 +85,7 @@ impl Secret {
         })
     }
 
-    /// Returns the key, for the handshake.
+    /// Returns the key of the handshake.
     pub(crate) fn key(&self) -> &[u8; 32] {
         &self.key
     }

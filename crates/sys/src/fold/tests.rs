@@ -270,7 +270,7 @@ fn every_kernel_folds_as_the_reference_does() {
     });
 }
 
-/// Divides `len` elements, `shift` elements behind a multiple of 64 bytes.
+/// Divides `len` elements that begin `shift` elements after a multiple of 64 bytes, and compares the results.
 fn check_division(kernel: &Kernel, len: usize, shift: usize, by: u32, random: &mut Random) {
     let number = kernel.number();
     let size = number.size_bytes() as usize;

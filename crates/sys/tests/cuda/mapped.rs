@@ -173,7 +173,8 @@ fn what_the_driver_grants_of_mapped_memory_is_reported() {
     }
 }
 
-/// Both makers' GPUs have number 0: a copy that relied on it would let the CPU read a GPU's address.
+/// The NVIDIA and the AMD GPU both have number 0. A copy that compared only numbers would let the CPU read a GPU's
+/// address.
 #[test]
 fn no_copy_reaches_memory_of_another_driver() {
     let ((_cuda, cuda), (_hip, hip)) = (opened(""), opened_hip(""));

@@ -12,10 +12,8 @@ pub const FIGURES: Figures = &[
 ];
 
 const COUNTED: &str = "Counted.";
-const MEAN: &str =
-    "Geometric mean over the trials of the candidate without the fifth of them at either end.";
-const T: &str =
-    "Student's t over the logarithms of those ratios, without the fifth of them at either end.";
+const MEAN: &str = "Geometric mean over the trials of the candidate without the lowest and the highest fifth of them.";
+const T: &str = "Student's t over the logarithms of those ratios, without the lowest and the highest fifth of them.";
 
 const CANDIDATE: &[Figure] = &[
     Figure::of_option("Goal", "goal", "Figure that a search decides by.", |row| {
@@ -80,7 +78,8 @@ const CANDIDATE: &[Figure] = &[
         name: "vs winner (%)",
         field: "tune_gain_fraction",
         meaning: "Relative improvement of a candidate over the winner of its race; negative if it was worse.",
-        computed: "Geometric mean of the ratios in the rounds that both had, without the fifth of them at either end.",
+        computed: "Geometric mean of the ratios in the rounds that both had, without the lowest and the highest fifth \
+                   of them.",
         style: PERCENT,
         value: |row| gain(row, |it| it.mean),
         ..Figure::PLAIN
