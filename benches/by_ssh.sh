@@ -31,7 +31,7 @@ first_figure() {
     local file=$records/$1.jsonl since
     since=$(now)
     "$tonnage" transfer --hosts h0,h1 --engine fabric:tcp --op write --sizes 1M --trials 2 --trial-time 5ms \
-        --limit none -o "$file" </dev/null >"$records/$1.out" 2>&1 &
+        --bound none -o "$file" </dev/null >"$records/$1.out" 2>&1 &
     until [ -s "$file" ]; do
         kill -0 $! 2>/dev/null || { cat "$records/$1.out" >&2; exit 1; }
         sleep 0.01

@@ -75,8 +75,8 @@ def raw(raw_loop, options, kind):
 
 
 def engine(binary, options, library, kind):
-    words = f"--engine fabric:{options.provider} --libfabric {library} {KINDS[kind]} --sizes 64 --window {WINDOW}"
-    words += f" --ranks 2 --cpus {options.cpus} --latency off --limit none --trials 3"
+    words = f"--engine fabric:{options.provider} --libfabric {library} {KINDS[kind]} --sizes 64 --depth {WINDOW}"
+    words += f" --ranks 2 --cpus {options.cpus} --latency off --bound none --trials 3"
     return common.run(binary, *words.split())[0]
 
 

@@ -120,7 +120,7 @@ class Tonnage:
 
     def run(self, line):
         """The record of one run."""
-        words = ["--libfabric", self.library, "--ranks", "2", "--cpus", ",".join(self.cpus), "--limit", "none"]
+        words = ["--libfabric", self.library, "--ranks", "2", "--cpus", ",".join(self.cpus), "--bound", "none"]
         words += ["--trials", "1", "--trial-time", f"{self.seconds * 1000:.0f}ms"]
         switch_large_pages(line.own_pages)
         record = common.run(self.binary, *line.words, *words)[0]
@@ -159,7 +159,7 @@ def comparisons(rivals, options):
 
 def stream_words(provider, op, size):
     """A window that walks over as many slots, which is fi_rma_bw's walk and tonnage's default, and reads no clock."""
-    words = ("--engine", f"fabric:{provider}", "--op", op, "--sizes", str(size), "--window", str(WINDOW))
+    words = ("--engine", f"fabric:{provider}", "--op", op, "--sizes", str(size), "--depth", str(WINDOW))
     unordered = op == "read" or (op == "write" and size > SHM_INJECT_BYTES)
     return words + ("--latency", "off") + (UNORDERED if provider == "shm" and unordered else ())
 

@@ -146,7 +146,7 @@ class Tonnage:
 
     def record(self, words, launcher=(), cpu=None):
         """The record of one run, and the CPU seconds of all its processes."""
-        words = [*launcher, self.binary, "file", *words, "--trials", "1", "--limit", "none", "--format", "jsonl"]
+        words = [*launcher, self.binary, "file", *words, "--trials", "1", "--bound", "none", "--format", "jsonl"]
         ended = file_peers.execute(words, cpu)
         # Under a launcher the standard error of all ranks is in the same stream.
         records = [json.loads(line) for line in ended.output.splitlines() if line.startswith('{"schema_version"')]
@@ -219,7 +219,7 @@ def small_reads(tonnage, ior, place, where):
 
 
 def direct_reads(tonnage, place):
-    words = ["--engine", "uring", "--direct", "--window", str(DEPTH)]
+    words = ["--engine", "uring", "--direct", "--depth", str(DEPTH)]
     plain = ["--ioengine=io_uring", "--direct=1", f"--iodepth={DEPTH}"]
     # The same, with the buffers and files registered that tonnage registers by itself.
     registered = [*plain, "--fixedbufs", "--registerfiles"]
@@ -382,7 +382,7 @@ MEMORY_RUNS = [
     (
         "uring direct shuffled reads",
         "disk",
-        ["--engine", "uring", "--direct", "--order", "shuffled", "--phases", "read", "--keep", "--window", str(DEPTH)],
+        ["--engine", "uring", "--direct", "--order", "shuffled", "--phases", "read", "--keep", "--depth", str(DEPTH)],
     ),
 ]
 
@@ -398,7 +398,7 @@ def memory(binary, places, goals):
                 with open(path, "wb") as file:
                     file.truncate(size)
             command = [binary, "file", "--ranks", "1", "--path", path, "--block", str(size), "--transfer", "4k", *words]
-            command += ["--trials", "1", "--limit", "none", "--format", "jsonl"]
+            command += ["--trials", "1", "--bound", "none", "--format", "jsonl"]
             peaks.append(max(start.run_with_peaks(command)[1].values()))
             with contextlib.suppress(FileNotFoundError):
                 os.remove(path)

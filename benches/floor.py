@@ -42,7 +42,7 @@ def main():
 
 
 def measure(binary, latency):
-    words = "--engine null --op write --ranks 2 --sizes 64 --window 64 --latency".split()
+    words = "--engine null --op write --ranks 2 --sizes 64 --depth 64 --latency".split()
     return common.run(binary, *words, latency)[0]
 
 

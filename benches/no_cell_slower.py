@@ -23,7 +23,7 @@ LENGTH = """
 trials = 3
 trial-time = "100ms"
 warmup = "30ms"
-limit = "none"
+bound = "none"
 """
 TRANSFERS = """
 name = "no-cell-slower"
@@ -33,7 +33,7 @@ label = "stream"
 engine = "{engine}"
 op = ["write", "read", "send"]
 sizes = "64,64k"
-window = 16
+depth = 16
 {length}
 [[transfer]]
 label = "latency"
@@ -47,7 +47,7 @@ label = "library"
 engine = "{engine}"
 op = "write"
 sizes = 64
-window = 16
+depth = 16
 api = ["poll", "async"]
 {length}
 """
@@ -61,7 +61,7 @@ sizes = "64,64k,4M"
 trials = 3
 trial-time = "100ms"
 warmup = "30ms"
-limit = "none"
+bound = "none"
 """
 FILES = """
 name = "no-cell-slower"
@@ -72,7 +72,7 @@ path = "no-cell-slower"
 block = "32M"
 transfer = ["4k", "1M"]
 trials = 3
-limit = "none"
+bound = "none"
 """
 
 

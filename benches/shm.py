@@ -31,7 +31,7 @@ def main():
 
 def limit_of(record):
     """The limit beside a record; an earlier binary, as it stands beside this one, kept it in the summary."""
-    return record.get("limit") or record["summary"]["limit"]
+    return record.get("bound") or record.get("limit") or record["summary"]["limit"]
 
 
 def bandwidth(binary, repetitions, goals):
@@ -67,7 +67,7 @@ def bandwidth(binary, repetitions, goals):
 
 
 def streams(binary, footprint):
-    words = "--engine shm --op write,read --ranks 2 --sizes 1M --window 16 --footprint".split()
+    words = "--engine shm --op write,read --ranks 2 --sizes 1M --depth 16 --footprint".split()
     return common.run(binary, *words, footprint)
 
 

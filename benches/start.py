@@ -39,7 +39,7 @@ def main():
 
 def minimal(engine):
     """Two ranks and one operation."""
-    words = "--op write --ranks 2 --sizes 8 --window 1 --trials 1 --iters 1 --warmup 0 --engine"
+    words = "--op write --ranks 2 --sizes 8 --depth 1 --trials 1 --iters 1 --warmup 0 --engine"
     return [*words.split(), engine]
 
 
@@ -79,7 +79,7 @@ def ended_in_time(process):
 
 def memory(binary, engine, mapped, goals):
     """The largest resident memory of any process of a run, less the buffers that it maps."""
-    words = f"--engine {engine} --op write --ranks 2 --sizes 64k --footprint 64M --trials 3 --limit none"
+    words = f"--engine {engine} --op write --ranks 2 --sizes 64k --footprint 64M --trials 3 --bound none"
     command = [binary, "transfer", *words.split(), "--format", "jsonl"]
     record, peaks = run_with_peaks(command)
     buffers = [group["memory"]["bytes"] for group in record["effective"]]

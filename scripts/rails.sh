@@ -26,7 +26,7 @@ TONNAGE_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 export TONNAGE_SECRET
 rank() {
     on "$1" "$program" transfer --rank "$1" --world-size 3 --master "$HOST0:29500" --engine fabric:tcp --op write \
-        --traffic fan-out --sizes 1M --window 8 --devices eth0,eth1 --rails single,stripe,round-robin \
+        --traffic fan-out --sizes 1M --depth 8 --devices eth0,eth1 --rails single,stripe,round-robin \
         --link-speed "$speed" --trials 3 --trial-time 2s
 }
 rank 1 &

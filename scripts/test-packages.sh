@@ -26,7 +26,7 @@ runs() {
     [[ $said == "tonnage $version ("*"inside: libfabric "* ]] || fail "$name says: $said"
     [[ $said == *"(unknown)"* ]] && fail "$name does not know its revision"
     "$@" transfer --engine fabric:tcp --libfabric embedded --op write --ranks 2 --sizes 4k --trials 2 \
-        --trial-time 5ms --verify --limit none >"$work/table" 2>&1 || { cat "$work/table"; fail "$name does not measure"; }
+        --trial-time 5ms --verify --bound none >"$work/table" 2>&1 || { cat "$work/table"; fail "$name does not measure"; }
     echo "ok: $name: ${said%%$'\n'*}"
 }
 

@@ -80,7 +80,7 @@ held() {
 
 expect "devices" 0 '^ *rxeA port 1 .* ACTIVE .* MTU [124][0-9]+ .*GID 1 of 2 10\.1\.0\.1 \(RoCE v2\)' tonnage devices
 expect "libfabric takes an address that connects" 0 '^ +64 ' tonnage transfer --engine 'fabric:verbs;ofi_rxm' --op write \
-    --ranks 2 --sizes 64 --limit none --trials 2 --trial-time 50ms --warmup 20ms
+    --ranks 2 --sizes 64 --bound none --trials 2 --trial-time 50ms --warmup 20ms
 
 SIZES="--sizes 1,64,4097,65536"
 # Here the ranks' addresses differ, as they do outside of the guest.
@@ -89,38 +89,38 @@ echo 2 >/proc/sys/kernel/randomize_va_space
 expect "every verb" 0 '^verify: every one' tonnage verify --engine verbs:rc $PAIR $SIZES
 echo 0 >/proc/sys/kernel/randomize_va_space
 over "loss 1%" transfer "every verb where packets are lost" 0 '(completer_retry_err|duplicate_request|rcvd_seq_err)' \
-    --op write,write-imm,read,send --sizes 4k --window 16 --trials 2 --trial-time 200ms --verify --engine-option retry=6
+    --op write,write-imm,read,send --sizes 4k --depth 16 --trials 2 --trial-time 200ms --verify --engine-option retry=6
 
 # shellcheck disable=SC2086
-transfer "queue pairs, and sleeping" 0 '^path: the payload crossed rxeA port 1' --op write,read --sizes 64 --qps 1,4 \
+transfer "queue pairs, and sleeping" 0 '^path: the payload crossed rxeA port 1' --op write,read --sizes 64 --queue-pairs 1,4 \
     --cq busy,event --require-path --verify $BRIEF
 # shellcheck disable=SC2086
 transfer "lists, and every sixteenth signalled" 0 '^verified: .* of [1-9]' --op write,write-imm --sizes 64 \
-    --window 64 --engine-option post-list=16 --engine-option signal=16 --verify $BRIEF
+    --depth 64 --engine-option post-list=16 --engine-option signal=16 --verify $BRIEF
 # shellcheck disable=SC2086
 transfer "neighbours at the peer are gathered" 0 '^verified: .* of [1-9]' --op write,read --sizes 64,1000 --gap 0 \
     --batch 64 --engine-option max-sge=8 --engine-option signal=5 --verify $BRIEF -o /tmp/gathered
 expect "they are counted" 0 '"gathered_operations"' cat /tmp/gathered
 # shellcheck disable=SC2086
 transfer "wherever they lie here" 0 '^verified: .* of [1-9]' --op read --sizes 1000 --gap 0 --batch 64 \
-    --local-addresses permuted --engine-option max-sge=8 --verify $BRIEF
+    --local-access permuted --engine-option max-sge=8 --verify $BRIEF
 # shellcheck disable=SC2086
 transfer "memory in pieces with a key each" 0 '^verified: .* of [1-9]' --op write,write-imm,read,send \
-    --sizes 64,20000 --footprint 200k --addresses random --engine-option mr-size=40960 --verify $BRIEF -o /tmp/pieces
+    --sizes 64,20000 --footprint 200k --access random --engine-option mr-size=40960 --verify $BRIEF -o /tmp/pieces
 expect "they are counted too" 0 '"registrations":1[0-9]' cat /tmp/pieces
 # shellcheck disable=SC2086
 transfer "an operation longer than what surely lies in a piece" 1 'device takes at most 20480' --op write --sizes 20481 \
     --engine-option mr-size=40960 $BRIEF
 # shellcheck disable=SC2086
-transfer "a window above the send queue" 0 '^verified: .* of [1-9]' --op write --sizes 64 --window 64 \
+transfer "a window above the send queue" 0 '^verified: .* of [1-9]' --op write --sizes 64 --depth 64 \
     --engine-option sq-depth=4 --engine-option signal=4 --verify $BRIEF
 # shellcheck disable=SC2086
 transfer "words, and queue pairs that change them at once" 0 '^verified: .* of [1-9]' \
-    --op fetch-add --sizes 8 --window 1,16 --qps 1,2 --footprint 8 --verify $BRIEF
+    --op fetch-add --sizes 8 --depth 1,16 --queue-pairs 1,2 --footprint 8 --verify $BRIEF
 # shellcheck disable=SC2086
 PAIR="--ranks 3 --traffic fan-in --devices-of 0=rxeB --devices-of 1=rxeA --devices-of 2=rxeA" \
     within "words that two others change" swapped_fraction 0.4 0.95 --op compare-swap --target-footprint shared \
-    --footprint 8 --sizes 8 --window 4 --verify $BRIEF
+    --footprint 8 --sizes 8 --depth 4 --verify $BRIEF
 # shellcheck disable=SC2086
 expect "all to all of three" 0 '^verified: .* of [1-9]' tonnage transfer --engine verbs:rc --op send --sizes 4k \
     --traffic all-to-all --ranks 3 --devices-of 0=rxeA --devices-of 1=rxeB --devices-of 2=rxeA --verify --trials 2 \
@@ -132,7 +132,7 @@ CM="--engine-option connect=cm"
 # shellcheck disable=SC2086
 transfer "every verb over rdma_cm" 0 '^verified: .* of [1-9]' --op write-imm,read,send --sizes 64 --verify --engine-option rd-atomic=2 --engine-option traffic-class=104 $CM $BRIEF
 # shellcheck disable=SC2086
-held tonnage transfer --engine verbs:rc $PAIR $CM --op read,write --sizes 64 --qps 2 --verify --duration 3s
+held tonnage transfer --engine verbs:rc $PAIR $CM --op read,write --sizes 64 --queue-pairs 2 --verify --duration 3s
 expect "rdma_cm holds the connections" 0 '^4 connections, 0 listeners' cat /tmp/told
 expect "what moves over them is right" 0 '^verified: .* of [1-9]' cat /tmp/told
 # shellcheck disable=SC2086
@@ -160,20 +160,20 @@ transfer "a librdmacm that is not there" 1 'connect=cm: /none: cannot open' --op
 DELAY="delay 5ms limit 100000"
 LONGER="--trials 2 --trial-time 400ms --warmup 50ms --cq event"
 # shellcheck disable=SC2086
-over "$DELAY" within "a delay is read as it is" latency_ns_p50 5e6 7e6 --op read --sizes 64 --window 1 --trials 2 \
+over "$DELAY" within "a delay is read as it is" latency_ns_p50 5e6 7e6 --op read --sizes 64 --depth 1 --trials 2 \
     --trial-time 400ms --warmup 50ms
 # shellcheck disable=SC2086
-over "$DELAY" within "one read in flight" message_rate_per_s_mean 160 201 --op read --sizes 64 --window 12 \
+over "$DELAY" within "one read in flight" message_rate_per_s_mean 160 201 --op read --sizes 64 --depth 12 \
     --engine-option rd-atomic=1 $LONGER
 # shellcheck disable=SC2086
-over "$DELAY" within "twelve reads in flight" message_rate_per_s_mean 1500 2900 --op read --sizes 64 --window 12 \
+over "$DELAY" within "twelve reads in flight" message_rate_per_s_mean 1500 2900 --op read --sizes 64 --depth 12 \
     --engine-option rd-atomic=12 $LONGER
 
 # Of the 50 ms that a message takes, a receiver that sleeps works less than 4 on an emulated CPU, most of them to look
 # every 10 ms whether the run has ended.
 # shellcheck disable=SC2086
 over "delay 50ms limit 10000" within "a target that sleeps" target_cpu_ns_per_operation 0 4e6 --op send --sizes 64 \
-    --window 1 --cq event --trials 2 --trial-time 500ms --warmup 50ms
+    --depth 1 --cq event --trials 2 --trial-time 500ms --warmup 50ms
 
 # shellcheck disable=SC2086
 narrow transfer "a path that does not carry the MTU" 1 'carry packets of that size; choose engine-option mtu=2048' \
@@ -183,21 +183,21 @@ narrow transfer "and with packets that it carries" 0 '^verified: .* of [1-9]' --
     --engine-option mtu=256 --verify $BRIEF
 
 cut_for 2
-transfer "a path that is cut" 1 'RETRY_EXC_ERR \(12\), queue pair [0-9]+' --op write --sizes 64 --window 8 --duration 8s
+transfer "a path that is cut" 1 'RETRY_EXC_ERR \(12\), queue pair [0-9]+' --op write --sizes 64 --depth 8 --duration 8s
 wait
 cut_for 1
-transfer "a path that is cut for a while" 0 '^ +64 ' --op write --sizes 64 --window 8 --duration 4s \
+transfer "a path that is cut for a while" 0 '^ +64 ' --op write --sizes 64 --depth 8 --duration 4s \
     --engine-option retry=6 --engine-option timeout=18
 wait
 # The control channel is closed with the process. Where rank 0 gets no CPU for half a second, its queue pair is first.
 KILLED='^\[1\] failed: (rank 1 on .* ended without saying goodbye|rank 0 on .* with rank 1 on .* failed: (RETRY_EXC|WR_FLUSH)_ERR)'
 kill_rank_1
-transfer "a rank that is killed" 1 "$KILLED" --op write --sizes 64 --window 8 --duration 8s
+transfer "a rank that is killed" 1 "$KILLED" --op write --sizes 64 --depth 8 --duration 8s
 wait
 kill_rank_1
 # shellcheck disable=SC2086
 transfer "a rank that is killed, over rdma_cm" 1 "$KILLED" --op write --sizes 64 \
-    --window 8 --duration 8s $CM
+    --depth 8 --duration 8s $CM
 wait
 
 transfer "seven is a word" 2 'retry=forever\|0 to 6' --op write --sizes 64 --engine-option retry=7
@@ -230,7 +230,7 @@ expect "nothing is allocated in the loop" 0 '^test a_stream_over_verbs_allocates
 take_down
 # A failed queue pair is reported, or the silence of the path where none has failed: both with the device's events.
 transfer "an interface that goes down" 1 \
-    '(_ERR \(|no write with rank 1 .* has ended for).*; the device reports: .*port' --op write --sizes 64 --window 8 --duration 8s
+    '(_ERR \(|no write with rank 1 .* has ended for).*; the device reports: .*port' --op write --sizes 64 --depth 8 --duration 8s
 wait
 
 # What a run leaves behind would show here: queue pairs and rdma_cm's identifiers of programs, and files.

@@ -149,7 +149,7 @@ expect "random calls in random order" 0 '^fuzz: seed' ./kread fuzz rxeA rxeB "${
 gone "all of them are gone"
 
 expect "an interval, two workers" 0 '^\[ +[0-9.]+ s\] .*op/s.* p50' tonnage transfer --engine verbs:kernel --op read \
-    $PAIR --sizes 64 --workers 2 --window 12 --duration 1s --interval 250ms -o /tmp/record
+    $PAIR --sizes 64 --threads 2 --depth 12 --duration 1s --interval 250ms -o /tmp/record
 # What intervals told of is what the record has.
 expect "intervals add up" 0 '^alike' sh -c "sed -n 's/.*\"series\":{\"interval_ns\":[0-9]*,\"operations\":\[\([0-9,]*\)\].*/\1/p' \
     /tmp/record | tr , '\n' | awk '{ sum += \$1 } END { print sum }' >/tmp/sum
@@ -157,16 +157,16 @@ expect "intervals add up" 0 '^alike' sh -c "sed -n 's/.*\"series\":{\"interval_n
     cmp /tmp/sum /tmp/all && cat /tmp/sum; [ \"\$(cat /tmp/sum)\" -gt 4 ] && echo alike"
 # shellcheck disable=SC2086
 over "loss 1%" transfer "every byte where packets are lost" 0 '^verified: .* of [1-9]' --op read,write --sizes 4k \
-    --window 16 --qps 1,3 --footprint 256k --addresses permuted --trials 1 --trial-time 100ms --verify \
+    --depth 16 --queue-pairs 1,3 --footprint 256k --access permuted --trials 1 --trial-time 100ms --verify \
     --engine-option retry=6
 # shellcheck disable=SC2086
-transfer "other orders at both ends, exactly so many" 0 '^verified: .* of [1-9]' --op read --sizes 1000 --window 1 \
-    --footprint 64k --addresses random --local-addresses sequential --iters 777 --trials 1 --verify -o /tmp/exact
+transfer "other orders at both ends, exactly so many" 0 '^verified: .* of [1-9]' --op read --sizes 1000 --depth 1 \
+    --footprint 64k --access random --local-access sequential --iters 777 --trials 1 --verify -o /tmp/exact
 expect "exactly so many" 0 '"operations":777[,}]' cat /tmp/exact
 # shellcheck disable=SC2086
 expect "three ranks, two of them read the same" 0 '^verified: .* of [1-9]' tonnage transfer --engine verbs:kernel \
     --op read --traffic fan-in --ranks 3 --devices-of 0=rxeA --devices-of 1=rxeB --devices-of 2=rxeB --sizes 64 \
-    --target-footprint shared --window 4 --verify $BRIEF
+    --target-footprint shared --depth 4 --verify $BRIEF
 # shellcheck disable=SC2086
 expect "every operation that it has" 0 '^verify: every one' tonnage verify --engine verbs:kernel $PAIR \
     --sizes 1,4097,2097159
@@ -176,7 +176,7 @@ for engine in verbs:rc verbs:kernel; do
     before=$(sent)
     # shellcheck disable=SC2086
     expect "a thousand operations by $engine" 0 '^ +4000 ' tonnage transfer --engine $engine --op read $PAIR --sizes 4000 \
-        --window 8 --iters 1000 --trials 1 --warmup 1ms --limit none
+        --depth 8 --iters 1000 --trials 1 --warmup 1ms --bound none
     echo $(($(sent) - before)) >"/tmp/sent $engine"
 done
 expect "interfaces have sent as much for one as for the other" 0 '^alike' sh -c \
@@ -197,22 +197,22 @@ gone "nothing of it is left"
 DELAY="delay 5ms limit 100000"
 LONGER="--trials 4 --trial-time 300ms --warmup 50ms"
 # shellcheck disable=SC2086
-over "$DELAY" known "a delay is read as it is" latency_ns_p50 5e6 5.6e6 5e6 11.2e6 --op read --sizes 64 --window 1 $LONGER
+over "$DELAY" known "a delay is read as it is" latency_ns_p50 5e6 5.6e6 5e6 11.2e6 --op read --sizes 64 --depth 1 $LONGER
 # shellcheck disable=SC2086
 over "$DELAY" known "170 to 200 of them in a second" bandwidth_bytes_per_s_max 10880 12864 5440 12864 --op read --sizes 64 \
-    --window 1 $LONGER
+    --depth 1 $LONGER
 # shellcheck disable=SC2086
-over "$DELAY" known "four reads in flight" bandwidth_bytes_per_s_max 44800 51500 22400 51500 --op read --sizes 64 --window 12 \
+over "$DELAY" known "four reads in flight" bandwidth_bytes_per_s_max 44800 51500 22400 51500 --op read --sizes 64 --depth 12 \
     --engine-option rd-atomic=4 $LONGER
 # Each waits for two rounds before its own, whereas none waits where the option does nothing.
 also "the others wait" latency_ns_p50 14e6 1e9
 # shellcheck disable=SC2086
 over "$DELAY" known "twelve reads in flight" bandwidth_bytes_per_s_max 128000 153600 64000 153600 --op read --sizes 64 \
-    --window 12 $LONGER
+    --depth 12 $LONGER
 also "twelve in flight where each is signalled" in_flight_max 12 12
 # shellcheck disable=SC2086
 over "$DELAY" within "the first of twelve signalled, and two windows less one in flight" in_flight_max 23 23 --op read \
-    --sizes 64 --window 12 --engine-option signalling=first $LONGER
+    --sizes 64 --depth 12 --engine-option signalling=first $LONGER
 # shellcheck disable=SC2086
 transfer "batches have no first" 1 'signalling=first.*batch waits for all' --op read --sizes 64 --batch 4 \
     --latency off --engine-option signalling=first
@@ -233,18 +233,18 @@ expect "a user who may not open it" 1 'this user may not open /dev/tonnage_kread
     "$PWD/tonnage transfer --engine verbs:kernel --op read $PAIR --sizes 64"
 
 # shellcheck disable=SC2086
-during kill_rank tonnage transfer --engine verbs:kernel --op read $PAIR --sizes 64 --window 8 --duration 8s
+during kill_rank tonnage transfer --engine verbs:kernel --op read $PAIR --sizes 64 --depth 8 --duration 8s
 expect "a target that is killed" 0 '^\[1\] failed: ' cat /tmp/told
 expect "its run has failed" 0 '^command ended with 1$' cat /tmp/told
 gone "its objects are gone"
 # shellcheck disable=SC2086
 PAIR="--ranks 2 --traffic fan-in --devices-of 0=rxeA --devices-of 1=rxeB"
 # shellcheck disable=SC2086
-during kill_rank tonnage transfer --engine verbs:kernel --op read $PAIR --sizes 64 --window 8 --duration 8s
+during kill_rank tonnage transfer --engine verbs:kernel --op read $PAIR --sizes 64 --depth 8 --duration 8s
 expect "a reader that is killed" 0 '^command ended with 1$' cat /tmp/told
 gone "its objects are gone, too"
 # shellcheck disable=SC2086
-during remove_reader tonnage transfer --engine verbs:kernel --op read $PAIR --sizes 64 --window 8 --duration 8s
+during remove_reader tonnage transfer --engine verbs:kernel --op read $PAIR --sizes 64 --depth 8 --duration 8s
 expect "a device that is removed" 0 'verbs:kernel on rxeB.*the device was removed' cat /tmp/told
 expect "removing it was not held up" 0 '^action ended with 0$' cat /tmp/told
 rdma link add rxeB type rxe netdev ve1
@@ -254,7 +254,7 @@ transfer "the device is back" 0 '^verified: .* of [1-9]' --op read --sizes 64 --
 
 # A path that is cut ends the run by its retries.
 # shellcheck disable=SC2086
-during cut tonnage transfer --engine verbs:kernel --op read $PAIR --sizes 64 --window 8 --duration 8s
+during cut tonnage transfer --engine verbs:kernel --op read $PAIR --sizes 64 --depth 8 --duration 8s
 expect "a link that goes down" 0 'RETRY_EXC_ERR|WR_FLUSH_ERR' cat /tmp/told
 expect "that run has failed, too" 0 '^command ended with 1$' cat /tmp/told
 gone "nothing is left"

@@ -76,7 +76,7 @@ fn measure(
     };
     let mut kinds = Kinds::default();
     while let Some(next) = points.get(conductor.next) {
-        match next.point.any().threads(&settings.lists) {
+        match next.point.any().thread_ranks(&settings.lists) {
             Some(threads) if divides => conductor.measure_within_process(threads)?,
             _ => kinds.run_points(&next.point, &mut conductor)?,
         }
@@ -208,7 +208,8 @@ impl Conductor<'_> {
             ..
         } = &mut self.stage;
         let ahead = &self.points[self.next..];
-        let fits = |planned: &&Planned| planned.point.any().threads(&settings.lists) == Some(size);
+        let fits =
+            |planned: &&Planned| planned.point.any().thread_ranks(&settings.lists) == Some(size);
         let points = &ahead[..ahead.iter().take_while(fits).count()];
         rank.set_phase("points within rank 0's process");
         if rank.id() == 0 {
@@ -411,13 +412,13 @@ fn run_steps(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
         (tried, closed) => tried.and(closed)?,
     }
     clock.follow();
-    steps.limit(LimitMoment::After)?;
+    steps.bound(LimitMoment::After)?;
     steps.gather()
 }
 
 fn run_trials(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
     clock.follow();
-    steps.limit(LimitMoment::Before)?;
+    steps.bound(LimitMoment::Before)?;
     steps.prepare()?;
     clock.follow();
     steps.warm_up()?;
@@ -464,10 +465,10 @@ mod tests {
     }
 
     impl<F: Fn(&str)> Steps for RecordedSteps<F> {
-        fn limit(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
+        fn bound(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
             self.note(match when {
-                LimitMoment::Before => "limit before",
-                LimitMoment::After => "limit after",
+                LimitMoment::Before => "bound before",
+                LimitMoment::After => "bound after",
             })
         }
 
@@ -533,13 +534,13 @@ mod tests {
     #[test]
     fn steps_are_taken_in_order() {
         let all = [
-            "limit before",
+            "bound before",
             "prepare",
             "warm-up",
             "trial",
             "trial",
             "close",
-            "limit after",
+            "bound after",
             "gather",
         ];
         let (steps, ended) = taken(&[]);
@@ -549,13 +550,13 @@ mod tests {
 
     #[test]
     fn a_failed_point_is_closed_unless_the_run_is_over() {
-        let closed = ["limit before", "prepare", "close"];
+        let closed = ["bound before", "prepare", "close"];
         let (steps, ended) = taken(&[("prepare", StepFailure::Point)]);
         assert!(matches!(ended, Err(StepFailure::Point(_))));
         assert_eq!(steps, closed);
         let (steps, ended) = taken(&[("prepare", StepFailure::Run)]);
         assert!(matches!(ended, Err(StepFailure::Run(_))));
-        assert_eq!(steps, ["limit before", "prepare"]);
+        assert_eq!(steps, ["bound before", "prepare"]);
     }
 
     /// Other ranks would wait for one that could not close. The error reported is the earlier one, which caused it.

@@ -11,7 +11,7 @@
 //! | `opening` | devices, placement of workers, memory and introductions, for kinds that move bytes between memories |
 //! | [`kinds`] | the kinds of experiments |
 //! | [`loop_parameters`] | parameters of the timed loops, derived from a point |
-//! | [`limit`] | upper bounds, which utilization refers to |
+//! | [`bound`] | upper bounds, which utilization refers to |
 //! | [`canary`] | checks whether the machine changed while a point was measured |
 //! | [`cpu_time`] | CPU time that ranks lost during their trials |
 //! | [`network_paths`] | settings of the network paths of engines' sockets |
@@ -22,6 +22,7 @@
 //! Engines come in as lists; this crate knows none by name. Results leave as records; see `tonnage_record`.
 #![forbid(unsafe_code)]
 
+pub mod bound;
 pub mod canary;
 pub mod conductor;
 pub mod cpu_time;
@@ -32,7 +33,6 @@ mod in_process;
 mod json;
 pub mod kinds;
 mod latencies;
-pub mod limit;
 pub mod loop_parameters;
 pub mod network_paths;
 pub mod observer;

@@ -85,7 +85,7 @@ impl RunContext {
             environment: self.environment.clone(),
             placed: None,
             canary: None,
-            limit: None,
+            bound: None,
             wire_proof: None,
             network_paths: Vec::new(),
             cpu_losses: Vec::new(),

@@ -49,7 +49,7 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
             let (order_sender, orders) = channel();
             let (answers, answer_receiver) = channel();
             let (thread_sender, thread) = channel();
-            start(scope, &format!("worker {number}"), move || {
+            start(scope, &format!("thread {number}"), move || {
                 // Sending cannot fail, because the leader waits for it.
                 let _ = thread_sender.send(own_thread());
                 work(&orders, &answers);
@@ -105,5 +105,5 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
 }
 
 fn died<T, E: From<Error>>() -> Result<T, E> {
-    Err(Error::Failed("a worker thread of this rank died".into()).into())
+    Err(Error::Failed("a thread of this rank died".into()).into())
 }

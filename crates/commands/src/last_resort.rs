@@ -83,7 +83,7 @@ mod tests {
             panic_in(&thread);
         }
         let this = "last_resort::tests::a_process_that_panics_ends_with_one_line_and_its_code";
-        for thread in ["main", "control", "worker 1"] {
+        for thread in ["main", "control", "thread 1"] {
             let mut process = std::process::Command::new(std::env::current_exe().unwrap());
             process
                 .args(["--exact", this, "--nocapture"])

@@ -37,7 +37,7 @@ const REFUSED: &str = r#"
 --sizes 64 --stride 8 => write stride 64 or more
 --sizes 64 --stride 128 --gap 64 => gap 64 and stride 128 contradict each other
 --sizes 64 --gap 2T => gap 2T is too large
---sizes 64 --local-addresses fixd => did you mean "fixed"?
+--sizes 64 --local-access fixd => did you mean "fixed"?
 --sizes 64 --traffic fan-in --target-footprint shared => target-footprint shared and op write contradict each other
 --sizes 64 --target-memory smal => did you mean
 --sizes 64 --target-memory gpu => gpu
@@ -52,16 +52,16 @@ const REFUSED: &str = r#"
 --place far --cpus 0 => --cpus 0 and place far contradict each other
 --place near --cpus none => --cpus none and place near contradict each other
 --place far --numa 0 => --numa 0 and place far contradict each other | on node 0
---window 0 => the smallest window is 1
---window 8..64+0 => never ends, because its step is 0: write 8..64+8
+--depth 0 => the smallest depth is 1
+--depth 8..64+0 => never ends, because its step is 0: write 8..64+8
 --batch 0 => the smallest batch is 1
 --batch 2M => the largest batch is
 --batch -1 => "-1" is not a number of bytes
 --rate 0 => rate 0 | above 0
 --rate 0.1 => less than one operation | trial-time
 --rate -5 => "-5" is not a rate
---ping-pong --window 8 => ping-pong and window 8 contradict
---batch 8 --window 8 => window 8 and batch 8 contradict
+--ping-pong --depth 8 => ping-pong and depth 8 contradict
+--batch 8 --depth 8 => depth 8 and batch 8 contradict
 --batch 8 --rate 9 => batch 8 and rate 9 contradict
 --iters 5 --duration 1s => iters 5 and duration 1s contradict
 --duration 1s --until-ci 2% => duration 1s and until-ci 2% contradict
@@ -70,9 +70,9 @@ const REFUSED: &str = r#"
 --duration 5 => write a duration with its unit
 --footprint 4 => write footprint 8 or more
 --footprint 9999G => the largest footprint is 1T
---workers 0 => the fewest is workers 1
+--threads 0 => the fewest is threads 1
 --latency maybe => write on or off
---limit fast => write auto, none or a bandwidth
+--bound fast => write auto, none or a bandwidth
 --scale 0 => write a number above 0
 --format tabel => table
 --traffic fanout => did you mean "fan-out"?
@@ -83,7 +83,7 @@ const REFUSED: &str = r#"
 --cpus 1-0 => write 0-1
 --cpus 3-1 => goes down
 --numa x => write auto, none or a number
---windw 8 => --window
+--deph 8 => --depth
 --memory hots --optional => did you mean "host"?
 --memory vram => memories: host
 --devices lo => --devices lo has no effect | leave it out
@@ -123,12 +123,12 @@ const REFUSED: &str = r#"
 
 # transfer --ranks 2 --engine shm --sizes 64
 --op read --target-footprint shared => use traffic fan-in
---op read --addresses random --local-addresses fixed --window 12 --verify => landings overlap | write window 1, or leave verify out
+--op read --access random --local-access fixed --depth 12 --verify => landings overlap | write depth 1, or leave verify out
 
 # transfer --engine shm --op write --ranks 4 --sizes 8
 --background op=write => add ping-pong, or a rate such as rate 1k
---ping-pong --background op=write --workers 1 => write workers 2 or more
---ping-pong --background op=read,workers=3 --workers 3 => write workers 4 or more
+--ping-pong --background op=write --threads 1 => write threads 2 or more
+--ping-pong --background op=read,threads=3 --threads 3 => write threads 4 or more
 --ping-pong --background op=write --iters 5 => use trial-time or duration
 --ping-pong --background op=write --traffic matrix => traffic matrix has rounds
 --ping-pong --background pair=other --traffic fan-in => use traffic pair or shift
@@ -138,9 +138,9 @@ const REFUSED: &str = r#"
 --ping-pong --background op=write --background-rate 1 => use trial-time 1s or more
 --ping-pong --background size=0 => it is from 1 to 1G
 --ping-pong --background size=99T => size=99T of a background is out of range: it is from 1 to 1G
---ping-pong --background size=1G,window=64 --trial-time 50ms => no path moves 64G in a trial of 50ms: use a smaller window
+--ping-pong --background size=1G,depth=64 --trial-time 50ms => no path moves 64G in a trial of 50ms: use a smaller depth
     or size, or trial-time 688ms or more
---ping-pong --background window=x => is not a number
+--ping-pong --background depth=x => is not a number
 --ping-pong --background colour=red => is not a key of a background
 --ping-pong --background op=write,op=read => is given twice
 --ping-pong --background fast => is not a setting of a background
@@ -150,7 +150,7 @@ const REFUSED: &str = r#"
 --ping-pong --background pair=other => use more ranks
 
 # transfer --engine shm --ranks 2 --sizes 4k
---op write --window 4 --batches-in-flight 2 => batches-in-flight applies to batches, and there are none: leave it out, or write batch 64
+--op write --depth 4 --batches-in-flight 2 => batches-in-flight applies to batches, and there are none: leave it out, or write batch 64
 --op write --ping-pong --merge on => merge applies to batches
 --op write --batch-call many => batch-call applies to batches, and there are none
 --op write --batch 1M --batches-in-flight 4 => write batches-in-flight 1 or less, or a smaller batch
@@ -158,24 +158,24 @@ const REFUSED: &str = r#"
 --op send --batch 8 --merge on => merge on and op send contradict each other
 --op write --batch 8 --merge on --gap 8 => write gap 0, or leave merge out
 --op write --batch 8 --merge on --stride 8k => lie between slots of 4096
---op read --batch 8 --merge on --addresses random => use sequential for both
---op write --batch 8 --merge on --local-addresses fixed => use sequential for both
---op write --batch 1 --merge on => a worker's part of a batch or its footprint has one operation
---op write --batch 8 --merge on --footprint 4k => a worker's part of a batch or its footprint has one operation
---op write --batch 4 --batches-in-flight 2 --local-addresses permuted --verify => write batches-in-flight 1
+--op read --batch 8 --merge on --access random => use sequential for both
+--op write --batch 8 --merge on --local-access fixed => use sequential for both
+--op write --batch 1 --merge on => a thread's part of a batch or its footprint has one operation
+--op write --batch 8 --merge on --footprint 4k => a thread's part of a batch or its footprint has one operation
+--op write --batch 4 --batches-in-flight 2 --local-access permuted --verify => write batches-in-flight 1
 --op write --batch 8 --merge o => did you mean
---op write --window 8 --batch-of rank => batch-of applies to batches, and there are none
---op write --batch 4 --workers 4 --batch-of rank --merge on => a worker's part of a batch or its footprint has one operation
+--op write --depth 8 --batch-of rank => batch-of applies to batches, and there are none
+--op write --batch 4 --threads 4 --batch-of rank --merge on => a thread's part of a batch or its footprint has one operation
 --op send --session on => api poll has no op send, because its sessions name the memory at both ends: use op write-imm, or api engine
 --op write --api engine --session on => leave api out, or write api poll
 --op write --api async --session fresh => write api poll, or session on
 --op write --api pol => did you mean "poll"?
 --op write --session frsh => did you mean "fresh"?
 --op send --chunk 1k => a send needs a receive for each: leave chunk out, or use op write-imm
---op write --ping-pong --qps 2 => leave qps out, or use op write-imm
+--op write --ping-pong --queue-pairs 2 => leave queue-pairs out, or use op write-imm
 --op write --ping-pong --chunk 8 => leave chunk out, or use op write-imm
 --op write --max-chunks 4 => leave max-chunks out, or write chunk 64k
---op write --qps 0 => the fewest is qps 1
+--op write --queue-pairs 0 => the fewest is queue-pairs 1
 
 # transfer --engine shm --op write --ranks 3 --sizes 8
 --traffic fan-in --interval 1s => interval 1s is longer than a trial of 200ms: write duration 10s
@@ -188,8 +188,8 @@ const REFUSED: &str = r#"
 --traffic fan-in --duration 2s --interval 100ms --checkpoint 1s => add -o FILE
 
 # transfer --engine fabric:tcp --op write-imm --bidirectional --sizes 64
---ranks 2 --ping-pong => use window 1 or batch 1
---ranks 2 --ping-pong --cq event => use window 1 or batch 1
+--ranks 2 --ping-pong => use depth 1 or batch 1
+--ranks 2 --ping-pong --cq event => use depth 1 or batch 1
 --ranks 2 --traffic all-to-all => leave bidirectional out, or use traffic pair
 --ranks 2 --traffic fan-in => traffic fan-in has none: use traffic pair
 --ranks 2 --traffic in-turn => traffic in-turn has none
@@ -208,9 +208,9 @@ const REFUSED: &str = r#"
 --op write --devices-of lo => write RANK=NAMES
 --op write --devices all,lo => write all alone
 --op write --link-speed fast => is not the speed of a link
---op write --link-speed 1Gb/s --limit none => --link-speed says what bandwidth is set beside, and has no effect on limit
-    none: leave it out, or use limit auto
---op write,write-imm --link-speed 1Gb/s --ping-pong => no effect on ping-pong, which has one operation in flight: leave it out, or use window in place of ping-pong
+--op write --link-speed 1Gb/s --bound none => --link-speed says what bandwidth is set beside, and has no effect on bound
+    none: leave it out, or use bound auto
+--op write,write-imm --link-speed 1Gb/s --ping-pong => no effect on ping-pong, which has one operation in flight: leave it out, or use depth in place of ping-pong
 --op write --traffic all-to-all --rail-shift 1 --devices lo,lo => all initiate
 --op write --traffic in-turn --initiators 1 => rank 0 alone initiates
 
@@ -282,7 +282,7 @@ const REFUSED: &str = r#"
 --path t --hint a=b => engine posix does not support hint
 --path t --collective => engine posix does not support collective
 --path t --file-view => engine posix does not support file-view
---path t --window 8 => one transfer at a time | leave window out | engine uring
+--path t --depth 8 => one transfer at a time | leave depth out | engine uring
 --path t --engine uring --fsync each => fsync each | write fsync end, or use engine posix
 --path t --direct --block 1000 --transfer 1000 => multiples of 512 bytes | write transfer 1k
 --path t --engine posx => did you mean "posix"?
@@ -329,20 +329,20 @@ const REFUSED: &str = r#"
 --engine shm --ranks 2 --seed one => is not a number
 --engine shm --ranks 2 --max-size 0 => the smallest is max-size 1
 --engine shm --ranks 2 --max-size 2G => the largest is max-size 1G
---engine shm --ranks 2 --workers 0 => write workers 1 to workers 1024
+--engine shm --ranks 2 --threads 0 => write threads 1 to threads 1024
 --engine shm --ranks 2 --memory hots => did you mean "host"?
 --engine shm --ranks 2 --op wirte => write
 --engine shm --ranks 2 --devices eth0 => leave it out
 
 # tune --engine shm --op write --sizes 64k --ranks 2
---window 2000000,3000000 => the largest window is | --window 2000000 | --window 3000000
+--depth 2000000,3000000 => the largest depth is | --depth 2000000 | --depth 3000000
 --goal speed => speed
 --traffic-file m.txt => m.txt
 --trial-time 1ns => trial-time
---ping-pong --window 4,8 => ping-pong and window 4,8 contradict
+--ping-pong --depth 4,8 => ping-pong and depth 4,8 contradict
 --ping-pong --batch 7 => ping-pong and batch 7 contradict
 --goal bandwidth --rate 10k => already fixes the bandwidth
---goal latency --window 8 --batch 8 => cannot compete
+--goal latency --depth 8 --batch 8 => cannot compete
 
 # verify
 --ranks 1 => needs two ranks

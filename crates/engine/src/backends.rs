@@ -45,7 +45,7 @@ pub const TORCH_VARIANTS: &[BackendPart] = &[
     },
     BackendPart {
         name: "null",
-        about: "calls nothing, so that the worker's own time is left",
+        about: "calls nothing, so that the thread's own time is left",
         needs: "",
     },
 ];

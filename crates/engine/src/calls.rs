@@ -25,7 +25,7 @@ pub struct FileEntry {
     pub about: &'static str,
     /// Options of its own, which `--engine-option NAME=VALUE` sets.
     pub options: &'static [EngineOption],
-    /// True if it can keep several transfers in flight, so that `--window` has an effect.
+    /// True if it can keep several transfers in flight, so that `--depth` has an effect.
     pub queues: bool,
     /// True if several threads of a rank can use it at once.
     pub threads: bool,
@@ -97,7 +97,7 @@ pub struct FileUse {
     /// Threads of each rank that make transfers.
     pub threads: u32,
     /// Transfers in flight for each thread.
-    pub window: u32,
+    pub depth: u32,
     /// One file for all ranks, or one per rank.
     pub layout: FileLayout,
     /// Order of a rank's transfers.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tonnage_units::Result;
 pub use tonnage_units::histogram::BinnedLatencies;
 
-use crate::{Addresses, Lane, Verb};
+use crate::{Access, Lane, Verb};
 
 /// Runs the trials of a worker.
 pub trait TrialCarrier {
@@ -59,7 +59,7 @@ pub struct CarriedOrder<'a> {
     /// Payload of each operation.
     pub size_bytes: u32,
     /// Operations in flight of each flow, or operations of each batch.
-    pub window: u32,
+    pub depth: u32,
     /// True if a batch is issued only once the one before it has completed.
     pub in_batches: bool,
     /// Number of slots at either end.
@@ -67,7 +67,7 @@ pub struct CarriedOrder<'a> {
     /// Distance between the starts of two slots.
     pub stride_bytes: u64,
     /// Slot order at the initiator and at the target.
-    pub orders: (Addresses, Addresses),
+    pub orders: (Access, Access),
     /// The flows.
     pub flows: &'a [CarriedFlow],
     /// Limit on the operations of all flows together.

@@ -11,7 +11,7 @@ use crate::{Engine, EngineReport, Peer, Verb};
 /// The upper bound that a path's utilization refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LimitKind {
+pub enum BoundKind {
     /// No bound, because nothing moves.
     None,
     /// The fastest copy of the same bytes within the memory.
@@ -84,7 +84,7 @@ pub struct Caps {
     /// True if trials run elsewhere ([`Engine::carrier`]), and single operations cannot be posted.
     pub carried: bool,
     /// Upper bound of its bandwidth.
-    pub limit: LimitKind,
+    pub bound: BoundKind,
 }
 
 impl Caps {
@@ -105,7 +105,7 @@ impl Caps {
             ordered_writes: false,
             shared_memory: false,
             carried: false,
-            limit: LimitKind::None,
+            bound: BoundKind::None,
         }
     }
 }

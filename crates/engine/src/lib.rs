@@ -73,7 +73,7 @@ mod tables;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use domain::{Caps, DeviceMemoryAccess, Domain, LimitKind, WorkerConfig};
+pub use domain::{BoundKind, Caps, DeviceMemoryAccess, Domain, WorkerConfig};
 pub use engine::{ArmOutcome, EndpointAddress, Engine, Flush, Locality, PeerEndpoint, RailLoad};
 pub use entry::{DeviceRequest, Domains, Entry, OpenRequest, RankMemory};
 pub use failure::Failure;
@@ -81,8 +81,8 @@ pub use library::{BeforeJoin, Libraries, Library, Lifecycle};
 pub use lists::{Lists, find};
 pub use name::{NameVariant, split_name};
 pub use operation::{
-    Addresses, Completion, Descriptor, Ending, Lane, LaneKind, LaneSpec, Op, Peer, Region,
-    RegionId, Verb, WORD_BYTES,
+    Access, Completion, Descriptor, Ending, Lane, LaneKind, LaneSpec, Op, Peer, Region, RegionId,
+    Verb, WORD_BYTES,
 };
 pub use options::{EngineOption, EngineOptions, OptionKind, OptionsOwner, check_options};
 pub use report::{EngineReport, Fact, Facts, LibraryReport, fact_names};

@@ -27,7 +27,7 @@ tonnage_units::names! {
 
 tonnage_units::names! {
     /// Order in which the slots of a footprint are used.
-    pub enum Addresses: "address order" {
+    pub enum Access: "address order" {
         /// One after the other, round and round.
         Sequential = "sequential",
         /// A seeded pseudo-random slot for each operation.

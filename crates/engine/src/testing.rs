@@ -27,9 +27,9 @@ use crate::memory::{
 };
 use crate::pattern::{self, Key, Mismatches};
 use crate::{
-    ArmOutcome, Caps, Completion, Descriptor, Domain, Domains, Ending, EndpointAddress, Engine,
-    EngineReport, Failure, Flush, Lane, LaneKind, LaneSpec, LimitKind, Op, Peer, PeerEndpoint,
-    Region, RegionId, Verb, WorkerConfig,
+    ArmOutcome, BoundKind, Caps, Completion, Descriptor, Domain, Domains, Ending, EndpointAddress,
+    Engine, EngineReport, Failure, Flush, Lane, LaneKind, LaneSpec, Op, Peer, PeerEndpoint, Region,
+    RegionId, Verb, WorkerConfig,
 };
 
 /// How an operation in flight ends when it is polled; `None` leaves it in flight.
@@ -511,7 +511,7 @@ pub const CAPS: Caps = Caps {
     ordered_writes: true,
     shared_memory: false,
     carried: false,
-    limit: LimitKind::None,
+    bound: BoundKind::None,
 };
 
 /// Makes workers.

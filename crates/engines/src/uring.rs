@@ -1,4 +1,4 @@
-//! `uring`: reads and writes through io_uring, with up to `window` in flight. Opening, syncing and closing are blocking
+//! `uring`: reads and writes through io_uring, with up to `depth` in flight. Opening, syncing and closing are blocking
 //! calls as in [`crate::posix`]; both use `host_file.rs`. The ring itself is in `tonnage_sys::uring`.
 
 use std::io;
@@ -62,16 +62,16 @@ const TAKEN: usize = 64;
 
 fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
     let usage = request.usage;
-    if usage.window > DEPTH_MAX {
+    if usage.depth > DEPTH_MAX {
         return Err(Error::Usage(format!(
-            "window {}: engine uring has at most {DEPTH_MAX} transfers in flight",
-            usage.window
+            "depth {}: engine uring has at most {DEPTH_MAX} transfers in flight",
+            usage.depth
         )));
     }
     let options = &usage.options;
     let asked = |name: &str| options.get(name).map(String::as_str);
     let config = Config {
-        depth: usage.window.max(1),
+        depth: usage.depth.max(1),
         batch: OPTIONS[2].number(options) as u32,
         fixed_buffers: asked(FIXED_BUFFERS) != Some("off"),
         // A ring with the best features is bound to one thread, but threads other than the first live for only one

@@ -1,7 +1,7 @@
 //! Keys of a point: its requested options as names and values. Points of two sides are matched by them.
 //!
 //! Keys are derived from the point in the record, so a new option needs no code here. Names are those of the record,
-//! with dashes and without units: `size`, `pacing.window`, `length.trials`.
+//! with dashes and without units: `size`, `pacing.depth`, `length.trials`.
 
 use std::cmp::Ordering;
 
@@ -23,13 +23,13 @@ const IMPORTANT_KEYS: &[&str] = &[
     "transfers",
     "step",
     "ranks",
-    "workers",
+    "threads",
     "traffic",
     "memory",
     "memory-options",
     "size",
     "call-size",
-    "window",
+    "depth",
     "batch",
 ];
 
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn leaves_are_named_by_their_path_without_units() {
         let value = serde_json::json!({
-            "size_bytes": 65536, "engine_options": {"tx_size": "8"}, "pacing": {"kind": "stream", "window": 16},
+            "size_bytes": 65536, "engine_options": {"tx_size": "8"}, "pacing": {"kind": "stream", "depth": 16},
             "length": {"warmup_ns": 50_000_000}, "label": null, "list": [1, 2],
         });
         let mut found = Vec::new();
@@ -356,7 +356,7 @@ mod tests {
             found.iter().collect::<Vec<_>>(),
             [
                 ("size", "64 KiB"),
-                ("pacing.window", "16"),
+                ("pacing.depth", "16"),
                 ("engine-options.tx-size", "8"),
                 ("length.warmup", "50 ms"),
                 ("list", "[1,2]"),
@@ -367,24 +367,18 @@ mod tests {
 
     #[test]
     fn a_name_takes_a_key_its_inside_and_its_end() {
-        let names: KeyNames = ["engine_options", "window", "size_bytes"]
+        let names: KeyNames = ["engine_options", "depth", "size_bytes"]
             .into_iter()
             .collect();
         for key in [
             "engine-options.tx-size",
-            "pacing.window",
+            "pacing.depth",
             "size",
             "engine-options",
         ] {
             assert!(names.matches(key), "{key}");
         }
-        for key in [
-            "engine",
-            "pacing",
-            "call-size",
-            "windows",
-            "length.size-max",
-        ] {
+        for key in ["engine", "pacing", "call-size", "depths", "length.size-max"] {
             assert!(!names.matches(key), "{key}");
         }
         let variables: KeyNames = ["variables.FI_SHM_TX_SIZE"].into_iter().collect();
@@ -396,10 +390,10 @@ mod tests {
     #[test]
     fn a_name_of_nothing_is_refused_with_the_nearest() {
         let checked = |name: &str| {
-            let known = ["engine", "size", "pacing.window"].into_iter();
+            let known = ["engine", "size", "pacing.depth"].into_iter();
             KeyNames::checked("--ignore", &[name.to_owned()], known)
         };
-        assert!(checked("window").is_ok());
+        assert!(checked("depth").is_ok());
         let text = checked("engin").unwrap_err().to_string();
         assert!(
             text.contains("--ignore") && text.contains("\"engine\""),
@@ -449,7 +443,7 @@ mod tests {
 
     #[test]
     fn differences_include_keys_that_one_side_lacks() {
-        let a = keys(&[("size", "1"), ("engine", "shm"), ("qps", "2")]);
+        let a = keys(&[("size", "1"), ("engine", "shm"), ("queue-pairs", "2")]);
         let b = keys(&[("size", "1"), ("engine", "null")]);
         let found = a.differences(&b);
         assert_eq!(found.len(), 2);
@@ -459,10 +453,10 @@ mod tests {
         );
         assert_eq!(
             (found[1].key.as_str(), found[1].b.as_deref()),
-            ("qps", None)
+            ("queue-pairs", None)
         );
         assert_eq!(a.shared_with(&b), keys(&[("size", "1")]));
-        let names: KeyNames = ["qps", "engine"].into_iter().collect();
+        let names: KeyNames = ["queue-pairs", "engine"].into_iter().collect();
         assert_eq!(a.without(&names), b.without(&names));
     }
 

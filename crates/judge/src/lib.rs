@@ -17,7 +17,7 @@
 //! | [`welch`], [`correction`] | the statistics |
 //!
 //! Records come from `tonnage_record`; `tonnage_report` displays comparisons. docs/METHODOLOGY.md explains the verdicts
-//! and their limits.
+//! and their bounds.
 
 #![forbid(unsafe_code)]
 

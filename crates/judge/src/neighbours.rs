@@ -73,7 +73,7 @@ mod tests {
 
     fn any_keys() -> impl Strategy<Value = PointKeys> {
         let names =
-            prop::sample::subsequence(vec!["a", "size", "b.size", "window", "x", "kind"], 0..6);
+            prop::sample::subsequence(vec!["a", "size", "b.size", "depth", "x", "kind"], 0..6);
         let values = prop::collection::vec("[12]", 6);
         (names, values).prop_map(|(names, values)| {
             let pairs = names.into_iter().map(str::to_owned);

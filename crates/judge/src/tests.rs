@@ -30,9 +30,9 @@ pub(crate) fn record(run: &str, size: u64, bandwidths: &[f64]) -> Value {
         "tonnage": {"version": "0.1.0", "git_revision": "abc"}, "outcome": {"status": "measured"},
         "kind": "transfer",
         "point": {
-            "engine": "shm", "op": "write", "traffic": "pair", "ranks": 2, "workers": 1, "size_bytes": size,
-            "pacing": {"kind": "stream", "window": 16}, "memory": "host", "footprint_bytes": 4096, "stride_bytes": size,
-            "addresses": "sequential", "seed": 1, "latency": false, "verify": false, "limit": {"kind": "auto"},
+            "engine": "shm", "op": "write", "traffic": "pair", "ranks": 2, "threads": 1, "size_bytes": size,
+            "pacing": {"kind": "stream", "depth": 16}, "memory": "host", "footprint_bytes": 4096, "stride_bytes": size,
+            "access": "sequential", "seed": 1, "latency": false, "verify": false, "bound": {"kind": "auto"},
             "length": {"trials": 3, "trial": {"duration_ns": 1_000_000}, "warmup_ns": 1000},
         },
         "trials": trials,
@@ -461,7 +461,7 @@ fn points_are_compared_by_the_metric_of_their_pacing() {
     };
     for (pacing, metric) in [
         (
-            json!({"kind": "paced", "window": 16, "rate_per_s": 100}),
+            json!({"kind": "paced", "depth": 16, "rate_per_s": 100}),
             "latency-p99",
         ),
         (json!({"kind": "ping-pong"}), "latency-p50"),
@@ -486,7 +486,7 @@ fn lower_bounds_bear_out_no_verdict_that_a_higher_value_would_change() {
         let mut all = runs(name, 3, 1e9);
         for (record, factor) in all.iter_mut().zip(factors) {
             let ns = ns * factor / 1000;
-            record["point"]["pacing"] = json!({"kind": "paced", "window": 4, "rate_per_s": 1000.0});
+            record["point"]["pacing"] = json!({"kind": "paced", "depth": 4, "rate_per_s": 1000.0});
             record["point"]["latency"] = true.into();
             record["summary"]["latency"] = latency(ns);
             if is_bound {

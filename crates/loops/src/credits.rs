@@ -143,11 +143,11 @@ impl Credits {
     }
 
     /// Begins a point. `sends` are the lanes of this worker's messages, `tells` the lanes for counts in the order of
-    /// the receives' tags. At most `window` messages are in flight on each lane.
+    /// the receives' tags. At most `depth` messages are in flight on each lane.
     pub fn begin(
         &mut self,
         telling: CreditReturn,
-        window: usize,
+        depth: usize,
         sends: &[(Peer, Lane)],
         tells: &[(Peer, Lane)],
     ) -> Result<()> {
@@ -158,7 +158,7 @@ impl Credits {
         for &(peer, lane) in sends {
             let index = self.index_of_peer(peer)?;
             let held = &mut self.accounts[index].held;
-            held.reserve(window);
+            held.reserve(depth);
             self.receivers.push(index);
             self.mark(lane, LanePurpose::Sends(index));
         }
@@ -173,7 +173,7 @@ impl Credits {
 
     fn index_of_peer(&self, peer: Peer) -> Result<usize> {
         let found = self.accounts.iter().position(|one| one.peer == peer);
-        found.ok_or_else(|| Error::Failed(format!("rank {peer} has no credits with this worker")))
+        found.ok_or_else(|| Error::Failed(format!("rank {peer} has no credits with this thread")))
     }
 
     fn mark(&mut self, lane: Lane, purpose: LanePurpose) {

@@ -246,10 +246,10 @@ mod tests {
 
     #[test]
     fn each_flow_has_its_operations_and_a_time_when_they_have_arrived() {
-        for (window, flushes) in [(1, true), (4, true), (64, true), (4, false)] {
+        for (depth, flushes) in [(1, true), (4, true), (64, true), (4, false)] {
             let (mut mock, stop) = (mock(200), AtomicBool::new(false));
             let mut flows = [flow(0, 1), flow(1, 2), flow(2, 3)];
-            let mut scratch = Scratch::new(3, window);
+            let mut scratch = Scratch::new(3, depth);
             let (mut loads, mut recorder) = (loads(&[1000, 10, 0], flushes), Counter::default());
             let port = &mut silent_port(&mut mock, &stop);
             let completed = stream_all(port, &mut flows, &mut scratch, &mut recorder, &mut loads);

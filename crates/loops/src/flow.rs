@@ -144,7 +144,7 @@ impl Receives {
 mod tests {
     use super::*;
     use crate::testing::slots;
-    use tonnage_engine::Addresses;
+    use tonnage_engine::Access;
 
     #[test]
     fn skipped_operations_count_as_issued() {
@@ -161,14 +161,14 @@ mod tests {
     }
 
     fn flow_of_permuted_slots() -> Flow {
-        Flow::new(&slots(Addresses::Permuted, 64), 0, 1, Lane(3), 0, 1 << 12)
+        Flow::new(&slots(Access::Permuted, 64), 0, 1, Lane(3), 0, 1 << 12)
     }
 
     #[test]
     fn operations_and_receives_lie_a_stride_apart_behind_their_origins() {
         let slots = FlowSlots {
             stride_bytes: 24,
-            ..slots(Addresses::Sequential, 3)
+            ..slots(Access::Sequential, 3)
         };
         let mut flow = Flow::new(&slots, 0, 1, Lane(2), 1000, 5000);
         let mut receives = Receives::new(&slots, 0, 1, Lane(3), 7000);

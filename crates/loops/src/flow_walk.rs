@@ -1,7 +1,7 @@
 //! Slots that a flow's operations use at both ends. Both ends compute the same walk from [`FlowSlots`] alone. Each
 //! therefore knows which slots the n-th operation uses on both sides, and where its data lands.
 
-use tonnage_engine::{Addresses, Verb};
+use tonnage_engine::{Access, Verb};
 use tonnage_units::Result;
 
 use super::walk::SlotWalk;
@@ -19,7 +19,7 @@ pub struct FlowSlots {
     /// Slots per flow, at least 1.
     pub slots: u64,
     /// Orders of the slots at the initiator and at the target.
-    pub orders: (Addresses, Addresses),
+    pub orders: (Access, Access),
     /// Number of result words of atomic operations at the initiator. Other operations use slots there.
     pub word_places: u64,
     /// Seeds the orders.
@@ -88,7 +88,7 @@ impl FlowWalk {
         if slots.op.is_atomic() {
             let (_, remote) = slots.orders;
             return Self {
-                local: SlotWalk::new(Addresses::Sequential, slots.word_places, seed),
+                local: SlotWalk::new(Access::Sequential, slots.word_places, seed),
                 remote: RemoteWalk::Own(SlotWalk::new(remote, slots.slots, seed)),
             };
         }
@@ -96,11 +96,11 @@ impl FlowWalk {
     }
 
     /// A walk over `slots` slots (at least one) at each end, in the given orders at the initiator and the target.
-    pub fn with_orders((local, remote): (Addresses, Addresses), slots: u64, seed: u64) -> Self {
+    pub fn with_orders((local, remote): (Access, Access), slots: u64, seed: u64) -> Self {
         Self {
             local: SlotWalk::new(local, slots, seed),
             remote: match remote {
-                Addresses::Permuted if local == remote => {
+                Access::Permuted if local == remote => {
                     RemoteWalk::Paired(SlotPairing::new(slots, seed))
                 }
                 _ if local == remote => RemoteWalk::Same,

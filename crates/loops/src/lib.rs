@@ -87,7 +87,7 @@ pub struct Scratch {
     /// Tags no longer needed by their flow, in loops whose flows end on their own.
     retired: Vec<u32>,
     /// Number of tags per flow.
-    window: usize,
+    depth: usize,
     /// Batches in flight or free.
     batches: Vec<BatchSlot>,
     /// Whether each batch slot is in use, for batches that workers share.
@@ -103,15 +103,15 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Buffers for `flows` lanes with `window` operations in flight on each.
-    pub fn new(flows: usize, window: usize) -> Self {
-        let tags = flows * window;
+    /// Buffers for `flows` lanes with `depth` operations in flight on each.
+    pub fn new(flows: usize, depth: usize) -> Self {
+        let tags = flows * depth;
         Self {
             ready: VecDeque::with_capacity(tags),
             posted_ns: vec![0; tags],
             flow_of_tag: (0..tags).map(|tag| (tag % flows.max(1)) as u32).collect(),
             retired: Vec::with_capacity(tags),
-            window,
+            depth,
             batches: Vec::new(),
             busy: Vec::new(),
             staged: Vec::with_capacity(BURST),
@@ -160,7 +160,7 @@ impl Scratch {
         self.ready.clear();
         self.retired.clear();
         self.staged.clear();
-        let used = flows * self.window;
+        let used = flows * self.depth;
         for (tag, flow_of_tag) in self.flow_of_tag.iter_mut().enumerate() {
             let flow = tag % flows.max(1);
             let is_ready = tag < used && takes(flow);

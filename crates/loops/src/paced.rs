@@ -179,11 +179,11 @@ impl PacedFlow {
         &mut self,
         flow: &mut Flow,
         (timetable, flows): (&Timetable, u64),
-        (posted_ns, window): (&mut [u64], usize),
+        (posted_ns, depth): (&mut [u64], usize),
     ) -> Option<Op> {
         let tag = self.free.pop()?;
         let due_ns = timetable.due_ns(self.next);
-        if self.free.len() + 1 == window {
+        if self.free.len() + 1 == depth {
             self.since_ns = self.since_ns.max(due_ns);
         }
         posted_ns[tag as usize] = due_ns;
@@ -199,15 +199,15 @@ impl PacedFlow {
 }
 
 impl Scratch {
-    /// Buffers for `flows` paced lanes with `window` operations in flight on each.
+    /// Buffers for `flows` paced lanes with `depth` operations in flight on each.
     #[must_use]
-    pub fn for_paced(flows: usize, window: usize) -> Self {
+    pub fn for_paced(flows: usize, depth: usize) -> Self {
         let flow = || PacedFlow {
-            free: Vec::with_capacity(window),
-            refused: Vec::with_capacity(window.min(BURST)),
+            free: Vec::with_capacity(depth),
+            refused: Vec::with_capacity(depth.min(BURST)),
             ..PacedFlow::default()
         };
-        let mut scratch = Self::new(flows, window);
+        let mut scratch = Self::new(flows, depth);
         scratch.paced = std::iter::repeat_with(flow).take(flows).collect();
         scratch.behind.reserve(flows);
         scratch.refusing.reserve(flows);
@@ -221,12 +221,12 @@ impl Scratch {
         self.behind.clear();
         self.refusing.clear();
         self.retired.clear();
-        let used = flows * self.window;
+        let used = flows * self.depth;
         self.retired
             .extend(used as u32..self.flow_of_tag.len() as u32);
         for (at, flow) in self.paced.iter_mut().enumerate() {
             let tags = match at < flows {
-                true => at * self.window..(at + 1) * self.window,
+                true => at * self.depth..(at + 1) * self.depth,
                 false => 0..0,
             };
             self.flow_of_tag[tags.clone()].fill(at as u32);
@@ -298,11 +298,11 @@ fn run_paced_by_clock<R: Recorder>(
         posted_ns,
         flow_of_tag,
         staged,
-        window,
+        depth,
         ..
     } = scratch;
-    let (window, operations) = (*window, timetable.operations);
-    let (tags, turns) = (flows.len() * window, (timetable, flows.len() as u64));
+    let (depth, operations) = (*depth, timetable.operations);
+    let (tags, turns) = (flows.len() * depth, (timetable, flows.len() as u64));
     let mut done = [Completion::EMPTY; BURST];
     let mut result = Punctuality::default();
     // The next operation to issue or pass over, and its flow.
@@ -331,7 +331,7 @@ fn run_paced_by_clock<R: Recorder>(
             {
                 let flow = &mut paced[turn];
                 if flow.is_open() {
-                    staged.extend(flow.issue(&mut flows[turn], turns, (posted_ns, window)));
+                    staged.extend(flow.issue(&mut flows[turn], turns, (posted_ns, depth)));
                     result.late += u64::from(now_ns > timetable.next_burst_ns(next));
                 } else if passes > 0 {
                     passes -= 1;
@@ -352,7 +352,7 @@ fn run_paced_by_clock<R: Recorder>(
                     continue;
                 }
                 result.late += u64::from(now_ns > timetable.next_burst_ns(flow.next));
-                staged.extend(flow.issue(&mut flows[at as usize], turns, (posted_ns, window)));
+                staged.extend(flow.issue(&mut flows[at as usize], turns, (posted_ns, depth)));
                 flow.passed -= 1;
                 if flow.can_catch_up() {
                     flow.is_queued = true;
@@ -366,7 +366,7 @@ fn run_paced_by_clock<R: Recorder>(
             if grants == looks {
                 grants = 0;
                 port.check_stalled_flows(flows, |at| {
-                    (paced[at].free.len() < window).then_some(flows[at].issued)
+                    (paced[at].free.len() < depth).then_some(flows[at].issued)
                 })?;
             }
         }
@@ -666,7 +666,7 @@ mod tests {
         begin_ns: u64,
         stall_ns: u64,
         lanes: u32,
-        window: usize,
+        depth: usize,
     }
 
     const RATE_PER_S: f64 = 10_000.0;
@@ -709,7 +709,7 @@ mod tests {
                 begin_ns: 50_000_000,
                 stall_ns,
                 lanes: 1,
-                window: 16,
+                depth: 16,
             }
         }
 
@@ -793,7 +793,7 @@ mod tests {
             };
             let stop = AtomicBool::new(false);
             let mut flows: Vec<Flow> = (0..self.lanes).map(|lane| flow(lane, lane + 1)).collect();
-            let mut scratch = Scratch::for_paced(lanes, self.window);
+            let mut scratch = Scratch::for_paced(lanes, self.depth);
             let mut recorder = Samples(&clock, Vec::new());
             let mut port = silent_port(&mut mock, &stop);
             let (ends, all) = ((&mut scratch, &mut recorder), &mut flows[..]);
@@ -832,9 +832,9 @@ mod tests {
     fn percentiles_are_those_of_the_model_however_long_the_stall() {
         for still in [Still::Process, Still::Poll, Still::Engine] {
             for stall_ns in STALLS_NS {
-                for window in [1, 16] {
+                for depth in [1, 16] {
                     let case = Case {
-                        window,
+                        depth,
                         ..Case::new(still, stall_ns)
                     };
                     let driven = case.drive();
@@ -913,7 +913,7 @@ mod tests {
     #[test]
     fn a_stuck_lane_delays_no_other_and_keeps_to_its_window() {
         for still in [Still::Lane(1), Still::RefusedLane(1)] {
-            for (stall_ns, window) in [
+            for (stall_ns, depth) in [
                 (100_000_000, 1),
                 (100_000_000, 200),
                 (300_000_000, 4),
@@ -921,13 +921,13 @@ mod tests {
             ] {
                 let case = Case {
                     lanes: 3,
-                    window,
+                    depth,
                     ..Case::new(still, stall_ns)
                 };
                 let driven = case.drive();
                 assert_eq!(driven.latencies.count(), OPERATIONS, "{case:?}");
                 assert!(
-                    driven.most_in_flight.iter().all(|most| *most <= window),
+                    driven.most_in_flight.iter().all(|most| *most <= depth),
                     "{case:?}: {:?}",
                     driven.most_in_flight
                 );

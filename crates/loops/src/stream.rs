@@ -113,10 +113,10 @@ mod tests {
 
     #[test]
     fn the_exact_number_of_operations_runs_within_the_window() {
-        for (window, operations) in [(1, 1000), (4, 1000), (64, 5000), (100, 99)] {
+        for (depth, operations) in [(1, 1000), (4, 1000), (64, 5000), (100, 99)] {
             let (mut mock, stop) = (mock(200), AtomicBool::new(false));
             let mut flows = [flow(0, 1), flow(1, 2)];
-            let mut scratch = Scratch::new(2, window);
+            let mut scratch = Scratch::new(2, depth);
             let mut until = Until::operations(operations);
             let mut port = silent_port(&mut mock, &stop);
             let completed =
@@ -127,11 +127,11 @@ mod tests {
             assert_eq!(mock.lock().posted, operations);
             // Flows take turns whatever the window: no flow may be starved by others.
             let [one, other] = [&flows[0], &flows[1]].map(|flow| flow.issued);
-            assert!(one.abs_diff(other) <= window as u64, "{one} and {other}");
+            assert!(one.abs_diff(other) <= depth as u64, "{one} and {other}");
             let most = mock.lock().most_in_flight;
             assert!(
-                most <= 2 * window && (operations < 1000 || most == 2 * window),
-                "{most} of {window}"
+                most <= 2 * depth && (operations < 1000 || most == 2 * depth),
+                "{most} of {depth}"
             );
         }
     }

@@ -12,7 +12,7 @@ use crate::port::Port;
 use crate::recorder::{PhaseTimes, Recorder};
 use crate::serve::WorkerSleep;
 use tonnage_engine::testing::{TestEngine, TestScript, ends_at_once};
-use tonnage_engine::{Addresses, Flush, Lane, Verb};
+use tonnage_engine::{Access, Flush, Lane, Verb};
 use tonnage_ranks::Sleepers;
 use tonnage_units::{Error, Result};
 
@@ -84,20 +84,20 @@ impl Recorder for Counter {
 }
 
 /// Writes of 8 bytes to `slots` adjacent slots, in the same order at both ends.
-pub fn slots(addresses: Addresses, slots: u64) -> FlowSlots {
+pub fn slots(access: Access, slots: u64) -> FlowSlots {
     FlowSlots {
         op: Verb::Write,
         size_bytes: 8,
         stride_bytes: 8,
         slots,
-        orders: (addresses, addresses),
+        orders: (access, access),
         word_places: 0,
         seed: 5,
     }
 }
 
 pub fn flow(lane: u32, peer: u32) -> Flow {
-    Flow::new(&slots(Addresses::Sequential, 8), 0, peer, Lane(lane), 0, 0)
+    Flow::new(&slots(Access::Sequential, 8), 0, peer, Lane(lane), 0, 0)
 }
 
 pub fn silent_port<'a>(engine: &'a mut TestEngine, stop: &'a AtomicBool) -> Port<'a> {

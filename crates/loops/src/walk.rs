@@ -1,12 +1,12 @@
 //! The order in which the slots of a footprint are used at one end of a flow. [`super::flow_walk`] combines both ends.
 
 use crate::permutation::{GOLDEN, Permutation, mix_bits};
-use tonnage_engine::Addresses;
+use tonnage_engine::Access;
 
 /// An endless sequence of slot numbers below `slots`.
 #[derive(Debug, Clone)]
 pub struct SlotWalk {
-    addresses: Addresses,
+    access: Access,
     slots: u64,
     state: u64,
     rounds: PermutedRounds,
@@ -33,14 +33,14 @@ impl PermutedRounds {
 
 impl SlotWalk {
     /// Creates a walk over `slots` slots (at least one).
-    pub fn new(addresses: Addresses, slots: u64, seed: u64) -> Self {
-        let state = match addresses {
-            Addresses::Random => seed,
-            Addresses::Sequential | Addresses::Permuted | Addresses::Fixed => 0,
+    pub fn new(access: Access, slots: u64, seed: u64) -> Self {
+        let state = match access {
+            Access::Random => seed,
+            Access::Sequential | Access::Permuted | Access::Fixed => 0,
         };
         let slots = slots.max(1);
         Self {
-            addresses,
+            access,
             slots,
             state,
             rounds: PermutedRounds::new(slots, seed, 0),
@@ -55,14 +55,14 @@ impl SlotWalk {
     /// Returns the next slot.
     #[inline]
     pub fn next_slot(&mut self) -> u64 {
-        match self.addresses {
-            Addresses::Fixed => 0,
-            Addresses::Sequential => {
+        match self.access {
+            Access::Fixed => 0,
+            Access::Sequential => {
                 let slot = self.state;
                 self.state = if slot + 1 == self.slots { 0 } else { slot + 1 };
                 slot
             }
-            Addresses::Permuted => {
+            Access::Permuted => {
                 let slot = self.rounds.order.permute(self.state);
                 self.state += 1;
                 if self.state == self.slots {
@@ -71,7 +71,7 @@ impl SlotWalk {
                 }
                 slot
             }
-            Addresses::Random => {
+            Access::Random => {
                 // SplitMix64. The high half of the product maps it to the slots without a division. The bias is below
                 // slots / 2^64.
                 self.state = self.state.wrapping_add(GOLDEN);
@@ -88,18 +88,18 @@ impl SlotWalk {
 
     /// Number of distinct slots that the walk ever reaches.
     pub fn reach(&self) -> u64 {
-        match self.addresses {
-            Addresses::Fixed => 1,
-            Addresses::Sequential | Addresses::Random | Addresses::Permuted => self.slots,
+        match self.access {
+            Access::Fixed => 1,
+            Access::Sequential | Access::Random | Access::Permuted => self.slots,
         }
     }
 
     /// Advances by `count` steps.
     pub fn skip(&mut self, count: u64) {
-        match self.addresses {
-            Addresses::Fixed => {}
-            Addresses::Sequential => self.state = (self.state + count % self.slots) % self.slots,
-            Addresses::Permuted => {
+        match self.access {
+            Access::Fixed => {}
+            Access::Sequential => self.state = (self.state + count % self.slots) % self.slots,
+            Access::Permuted => {
                 let behind = self.state + count % self.slots;
                 let rounds = count / self.slots + behind / self.slots;
                 if rounds > 0 {
@@ -107,7 +107,7 @@ impl SlotWalk {
                 }
                 self.state = behind % self.slots;
             }
-            Addresses::Random => {
+            Access::Random => {
                 self.state = self.state.wrapping_add(GOLDEN.wrapping_mul(count));
             }
         }
@@ -121,19 +121,19 @@ mod tests {
 
     #[test]
     fn sequential_goes_round_and_fixed_stays() {
-        let mut walk = SlotWalk::new(Addresses::Sequential, 3, 5);
+        let mut walk = SlotWalk::new(Access::Sequential, 3, 5);
         assert_eq!(
             (0..7).map(|_| walk.next_slot()).collect::<Vec<_>>(),
             [0, 1, 2, 0, 1, 2, 0]
         );
-        let mut walk = SlotWalk::new(Addresses::Fixed, 3, 5);
+        let mut walk = SlotWalk::new(Access::Fixed, 3, 5);
         assert_eq!((0..3).map(|_| walk.next_slot()).sum::<u64>(), 0);
     }
 
     #[test]
     fn random_is_repeatable_in_range_and_even() {
         let mut counts = [0u32; 10];
-        let mut walk = SlotWalk::new(Addresses::Random, 10, 5);
+        let mut walk = SlotWalk::new(Access::Random, 10, 5);
         let mut again = walk.clone();
         for _ in 0..10_000 {
             let slot = walk.next_slot();
@@ -144,7 +144,7 @@ mod tests {
             counts.iter().all(|&count| (850..1150).contains(&count)),
             "{counts:?}"
         );
-        let mut other = SlotWalk::new(Addresses::Random, 10, 6);
+        let mut other = SlotWalk::new(Access::Random, 10, 6);
         assert!(
             (0..20)
                 .map(|_| other.next_slot())
@@ -155,7 +155,7 @@ mod tests {
     proptest! {
         #[test]
         fn each_round_of_a_permuted_walk_has_each_slot_once(slots in 1u64..300, seed in any::<u64>()) {
-            let mut walk = SlotWalk::new(Addresses::Permuted, slots, seed);
+            let mut walk = SlotWalk::new(Access::Permuted, slots, seed);
             for _ in 0..4 {
                 let mut round: Vec<u64> = (0..slots).map(|_| walk.next_slot()).collect();
                 round.sort_unstable();
@@ -165,8 +165,8 @@ mod tests {
 
         #[test]
         fn skipping_any_number_equals_stepping(slots in 1u64..40, seed in any::<u64>(), counts in proptest::collection::vec(0u64..200, 1..6)) {
-            for addresses in Addresses::ALL {
-                let mut stepped = SlotWalk::new(addresses, slots, seed);
+            for access in Access::ALL {
+                let mut stepped = SlotWalk::new(access, slots, seed);
                 let mut skipped = stepped.clone();
                 for &count in &counts {
                     (0..count).for_each(|_| {
@@ -184,7 +184,7 @@ mod tests {
         let round = |walk: &mut SlotWalk| (0..64).map(|_| walk.next_slot()).collect::<Vec<_>>();
         let mut seen = std::collections::HashSet::new();
         for seed in 0..100 {
-            let mut walk = SlotWalk::new(Addresses::Permuted, 64, seed);
+            let mut walk = SlotWalk::new(Access::Permuted, 64, seed);
             for _ in 0..100 {
                 assert!(seen.insert(round(&mut walk)), "{seed}");
             }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn random_is_split_mix_64() {
         // The first numbers of the authors' own code for seed 0, shifted right by one bit.
-        let mut walk = SlotWalk::new(Addresses::Random, 1 << 63, 0);
+        let mut walk = SlotWalk::new(Access::Random, 1 << 63, 0);
         assert_eq!(walk.slots(), 1 << 63);
         for number in [
             0xe220_a839_7b1d_cdaf_u64,
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn skipping_equals_stepping() {
-        for addresses in Addresses::ALL {
-            let mut stepped = SlotWalk::new(addresses, 7, 5);
+        for access in Access::ALL {
+            let mut stepped = SlotWalk::new(access, 7, 5);
             let mut skipped = stepped.clone();
             for _ in 0..1000 {
                 stepped.next_slot();

@@ -361,7 +361,7 @@ fn explain_shortage(cpus: &[Cpu], workers: usize) -> String {
     let sockets = sockets.iter();
     let each = sockets.map(|(socket, cpus)| format!("{cpus} on socket {socket}"));
     let each = each.collect::<Vec<_>>().join(", ");
-    format!("{workers} workers need more CPUs at this place than there are: {each}")
+    format!("{workers} threads need more CPUs at this place than there are: {each}")
 }
 
 /// Explains why a group cannot be placed as requested, even with shared CPUs.

@@ -96,7 +96,7 @@ pub fn place_workers(
     }
     if workers.each > WORKERS_MAX {
         return Err(Error::Usage(format!(
-            "{} workers in a rank are too many: at most {WORKERS_MAX}, and best no more than the host's {} CPUs",
+            "{} threads in a rank are too many: at most {WORKERS_MAX}, and best no more than the host's {} CPUs",
             workers.each,
             topology.allowed.len()
         )));

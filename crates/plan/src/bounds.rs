@@ -6,8 +6,8 @@ pub const POINTS_MAX: usize = 100_000;
 /// Maximum number of ranks of one run.
 pub const RANKS_MAX: u32 = 65_536;
 
-/// Maximum number of workers of one rank.
-pub const WORKERS_MAX: u32 = 1024;
+/// Maximum number of threads of one rank.
+pub const THREADS_MAX: u32 = 1024;
 
 /// The largest single operation: engines carry lengths in 32 bits, and some devices only 31 of them.
 pub const SIZE_BYTES_MAX: u32 = 1 << 30;

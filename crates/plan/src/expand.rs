@@ -163,11 +163,11 @@ mod tests {
             ),
             (format!("{file}transfer = ['4k', '3k']"), &[false, true]),
             (
-                format!("{file}transfer = '4k'\nengine = ['uring', 'posix']\nwindow = [1, 8]"),
+                format!("{file}transfer = '4k'\nengine = ['uring', 'posix']\ndepth = [1, 8]"),
                 &[false, false, false, true],
             ),
             (
-                format!("{connect}workers = [1, 1024]\nregister = '2G'"),
+                format!("{connect}threads = [1, 1024]\nregister = '2G'"),
                 &[false, true],
             ),
             (

@@ -80,9 +80,9 @@ pub trait AnyPoint {
     fn engines(&self) -> Vec<&str>;
 
     /// Pinned threads in each rank.
-    fn workers(&self) -> u32;
+    fn threads(&self) -> u32;
 
-    /// Requested placement on sockets of workers that exchange bytes.
+    /// Requested placement on sockets of threads that exchange bytes.
     fn socket_placement(&self) -> Option<PairPlace> {
         None
     }
@@ -106,7 +106,7 @@ pub trait AnyPoint {
         false
     }
 
-    /// Whether each worker uses all devices of its rank instead of one.
+    /// Whether each thread uses all devices of its rank instead of one.
     fn spans_devices(&self) -> bool {
         false
     }
@@ -123,13 +123,13 @@ pub trait AnyPoint {
 
     /// The setting that keeps its bandwidth from having a bound, and how to change it. `None` if there is a bound,
     /// which can be the speed of a link.
-    fn without_limit(&self) -> Option<&'static str> {
+    fn without_bound(&self) -> Option<&'static str> {
         Some("a run that measures no bandwidth between ranks: leave it out")
     }
 
     /// Number of its ranks if its engine moves bytes only within one process, so that they are threads of rank 0.
     /// `None` if they are the ranks of the run.
-    fn threads(&self, _lists: &Lists) -> Option<u32> {
+    fn thread_ranks(&self, _lists: &Lists) -> Option<u32> {
         None
     }
 

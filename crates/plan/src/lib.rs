@@ -22,7 +22,7 @@
 //! | [`skipping`] | the option to skip points that the machine cannot run |
 //! | [`bounds`] | bounds that hold for several kinds |
 //! | `testing` | points for tests |
-//! | `place` | placements of worker pairs on sockets |
+//! | `place` | placements of thread pairs on sockets |
 //! | `refuse` | the error of a plan that cannot be measured |
 //! | `conflicts` | options that cannot be combined, as rows |
 //!

@@ -1,4 +1,4 @@
-//! Placements of worker pairs on sockets, as an experiment requests them.
+//! Placements of thread pairs on sockets, as an experiment requests them.
 
 use crate::options::Many;
 use crate::point::Traffic;

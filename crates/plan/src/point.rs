@@ -114,7 +114,7 @@ pub struct Published {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum LimitChoice {
+pub enum BoundChoice {
     /// The engine's own bound, measured with the point.
     Auto,
     /// None is measured and utilization is not reported.
@@ -126,7 +126,7 @@ pub enum LimitChoice {
     },
 }
 
-impl FromStr for LimitChoice {
+impl FromStr for BoundChoice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -138,7 +138,7 @@ impl FromStr for LimitChoice {
                     Ok(Self::Stated { bytes_per_s })
                 }
                 _ => usage_error(format!(
-                    "{} is not a limit: write auto, none or a bandwidth above 0 such as 12.5GB/s or 100Gb/s",
+                    "{} is not a bound: write auto, none or a bandwidth above 0 such as 12.5GB/s or 100Gb/s",
                     quote(text)
                 )),
             },
@@ -146,7 +146,7 @@ impl FromStr for LimitChoice {
     }
 }
 
-impl fmt::Display for LimitChoice {
+impl fmt::Display for BoundChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
@@ -162,11 +162,11 @@ mod tests {
     use crate::fixture::Refused;
 
     #[test]
-    fn a_limit_reads_back_and_is_above_0() {
+    fn a_bound_reads_back_and_is_above_0() {
         for text in ["auto", "none", "12.5GB/s", "3MB/s"] {
-            assert_eq!(text.parse::<LimitChoice>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<BoundChoice>().unwrap().to_string(), text);
         }
-        let none = "0GB/s".parse::<LimitChoice>();
+        let none = "0GB/s".parse::<BoundChoice>();
         none.refused("write auto, none or a bandwidth above 0");
     }
 }

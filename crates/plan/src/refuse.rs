@@ -11,7 +11,7 @@ pub(crate) fn usage_error<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::Usage(message.into()))
 }
 
-/// Checks a count of workers or the like, without which nothing would move: 1 to `most`.
+/// Checks a count of threads or the like, without which nothing would move: 1 to `most`.
 pub(crate) fn mover_count(option: &str, value: u64, most: u32) -> Result<u32> {
     match u32::try_from(value) {
         Ok(0) => usage_error(format!(

@@ -8,7 +8,7 @@
 //! | `1..1000*10` | 1, 10, 100, 1000 |
 //! | `8..64,100,1k` | any of these, joined by commas |
 //!
-//! Numbers are sizes as in [`Bytes`]: `k` is 1024, even in a sweep over a window or a batch. A sweep is always finite
+//! Numbers are sizes as in [`Bytes`]: `k` is 1024, even in a sweep over a depth or a batch. A sweep is always finite
 //! and short. Expansion of the plan checks whether its values are valid for the option.
 
 use std::fmt;

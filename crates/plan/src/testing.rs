@@ -2,29 +2,29 @@
 //! `TransferPoint { engine: "null".into(), ..transfer_point() }`.
 
 use crate::files::{DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom};
-use crate::point::{LimitChoice, Traffic};
+use crate::point::{BoundChoice, Traffic};
 use crate::roles::Roles;
 use crate::transfer::{
-    Addresses, Batching, CqMode, Memories, Pacing, PointLength, Slots, TargetFootprint,
-    TransferApi, TransferPoint, TrialLength, Verification,
+    Access, Batching, CqMode, Memories, Pacing, PointLength, Slots, TargetFootprint, TransferApi,
+    TransferPoint, TrialLength, Verification,
 };
 use tonnage_engine::Verb;
 use tonnage_engine::paths::Division;
 
 /// Returns a small point with `slots` slots of 8 bytes, for loops over a test engine.
-pub fn slots_point(addresses: Addresses, slots: u64) -> TransferPoint {
+pub fn slots_point(access: Access, slots: u64) -> TransferPoint {
     TransferPoint {
         engine: "mock".into(),
-        pacing: Pacing::Stream { window: 4 },
+        pacing: Pacing::Stream { depth: 4 },
         slots: Slots {
             size_bytes: 8,
             footprint_bytes: slots * 8,
             stride_bytes: 8,
-            addresses,
+            access,
             seed: 5,
             ..transfer_point().slots
         },
-        limit: LimitChoice::None,
+        bound: BoundChoice::None,
         length: iterations(100),
         ..transfer_point()
     }
@@ -39,7 +39,7 @@ pub fn transfer_point() -> TransferPoint {
         op: Verb::Write,
         roles: Roles::new(Traffic::Pair, 2),
         loads: None,
-        workers: 1,
+        threads: 1,
         division: Division::NONE,
         rail_shift: 0,
         background: None,
@@ -48,7 +48,7 @@ pub fn transfer_point() -> TransferPoint {
         api: TransferApi::Engine,
         session: None,
         place: None,
-        pacing: Pacing::Stream { window: 64 },
+        pacing: Pacing::Stream { depth: 64 },
         memories: Memories {
             memory: "host".into(),
             target_memory: None,
@@ -59,14 +59,14 @@ pub fn transfer_point() -> TransferPoint {
             footprint_bytes: 4096,
             target_footprint: TargetFootprint::Own,
             stride_bytes: 64,
-            addresses: Addresses::Sequential,
-            local_addresses: None,
+            access: Access::Sequential,
+            local_access: None,
             seed: 1,
         },
         latency: true,
         verify: Verification::Off,
         per_rank: false,
-        limit: LimitChoice::Auto,
+        bound: BoundChoice::Auto,
         length: PointLength {
             trials: 5,
             trial: TrialLength::DurationNs(200_000_000),
@@ -79,7 +79,7 @@ pub fn transfer_point() -> TransferPoint {
     }
 }
 
-/// Returns the length of one trial of this many operations of each worker, without a warm-up.
+/// Returns the length of one trial of this many operations of each thread, without a warm-up.
 pub fn iterations(count: u64) -> PointLength {
     PointLength {
         trials: 1,
@@ -117,7 +117,7 @@ pub fn file_point() -> FilePoint {
         barriers: false,
         keep: false,
         existing: false,
-        window: 1,
+        depth: 1,
         stonewall: None,
         status_file: None,
         prefill: false,
@@ -129,6 +129,6 @@ pub fn file_point() -> FilePoint {
         trials: 1,
         delay_ns: 0,
         max_duration_ns: None,
-        limit: LimitChoice::Auto,
+        bound: BoundChoice::Auto,
     }
 }

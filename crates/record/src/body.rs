@@ -9,8 +9,8 @@ use tonnage_engine::{EngineOptions, Verb};
 use tonnage_plan::point::Traffic;
 use tonnage_units::PairPlace;
 
+use crate::bound::Bound;
 use crate::histogram::{HistogramData, Latency};
-use crate::limit::Limit;
 use crate::outcome::Outcome;
 use crate::spread::Spread;
 
@@ -37,15 +37,15 @@ pub struct PointOptions<'a> {
     /// Number of ranks that take part.
     pub ranks: u32,
     /// Threads per rank, if each has its own engine.
-    pub workers: Option<u32>,
+    pub threads: Option<u32>,
     /// Traffic pattern between the ranks, if they exchange anything.
     pub traffic: Option<Traffic>,
-    /// Requested sockets of the workers that exchange bytes.
+    /// Requested sockets of the threads that exchange bytes.
     pub place: Option<PairPlace>,
     /// Name of the memory, if it can be chosen.
     pub memory: Option<&'a str>,
-    /// Operations in flight, if the kind has a window.
-    pub window: Option<u32>,
+    /// Operations in flight, if the kind has a depth.
+    pub depth: Option<u32>,
 }
 
 impl<'a> PointOptions<'a> {
@@ -61,11 +61,11 @@ impl<'a> PointOptions<'a> {
             engine,
             engine_options,
             ranks,
-            workers: None,
+            threads: None,
             traffic: None,
             place: None,
             memory: None,
-            window: None,
+            depth: None,
         }
     }
 }
@@ -152,7 +152,7 @@ pub struct Moved<'a> {
     /// CPU time per operation of the threads that issue them.
     pub cpu_ns_per_operation: f64,
     /// Upper bound of this part; `None` if that of the record applies.
-    pub limit: Option<&'a Limit>,
+    pub bound: Option<&'a Bound>,
     /// Mean bandwidth / bound.
     pub utilization: Option<f64>,
     /// The trials.

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use tonnage_plan::published::PublishedCell;
 
+use crate::bound::Bound;
 use crate::cpu_loss::CpuLoss;
 use crate::environment::{Effective, HostGroup, Placed};
 use crate::kinds::transfer::Trial;
@@ -12,7 +13,6 @@ use crate::kinds::{
     self, Body, CollectiveBody, ConnectBody, FileBody, Kind, StressBody, TransferBody, TuneBody,
     with_kinds,
 };
-use crate::limit::Limit;
 use crate::network_path::NetworkPath;
 use crate::outcome::Outcome;
 use crate::side::Side;
@@ -48,7 +48,7 @@ pub struct Record {
     pub effective: Vec<Effective>,
     /// Environment of the hosts. Hosts with the same environment are listed together.
     pub environment: Vec<HostGroup>,
-    /// Sockets of the workers that exchange bytes with each other. Absent if some are on different hosts, are not
+    /// Sockets of the threads that exchange bytes with each other. Absent if some are on different hosts, are not
     /// pinned, or run on CPUs for which the kernel reports no socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placed: Option<Placed>,
@@ -56,8 +56,8 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
     /// Upper bound that utilization refers to. Parts with their own bounds, such as phases, contain them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<Limit>,
+    #[serde(alias = "limit", default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
     /// Counters of the devices that the payload had to cross. Absent if the engine names none, or if the point was not
     /// measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -246,7 +246,7 @@ impl Record {
         }
     }
 
-    /// Returns the sockets of the workers that exchange bytes: the actual ones, or the requested ones if none were
+    /// Returns the sockets of the threads that exchange bytes: the actual ones, or the requested ones if none were
     /// recorded.
     pub fn placement(&self) -> Option<Placed> {
         let asked = self.body.any().options().place.map(Placed::from);

@@ -16,18 +16,18 @@ pub struct Effective {
     pub engine: EngineReport,
     /// The memory actually allocated, and the reason if it is less than requested.
     pub memory: Memories,
-    /// CPU of each worker, `null` if not pinned.
+    /// CPU of each thread, `null` if not pinned.
     pub cpus: Vec<Option<u32>>,
-    /// Socket of each of these CPUs, `null` if the kernel reports none or the worker is not pinned. Absent in records
+    /// Socket of each of these CPUs, `null` if the kernel reports none or the thread is not pinned. Absent in records
     /// of files and of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<Option<u32>>,
-    /// True if the host has more workers than CPUs, so that they yield instead of spinning.
+    /// True if the host has more threads than CPUs, so that they yield instead of spinning.
     pub yielding: bool,
 }
 
 tonnage_units::names! {
-    /// Actual sockets of the workers that exchange bytes with each other.
+    /// Actual sockets of the threads that exchange bytes with each other.
     pub enum Placed: "place of pairs" {
         /// Initiator and target of each pair on one socket.
         Near = "near",
@@ -63,14 +63,14 @@ impl From<PairPlace> for Placed {
     }
 }
 
-/// Memory of a rank's workers: one description if it is the same for all.
+/// Memory of a rank's threads: one description if it is the same for all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Memories {
-    /// Memory of each worker, if they differ.
+    /// Memory of each thread, if they differ.
     Several(Vec<MemoryReport>),
-    /// Memory of every worker.
+    /// Memory of every thread.
     Alike(Box<MemoryReport>),
 }
 

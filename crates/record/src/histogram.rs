@@ -23,7 +23,7 @@ pub enum LatencyKind {
     OneWay,
     /// The time an operation was due to its completion.
     Response,
-    /// One step of setting up a worker's connections.
+    /// One step of setting up a thread's connections.
     Step,
     /// One call of a collective, on its slowest rank.
     Call,

@@ -10,7 +10,7 @@
 //! | [`kinds`], [`body`] | the list of kinds, with a folder for the body and figures of each; the common interface of bodies |
 //! | [`figures`] | figures of all kinds, each declared once; used by tables, CSV and `tonnage explain` |
 //! | [`environment`], [`grouping`] | actual configuration and hosts; identical answers are listed once |
-//! | [`histogram`], [`spread`], [`limit`] | latencies, statistics over trials, upper bounds |
+//! | [`histogram`], [`spread`], [`bound`] | latencies, statistics over trials, upper bounds |
 //! | [`cpu_loss`], [`network_path`] | CPU time that ranks did not get; settings of the paths of their sockets |
 //! | [`wire_proof`] | counters of the devices that the payload should have crossed |
 //! | [`side`] | the side of a comparison, if two took turns |
@@ -18,13 +18,14 @@
 //! | [`writer`], [`read`], [`checksum`] | files of records: writing, reading, resuming after an interruption, detecting changes |
 //! | [`links`] | symbolic links at the end of an output path |
 //! | `schema` | docs/record.schema.json, generated from the types; with the feature of that name |
-//! | [`host_limits`] | upper bounds of a host, which are not in records |
+//! | [`host_bounds`] | upper bounds of a host, which are not in records |
 //!
 //! Nothing here measures or prints: records come from the crate `bench` and go to the crate `report`.
 
 #![forbid(unsafe_code)]
 
 pub mod body;
+pub mod bound;
 pub mod checksum;
 pub mod cpu_loss;
 pub mod envelope;
@@ -32,9 +33,8 @@ pub mod environment;
 pub mod figures;
 pub mod grouping;
 pub mod histogram;
-pub mod host_limits;
+pub mod host_bounds;
 pub mod kinds;
-pub mod limit;
 pub mod links;
 pub mod network_path;
 pub mod outcome;
@@ -50,12 +50,12 @@ mod tests;
 pub mod wire_proof;
 pub mod writer;
 
+pub use bound::{Bound, Links};
 pub use cpu_loss::CpuLoss;
 pub use envelope::*;
 pub use environment::{Effective, HostGroup, Placed};
 pub use histogram::{HistogramData, Latency, LatencyKind};
 pub use kinds::*;
-pub use limit::{Limit, Links};
 pub use network_path::NetworkPath;
 pub use outcome::Outcome;
 pub use place::RecordPlace;

@@ -22,10 +22,10 @@ fn sample_value(size_bytes: u32) -> Value {
         "time_unix_ns": 1,
         "tonnage": {"version": "0.1.0", "git_revision": "unknown"},
         "point": {
-            "engine": "shm", "op": "write", "traffic": "pair", "ranks": 2, "workers": 1, "size_bytes": size_bytes,
-            "pacing": {"kind": "paced", "window": 4, "rate_per_s": 123456.70000000001},
-            "memory": "host", "footprint_bytes": 4096, "stride_bytes": 64, "addresses": "sequential", "seed": 1,
-            "latency": true, "verify": false, "limit": {"kind": "stated", "bytes_per_s": 1e9 / 3.0},
+            "engine": "shm", "op": "write", "traffic": "pair", "ranks": 2, "threads": 1, "size_bytes": size_bytes,
+            "pacing": {"kind": "paced", "depth": 4, "rate_per_s": 123456.70000000001},
+            "memory": "host", "footprint_bytes": 4096, "stride_bytes": 64, "access": "sequential", "seed": 1,
+            "latency": true, "verify": false, "bound": {"kind": "stated", "bytes_per_s": 1e9 / 3.0},
             "length": {"trials": 3, "trial": {"iterations": 10}, "warmup_ns": 0, "until_ci": 0.1 + 0.2},
         },
         "effective": [],
@@ -286,8 +286,8 @@ fn file_value(transfer_bytes: u64, outcome: Value) -> Value {
             "engine": "posix", "ranks": 2, "threads": 1, "paths": ["t.dat"], "layout": "per-process",
             "block_bytes": 4096, "transfer_bytes": transfer_bytes, "segments": 1, "order": "sequential", "seed": 1,
             "phases": ["write"], "read_from": {"kind": "own"}, "fsync": "end", "direct": false, "collective": false,
-            "file_view": false, "barriers": false, "keep": false, "existing": false, "window": 1, "prefill": false,
-            "data": {"kind": "random"}, "drop_caches": false, "trials": 1, "limit": {"kind": "none"},
+            "file_view": false, "barriers": false, "keep": false, "existing": false, "depth": 1, "prefill": false,
+            "data": {"kind": "random"}, "drop_caches": false, "trials": 1, "bound": {"kind": "none"},
         },
         "effective": [], "environment": [], "storage": [], "outcome": outcome, "phases": [],
     })
@@ -376,7 +376,7 @@ fn editing_a_published_figure_does_not_repeat_measurements() {
         &Point::File(point.clone()),
         None
     ));
-    point.window += 1;
+    point.depth += 1;
     assert!(!already_measured(&records, &Point::File(point), None));
 }
 

@@ -86,10 +86,10 @@ derived! {
     THEIRS = "Theirs", PUBLISHED, "The published value of the column before it, in the unit that its header has.";
     RATIO = "Ratio", PUBLISHED, "Ours / theirs of the column before these two.";
     TRIAL = "Trial", FILES, "The repetition, counted from 0; mean in the row of all of them together.";
-    LIMIT = "Limit", TOUR, "Measured capability of this machine, an upper bound for the measurements after it; see \
-        Limit (GB/s).";
-    VALUE = "Value", TOUR, "The limit, with its unit.";
-    MEASURED = "Measured as", TOUR, "Way in which the limit was measured.";
+    BOUND = "Bound", TOUR, "Measured capability of this machine, an upper bound for the measurements after it; see \
+        Bound (GB/s).";
+    VALUE = "Value", TOUR, "The bound, with its unit.";
+    MEASURED = "Measured as", TOUR, "Way in which the bound was measured.";
     OPERATION = "Operation", TOUR, "Engine, operation and message size.";
     TIMED = "Timed", TOUR, "Extent of one latency: one way (half of a round trip in which each side waits for the bytes of \
         the other), or from posting a read to its completion.";
@@ -102,20 +102,20 @@ derived! {
     BANDWIDTH = "ENGINE (GB/s)", TOUR, "Bandwidth of the engine that the header names; see Avg BW (GB/s).";
     INTERVAL = "± 95 %", TOUR, "Half width of the 95 % confidence interval of the bandwidth before it, in GB/s; see \
         CI95 (%).";
-    OF_LIMIT = "Of limit", TOUR, "Part of its limit that the bandwidth reaches; see Util (%). The lines under the table \
-        name the limits.";
-    LAYER = "Layer", LAYERS, "Engine, library or limit that stands on those before it.";
+    OF_BOUND = "Of bound", TOUR, "Part of its bound that the bandwidth reaches; see Util (%). The lines under the table \
+        name the bounds.";
+    LAYER = "Layer", LAYERS, "Engine, library or bound that stands on those before it.";
     LAYER_OPERATION = "Moves by", LAYERS, "Operation by which it moves the bytes: writes of one rank of each pair to the other, \
         one at a time; send-recv-pairs between the same ranks; all-reduce among all of them.";
     EACH_SENDS = "Each sends (GB/s)", LAYERS, "Bandwidth at which a rank that sends does, median over the rounds, GB of 1e9 bytes: \
         of writes Avg BW / the ranks that write at once, of send-recv-pairs AlgBW, of all-reduce BusBW.";
     KEEPS = "Keeps (range)", LAYERS, "Bandwidth / that of the layer which the next column names; behind it the least and the largest of \
         the rounds' own ratios.";
-    KEEPS_OF = "Of", LAYERS, "Layer that it is compared with: of writes the limit of their path; of native send-recv-pairs the writes of \
+    KEEPS_OF = "Of", LAYERS, "Layer that it is compared with: of writes the bound of their path; of native send-recv-pairs the writes of \
         its engine, and of native all-reduce its send-recv-pairs; of a library the fastest native backend at the same operation.";
     SIZES = "Sizes", VERIFY, "Number of different message sizes with data that was checked and correct.";
     RANGE = "Range", VERIFY, "The smallest and the largest of these sizes.";
-    RIGHT = "Points right", VERIFY, "Number of points (a size, a pattern of traffic, a window) with correct data throughout.";
+    RIGHT = "Points right", VERIFY, "Number of points (a size, a pattern of traffic, a depth) with correct data throughout.";
     CHECKED = "Bytes checked", VERIFY, "Payload that moved, was compared and right, all points together.";
     RESULT = "Result", VERIFY, "ok: all points were checked and right. ok in part: some could not be tried or checked. \
         skipped: none could be tried, for the reason under the table. FAILED: wrong bytes, or an error. NOT CHECKED: \

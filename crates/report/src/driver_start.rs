@@ -8,7 +8,7 @@ pub fn line(records: &[TransferRecord<'_>]) -> Option<String> {
     let starts = records.iter().filter_map(|it| it.body.driver_start_ns);
     let longest = starts.max()?;
     Some(format!(
-        "starting the driver of a GPU took {} ms, once in a process and outside of every window",
+        "starting the driver of a GPU took {} ms, once in a process and outside of every measured interval",
         number(longest as f64 / 1e6)
     ))
 }

@@ -96,11 +96,11 @@ pub fn published() -> Vec<Record> {
     ]
 }
 
-/// Batches of four pairs with two workers each, and batches without latencies.
+/// Batches of four pairs with two threads each, and batches without latencies.
 pub fn batches_without_max() -> Vec<Record> {
     let several = three_trials(
         sample(Pacing::Batch { batch: 16 }, 4096)
-            .with(|point| (point.roles.ranks, point.workers) = (8, 2)),
+            .with(|point| (point.roles.ranks, point.threads) = (8, 2)),
         9_000,
     );
     let several = several
@@ -115,9 +115,9 @@ pub fn batches_without_max() -> Vec<Record> {
 
 /// Depths of a labelled, verified stream (one did not converge in time), then a fan-in with one trial.
 pub fn streams() -> Vec<Record> {
-    let stream = |window, middle_ns| {
-        let sample = sample(Pacing::Stream { window }, 4096).with(|point| {
-            point.label = Some("4 KiB over windows".to_owned());
+    let stream = |depth, middle_ns| {
+        let sample = sample(Pacing::Stream { depth }, 4096).with(|point| {
+            point.label = Some("4 KiB over depths".to_owned());
             point.verify = Verification::Last;
             point.slots.footprint_bytes = 1 << 26;
             point.length.until_ci = Some(0.02);
@@ -125,7 +125,7 @@ pub fn streams() -> Vec<Record> {
         });
         three_trials(sample, middle_ns).summarize(LatencyKind::Operation, COPY)
     };
-    let fan_in = sample(Pacing::Stream { window: 64 }, 64).with(|point| {
+    let fan_in = sample(Pacing::Stream { depth: 64 }, 64).with(|point| {
         (point.roles.traffic, point.roles.ranks, point.op) = (Traffic::FanIn, 5, Verb::WriteImm);
         point.latency = false;
         point.length.trials = 1;
@@ -152,7 +152,7 @@ pub fn streams() -> Vec<Record> {
 }
 
 /// One, four and eight clients of one rank; pairs with more initiators than targets, shifted; and pairs with one and
-/// two workers.
+/// two threads.
 pub fn clients() -> Vec<Record> {
     let measured = |sample: Sample, middle_ns| {
         three_trials(sample, middle_ns)
@@ -160,24 +160,24 @@ pub fn clients() -> Vec<Record> {
             .record()
     };
     let read = |initiators| {
-        sample(Pacing::Stream { window: 12 }, 64).with(|point| {
+        sample(Pacing::Stream { depth: 12 }, 64).with(|point| {
             (point.roles.traffic, point.roles.ranks, point.op) = (Traffic::FanIn, 9, Verb::Read);
             point.roles.initiators = Some(initiators);
         })
     };
-    let pairs = sample(Pacing::Stream { window: 12 }, 64).with(|point| {
+    let pairs = sample(Pacing::Stream { depth: 12 }, 64).with(|point| {
         (
             point.roles.ranks,
             point.roles.initiators,
             point.roles.target_shift,
         ) = (5, Some(3), 1)
     });
-    let workers =
-        |workers| sample(Pacing::Stream { window: 12 }, 64).with(|point| point.workers = workers);
+    let threads =
+        |threads| sample(Pacing::Stream { depth: 12 }, 64).with(|point| point.threads = threads);
     let mut records = vec![
         measured(pairs, 210),
-        measured(workers(1), 210),
-        three_trials(workers(2), 190)
+        measured(threads(1), 210),
+        three_trials(threads(2), 190)
             .summarize(LatencyKind::Operation, None)
             .record_with(|record| record.effective[0].yielding = true),
     ];
@@ -193,7 +193,7 @@ pub fn clients() -> Vec<Record> {
 /// A pair that moves data in both directions, slightly more of it back.
 fn both_ways() -> Record {
     let pair =
-        sample(Pacing::Stream { window: 12 }, 64).with(|point| point.roles.bidirectional = true);
+        sample(Pacing::Stream { depth: 12 }, 64).with(|point| point.roles.bidirectional = true);
     let summarized = three_trials(pair, 210).summarize(LatencyKind::Operation, None);
     let with_directions = summarized.body_with(|body| {
         let Some(summary) = &mut body.summary else {
@@ -263,7 +263,7 @@ pub fn intervals() -> Vec<Record> {
         ..TrialSeries::default()
     };
     let with = |change: fn(&mut TransferBody, TrialSeries), series: TrialSeries| {
-        let sample = sample(Pacing::Stream { window: 12 }, 64)
+        let sample = sample(Pacing::Stream { depth: 12 }, 64)
             .with(|point| point.length.interval_ns = Some(series.interval_ns));
         let summarized = three_trials(sample, 210).summarize(LatencyKind::Operation, None);
         summarized.body_with(|body| change(body, series)).record()
@@ -316,7 +316,7 @@ fn matrix(ranks: u32) -> Record {
             ..pair(from, to, 1000, rate(from, to))
         });
     let pairs: Vec<PairRate> = pairs.collect();
-    let sample = sample(Pacing::Stream { window: 12 }, 64)
+    let sample = sample(Pacing::Stream { depth: 12 }, 64)
         .with(|point| (point.roles.traffic, point.roles.ranks) = (Traffic::Matrix, ranks));
     let summarized = three_trials(sample, 210).summarize(LatencyKind::Operation, None);
     let with_pairs = summarized.body_with(|body| {
@@ -370,7 +370,7 @@ fn traffic_file((ranks, targets): (u32, u32)) -> Record {
         }
     };
     let pairs: Vec<PairRate> = loads.pairs().map(loaded).collect();
-    let sample = sample(Pacing::Stream { window: 64 }, 64_000).with(|point| {
+    let sample = sample(Pacing::Stream { depth: 64 }, 64_000).with(|point| {
         (point.roles.traffic, point.roles.ranks) = (Traffic::File, ranks);
         point.length.trial = TrialLength::Iterations(1);
         point.loads = Some(loads);
@@ -403,7 +403,7 @@ pub fn paced() -> Vec<Record> {
     let at = |rate_per_s, middle_ns| {
         let sample = sample(
             Pacing::Paced {
-                window: 64,
+                depth: 64,
                 rate: Rate::per_s(rate_per_s),
             },
             64,
@@ -430,7 +430,7 @@ pub fn verifies() -> Vec<Record> {
             .trial(&[500])
             .summarize(LatencyKind::Batch, None)
     };
-    let mismatch = "rank 1 on node7: trial 0, offset 4096 of worker 0: expected 0x5a, found 0x00. 1 of 1048577 bytes \
+    let mismatch = "rank 1 on node7: trial 0, offset 4096 of thread 0: expected 0x5a, found 0x00. 1 of 1048577 bytes \
                     is wrong; run it again with --seed 1 to see whether it stays";
     let mut records: Vec<_> = [1, 4095, 4097, (1 << 20) + 1]
         .into_iter()

@@ -268,7 +268,7 @@ fn the_columns_of_a_batch_agree_with_each_other() {
             total
         ));
         assert!(close(
-            of("utilization") * of("limit_bytes_per_s"),
+            of("utilization") * of("bound_bytes_per_s"),
             of("bandwidth_bytes_per_s_mean")
         ));
         assert!(of("bandwidth_bytes_per_s_mean") < of("bandwidth_bytes_per_s_max_batch"));

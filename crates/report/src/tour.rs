@@ -12,11 +12,11 @@ use tonnage_record::{Canary, Outcome, Placed, Record, TransferRecord};
 use tonnage_units::quantity::human::{exact_size, number, whole_percent};
 
 use tonnage_record::figures::engine::transport_of_record;
-use tonnage_record::host_limits::HostLimits;
+use tonnage_record::host_bounds::HostBounds;
 
 use crate::cpu_loss;
 use crate::derived::{
-    ABOVE, BANDWIDTH, CACHE_LINE, DerivedColumn, INTERVAL, LIMIT, MEASURED, OF_LIMIT, OPERATION,
+    ABOVE, BANDWIDTH, BOUND, CACHE_LINE, DerivedColumn, INTERVAL, MEASURED, OF_BOUND, OPERATION,
     P50, P99, TIMED, VALUE,
 };
 use crate::place;
@@ -32,7 +32,7 @@ pub struct Tour<'a> {
     /// Inventory of this host.
     pub inventory: &'a Inventory,
     /// Upper bounds of this host.
-    pub limits: &'a HostLimits,
+    pub bounds: &'a HostBounds,
     /// Records of measurements between the ranks.
     pub records: &'a [Record],
     /// File with the records.
@@ -49,7 +49,7 @@ pub fn page(tour: &Tour) -> String {
         .filter_map(Record::as_transfer)
         .collect();
     let mut page = this_machine(tour);
-    page += &limits(tour.limits);
+    page += &bounds(tour.bounds);
     page += &harness_overhead(&records);
     page += &latency(&records);
     page += &bandwidth(&records);
@@ -77,24 +77,24 @@ fn this_machine(tour: &Tour) -> String {
     text
 }
 
-fn limits(limits: &HostLimits) -> String {
-    let copy = |name: &str, (limit, footprint): &(tonnage_record::Limit, u64)| {
+fn bounds(bounds: &HostBounds) -> String {
+    let copy = |name: &str, (bound, footprint): &(tonnage_record::Bound, u64)| {
         vec![
             format!(
                 "{name} ({} to {})",
                 exact_size(*footprint),
                 exact_size(*footprint)
             ),
-            format!("{} GB/s", number(limit.bytes_per_s / 1e9)),
-            limit.what.clone(),
+            format!("{} GB/s", number(bound.bytes_per_s / 1e9)),
+            bound.what.clone(),
         ]
     };
     let socket = vec![
         "one TCP stream over loopback".to_owned(),
-        format!("{} GB/s", number(limits.socket_bytes_per_s / 1e9)),
+        format!("{} GB/s", number(bounds.socket_bytes_per_s / 1e9)),
         "as the receiver sees it, 1 MiB blocks".to_owned(),
     ];
-    let line = match &limits.cache_line_ns {
+    let line = match &bounds.cache_line_ns {
         Ok((cpus, ns)) => vec![
             format!("cache line, CPU {} to CPU {}", cpus[0], cpus[1]),
             format!("{} ns", number(*ns)),
@@ -107,9 +107,9 @@ fn limits(limits: &HostLimits) -> String {
         ],
     };
     let rows = vec![
-        header(&[LIMIT, VALUE, MEASURED]),
-        copy("memory copy in cache", &limits.copy_in_cache),
-        copy("memory copy in DRAM", &limits.copy_in_dram),
+        header(&[BOUND, VALUE, MEASURED]),
+        copy("memory copy in cache", &bounds.copy_in_cache),
+        copy("memory copy in DRAM", &bounds.copy_in_dram),
         socket,
         line,
     ];
@@ -264,7 +264,7 @@ fn by_size(records: &[TransferRecord<'_>]) -> String {
     let mut head = vec!["MsgSize".to_owned()];
     for engine in &engines {
         head.push(BANDWIDTH.name.replace("ENGINE ", &format!("{engine}\n")));
-        head.extend(header(&[INTERVAL, OF_LIMIT]));
+        head.extend(header(&[INTERVAL, OF_BOUND]));
     }
     let mut rows = vec![head];
     for size in distinct(
@@ -299,13 +299,13 @@ fn by_size(records: &[TransferRecord<'_>]) -> String {
 fn describe_bounds(records: &[TransferRecord<'_>]) -> String {
     let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
     for record in records {
-        let Some(limit) = &record.limit else { continue };
-        let words = match limit.what.split([' ', ',']).next() {
+        let Some(bound) = &record.bound else { continue };
+        let words = match bound.what.split([' ', ',']).next() {
             Some("memory") => "the fastest memory copy over the same footprint".to_owned(),
             Some("socket") => {
                 "the bandwidth of a plain TCP stream between the same ranks".to_owned()
             }
-            _ => limit.what.clone(),
+            _ => bound.what.clone(),
         };
         let engine = &*record.body.point.engine;
         match kinds.iter_mut().find(|(known, _)| *known == words) {
@@ -314,18 +314,18 @@ fn describe_bounds(records: &[TransferRecord<'_>]) -> String {
             None => kinds.push((words, vec![engine])),
         }
     }
-    let limits = kinds
+    let bounds = kinds
         .iter()
-        .map(|(words, engines)| format!("the limit of {} is {words}", engines.join(" and ")));
-    let limits = limits.collect::<Vec<_>>().join("; ");
-    if limits.is_empty() {
-        return limits;
+        .map(|(words, engines)| format!("the bound of {} is {words}", engines.join(" and ")));
+    let bounds = bounds.collect::<Vec<_>>().join("; ");
+    if bounds.is_empty() {
+        return bounds;
     }
     format!(
         "{}{}. It is measured just before and after each point; small messages stay below it because of what each \
          operation costs.",
-        limits[..1].to_uppercase(),
-        &limits[1..]
+        bounds[..1].to_uppercase(),
+        &bounds[1..]
     )
 }
 
@@ -388,7 +388,7 @@ fn notes(records: &[TransferRecord<'_>]) -> String {
         .collect();
     if let Some(worst) = disturbed.iter().copied().reduce(f64::min) {
         let note = format!(
-            "The workers lacked CPU time at {} of {} points (at worst they had {:.0} % of it), and the records do not \
+            "The threads lacked CPU time at {} of {} points (at worst they had {:.0} % of it), and the records do not \
              show who had the rest. Figures and percentages of these may be too low: try again when the machine is idle.",
             disturbed.len(),
             records.len(),

@@ -102,7 +102,7 @@ fn describe(bytes: usize, line: &mut [u8]) -> usize {
     let _ = writeln!(
         text,
         "error: {who}: out of memory: {bytes} more bytes were refused. Raise the limit of the job or container (ulimit -v), \
-         or use fewer ranks, a smaller footprint or a smaller window"
+         or use fewer ranks, a smaller footprint or a smaller depth"
     );
     usize::try_from(text.position()).unwrap_or(0)
 }
@@ -118,7 +118,7 @@ mod tests {
         let len = describe(usize::MAX, &mut line);
         let text = std::str::from_utf8(&line[..len]).unwrap();
         assert!(text.starts_with("error: rank 1 on nnn"), "{text}");
-        assert!(text.ends_with("a smaller window\n"), "{text}");
+        assert!(text.ends_with("a smaller depth\n"), "{text}");
         assert_eq!(describe(1, &mut [0; 20]), 20);
         introduce_rank("rank 7 on h1".into());
         introduce("somebody else".into());

@@ -21,7 +21,7 @@ use tonnage_transfer::{
 /// Operations of one measurement.
 const OPERATIONS: u64 = 1 << 18;
 const ROUNDS: usize = 31;
-const WINDOW: usize = 64;
+const DEPTH: usize = 64;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The measured ways and their goals, in nanoseconds above raw.
@@ -32,12 +32,12 @@ const WAYS: [(&str, Option<f64>); 12] = [
     ("look-up", None),
     ("fresh", None),
     ("register", None),
-    ("raw, window 64", None),
-    ("poll, window 64", Some(10.0)),
-    ("async, window 64", Some(60.0)),
+    ("raw, depth 64", None),
+    ("poll, depth 64", Some(10.0)),
+    ("async, depth 64", Some(60.0)),
     ("batch of 64", None),
-    ("queue, window 64", Some(10.0)),
-    ("list, window 64", Some(10.0)),
+    ("queue, depth 64", Some(10.0)),
+    ("list, depth 64", Some(10.0)),
 ];
 
 /// State of the measurements.
@@ -135,9 +135,9 @@ impl Bench {
             raw_window(self.engine.as_mut(), self.lane);
             Ok(())
         })?;
-        measure(7, &mut || window(&self.session))?;
+        measure(7, &mut || depth(&self.session))?;
         measure(8, &mut || {
-            tasks(&self.endpoint, &self.asynchronous, WINDOW as u64)
+            tasks(&self.endpoint, &self.asynchronous, DEPTH as u64)
         })?;
         measure(9, &mut || batches(&self.session))?;
         measure(10, &mut || queued(&self.endpoint, &self.session))?;
@@ -158,7 +158,7 @@ fn op(lane: Lane, at: u64) -> Op {
 }
 
 fn raw(engine: &mut dyn Engine, lane: Lane) {
-    let mut done = [Completion::EMPTY; WINDOW];
+    let mut done = [Completion::EMPTY; DEPTH];
     for at in 0..OPERATIONS {
         let mut ended = engine.post(&[op(lane, at)]).is_err();
         while !ended {
@@ -169,10 +169,10 @@ fn raw(engine: &mut dyn Engine, lane: Lane) {
 }
 
 fn raw_window(engine: &mut dyn Engine, lane: Lane) {
-    let mut done = [Completion::EMPTY; WINDOW];
+    let mut done = [Completion::EMPTY; DEPTH];
     let (mut posted, mut ended) = (0, 0);
     while ended < OPERATIONS {
-        while posted < OPERATIONS && posted - ended < WINDOW as u64 {
+        while posted < OPERATIONS && posted - ended < DEPTH as u64 {
             posted += engine.post(&[op(lane, posted)]).unwrap_or(0) as u64;
         }
         ended += engine.poll(&mut done).unwrap_or(0) as u64;
@@ -189,11 +189,11 @@ fn poll(session: &Session) -> Result<(), TransferError> {
     Ok(())
 }
 
-fn window(session: &Session) -> Result<(), TransferError> {
-    let mut tickets: [Option<Ticket>; WINDOW] = [const { None }; WINDOW];
+fn depth(session: &Session) -> Result<(), TransferError> {
+    let mut tickets: [Option<Ticket>; DEPTH] = [const { None }; DEPTH];
     for at in 0..OPERATIONS {
         let offset = at % 512 * 8;
-        let place = &mut tickets[at as usize % WINDOW];
+        let place = &mut tickets[at as usize % DEPTH];
         if let Some(ticket) = place.take() {
             while !ticket.poll()? {}
         }
@@ -246,10 +246,10 @@ fn named(
 }
 
 fn batches(session: &Session) -> Result<(), TransferError> {
-    let extents: Vec<_> = (0..WINDOW as u64)
+    let extents: Vec<_> = (0..DEPTH as u64)
         .map(|at| Extent::new(at * 8, at * 8, 8))
         .collect();
-    for _ in 0..OPERATIONS / WINDOW as u64 {
+    for _ in 0..OPERATIONS / DEPTH as u64 {
         let ticket = session.batch(Verb::Write, &extents)?;
         while !ticket.poll()? {}
     }
@@ -257,10 +257,10 @@ fn batches(session: &Session) -> Result<(), TransferError> {
 }
 
 fn queued(endpoint: &TransferEndpoint, session: &Session) -> Result<(), TransferError> {
-    let mut ends = [const { TicketEnd::NONE }; WINDOW];
+    let mut ends = [const { TicketEnd::NONE }; DEPTH];
     let (mut posted, mut ended) = (0, 0);
     while ended < OPERATIONS {
-        while posted < OPERATIONS && posted - ended < WINDOW as u64 {
+        while posted < OPERATIONS && posted - ended < DEPTH as u64 {
             let offset = posted % 512 * 8;
             let extent = Extent::new(offset, offset, 8);
             session.post_queued(Verb::Write, &extent, posted)?;
@@ -274,11 +274,11 @@ fn queued(endpoint: &TransferEndpoint, session: &Session) -> Result<(), Transfer
 
 /// Posts a new operation for each that has ended, all in one call.
 fn listed(endpoint: &TransferEndpoint, session: &Session) -> Result<(), TransferError> {
-    let mut ends = [const { TicketEnd::NONE }; WINDOW];
-    let mut list = [QueuedExtent::default(); WINDOW];
+    let mut ends = [const { TicketEnd::NONE }; DEPTH];
+    let mut list = [QueuedExtent::default(); DEPTH];
     let (mut posted, mut ended) = (0, 0);
     while ended < OPERATIONS {
-        let room = (WINDOW as u64 - (posted - ended)).min(OPERATIONS - posted);
+        let room = (DEPTH as u64 - (posted - ended)).min(OPERATIONS - posted);
         for (at, queued) in (posted..posted + room).zip(&mut list) {
             let offset = at % 512 * 8;
             queued.extent = Extent::new(offset, offset, 8);

@@ -70,7 +70,7 @@ fn one_at_a_time(pair: &Pair, operations: u64) -> TransferResult<()> {
     Ok(())
 }
 
-fn window(pair: &Pair, operations: u64) -> TransferResult<()> {
+fn depth(pair: &Pair, operations: u64) -> TransferResult<()> {
     let mut tickets: [Option<Ticket>; 64] = [const { None }; 64];
     for at in 0..operations {
         let place = &mut tickets[at as usize % 64];
@@ -121,7 +121,7 @@ fn tickets_allocate_nothing() {
     for engine in ["null", "shm"] {
         let works: [(&str, Work); 4] = [
             ("one", one_at_a_time),
-            ("window", window),
+            ("depth", depth),
             ("batches", batches),
             ("busy", without_room),
         ];

@@ -98,7 +98,7 @@ impl Error {
         let advice = match source.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {
                 ". Allow more of them (ulimit -u, the container's limit on processes) or more memory, or use fewer ranks, \
-                 workers or threads"
+                 threads"
             }
             _ => "",
         };

@@ -15,11 +15,14 @@ pub trait Named: Copy + Sized + 'static {
     const CHOICES: &'static [(Self, &'static str, &'static str)];
     /// The names of the choices.
     const NAMES: &'static [&'static str];
+    /// Other names of each choice, which are read but not listed.
+    const ALIASES: &'static [&'static [&'static str]];
 }
 
-/// Returns the index of `text` in `names`, or an error that suggests the nearest name.
-pub fn index_of_name(what: &str, names: &[&str], text: &str) -> Result<usize> {
+/// Returns the index of `text` in `names` or `aliases`, or an error that suggests the nearest name.
+pub fn index_of_name(what: &str, names: &[&str], aliases: &[&[&str]], text: &str) -> Result<usize> {
     let place = names.iter().position(|name| *name == text);
+    let place = place.or_else(|| aliases.iter().position(|other| other.contains(&text)));
     place.ok_or_else(|| unknown_name_error(what, text, names))
 }
 
@@ -29,6 +32,7 @@ pub fn index_of_name(what: &str, names: &[&str], text: &str) -> Result<usize> {
 pub struct NameVisitor {
     pub what: &'static str,
     pub names: &'static [&'static str],
+    pub aliases: &'static [&'static [&'static str]],
 }
 
 impl Visitor<'_> for NameVisitor {
@@ -39,14 +43,14 @@ impl Visitor<'_> for NameVisitor {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<usize, E> {
-        index_of_name(self.what, self.names, text).map_err(E::custom)
+        index_of_name(self.what, self.names, self.aliases, text).map_err(E::custom)
     }
 }
 
 /// Declares an enum whose values have names on the command line, in plans and in records. The kind (for messages), each
-/// value's name and each value's doc comment are written once. They yield `ALL`, `name`, `FromStr` (which suggests the
-/// nearest name), `Display`, both serde traits, and [`Named`] for help. A default, if there is one, follows the kind.
-/// The crate that uses this macro needs serde.
+/// value's name and each value's doc comment are written once; other names that are read too follow a `|`. They yield
+/// `ALL`, `name`, `FromStr` (which suggests the nearest name), `Display`, both serde traits, and [`Named`] for help. A
+/// default, if there is one, follows the kind. The crate that uses this macro needs serde.
 ///
 /// ```
 /// tonnage_units::names! {
@@ -65,7 +69,7 @@ impl Visitor<'_> for NameVisitor {
 #[macro_export]
 macro_rules! names {
     ($(#[doc = $about_all:literal])+ $vis:vis enum $type:ident: $what:literal $(, default $default:ident)? {
-        $($(#[doc = $about:literal])+ $choice:ident = $name:literal),+ $(,)?
+        $($(#[doc = $about:literal])+ $choice:ident = $name:literal $(| $alias:literal)*),+ $(,)?
     }) => {
         $(#[doc = $about_all])+
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,6 +102,7 @@ macro_rules! names {
             const CHOICES: &'static [(Self, &'static str, &'static str)] =
                 &[$((Self::$choice, $name, concat!($($about),+))),+];
             const NAMES: &'static [&'static str] = &[$($name),+];
+            const ALIASES: &'static [&'static [&'static str]] = &[$(&[$($alias),*]),+];
         }
 
         impl ::std::str::FromStr for $type {
@@ -105,7 +110,8 @@ macro_rules! names {
 
             fn from_str(text: &str) -> $crate::Result<Self> {
                 let names = <Self as $crate::names::Named>::NAMES;
-                $crate::names::index_of_name($what, names, text).map(|place| Self::ALL[place])
+                let aliases = <Self as $crate::names::Named>::ALIASES;
+                $crate::names::index_of_name($what, names, aliases, text).map(|place| Self::ALL[place])
             }
         }
 
@@ -129,7 +135,8 @@ macro_rules! names {
                 deserializer: D,
             ) -> ::std::result::Result<Self, D::Error> {
                 let names = <Self as $crate::names::Named>::NAMES;
-                let visitor = $crate::names::NameVisitor { what: $what, names };
+                let aliases = <Self as $crate::names::Named>::ALIASES;
+                let visitor = $crate::names::NameVisitor { what: $what, names, aliases };
                 deserializer.deserialize_str(visitor).map(|place| Self::ALL[place])
             }
         }

@@ -134,7 +134,7 @@ pub type StepRunner<'a> = &'a mut dyn FnMut(&mut dyn Steps) -> Result<(), StepFa
 /// fails with [`StepFailure::Point`], the next one is [`Self::close`].
 pub trait Steps {
     /// Measures the upper bound that results are compared with, outside the trials.
-    fn limit(&mut self, _when: LimitMoment) -> Result<(), StepFailure> {
+    fn bound(&mut self, _when: LimitMoment) -> Result<(), StepFailure> {
         Ok(())
     }
 

@@ -80,11 +80,11 @@ impl CreditLanes {
         self.credits.add(peer, index, offset)
     }
 
-    /// Begins a point with messages on `sends`, at most `window` in flight, and from `senders`, in the order of the
+    /// Begins a point with messages on `sends`, at most `depth` in flight, and from `senders`, in the order of the
     /// receives. Returns the counts and the lanes that carry them.
     pub(crate) fn begin(
         &mut self,
-        (telling, window): (CreditReturn, usize),
+        (telling, depth): (CreditReturn, usize),
         engine: &mut dyn Engine,
         caps: &Caps,
         sends: &[(Peer, Lane)],
@@ -104,7 +104,7 @@ impl CreditLanes {
             Ok((peer, lane))
         };
         let tells: Vec<(Peer, Lane)> = senders.iter().map(tell).collect::<Result<_>>()?;
-        self.credits.begin(telling, window, sends, &tells)?;
+        self.credits.begin(telling, depth, sends, &tells)?;
         let lanes = tells.into_iter().map(|(_, lane)| lane).collect();
         Ok((&mut self.credits, lanes))
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire_proof::NamedDevices;
 use tonnage_engine::memory::{BusDevice, MemoryReport};
-use tonnage_engine::{Caps, DeviceMemoryAccess, Domain, EngineReport, LimitKind};
+use tonnage_engine::{BoundKind, Caps, DeviceMemoryAccess, Domain, EngineReport};
 
 /// Placement of a rank's workers on its host. It differs between the ranks of a host, but is equal for ranks with the
 /// same index on other hosts. The description of the host is in [`OpenMessage`]; in one message, the combination would
@@ -60,7 +60,7 @@ pub struct DeviceDescription {
     /// Whether one of the worker's flows uses this rail.
     pub used: bool,
     /// Upper bound of the engine's bandwidth on it.
-    pub limit: LimitKind,
+    pub bound: BoundKind,
     /// Whether that is a link speed stated by the user.
     pub link_stated: bool,
     /// Whether completed writes are visible to the peer: always, and if requested.
@@ -88,15 +88,15 @@ impl DeviceDescription {
         link_bytes_per_s: Option<u64>,
     ) -> Self {
         let address = device.stream_address();
-        let (limit, link_stated) = match (device.caps().limit, link_bytes_per_s) {
-            (LimitKind::SocketStream | LimitKind::None, Some(bytes_per_s)) => {
-                (LimitKind::Link { bytes_per_s }, true)
+        let (bound, link_stated) = match (device.caps().bound, link_bytes_per_s) {
+            (BoundKind::SocketStream | BoundKind::None, Some(bytes_per_s)) => {
+                (BoundKind::Link { bytes_per_s }, true)
             }
             (own, _) => (own, false),
         };
         Self {
             used: true,
-            limit,
+            bound,
             link_stated,
             delivers: [caps.delivered, caps.delivery_on_request],
             sends_taken: caps.sends_taken || counts_sends,

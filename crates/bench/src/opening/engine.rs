@@ -57,7 +57,7 @@ impl EngineWorker {
     pub fn remote_of(&self, peer: Peer) -> Result<&Descriptor> {
         let place = self.remote.binary_search_by_key(&peer, |(rank, _)| *rank);
         let known = place.ok().and_then(|place| self.remote.get(place));
-        let none = || Error::Failed(format!("this worker was not connected to rank {peer}"));
+        let none = || Error::Failed(format!("this thread was not connected to rank {peer}"));
         known.map(|(_, descriptor)| descriptor).ok_or_else(none)
     }
 }
@@ -382,6 +382,6 @@ fn meet(rank: &Rank, workers: &mut [EngineWorker]) -> Result<()> {
 }
 
 fn engine_of(worker: &mut EngineWorker) -> Result<&mut Box<dyn Engine + Send>> {
-    let driven = || Error::Failed("a point drives this worker's engine".into());
+    let driven = || Error::Failed("a point drives this thread's engine".into());
     worker.engine.as_mut().ok_or_else(driven)
 }

@@ -110,7 +110,7 @@ pub(crate) fn introductions_of(
         if introductions.len() < count {
             let missing = introductions.len();
             return Err(Error::Failed(format!(
-                "rank {from} has no worker {missing} to connect to"
+                "rank {from} has no thread {missing} to connect to"
             )));
         }
         note_group(*from, group);
@@ -193,7 +193,7 @@ mod tests {
             "{silent}"
         );
         let missing = refused(3, &[1], &messages);
-        assert!(missing.contains("rank 1 has no worker 2"), "{missing}");
+        assert!(missing.contains("rank 1 has no thread 2"), "{missing}");
         let torn = refused(1, &[1], &[(1, b"xx".to_vec())]);
         assert!(
             torn.contains("cannot decode the introduction of rank 1"),

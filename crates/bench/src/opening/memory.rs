@@ -113,9 +113,9 @@ fn check_fits(
     }
     let alike = workers.saturating_mul(most_bytes) == bytes;
     let (shown, of_all) = match workers {
-        1 => (bytes, "one worker".to_owned()),
-        several if alike => (most_bytes, format!("each of {several} workers")),
-        several => (bytes, format!("{several} workers together")),
+        1 => (bytes, "one thread".to_owned()),
+        several if alike => (most_bytes, format!("each of {several} threads")),
+        several => (bytes, format!("{several} threads together")),
     };
     // Per worker if all are equal, so that an option that is exactly a worker's memory is recognized.
     let parts = if alike { workers.max(1) } else { 1 };
@@ -126,7 +126,7 @@ fn check_fits(
     Err(Error::Unavailable {
         what: format!("{} of memory for {of_all}", Bytes(shown)),
         why: format!("this {place} has {available_bytes} bytes of memory available"),
-        how: format!("Choose {smaller}fewer --workers or fewer ranks on this {place}"),
+        how: format!("Choose {smaller}fewer --threads or fewer ranks on this {place}"),
     })
 }
 
@@ -163,7 +163,7 @@ mod tests {
         let refused = check_fits("machine", 6 * gib, needs, footprint).unwrap_err();
         let refused = refused.to_string();
         assert!(
-            refused.starts_with("12G of memory for 4 workers together cannot")
+            refused.starts_with("12G of memory for 4 threads together cannot")
                 && refused.contains("--footprint 511M or less"),
             "{refused}"
         );
@@ -176,8 +176,8 @@ mod tests {
         let refused = check_fits("machine", 8 * gib - 1, alike(4, 2 * gib), REGISTER).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "2G of memory for each of 4 workers cannot be used here: this machine has 8589934591 bytes of memory available. \
-             Choose --register 2047M or less, fewer --workers or fewer ranks on this machine"
+            "2G of memory for each of 4 threads cannot be used here: this machine has 8589934591 bytes of memory available. \
+             Choose --register 2047M or less, fewer --threads or fewer ranks on this machine"
         );
         assert!(check_fits("machine", 8 * gib - 1, alike(4, 2047 << 20), REGISTER).is_ok());
     }
@@ -198,12 +198,12 @@ mod tests {
         let none = check_fits("container", 1024, alike(2, bytes), footprint).unwrap_err();
         assert!(
             none.to_string()
-                .ends_with("Choose fewer --workers or fewer ranks on this container"),
+                .ends_with("Choose fewer --threads or fewer ranks on this container"),
             "{none}"
         );
         let one = check_fits("container", 1 << 20, alike(1, bytes), footprint).unwrap_err();
         assert!(
-            one.to_string().contains("for one worker")
+            one.to_string().contains("for one thread")
                 && one.to_string().contains("--footprint 504k"),
             "{one}"
         );

@@ -124,7 +124,7 @@ impl Devices {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "{option} names {devices} devices, but {who} has {workers} workers: use --workers {devices}, or fewer devices"
+            "{option} names {devices} devices, but {who} has {workers} threads: use --threads {devices}, or fewer devices"
         )))
     }
 }

@@ -10,7 +10,7 @@ use super::description::{OpenMessage, WorkerCpus};
 use crate::deadlines::DEADLINES;
 use crate::json::Json;
 use crate::wire_proof::{RouteShare, Routes};
-use tonnage_engine::LimitKind;
+use tonnage_engine::BoundKind;
 use tonnage_plan::roles::Roles;
 use tonnage_ranks::{Distinct, Hosts, Rank, pack, unpack};
 use tonnage_record::Placed;
@@ -35,8 +35,8 @@ pub struct Openings {
 /// Properties that follow from the engines of all ranks; the same on each rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommonOpening {
-    /// Kind of limit that is comparable for all engines.
-    pub limit: LimitKind,
+    /// Kind of bound that is comparable for all engines.
+    pub bound: BoundKind,
     /// Whether the workers of some rank yield.
     pub yields: bool,
     /// Whether bytes cross the link of a device with some rank's memory.
@@ -79,7 +79,7 @@ impl Openings {
         let own = Json(own);
         let all = rank.collect("describe the engines", &own, DEADLINES.step)?;
         let all = all.map(|Json(message)| message);
-        let places = rank.collect("places of the workers", &Json(places), DEADLINES.step)?;
+        let places = rank.collect("places of the threads", &Json(places), DEADLINES.step)?;
         let places = places.map(|Json(places)| places);
         let messages = match rank.id() {
             0 => {
@@ -131,7 +131,7 @@ fn replies_to_ranks(
     (0..rank.size()).zip(shows_copies).map(reply).collect()
 }
 
-/// Returns for each rank whether it copies for a limit. Processes that share a device use it in turns, and each would
+/// Returns for each rank whether it copies for a bound. Processes that share a device use it in turns, and each would
 /// count its best turn; the sum would be a multiple of the device's rate.
 fn shows_copies(all: &Distinct<OpenMessage>, hosts: &Hosts, roles: Roles) -> Vec<bool> {
     let mut known = BTreeSet::new();
@@ -165,7 +165,7 @@ impl CommonOpening {
         arrivals.sort_unstable();
         arrivals.dedup();
         Self {
-            limit: common_kind(all),
+            bound: common_kind(all),
             yields: all.iter().any(|opened| opened.yielding),
             crosses_memory_link: all
                 .iter()
@@ -177,25 +177,25 @@ impl CommonOpening {
     }
 }
 
-/// Returns the kind of limit that the engines of all ranks with peers have in common. If only some know the speed of
+/// Returns the kind of bound that the engines of all ranks with peers have in common. If only some know the speed of
 /// their link, socket streams are used for all.
-fn common_kind(all: &Distinct<OpenMessage>) -> LimitKind {
-    let is_link = |kind: LimitKind| matches!(kind, LimitKind::Link { .. });
+fn common_kind(all: &Distinct<OpenMessage>) -> BoundKind {
+    let is_link = |kind: BoundKind| matches!(kind, BoundKind::Link { .. });
     let kinds = || {
         let busy = all.iter().filter(|opened| !opened.idle);
         let devices = busy.flat_map(OpenMessage::used_devices);
-        devices.map(|device| device.limit)
+        devices.map(|device| device.bound)
     };
     let Some(first) = kinds().next() else {
-        return LimitKind::None;
+        return BoundKind::None;
     };
-    let are_all = |fits: &dyn Fn(LimitKind) -> bool| kinds().all(fits);
+    let are_all = |fits: &dyn Fn(BoundKind) -> bool| kinds().all(fits);
     if are_all(&|kind| kind == first || is_link(kind) && is_link(first)) {
         first
-    } else if are_all(&|kind| kind == LimitKind::SocketStream || is_link(kind)) {
-        LimitKind::SocketStream
+    } else if are_all(&|kind| kind == BoundKind::SocketStream || is_link(kind)) {
+        BoundKind::SocketStream
     } else {
-        LimitKind::None
+        BoundKind::None
     }
 }
 
@@ -277,7 +277,7 @@ pub(crate) mod tests {
     }
 
     /// Returns a rank with one worker and one device.
-    pub(crate) fn opened(limit: LimitKind, device: Option<(&str, [u8; 4])>) -> OpenMessage {
+    pub(crate) fn opened(bound: BoundKind, device: Option<(&str, [u8; 4])>) -> OpenMessage {
         OpenMessage {
             yielding: false,
             idle: false,
@@ -286,7 +286,7 @@ pub(crate) mod tests {
             device_memory_by: DeviceMemoryAccess::Cards,
             devices: vec![vec![DeviceDescription {
                 used: true,
-                limit,
+                bound,
                 link_stated: false,
                 sends_taken: true,
                 delivers: [true, true],
@@ -331,12 +331,12 @@ pub(crate) mod tests {
         }
     }
 
-    const SLOW: LimitKind = LimitKind::Link { bytes_per_s: 1_000 };
-    const FAST: LimitKind = LimitKind::Link { bytes_per_s: 5_000 };
+    const SLOW: BoundKind = BoundKind::Link { bytes_per_s: 1_000 };
+    const FAST: BoundKind = BoundKind::Link { bytes_per_s: 5_000 };
 
     #[test]
-    fn ranks_with_different_limits_find_a_common_one() {
-        use LimitKind::{MemoryCopy, None, SocketStream};
+    fn ranks_with_different_bounds_find_a_common_one() {
+        use BoundKind::{MemoryCopy, None, SocketStream};
         for (kinds, expected) in [
             (vec![MemoryCopy, MemoryCopy], MemoryCopy),
             (vec![SLOW, FAST], SLOW),
@@ -346,23 +346,23 @@ pub(crate) mod tests {
             (vec![MemoryCopy, SLOW], None),
             (vec![], None),
         ] {
-            let kind = |&kind: &LimitKind| opened(kind, Option::None);
+            let kind = |&kind: &BoundKind| opened(kind, Option::None);
             let all: Distinct<OpenMessage> = kinds.iter().map(kind).collect();
             assert_eq!(common_kind(&all), expected, "{kinds:?}");
         }
     }
 
-    /// A rank without peers has no influence on the limit.
+    /// A rank without peers has no influence on the bound.
     #[test]
-    fn ranks_without_peers_do_not_affect_the_limit() {
-        let of = |kinds: &[(LimitKind, bool)]| {
-            let one = |&(kind, idle): &(LimitKind, bool)| OpenMessage {
+    fn ranks_without_peers_do_not_affect_the_bound() {
+        let of = |kinds: &[(BoundKind, bool)]| {
+            let one = |&(kind, idle): &(BoundKind, bool)| OpenMessage {
                 idle,
                 ..opened(kind, None)
             };
             common_kind(&kinds.iter().map(one).collect())
         };
-        let (copy, none) = (LimitKind::MemoryCopy, LimitKind::None);
+        let (copy, none) = (BoundKind::MemoryCopy, BoundKind::None);
         assert_eq!(of(&[(SLOW, false), (FAST, false), (copy, true)]), SLOW);
         assert_eq!(of(&[(none, true), (copy, false), (copy, false)]), copy);
         assert_eq!(of(&[(SLOW, false), (copy, false)]), none);
@@ -392,9 +392,9 @@ pub(crate) mod tests {
                 uuid: slice.into(),
                 ..device()
             }),
-            ..opened(LimitKind::MemoryCopy, None)
+            ..opened(BoundKind::MemoryCopy, None)
         };
-        let host = opened(LimitKind::MemoryCopy, None);
+        let host = opened(BoundKind::MemoryCopy, None);
         let all = [
             of("a"),
             of("a"),

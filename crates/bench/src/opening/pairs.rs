@@ -129,8 +129,8 @@ impl CommunicatingPairs {
         Err(Error::Unavailable {
             what: format!("--place {asked}"),
             why: match placed {
-                Some(had) => format!("the workers were placed otherwise: {}", had.describe()),
-                None => "it is not known which sockets the workers are on".to_owned(),
+                Some(had) => format!("the threads were placed otherwise: {}", had.describe()),
+                None => "it is not known which sockets the threads are on".to_owned(),
             },
             how: "Leave --place out, and --cpus where it is given".to_owned(),
         })

@@ -8,7 +8,7 @@ use tonnage_engine::Verb;
 use tonnage_engine::paths::Rails;
 use tonnage_machine::kernel_files::invented::Machine;
 use tonnage_plan::point::Traffic;
-use tonnage_plan::transfer::{Addresses, TransferPoint};
+use tonnage_plan::transfer::{Access, TransferPoint};
 use tonnage_ranks::testing::rank_info;
 use tonnage_ranks::{Hosts, RankInfo, pack, unpack};
 use tonnage_units::WireDevice;
@@ -58,7 +58,7 @@ fn routes(hosts: &[&str], named: &[Option<NamedDevices>]) -> Routes {
 }
 
 fn point(op: Verb, ranks: u32) -> TransferPoint {
-    let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 4);
+    let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 4);
     (
         point.op,
         point.roles.ranks,

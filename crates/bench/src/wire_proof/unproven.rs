@@ -160,7 +160,7 @@ pub(super) fn idle_devices(
     let mut expected = group.devices.clone();
     expected.retain(|device| group.has_share(device, point));
     format!(
-        "{} of {} carried none of the payload that {} should have spread over {}: use at least as many --workers as \
+        "{} of {} carried none of the payload that {} should have spread over {}: use at least as many --threads as \
          devices, or leave it out",
         titles(idle.iter().copied()),
         group.host,

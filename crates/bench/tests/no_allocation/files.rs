@@ -19,7 +19,7 @@ use super::NOTHING;
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 64;
 const TRANSFERS: u64 = 4096;
-const WINDOW: u32 = 32;
+const DEPTH: u32 = 32;
 
 fn point(engine: &str) -> FilePoint {
     FilePoint {
@@ -29,7 +29,7 @@ fn point(engine: &str) -> FilePoint {
         transfer_bytes: BLOCK,
         segments: BLOCKS,
         phases: vec![Phase::Write],
-        window: WINDOW,
+        depth: DEPTH,
         ..file_point()
     }
 }
@@ -40,7 +40,7 @@ fn engine(entry: &FileEntry) -> Result<Box<dyn FileCalls>> {
         rank: 0,
         libraries: &Default::default(),
     })?;
-    let bytes = (u64::from(WINDOW) * BLOCK) as usize;
+    let bytes = (u64::from(DEPTH) * BLOCK) as usize;
     let memory = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None)
         .map_err(|error| Error::io("no memory", error))?;
     domain.thread(0, Arc::new(memory))
@@ -52,7 +52,7 @@ fn one_at_a_time(calls: &mut dyn FileCalls) -> Result<()> {
         let write = transfer % 2 == 0;
         let transfer = FileTransfer {
             file: 0,
-            local: transfer % u64::from(WINDOW) * BLOCK,
+            local: transfer % u64::from(DEPTH) * BLOCK,
             offset: transfer / 2 % BLOCKS * BLOCK,
             len: BLOCK,
         };
@@ -67,14 +67,14 @@ fn one_at_a_time(calls: &mut dyn FileCalls) -> Result<()> {
 
 /// Keeps `WINDOW` transfers in flight. Returns whether any of them failed.
 fn through_a_queue(queue: &mut dyn FileQueue) -> Result<bool> {
-    let mut done = [Completion::EMPTY; WINDOW as usize];
+    let mut done = [Completion::EMPTY; DEPTH as usize];
     let (mut posted, mut ended, mut failed) = (0, 0, false);
     while ended < TRANSFERS {
-        while posted < TRANSFERS && posted - ended < u64::from(WINDOW) {
+        while posted < TRANSFERS && posted - ended < u64::from(DEPTH) {
             let op = Op {
                 lane: lane_of(0, posted % 2 == 0),
                 tag: posted as u32,
-                local: posted % u64::from(WINDOW) * BLOCK,
+                local: posted % u64::from(DEPTH) * BLOCK,
                 remote: posted / 2 % BLOCKS * BLOCK,
                 len: BLOCK as u32,
                 imm: 0,

@@ -32,10 +32,10 @@ use tonnage_loops::timed_loop::{LoopKind, LoopResults, Recording, TimedLoop};
 use tonnage_loops::until::Until;
 use tonnage_machine::devices::RdmaDevice;
 use tonnage_machine::kernel_files::Tree;
-use tonnage_plan::point::LimitChoice;
+use tonnage_plan::point::BoundChoice;
 use tonnage_plan::testing::{iterations, transfer_point};
 use tonnage_plan::transfer::{
-    Addresses, BatchCall, BatchOf, Batching, Pacing, Rate, SessionUse, Slots, TransferApi,
+    Access, BatchCall, BatchOf, Batching, Pacing, Rate, SessionUse, Slots, TransferApi,
     TransferPoint,
 };
 use tonnage_sys::clock::Clock;
@@ -80,10 +80,10 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
             size_bytes,
             footprint_bytes: u64::from(size_bytes) * 64,
             stride_bytes: size_bytes.into(),
-            addresses: Addresses::Random,
+            access: Access::Random,
             ..transfer_point().slots
         },
-        limit: LimitChoice::None,
+        bound: BoundChoice::None,
         length: iterations(OPERATIONS),
         ..transfer_point()
     }
@@ -201,7 +201,7 @@ fn drive(
     };
     let (operations, pace) = match (point.pacing, table) {
         (Pacing::Batch { .. }, _) => match point.batching.of {
-            BatchOf::Worker => (BATCHES, LoopKind::Batch(batching)),
+            BatchOf::Thread => (BATCHES, LoopKind::Batch(batching)),
             BatchOf::Rank => (BATCHES, LoopKind::SharedBatch(batching, &alone, 0)),
         },
         (Pacing::Paced { .. }, _) => (OPERATIONS, LoopKind::Paced(&timetable)),
@@ -321,7 +321,7 @@ fn nothing_by(
 
 #[test]
 fn a_stream_allocates_nothing() {
-    nothing_is_allocated(Pacing::Stream { window: 64 }, |_| OPERATIONS).unwrap();
+    nothing_is_allocated(Pacing::Stream { depth: 64 }, |_| OPERATIONS).unwrap();
 }
 
 /// This engine needs a device, so it is counted in the guest of `make test-rdma`.
@@ -334,7 +334,7 @@ fn a_stream_over_verbs_allocates_nothing() {
         return;
     }
     let entry = find(ENGINES, "verbs:rc").unwrap();
-    let stream = Pacing::Stream { window: 64 };
+    let stream = Pacing::Stream { depth: 64 };
     nothing_by(entry, "verbs:rc", stream, &|_| OPERATIONS).unwrap();
 }
 
@@ -343,7 +343,7 @@ fn a_stream_over_verbs_allocates_nothing() {
 fn a_load_allocates_nothing() {
     for engine in ["null", "shm", "fabric:tcp", "fabric:shm"] {
         for op in [Verb::Write, Verb::WriteImm, Verb::Read, Verb::Send] {
-            let mut point = point(engine, op, 64, Pacing::Stream { window: 16 });
+            let mut point = point(engine, op, 64, Pacing::Stream { depth: 16 });
             let rows = vec![vec![0, 64 * OPERATIONS], vec![0, 0]];
             point.loads = Some(rows.try_into().unwrap());
             let what = format!("{engine} {}", op.name());
@@ -368,7 +368,7 @@ fn paths_allocate_nothing() {
                         cut,
                         ..Division::NONE
                     },
-                    ..point(engine, op, 4096, Pacing::Stream { window: 16 })
+                    ..point(engine, op, 4096, Pacing::Stream { depth: 16 })
                 };
                 let what = format!("{engine} {} over {:?}", op.name(), point.division);
                 nothing(&point, OPERATIONS, &what).unwrap();
@@ -387,7 +387,7 @@ fn the_library_allocates_nothing() {
         (TransferApi::Async, SessionUse::On),
     ];
     let pacings = [
-        (Pacing::Stream { window: 16 }, OPERATIONS),
+        (Pacing::Stream { depth: 16 }, OPERATIONS),
         (Pacing::Batch { batch: BATCH }, BATCHES),
         (Pacing::PingPong, OPERATIONS / 8),
     ];
@@ -440,7 +440,7 @@ fn batches_allocate_nothing() {
 #[test]
 fn a_timetable_allocates_nothing() {
     let pacing = Pacing::Paced {
-        window: 64,
+        depth: 64,
         rate: Rate::per_s(1e6),
     };
     nothing_is_allocated(pacing, |_| OPERATIONS).unwrap();
@@ -465,18 +465,18 @@ fn over(engine: &mut TestEngine, pacing: Pacing) -> Result<(u64, Counts)> {
 /// The engine refuses each of three lanes for a while, one after the other. Then the lane catches up.
 #[test]
 fn a_timetable_that_falls_behind_allocates_nothing() {
-    let (window, mut asked) = (64, 0);
+    let (depth, mut asked) = (64, 0);
     let mut engine = TestEngine::new(TestScript {
         takes: Some(Box::new(move |op| {
             asked += 1;
             op.lane != Lane(asked / 200 % 4)
         })),
         ends: Some(ends_at_once()),
-        in_flight: VecDeque::with_capacity(3 * window as usize),
+        in_flight: VecDeque::with_capacity(3 * depth as usize),
         ..TestScript::default()
     });
     let pacing = Pacing::Paced {
-        window,
+        depth,
         rate: Rate::per_s(1e6),
     };
     let counted = over(&mut engine, pacing).unwrap();
@@ -501,7 +501,7 @@ fn an_allocation_for_each_operation_is_counted() {
         allocated_bytes: OPERATIONS * 8,
         frees: OPERATIONS,
     };
-    let stream = Pacing::Stream { window: 64 };
+    let stream = Pacing::Stream { depth: 64 };
     let counted = over(&mut engine, stream).unwrap();
     assert_eq!(counted, (OPERATIONS, one_each));
 }

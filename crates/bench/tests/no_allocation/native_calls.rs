@@ -185,7 +185,7 @@ fn rank_of_calls(
 fn both(engine: &str, point: &CollectivePoint, extra: bool) -> Result<[Counts; 2]> {
     // A transfer of the same size provides connected engines and memories.
     let bytes = layout_of(point)?.bytes;
-    let transfer = super::point(engine, Verb::WriteImm, 4096, Pacing::Stream { window: 64 });
+    let transfer = super::point(engine, Verb::WriteImm, 4096, Pacing::Stream { depth: 64 });
     assert!(bytes <= transfer.slots.footprint_bytes, "{bytes}");
     let (transfer, stop) = (&transfer, &AtomicBool::new(false));
     let [one, other] = sides(transfer)?;

@@ -23,7 +23,7 @@ const TRIALS: usize = 2;
 fn posted(ranks: u32, lines: &str) -> Vec<Posted> {
     let table = format!(
         "[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = 64\ntrials = {TRIALS}\nwarmup = '0s'\n\
-         limit = 'none'\ntrial-time = '3ms'\n{lines}"
+         bound = 'none'\ntrial-time = '3ms'\n{lines}"
     );
     drop(seen::take());
     let records = over(seen::LISTS).tables(ranks, &table).unwrap();
@@ -89,7 +89,7 @@ fn the_targets_of_rank_0_take_turns() {
 }
 
 const SIZES: &str = "[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = [8, 16, 32]\ntrials = 1\niters = 1\nwarmup = '0s'\n\
-                     limit = 'none'";
+                     bound = 'none'";
 
 /// Hosts with different boot ids have different clocks, and each record states how well they are known at its point:
 /// the uncertainty grows as estimates age. That parents are asked again meanwhile is tested where that is implemented.

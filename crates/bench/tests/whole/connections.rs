@@ -24,7 +24,7 @@ fn point(engine: &str, traffic: Traffic, ranks: u32, workers: u32) -> ConnectPoi
         engine_options: Default::default(),
         traffic,
         ranks,
-        workers,
+        threads: workers,
         place: None,
         register_bytes: 4096,
         memory: "host".into(),
@@ -74,7 +74,7 @@ fn check(point: &ConnectPoint) {
     let step = |step| body.steps.iter().find(|record| record.step == step);
     let total = &step(Step::Total).unwrap().latency;
     // Every worker of every rank takes every step once in a round.
-    let workers = u64::from(point.ranks * point.workers);
+    let workers = u64::from(point.ranks * point.threads);
     assert_eq!(total.samples, sum / at_once * workers);
     let mut parts = 0.0;
     let set_up = Step::ALL.into_iter();
@@ -199,7 +199,7 @@ fn more_workers_than_queues_are_skipped_with_the_number_that_fits_and_broken_one
     let (record, body) = measured_by(&all, only(&FEW));
     let why = why_skipped(&record);
     assert!(
-        why.contains("no more queue pairs") && why.contains("--workers 3"),
+        why.contains("no more queue pairs") && why.contains("--threads 3"),
         "{why}"
     );
     assert!(!why.contains("ulimit -l"), "nothing was pinned: {why}");
@@ -209,7 +209,7 @@ fn more_workers_than_queues_are_skipped_with_the_number_that_fits_and_broken_one
     let (record, _) = measured_by(&all, only(&BROKEN));
     let why = why_failed(&record);
     assert!(
-        why.contains("the device is broken") && !why.contains("--workers"),
+        why.contains("the device is broken") && !why.contains("--threads"),
         "{why}"
     );
 }

@@ -54,7 +54,7 @@ fn every_byte_is_filled_moved_verified_and_reported() {
         "write'\napi = 'poll",
         "write-imm'\ncq = 'event",
     ] {
-        let records = records(&format!("op = '{op}'\nwindow = 4\nverify = true"));
+        let records = records(&format!("op = '{op}'\ndepth = 4\nverify = true"));
         assert_eq!(records.len(), 2, "{op}");
         for record in &records {
             assert_eq!(record.outcome, Outcome::Measured, "{op}");
@@ -75,8 +75,8 @@ fn every_byte_is_filled_moved_verified_and_reported() {
 fn a_targets_flush_is_in_the_measured_interval_of_plain_writes() {
     for (op, is_flushed) in [("write", true), ("write-imm", false)] {
         let table = format!(
-            "[[transfer]]\nengine = 'far'\nmemory = 'far'\nop = '{op}'\nsizes = 8\nwindow = 1\niters = 1\n\
-             trials = 3\nwarmup = '1ms'\nlimit = 'none'"
+            "[[transfer]]\nengine = 'far'\nmemory = 'far'\nop = '{op}'\nsizes = 8\ndepth = 1\niters = 1\n\
+             trials = 3\nwarmup = '1ms'\nbound = 'none'"
         );
         let records = pinned().tables(2, &table).unwrap();
         let trials = &records[0].transfer().unwrap().trials;
@@ -99,20 +99,20 @@ fn a_targets_flush_is_in_the_measured_interval_of_plain_writes() {
 
 #[test]
 fn the_bound_is_measured_by_the_memory_itself() {
-    let records = records("op = 'write'\nwindow = 4");
-    let limits = records.iter().filter_map(|record| record.limit.as_ref());
-    let limits: Vec<_> = limits.map(|limit| limit.what.as_str()).collect();
+    let records = records("op = 'write'\ndepth = 4");
+    let bounds = records.iter().filter_map(|record| record.bound.as_ref());
+    let bounds: Vec<_> = bounds.map(|bound| bound.what.as_str()).collect();
     // Workers that share CPUs have no bound.
     let yielding = records[0].effective.iter().any(|ranks| ranks.yielding);
     if yielding {
         println!(
-            "skip: the limit is not measured where workers share CPUs; run this on two CPUs or more"
+            "skip: the bound is not measured where threads share CPUs; run this on two CPUs or more"
         );
     }
     let expected = if yielding { 0 } else { 2 };
-    assert_eq!(limits.len(), expected, "{limits:?}");
+    assert_eq!(bounds.len(), expected, "{bounds:?}");
     assert!(
-        limits
+        bounds
             .iter()
             .all(|what| what.starts_with("memory copy by far copy"))
     );
@@ -133,7 +133,7 @@ fn memory_of_a_gpu_takes_the_whole_path() {
         return;
     };
     let table = "[[transfer]]\nengine = 'far'\nmemory = ['cuda:1', 'host']\ntarget-memory = 'cuda'\n\
-                op = ['write', 'write-imm', 'read', 'send']\nsizes = [8, 5000]\nwindow = 4\nverify = true\n\
+                op = ['write', 'write-imm', 'read', 'send']\nsizes = [8, 5000]\ndepth = 4\nverify = true\n\
                 trials = 2\ntrial-time = '10ms'\nwarmup = '2ms'";
     let records = with_driver(&double).tables(2, table).unwrap();
     assert_eq!(records.len(), 16);
@@ -156,7 +156,7 @@ fn a_gpu_that_is_filled_by_copies_is_named_below_the_table() {
         return;
     };
     let table = "[[transfer]]\nengine = 'far'\nmemory = 'host'\ntarget-memory = 'cuda'\nop = 'write'\n\
-                sizes = [8, 5000]\nwindow = 4\nverify = true\ntrials = 2\ntrial-time = '5ms'\nwarmup = '1ms'";
+                sizes = [8, 5000]\ndepth = 4\nverify = true\ntrials = 2\ntrial-time = '5ms'\nwarmup = '1ms'";
     let records = with_driver(&double).tables(2, table).unwrap();
     let measured = records
         .iter()

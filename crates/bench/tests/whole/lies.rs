@@ -7,7 +7,7 @@ use crate::far::LISTS;
 use crate::runs::over;
 
 const VERBS: [&str; 4] = ["write", "write-imm", "read", "send"];
-const PACINGS: [&str; 4] = ["window = 4", "batch = 4", "ping-pong = true", "rate = 1000"];
+const PACINGS: [&str; 4] = ["depth = 4", "batch = 4", "ping-pong = true", "rate = 1000"];
 
 /// Operations of each flow in the single trial, each on a slot of its own.
 const OPERATIONS: usize = 8;
@@ -85,7 +85,7 @@ fn table(lines: &str) -> String {
     let size = if is_atomic { 8 } else { 64 };
     format!(
         "[[transfer]]\nengine = 'far'\nsizes = {size}\nfootprint = 512\nstride = 64\ntrials = 1\nwarmup = '0s'\n\
-         limit = 'none'\n{length}\n{lines}\n"
+         bound = 'none'\n{length}\n{lines}\n"
     )
 }
 
@@ -199,7 +199,7 @@ fn duplicates_are_noticed_with_and_without_verification() {
     }
     for (ranks, traffic) in TRAFFICS {
         for verb in ["write-imm", "read"] {
-            let lines = lines("double", verb, "window = 4", false);
+            let lines = lines("double", verb, "depth = 4", false);
             let text = outcome(ranks, &format!("{traffic}\n{lines}"));
             assert!(is_noticed_twice(verb, &text), "{verb} {traffic}: {text}");
         }
@@ -208,10 +208,10 @@ fn duplicates_are_noticed_with_and_without_verification() {
 
 /// A lie about more than one operation, with 24 operations on 8 slots.
 fn lines_of_several(lie: &str, verb: &str, verify: &str) -> String {
-    let window = if lie == "short" { 1 } else { 4 };
+    let depth = if lie == "short" { 1 } else { 4 };
     let at = if lie == "last-visits" { 16 } else { 4 };
     format!(
-        "op = '{verb}'\nwindow = {window}\nmemory = 'host'\nverify = {verify}\nengine-options = {{ lie = '{lie}', at = \
+        "op = '{verb}'\ndepth = {depth}\nmemory = 'host'\nverify = {verify}\nengine-options = {{ lie = '{lie}', at = \
          '{at}' }}"
     )
 }
@@ -255,16 +255,16 @@ fn comparing_each_operation_finds_lies_that_the_last_one_hides() {
 #[test]
 fn each_operation_is_compared_in_every_pacing_and_traffic() {
     let orders = [
-        "window = 8\naddresses = 'random'\nlocal-addresses = 'sequential'",
-        "window = 8\naddresses = 'fixed'",
-        "window = 4\nqps = 3",
+        "depth = 8\naccess = 'random'\nlocal-access = 'sequential'",
+        "depth = 8\naccess = 'fixed'",
+        "depth = 4\nqueue-pairs = 3",
         "batch = 8\nbatches-in-flight = 2",
-        "window = 4\nworkers = 2",
+        "depth = 4\nthreads = 2",
     ];
     let orders = orders.map(|lines| (2, lines)).into_iter();
     let elsewhere = orders.chain(TRAFFICS).zip(VERBS.into_iter().cycle());
     let elsewhere = elsewhere.map(|((ranks, lines), verb)| (ranks, lines, verb));
-    let words = ["fetch-add", "compare-swap"].map(|verb| (2, "window = 4", verb));
+    let words = ["fetch-add", "compare-swap"].map(|verb| (2, "depth = 4", verb));
     let pacings = PACINGS
         .iter()
         .flat_map(|lines| VERBS.map(|verb| (2, *lines, verb)));
@@ -282,7 +282,7 @@ fn each_operation_is_compared_in_every_pacing_and_traffic() {
         .flat_map(|verb| WRONG.map(|lie| (lie, verb)));
     let stay = ["write", "read"].map(|verb| [("drop", verb), ("late", verb)]);
     let lies = lies.chain(stay.into_iter().flatten());
-    let lies = lies.map(|(lie, verb)| (lie, each(&lines(lie, verb, "window = 4", true))));
+    let lies = lies.map(|(lie, verb)| (lie, each(&lines(lie, verb, "depth = 4", true))));
     check_all(2, &lies.collect::<Vec<_>>());
 }
 
@@ -323,7 +323,7 @@ fn lies_are_found_in_every_order() {
     ];
     let mut cells = Vec::new();
     for (remote, local) in orders {
-        let orders = format!("addresses = '{remote}'\nlocal-addresses = '{local}'");
+        let orders = format!("access = '{remote}'\nlocal-access = '{local}'");
         for verb in VERBS {
             let lies = ["none"].into_iter().chain(WRONG);
             let of = |lie| format!("{orders}\n{}", lines(lie, verb, "batch = 4", true));
@@ -346,7 +346,7 @@ fn lies_are_found_in_every_traffic() {
         for verb in VERBS {
             let stay = ["drop", "late"].into_iter().filter(|_| !notifies(verb));
             for lie in ["none"].into_iter().chain(WRONG).chain(stay) {
-                add(traffic, lie, verb, "window = 4");
+                add(traffic, lie, verb, "depth = 4");
             }
             if !traffic.starts_with("traffic-file") {
                 let stays = (!notifies(verb)).then_some("drop");
@@ -358,7 +358,7 @@ fn lies_are_found_in_every_traffic() {
         if traffic.contains("fan-in") || traffic.contains("all-to-all") {
             let shared = format!("{traffic}\ntarget-footprint = 'shared'");
             for lie in ["none", "flip", "elsewhere"] {
-                add(&shared, lie, "read", "window = 4");
+                add(&shared, lie, "read", "depth = 4");
             }
         }
         check_all(ranks, &cells);
@@ -368,7 +368,11 @@ fn lies_are_found_in_every_traffic() {
 /// Queue pairs, parts, and both. On each path the lie concerns the second operation or part.
 #[test]
 fn lies_are_found_on_every_path_and_in_every_part() {
-    for paths in ["qps = 3", "chunk = 16", "qps = 2\nchunk = 24"] {
+    for paths in [
+        "queue-pairs = 3",
+        "chunk = 16",
+        "queue-pairs = 2\nchunk = 24",
+    ] {
         for (verb, pacing) in cells().filter(|(_, pacing)| !pacing.starts_with("rate")) {
             if verb == "send" && paths.contains("chunk") {
                 continue;

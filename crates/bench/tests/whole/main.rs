@@ -2,13 +2,13 @@
 #![cfg(test)]
 
 mod alone;
+mod bounds;
 mod collectives;
 mod connections;
 mod device_memory;
 mod far;
 mod late;
 mod lies;
-mod limits;
 mod long;
 mod runs;
 mod seen;

@@ -94,7 +94,7 @@ fn check(record: &Record, body: &StressBody, rows: usize) {
 #[test]
 fn an_honest_engine_is_right_in_every_draw() {
     let text =
-        "engine = 'far'\nmemory = 'far,host'\nworkers = [1, 2]\nduration = '1s'\nmax-size = '16k'";
+        "engine = 'far'\nmemory = 'far,host'\nthreads = [1, 2]\nduration = '1s'\nmax-size = '16k'";
     let (record, body) = stressed(text, 3, far::LISTS);
     check(&record, &body, 4);
     assert!(body.sum(|row| row.draws) >= 1);
@@ -115,7 +115,7 @@ fn engines_take_turns() {
 
 #[test]
 fn transfers_of_a_group_can_share_an_open_engine() {
-    let table = "[[stress]]\nengine = 'shm,fabric:tcp'\nmemory = 'host,small'\nworkers = [1, 3]";
+    let table = "[[stress]]\nengine = 'shm,fabric:tcp'\nmemory = 'host,small'\nthreads = [1, 3]";
     let lists = tonnage_engines::LISTS;
     let Point::Stress(point) = Run::default().points(4, table).unwrap().remove(0).point else {
         panic!("no stress");

@@ -39,7 +39,7 @@ fn check(ranks: u32, table: &str, lists: Lists, expected: &[Option<&str>]) {
 }
 
 const TRANSFER: &str =
-    "[[transfer]]\nengine = 'shm'\ntrials = 1\niters = 4\nwarmup = '0s'\nlimit = 'none'\n";
+    "[[transfer]]\nengine = 'shm'\ntrials = 1\niters = 4\nwarmup = '0s'\nbound = 'none'\n";
 
 #[test]
 fn a_size_below_one_element_for_each_rank_is_skipped() {

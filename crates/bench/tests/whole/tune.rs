@@ -12,12 +12,12 @@ fn searched(lists: Lists, text: &str) -> Record {
     over(lists).tables(2, &table).unwrap().remove(0)
 }
 
-/// 1 Gb/s × 20 ms are 2.5 MB, or 38 operations of 64 KiB. A window of 32 leaves a sixth of the link unused, and more
+/// 1 Gb/s × 20 ms are 2.5 MB, or 38 operations of 64 KiB. A depth of 32 leaves a sixth of the link unused, and more
 /// than 64 gain nothing, unless other processes take the CPU so long that 64 run dry. A broken search is wrong each
 /// time.
 #[test]
 fn a_window_of_bandwidth_times_delay_is_found() {
-    let text = "engine = 'long'\nop = 'write'\nsizes = '64k'\ngoal = 'rate'\nwindow = '8..256'\nqps = 1\ntrial-time = '250ms'";
+    let text = "engine = 'long'\nop = 'write'\nsizes = '64k'\ngoal = 'rate'\ndepth = '8..256'\nqueue-pairs = 1\ntrial-time = '250ms'";
     let wrong: Vec<String> = (0..3)
         .map_while(|_| {
             let record = searched(long::LISTS, text);
@@ -27,13 +27,13 @@ fn a_window_of_bandwidth_times_delay_is_found() {
     assert!(wrong.len() < 3, "{}", wrong.join("\n\n"));
 }
 
-/// The first error in a search of windows of 8 to 256 on the long link, as text.
+/// The first error in a search of depths of 8 to 256 on the long link, as text.
 fn wrong_on_a_long_link(record: &Record) -> Option<String> {
     let body = record.tune().unwrap();
     let winner = body.winner.as_ref().unwrap();
     let command = &winner.command;
-    let won = |window: &u32| command.contains(&format!("--window {window} "));
-    let Some(window) = [32, 64].into_iter().find(won) else {
+    let won = |depth: &u32| command.contains(&format!("--depth {depth} "));
+    let Some(depth) = [32, 64].into_iter().find(won) else {
         return Some(format!("{command} is too long"));
     };
     // The link's rate, less the 20 ms before the first arrival.
@@ -42,7 +42,7 @@ fn wrong_on_a_long_link(record: &Record) -> Option<String> {
     if !(0.8..1.0).contains(&of_link) {
         return Some(format!("{of_link} of the link"));
     }
-    for worse in ["--window 8", "--window 16"] {
+    for worse in ["--depth 8", "--depth 16"] {
         let worse = body.tried.iter().find(|it| it.value == worse).unwrap();
         let is_worse = worse.gain.is_some_and(|gain| gain.high < 0.0);
         if worse.outcome != TuneOutcome::Worse || !is_worse {
@@ -51,17 +51,17 @@ fn wrong_on_a_long_link(record: &Record) -> Option<String> {
     }
     // A result that differs from the start races against it once more; a tie goes to the better one.
     let again = body.tried.iter().any(|it| it.dimension == "together");
-    (again == (window == 64)).then(|| "the result did not race against the start again".into())
+    (again == (depth == 64)).then(|| "the result did not race against the start again".into())
 }
 
-/// The delay is the same for every window that the link can keep up with: a longer one is not better.
+/// The delay is the same for every depth that the link can keep up with: a longer one is not better.
 #[test]
 fn the_shortest_window_has_the_best_latency() {
-    let text = "engine = 'long'\nop = 'write'\nsizes = '64k'\ngoal = 'latency'\nwindow = [1, 16, 128]\nqps = 1\n\
+    let text = "engine = 'long'\nop = 'write'\nsizes = '64k'\ngoal = 'latency'\ndepth = [1, 16, 128]\nqueue-pairs = 1\n\
                 trial-time = '100ms'";
     let record = searched(long::LISTS, text);
     let winner = record.tune().unwrap().winner.as_ref().unwrap();
-    assert!(winner.command.contains("--window 1 "), "{record:#?}");
+    assert!(winner.command.contains("--depth 1 "), "{record:#?}");
     let latency = winner.run.summary.as_ref().unwrap().latency.as_ref();
     assert_eq!(latency.unwrap().kind, LatencyKind::Operation);
 }
@@ -71,7 +71,7 @@ fn the_shortest_window_has_the_best_latency() {
 fn a_lie_is_found_in_the_winners_final_run() {
     for (lie, measured) in [("none", true), ("flip-all", false)] {
         let text = format!(
-            "engine = 'far'\nop = 'write'\nsizes = '1k'\ngoal = 'rate'\nwindow = [1, 4]\nqps = 1\ntrial-time = '2ms'\n\
+            "engine = 'far'\nop = 'write'\nsizes = '1k'\ngoal = 'rate'\ndepth = [1, 4]\nqueue-pairs = 1\ntrial-time = '2ms'\n\
              engine-options = {{ lie = '{lie}', at = '4' }}"
         );
         let record = searched(far::LISTS, &text);

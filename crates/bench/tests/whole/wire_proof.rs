@@ -79,8 +79,8 @@ fn quiet() -> Option<WireDevice> {
 /// The records of a write and a read by an engine of two ranks on one host.
 fn records(engines: &'static [Entry]) -> Vec<Record> {
     let table = format!(
-        "[[transfer]]\nengine = 'toy'\nop = ['write', 'read']\nsizes = {SIZE_BYTES}\nwindow = 4\niters = {OPERATIONS}\n\
-         trials = 1\nwarmup = '0s'\nlimit = 'none'"
+        "[[transfer]]\nengine = 'toy'\nop = ['write', 'read']\nsizes = {SIZE_BYTES}\ndepth = 4\niters = {OPERATIONS}\n\
+         trials = 1\nwarmup = '0s'\nbound = 'none'"
     );
     let lists = Lists {
         engines,

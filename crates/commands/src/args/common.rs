@@ -40,22 +40,22 @@ pub struct RankArgs {
     #[arg(long, value_name = "HOST:PORT", requires = "rank")]
     pub master: Option<Master>,
 
-    /// CPUs for the workers of this host, such as 0-3,8, given out in this order; "none" does not pin.
+    /// CPUs for the threads of this host, such as 0-3,8, given out in this order; "none" does not pin.
     ///
-    /// By default each worker is pinned to a CPU of its own, close to its memory.
+    /// By default each thread is pinned to a CPU of its own, close to its memory.
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuChoice>,
 
-    /// NUMA node of the buffers: "auto" is the node of the worker's CPU, "none" leaves it to the system.
+    /// NUMA node of the buffers: "auto" is the node of the thread's CPU, "none" leaves it to the system.
     #[arg(long, value_name = "NODE", default_value = "auto")]
     pub numa: Numa,
 
-    /// Devices that carry the bytes, such as eth0 or mlx5_0,mlx5_1, or "all". The workers of a host take them in turn,
+    /// Devices that carry the bytes, such as eth0 or mlx5_0,mlx5_1, or "all". The threads of a host take them in turn,
     /// or as --rails says. By default the engine chooses one. `tonnage devices` lists them.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub devices: Vec<String>,
 
-    /// Devices of one rank, such as 1=mlx5_2,mlx5_3, in place of --devices: its workers take them in turn, or as
+    /// Devices of one rank, such as 1=mlx5_2,mlx5_3, in place of --devices: its threads take them in turn, or as
     /// --rails says. May be repeated.
     #[arg(long, value_name = "RANK=NAMES", value_parser = devices_of)]
     pub devices_of: Vec<(u32, Vec<String>)>,

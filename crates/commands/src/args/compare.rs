@@ -32,7 +32,7 @@ pub struct CompareArgs {
     pub metric: Vec<Metric>,
 
     /// Keys of points that may differ between the sides, joined by commas, such as engine, engine-options, ranks, size
-    /// or window.
+    /// or depth.
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
     pub ignore: Vec<String>,
 

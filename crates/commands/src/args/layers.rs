@@ -4,7 +4,7 @@ use clap::Args;
 use tonnage_collective::Collective;
 use tonnage_engine::{Entry, Lists, Verb};
 use tonnage_plan::collective::{CallOptions, CheckOptions, CollectiveJob};
-use tonnage_plan::point::LimitChoice;
+use tonnage_plan::point::BoundChoice;
 use tonnage_plan::skipping::SkippingOptions;
 use tonnage_plan::sweep::Sweep;
 use tonnage_plan::transfer::{
@@ -145,7 +145,7 @@ impl LayersArgs {
             },
             pacing: PacingOptions {
                 // The calls of a collective do not overlap either: each begins when the previous one has ended.
-                window: Some(Sweep::single(1)),
+                depth: Some(Sweep::single(1)),
                 ..PacingOptions::default()
             },
             measure: MeasureOptions {
@@ -170,7 +170,7 @@ impl LayersArgs {
             },
             // Only the writes have a bound.
             check: CheckOptions {
-                limit: Some(LimitChoice::None),
+                bound: Some(BoundChoice::None),
                 ..CheckOptions::default()
             },
             // If a named engine is missing, its writes already fail.

@@ -73,12 +73,12 @@ fn promised_commands_expand() {
         ),
         (
             1,
-            "shm --op write --sizes 64 --window 64 --rate 200000 --duration 3s",
+            "shm --op write --sizes 64 --depth 64 --rate 200000 --duration 3s",
         ),
-        (1, "null --op write --sizes 64 --window 64 --duration 1s"),
+        (1, "null --op write --sizes 64 --depth 64 --duration 1s"),
         (
             14,
-            "shm --op write --sizes 64,4k --window 1..64 --until-ci 2% --max-duration 5s --verify",
+            "shm --op write --sizes 64,4k --depth 1..64 --until-ci 2% --max-duration 5s --verify",
         ),
     ] {
         let plan = experiment(&format!("tonnage transfer --ranks 2 --engine {line}")).to_plan();
@@ -97,15 +97,15 @@ fn promised_commands_expand() {
 #[test]
 fn flags_are_the_keys_of_a_plan() {
     let base = "tonnage transfer --engine shm,null --op write,read --sizes 8..1M";
-    let paced = " --label x --traffic fan-in --window 4 --rate 5k --workers 2 --memory huge --footprint 2M \
-                 --target-footprint shared --stride 1M --gap 3 --addresses random --local-addresses fixed --seed 9 --latency on --verify --limit 100Gb/s --session on,fresh --trials 3 \
+    let paced = " --label x --traffic fan-in --depth 4 --rate 5k --threads 2 --memory huge --footprint 2M \
+                 --target-footprint shared --stride 1M --gap 3 --access random --local-access fixed --seed 9 --latency on --verify --bound 100Gb/s --session on,fresh --trials 3 \
                  --trial-time 10ms --warmup 0 --until-ci 1% --max-duration 9s";
     let others = " --batch 7 --ping-pong --iters 5 --duration 4s";
     let plan = experiment(&format!("{base}{paced}{others}")).to_plan();
     let expected = "name = \"transfer\"\n\n[[transfer]]\nlabel = \"x\"\nengine = [\"shm\", \"null\"]\n\
-        op = [\"write\", \"read\"]\ntraffic = \"fan-in\"\nsizes = \"8..1M\"\nworkers = 2\nwindow = 4\nbatch = 7\n\
+        op = [\"write\", \"read\"]\ntraffic = \"fan-in\"\nsizes = \"8..1M\"\nthreads = 2\ndepth = 4\nbatch = 7\n\
         ping-pong = true\nrate = \"5000\"\nsession = [\"on\", \"fresh\"]\nmemory = \"huge\"\nfootprint = \"2M\"\ntarget-footprint = \"shared\"\nstride = \"1M\"\n\
-        gap = \"3\"\naddresses = \"random\"\nlocal-addresses = \"fixed\"\nseed = 9\nlatency = true\nverify = true\nlimit = \"12.5GB/s\"\ntrials = 3\n\
+        gap = \"3\"\naccess = \"random\"\nlocal-access = \"fixed\"\nseed = 9\nlatency = true\nverify = true\nbound = \"12.5GB/s\"\ntrials = 3\n\
         trial-time = \"10ms\"\niters = 5\nduration = \"4s\"\nwarmup = \"0ns\"\nuntil-ci = \"1%\"\n\
         max-duration = \"9s\"\n";
     assert_eq!(plan.to_toml().unwrap(), expected);

@@ -148,7 +148,7 @@ fn check_link_speed(points: &[Planned]) -> Result<()> {
         facts.is_ok_and(|facts| facts.iter().any(|facts| facts.has_devices))
     });
     let reasons: Option<Vec<&str>> = on_devices
-        .map(|planned| planned.point.any().without_limit())
+        .map(|planned| planned.point.any().without_bound())
         .collect();
     // One point with a bound is enough.
     let Some(reasons) = reasons else {
@@ -162,7 +162,7 @@ fn check_link_speed(points: &[Planned]) -> Result<()> {
     )))
 }
 
-/// Refuses more devices than a host has workers to use them. The check needs `here`, the number of ranks on this host,
+/// Refuses more devices than a host has threads to use them. The check needs `here`, the number of ranks on this host,
 /// if known. Also refuses devices of ranks that do not exist, and rails over a single device.
 pub fn check_devices(
     named: &DeviceNames,
@@ -187,15 +187,15 @@ pub fn check_devices(
         let has_devices = facts.is_ok_and(|facts| facts.iter().any(|facts| facts.has_devices));
         !point.spans_devices() && has_devices
     };
-    let workers = points.iter().filter(takes_one).map(|planned| {
-        let workers = planned.point.any().workers();
-        workers.saturating_mul(here) as usize
+    let threads = points.iter().filter(takes_one).map(|planned| {
+        let threads = planned.point.any().threads();
+        threads.saturating_mul(here) as usize
     });
-    // If other points span all devices, points with one device per worker may leave some unused.
+    // If other points span all devices, points with one device per thread may leave some unused.
     let spans = any(points, |point| point.spans_devices());
-    match workers.min().filter(|_| !spans) {
+    match threads.min().filter(|_| !spans) {
         Some(fewest) if devices > fewest => Err(Error::Usage(format!(
-            "--devices names {devices} devices, but this host has {fewest} workers: use --workers {}, --rails stripe, or \
+            "--devices names {devices} devices, but this host has {fewest} threads: use --threads {}, --rails stripe, or \
              fewer devices",
             devices.div_ceil(here.max(1) as usize)
         ))),
@@ -203,19 +203,19 @@ pub fn check_devices(
     }
 }
 
-/// Refuses more devices for one rank than it has workers to use them.
+/// Refuses more devices for one rank than it has threads to use them.
 fn check_own(named: &DeviceNames, points: &[Planned]) -> Result<()> {
-    let workers = points.iter().map(|planned| planned.point.any().workers());
+    let threads = points.iter().map(|planned| planned.point.any().threads());
     let lists = named
         .of_ranks
         .iter()
         .map(|(rank, names)| (names.len(), rank));
-    match (lists.max_by_key(|(devices, _)| *devices), workers.min()) {
-        (Some((devices, rank)), Some(workers))
-            if devices > workers as usize && !any(points, |point| point.spans_devices()) =>
+    match (lists.max_by_key(|(devices, _)| *devices), threads.min()) {
+        (Some((devices, rank)), Some(threads))
+            if devices > threads as usize && !any(points, |point| point.spans_devices()) =>
         {
             Err(Error::Usage(format!(
-                "--devices-of names {devices} devices of rank {rank}, which has {workers} workers: use --workers {devices}, \
+                "--devices-of names {devices} devices of rank {rank}, which has {threads} threads: use --threads {devices}, \
                  --rails stripe, or fewer devices"
             )))
         }
@@ -307,15 +307,15 @@ pub fn check_places(job: &Job, points: &[Planned]) -> Result<()> {
     };
     match job.placement() {
         (CpuChoice::List(cpus), _) => Err(Error::Usage(format!(
-            "--cpus {} and place {place} contradict each other, because both choose the workers' CPUs: leave one of them out",
+            "--cpus {} and place {place} contradict each other, because both choose the threads' CPUs: leave one of them out",
             number_list::format(&cpus)
         ))),
         (CpuChoice::None, _) => Err(Error::Usage(format!(
-            "--cpus none and place {place} contradict each other, because workers that are not pinned are on no socket: \
+            "--cpus none and place {place} contradict each other, because threads that are not pinned are on no socket: \
              leave one of them out"
         ))),
         (CpuChoice::Auto, Numa::Node(node)) => Err(Error::Usage(format!(
-            "--numa {node} and place {place} contradict each other, because a place includes the workers' \
+            "--numa {node} and place {place} contradict each other, because a place includes the threads' \
              memory, and all of it would be on node {node}: leave one of them out"
         ))),
         (CpuChoice::Auto, Numa::Auto | Numa::None) => Ok(()),
@@ -325,8 +325,8 @@ pub fn check_places(job: &Job, points: &[Planned]) -> Result<()> {
 /// Refuses CPUs and NUMA nodes that this host lacks, before a rank starts; each rank checks its own host again.
 pub fn check_placement(job: &Job, points: &[Planned]) -> Result<()> {
     let (topology, (cpus, numa)) = (Topology::read(), job.placement());
-    let workers = points.iter().map(|planned| planned.point.any().workers());
-    let most = workers.max().unwrap_or(1);
+    let threads = points.iter().map(|planned| planned.point.any().threads());
+    let most = threads.max().unwrap_or(1);
     place_workers(&topology, 0, 1, most, &cpus)?;
     numa.node(&topology, None).map(|_| ())
 }
@@ -376,7 +376,7 @@ mod tests {
             };
             assert_eq!(said(&all, points), None);
         }
-        // More devices than workers is an error only if each worker uses one device.
+        // More devices than threads is an error only if each thread uses one device.
         assert_eq!(said(&named(9), &stripe), None);
         let mut of_rank = named(2);
         of_rank
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn every_device_has_a_worker() {
         let points = |kind: &str, engine: &str, more: &str| {
-            let text = format!("name = 'p'\n[[{kind}]]\nengine = '{engine}'\nworkers = 2\n{more}");
+            let text = format!("name = 'p'\n[[{kind}]]\nengine = '{engine}'\nthreads = 2\n{more}");
             let plan = Plan::from_toml(&text, "p").unwrap();
             plan.points(4, &LISTS).unwrap()
         };
@@ -404,7 +404,7 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(
-                message.contains("names 9 devices, but this host has 8 workers: use --workers 3"),
+                message.contains("names 9 devices, but this host has 8 threads: use --threads 3"),
                 "{message}"
             );
             // If a launcher does not report the number of ranks on this host, the ranks find out.

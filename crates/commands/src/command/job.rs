@@ -45,7 +45,7 @@ impl Job {
         }
     }
 
-    /// Returns the choice of CPUs for workers and of the NUMA node for their memory.
+    /// Returns the choice of CPUs for threads and of the NUMA node for their memory.
     pub fn placement(&self) -> (CpuChoice, Numa) {
         (self.ranks.cpus.clone().unwrap_or_default(), self.ranks.numa)
     }

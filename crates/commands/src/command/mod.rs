@@ -16,7 +16,7 @@
 //! | [`ior`] | `ior`: a command line of IOR becomes a plan |
 //! | `block` | IOR's result block |
 //! | [`tour`] | `tour`: upper bounds of this host, then a plan, then one page |
-//! | [`limits`] | upper bounds of this host, for the tour |
+//! | [`bounds`] | upper bounds of this host, for the tour |
 //! | [`ab`] | `ab`: two sides, measured in alternation |
 //! | [`compare`] | `compare`: verdicts on the records of two sides |
 //! | [`baseline`] | `baseline`: figures and thresholds of kinds of hosts |
@@ -38,6 +38,7 @@ pub mod ab;
 pub mod atomic_file;
 pub mod baseline;
 mod block;
+pub mod bounds;
 pub mod check;
 pub mod checks;
 pub mod compare;
@@ -52,7 +53,6 @@ pub mod ior;
 mod job;
 mod leftovers;
 mod letter;
-pub mod limits;
 pub mod manual;
 pub mod measure;
 mod memory_file;

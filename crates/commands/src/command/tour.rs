@@ -16,8 +16,8 @@ use tonnage_units::identity::Meeting;
 use tonnage_units::message::print_message;
 use tonnage_units::{Error, PairPlace, Result};
 
+use super::bounds;
 use super::job::Job;
-use super::limits;
 use super::measure::start;
 use super::measure::supervise::supervise;
 use super::{env, print};
@@ -65,7 +65,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     ));
     let environment = Environment::read(&LISTS.variables(), &topology);
     let inventory = Inventory::read();
-    let limits = limits::measure(&environment, &topology)?;
+    let bounds = bounds::measure(&environment, &topology)?;
     let before = if output.exists() {
         read_records(&output)?.records.len()
     } else {
@@ -82,7 +82,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         .unwrap_or_else(|| "tonnage".to_owned());
     print(&tour::page(&tour::Tour {
         inventory: &inventory,
-        limits: &limits,
+        bounds: &bounds,
         records: &records,
         output: &output,
         program: &program,

@@ -8,7 +8,7 @@ use tonnage_units::{Result, WireDevice};
 use super::division::Division;
 use super::worker::PathsWorker;
 use crate::{
-    Caps, DeviceMemoryAccess, Domain, Engine, EngineReport, Facts, LimitKind, Verb, WorkerConfig,
+    BoundKind, Caps, DeviceMemoryAccess, Domain, Engine, EngineReport, Facts, Verb, WorkerConfig,
 };
 
 /// Devices, each with the same number of endpoints per worker.
@@ -51,7 +51,7 @@ fn common_caps(one: Caps, other: Caps) -> Caps {
         ordered_writes: one.ordered_writes && other.ordered_writes,
         shared_memory: one.shared_memory || other.shared_memory,
         carried: one.carried || other.carried,
-        limit: combined_limit(one.limit, other.limit),
+        bound: combined_bound(one.bound, other.bound),
     }
 }
 
@@ -68,15 +68,15 @@ fn common_verbs(one: &'static [Verb], other: &'static [Verb]) -> &'static [Verb]
     }
 }
 
-fn combined_limit(one: LimitKind, other: LimitKind) -> LimitKind {
+fn combined_bound(one: BoundKind, other: BoundKind) -> BoundKind {
     match (one, other) {
-        (LimitKind::Link { bytes_per_s: one }, LimitKind::Link { bytes_per_s: other }) => {
-            LimitKind::Link {
+        (BoundKind::Link { bytes_per_s: one }, BoundKind::Link { bytes_per_s: other }) => {
+            BoundKind::Link {
                 bytes_per_s: one.saturating_add(other),
             }
         }
         (one, other) if one == other => one,
-        _ => LimitKind::None,
+        _ => BoundKind::None,
     }
 }
 

@@ -763,7 +763,7 @@ fn decode_paths(
             devices(paths)
         ),
         false => format!(
-            "rank {peer} has {theirs} paths and this rank has {paths}: start all ranks with the same --qps"
+            "rank {peer} has {theirs} paths and this rank has {paths}: start all ranks with the same --queue-pairs"
         ),
     }))
 }
@@ -788,7 +788,7 @@ mod tests {
         );
         assert_eq!(
             refused(4, 4),
-            "rank 1 has 6 paths and this rank has 4: start all ranks with the same --qps"
+            "rank 1 has 6 paths and this rank has 4: start all ranks with the same --queue-pairs"
         );
     }
 }

@@ -27,8 +27,8 @@ use tonnage_engine::{
 use tonnage_sys::cuda::{CopyMark, CudaCopier, CudaFailure};
 use tonnage_units::{Error, Result};
 
-use crate::memory::cuda_limit;
-use crate::memory::cuda_limit::LimitedEnd;
+use crate::memory::cuda_bound;
+use crate::memory::cuda_bound::BoundedEnd;
 use crate::memory::cuda_region::{CudaEnd, driver_report, library, unavailable};
 use crate::memory::nvidia::NVIDIA;
 use crate::memory::vendor::GpuVendor;
@@ -100,7 +100,7 @@ struct CudaDomain {
     vendor: &'static GpuVendor,
     caps: Caps,
     /// This rank's end.
-    end: LimitedEnd,
+    end: BoundedEnd,
     driver: LibraryReport,
     by_kernel: bool,
     streams: u32,
@@ -110,11 +110,11 @@ impl CudaDomain {
     fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Result<Self> {
         let what = format!("engine {}", vendor.copies);
         let library = library(vendor, Some(request.libraries), &what)?;
-        let end = cuda_limit::end(vendor, request.memories)?;
+        let end = cuda_bound::end(vendor, request.memories)?;
         Ok(Self {
             vendor,
             caps: Caps {
-                limit: end.limit,
+                bound: end.bound,
                 ..CAPS
             },
             end,
@@ -155,8 +155,8 @@ impl Domain for CudaDomain {
                     },
                 )
                 .with_fact("streams", u64::from(self.streams))
-                .with_optional_fact("limit_of_links", self.end.links.clone())
-                .with_optional_fact("limit_of_links_unknown", self.end.links_unknown.clone())
+                .with_optional_fact("bound_of_links", self.end.links.clone())
+                .with_optional_fact("bound_of_links_unknown", self.end.links_unknown.clone())
                 .with_fact("depth", DEPTH)
                 .with_fact("ranks_are", "threads of one process")
                 .with_fact(

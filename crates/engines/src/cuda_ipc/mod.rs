@@ -32,8 +32,8 @@ use tonnage_engine::{
 use tonnage_units::Result;
 use worker::{CudaIpc, IN_FLIGHT_MAX};
 
-use crate::memory::cuda_limit;
-use crate::memory::cuda_limit::LimitedEnd;
+use crate::memory::cuda_bound;
+use crate::memory::cuda_bound::BoundedEnd;
 use crate::memory::cuda_region::{driver_report, library};
 use crate::memory::nvidia::NVIDIA;
 use crate::memory::vendor::GpuVendor;
@@ -79,7 +79,7 @@ pub(crate) fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Res
 struct IpcDomain {
     caps: Caps,
     /// This rank's end.
-    end: LimitedEnd,
+    end: BoundedEnd,
     driver: IpcDriver,
     initiates: bool,
     patience: Arc<CloseTimeout>,
@@ -89,10 +89,10 @@ impl IpcDomain {
     fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Result<Self> {
         let what = format!("engine {}", vendor.ipc);
         let library = library(vendor, Some(request.libraries), &what)?;
-        let end = cuda_limit::end(vendor, request.memories)?;
+        let end = cuda_bound::end(vendor, request.memories)?;
         Ok(Self {
             caps: Caps {
-                limit: end.limit,
+                bound: end.bound,
                 ..CAPS
             },
             end,
@@ -126,8 +126,8 @@ impl Domain for IpcDomain {
             library: Some(driver_report(&self.driver.library)),
             device: Some(self.end.name.clone()),
             facts: Facts::default()
-                .with_optional_fact("limit_of_links", self.end.links.clone())
-                .with_optional_fact("limit_of_links_unknown", self.end.links_unknown.clone())
+                .with_optional_fact("bound_of_links", self.end.links.clone())
+                .with_optional_fact("bound_of_links_unknown", self.end.links_unknown.clone())
                 .with_fact("depth", IN_FLIGHT_MAX)
                 .with_fact(
                     "completion",

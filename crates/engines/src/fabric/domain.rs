@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use tonnage_engine::{
-    Caps, DeviceMemoryAccess, Domain, Engine, EngineReport, Facts, LibraryReport, LimitKind,
+    BoundKind, Caps, DeviceMemoryAccess, Domain, Engine, EngineReport, Facts, LibraryReport,
     OpenRequest, Verb, WorkerConfig,
 };
 use tonnage_sys::libfabric::{Info, Offer};
@@ -88,7 +88,7 @@ fn caps(attributes: &Offer, arrival: Option<ArrivalProof>, shm_writes: Option<&s
             "tcp" | "verbs" => true,
             _ => false,
         },
-        limit: limit(attributes),
+        bound: bound(attributes),
         ..Caps::new(
             &Verb::COPYING,
             u32::try_from(depth).unwrap_or(u32::MAX).clamp(1, DEPTH_MAX),
@@ -101,17 +101,17 @@ fn caps(attributes: &Offer, arrival: Option<ArrivalProof>, shm_writes: Option<&s
 const DEPTH_MAX: u32 = 4096;
 
 /// How the bound of the bandwidth is measured.
-fn limit(attributes: &Offer) -> LimitKind {
+fn bound(attributes: &Offer) -> BoundKind {
     match (
         core_provider(&attributes.provider),
         attributes.link_bits_per_s,
     ) {
-        ("shm", _) => LimitKind::MemoryCopy,
-        ("tcp" | "sockets" | "udp", _) => LimitKind::SocketStream,
-        (_, Some(bits_per_s)) => LimitKind::Link {
+        ("shm", _) => BoundKind::MemoryCopy,
+        ("tcp" | "sockets" | "udp", _) => BoundKind::SocketStream,
+        (_, Some(bits_per_s)) => BoundKind::Link {
             bytes_per_s: bits_per_s / 8,
         },
-        (_, None) => LimitKind::None,
+        (_, None) => BoundKind::None,
     }
 }
 

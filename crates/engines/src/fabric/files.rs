@@ -95,8 +95,8 @@ fn fits(bytes: u64, endpoints: u64, free_bytes: u64) -> Result<()> {
             size(free_bytes)
         ),
         how: format!(
-            "Give it more room (docker run --shm-size={gib}g, mount -o remount,size={gib}g {FOLDER}), choose fewer --workers, \
-             --qps or ranks, or use engine shm, which needs none"
+            "Give it more room (docker run --shm-size={gib}g, mount -o remount,size={gib}g {FOLDER}), choose fewer --threads, \
+             --queue-pairs or ranks, or use engine shm, which needs none"
         ),
     })
 }

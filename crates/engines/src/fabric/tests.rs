@@ -11,8 +11,8 @@ use crate::memory::HOST;
 use serde_json::Value;
 use tonnage_engine::memory::Request;
 use tonnage_engine::{
-    Completion, Domain, Ending, EndpointAddress, EngineOptions, Facts, Flush, Lane, LaneKind,
-    LimitKind, Locality, Op, OpenRequest, PeerEndpoint, Verb,
+    BoundKind, Completion, Domain, Ending, EndpointAddress, EngineOptions, Facts, Flush, Lane,
+    LaneKind, Locality, Op, OpenRequest, PeerEndpoint, Verb,
 };
 
 use super::ENTRY;

@@ -1,6 +1,6 @@
 //! Finds the GPU of a rank's memory, and its place on the machine, before the memory is allocated.
 //!
-//! Bounds that follow from the GPUs of a rank and its peers are in `cuda_limit`; the links themselves are read in
+//! Bounds that follow from the GPUs of a rank and its peers are in `cuda_bound`; the links themselves are read in
 //! `tonnage_machine::devices`.
 
 use std::collections::BTreeMap;

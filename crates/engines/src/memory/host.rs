@@ -182,7 +182,7 @@ fn huge_advice(bytes: usize, request: &Request<'_>) -> String {
         ("enabled", "madvise")
     };
     format!(
-        "Reserve them with `sysctl vm.nr_hugepages={pages}` (for one worker; as many again for each other) or allow \
+        "Reserve them with `sysctl vm.nr_hugepages={pages}` (for one thread; as many again for each other) or allow \
          transparent ones with `echo {word} > /sys/kernel/mm/transparent_hugepage/{switch}`, both as root; or use \
          memory host"
     )

@@ -9,7 +9,7 @@
 //! | `hip` | AMD's entries for both |
 //! | `cuda_region` | all of them as ends of GPU copies |
 //! | `bus_device` | the GPU of a memory that is not allocated yet, and its link |
-//! | `cuda_limit` | the bound of these copies |
+//! | `cuda_bound` | the bound of these copies |
 //! | `gpu_nic` | the NIC nearest to the GPU of a rank's memory |
 //! | `vendor` | a GPU vendor: names, and advice for failures; the list of vendors |
 //! | `nvidia`, `amd` | the vendors |
@@ -18,7 +18,7 @@ pub(crate) mod amd;
 mod bus_device;
 mod copy;
 mod cuda;
-pub(crate) mod cuda_limit;
+pub(crate) mod cuda_bound;
 mod cuda_pinned;
 pub(crate) mod cuda_region;
 pub(crate) mod gpu_nic;

@@ -98,7 +98,7 @@ impl NicArrivals {
     pub(super) fn words(&self) -> String {
         let when = match (&self.need, self.was_due.each_ref().map(Cell::get)) {
             (FlushNeed::Flushing(_), [false, false]) => {
-                return "needed, and never done: this worker saw no arrival, no read, and no end of peers' writes"
+                return "needed, and never done: this thread saw no arrival, no read, and no end of peers' writes"
                     .to_owned();
             }
             (FlushNeed::Flushing(_), [true, false]) => REPORTED.to_owned(),

@@ -15,8 +15,8 @@ use lane_memories::LaneMemories;
 use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Completion, Descriptor, Domain, Ending, EndpointAddress, Engine, EngineReport, Entry,
-    Facts, Failure, Flush, Lane, LaneKind, LaneSpec, LaneTable, LimitKind, Op, Peer, PeerEndpoint,
+    BoundKind, Caps, Completion, Descriptor, Domain, Ending, EndpointAddress, Engine, EngineReport,
+    Entry, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, LaneTable, Op, Peer, PeerEndpoint,
     Region, RegionId, RegionTable, Verb, WorkerConfig, move_waiting, never_connected,
 };
 use tonnage_sys::copy::Method;
@@ -40,7 +40,7 @@ static CAPS: Caps = Caps {
     ordered_writes: true,
     sends_taken: true,
     shared_memory: true,
-    limit: LimitKind::MemoryCopy,
+    bound: BoundKind::MemoryCopy,
     ..Caps::new(&Verb::ALL, DEPTH, u32::MAX as u64)
 };
 

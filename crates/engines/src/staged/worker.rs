@@ -109,11 +109,11 @@ impl StagedWorker {
                 Ok(())
             }
             Some(known) => Err(unavailable(
-                format!("the ring of this worker is pinned for {}", gpu_name(known)),
-                "Register memory of one GPU only, or use a worker for each",
+                format!("the ring of this thread is pinned for {}", gpu_name(known)),
+                "Register memory of one GPU only, or use a thread for each",
             )),
             None => Err(unavailable(
-                "the ring of this worker was created before GPU memory was registered".to_owned(),
+                "the ring of this thread was created before GPU memory was registered".to_owned(),
                 "Register GPU memory before making cards for peers",
             )),
         }

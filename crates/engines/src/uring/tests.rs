@@ -40,7 +40,7 @@ const SIZE: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
 /// A point as a plan would produce it, reduced to the fields that the engine uses.
-fn asked(options: Value, window: u32) -> Result<Arc<dyn FileDomain>> {
+fn asked(options: Value, depth: u32) -> Result<Arc<dyn FileDomain>> {
     let point = FilePoint {
         engine: "uring".into(),
         engine_options: serde_json::from_value(options).unwrap(),
@@ -48,7 +48,7 @@ fn asked(options: Value, window: u32) -> Result<Arc<dyn FileDomain>> {
         block_bytes: BLOCK,
         transfer_bytes: BLOCK,
         phases: vec![Phase::Write],
-        window,
+        depth,
         ..file_point()
     };
     (ENTRY.open)(&OpenFiles {
@@ -100,7 +100,7 @@ fn op(write: bool, block: u64) -> Op {
     }
 }
 
-/// Posts all operations, again when the window has room, and returns their ends in the order of their tags.
+/// Posts all operations, again when the depth has room, and returns their ends in the order of their tags.
 fn carry_out(engine: &mut Uring, ops: &[Op]) -> Vec<Completion> {
     let (mut posted, mut ended) = (0, Vec::new());
     let mut done = [Completion::EMPTY; 3];
@@ -227,7 +227,7 @@ fn the_window_is_respected_and_blocking_calls_wait_until_it_is_empty() {
     };
     engine.call(&open(&path, 5, true)).unwrap();
     let ops: Vec<Op> = (0..6).map(|block| op(true, block)).collect();
-    assert_eq!(engine.post(&ops).unwrap(), 4, "the window is 4");
+    assert_eq!(engine.post(&ops).unwrap(), 4, "the depth is 4");
     let transfer = FileTransfer {
         file: 5,
         local: 0,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tonnage_engine::{
-    Caps, DeviceMemoryAccess, Domain, Engine, EngineReport, Facts, LibraryReport, LimitKind,
+    BoundKind, Caps, DeviceMemoryAccess, Domain, Engine, EngineReport, Facts, LibraryReport,
     OpenRequest, Verb, WorkerConfig,
 };
 use tonnage_machine::devices::{RdmaDevice, RdmaPort};
@@ -100,7 +100,7 @@ impl PortDomain {
             arrivals_named: true,
             ordered_writes: !asked.relaxed && !is_kernel,
             carried: is_kernel,
-            limit: limit(&chosen.device, &chosen.state),
+            bound: bound(&chosen.device, &chosen.state),
             ..Caps::new(all, depth, message_bytes_max)
         };
         Ok(Self {
@@ -188,13 +188,13 @@ fn check_limits(name: &str, asked: &Asked, limits: &DeviceLimits) -> Result<()> 
 }
 
 /// Bound of the bandwidth: the link's speed. A software device has none of its own.
-fn limit(device: &RdmaDevice, port: &RdmaPort) -> LimitKind {
+fn bound(device: &RdmaDevice, port: &RdmaPort) -> BoundKind {
     let is_hardware = device.driver.is_some() || device.pci.is_some();
     match port.link_bits_per_s.filter(|_| is_hardware) {
-        Some(bits_per_s) => LimitKind::Link {
+        Some(bits_per_s) => BoundKind::Link {
             bytes_per_s: bits_per_s / 8,
         },
-        None => LimitKind::None,
+        None => BoundKind::None,
     }
 }
 
@@ -323,14 +323,14 @@ impl PortDomain {
         let fits = (limits.completions / of_one).min(limits.queue_pairs) / each;
         if pairs / each > fits {
             let why = format!(
-                "{} peers need {pairs} queue pairs and {} completions of one worker and path, and {name} has {} and {}",
+                "{} peers need {pairs} queue pairs and {} completions of one thread and path, and {name} has {} and {}",
                 config.peers_max,
                 u64::from(pairs) * u64::from(of_one),
                 limits.queue_pairs,
                 limits.completions
             );
             let how = format!(
-                "Choose a smaller --window, or at most {fits} peers of each rank (--traffic)"
+                "Choose a smaller --depth, or at most {fits} peers of each rank (--traffic)"
             );
             return Err(unavailable(why, &how));
         }
@@ -347,7 +347,7 @@ impl PortDomain {
         let fits = (limits.completions / depth).min(limits.queue_pairs.saturating_sub(1));
         if initiators > fits {
             let why = format!(
-                "dci={initiators} needs {initiators} queue pairs and {} completions of one worker and path, and {name} \
+                "dci={initiators} needs {initiators} queue pairs and {} completions of one thread and path, and {name} \
                  has {} and {}",
                 u64::from(initiators) * u64::from(depth),
                 limits.queue_pairs,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tonnage_engine::carried::{
     BinnedLatencies, CarriedOrder, CarriedProgress, CarriedTrial, TrialCarrier,
 };
-use tonnage_engine::{Addresses, Verb};
+use tonnage_engine::{Access, Verb};
 use tonnage_sys::kread::{
     KreadFlow, KreadOrder, KreadPacing, KreadSession, KreadSlotOrder, KreadVerb,
 };
@@ -56,12 +56,12 @@ fn merged_latencies(
 }
 
 /// Converts a slot order for the module.
-fn slot_order(order: Addresses) -> KreadSlotOrder {
+fn slot_order(order: Access) -> KreadSlotOrder {
     match order {
-        Addresses::Fixed => KreadSlotOrder::Fixed,
-        Addresses::Sequential => KreadSlotOrder::Sequential,
-        Addresses::Random => KreadSlotOrder::Random,
-        Addresses::Permuted => KreadSlotOrder::Permuted,
+        Access::Fixed => KreadSlotOrder::Fixed,
+        Access::Sequential => KreadSlotOrder::Sequential,
+        Access::Random => KreadSlotOrder::Random,
+        Access::Permuted => KreadSlotOrder::Permuted,
     }
 }
 
@@ -106,7 +106,7 @@ impl KernelWorker {
                 _ => KreadVerb::Read,
             },
             bytes: order.size_bytes,
-            window: order.window,
+            window: order.depth,
             pacing: self.pacing(order),
             orders: (slot_order(order.orders.0), slot_order(order.orders.1)),
             slots: (order.slots, order.stride_bytes),
@@ -176,7 +176,7 @@ impl TrialCarrier for KernelWorker {
             return Err(Error::Unavailable {
                 what: "engine-option signalling=first".into(),
                 why: "a batch waits for all of its operations, and all are signalled".into(),
-                how: "Choose --window instead of --batch, or signalling=each".into(),
+                how: "Choose --depth instead of --batch, or signalling=each".into(),
             });
         }
         if self.pacing(order) == KreadPacing::First
@@ -185,7 +185,7 @@ impl TrialCarrier for KernelWorker {
             return Err(Error::Unavailable {
                 what: "engine-option signalling=first".into(),
                 why: "it is of one queue pair to one peer, as in the published benchmark".into(),
-                how: "Leave --qps out and choose one target for each initiator, or signalling=each"
+                how: "Leave --queue-pairs out and choose one target for each initiator, or signalling=each"
                     .into(),
             });
         }

@@ -62,16 +62,16 @@ pub(super) fn open_session(
 ) -> Result<(KreadSession, Landing)> {
     let landing = Landing::for_memory(bytes).ok_or_else(|| {
         let most = u64::from(KREAD_SLOTS_MAX) * u64::from(KREAD_SLOT_BYTES_MAX);
-        let why = format!("a worker's memory of {bytes} bytes, and the module has {most} at most");
+        let why = format!("a thread's memory of {bytes} bytes, and the module has {most} at most");
         unavailable(why, "Choose a smaller --footprint, or fewer peers")
     })?;
     if lanes > KREAD_LANES_MAX {
         let why = format!(
-            "{lanes} queue pairs of one worker, and a session of the module has {KREAD_LANES_MAX}"
+            "{lanes} queue pairs of one thread, and a session of the module has {KREAD_LANES_MAX}"
         );
         return Err(unavailable(
             why,
-            "Choose fewer --qps, or fewer peers (--traffic)",
+            "Choose fewer --queue-pairs, or fewer peers (--traffic)",
         ));
     }
     let gid_index = port.own_gids().map_or(0, |(index, _)| index);
@@ -127,7 +127,7 @@ fn refusal(port: &OpenPort, refused: KreadRefused, landing: Landing) -> Error {
                     "the kernel has no {} stretches of {} bytes for what lands",
                     landing.slots, landing.slot_bytes
                 ),
-                "Choose a smaller --footprint or fewer workers, or gather free memory: echo 1 >/proc/sys/vm/compact_memory",
+                "Choose a smaller --footprint or fewer threads, or gather free memory: echo 1 >/proc/sys/vm/compact_memory",
             ),
             _ => Error::Failed(format!(
                 "verbs:kernel on {}: the module made no session: {error}",

@@ -103,7 +103,7 @@ impl KernelWorker {
     pub(super) fn session(&self) -> Result<&Arc<KreadSession>> {
         let none = || {
             self.port
-                .about("this worker has no session: it is a target only")
+                .about("this thread has no session: it is a target only")
         };
         self.session.as_ref().ok_or_else(none)
     }
@@ -265,14 +265,14 @@ impl KernelWorker {
 fn carries_trials_only() -> Error {
     unavailable(
         "the kernel carries out whole trials, and takes no single operations",
-        "Choose verbs:rc, or a transfer of reads or writes with --window",
+        "Choose verbs:rc, or a transfer of reads or writes with --depth",
     )
 }
 
 /// Error for a second memory. A session has one memory for its whole life, because peers know its lanes.
 fn one_memory_only() -> Error {
     unavailable(
-        "the kernel has landing memory for one memory of each worker, and this worker had one already",
+        "the kernel has landing memory for one memory of each thread, and this thread had one already",
         "Choose verbs:rc for runs that register several memories, or one after the other",
     )
 }

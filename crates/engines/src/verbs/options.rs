@@ -126,7 +126,7 @@ pub(super) static OPTIONS: [EngineOption; 23] = [
         SEND_DEPTH,
         (&["auto"], None),
         [2, 32_768],
-        "work requests of a send queue: auto has room for the window; a window above it is handed over as room appears",
+        "work requests of a send queue: auto has room for the depth; a depth above it is handed over as room appears",
     ).on(IN_USER_SPACE),
     or_number(
         POST_LIST,
@@ -152,7 +152,7 @@ pub(super) static OPTIONS: [EngineOption; 23] = [
         (&["auto"], None),
         [1, 1024],
         "every Nth operation of a queue pair is signalled, and the others complete with it, so that latencies are coarse, \
-         at least two in a window; auto signals each",
+         at least two of a depth; auto signals each",
     ).on(IN_USER_SPACE),
     EngineOption::choice(
         ORDERING,
@@ -170,12 +170,12 @@ pub(super) static OPTIONS: [EngineOption; 23] = [
         INITIATORS,
         1,
         [1, 1024],
-        "initiators of a worker over verbs:dc: peers have them in turn, each always the same",
+        "initiators of a thread over verbs:dc: peers have them in turn, each always the same",
     ).on(&[DC]),
     EngineOption::choice(
         SIGNALLING,
         &["each", "first"],
-        "first: of each window only the first operation is signalled, and waited for once the whole window is posted, as the \
+        "first: of as many operations as the depth, only the first is signalled, and waited for once all are posted, as the \
          published benchmark of one-sided reads did; each waits for all",
     ).on(&[KERNEL]),
     registration::option(

@@ -32,7 +32,7 @@ const SOCKET: &str = "TONNAGE_TEST_SOCKET";
 /// More than the entries of a ring, and not a multiple of them.
 const COUNT: u32 = 2500;
 
-const WINDOW: u32 = 64;
+const DEPTH: u32 = 64;
 
 /// Size of the word of each operation.
 const WORD: u32 = 8;
@@ -77,7 +77,7 @@ fn connected(rank: u32, (library, gpu): (PathBuf, &str), socket: UnixStream) -> 
         ..OpenRequest::default()
     });
     let mut engine = domains.unwrap()[0]
-        .worker(&WorkerConfig::polling(rank, 1, WINDOW))
+        .worker(&WorkerConfig::polling(rank, 1, DEPTH))
         .unwrap();
     let region = engine.register(&memory).unwrap();
     let peer = 1 - rank;
@@ -132,7 +132,7 @@ impl IpcSide {
         let before = counts();
         while ended < COUNT {
             self.check_time();
-            if posted < COUNT && posted - ended < WINDOW {
+            if posted < COUNT && posted - ended < DEPTH {
                 let taken = self.engine.post(&[Self::op(lane, posted)]).unwrap();
                 posted += taken as u32;
             }
@@ -148,7 +148,7 @@ impl IpcSide {
     /// Checks the data of each arrival when it is reported, and posts the next receive if it needs one.
     fn take_arrivals(&mut self, receives: Option<Lane>) {
         let mut done = [Completion::EMPTY; 16];
-        let (mut arrived, mut posted) = (0, WINDOW);
+        let (mut arrived, mut posted) = (0, DEPTH);
         let before = counts();
         while arrived < COUNT {
             self.check_time();
@@ -168,7 +168,7 @@ impl IpcSide {
                 }
                 arrived += 1;
             }
-            while let Some(lane) = receives.filter(|_| posted < COUNT.min(arrived + WINDOW)) {
+            while let Some(lane) = receives.filter(|_| posted < COUNT.min(arrived + DEPTH)) {
                 posted += self.engine.post(&[Self::op(lane, posted)]).unwrap() as u32;
             }
         }
@@ -206,7 +206,7 @@ fn second_process() {
     side.take_arrivals(None);
     side.memory.write(0, &zeros).unwrap();
     let lane = side.lane(LaneKind::Receive);
-    for number in 0..WINDOW {
+    for number in 0..DEPTH {
         assert_eq!(side.engine.post(&[IpcSide::op(lane, number)]).unwrap(), 1);
     }
     side.say("ready for send");

@@ -20,7 +20,7 @@ const TURNS: usize = 7;
 /// Turns of each side with small copies. Their time varies more between turns than between the sides.
 const TURNS_OF_SMALL: usize = 41;
 
-const WINDOW: usize = 4;
+const DEPTH: usize = 4;
 
 /// Returns the seconds that a turn takes: the median of the better half.
 fn middle_of_better(mut turns: Vec<f64>) -> f64 {
@@ -38,9 +38,9 @@ fn middle(mut turns: Vec<f64>) -> f64 {
 fn by_engine(line: &mut Line, copies: usize, len: u32) -> f64 {
     let begun = Instant::now();
     let (mut posted, mut ended) = (0, 0);
-    let mut done = [Completion::EMPTY; WINDOW];
+    let mut done = [Completion::EMPTY; DEPTH];
     while ended < copies {
-        while posted < copies && posted - ended < WINDOW {
+        while posted < copies && posted - ended < DEPTH {
             let op = line.op(posted as u32, 0, 0, len);
             posted += line.engine.post(&[op]).unwrap();
         }
@@ -62,7 +62,7 @@ impl Raw {
     fn new(context: &Arc<CudaContext>, bytes: u64) -> Self {
         let arena = Arena::allocate(bytes as usize, Pages::Normal, Sharing::Private, None).unwrap();
         Self {
-            raw: RawLoop::new(context, WINDOW).unwrap(),
+            raw: RawLoop::new(context, DEPTH).unwrap(),
             stream: CudaStream::new(context).unwrap(),
             events: [(); 2].map(|()| CudaEvent::new(context).unwrap()),
             pinned: PinnedArena::pin(context, Arc::new(arena)).unwrap(),
@@ -108,7 +108,7 @@ type Options<'a> = &'a [(&'a str, &'a str)];
 
 fn line(driver: &Driver, ends: LineOf<'_>, (verb, options): (Verb, Options<'_>), len: u32) -> Line {
     let [own, far] = [ends.0, ends.1].map(|name| driver.memory(name, len.into()).unwrap());
-    Line::new(driver, (&own, &far), verb, (options, WINDOW as u32)).unwrap()
+    Line::new(driver, (&own, &far), verb, (options, DEPTH as u32)).unwrap()
 }
 
 /// Returns the bytes per second of copies of this size between these memories.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tonnage_engine::carried::{CarriedFlow, CarriedOrder, CarriedTrial};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{
-    Addresses, Descriptor, DeviceRequest, Engine, LaneKind, LaneSpec, OpenRequest, PeerEndpoint,
+    Access, Descriptor, DeviceRequest, Engine, LaneKind, LaneSpec, OpenRequest, PeerEndpoint,
     Region, Verb, WorkerConfig,
 };
 use tonnage_engines::memory::SMALL;
@@ -97,11 +97,11 @@ fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<Carr
     let order = CarriedOrder {
         verb,
         size_bytes: SIZE,
-        window: 1,
+        depth: 1,
         in_batches: false,
         slots: BYTES / u64::from(SIZE),
         stride_bytes: SIZE.into(),
-        orders: (Addresses::Sequential, Addresses::Sequential),
+        orders: (Access::Sequential, Access::Sequential),
         flows: &[flow],
         operations_max: Some(4),
         duration: None,

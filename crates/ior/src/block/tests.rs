@@ -58,9 +58,9 @@ fn record(options: &IorOptions, phases: Vec<Value>) -> Record {
             "block_bytes": options.block_bytes, "transfer_bytes": options.transfer_bytes,
             "segments": options.segments, "order": "sequential", "seed": 1, "phases": ["write", "read"],
             "read_from": {"kind": "own"}, "fsync": "none", "direct": false, "collective": false,
-            "file_view": false, "barriers": false, "keep": false, "existing": false, "window": 1,
+            "file_view": false, "barriers": false, "keep": false, "existing": false, "depth": 1,
             "prefill": false, "data": {"kind": "random"}, "drop_caches": false,
-            "trials": options.repetitions, "limit": {"kind": "none"},
+            "trials": options.repetitions, "bound": {"kind": "none"},
         },
         "effective": [], "environment": [], "storage": [], "outcome": {"status": "measured"}, "phases": phases,
     }))

@@ -8,7 +8,7 @@ use tonnage_record::figures::Row;
 use tonnage_units::{Error, Result};
 
 use super::by_hand::HandValue;
-use super::figures::{RunFigures, host_medians, limit, samples, slow_hosts};
+use super::figures::{RunFigures, bound, host_medians, samples, slow_hosts};
 use super::groups::{RowGroup, find_faster_links, groups};
 use super::host_kind::{KindFacts, hosts_of, matched_keys};
 use super::read::check_margin;
@@ -307,8 +307,8 @@ impl Builder<'_> {
         // Sources and bound come only from hosts that were kept.
         let kept = group.of_hosts(&samples);
         let figures = RunFigures::new(&samples, request, metric, hand.as_ref());
-        let limit = limit(&kept.rows, &metric);
-        if let Err(why) = figures.check(request, limit, hand.as_ref()) {
+        let bound = bound(&kept.rows, &metric);
+        if let Err(why) = figures.check(request, bound, hand.as_ref()) {
             self.leave_out(name, why);
             return true;
         }
@@ -320,7 +320,7 @@ impl Builder<'_> {
             self.leave_out(name, why);
             return true;
         }
-        let entry = self.build_entry(point, &kept, metric, name, &figures, (limit, hand));
+        let entry = self.build_entry(point, &kept, metric, name, &figures, (bound, hand));
         let hosts = samples.into_iter().map(|sample| sample.host);
         let kind = self.kinds.entry(group.facts.clone()).or_default();
         kind.0.extend(hosts);
@@ -355,7 +355,7 @@ impl Builder<'_> {
         metric: Metric,
         name: &str,
         figures: &RunFigures,
-        (limit, hand): (Option<f64>, Option<HandValue>),
+        (bound, hand): (Option<f64>, Option<HandValue>),
     ) -> BaselineEntry {
         let record = group.rows[0].record;
         let json = point_json(record);
@@ -377,8 +377,8 @@ impl Builder<'_> {
             mad: figures.mad,
             warn: figures.warn,
             fail: figures.fail,
-            limit,
-            of_limit: limit.map(|limit| figures.median / limit),
+            bound,
+            of_bound: bound.map(|bound| figures.median / bound),
             device: group.device.clone(),
             link_bytes_per_s: group.link_bytes_per_s,
             source: hand.map(|hand| hand.source),

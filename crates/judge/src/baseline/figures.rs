@@ -64,16 +64,16 @@ pub(super) fn slow_hosts(
 }
 
 /// Median of the upper bounds that apply to a metric.
-pub(super) fn limit(rows: &[Row<'_>], metric: &Metric) -> Option<f64> {
+pub(super) fn bound(rows: &[Row<'_>], metric: &Metric) -> Option<f64> {
     if metric.figure.field != "bandwidth_bytes_per_s_mean" {
         return None;
     }
-    let limits = rows.iter().filter_map(|row| {
+    let bounds = rows.iter().filter_map(|row| {
         let own = row.record.body.any().moved(row.part)?;
-        let limit = own.limit.or(row.record.limit.as_ref())?;
-        Some(limit.bytes_per_s).filter(|limit| limit.is_finite() && *limit > 0.0)
+        let bound = own.bound.or(row.record.bound.as_ref())?;
+        Some(bound.bytes_per_s).filter(|bound| bound.is_finite() && *bound > 0.0)
     });
-    median(&limits.collect::<Vec<_>>())
+    median(&bounds.collect::<Vec<_>>())
 }
 
 /// Centre, spread and thresholds of a set of runs.
@@ -123,7 +123,7 @@ impl RunFigures {
     pub(super) fn check(
         &self,
         request: &BaselineRequest,
-        limit: Option<f64>,
+        bound: Option<f64>,
         hand: Option<&HandValue>,
     ) -> std::result::Result<(), String> {
         let is_measured = hand.is_none();
@@ -151,12 +151,12 @@ impl RunFigures {
                 "its runs spread so widely that 4 MAD reach below 0: measure longer or on an idle host".into(),
             );
         }
-        let Some(limit) = limit.filter(|limit| self.warn > *limit) else {
+        let Some(bound) = bound.filter(|bound| self.warn > *bound) else {
             return Ok(());
         };
         Err(format!(
-            "{}: its threshold {} lies above the limit of {limit} measured with the point: \
-             measure again on an idle host, or with --limit none",
+            "{}: its threshold {} lies above the bound of {bound} measured with the point: \
+             measure again on an idle host, or with --bound none",
             hand.map_or("its runs are faster than that".to_owned(), HandValue::title),
             self.warn
         ))

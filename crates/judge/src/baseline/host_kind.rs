@@ -94,7 +94,7 @@ pub fn carriers(row: &Row<'_>) -> (Option<String>, Option<f64>) {
         .map(|names| names.into_iter().collect::<Vec<_>>().join(","))
         .collect();
     let device_lists: Vec<String> = device_lists.into_iter().collect();
-    let links = row.record.limit.as_ref().and_then(|limit| limit.links);
+    let links = row.record.bound.as_ref().and_then(|bound| bound.links);
     (
         (!device_lists.is_empty()).then(|| device_lists.join(OTHER_HOST)),
         links.map(|links| links.used_bytes_per_s),

@@ -96,11 +96,11 @@ pub struct BaselineEntry {
     /// Failure threshold.
     pub fail: f64,
     /// Upper bound measured with the point: median over the runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<f64>,
+    #[serde(alias = "limit", default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<f64>,
     /// Median as a fraction of the bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of_limit: Option<f64>,
+    #[serde(alias = "of-limit", default, skip_serializing_if = "Option::is_none")]
+    pub of_bound: Option<f64>,
     /// Devices that carried the bytes, joined by commas. If hosts name theirs differently, the lists are joined by
     /// "and".
     #[serde(default, skip_serializing_if = "Option::is_none")]

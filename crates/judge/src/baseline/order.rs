@@ -34,7 +34,7 @@ impl CheckStep<'_> {
     /// How informative the point is: high if it is close to its bound and varies little.
     fn informativeness(&self) -> f64 {
         let of = |entry: &&BaselineEntry| {
-            let close = entry.of_limit.unwrap_or(0.0).min(1.0);
+            let close = entry.of_bound.unwrap_or(0.0).min(1.0);
             close - entry.relative_spread()
         };
         self.entries

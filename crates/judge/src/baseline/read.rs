@@ -15,7 +15,7 @@ use crate::metric::Metric;
 pub const BASELINE_BYTES_MAX: u64 = 16 << 20;
 
 /// Tolerance for rounding of a stored bound.
-const LIMIT_TOLERANCE: f64 = 1.000_001;
+const BOUND_TOLERANCE: f64 = 1.000_001;
 
 /// Header comment of the file.
 const HEADER: &str = "\
@@ -144,7 +144,7 @@ fn check(entry: &BaselineEntry) -> std::result::Result<(), String> {
         ("median", Some(entry.median)),
         ("warn", Some(entry.warn)),
         ("fail", Some(entry.fail)),
-        ("limit", entry.limit),
+        ("bound", entry.bound),
         ("link-bytes-per-s", entry.link_bytes_per_s),
     ];
     for (name, value) in numbers {
@@ -189,9 +189,9 @@ fn check_thresholds(entry: &BaselineEntry, metric: &Metric) -> std::result::Resu
             "warn {warn} and fail {fail} have to lie {side} the median {median}, fail no nearer than warn"
         ));
     }
-    match entry.limit {
-        Some(limit) if metric.better == Better::High && warn > limit * LIMIT_TOLERANCE => Err(
-            format!("warn {warn} lies above the limit {limit}, so that nothing could reach it"),
+    match entry.bound {
+        Some(bound) if metric.better == Better::High && warn > bound * BOUND_TOLERANCE => Err(
+            format!("warn {warn} lies above the bound {bound}, so that nothing could reach it"),
         ),
         _ => Ok(()),
     }

@@ -31,7 +31,7 @@ fn run_on(host: &str, run: usize, bandwidth: f64) -> Value {
     let mut value = record(&format!("{host}-{run}"), 1 << 20, &[bandwidth]);
     value["environment"][0]["hosts"][0]["name"] = host.into();
     value["time_unix_ns"] = json!(1_795_651_200_000_000_000_u64 + run as u64);
-    value["limit"] = json!({"what": "memory copy", "bytes_per_s": 20e9});
+    value["bound"] = json!({"what": "memory copy", "bytes_per_s": 20e9});
     value
 }
 
@@ -87,7 +87,7 @@ fn thresholds_are_those_computed_by_hand() {
         (1, 5, 1, 2)
     );
     assert_eq!(
-        (entry.of_limit, entry.unit.as_str()),
+        (entry.of_bound, entry.unit.as_str()),
         (Some(0.5), "bytes/s")
     );
     assert_eq!(entry.first.as_deref(), Some("2026-11-26"));
@@ -231,7 +231,7 @@ fn a_data_sheet_replaces_runs() {
     refused(
         &five,
         &by_hand(&text.replace("12e9", "30e9")),
-        "above the limit",
+        "above the bound",
     );
 }
 
@@ -274,9 +274,9 @@ const WRONG: &[(&str, &str, &str)] = &[
         "fail no nearer than warn",
     ),
     (
-        "limit = 20000000000.0",
-        "limit = 9400000000.0",
-        "lies above the limit",
+        "bound = 20000000000.0",
+        "bound = 9400000000.0",
+        "lies above the bound",
     ),
     ("mad = 1", "mad = -1", "mad -1"),
     (
@@ -378,12 +378,12 @@ fn drift_lists_slower_added_and_gone_entries() {
     );
 }
 
-fn entry(name: &str, engine: &str, of_limit: f64, takes_s: f64, ranks: u32) -> BaselineEntry {
+fn entry(name: &str, engine: &str, of_bound: f64, takes_s: f64, ranks: u32) -> BaselineEntry {
     let mut entry = only(&build_baseline(&host("n1", &FIVE), &request()).unwrap()).clone();
     entry.name = name.to_owned();
     entry.point = name.to_owned();
     entry.part.insert("engine".into(), engine.into());
-    entry.of_limit = Some(of_limit);
+    entry.of_bound = Some(of_bound);
     entry.takes_s = takes_s;
     entry.ranks = ranks;
     entry

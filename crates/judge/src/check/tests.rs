@@ -140,7 +140,7 @@ fn bytes_that_went_another_way_fail() {
                     counts: bool,
                     others: &[&BaselineEntry]| {
         let mut value = record("now", 1 << 20, &[10e9]);
-        value["limit"] = json!({
+        value["bound"] = json!({
             "what": "links", "bytes_per_s": link,
             "links": {"used": 1, "used_bytes_per_s": link, "all": 1, "all_bytes_per_s": link},
         });

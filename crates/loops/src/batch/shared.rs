@@ -58,7 +58,7 @@ impl SharedBatches {
 
     /// Ends the other workers' loops because this worker failed.
     pub fn abandon(&self, worker: u32, why: &Error) {
-        lock(&self.failure).get_or_insert_with(|| format!("worker {worker}: {why}"));
+        lock(&self.failure).get_or_insert_with(|| format!("thread {worker}: {why}"));
         self.failed.store(true, Ordering::Release);
         self.wake();
     }

@@ -302,7 +302,7 @@ fn a_worker_that_fails_ends_the_loops_of_the_others() {
         for (worker, (batched, _)) in ends.iter().enumerate() {
             let error = batched.as_ref().unwrap_err().to_string();
             assert!(error.contains("77"), "{error}");
-            let named = error.contains(&format!("worker {failing}: "));
+            let named = error.contains(&format!("thread {failing}: "));
             assert_eq!(named, worker != failing, "{error}");
         }
     }
@@ -319,7 +319,7 @@ fn workers_that_sleep_between_batches_are_woken() {
     assert!(ends.iter().all(|(batched, _)| batched.is_ok()));
     assert!(
         mocks.iter().all(|mock| mock.lock().slept > 0),
-        "no worker slept"
+        "no thread slept"
     );
     assert!(began.elapsed() < Duration::from_secs(2));
 }

@@ -201,7 +201,7 @@ impl Mailboxes {
         let found = self.peers.iter().position(|cells| cells.peer == peer);
         let none = || {
             Error::Failed(format!(
-                "rank {peer} has no messages with this worker; {DEFECT}"
+                "rank {peer} has no messages with this thread; {DEFECT}"
             ))
         };
         found.ok_or_else(none)

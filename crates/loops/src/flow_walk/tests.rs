@@ -11,9 +11,9 @@ fn steps(walk: &mut FlowWalk, count: usize) -> Vec<(u64, u64)> {
 }
 
 /// All combinations of orders at the two ends.
-fn orders() -> impl Iterator<Item = (Addresses, Addresses)> {
-    let remotes = |local| Addresses::ALL.iter().map(move |&remote| (local, remote));
-    Addresses::ALL.iter().flat_map(move |&local| remotes(local))
+fn orders() -> impl Iterator<Item = (Access, Access)> {
+    let remotes = |local| Access::ALL.iter().map(move |&remote| (local, remote));
+    Access::ALL.iter().flat_map(move |&local| remotes(local))
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn every_flow_and_seed_has_a_walk_of_its_own() {
         for (initiator, target) in [(0, 1), (1, 0), (1, 2), (2, 1), (3, 1), (1, 3)] {
             let slots = FlowSlots {
                 seed,
-                ..slots(Addresses::Random, 1 << 60)
+                ..slots(Access::Random, 1 << 60)
             };
             let mut walk = FlowWalk::new(&slots, initiator, target);
             assert!(
@@ -36,11 +36,11 @@ fn every_flow_and_seed_has_a_walk_of_its_own() {
 
 #[test]
 fn each_end_has_its_own_order() {
-    let mut walk = FlowWalk::with_orders((Addresses::Fixed, Addresses::Sequential), 3, 5);
+    let mut walk = FlowWalk::with_orders((Access::Fixed, Access::Sequential), 3, 5);
     assert_eq!(steps(&mut walk, 4), [(0, 0), (0, 1), (0, 2), (0, 0)]);
-    let mut walk = FlowWalk::with_orders((Addresses::Sequential, Addresses::Fixed), 2, 5);
+    let mut walk = FlowWalk::with_orders((Access::Sequential, Access::Fixed), 2, 5);
     assert_eq!(steps(&mut walk, 3), [(0, 0), (1, 0), (0, 0)]);
-    let mut walk = FlowWalk::with_orders((Addresses::Random, Addresses::Random), 1 << 40, 5);
+    let mut walk = FlowWalk::with_orders((Access::Random, Access::Random), 1 << 40, 5);
     assert!(
         steps(&mut walk, 9)
             .iter()
@@ -68,7 +68,7 @@ proptest! {
     /// in all rounds.
     #[test]
     fn permuted_ends_differ_and_keep_their_pairs(slots in 2u64..200, seed in any::<u64>()) {
-        let mut walk = FlowWalk::with_orders((Addresses::Permuted, Addresses::Permuted), slots, seed);
+        let mut walk = FlowWalk::with_orders((Access::Permuted, Access::Permuted), slots, seed);
         let mut pairs = std::collections::BTreeMap::new();
         for round in 0..3 {
             let steps = steps(&mut walk, slots as usize);
@@ -142,12 +142,12 @@ const KERNEL: &str = "#include <stdbool.h>\n#include <stdio.h>\ntypedef unsigned
     struct tkr_walk w; u64 a, b; tkr_walk_init(&w, local, remote, slots, seed, begin);\n\
     while (steps--) { tkr_walk_next(&w, &a, &b); printf(\"%llu %llu\\n\", a, b); } }\n";
 
-fn number(addresses: Addresses) -> &'static str {
-    match addresses {
-        Addresses::Fixed => "TKR_FIXED",
-        Addresses::Sequential => "TKR_SEQUENTIAL",
-        Addresses::Random => "TKR_RANDOM",
-        Addresses::Permuted => "TKR_PERMUTED",
+fn number(access: Access) -> &'static str {
+    match access {
+        Access::Fixed => "TKR_FIXED",
+        Access::Sequential => "TKR_SEQUENTIAL",
+        Access::Random => "TKR_RANDOM",
+        Access::Permuted => "TKR_PERMUTED",
     }
 }
 
@@ -155,8 +155,8 @@ fn number(addresses: Addresses) -> &'static str {
 #[test]
 fn the_kernel_goes_through_the_same_slots() {
     let (mut program, mut ours) = (format!("{KERNEL}int main(void) {{\n"), String::new());
-    for local in Addresses::ALL {
-        for remote in Addresses::ALL {
+    for local in Access::ALL {
+        for remote in Access::ALL {
             for (slots, seed, begin) in [
                 (1, 0, 0),
                 (7, 5, 0),

@@ -4,7 +4,7 @@ use super::super::stall::StallWatch;
 use super::*;
 use crate::testing::{Counter, flow, mock, silent_port, slots};
 use tonnage_engine::testing::{CAPS, arrival};
-use tonnage_engine::{Addresses, Peer};
+use tonnage_engine::{Access, Peer};
 use tonnage_sys::mapping::{Pages, Sharing};
 
 const OUT: u64 = 64;
@@ -14,7 +14,7 @@ const INTO: u64 = 256;
 fn signal() -> LastByteSignal {
     let slots = FlowSlots {
         stride_bytes: 16,
-        ..slots(Addresses::Sequential, 2)
+        ..slots(Access::Sequential, 2)
     };
     let arena = Arena::allocate(4096, Pages::Normal, Sharing::Private, None).unwrap();
     LastByteSignal::new(&slots, 0, 1, Arc::new(arena), OUT, INTO)

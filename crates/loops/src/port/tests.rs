@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{flow, mock, silent_port, slots};
 use tonnage_engine::testing::arrival;
-use tonnage_engine::{Addresses, Lane};
+use tonnage_engine::{Access, Lane};
 
 #[test]
 fn arrivals_are_counted_at_once_and_dated_before_they_are_taken() {
@@ -96,7 +96,7 @@ fn completing_ends_with_the_last_operation() {
 }
 
 fn receives(peers: u32) -> Vec<Receives> {
-    let slots = slots(Addresses::Sequential, 8);
+    let slots = slots(Access::Sequential, 8);
     let of = |peer| Receives::new(&slots, peer, 0, Lane(peer), 0);
     (0..peers).map(of).collect()
 }

@@ -176,7 +176,7 @@ fn more_workers_than_cpus_share_them_on_their_sockets() {
 fn cpus_are_not_shared_while_there_are_enough_elsewhere() {
     let one_each = machine(2, 2, 1, &[0, 2]);
     assert!(why_not(&one_each, PairPlace::Near).contains(
-        "2 workers need more CPUs at this place than there are: 1 on socket 0, 1 on socket 1"
+        "2 threads need more CPUs at this place than there are: 1 on socket 0, 1 on socket 1"
     ));
     let three_and_one = machine(2, 4, 1, &[0, 1, 2, 4]);
     for place in PairPlace::ALL {

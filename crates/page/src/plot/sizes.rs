@@ -75,20 +75,20 @@ fn bandwidth_plot(field: &str, groups: &[PointGroup<'_>], numbers: &mut Numbers)
     let mut lines: Vec<ChartLine> = Vec::new();
     for (look, group) in groups.iter().enumerate() {
         lines.push(measured(field, look, group));
-        lines.push(limits(look, group));
+        lines.push(bounds(look, group));
         lines.extend(published(field, look, group));
     }
     lines.retain(|line| !line.marks.is_empty());
-    let is_limit = |line: &&ChartLine| line.stroke == StrokeStyle::Dashed;
-    let values = lines.iter().filter(is_limit).flat_map(|line| &line.marks);
+    let is_bound = |line: &&ChartLine| line.stroke == StrokeStyle::Dashed;
+    let values = lines.iter().filter(is_bound).flat_map(|line| &line.marks);
     let values: BTreeSet<u64> = values.map(|mark| mark.y.to_bits()).collect();
     if values.len() == 1 {
-        keep_one_limit(&mut lines);
+        keep_one_bound(&mut lines);
     }
     let mut note = match values.len() {
         0 => String::new(),
-        1 => "Grey and dashed: the limit of all.".to_owned(),
-        _ => "Dashed: the limit of the line with this colour.".to_owned(),
+        1 => "Grey and dashed: the bound of all.".to_owned(),
+        _ => "Dashed: the bound of the line with this colour.".to_owned(),
     };
     let mut marks = lines.iter().flat_map(|line| &line.marks);
     if marks.any(|mark| mark.interval.is_some()) {
@@ -116,9 +116,9 @@ fn measured(field: &str, look: usize, group: &PointGroup<'_>) -> ChartLine {
     ChartLine::measured(group.name.clone(), look, marks)
 }
 
-fn limits(look: usize, group: &PointGroup<'_>) -> ChartLine {
+fn bounds(look: usize, group: &PointGroup<'_>) -> ChartLine {
     let marks = group.points.iter().filter_map(|(size, row)| {
-        let y = value(row, "limit_bytes_per_s")?;
+        let y = value(row, "bound_bytes_per_s")?;
         Some(ChartMark::at(*size, y, String::new()))
     });
     ChartLine {
@@ -131,14 +131,14 @@ fn limits(look: usize, group: &PointGroup<'_>) -> ChartLine {
 }
 
 /// If all bounds are equal, keeps a single line that belongs to no group.
-fn keep_one_limit(lines: &mut Vec<ChartLine>) {
+fn keep_one_bound(lines: &mut Vec<ChartLine>) {
     let longest = lines
         .iter()
         .filter(|line| line.stroke == StrokeStyle::Dashed);
     let longest = longest.max_by_key(|line| line.marks.len()).cloned();
     lines.retain(|line| line.stroke != StrokeStyle::Dashed);
     lines.extend(longest.map(|line| ChartLine {
-        name: Some("limit".to_owned()),
+        name: Some("bound".to_owned()),
         look: None,
         ..line
     }));

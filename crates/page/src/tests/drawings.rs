@@ -93,13 +93,13 @@ fn bandwidths_match_the_ticks() {
     // The ends of the error bars.
     let bars = between(plot, "<path d=\"M", "h6M").to_owned();
     assert!(!bars.is_empty());
-    let limit = records[0].limit.as_ref().unwrap().bytes_per_s;
+    let bound = records[0].bound.as_ref().unwrap().bytes_per_s;
     let mut paths = plot.split("<path");
     let dashed = paths.find(|it| it.contains("stroke-dasharray=\"6 4\""));
     let (_, first) = between(dashed.unwrap(), "d=\"M", "L")
         .split_once(' ')
         .unwrap();
-    assert_near(first.parse().unwrap(), y.place(limit, true), "limit");
+    assert_near(first.parse().unwrap(), y.place(bound, true), "bound");
 }
 
 #[test]

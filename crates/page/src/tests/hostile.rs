@@ -18,7 +18,7 @@ fn named(name: &str) -> Vec<Record> {
         let variables = &mut record.environment[0].machine.variables;
         variables.insert("FI_PROVIDER".to_owned(), name.to_owned());
         record.published_rows[0].what = name.to_owned();
-        record.limit.as_mut().unwrap().what = name.to_owned();
+        record.bound.as_mut().unwrap().what = name.to_owned();
         let value = serde_json::to_value(&*record).unwrap();
         let mut value = value;
         value["point"]["label"] = name.into();

@@ -187,7 +187,7 @@ fn pages_that_are_cut_changed_or_of_others_are_refused() {
 fn a_thousand_points_are_three_megabytes_at_most() {
     let records = (0..1000u32).map(|at| {
         record(u64::from(64 + 8 * (at / 4)), |it| {
-            it["point"]["pacing"]["window"] = (1 + at % 4).into();
+            it["point"]["pacing"]["depth"] = (1 + at % 4).into();
             let mean = it["summary"]["bandwidth_bytes_per_s"]["mean"]
                 .as_f64()
                 .unwrap();

@@ -67,7 +67,10 @@ where
         let read = move |text: &str| {
             let taken = T::CHOICES.iter().filter(|(choice, ..)| takes(choice));
             let names: Vec<_> = taken.map(|(_, name, _)| *name).collect();
-            if names.len() < T::CHOICES.len() && !names.contains(&text) {
+            let mut taken = T::CHOICES.iter().zip(T::ALIASES);
+            let is_alias =
+                taken.any(|((choice, ..), others)| takes(choice) && others.contains(&text));
+            if names.len() < T::CHOICES.len() && !names.contains(&text) && !is_alias {
                 return Err(unknown_name_error(T::WHAT, text, &names));
             }
             text.parse()

@@ -348,7 +348,7 @@ fn usual_sender(signal: i32) -> &'static str {
         SIGKILL => {
             " (SIGKILL): unless a user sent it, the out-of-memory killer did. `dmesg` shows it; raise the memory \
              limit of the \
-             container, or use smaller --sizes, --window or --footprint"
+             container, or use smaller --sizes, --depth or --footprint"
         }
         SIGBUS => {
             " (SIGBUS): there was no room for a page of memory that it had mapped. Look at `df /dev/shm` (docker run \

@@ -48,10 +48,10 @@ pub const ASKED: &[Figure] = &[
 /// Options of kinds with ranks that exchange bytes.
 pub const EXCHANGE: &[Figure] = &[
     Figure::of_option(
-        "Workers",
-        "workers",
+        "Threads",
+        "threads",
         "Threads of each rank that move bytes, each with its own engine.",
-        |row| row.options().workers.into(),
+        |row| row.options().threads.into(),
     ),
     Figure::of_option(
         "Traffic",
@@ -63,10 +63,10 @@ pub const EXCHANGE: &[Figure] = &[
     Figure {
         name: "Place",
         field: "place",
-        meaning: "Sockets of the workers that exchange bytes with each other: near (each with its peer on one socket), \
+        meaning: "Sockets of the threads that exchange bytes with each other: near (each with its peer on one socket), \
              far (initiator and target on two) or mixed. Empty if they are on different hosts or not pinned, or if the kernel \
              reports no sockets.",
-        computed: "From the CPUs that workers were pinned to; if none was pinned, as requested by the plan.",
+        computed: "From the CPUs that threads were pinned to; if none was pinned, as requested by the plan.",
         value: |row| row.record.placement().map(|place| place.name()).into(),
         ..Figure::PLAIN
     },
@@ -97,11 +97,11 @@ pub const OPERATION: &[Figure] = &[Figure::of_option(
 
 /// Options of kinds that keep operations in flight.
 pub const IN_FLIGHT: &[Figure] = &[Figure::of_option(
-    "Window",
-    "window",
+    "Depth",
+    "depth",
     "Operations in flight at a time, on each lane of a transfer and by each thread of a file experiment; a new \
          one is posted for every one that completes.",
-    |row| row.options().window.into(),
+    |row| row.options().depth.into(),
 )];
 
 /// Outcome of a point.

@@ -3,7 +3,7 @@
 use super::{Better, Figure, Row, Value};
 use crate::histogram::{Latency, LatencyKind};
 
-const FROM_HISTOGRAM: &str = "From one histogram of all samples of all trials and workers, with three significant \
+const FROM_HISTOGRAM: &str = "From one histogram of all samples of all trials and threads, with three significant \
      digits; never below the minimum or above the maximum, which are exact. A percentile with ≥ is a lower bound: it rests \
      on operations of an open loop that were due and never ended, each of which counts with the time from when it was due \
      to the end of its trial; or it lies in the last bin, at 60 s.";
@@ -27,7 +27,7 @@ pub const LATENCY: &[Figure] = &[
         name: "Samples",
         field: "latency_samples",
         meaning: "Number of latencies that the figures are of.",
-        computed: "Counted over all trials and workers.",
+        computed: "Counted over all trials and threads.",
         value: |row| latency(row, |latency| latency.samples),
         ..Figure::PLAIN
     },
@@ -36,7 +36,7 @@ pub const LATENCY: &[Figure] = &[
         field: "latency_unfinished",
         meaning: "Samples of operations of an open loop that were due and were never issued. The latency of each is a lower \
              bound: the time from when it was due to the end of its trial.",
-        computed: "Counted over all trials and workers.",
+        computed: "Counted over all trials and threads.",
         better: Some(Better::Low),
         value: |row| {
             latency(row, |latency| {

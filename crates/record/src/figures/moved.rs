@@ -2,7 +2,7 @@
 
 use super::{Better, Figure, GIGA, PERCENT, Row, Style, Value};
 use crate::body::{Moved, MovedInTrial};
-use crate::limit::Limit;
+use crate::bound::Bound;
 use crate::spread::Spread;
 
 /// Bandwidth over the trials.
@@ -13,8 +13,8 @@ pub const BANDWIDTH: &[Figure] = &[
         meaning: "Bandwidth over all ranks together, GB of 1e9 bytes per second. A trial of a transfer counts from its \
              aligned start to the last completion or arrival on any rank, the closing flush included, so it is what the \
              path keeps up, pauses between batches included. A trial of files counts as IOR does: opening, syncing and \
-             closing are inside. A row of a stress is one trial: the windows of all its transfers together.",
-        computed: "Mean over the trials of payload bytes / window.",
+             closing are inside. A row of a stress is one trial: the measured intervals of all its transfers together.",
+        computed: "Mean over the trials of payload bytes / measured interval.",
         value: |row| bandwidth(row, |spread| Some(spread.mean)),
         trials: Some(bandwidths),
         ..Figure::BANDWIDTH
@@ -33,7 +33,7 @@ pub const BANDWIDTH: &[Figure] = &[
         name: "Min trial BW (GB/s)",
         field: "bandwidth_bytes_per_s_min",
         meaning: "Bandwidth of the slowest trial, GB of 1e9 bytes per second.",
-        computed: "Smallest payload bytes / window of the trials.",
+        computed: "Smallest payload bytes / measured interval of the trials.",
         value: |row| bandwidth(row, |spread| Some(spread.min)),
         ..Figure::BANDWIDTH
     },
@@ -41,7 +41,7 @@ pub const BANDWIDTH: &[Figure] = &[
         name: "Max trial BW (GB/s)",
         field: "bandwidth_bytes_per_s_max",
         meaning: "Bandwidth of the fastest trial, GB of 1e9 bytes per second.",
-        computed: "Largest payload bytes / window of the trials.",
+        computed: "Largest payload bytes / measured interval of the trials.",
         value: |row| bandwidth(row, |spread| Some(spread.max)),
         ..Figure::BANDWIDTH
     },
@@ -56,7 +56,7 @@ pub const MESSAGE_RATE: &[Figure] = &[Figure {
     field: "message_rate_per_s_mean",
     meaning: "Operations per second over all ranks together; k, M and G are 1e3, 1e6 and 1e9. A round trip of a \
          ping-pong is two operations.",
-    computed: "Mean over the trials of operations / window.",
+    computed: "Mean over the trials of operations / measured interval.",
     style: Style::Rate,
     better: Some(Better::High),
     value: |row| moved(row, |moved| moved.message_rate_per_s),
@@ -64,32 +64,32 @@ pub const MESSAGE_RATE: &[Figure] = &[Figure {
 }];
 
 /// Upper bound, and how close the bandwidth comes to it.
-pub const LIMIT: &[Figure] = &[
+pub const BOUND: &[Figure] = &[
     Figure {
         name: "Util (%)",
         field: "utilization",
-        meaning: "Part of its limit that the bandwidth reaches; the line under the table names the limit.",
-        computed: "Avg BW / Limit.",
+        meaning: "Part of its bound that the bandwidth reaches; the line under the table names the bound.",
+        computed: "Avg BW / Bound.",
         style: PERCENT,
         better: Some(Better::High),
         value: |row| moved(row, |moved| moved.utilization),
         trials: Some(utilizations),
     },
     Figure {
-        name: "Limit (GB/s)",
-        field: "limit_bytes_per_s",
+        name: "Bound (GB/s)",
+        field: "bound_bytes_per_s",
         meaning: "Upper bound that the bandwidth is compared with, GB of 1e9 bytes per second.",
-        computed: "Measured around the point, read from the device, or stated by the user; `limit_what` describes it.",
+        computed: "Measured around the point, read from the device, or stated by the user; `bound_what` describes it.",
         style: GIGA,
-        value: |row| limit(row).map(|limit| limit.bytes_per_s).into(),
+        value: |row| bound(row).map(|bound| bound.bytes_per_s).into(),
         ..Figure::PLAIN
     },
     Figure {
-        name: "Limit what",
-        field: "limit_what",
-        meaning: "The limit in words, such as one sequential direct stream of the storage.",
-        computed: "Provided together with the limit.",
-        value: |row| limit(row).map(|limit| limit.what.as_str()).into(),
+        name: "Bound what",
+        field: "bound_what",
+        meaning: "The bound in words, such as one sequential direct stream of the storage.",
+        computed: "Provided together with the bound.",
+        value: |row| bound(row).map(|bound| bound.what.as_str()).into(),
         ..Figure::PLAIN
     },
 ];
@@ -98,8 +98,8 @@ pub const LIMIT: &[Figure] = &[
 pub const CPU: &[Figure] = &[Figure {
     name: "CPU (ns/op)",
     field: "cpu_ns_per_operation",
-    meaning: "CPU time that the threads which issue operations spend on one: the initiators' workers, or a rank's own \
-         threads with files (their share of the syncs included, opening and closing not). Workers that spin use all of \
+    meaning: "CPU time that the threads which issue operations spend on one: the initiators' threads, or a rank's own \
+         threads with files (their share of the syncs included, opening and closing not). Threads that spin use all of \
          their CPU's time, so this is the price of polling too; the kernel's own threads are not in it.",
     computed: "CPU time of these threads while they issue operations / operations.",
     style: Style::Scaled(1.0),
@@ -143,7 +143,7 @@ pub const AMOUNTS: &[Figure] = &[
     Figure {
         name: "In flight",
         field: "in_flight_max",
-        meaning: "Maximum number of operations that one thread actually had in flight, over all its lanes; the window is \
+        meaning: "Maximum number of operations that one thread actually had in flight, over all its lanes; the depth is \
              the maximum allowed.",
         computed: "Largest over the threads, ranks and trials of operations posted and not yet seen to end.",
         value: |row| {
@@ -169,9 +169,9 @@ fn bandwidth(row: &Row<'_>, of: fn(&Spread) -> Option<f64>) -> Value {
     value.into()
 }
 
-fn limit<'a>(row: &Row<'a>) -> Option<&'a Limit> {
-    let own = row.body().moved(row.part).and_then(|moved| moved.limit);
-    own.or(row.record.limit.as_ref())
+fn bound<'a>(row: &Row<'a>) -> Option<&'a Bound> {
+    let own = row.body().moved(row.part).and_then(|moved| moved.bound);
+    own.or(row.record.bound.as_ref())
 }
 
 fn trials(row: &Row<'_>) -> impl Iterator<Item = MovedInTrial> {
@@ -204,8 +204,8 @@ fn utilizations(row: &Row<'_>) -> Vec<Option<f64>> {
         .body()
         .moved(row.part)
         .and_then(|moved| moved.utilization);
-    let limit = limit(row).filter(|limit| limit.bytes_per_s > 0.0 && said.is_some());
-    let of = |bandwidth: f64| limit.map(|limit| bandwidth / limit.bytes_per_s);
+    let bound = bound(row).filter(|bound| bound.bytes_per_s > 0.0 && said.is_some());
+    let of = |bandwidth: f64| bound.map(|bound| bandwidth / bound.bytes_per_s);
     trials(row)
         .map(|trial| of(trial.bandwidth_bytes_per_s))
         .collect()

@@ -22,7 +22,7 @@ pub use of_records::{RecordsCheckTables, of_records};
 
 use crate::derived::{
     BASE_DRIFT, BASE_FAIL, BASE_HOST, BASE_HOSTS, BASE_MEDIAN, BASE_METRIC, BASE_NEW, BASE_OLD,
-    BASE_POINT, BASE_RATIO, BASE_RUNS, BASE_SPREAD, BASE_WARN, DerivedColumn, OF_LIMIT,
+    BASE_POINT, BASE_RATIO, BASE_RUNS, BASE_SPREAD, BASE_WARN, DerivedColumn, OF_BOUND,
 };
 use crate::export::naming::PointNames;
 use crate::table::draw;
@@ -76,7 +76,7 @@ fn entries(baseline: &Baseline, file: &str) -> String {
             BASE_SPREAD,
             BASE_WARN,
             BASE_FAIL,
-            OF_LIMIT,
+            OF_BOUND,
             BASE_HOSTS,
             BASE_RUNS,
         ])];
@@ -88,7 +88,7 @@ fn entries(baseline: &Baseline, file: &str) -> String {
                 BASE_SPREAD,
                 BASE_WARN,
                 BASE_FAIL,
-                OF_LIMIT,
+                OF_BOUND,
                 BASE_HOSTS,
                 BASE_RUNS,
             ],
@@ -113,7 +113,7 @@ fn entry(entry: &BaselineEntry) -> Vec<String> {
         },
         figure(entry.warn),
         figure(entry.fail),
-        entry.of_limit.map(percent).unwrap_or_default(),
+        entry.of_bound.map(percent).unwrap_or_default(),
         entry.hosts.to_string(),
         entry.runs.to_string(),
     ]

@@ -11,14 +11,14 @@ use tonnage_judge::check::{CHECK_FORMAT, CheckReport, CheckVerdict};
 use super::{built, checked, checked_each, drifted, of_records};
 use crate::tests::fits;
 
-const POINT: &str = r#"{"addresses":"sequential","engine":"fabric:tcp","footprint_bytes":4096,"kind":"transfer","latency":false,"length":{"trial":{"duration_ns":1000000},"trials":3,"warmup_ns":1000},"limit":{"kind":"auto"},"memory":"host","op":"write","pacing":{"kind":"stream","window":16},"ranks":2,"seed":1,"size_bytes":1048576,"stride_bytes":1048576,"traffic":"pair","verify":false,"workers":1}"#;
+const POINT: &str = r#"{"access":"sequential","engine":"fabric:tcp","footprint_bytes":4096,"kind":"transfer","latency":false,"length":{"trial":{"duration_ns":1000000},"trials":3,"warmup_ns":1000},"bound":{"kind":"auto"},"memory":"host","op":"write","pacing":{"kind":"stream","depth":16},"ranks":2,"seed":1,"size_bytes":1048576,"stride_bytes":1048576,"traffic":"pair","verify":false,"threads":1}"#;
 
 fn baseline(median: f64) -> Baseline {
     let checksum = tonnage_plan::given::checksum(POINT);
     let text = format!(
         "format = 1\nwarn = 0.05\nfail = 0.1\n[[kind]]\nhosts = ['n1', 'n2', 'n3']\n[kind.facts]\ncpu = '2 x X, 64 cores'\n\
-         [[kind.point]]\nname = 'fabric:tcp write size=1MiB,window=16,ranks=2'\nmetric = 'bandwidth'\nunit = 'bytes/s'\n\
-         hosts = 3\nruns = 15\nmedian = {median}\nmad = 1e8\nwarn = {warn}\nfail = {fail}\nlimit = 25e9\nof-limit = 0.5\n\
+         [[kind.point]]\nname = 'fabric:tcp write size=1MiB,depth=16,ranks=2'\nmetric = 'bandwidth'\nunit = 'bytes/s'\n\
+         hosts = 3\nruns = 15\nmedian = {median}\nmad = 1e8\nwarn = {warn}\nfail = {fail}\nbound = 25e9\nof-bound = 0.5\n\
          device = 'eth0'\nranks = 2\nspans = 1\ntakes-s = 1.0\npoint = '{POINT}'\nchecksum = '{checksum}'\n\
          [kind.point.part]\nengine = 'fabric:tcp'\nop = 'write'\n",
         warn = median * 0.95,
@@ -34,7 +34,7 @@ fn a_baseline_is_shown_with_slow_hosts_and_left_out_points() {
             baseline: baseline(12.5e9),
             slow: vec![SlowHost {
                 host: "n3".into(),
-                name: "fabric:tcp write size=1MiB,window=16,ranks=2".into(),
+                name: "fabric:tcp write size=1MiB,depth=16,ranks=2".into(),
                 metric: "bandwidth",
                 value: 10e9,
                 median: 12.5e9,

@@ -45,7 +45,7 @@ const RESULTS: &[&str] = &[
     "latency_ns_p99",
     "algbw_bytes_per_s_mean",
     "busbw_bytes_per_s_mean",
-    "busbw_limit_fraction",
+    "busbw_bound_fraction",
 ];
 
 impl Report for CollectiveReport {
@@ -111,7 +111,7 @@ impl Report for CollectiveReport {
     }
 
     fn footers(records: &[CollectiveRecord<'_>]) -> Vec<String> {
-        let mut lines: Vec<String> = limits(records);
+        let mut lines: Vec<String> = bounds(records);
         extend_distinct(&mut lines, records.iter().flat_map(below));
         lines
     }
@@ -133,11 +133,11 @@ fn below(record: &CollectiveRecord<'_>) -> Vec<String> {
 }
 
 /// Measured upper bounds on what each rank sends, once per backend and kind of bound.
-fn limits(records: &[CollectiveRecord<'_>]) -> Vec<String> {
+fn bounds(records: &[CollectiveRecord<'_>]) -> Vec<String> {
     let backends = records.iter().flat_map(|record| &record.body.backends);
-    let limits = backends.filter_map(|backend| {
-        let limit = backend.bus_limit.as_ref()?;
-        Some((limit.bytes_per_s, (&backend.backend, &limit.what)))
+    let bounds = backends.filter_map(|backend| {
+        let bound = backend.bus_bound.as_ref()?;
+        Some((bound.bytes_per_s, (&backend.backend, &bound.what)))
     });
     let line = |((who, what), values): ((&String, &String), Vec<f64>)| {
         let (least, most) = extremes(values.iter().copied());
@@ -145,9 +145,9 @@ fn limits(records: &[CollectiveRecord<'_>]) -> Vec<String> {
             1 => gigabytes_per_s(most),
             _ => format!("{} to {}", number(least * 1e-9), gigabytes_per_s(most)),
         };
-        format!("limit of {who}: {range} from each rank that sends, {what}")
+        format!("bound of {who}: {range} from each rank that sends, {what}")
     };
-    by_answer(limits).into_iter().map(line).collect()
+    by_answer(bounds).into_iter().map(line).collect()
 }
 
 /// Whether all records use the same element type and reduction.

@@ -17,7 +17,7 @@ pub struct Connections;
 
 /// Columns of the table of points.
 const POINTS: &[&str] = &[
-    "workers",
+    "threads",
     "register_bytes",
     "connections_at_once",
     "connections_per_s_mean",
@@ -27,7 +27,7 @@ const POINTS: &[&str] = &[
 
 /// Columns of the table of steps.
 const STEPS: &[&str] = &[
-    "workers",
+    "threads",
     "register_bytes",
     "step",
     "latency_samples",
@@ -61,7 +61,7 @@ impl Report for Connections {
         let parts = [
             format!("{} memory", point.memory),
             format!("{} of at least {length}", counted(point.trials, "trial")),
-            "latency of one worker's step".to_owned(),
+            "latency of one thread's step".to_owned(),
         ];
         ends.into_iter().chain(place).chain(parts).collect()
     }
@@ -92,7 +92,7 @@ impl Report for Connections {
 /// The point without the values that vary between rows.
 fn shared(point: &ConnectPoint) -> ConnectPoint {
     ConnectPoint {
-        workers: 0,
+        threads: 0,
         register_bytes: 0,
         ..point.clone()
     }
@@ -101,12 +101,12 @@ fn shared(point: &ConnectPoint) -> ConnectPoint {
 /// Distinguishes a point from others in its table.
 fn point_words(record: &ConnectRecord<'_>) -> String {
     let ConnectPoint {
-        workers,
+        threads,
         register_bytes,
         ..
     } = record.body.point;
-    let workers = counted(workers, "worker");
-    format!("{workers}, register {}", exact_size(register_bytes))
+    let threads = counted(threads, "thread");
+    format!("{threads}, register {}", exact_size(register_bytes))
 }
 
 fn late_start(record: &ConnectRecord<'_>) -> Option<String> {

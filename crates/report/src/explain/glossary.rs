@@ -68,7 +68,7 @@ mod tests {
         for word in [
             "lane",
             "thread",
-            "worker",
+            "thread",
             "numjobs",
             "qp",
             "iodepth",

@@ -15,7 +15,7 @@ const NAME_KEYS: &[&str] = &[
     "step",
     "size",
     "pacing",
-    "window",
+    "depth",
     "batch",
     "rate",
     "layout",
@@ -23,17 +23,17 @@ const NAME_KEYS: &[&str] = &[
     "transfer",
     "traffic",
     "ranks",
-    "workers",
+    "threads",
     "memory",
     "part",
 ];
 
-/// Default values that names omit. For a pacing, the window or batch size implies it.
+/// Default values that names omit. For a pacing, the depth or batch size implies it.
 const DEFAULTS: &[(&str, &str)] = &[
     ("pacing", "stream"),
     ("pacing", "batch"),
     ("traffic", "pair"),
-    ("workers", "1"),
+    ("threads", "1"),
     ("memory", "host"),
 ];
 
@@ -169,25 +169,25 @@ mod tests {
             ("engine", "shm"),
             ("op", "write"),
             ("ranks", "2"),
-            ("workers", "1"),
+            ("threads", "1"),
             ("size", "64 KiB"),
             ("pacing", "stream"),
-            ("pacing.window", "16"),
+            ("pacing.depth", "16"),
             ("seed", "1"),
         ];
         let alone = keys(&base);
         let other = keys(&[&base[..8], &[("seed", "2")]].concat());
         let names = PointNames::new([&alone]);
-        assert_eq!(names.name(&alone), "size=64KiB,window=16,ranks=2");
-        assert_eq!(names.full(&alone), "shm write size=64KiB,window=16,ranks=2");
+        assert_eq!(names.name(&alone), "size=64KiB,depth=16,ranks=2");
+        assert_eq!(names.full(&alone), "shm write size=64KiB,depth=16,ranks=2");
         let names = PointNames::new([&alone, &other, &alone]);
-        assert_eq!(names.name(&alone), "size=64KiB,window=16,ranks=2,seed=1");
-        assert_eq!(names.name(&other), "size=64KiB,window=16,ranks=2,seed=2");
+        assert_eq!(names.name(&alone), "size=64KiB,depth=16,ranks=2,seed=1");
+        assert_eq!(names.name(&other), "size=64KiB,depth=16,ranks=2,seed=2");
         // A point of another engine needs no further key.
         let engine = keys(&[("engine", "null"), ("size", "64 KiB")]);
         assert_eq!(
             PointNames::new([&alone, &engine]).name(&alone),
-            "size=64KiB,window=16,ranks=2"
+            "size=64KiB,depth=16,ranks=2"
         );
     }
 

@@ -30,7 +30,7 @@ pub fn lines(record: FileRecord<'_>) -> Vec<String> {
         .collect();
     lines.extend(engine(record));
     lines.extend(hints_not_taken(record));
-    lines.extend(limits(record));
+    lines.extend(bounds(record));
     for phase in &record.body.phases {
         let phase_name = name(record, phase);
         lines.extend(spread(&phase_name, phase));
@@ -209,18 +209,18 @@ fn words(fact: &Fact) -> String {
 }
 
 /// Lists the upper bound of each phase's bandwidth. Phases with the same bound share an entry.
-fn limits(record: FileRecord<'_>) -> Option<String> {
-    let limits = record.body.phases.iter().filter_map(|phase| {
-        let limit = phase.summary.limit.as_ref()?;
-        let text = format!("{} ({})", gigabytes_per_s(limit.bytes_per_s), limit.what);
+fn bounds(record: FileRecord<'_>) -> Option<String> {
+    let bounds = record.body.phases.iter().filter_map(|phase| {
+        let bound = phase.summary.bound.as_ref()?;
+        let text = format!("{} ({})", gigabytes_per_s(bound.bytes_per_s), bound.what);
         Some((phase.phase.name(), text))
     });
-    let texts = by_answer(limits);
+    let texts = by_answer(bounds);
     let texts = texts
         .iter()
         .map(|(text, phases)| format!("{} {text}", phases.join(" and ")));
     let texts: Vec<_> = texts.collect();
-    (!texts.is_empty()).then(|| format!("limit: {}", texts.join("; ")))
+    (!texts.is_empty()).then(|| format!("bound: {}", texts.join("; ")))
 }
 
 /// Describes the spread over trials.
@@ -240,10 +240,10 @@ fn spread(phase_name: &str, phase: &PhaseRecord) -> Option<String> {
 fn not_stored(phase_name: &str, record: FileRecord<'_>, phase: &PhaseRecord) -> Option<String> {
     let (point, summary) = (&record.body.point, &phase.summary);
     let buffered = phase.phase.writes() && !point.direct && point.fsync == Fsync::None;
-    (buffered && summary.limit.is_some() && summary.utilization.is_none()).then(|| {
+    (buffered && summary.bound.is_some() && summary.utilization.is_none()).then(|| {
         format!(
             "{phase_name}: memory took what was written, and nothing waited until it was stored, so that it is no part of \
-             the storage's limit; --fsync end waits"
+             the storage's bound; --fsync end waits"
         )
     })
 }

@@ -128,7 +128,7 @@ fn calls_and_timing(point: &FilePoint) -> Vec<String> {
     });
     [
         Some(cache.to_owned()),
-        (point.window > 1).then(|| format!("{} in flight for each thread", point.window)),
+        (point.depth > 1).then(|| format!("{} in flight for each thread", point.depth)),
         if_so(writes, fsync),
         if_so(point.collective, "collective"),
         if_so(point.file_view, "file views"),

@@ -110,7 +110,7 @@ fn kept_fraction(layer: &Layer, below: &Layer) -> String {
 
 fn who(layer: &Layer) -> String {
     match layer.level {
-        Level::Limit => format!("limit of {}", layer.engine()),
+        Level::Bound => format!("bound of {}", layer.engine()),
         _ => layer.who.clone(),
     }
 }
@@ -123,7 +123,7 @@ fn name(layer: &Layer) -> String {
 /// Lines on how bounds were measured, and on the algorithms of native collectives.
 fn below_table(stack: &Stack) -> Vec<String> {
     let line = |layer: &Layer| match (layer.level, layer.algorithms.as_slice()) {
-        (Level::Limit, _) => Some(format!("{}: {}", who(layer), layer.who)),
+        (Level::Bound, _) => Some(format!("{}: {}", who(layer), layer.who)),
         (_, []) => None,
         (_, algorithms) => Some(format!("{} by {}", name(layer), algorithms.join(", or "))),
     };

@@ -32,7 +32,7 @@ pub struct Layer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Upper bound; nothing is below.
-    Limit,
+    Bound,
     /// Writes of an engine.
     Writes,
     /// Pairwise send-recv of a backend.
@@ -179,9 +179,9 @@ impl Stack {
         let round = body.point.label.clone().unwrap_or_default();
         // Per pair, as for collectives.
         let senders = f64::from(body.point.roles.initiating_at_once().max(1));
-        if let Some(limit) = &record.limit {
-            let rate = limit.bytes_per_s / senders;
-            self.add(&limit.what, Some(&engine), Level::Limit, (&round, rate));
+        if let Some(bound) = &record.bound {
+            let rate = bound.bytes_per_s / senders;
+            self.add(&bound.what, Some(&engine), Level::Bound, (&round, rate));
         }
         let rate = summary.bandwidth_bytes_per_s.mean / senders;
         self.add(&engine, Some(&engine), Level::Writes, (&round, rate));
@@ -253,7 +253,7 @@ impl Layer {
     /// Name of the operation that moves the data.
     pub fn operation(&self) -> &'static str {
         match self.level {
-            Level::Limit => "",
+            Level::Bound => "",
             Level::Writes => Verb::Write.name(),
             Level::SendRecv => Collective::SendRecvPairs.name(),
             Level::AllReduce => Collective::AllReduce.name(),

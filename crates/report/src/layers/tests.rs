@@ -36,7 +36,7 @@ fn only_rounds_of_both_are_compared() {
 fn other_plans_have_their_own_tables() {
     let handles = |record: &Record| (LAYERS.handles)(record);
     assert!(layers().iter().all(handles));
-    let mut record = crate::samples::sample(Pacing::Stream { window: 1 }, 8).record();
+    let mut record = crate::samples::sample(Pacing::Stream { depth: 1 }, 8).record();
     assert!(!handles(&record));
     record.plan = PLAN.to_owned();
     assert!(handles(&record));

@@ -9,7 +9,7 @@ use tonnage_record::{LatencyKind, Record};
 /// Compare-swaps by one and four clients on shared words, verified, then fetch-adds.
 pub fn atomics() -> Vec<Record> {
     let of = |op: Verb, initiators: u32, middle_ns: u64, swapped_fraction: Option<f64>| {
-        let sample = sample(Pacing::Stream { window: 12 }, 8).with(|point| {
+        let sample = sample(Pacing::Stream { depth: 12 }, 8).with(|point| {
             (point.roles.traffic, point.roles.ranks, point.op) = (Traffic::FanIn, 5, op);
             (point.roles.initiators, point.verify) = (Some(initiators), Verification::Last);
             point.slots.target_footprint = TargetFootprint::Shared;

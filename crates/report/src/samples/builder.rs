@@ -9,7 +9,7 @@ use tonnage_record::histogram::{HistogramData, Latency};
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{BatchPhase, BatchPhases, Pace, Summary, Trial};
 use tonnage_record::{
-    Body, Canary, Effective, LatencyKind, Limit, Outcome, Placed, Program, Record, SCHEMA_VERSION,
+    Body, Bound, Canary, Effective, LatencyKind, Outcome, Placed, Program, Record, SCHEMA_VERSION,
     TransferBody,
 };
 use tonnage_units::histogram::LatencyHistogram;
@@ -26,7 +26,7 @@ pub fn account(value: Value) -> EngineReport {
     serde_json::from_value(value).unwrap()
 }
 
-/// Host memory, the same for all workers.
+/// Host memory, the same for all threads.
 pub fn host_memory() -> Memories {
     serde_json::from_value(json!({"kind": "host", "pages": "normal", "numa_node": 0})).unwrap()
 }
@@ -104,7 +104,7 @@ pub(super) fn measured(plan: &str, body: impl Into<Body>, engine: Value) -> Reco
         environment: Vec::new(),
         placed: None,
         canary: None,
-        limit: None,
+        bound: None,
         wire_proof: None,
         network_paths: Vec::new(),
         cpu_losses: Vec::new(),
@@ -197,13 +197,13 @@ impl Sample {
     }
 
     /// Summarizes the trials.
-    pub fn summarize(mut self, kind: LatencyKind, limit: Option<(&str, f64)>) -> Self {
+    pub fn summarize(mut self, kind: LatencyKind, bound: Option<(&str, f64)>) -> Self {
         let trials = &self.body.trials;
         let of = |value: fn(&Trial) -> f64| spread(&trials.iter().map(value).collect::<Vec<_>>());
         let sum = |value: fn(&Trial) -> u64| trials.iter().map(value).sum::<u64>();
         let operations = sum(|trial| trial.operations);
         let bandwidth = of(|trial| trial.bandwidth_bytes_per_s);
-        let limit = limit.map(|(what, bytes_per_s)| Limit {
+        let bound = bound.map(|(what, bytes_per_s)| Bound {
             what: what.to_owned(),
             bytes_per_s,
             ci95_bytes_per_s: None,
@@ -233,13 +233,13 @@ impl Sample {
                 / operations as f64,
             target_cpu_ns_per_operation: sum(|trial| trial.target_cpu_ns) as f64
                 / operations as f64,
-            utilization: limit
+            utilization: bound
                 .as_ref()
-                .map(|limit| bandwidth.mean / limit.bytes_per_s),
+                .map(|bound| bandwidth.mean / bound.bytes_per_s),
             pace,
             ..Summary::default()
         });
-        self.record.limit = limit;
+        self.record.bound = bound;
         self.body.histogram =
             (self.latencies.count() > 0).then(|| HistogramData::from_histogram(&self.latencies));
         self

@@ -3,14 +3,14 @@
 use serde_json::json;
 use tonnage_collective::{Algorithm, Collective, Dtype, Reduction};
 use tonnage_plan::collective::{Align, CollectivePoint, Groups, RankTime, Refill};
-use tonnage_plan::point::LimitChoice;
+use tonnage_plan::point::BoundChoice;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::collective::{
     BackendRecord, CollectiveSummary, CollectiveTrial, GroupTimes, RankCalls,
 };
 use tonnage_record::spread::spread;
 use tonnage_record::{
-    CollectiveBody, Effective, HistogramData, Latency, LatencyKind, Limit, Outcome, Record, Spread,
+    Bound, CollectiveBody, Effective, HistogramData, Latency, LatencyKind, Outcome, Record, Spread,
 };
 use tonnage_units::PairPlace;
 use tonnage_units::histogram::LatencyHistogram;
@@ -44,7 +44,7 @@ fn point(op: Collective, block_elements: u64) -> CollectivePoint {
         across: RankTime::Max,
         per_rank: false,
         each: false,
-        limit: LimitChoice::None,
+        bound: BoundChoice::None,
         length: length(),
     }
 }
@@ -77,7 +77,7 @@ fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendReco
         really_in_place: point.in_place,
         chosen_algorithm: Some(Algorithm::Ring),
         chosen_chunk_bytes: Some(65536),
-        bus_limit: None,
+        bus_bound: None,
         trials: times.iter().map(trial).collect(),
         summary: Some(CollectiveSummary {
             trials: 3,
@@ -89,7 +89,7 @@ fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendReco
             // The bus factor of an all-reduce over two ranks is 1.
             algbw_bytes_per_s: Some(spread(&rates)),
             busbw_bytes_per_s: Some(spread(&rates)),
-            busbw_limit_fraction: None,
+            busbw_bound_fraction: None,
             latency: Latency::from_histogram(&histogram, LatencyKind::Call),
             verified_bytes: 3 * 2 * point.shape().size_bytes(),
             rank_times: [(0, 1.0), (1, 0.9)].map(of_rank).into(),
@@ -166,7 +166,7 @@ pub fn collectives() -> Vec<Record> {
     let small = point(Collective::AllReduce, 2);
     let large = CollectivePoint {
         per_rank: true,
-        limit: LimitChoice::Auto,
+        bound: BoundChoice::Auto,
         ..point(Collective::AllReduce, 1 << 20)
     };
     let broadcast = CollectivePoint {
@@ -176,7 +176,7 @@ pub fn collectives() -> Vec<Record> {
         algorithm: Some(Algorithm::Tree),
         chunk_bytes: Some(4096),
         place: Some(PairPlace::Near),
-        limit: LimitChoice::Stated {
+        bound: BoundChoice::Stated {
             bytes_per_s: 12.5e9,
         },
         ..point(Collective::Broadcast, 1 << 10)
@@ -188,7 +188,7 @@ pub fn collectives() -> Vec<Record> {
     let mut alone = measured("native:shm", &broadcast, 2_000.0);
     if let Some(summary) = &mut alone.summary {
         let busbw = summary.busbw_bytes_per_s;
-        summary.busbw_limit_fraction = busbw.map(|busbw| busbw.mean / 12.5e9);
+        summary.busbw_bound_fraction = busbw.map(|busbw| busbw.mean / 12.5e9);
     }
     let gather = point(Collective::Gather, 16);
     let why = "rank 1 on node7: killed by signal 9".to_owned();
@@ -200,16 +200,16 @@ pub fn collectives() -> Vec<Record> {
         ]
     };
     let (of_small, mut of_large) = (two(&small, [900.0, 25_000.0]), two(&large, [1.1e6, 4.4e6]));
-    let limit = 9.6e9;
-    of_large[0].bus_limit = Some(Limit {
+    let bound = 9.6e9;
+    of_large[0].bus_bound = Some(Bound {
         what: "memory copy by 2 of them at once".to_owned(),
-        bytes_per_s: limit,
+        bytes_per_s: bound,
         ci95_bytes_per_s: None,
         links: None,
     });
     if let Some(summary) = &mut of_large[0].summary {
         let busbw = summary.busbw_bytes_per_s;
-        summary.busbw_limit_fraction = busbw.map(|busbw| busbw.mean / limit);
+        summary.busbw_bound_fraction = busbw.map(|busbw| busbw.mean / bound);
     }
     vec![
         in_groups(),
@@ -232,7 +232,7 @@ fn of_round((round, slower): (u32, f64)) -> Vec<Record> {
     const SIZE: u32 = 1 << 20;
     let label = Some(format!("round {round}"));
     let mut records = Vec::new();
-    for (engine, ns, limit) in [
+    for (engine, ns, bound) in [
         (
             "shm",
             100_000.0,
@@ -245,12 +245,12 @@ fn of_round((round, slower): (u32, f64)) -> Vec<Record> {
         ),
     ] {
         let ns = (ns * slower) as u64;
-        let written = sample(Pacing::Stream { window: 1 }, SIZE);
+        let written = sample(Pacing::Stream { depth: 1 }, SIZE);
         let written = written.with(|point| {
             (point.engine, point.label) = (engine.to_owned(), label.clone());
         });
         let written = written.trial(&[ns, ns]);
-        records.push(written.summarize(LatencyKind::OneWay, Some(limit)).record());
+        records.push(written.summarize(LatencyKind::OneWay, Some(bound)).record());
     }
     let backends = ["native:shm", "native:fabric:tcp", "mpi", "torch:gloo"];
     for (op, times) in [
@@ -327,7 +327,7 @@ fn lacking(backend: &str, why: &str) -> BackendRecord {
         really_in_place: false,
         chosen_algorithm: None,
         chosen_chunk_bytes: None,
-        bus_limit: None,
+        bus_bound: None,
         trials: Vec::new(),
         summary: None,
         histogram: None,

@@ -18,14 +18,14 @@ fn step(step: Step, middle_ns: u64) -> StepRecord {
     }
 }
 
-fn body(workers: u32, register_bytes: u64) -> ConnectBody {
+fn body(threads: u32, register_bytes: u64) -> ConnectBody {
     ConnectBody::new(ConnectPoint {
         label: None,
         engine: "fabric:tcp".to_owned(),
         engine_options: Default::default(),
         traffic: Traffic::Pair,
         ranks: 2,
-        workers,
+        threads,
         place: None,
         register_bytes,
         memory: "huge".to_owned(),
@@ -34,15 +34,15 @@ fn body(workers: u32, register_bytes: u64) -> ConnectBody {
     })
 }
 
-fn measured(workers: u32, register_bytes: u64) -> ConnectBody {
+fn measured(threads: u32, register_bytes: u64) -> ConnectBody {
     let trial = |connections: u64| ConnectTrial {
         window_ns: 1_000_000_000,
         connections,
         connections_per_s: connections as f64,
-        cpu_ns: 900_000_000 * u64::from(workers),
+        cpu_ns: 900_000_000 * u64::from(threads),
         start_skew_ns: 120,
     };
-    let trials = [670, 664, 666].map(|count| trial(count * u64::from(workers)));
+    let trials = [670, 664, 666].map(|count| trial(count * u64::from(threads)));
     let rates = trials.each_ref().map(|trial| trial.connections_per_s);
     let connections = trials.iter().map(|trial| trial.connections).sum::<u64>();
     let register_ns = register_bytes / 64 + 900;
@@ -60,13 +60,13 @@ fn measured(workers: u32, register_bytes: u64) -> ConnectBody {
             trials: 3,
             connections,
             connections_per_s: spread(&rates),
-            cpu_ns_per_connection: 2.7e9 * f64::from(workers) / connections as f64,
+            cpu_ns_per_connection: 2.7e9 * f64::from(threads) / connections as f64,
         }),
         trials: trials.to_vec(),
         steps: steps
             .map(|(name, middle_ns)| step(name, middle_ns))
             .to_vec(),
-        ..body(workers, register_bytes)
+        ..body(threads, register_bytes)
     }
 }
 
@@ -78,10 +78,10 @@ fn record(body: ConnectBody, outcome: Outcome) -> Record {
     })
 }
 
-/// Connections with two numbers of workers and two sizes, and one size that cannot be registered.
+/// Connections with two numbers of threads and two sizes, and one size that cannot be registered.
 pub fn connections() -> Vec<Record> {
-    let why = "1G of memory for each of 8 workers cannot be used here: this machine has 6291456000 bytes of memory \
-               available. Choose --register 750M or less, fewer --workers or fewer ranks on this machine";
+    let why = "1G of memory for each of 8 threads cannot be used here: this machine has 6291456000 bytes of memory \
+               available. Choose --register 750M or less, fewer --threads or fewer ranks on this machine";
     vec![
         record(measured(1, 4096), Outcome::Measured),
         record(measured(4, 1 << 20), Outcome::Measured),

@@ -10,9 +10,9 @@ use tonnage_record::{LatencyKind, Outcome, PublishedRow, Record};
 /// Reads by 1 and 8 clients with four engines, one of them missing, with a bound and a published table.
 pub fn engines() -> Vec<Record> {
     let read = |engine: &str, initiators: u32| {
-        sample(Pacing::Stream { window: 12 }, 4096).with(|point| {
+        sample(Pacing::Stream { depth: 12 }, 4096).with(|point| {
             (point.roles.traffic, point.roles.ranks, point.op) = (Traffic::FanIn, 9, Verb::Read);
-            (point.engine, point.workers) = (engine.to_owned(), 12);
+            (point.engine, point.threads) = (engine.to_owned(), 12);
             point.roles.initiators = Some(initiators);
         })
     };
@@ -30,9 +30,9 @@ pub fn engines() -> Vec<Record> {
         }];
     };
     let measured = |engine: &str, initiators: u32, middle_ns: u64| {
-        let limit = Some(("socket stream, polled, the better of 2", 25e9));
+        let bound = Some(("socket stream, polled, the better of 2", 25e9));
         three_trials(read(engine, initiators), middle_ns)
-            .summarize(LatencyKind::Operation, limit)
+            .summarize(LatencyKind::Operation, bound)
             .record_with(|record| beside(record, initiators))
     };
     let missing = |initiators| {

@@ -11,7 +11,7 @@ use tonnage_record::files::{
     StonewallFigures, Storage, TransferLatency,
 };
 use tonnage_record::spread::spread;
-use tonnage_record::{Body, FileBody, HistogramData, Latency, LatencyKind, Limit, Record};
+use tonnage_record::{Body, Bound, FileBody, HistogramData, Latency, LatencyKind, Record};
 
 use super::builder::{self, measured, skipped};
 
@@ -135,7 +135,7 @@ fn phase(
     phase: Phase,
     trials: Vec<PhaseTrial>,
     latencies: Vec<TransferLatency>,
-    limit: Option<f64>,
+    bound: Option<f64>,
 ) -> PhaseRecord {
     let of = |value: fn(&PhaseTrial) -> f64| spread(&trials.iter().map(value).collect::<Vec<_>>());
     let sum = |value: fn(&PhaseTrial) -> u64| trials.iter().map(value).sum::<u64>();
@@ -153,13 +153,13 @@ fn phase(
         operations_per_s: of(|trial| trial.operations_per_s),
         cpu_ns_per_operation: sum(|trial| trial.transfer_cpu_ns) as f64 / operations as f64,
         cpu_ns_per_gib: sum(|trial| trial.cpu_ns) as f64 / gib,
-        limit: limit.map(|bytes_per_s| Limit {
+        bound: bound.map(|bytes_per_s| Bound {
             what: "one sequential direct stream on /dev/vda1".to_owned(),
             bytes_per_s,
             ci95_bytes_per_s: None,
             links: None,
         }),
-        utilization: limit.map(|bytes_per_s| bandwidth.mean / bytes_per_s),
+        utilization: bound.map(|bytes_per_s| bandwidth.mean / bytes_per_s),
     };
     PhaseRecord {
         phase,
@@ -216,7 +216,7 @@ pub fn stonewalled() -> Record {
     point.label = Some("IOPS".to_owned());
     point.layout = FileLayout::Shared;
     (point.block_bytes, point.transfer_bytes, point.segments) = (256 << 20, 4096, 1);
-    (point.order, point.direct, point.window) = (FileOrder::Shuffled, true, 32);
+    (point.order, point.direct, point.depth) = (FileOrder::Shuffled, true, 32);
     (point.fsync, point.barriers, point.prefill) = (Fsync::None, false, true);
     (point.phases, point.read_percent) = (vec![Phase::Mixed], Some(70));
     point.stonewall = Some(Stonewall {

@@ -13,8 +13,8 @@ use tonnage_units::histogram::LatencyHistogram;
 pub fn loaded() -> Vec<Record> {
     let beside = |rate_per_s: Option<f64>, middle_ns: u64, gigabytes_per_s: f64| {
         let sample = sample(Pacing::PingPong, 8).with(|point| {
-            (point.op, point.workers) = (Verb::WriteImm, 2);
-            let background: Background = "op=write,size=1M,window=8,pair=same".parse().unwrap();
+            (point.op, point.threads) = (Verb::WriteImm, 2);
+            let background: Background = "op=write,size=1M,depth=8,pair=same".parse().unwrap();
             point.background = Some(Background {
                 rate_per_s,
                 ..background

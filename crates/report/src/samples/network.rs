@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use tonnage_engine::{EngineReport, Verb};
-use tonnage_plan::point::LimitChoice;
+use tonnage_plan::point::BoundChoice;
 use tonnage_plan::transfer::{Pacing, Rate};
 use tonnage_record::wire_proof::{DevicePath, TcpPath};
 use tonnage_record::{LatencyKind, Record, WireProof};
@@ -14,10 +14,10 @@ use super::builder::{COPY, Sample, account, sample, skipped, three_trials};
 
 /// Streams through network interfaces: one point with trouble on its path, one that took a different path.
 pub fn paths() -> Vec<Record> {
-    let stream = |window, change: fn(&mut WireProof)| {
-        let sample = sample(Pacing::Stream { window }, 65536).with(|point| {
+    let stream = |depth, change: fn(&mut WireProof)| {
+        let sample = sample(Pacing::Stream { depth }, 65536).with(|point| {
             point.engine = "fabric:tcp".to_owned();
-            point.limit = LimitChoice::None;
+            point.bound = BoundChoice::None;
         });
         let payload_bytes = 3 * 2000 * 65536;
         let device = |rank: u32, sent, received, errors: &[(&str, u64)]| {
@@ -95,12 +95,12 @@ fn over_libfabric(provider: &str, domain: &str) -> EngineReport {
 /// Writes over a fabric: streams with local completions, the same with an option, and batches with delivery
 /// completions.
 pub fn fabric() -> Vec<Record> {
-    let stream_limit = "socket stream, 1 TCP connection, polling, blocks of 1048576 B";
-    let writes = |pacing, kind, delivered, limit: Option<f64>| {
+    let stream_bound = "socket stream, 1 TCP connection, polling, blocks of 1048576 B";
+    let writes = |pacing, kind, delivered, bound: Option<f64>| {
         let sample = sample(pacing, 65536).with(|point| point.engine = "fabric:tcp".to_owned());
-        let limit = limit.map(|bytes_per_s| (stream_limit, bytes_per_s));
+        let bound = bound.map(|bytes_per_s| (stream_bound, bytes_per_s));
         three_trials(sample, 30_000)
-            .summarize(kind, limit)
+            .summarize(kind, bound)
             .body_with(|body| {
                 let summary = body.summary.as_mut();
                 if let Some(latency) = summary.and_then(|summary| summary.latency.as_mut()) {
@@ -118,10 +118,10 @@ pub fn fabric() -> Vec<Record> {
         let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
         plain(sample.body_with(|body| body.point.engine_options = options.into()))
     };
-    let stream = Pacing::Stream { window: 16 };
+    let stream = Pacing::Stream { depth: 16 };
     let batch = Pacing::Batch { batch: 16 };
     let paced = Pacing::Paced {
-        window: 64,
+        depth: 64,
         rate: Rate::per_s(20_000.0),
     };
     vec![
@@ -135,11 +135,11 @@ pub fn fabric() -> Vec<Record> {
 
 /// Three engines in one experiment, as in the tour. One of them could not measure one operation.
 pub fn side_by_side() -> Vec<Record> {
-    let stream = |engine: &str, size_bytes, middle_ns, limit| {
-        let sample = sample(Pacing::Stream { window: 16 }, size_bytes)
+    let stream = |engine: &str, size_bytes, middle_ns, bound| {
+        let sample = sample(Pacing::Stream { depth: 16 }, size_bytes)
             .with(|point| (point.engine, point.op) = (engine.to_owned(), Verb::Read));
         three_trials(sample, middle_ns)
-            .summarize(LatencyKind::Operation, limit)
+            .summarize(LatencyKind::Operation, bound)
             .record()
     };
     let streams = Some((
@@ -173,7 +173,7 @@ pub fn side_by_side() -> Vec<Record> {
     }
     let absent = |size_bytes| {
         let why = "fabric:efa cannot be used here: there is no device for it. Use a host with one";
-        sample(Pacing::Stream { window: 16 }, size_bytes)
+        sample(Pacing::Stream { depth: 16 }, size_bytes)
             .with(|point| point.engine = "fabric:efa".to_owned())
             .without_result(skipped(why))
             .record()

@@ -31,7 +31,7 @@ fn body(seed: u64, rows: Vec<StressRow>) -> StressBody {
         ranks: 3,
         ops: vec![Verb::Write, Verb::Read],
         size_bytes_max: 1 << 20,
-        workers: vec![1, 2],
+        threads: vec![1, 2],
         memory: "host,huge".to_owned(),
         seed,
         duration_ns: 20_000_000_000,
@@ -85,8 +85,8 @@ pub fn stresses() -> Vec<Record> {
         engine: "shm".to_owned(),
         op: Verb::Read,
         why: why.to_owned(),
-        command: "tonnage transfer --engine shm --op read --traffic shift --shift 2 --sizes 65537 --window 8 --memory \
-                  host --footprint 2443813 --gap 512 --addresses permuted --seed 206190 --verify --limit none --trials 1 \
+        command: "tonnage transfer --engine shm --op read --traffic shift --shift 2 --sizes 65537 --depth 8 --memory \
+                  host --footprint 2443813 --gap 512 --access permuted --seed 206190 --verify --bound none --trials 1 \
                   --iters 44 --warmup 0ns --ranks 3"
             .to_owned(),
     });

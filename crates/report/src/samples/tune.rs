@@ -44,7 +44,7 @@ fn lacks(value: &str) -> TuneTry {
 
 /// A search with a winner.
 pub fn searches() -> Vec<Record> {
-    let words = |window: &str| vec!["--window".to_owned(), window.to_owned()];
+    let words = |depth: &str| vec!["--depth".to_owned(), depth.to_owned()];
     let point = TunePoint {
         label: None,
         engine: "shm".to_owned(),
@@ -52,7 +52,7 @@ pub fn searches() -> Vec<Record> {
         op: Verb::Write,
         size_bytes: 65536,
         ranks: 2,
-        workers: 1,
+        threads: 1,
         memory: "host".to_owned(),
         goal: Goal::Bandwidth,
         trial_ns: 50_000_000,
@@ -81,7 +81,7 @@ pub fn searches() -> Vec<Record> {
             start: 2,
         }],
     };
-    let run = sample(Pacing::Stream { window: 16 }, 65536)
+    let run = sample(Pacing::Stream { depth: 16 }, 65536)
         .with(|point| point.verify = Verification::Last)
         .trial(&[7_000, 7_100])
         .trial(&[7_050, 7_200])
@@ -91,15 +91,15 @@ pub fn searches() -> Vec<Record> {
     let body = TuneBody {
         elapsed_ns: 700_000_000,
         tried: vec![
-            raced("--window 1", TuneOutcome::Worse, 3, (-0.83, 0.02)),
-            raced("--window 16", TuneOutcome::Won, 8, (0.0, 0.0)),
-            raced("--window 64", TuneOutcome::AsGood, 8, (0.004, 0.011)),
-            raced("--window 128", TuneOutcome::Tied, 8, (-0.02, 0.063)),
-            lacks("--window 256"),
-            lacks("--window 512"),
+            raced("--depth 1", TuneOutcome::Worse, 3, (-0.83, 0.02)),
+            raced("--depth 16", TuneOutcome::Won, 8, (0.0, 0.0)),
+            raced("--depth 64", TuneOutcome::AsGood, 8, (0.004, 0.011)),
+            raced("--depth 128", TuneOutcome::Tied, 8, (-0.02, 0.063)),
+            lacks("--depth 256"),
+            lacks("--depth 512"),
         ],
         winner: transfer.transfer().map(|run| TuneWinner {
-            command: "tonnage transfer --engine shm --op write --sizes 65536 --window 16 --ranks 2"
+            command: "tonnage transfer --engine shm --op write --sizes 65536 --depth 16 --ranks 2"
                 .to_owned(),
             run: run.clone(),
         }),

@@ -48,7 +48,7 @@ impl Report for StressReport {
             format!("seed {}", point.seed),
             format!("{} drawn", exact_duration(point.duration_ns)),
             format!("sizes up to {}", exact_size(point.size_bytes_max.into())),
-            workers(point),
+            threads(point),
             format!("{} memory", point.memory),
             "latency of one operation".to_owned(),
         ]
@@ -89,11 +89,11 @@ fn engines(records: &[StressRecord<'_>]) -> Vec<String> {
     engines.chain(filling::lines(alone.iter())).collect()
 }
 
-fn workers(point: &StressPoint) -> String {
-    let numbers: Vec<_> = point.workers.iter().map(u32::to_string).collect();
-    match point.workers[..] {
-        [1] => "1 worker".to_owned(),
-        _ => format!("{} workers", numbers.join(" or ")),
+fn threads(point: &StressPoint) -> String {
+    let numbers: Vec<_> = point.threads.iter().map(u32::to_string).collect();
+    match point.threads[..] {
+        [1] => "1 thread".to_owned(),
+        _ => format!("{} threads", numbers.join(" or ")),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::samples;
 use tonnage_machine::devices::Inventory;
-use tonnage_record::Limit;
+use tonnage_record::Bound;
 
 fn inventory() -> Inventory {
     let text = r#"{
@@ -25,16 +25,16 @@ fn inventory() -> Inventory {
 
 #[test]
 fn the_page_reads_from_top_to_bottom() {
-    let limit = |what: &str, bytes_per_s| Limit {
+    let bound = |what: &str, bytes_per_s| Bound {
         what: what.to_owned(),
         bytes_per_s,
         ci95_bytes_per_s: None,
         links: None,
     };
-    let limits = HostLimits {
-        copy_in_cache: (limit("memory copy by memcpy, 1 copier", 5.5e10), 1 << 18),
+    let bounds = HostBounds {
+        copy_in_cache: (bound("memory copy by memcpy, 1 copier", 5.5e10), 1 << 18),
         copy_in_dram: (
-            limit("memory copy by non-temporal stores, 1 copier", 1.4e10),
+            bound("memory copy by non-temporal stores, 1 copier", 1.4e10),
             1 << 27,
         ),
         socket_bytes_per_s: 4.2e9,
@@ -48,7 +48,7 @@ fn the_page_reads_from_top_to_bottom() {
     let records = records.concat();
     let page = page(&Tour {
         inventory: &inventory(),
-        limits: &limits,
+        bounds: &bounds,
         records: &records,
         output: Path::new("tour.jsonl"),
         program: "tonnage",
@@ -89,7 +89,7 @@ fn any_engine_that_moves_no_data_shows_the_overhead() {
     let records = [record.as_transfer().unwrap()];
     let text = harness_overhead(&records);
     assert!(
-        text.contains("for each operation (engine shm, window 64)"),
+        text.contains("for each operation (engine shm, depth 64)"),
         "{text}"
     );
     assert_eq!(bandwidth(&records), "");

@@ -78,12 +78,12 @@ fn about(cpus: MeasuringCpus) -> Option<&'static str> {
     match cpus {
         MeasuringCpus::Own => None,
         MeasuringCpus::WithLoad => Some(
-            "workers that measure share CPUs with those of the background: under load they wait for their turns, so that \
-             latency and the ratios are of the scheduler, not of the path; use a CPU for each worker",
+            "threads that measure share CPUs with those of the background: under load they wait for their turns, so that \
+             latency and the ratios are of the scheduler, not of the path; use a CPU for each thread",
         ),
         MeasuringCpus::Together => Some(
-            "workers that measure share CPUs with each other: both latencies and the ratios are of the scheduler, not of \
-             the path; use a CPU for each worker",
+            "threads that measure share CPUs with each other: both latencies and the ratios are of the scheduler, not of \
+             the path; use a CPU for each thread",
         ),
     }
 }

@@ -24,7 +24,7 @@ fn has_grid(record: &TransferRecord<'_>) -> bool {
 /// All lines, in order. `distinguishing` are the columns that identify rows.
 pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
     let mut lines = engine::lines(records.iter().map(|record| record.record));
-    let of_all = [limit(records), canary(records), verified(records)];
+    let of_all = [bound(records), canary(records), verified(records)];
     lines.extend(of_all.into_iter().flatten());
     lines.extend(filling::lines(records.iter().map(|record| record.record)));
     lines.extend(driver_start::line(records));
@@ -139,19 +139,19 @@ pub(super) fn row_name(
 }
 
 /// Lists the upper bounds of the bandwidths, once per kind.
-fn limit(records: &[TransferRecord<'_>]) -> Option<String> {
-    let limits: Vec<_> = records
+fn bound(records: &[TransferRecord<'_>]) -> Option<String> {
+    let bounds: Vec<_> = records
         .iter()
-        .filter_map(|record| record.limit.as_ref())
+        .filter_map(|record| record.bound.as_ref())
         .collect();
-    let mut whats: Vec<&str> = limits.iter().map(|limit| limit.what.as_str()).collect();
+    let mut whats: Vec<&str> = bounds.iter().map(|bound| bound.what.as_str()).collect();
     whats.sort_unstable();
     whats.dedup();
     let texts = whats.iter().map(|what| {
-        let values = limits
+        let values = bounds
             .iter()
-            .filter(|limit| limit.what == *what)
-            .map(|limit| limit.bytes_per_s);
+            .filter(|bound| bound.what == *what)
+            .map(|bound| bound.bytes_per_s);
         let (least, most) = extremes(values);
         let (least, most) = (number(least * 1e-9), number(most * 1e-9));
         let range = if least == most {
@@ -162,7 +162,7 @@ fn limit(records: &[TransferRecord<'_>]) -> Option<String> {
         format!("{range} GB/s ({what})")
     });
     let texts: Vec<_> = texts.collect();
-    (!texts.is_empty()).then(|| format!("limit: {}", texts.join("; ")))
+    (!texts.is_empty()).then(|| format!("bound: {}", texts.join("; ")))
 }
 
 /// Summarizes the canaries of all rows, or the reason for missing ones.
@@ -253,15 +253,15 @@ fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = String> {
     overlapping.chain(distinct(remarks.cloned()))
 }
 
-/// Remark that workers share CPUs, with the smallest affected number of workers if rows differ.
+/// Remark that threads share CPUs, with the smallest affected number of threads if rows differ.
 fn yielding(records: &[TransferRecord<'_>]) -> Option<String> {
     let yields = |record: &&TransferRecord<'_>| record.effective.iter().any(|ranks| ranks.yielding);
     let crowded = records.iter().filter(yields);
-    let fewest = crowded.map(|record| record.body.point.workers).min()?;
+    let fewest = crowded.map(|record| record.body.point.threads).min()?;
     let why = "because there are more of them than CPUs";
-    Some(match same(records, |point| point.workers) {
-        Some(_) => format!("workers yield, {why}"),
-        None => format!("workers yield from {fewest} a rank on, {why}"),
+    Some(match same(records, |point| point.threads) {
+        Some(_) => format!("threads yield, {why}"),
+        None => format!("threads yield from {fewest} a rank on, {why}"),
     })
 }
 
@@ -295,7 +295,7 @@ mod tests {
         };
         let records = [row(false), row(true)];
         let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();
-        parts(&records, &["window", "rails", "chunk_bytes"])
+        parts(&records, &["depth", "rails", "chunk_bytes"])
     }
 
     #[test]
@@ -304,10 +304,10 @@ mod tests {
             "0 (eth0) 1.00 GB/s in 50 % of the time, 1 (eth1) 1.00 GB/s in 50 % of the time";
         let named = striped(|_| {});
         assert_eq!(named, [format!("rails at 4 KiB (Rails stripe): {rails}")]);
-        let named = striped(|point| point.pacing = Pacing::Stream { window: 2 });
+        let named = striped(|point| point.pacing = Pacing::Stream { depth: 2 });
         assert_eq!(
             named,
-            [format!("rails at 4 KiB (Window 1, Rails stripe): {rails}")]
+            [format!("rails at 4 KiB (Depth 1, Rails stripe): {rails}")]
         );
         // Here the size alone identifies the row.
         let named = striped(|point| point.slots.size_bytes = 1);

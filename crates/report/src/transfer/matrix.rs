@@ -248,7 +248,7 @@ fn on_one_cpu(verdict: &MatrixVerdict) -> Option<String> {
         ),
     };
     Some(format!(
-        "{pairs} not judged (+ in the grid): use no more workers than CPUs"
+        "{pairs} not judged (+ in the grid): use no more threads than CPUs"
     ))
 }
 

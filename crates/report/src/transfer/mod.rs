@@ -126,7 +126,7 @@ const PHASES: [&str; 6] = [
 const BATCH_OF: &str = "batch_of";
 const FOOTPRINT: &str = "footprint_bytes";
 const ENGINE: &str = "engine";
-const WORKERS: &str = "workers";
+const THREADS: &str = "threads";
 const GAP: &str = "gap_bytes";
 const CQ: &str = "cq";
 const CPU: &str = "cpu_ns_per_operation";
@@ -172,9 +172,9 @@ fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<Ti
 }
 
 /// Columns, in addition to the size, that may vary between rows in every table.
-const AXES: [&str; 4] = ["batch", "window", "initiators", "offered_per_s"];
+const AXES: [&str; 4] = ["batch", "depth", "initiators", "offered_per_s"];
 
-/// CPU time of both ends, if any worker sleeps to save it.
+/// CPU time of both ends, if any thread sleeps to save it.
 fn both_ends(records: &[TransferRecord<'_>], layout: &TableColumns) -> &'static [&'static str] {
     let sleeps = |record: &TransferRecord<'_>| record.body.point.cq == CqMode::Event;
     match (records.iter().any(sleeps), layout.known.contains(&CPU)) {
@@ -199,7 +199,7 @@ fn ratios_to_first(records: &[TransferRecord<'_>], varying: &[&'static str]) -> 
 fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
     let varies = [
         (ENGINE, differ(records, |it| it.engine.clone())),
-        (WORKERS, differ(records, |it| it.workers)),
+        (THREADS, differ(records, |it| it.threads)),
         (CQ, differ(records, |it| it.cq)),
         (RAILS, differ(records, |it| it.division.rails)),
         (QUEUE_PAIRS, differ(records, |it| it.division.queue_pairs)),
@@ -242,7 +242,7 @@ const BATCH: TableColumns = TableColumns {
 };
 
 const STREAM: TableColumns = TableColumns {
-    always: &["size_bytes", "window"],
+    always: &["size_bytes", "depth"],
     known: &[
         "initiators",
         "bandwidth_bytes_per_s_mean",
@@ -266,7 +266,7 @@ const STREAM: TableColumns = TableColumns {
 const ATOMIC: TableColumns = TableColumns {
     always: &["size_bytes"],
     known: &[
-        "window",
+        "depth",
         "batch",
         "initiators",
         "message_rate_per_s_mean",

@@ -1,6 +1,6 @@
 //! Remarks on individual rows of a transfer table: a mark in the row, the text below.
 
-use tonnage_plan::point::LimitChoice;
+use tonnage_plan::point::BoundChoice;
 use tonnage_plan::transfer::{Pacing, TrialLength};
 use tonnage_record::{CanaryDoubt, Outcome, TransferRecord};
 use tonnage_units::quantity::human::{duration, number, size, whole_percent};
@@ -15,7 +15,7 @@ pub fn marks(records: &[TransferRecord<'_>]) -> (Vec<String>, Vec<String>) {
     (marks, notes.texts)
 }
 
-/// Minimum CPU share of the workers. With less, the disturbance dominates the figures.
+/// Minimum CPU share of the threads. With less, the disturbance dominates the figures.
 pub const CPU_SHARE_LEAST: f64 = 0.9;
 
 /// Remarks on rows, without duplicate texts.
@@ -50,7 +50,7 @@ impl Notes {
             lower_bounds(record),
             background::not_reached(record),
             long_drain(record),
-            above_limit(record),
+            above_bound(record),
             slow_rail(record),
         ];
         words.extend(texts.into_iter().flatten().map(|text| self.number(text)));
@@ -103,7 +103,7 @@ fn lost_cpu_time(record: TransferRecord<'_>) -> Option<String> {
         .cpu_share()
         .filter(|share| *share < CPU_SHARE_LEAST)?;
     Some(format!(
-        "the workers had less than {:.0} % of their CPUs' time, and the record does not show who had the rest: the figures \
+        "the threads had less than {:.0} % of their CPUs' time, and the record does not show who had the rest: the figures \
          may be too low",
         tens(share) + 10.0
     ))
@@ -126,7 +126,7 @@ pub fn late_start(trials: impl Iterator<Item = (u64, u64)>) -> Option<String> {
     (most > START_SKEW_MOST).then(|| {
         format!(
             "the last rank began late, by {} of a trial's measured interval, which counts from the common start: the \
-             figures are too low. Leave each worker a CPU of its own, or take longer trials",
+             figures are too low. Leave each thread a CPU of its own, or take longer trials",
             whole_percent(most)
         )
     })
@@ -149,7 +149,7 @@ fn long_drain(record: TransferRecord<'_>) -> Option<String> {
         return None;
     };
     let bounded = match point.pacing {
-        Pacing::Stream { .. } => "--window",
+        Pacing::Stream { .. } => "--depth",
         Pacing::Batch { .. } => "--batch",
         Pacing::PingPong | Pacing::Paced { .. } => return None,
     };
@@ -160,7 +160,7 @@ fn long_drain(record: TransferRecord<'_>) -> Option<String> {
     let took_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();
     let took_ns = took_ns as f64 / trials.len() as f64;
     let excess_ns = took_ns - asked_ns as f64;
-    let lanes = roles.flow_count().saturating_mul(point.workers.into());
+    let lanes = roles.flow_count().saturating_mul(point.threads.into());
     let of_lane = u64::from(point.depth()).saturating_mul(point.slots.size_bytes.into());
     let in_flight = lanes.saturating_mul(of_lane);
     let bandwidth = record.body.summary.as_ref()?.bandwidth_bytes_per_s.mean;
@@ -208,33 +208,33 @@ fn slow_rail(record: TransferRecord<'_>) -> Option<String> {
 }
 
 /// Note that a point exceeds its bound by more than both intervals, with the reason.
-fn above_limit(record: TransferRecord<'_>) -> Option<String> {
+fn above_bound(record: TransferRecord<'_>) -> Option<String> {
     let bandwidth = record.body.summary.as_ref()?.bandwidth_bytes_per_s;
-    let limit = record.limit.as_ref()?;
+    let bound = record.bound.as_ref()?;
     let spread = bandwidth.ci95;
     let spread = spread.unwrap_or(bandwidth.mean * SINGLE_TRIAL_SPREAD)
-        + limit.ci95_bytes_per_s.unwrap_or(0.0);
-    if bandwidth.mean - limit.bytes_per_s <= spread {
+        + bound.ci95_bytes_per_s.unwrap_or(0.0);
+    if bandwidth.mean - bound.bytes_per_s <= spread {
         return None;
     }
-    let why = match record.body.point.limit {
-        LimitChoice::Auto if limit.what.starts_with("link speed") => {
+    let why = match record.body.point.bound {
+        BoundChoice::Auto if bound.what.starts_with("link speed") => {
             "the device is faster than it reports, or not all bytes crossed it; --require-path checks it"
         }
         // The second condition matches records written before this version.
-        LimitChoice::Auto
-            if limit.what.contains("bytes leave") || limit.what.contains("network card") =>
+        BoundChoice::Auto
+            if bound.what.contains("bytes leave") || bound.what.contains("network card") =>
         {
             "the link of the memory's device is faster than it reports, or the bytes took another path"
         }
-        LimitChoice::Auto if limit.links.is_some() => "the link is faster than was stated",
-        LimitChoice::Auto => {
-            "the limit was measured too low, by more than the 95 % intervals of both explain"
+        BoundChoice::Auto if bound.links.is_some() => "the link is faster than was stated",
+        BoundChoice::Auto => {
+            "the bound was measured too low, by more than the 95 % intervals of both explain"
         }
-        _ => "it was stated, not measured; --limit auto measures one",
+        _ => "it was stated, not measured; --bound auto measures one",
     };
-    let above = whole_percent(bandwidth.mean / limit.bytes_per_s - 1.0);
-    Some(format!("{above} above its limit: {why}"))
+    let above = whole_percent(bandwidth.mean / bound.bytes_per_s - 1.0);
+    Some(format!("{above} above its bound: {why}"))
 }
 
 #[cfg(test)]
@@ -281,11 +281,11 @@ mod tests {
     /// 64 x 4 MiB in flight take 2.2 s on a 1 Gb/s link, regardless of the trial time.
     #[test]
     fn operations_in_flight_longer_than_a_trial_are_reported() {
-        let note = |window: u32, took_ns: u64, trial: TrialLength| {
+        let note = |depth: u32, took_ns: u64, trial: TrialLength| {
             let mut record = samples::streams()[0].clone();
             let body = samples::transfer(&mut record);
-            body.point.pacing = Pacing::Stream { window };
-            (body.point.slots.size_bytes, body.point.workers) = (4 << 20, 1);
+            body.point.pacing = Pacing::Stream { depth };
+            (body.point.slots.size_bytes, body.point.threads) = (4 << 20, 1);
             body.point.length.trial = trial;
             for trial in &mut body.trials {
                 trial.window_ns = took_ns;
@@ -296,7 +296,7 @@ mod tests {
         };
         let asked = TrialLength::DurationNs(300_000_000);
         let said = note(64, 2_500_000_000, asked).unwrap();
-        for part in ["2.50 s instead of 300 ms", "256 MiB", "2.24 s", "--window"] {
+        for part in ["2.50 s instead of 300 ms", "256 MiB", "2.24 s", "--depth"] {
             assert!(said.contains(part), "{part} is not in {said}");
         }
         assert_eq!(note(64, 400_000_000, asked), None, "near enough");
@@ -311,10 +311,10 @@ mod tests {
         let summary = record.transfer().unwrap().summary.as_ref().unwrap();
         let bytes_per_s = summary.bandwidth_bytes_per_s.mean / 2.0;
         let mut note = |what: &str| {
-            let limit = record.limit.as_mut().unwrap();
-            (limit.what, limit.bytes_per_s) = (what.to_owned(), bytes_per_s);
-            limit.ci95_bytes_per_s = None;
-            above_limit(record.of_kind().unwrap()).unwrap()
+            let bound = record.bound.as_mut().unwrap();
+            (bound.what, bound.bytes_per_s) = (what.to_owned(), bytes_per_s);
+            bound.ci95_bytes_per_s = None;
+            above_bound(record.of_kind().unwrap()).unwrap()
         };
         for what in [
             "PCIe of cuda:0 (0000:1b:00.0), by which bytes leave and reach its memory",
@@ -352,20 +352,20 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_was_too_low_where_the_intervals_do_not_meet() {
+    fn a_bound_was_too_low_where_the_intervals_do_not_meet() {
         let mut record = samples::fabric()[1].clone();
-        let note = |record: &Record| above_limit(record.of_kind().unwrap());
+        let note = |record: &Record| above_bound(record.of_kind().unwrap());
         let bandwidth = record.transfer().unwrap().summary.as_ref().unwrap();
         let bandwidth = bandwidth.bandwidth_bytes_per_s;
         let ci95 = bandwidth.ci95.unwrap();
         let mut note_beside = |bytes_per_s, ci95_bytes_per_s| {
-            let limit = record.limit.as_mut().unwrap();
-            (limit.bytes_per_s, limit.ci95_bytes_per_s) = (bytes_per_s, ci95_bytes_per_s);
+            let bound = record.bound.as_mut().unwrap();
+            (bound.bytes_per_s, bound.ci95_bytes_per_s) = (bytes_per_s, ci95_bytes_per_s);
             note(&record)
         };
         let above = note_beside(bandwidth.mean / 1.5, None).unwrap();
         assert!(
-            above.starts_with("50 % above its limit: the limit was measured too low"),
+            above.starts_with("50 % above its bound: the bound was measured too low"),
             "{above}"
         );
         // 2 % are significant if both intervals are narrower, and not if the bound's interval is wider.

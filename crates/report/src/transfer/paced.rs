@@ -9,7 +9,7 @@ use super::{BACK, FORWARD, TableColumns};
 
 /// Columns of the table.
 pub(super) const COLUMNS: TableColumns = TableColumns {
-    always: &["size_bytes", "window"],
+    always: &["size_bytes", "depth"],
     known: &[
         "initiators",
         "offered_bytes_per_s",
@@ -38,7 +38,7 @@ pub(super) fn words(point: &TransferPoint) -> Option<String> {
 }
 
 /// Below this fraction of the offered rate, the backlog of an open loop grows, provided that many operations were late.
-/// If a trial has few operations, the staggered start of workers and the last latency also reduce the rate.
+/// If a trial has few operations, the staggered start of threads and the last latency also reduce the rate.
 const CARRIED_LEAST: f64 = 0.98;
 const LATE_MOST: f64 = 0.05;
 
@@ -93,7 +93,7 @@ impl Stalls {
             }
         };
         Some(format!(
-            "{several} of {} in trial {trial}, {} after its start: no operation of one worker from rank {} to \
+            "{several} of {} in trial {trial}, {} after its start: no operation of one thread from rank {} to \
              rank {} ended; {loop_text}",
             duration(stall.length_ns as f64),
             duration(stall.begin_ns as f64),

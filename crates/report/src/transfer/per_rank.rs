@@ -32,7 +32,7 @@ fn one(records: &[TransferRecord<'_>], varying: &[&str], rank: u32) -> TitledTab
     let depth = records.first().map(|record| record.body.point.pacing);
     let depth: &[&str] = match depth {
         Some(Pacing::Batch { .. }) => &["BatchSize", "TotalSize\n(MB)"],
-        Some(Pacing::Stream { .. } | Pacing::Paced { .. }) => &["Window"],
+        Some(Pacing::Stream { .. } | Pacing::Paced { .. }) => &["Depth"],
         Some(Pacing::PingPong) | None => &[],
     };
     let figures: Vec<_> = varying
@@ -90,7 +90,7 @@ fn depth_cells(point: &TransferPoint) -> Vec<String> {
             batch.to_string(),
             number(f64::from(batch) * f64::from(point.slots.size_bytes) * 1e-6),
         ],
-        Pacing::Stream { window } | Pacing::Paced { window, .. } => vec![window.to_string()],
+        Pacing::Stream { depth } | Pacing::Paced { depth, .. } => vec![depth.to_string()],
         Pacing::PingPong => Vec::new(),
     }
 }

@@ -163,7 +163,7 @@ impl<'a> Candidate<'a> {
     /// Queue pairs per rank and peer.
     fn queue_pairs(&self) -> u64 {
         let point = &self.record.body.point;
-        u64::from(point.workers) * u64::from(point.division.queue_pairs)
+        u64::from(point.threads) * u64::from(point.division.queue_pairs)
     }
 }
 
@@ -178,10 +178,10 @@ mod tests {
     use crate::samples;
 
     /// A row of 4 KiB operations with a depth, a number of queue pairs, trial bandwidths in GB/s, and CPU time.
-    fn row((window, queue_pairs): (u32, u32), trials: &[f64], cpu_ns: f64) -> Record {
+    fn row((depth, queue_pairs): (u32, u32), trials: &[f64], cpu_ns: f64) -> Record {
         let mut record: Record = samples::streams()[0].clone();
         let body = samples::transfer(&mut record);
-        body.point.pacing = Pacing::Stream { window };
+        body.point.pacing = Pacing::Stream { depth };
         body.point.division.queue_pairs = queue_pairs;
         let summary = body.summary.as_mut().unwrap();
         let scaled = |factor: f64| {
@@ -196,7 +196,7 @@ mod tests {
 
     fn best_of(records: &[Record]) -> Option<String> {
         let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();
-        best(&records, &["window", "queue_pairs"])
+        best(&records, &["depth", "queue_pairs"])
     }
 
     #[test]
@@ -208,17 +208,17 @@ mod tests {
         assert_eq!(best_of(std::slice::from_ref(&best)), None);
         assert_eq!(
             best_of(&[slow.clone(), best.clone()]).unwrap(),
-            "best: 10.00 GB/s at 4 KiB (Window 8, QPs 4); no other row of its size is within its interval, ± 2.48 %"
+            "best: 10.00 GB/s at 4 KiB (Depth 8, QPs 4); no other row of its size is within its interval, ± 2.48 %"
         );
         assert_eq!(
             best_of(&[slow.clone(), best.clone(), cheaper.clone()]).unwrap(),
-            "best: 10.00 GB/s at 4 KiB (Window 8, QPs 4); the cheapest within its interval, ± 2.48 %: 4 KiB (Window 4, \
+            "best: 10.00 GB/s at 4 KiB (Depth 8, QPs 4); the cheapest within its interval, ± 2.48 %: 4 KiB (Depth 4, \
              QPs 2), 300.0 ns of CPU an operation instead of 400.0"
         );
         let all = [slow, best.clone(), cheaper, fewer.clone()];
         let all = best_of(&all).unwrap();
         assert!(
-            all.ends_with("; with the fewest queue pairs: 4 KiB (Window 8, QPs 1)"),
+            all.ends_with("; with the fewest queue pairs: 4 KiB (Depth 8, QPs 1)"),
             "{all}"
         );
         let cheap = row((8, 4), &[9.9, 10.0, 10.1], 200.0);
@@ -230,7 +230,7 @@ mod tests {
         let one = row((4, 4), &[10.2], 200.0);
         assert_eq!(
             best_of(&[best, one]).unwrap(),
-            "best: 10.20 GB/s at 4 KiB (Window 4); one trial has no interval to compare others with"
+            "best: 10.20 GB/s at 4 KiB (Depth 4); one trial has no interval to compare others with"
         );
     }
 
@@ -252,8 +252,8 @@ mod tests {
             body.point.batching = Batching::default();
             record
         };
-        let single = |window, trials: &[f64]| with(Rails::Single, row((window, 1), trials, 1.0));
-        let stripe = |window, trials: &[f64]| with(Rails::Stripe, row((window, 1), trials, 1.0));
+        let single = |depth, trials: &[f64]| with(Rails::Single, row((depth, 1), trials, 1.0));
+        let stripe = |depth, trials: &[f64]| with(Rails::Stripe, row((depth, 1), trials, 1.0));
         let mut lost = stripe(16, &[1.0]);
         let body = samples::transfer(&mut lost);
         body.summary = None;
@@ -266,7 +266,7 @@ mod tests {
             lost,
         ];
         let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();
-        let fields = ["size_bytes", "window", "rails"];
+        let fields = ["size_bytes", "depth", "rails"];
         let cells = ratios_to_first(&records, &["rails"], &fields);
         // The half-width of 3.0 is 4.3027 · 0.1 / √3 = 0.2484, a fraction of 0.0828. That of the ratio is 0.5 · 0.0828
         // = 0.0414.

@@ -32,7 +32,7 @@ pub fn configuration(point: &TransferPoint, records: &[TransferRecord<'_>]) -> V
     let parts = [
         memory(point),
         format!("footprint {}{}", footprint(records), shared_by(point)),
-        addresses(point),
+        access(point),
         length(point),
     ];
     let ends = ends.into_iter().chain(background(point));
@@ -70,8 +70,8 @@ fn participants(records: &[TransferRecord<'_>], point: &TransferPoint) -> String
         }
         None => point.roles.title(),
     };
-    match same(records, TransferPoint::measuring_workers) {
-        Some(workers) => format!("{pattern}, {} each", counted(workers, "worker")),
+    match same(records, TransferPoint::measuring_threads) {
+        Some(threads) => format!("{pattern}, {} each", counted(threads, "thread")),
         None => pattern,
     }
 }
@@ -81,19 +81,19 @@ fn background(point: &TransferPoint) -> Option<String> {
     let Background {
         op,
         size_bytes,
-        window,
+        depth,
         pair,
-        workers,
+        threads,
         ..
     } = point.background?;
     let (op, size) = (op.name(), exact_size(size_bytes.into()));
-    let by = counted(workers, "more worker");
+    let by = counted(threads, "more thread");
     let to = match pair {
         BackgroundPair::Same => "the same ranks",
         BackgroundPair::Other => "the next initiator's target",
     };
     Some(format!(
-        "background {op} {size}, window {window}, to {to} by {by} of each"
+        "background {op} {size}, depth {depth}, to {to} by {by} of each"
     ))
 }
 
@@ -109,14 +109,14 @@ fn paths(records: &[TransferRecord<'_>], point: &TransferPoint) -> Vec<String> {
     let several =
         same(records, |point| point.division.queue_pairs).filter(|&queue_pairs| queue_pairs > 1);
     let several =
-        several.map(|queue_pairs| format!("{queue_pairs} queue pairs for each worker and peer"));
+        several.map(|queue_pairs| format!("{queue_pairs} queue pairs for each thread and peer"));
     let cut = same(records, |point| point.division.cut).and(point.division.cut);
     let cut = cut.map(|cut| {
         let (bytes, most) = (exact_size(cut.chunk_bytes.into()), cut.chunks_max);
         format!("operations cut into parts of {bytes}, at most {most}")
     });
     let sleeps = same(records, |point| point.cq == CqMode::Event) == Some(true);
-    let sleeps = sleeps.then(|| "workers sleep until there is something".to_owned());
+    let sleeps = sleeps.then(|| "threads sleep until there is something".to_owned());
     let rails = rails.into_iter().chain(shift).chain(sleeps);
     rails.chain(several).chain(cut).collect()
 }
@@ -124,7 +124,7 @@ fn paths(records: &[TransferRecord<'_>], point: &TransferPoint) -> Vec<String> {
 /// Batch options, if all rows agree and they are not the defaults.
 fn batches(records: &[TransferRecord<'_>]) -> Vec<String> {
     let shared = same(records, |point| point.batching.of) == Some(BatchOf::Rank);
-    let shared = shared.then(|| "each batch shared by the workers of a rank".to_owned());
+    let shared = shared.then(|| "each batch shared by the threads of a rank".to_owned());
     let in_flight = same(records, |point| point.batching.in_flight).filter(|&number| number > 1);
     let in_flight = in_flight.map(|number| format!("{number} batches in flight"));
     let calls = same(records, |point| point.batching.call) == Some(BatchCall::Many);
@@ -213,12 +213,12 @@ fn shared_by(point: &TransferPoint) -> &'static str {
     }
 }
 
-fn addresses(point: &TransferPoint) -> String {
+fn access(point: &TransferPoint) -> String {
     let (local, remote) = point.slots.orders();
-    match point.slots.local_addresses {
-        None => format!("{} addresses", remote.name()),
+    match point.slots.local_access {
+        None => format!("{} access", remote.name()),
         Some(_) => format!(
-            "{} addresses, {} at the initiator",
+            "{} access, {} at the initiator",
             remote.name(),
             local.name()
         ),
@@ -255,7 +255,7 @@ fn length(point: &TransferPoint) -> String {
         TrialLength::Iterations(1) if point.loads.is_some() => "of one execution".to_owned(),
         TrialLength::DurationNs(length_ns) => match point.iterations_max() {
             Some(most) => format!(
-                "of {} or {most} operations of a worker",
+                "of {} or {most} operations of a thread",
                 exact_duration(length_ns)
             ),
             None => format!("of at least {}", exact_duration(length_ns)),
@@ -340,10 +340,10 @@ pub fn same_table(left: TransferRecord<'_>, right: TransferRecord<'_>) -> bool {
 fn shared(point: &TransferPoint) -> TransferPoint {
     let pacing = match point.pacing {
         Pacing::PingPong => Pacing::PingPong,
-        Pacing::Stream { .. } => Pacing::Stream { window: 0 },
+        Pacing::Stream { .. } => Pacing::Stream { depth: 0 },
         Pacing::Batch { .. } => Pacing::Batch { batch: 0 },
         Pacing::Paced { rate, .. } => Pacing::Paced {
-            window: 0,
+            depth: 0,
             rate: rate.without_speed(),
         },
     };
@@ -354,7 +354,7 @@ fn shared(point: &TransferPoint) -> TransferPoint {
             true => String::new(),
             false => point.engine.clone(),
         },
-        workers: 0,
+        threads: 0,
         cq: CqMode::Busy,
         division: Division::NONE,
         batching: Batching::default(),

@@ -177,12 +177,10 @@ pub(super) fn explain(error: &io::Error, disabled: &str) -> Refused {
              kernel or sandbox"
         }
         (Some(libc::ENOMEM), _) => {
-            "A ring counts as locked memory: raise the limit (ulimit -l unlimited), or ask for a smaller window"
+            "A ring counts as locked memory: raise the limit (ulimit -l unlimited), or ask for a smaller depth"
         }
         (Some(libc::EMFILE | libc::ENFILE), _) => "Raise the limit of open files (ulimit -n)",
-        (Some(libc::EINVAL), _) => {
-            "Ask for a smaller window: a ring holds at most 32768 operations"
-        }
+        (Some(libc::EINVAL), _) => "Ask for a smaller depth: a ring holds at most 32768 operations",
         _ => "Use engine posix, which needs none of it",
     };
     Refused {

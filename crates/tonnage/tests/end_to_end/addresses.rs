@@ -11,20 +11,20 @@ fn verified(records: &[Record]) -> Vec<u64> {
 }
 
 const PACINGS: [&str; 4] = [
-    "--window 8",
+    "--depth 8",
     "--batch 8",
     "--ping-pong",
-    "--rate 20k --window 4",
+    "--rate 20k --depth 4",
 ];
 
 /// A gap is exact: with sizes that are not multiples of a word, slots start at odd offsets, next to each other.
 #[test]
 fn gaps_are_what_was_asked_for() {
     for (gap, pacing, words) in [
-        (0, "--window 8", "nothing between slots"),
+        (0, "--depth 8", "nothing between slots"),
         (0, "--ping-pong", "nothing between slots"),
         (1, "--batch 8", "1 B between slots"),
-        (100, "--rate 20k --window 4", "100 B between slots"),
+        (100, "--rate 20k --depth 4", "100 B between slots"),
     ] {
         let (records, table) = measured(&format!(
             "--engine shm --op write,write-imm,read,send --ranks 2 --sizes 2,7,64,3001 {pacing} --gap {gap} --verify"
@@ -41,7 +41,7 @@ fn gaps_are_what_was_asked_for() {
         assert!(table.contains(words), "{table}");
     }
     let tcp = "--engine fabric:tcp --op write,read,send --ranks 2 --sizes 7,64,3001";
-    measured(&format!("{tcp} --window 8 --gap 0 --verify"));
+    measured(&format!("{tcp} --depth 8 --gap 0 --verify"));
 }
 
 /// Every slot of the footprint is used, moved and right: 40 operations or batches are at least five passes.
@@ -50,7 +50,7 @@ fn permuted_slots_are_all_used_and_right() {
     for pacing in PACINGS {
         let (records, table) = measured(&format!(
             "--engine shm --op write,write-imm,read,send --ranks 2 --sizes 8,3001 --footprint 24k --stride 3k {pacing} \
-             --addresses permuted --seed 7 --verify"
+             --access permuted --seed 7 --verify"
         ));
         // A target detects a ping-pong's write by its last byte, and each pair has two landing areas.
         let (signal, ways) = match pacing {
@@ -64,7 +64,7 @@ fn permuted_slots_are_all_used_and_right() {
         if !pacing.contains("--rate") {
             assert_eq!(verified(&records), expected.concat(), "{pacing}");
         }
-        assert!(table.contains("permuted addresses"), "{table}");
+        assert!(table.contains("permuted access"), "{table}");
     }
     for (engine, traffic) in [
         ("fabric:tcp", "fan-in"),
@@ -72,8 +72,8 @@ fn permuted_slots_are_all_used_and_right() {
         ("shm", "all-to-all"),
     ] {
         measured(&format!(
-            "--engine {engine} --op write,read,send --ranks 3 --traffic {traffic} --workers 2 --sizes 64 --window 16 \
-             --footprint 1111 --gap 3 --addresses permuted --verify"
+            "--engine {engine} --op write,read,send --ranks 3 --traffic {traffic} --threads 2 --sizes 64 --depth 16 \
+             --footprint 1111 --gap 3 --access permuted --verify"
         ));
     }
 }
@@ -87,8 +87,8 @@ fn a_targets_footprint_may_be_shared() {
         ("shm", "all-to-all"),
     ] {
         let line = format!(
-            "--engine {engine} --op read --ranks 4 --traffic {traffic} --workers 1,2 --sizes 64 --window 12 \
-             --footprint 4k --addresses random --verify"
+            "--engine {engine} --op read --ranks 4 --traffic {traffic} --threads 1,2 --sizes 64 --depth 12 \
+             --footprint 4k --access random --verify"
         );
         let (own, _) = measured(&line);
         let (shared, table) = measured(&format!("{line} --target-footprint shared"));
@@ -107,16 +107,16 @@ fn a_targets_footprint_may_be_shared() {
 #[test]
 fn the_two_ends_may_have_orders_of_their_own() {
     let (records, table) = measured(
-        "--engine shm --op read --ranks 2 --sizes 64 --window 1 --footprint 4k --addresses random --local-addresses fixed \
+        "--engine shm --op read --ranks 2 --sizes 64 --depth 1 --footprint 4k --access random --local-access fixed \
          --verify",
     );
     assert_eq!(verified(&records), [64], "all lands in one slot");
     assert!(
-        table.contains("random addresses, fixed at the initiator"),
+        table.contains("random access, fixed at the initiator"),
         "{table}"
     );
     let (records, _) = measured(
-        "--engine shm --op write --ranks 2 --sizes 64 --window 16 --footprint 4k --local-addresses fixed --verify",
+        "--engine shm --op write --ranks 2 --sizes 64 --depth 16 --footprint 4k --local-access fixed --verify",
     );
     assert_eq!(
         verified(&records),
@@ -133,23 +133,20 @@ fn the_two_ends_may_have_orders_of_their_own() {
         for (op, arguments) in [
             (
                 seen,
-                "--ping-pong --addresses random --local-addresses sequential",
+                "--ping-pong --access random --local-access sequential",
             ),
             (
                 "write-imm",
-                "--ping-pong --addresses fixed --local-addresses random",
+                "--ping-pong --access fixed --local-access random",
             ),
             (
                 "read",
-                "--batch 8 --addresses permuted --local-addresses sequential",
+                "--batch 8 --access permuted --local-access sequential",
             ),
-            (
-                "read",
-                "--batch 4 --addresses random --local-addresses permuted",
-            ),
+            ("read", "--batch 4 --access random --local-access permuted"),
             (
                 "read,send",
-                "--window 1 --addresses permuted --local-addresses random",
+                "--depth 1 --access permuted --local-access random",
             ),
         ] {
             measured(&format!(

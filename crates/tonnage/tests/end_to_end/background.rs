@@ -41,8 +41,8 @@ fn adds_up(record: &Record, line: &str) {
     let samples = (latency.samples, load.idle.as_ref().unwrap().samples);
     assert_eq!((loaded, idle), samples, "{line}");
     // Each used slot is checked once, at the end of a trial. Each flow has as many slots as its depth.
-    let slots = u64::from(background.window);
-    let flows = body.point.roles.flow_count() * u64::from(background.workers);
+    let slots = u64::from(background.depth);
+    let flows = body.point.roles.flow_count() * u64::from(background.threads);
     for one in each {
         let verified = one.verified_bytes.unwrap();
         assert_eq!(verified % size, 0, "{line}: {one:?}");
@@ -57,10 +57,10 @@ fn adds_up(record: &Record, line: &str) {
 #[test]
 fn every_byte_of_both_is_right_and_the_sums_agree() {
     for line in [
-        "shm --op write --ping-pong --background op=write,size=64k,window=4",
+        "shm --op write --ping-pong --background op=write,size=64k,depth=4",
         "shm --op send --ping-pong --background op=read,size=4k,pair=other",
-        "shm --op read --rate 2k --background op=send,size=64k,window=4",
-        "shm --op write-imm --rate 2k --background op=write-imm,size=1000,workers=2",
+        "shm --op read --rate 2k --background op=send,size=64k,depth=4",
+        "shm --op write-imm --rate 2k --background op=write-imm,size=1000,threads=2",
         "fabric:tcp --op write-imm --ping-pong --background op=write,size=64k",
         "fabric:tcp --op send --rate 1k --background op=write-imm,size=8k,pair=other",
         "fabric:tcp --op read --ping-pong --background op=send,size=8k",
@@ -105,7 +105,7 @@ fn backlog(hosts: &Hosts) -> u64 {
     queues[0]["backlog"].as_u64().unwrap()
 }
 
-/// The queue at the port is always as long as the load's window, which never overflows it. So a write takes longer by
+/// The queue at the port is always as long as the load's depth, which never overflows it. So a write takes longer by
 /// the time that the port needs to send the queue. Writes are due at fixed times, so moments without load are not
 /// overrepresented.
 #[test]
@@ -119,7 +119,7 @@ fn a_queue_of_known_length_adds_the_time_that_it_takes_to_drain() {
     hosts.link(1, 0).set_rates(rates).unwrap();
     let dir = tempdir().unwrap();
     let line = "transfer --engine fabric:tcp --engine-option completion=delivery --op write --rate 100 --sizes 8 \
-                --background op=write,size=16k,window=8 --trials 2 --trial-time 1500ms --warmup 200ms -o r.jsonl";
+                --background op=write,size=16k,depth=8 --trials 2 --trial-time 1500ms --warmup 200ms -o r.jsonl";
     let mut runs = start(&hosts, dir.path(), line);
     let mut samples = Vec::new();
     while runs[0].is_running() {

@@ -17,8 +17,8 @@ fn a_wrong_request_is_one_error_and_leaves_nothing() {
         ("notes.txt", "not a record\n"),
         ("other.json", "{\"a\": 1}\n"),
         ("newer.jsonl", "{\"schema_version\": 99}\n"),
-        ("key.toml", &format!("{good}windoww = 3\n")),
-        ("zero.toml", &format!("{good}window = 0\n")),
+        ("key.toml", &format!("{good}deptth = 3\n")),
+        ("zero.toml", &format!("{good}depth = 0\n")),
         ("cut.toml", "name = "),
         ("none.toml", "name = \"x\"\n"),
         ("fly.toml", &good.replace("write", "fly")),
@@ -35,8 +35,8 @@ fn a_wrong_request_is_one_error_and_leaves_nothing() {
         SHM --sizes 8 --place far --cpus 0 -o r.jsonl         => --cpus 0 and place far contradict each other
         SHM --sizes 8 --resume notes.txt                      => notes.txt, line 1
         file --path t --block 10k --transfer 4k -o r.jsonl    => write block 8k
-        run key.toml                                          => key.toml:7 | unknown key "windoww" | did you mean "window"?
-        run zero.toml                                         => the smallest window is 1
+        run key.toml                                          => key.toml:7 | unknown key "deptth" | did you mean "depth"?
+        run zero.toml                                         => the smallest depth is 1
         run cut.toml                                          => cut.toml:1
         run none.toml                                         => [[transfer]]
         run fly.toml                                          => "fly"

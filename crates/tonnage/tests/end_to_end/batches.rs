@@ -75,7 +75,9 @@ fn neighbours_become_one_operation_with_the_same_bytes() {
         assert!(table.contains("neighbours of a batch merged"), "{table}");
     }
     let line = "--engine shm --op write --ranks 3 --traffic fan-out --sizes 64 --batch 64 --merge on --verify";
-    let (records, _) = measured(&format!("{line} --batches-in-flight 4 --chunk 32 --qps 2"));
+    let (records, _) = measured(&format!(
+        "{line} --batches-in-flight 4 --chunk 32 --queue-pairs 2"
+    ));
     assert_eq!(figures(&records)[0].3, Some(80 * 2));
 }
 
@@ -84,7 +86,7 @@ fn neighbours_become_one_operation_with_the_same_bytes() {
 fn workers_of_a_rank_share_batches_out() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {
         let line = format!(
-            "--engine {engine} --op write,write-imm,read,send --ranks 2 --sizes 100 --workers 3 --batch 3,32 --batch-of \
+            "--engine {engine} --op write,write-imm,read,send --ranks 2 --sizes 100 --threads 3 --batch 3,32 --batch-of \
              rank --batches-in-flight 1,3 --verify"
         );
         let (records, table) = measured(&line);
@@ -101,12 +103,12 @@ fn workers_of_a_rank_share_batches_out() {
             );
         }
         assert!(
-            table.contains("each batch shared by the workers of a rank"),
+            table.contains("each batch shared by the threads of a rank"),
             "{table}"
         );
     }
     let tcp =
-        "--engine fabric:tcp --op write --ranks 4 --traffic all-to-all --sizes 4k --workers 2";
+        "--engine fabric:tcp --op write --ranks 4 --traffic all-to-all --sizes 4k --threads 2";
     for (more, rows) in [
         ("--cq event", 1),
         ("--api poll,async", 2),
@@ -122,7 +124,7 @@ fn workers_of_a_rank_share_batches_out() {
         );
     }
     let (_, both) = measured(
-        "--engine null --op write --ranks 2 --sizes 64 --batch 16 --workers 2 --batch-of rank --latency off",
+        "--engine null --op write --ranks 2 --sizes 64 --batch 16 --threads 2 --batch-of rank --latency off",
     );
     assert!(!both.contains("phases of a batch"), "{both}");
 }

@@ -20,9 +20,9 @@ fn both_ranks_of_a_pair_move_as_much() {
         ("fabric:shm", "write,send"),
     ] {
         for (more, of_trial) in [
-            ("--window 8", 40),
-            ("--batch 5 --workers 2", 400),
-            ("--window 4 --rate 100k", 40),
+            ("--depth 8", 40),
+            ("--batch 5 --threads 2", 400),
+            ("--depth 4 --rate 100k", 40),
         ] {
             let (records, _) = measured(&format!(
                 "--engine {engine} --op {ops} --ranks 4 --sizes 3000 {more} --verify --bidirectional"
@@ -37,7 +37,7 @@ fn both_ranks_of_a_pair_move_as_much() {
                     false => counts == [most; 2],
                 };
                 assert!(fits, "{engine} {more}: {:#?}", summary(record));
-                if more == "--window 8" {
+                if more == "--depth 8" {
                     // Two pairs with two directions each, and eight slots.
                     let checked = body(record).trials.iter().map(|trial| trial.verified_bytes);
                     assert!(
@@ -55,7 +55,7 @@ fn both_ranks_of_a_pair_move_as_much() {
 fn a_reply_goes_to_the_initiator_that_it_belongs_to() {
     for more in ["", "--target-shift 1"] {
         let (records, _) = measured(&format!(
-            "--engine shm --op write,write-imm,read,send --ranks 5 --initiators 3 --sizes 64 --window 4 --verify \
+            "--engine shm --op write,write-imm,read,send --ranks 5 --initiators 3 --sizes 64 --depth 4 --verify \
              --bidirectional {more}"
         ));
         for record in &records {

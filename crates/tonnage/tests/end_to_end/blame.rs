@@ -14,7 +14,7 @@ use tonnage_record::CpuLoss;
 use super::support::{BRIEF, records, tonnage, under, words};
 
 /// Long enough for quota periods, and for the scheduler to make threads wait.
-const TRIALS: &str = "--trials 2 --trial-time 300ms --warmup 10ms --limit none";
+const TRIALS: &str = "--trials 2 --trial-time 300ms --warmup 10ms --bound none";
 
 /// A thread of this process that uses a CPU until it is dropped.
 struct Hog {
@@ -134,7 +134,7 @@ fn a_quota_is_named_by_every_kind() {
         format!("transfer --engine shm --op write --sizes 4k --ranks 2 {TRIALS}"),
         format!("collective --backend native:shm --op all-reduce --sizes 4k --ranks 2 {TRIALS}"),
         "connect --engine shm --ranks 2 --trials 2 --duration 600ms".to_owned(),
-        "file --engine posix --path t --block 64M --transfer 4k --ranks 1 --limit none".to_owned(),
+        "file --engine posix --path t --block 64M --transfer 4k --ranks 1 --bound none".to_owned(),
     ] {
         let dir = tempdir().unwrap();
         let launcher = format!("sh {}", group.enter(dir.path()).display());

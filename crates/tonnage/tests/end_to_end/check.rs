@@ -16,7 +16,7 @@ use super::support::{Ended, free_port, rows, tonnage};
 
 /// A paced point, which reaches the offered rate.
 const PACED: &str = "transfer --engine null --op write --ranks 2 --rate 2k --duration 60ms --trials 2 --warmup 1ms \
-                     --limit none";
+                     --bound none";
 
 pub fn run(dir: &Path, arguments: &str) -> Ended {
     tonnage(dir, arguments).run()
@@ -102,7 +102,7 @@ fn what_cannot_be_measured_is_an_error_and_drains_nothing() {
     let full = "check --baseline b.toml -o /dev/full --force --exit prolog";
     verdict_line(&run(dir, full).with_code(0), "error: ");
     // A missing library.
-    let tcp = "transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 --duration 10ms --trials 2 --limit none";
+    let tcp = "transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 --duration 10ms --trials 2 --bound none";
     run(dir, &format!("{tcp} -o t.jsonl")).with_code(0);
     run(dir, "baseline t.jsonl --min-runs 1 -o t.toml").with_code(0);
     let gone = "check --baseline t.toml --libfabric /nowhere/libfabric.so.1";

@@ -19,7 +19,7 @@ use super::support::{free_port, tonnage};
 /// Its records have shorter trials, so that it is ready soon.
 fn slow_baseline(dir: &Path, sizes: &str, trial_ms: u64) {
     let line = format!(
-        "transfer --engine null --op write --ranks 2 --rate 2k --duration 20ms --trials 1 --warmup 1ms --limit none \
+        "transfer --engine null --op write --ranks 2 --rate 2k --duration 20ms --trials 1 --warmup 1ms --bound none \
          --sizes {sizes} -o r.jsonl"
     );
     run(dir, &line).with_code(0);

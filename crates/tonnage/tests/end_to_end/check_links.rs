@@ -69,8 +69,8 @@ const SLOW_BYTES_PER_S: f64 = 20.3e6;
 /// Writes a baseline of the link between two hosts to `dir`. Returns false, with a printed reason, if other programs
 /// took so much CPU time that 0.85 of the rate would be indistinguishable.
 fn link_baseline(ssh: &Ssh<'_>, dir: &Path) -> bool {
-    let transfer = "transfer --hosts h0,h1 --engine fabric:tcp --op write --sizes 64k --window 8 --duration 120ms \
-                    --trials 2 --warmup 50ms --limit none --runs 5 -o link.jsonl";
+    let transfer = "transfer --hosts h0,h1 --engine fabric:tcp --op write --sizes 64k --depth 8 --duration 120ms \
+                    --trials 2 --warmup 50ms --bound none --runs 5 -o link.jsonl";
     by_ssh(ssh, dir, transfer, "").succeed();
     let made = run(dir, "baseline link.jsonl -o link.toml");
     let text = fs::read_to_string(dir.join("link.toml")).unwrap_or_default();

@@ -75,7 +75,7 @@ const MOST_NS: u64 = 15_000_000_000;
 
 #[test]
 fn transfers_are_timed_right_across_time_namespaces() {
-    let arguments = "transfer --engine shm --op write-imm --sizes 4k --trials 2 --trial-time 100ms --limit none";
+    let arguments = "transfer --engine shm --op write-imm --sizes 4k --trials 2 --trial-time 100ms --bound none";
     for record in each(arguments) {
         for trial in &records::body(&record).trials {
             assert!(
@@ -108,7 +108,7 @@ fn collectives_run_across_time_namespaces() {
 #[test]
 fn files_are_timed_right_across_time_namespaces() {
     let arguments =
-        "file --engine posix --path t --block 64k --transfer 64k --segments 4 --limit none";
+        "file --engine posix --path t --block 64k --transfer 64k --segments 4 --bound none";
     for record in each(arguments) {
         let mut trials = record
             .file()

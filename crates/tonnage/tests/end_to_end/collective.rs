@@ -122,7 +122,7 @@ fn an_impossible_size_of_a_sweep_is_skipped() {
 /// Concurrent copies by all senders are the bound for algorithms that copy; the algorithm determines how many ranks of
 /// a rooted operation send.
 #[test]
-fn shared_memory_has_a_limit_that_nothing_passes() {
+fn shared_memory_has_a_bound_that_nothing_passes() {
     let (run, records) = collective(
         "--backend native:shm --op all-reduce,send-recv-pairs,gather --sizes 4k,1M --ranks 2 --trials 3 --trial-time 20ms",
     );
@@ -134,22 +134,22 @@ fn shared_memory_has_a_limit_that_nothing_passes() {
     for body in bodies(&records) {
         let (op, backend) = (body.point.op, &body.backends[0]);
         let is_limited = op != Collective::Gather && body.point.size_bytes > 4096;
-        assert_eq!(backend.bus_limit.is_some(), is_limited, "{op}");
+        assert_eq!(backend.bus_bound.is_some(), is_limited, "{op}");
         let summary = backend.summary.as_ref().unwrap();
-        let Some(limit) = &backend.bus_limit else {
-            assert_eq!(summary.busbw_limit_fraction, None);
+        let Some(bound) = &backend.bus_bound else {
+            assert_eq!(summary.busbw_bound_fraction, None);
             continue;
         };
         let busbw = summary.busbw_bytes_per_s.unwrap().mean;
-        let fraction = summary.busbw_limit_fraction.unwrap();
-        assert!((fraction * limit.bytes_per_s / busbw - 1.0).abs() < 1e-9);
+        let fraction = summary.busbw_bound_fraction.unwrap();
+        assert!((fraction * bound.bytes_per_s / busbw - 1.0).abs() < 1e-9);
         // The machine may become faster in between, and other load may take nearly all of its time.
         assert!(fraction > 0.0 && fraction < 1.5, "{op}: {fraction}");
     }
     run.printing(&["from each rank that sends"]);
     // With the bound switched off, there is none.
     let (run, _) = collective(
-        "--backend native:shm --op all-reduce --sizes 1M --ranks 2 --trials 2 --trial-time 5ms --limit none",
+        "--backend native:shm --op all-reduce --sizes 1M --ranks 2 --trials 2 --trial-time 5ms --bound none",
     );
-    assert!(!run.stdout.contains("limit of"), "{}", run.stdout);
+    assert!(!run.stdout.contains("bound of"), "{}", run.stdout);
 }

@@ -130,7 +130,7 @@ fn a_run_that_cannot_be_measured_is_refused_before_the_first() {
     let fabric = "transfer --engine fabric:shm --op write --ranks 2 --sizes 64";
     // G stands for a transfer that can be measured, and F for one over fabric.
     let refused = "
-        -- G -- G --window 0                  => side B | window
+        -- G -- G --depth 0                  => side B | depth
         -- G -- run nowhere.toml              => side B | nowhere.toml
         -- G -- show ab.jsonl                 => side B | not a command that measures
         --b-library libfabrik=/x.so -- F      => side B | libfabric
@@ -218,17 +218,17 @@ fn workers_have_the_same_cpus_in_each_run() {
         println!("skip: this process may use CPU {allowed:?} alone");
         return;
     };
-    let transfer = format!("--op write --ranks 2 --workers 2 --sizes 64 {BRIEF} --limit none");
+    let transfer = format!("--op write --ranks 2 --threads 2 --sizes 64 {BRIEF} --bound none");
     let lines = [
         format!("transfer --engine shm {transfer}"),
         format!("transfer --engine fabric:tcp --libfabric embedded {transfer}"),
         format!("transfer --engine shm {transfer} --cpus {second},{first}"),
-        "file --engine posix,uring --ranks 1 --threads 2 --path f --block 64k --transfer 4k --limit none".to_owned(),
-        "collective --backend native:shm --op all-reduce --sizes 4k --ranks 2 --trials 2 --trial-time 5ms --limit none"
+        "file --engine posix,uring --ranks 1 --threads 2 --path f --block 64k --transfer 4k --bound none".to_owned(),
+        "collective --backend native:shm --op all-reduce --sizes 4k --ranks 2 --trials 2 --trial-time 5ms --bound none"
             .to_owned(),
-        "connect --engine shm --ranks 2 --workers 2 --duration 20ms --trials 2".to_owned(),
+        "connect --engine shm --ranks 2 --threads 2 --duration 20ms --trials 2".to_owned(),
         "stress --engine shm,fabric:shm --libfabric embedded --ranks 2 --duration 100ms --max-size 4k --seed 7".to_owned(),
-        "tune --engine shm --op write --sizes 4k --goal bandwidth --ranks 2 --trial-time 2ms --workers 2 --window 16"
+        "tune --engine shm --op write --sizes 4k --goal bandwidth --ranks 2 --trial-time 2ms --threads 2 --depth 16"
             .to_owned(),
     ];
     for line in lines {

@@ -15,7 +15,7 @@ fn connect(arguments: &str) -> (Ended, Vec<Record>) {
 #[test]
 fn connections_over_every_engine() {
     let (run, records) = connect(
-        "--engine null,shm,fabric:tcp,fabric:shm --ranks 2 --workers 1,2 --duration 100ms --trials 2 --libfabric embedded",
+        "--engine null,shm,fabric:tcp,fabric:shm --ranks 2 --threads 1,2 --duration 100ms --trials 2 --libfabric embedded",
     );
     assert_eq!(records.len(), 8);
     for record in &records {
@@ -94,15 +94,15 @@ fn more_connections_than_descriptors_are_skipped_with_the_number_that_fits() {
     for engine in ["fabric:tcp --libfabric embedded", "shm"] {
         let dir = tempdir().unwrap();
         let limited = |workers: &str| {
-            let line = format!("connect --engine {engine} --ranks 2 --workers {workers}");
+            let line = format!("connect --engine {engine} --ranks 2 --threads {workers}");
             let line = format!("{line} --duration 50ms --trials 1 -o {workers}.jsonl");
             under(dir.path(), "prlimit --nofile=128", &line).run()
         };
         limited("64").with_code(1);
         let records = records::read(&dir.path().join("64.jsonl"));
-        are_skipped(&records, "workers fit");
+        are_skipped(&records, "threads fit");
         let why = why(&records[0]);
-        let fit = advised(why, "--workers");
+        let fit = advised(why, "--threads");
         assert!((8..=32).contains(&fit.parse::<u32>().unwrap()), "{why}");
         limited(fit).with_code(0);
     }

@@ -7,11 +7,11 @@ use super::support::records::{are_skipped, body, measured, recorded, transfer};
 #[test]
 fn sleeping_workers_move_the_same_bytes() {
     for arguments in [
-        "write,write-imm,read,send --ranks 2 --sizes 1,64k --window 8",
-        "write,write-imm,read,send --ranks 3 --traffic all-to-all --sizes 4k --batch 5 --workers 2",
+        "write,write-imm,read,send --ranks 2 --sizes 1,64k --depth 8",
+        "write,write-imm,read,send --ranks 3 --traffic all-to-all --sizes 4k --batch 5 --threads 2",
         "write-imm,read,send --ranks 3 --traffic fan-in --sizes 4k --ping-pong",
-        "write,write-imm,read,send --ranks 3 --traffic in-turn --sizes 4k --window 3 --qps 2",
-        "write-imm,read --ranks 2 --sizes 5000 --window 4 --rails stripe --devices lo,lo --chunk 1000",
+        "write,write-imm,read,send --ranks 3 --traffic in-turn --sizes 4k --depth 3 --queue-pairs 2",
+        "write-imm,read --ranks 2 --sizes 5000 --depth 4 --rails stripe --devices lo,lo --chunk 1000",
     ] {
         measured(&format!(
             "--engine fabric:tcp --op {arguments} --cq event --verify"
@@ -21,7 +21,7 @@ fn sleeping_workers_move_the_same_bytes() {
 
 #[test]
 fn sleeping_and_polling_are_compared_with_cpu_times_of_both_ends() {
-    let line = "--engine fabric:tcp --op read --ranks 2 --sizes 4k --window 8 --cq busy,event";
+    let line = "--engine fabric:tcp --op read --ranks 2 --sizes 4k --depth 8 --cq busy,event";
     let (run, _) = transfer(&format!("{line} {BRIEF}"));
     assert_eq!(run.rows().len(), 2, "{run:#?}");
     run.printing(&["  CQ  ", "  Target CPU"]);
@@ -42,8 +42,8 @@ fn an_idle_target_that_sleeps_needs_no_cpu() {
     let Some(hosts) = hosts(2, "4mbit".parse().ok()) else {
         return;
     };
-    let arguments = "transfer --engine fabric:tcp --op write --sizes 512k --window 1 --cq busy,event --trials 1 --iters 1 \
-                     --warmup 0 --limit none";
+    let arguments = "transfer --engine fabric:tcp --op write --sizes 512k --depth 1 --cq busy,event --trials 1 --iters 1 \
+                     --warmup 0 --bound none";
     let records = hosts::measured(&hosts, arguments);
     let trials = records.iter().map(|record| &body(record).trials[0]);
     let shares: Vec<f64> = trials

@@ -18,7 +18,7 @@ fn check_latencies(record: &Record) {
         // One initiator: its samples fill the measured interval, with as many in parallel as operations were in flight.
         let (samples, at_a_time) = match point.pacing {
             Pacing::Batch { batch } => (trial.operations / u64::from(batch), 1),
-            Pacing::Stream { window } => (trial.operations, window),
+            Pacing::Stream { depth } => (trial.operations, depth),
             Pacing::PingPong => (trial.operations, 1),
             Pacing::Paced { rate, .. } => {
                 assert!(
@@ -55,12 +55,12 @@ fn commands_have_as_many_rows_as_points() {
         (2, "shm --op write-imm --sizes 8,4k --ping-pong"),
         (
             1,
-            "shm --op write --sizes 64 --window 64 --rate 200000 --trial-time 25ms",
+            "shm --op write --sizes 64 --depth 64 --rate 200000 --trial-time 25ms",
         ),
-        (1, "null --op write --sizes 64 --window 64"),
+        (1, "null --op write --sizes 64 --depth 64"),
         (
             14,
-            "shm --op write --sizes 64,4k --window 1..64 --until-ci 2% --max-duration 15ms --verify",
+            "shm --op write --sizes 64,4k --depth 1..64 --until-ci 2% --max-duration 15ms --verify",
         ),
     ] {
         let brief = match arguments.contains("--trial-time") {

@@ -25,7 +25,7 @@ fn failing() -> Vec<(String, i32, &'static str)> {
         }
     }
     for format in ["table", "csv", "jsonl"] {
-        let file = format!("file --ranks 2 --limit none --path foreign --format {format}");
+        let file = format!("file --ranks 2 --bound none --path foreign --format {format}");
         cases.push((file, 1, foreign));
         let many = format!("transfer {WITHOUT} --op write --sizes 8,16 --format {format}");
         cases.push((many, 1, "2 of 2 points failed or were skipped"));

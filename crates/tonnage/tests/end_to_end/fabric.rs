@@ -78,10 +78,10 @@ fn the_commands_that_are_promised() {
         ("shm --op read --sizes 8..1M*4 --batch 128", 9),
         ("tcp --op write --sizes 1k --batch 1,64,32768", 3),
         ("tcp --op write-imm --sizes 8,4k --ping-pong", 2),
-        ("tcp --op read --sizes 4k --window 32", 1),
-        ("tcp --op write --sizes 1M --window 8", 1),
+        ("tcp --op read --sizes 4k --depth 32", 1),
+        ("tcp --op write --sizes 1M --depth 8", 1),
     ] {
-        let brief = "--ranks 2 --trials 1 --trial-time 2ms --warmup 0 --limit none";
+        let brief = "--ranks 2 --trials 1 --trial-time 2ms --warmup 0 --bound none";
         measured(&format!("--engine fabric:{arguments} {brief}"), points);
     }
 }
@@ -110,10 +110,10 @@ fn verify_is_right_over_every_provider() {
 #[test]
 fn a_send_is_done_when_its_receiver_has_taken_it() {
     for provider in PROVIDERS {
-        for pacing in ["--window 16", "--batch 40", "--window 4 --rate 20000"] {
+        for pacing in ["--depth 16", "--batch 40", "--depth 4 --rate 20000"] {
             let arguments = format!(
                 "--engine fabric:{provider} --op send --sizes 256,64k --ranks 2 {pacing} --trials 2 --duration 20ms --verify \
-                 --limit none"
+                 --bound none"
             );
             for record in measured(&arguments, 2) {
                 let counted = engine_of(&record)["sends_counted"].clone();
@@ -127,10 +127,10 @@ fn a_send_is_done_when_its_receiver_has_taken_it() {
 
 #[test]
 fn counted_sends_of_many_peers_and_points_stay_apart() {
-    let send = "--engine fabric:tcp --op send --sizes 64,4k --trials 2 --duration 20ms --verify --limit none";
+    let send = "--engine fabric:tcp --op send --sizes 64,4k --trials 2 --duration 20ms --verify --bound none";
     for traffic in ["fan-in", "fan-out", "all-to-all"] {
         measured(
-            &format!("{send} --window 1,32 --ranks 3 --traffic {traffic}"),
+            &format!("{send} --depth 1,32 --ranks 3 --traffic {traffic}"),
             4,
         );
     }
@@ -140,7 +140,7 @@ fn counted_sends_of_many_peers_and_points_stay_apart() {
 #[test]
 fn the_record_says_what_steers_the_result() {
     for library in libraries() {
-        for (provider, limit) in [("shm", "memory copy"), ("tcp", "socket stream")] {
+        for (provider, bound) in [("shm", "memory copy"), ("tcp", "socket stream")] {
             let arguments = format!(
                 "--engine fabric:{provider} --op write --sizes 4k --ranks 2 --libfabric {library} --trials 2 \
                  --trial-time 5ms --warmup 1ms"
@@ -173,8 +173,8 @@ fn the_record_says_what_steers_the_result() {
             }
             let ordered = (provider == "shm").then_some("ordered");
             assert_eq!(engine["shm_writes"].as_str(), ordered);
-            let what = &record.limit.as_ref().unwrap().what;
-            assert!(what.starts_with(limit), "{what}");
+            let what = &record.bound.as_ref().unwrap().what;
+            assert!(what.starts_with(bound), "{what}");
         }
     }
 }
@@ -196,14 +196,14 @@ fn without_an_installed_library_the_embedded_one_says_why() {
 fn patterns_and_pacings() {
     let ops = "--op write,write-imm,read,send --sizes 8,128k --verify";
     for (provider, traffic, pacing) in [
-        ("shm", "pair --ranks 2", "--window 16"),
-        ("tcp", "pair --ranks 2 --workers 2", "--batch 8"),
-        ("shm", "fan-out --ranks 3 --workers 2", "--window 8"),
-        ("tcp", "fan-out --ranks 3", "--rate 2k --window 4"),
+        ("shm", "pair --ranks 2", "--depth 16"),
+        ("tcp", "pair --ranks 2 --threads 2", "--batch 8"),
+        ("shm", "fan-out --ranks 3 --threads 2", "--depth 8"),
+        ("tcp", "fan-out --ranks 3", "--rate 2k --depth 4"),
         ("shm", "fan-in --ranks 3", "--batch 8"),
         ("tcp", "fan-in --ranks 3", "--ping-pong"),
-        ("shm", "all-to-all --ranks 3", "--rate 2k --window 4"),
-        ("tcp", "all-to-all --ranks 3", "--window 16"),
+        ("shm", "all-to-all --ranks 3", "--rate 2k --depth 4"),
+        ("tcp", "all-to-all --ranks 3", "--depth 16"),
     ] {
         let engine = format!("--engine fabric:{provider} --libfabric embedded");
         measured(
@@ -233,7 +233,7 @@ fn messages_that_come_before_their_receives_wait() {
 fn options_change_what_is_done_and_are_recorded() {
     for library in libraries() {
         let base =
-            format!("--ranks 2 --sizes 8,64k --window 8 --verify --libfabric {library} {BRIEF}");
+            format!("--ranks 2 --sizes 8,64k --depth 8 --verify --libfabric {library} {BRIEF}");
         let cma =
             format!("--engine fabric:shm --op write,read --engine-option shm-writes=cma {base}");
         for record in measured(&cma, 4) {
@@ -261,7 +261,7 @@ fn options_change_what_is_done_and_are_recorded() {
 
 #[test]
 fn each_worker_gets_a_device() {
-    let two = "--engine fabric:tcp --op write --sizes 64k --ranks 2 --workers 2 --devices lo,lo --require-path";
+    let two = "--engine fabric:tcp --op write --sizes 64k --ranks 2 --threads 2 --devices lo,lo --require-path";
     let record = &measured(&format!("{two} {BRIEF}"), 1)[0];
     for effective in &record.effective {
         let devices = effective
@@ -281,7 +281,7 @@ fn a_plan_holds_everything() {
     let run = |arguments: &str| tonnage(dir.path(), arguments).run().with_code(0).stdout;
     let base = "--engine fabric:shm --engine-option shm-writes=cma --engine-option inject=off --op write --sizes 8,64";
     let printed = run(&format!(
-        "transfer {base} --ranks 2 --window 8 {BRIEF} --print-plan"
+        "transfer {base} --ranks 2 --depth 8 {BRIEF} --print-plan"
     ));
     assert!(printed.contains("shm-writes"), "{printed}");
     std::fs::write(dir.path().join("plan.toml"), &printed).unwrap();
@@ -356,7 +356,7 @@ fn a_signal_is_reported_even_if_the_library_replaces_handlers() {
         let dir = tempdir().unwrap();
         let arguments = format!(
             "transfer --engine fabric:tcp --libfabric {library} --op write --ranks 2 --sizes 8,16,32,64 --rate 20 \
-             --trials 1 --trial-time 500ms --warmup 0 --limit none -o r.jsonl"
+             --trials 1 --trial-time 500ms --warmup 0 --bound none -o r.jsonl"
         );
         let run = tonnage(dir.path(), &arguments).start();
         wait_for_records(dir.path(), 1);

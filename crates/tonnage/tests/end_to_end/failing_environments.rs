@@ -75,7 +75,7 @@ fn a_limit_on_the_size_of_files() {
     orderly(&ended);
     assert!(ended.stdout.contains("File too large"), "{ended:#?}");
 
-    let file = "file --limit none -o r.jsonl --ranks 2 --path t --block 64k --transfer 64k";
+    let file = "file --bound none -o r.jsonl --ranks 2 --path t --block 64k --transfer 64k";
     let ended = limited(dir.path(), "--fsize=32768", file)
         .unwrap()
         .with_code(1);
@@ -323,16 +323,16 @@ fn shared_memory_that_is_too_small_for_all_endpoints() {
     // On a host with many CPUs there is not even room for one endpoint.
     let of_one = "/dev/shm has only 64 MiB free";
     for arguments in [
-        format!("{transfer} --ranks 2 --qps 16"),
-        format!("{transfer} --ranks 2 --workers 16"),
+        format!("{transfer} --ranks 2 --queue-pairs 16"),
+        format!("{transfer} --ranks 2 --threads 16"),
         format!("{transfer} --ranks 24"),
-        "connect --engine fabric:shm --ranks 2 --workers 16 --duration 20ms --trials 1".to_owned(),
+        "connect --engine fabric:shm --ranks 2 --threads 16 --duration 20ms --trials 1".to_owned(),
         "collective --backend native:fabric:shm --op all-reduce --sizes 4k --ranks 24 --trials 1 --trial-time 5ms \
-         --limit none"
+         --bound none"
             .to_owned(),
         "stress --engine fabric:shm --ranks 24 --duration 100ms --max-size 4k".to_owned(),
-        "tune --engine fabric:shm --op write --sizes 4k --goal bandwidth --ranks 2 --trial-time 2ms --workers 16 \
-         --window 16 --qps 1"
+        "tune --engine fabric:shm --op write --sizes 4k --goal bandwidth --ranks 2 --trial-time 2ms --threads 16 \
+         --depth 16 --queue-pairs 1"
             .to_owned(),
     ] {
         let Some(ended) = small(&arguments) else {
@@ -349,7 +349,7 @@ fn shared_memory_that_is_too_small_for_all_endpoints() {
         }
     }
     // 12 endpoints fit, although 12 files of full length would not.
-    let ended = small(&format!("{transfer} --ranks 2 --qps 6")).unwrap();
+    let ended = small(&format!("{transfer} --ranks 2 --queue-pairs 6")).unwrap();
     assert!(
         ended.code == Some(0) || ended.stdout.contains(of_one),
         "{ended:#?}"
@@ -433,10 +433,10 @@ fn threads_that_cannot_be_started() {
     }
     let host = tonnage_sys::host::name();
     for arguments in [
-        &format!("transfer --engine shm --op write --ranks 2 --workers 2 --sizes 8 {BRIEF}"),
+        &format!("transfer --engine shm --op write --ranks 2 --threads 2 --sizes 8 {BRIEF}"),
         "transfer --engine fabric:tcp --op write --ranks 2 --sizes 8 --trials 1 --trial-time 5ms",
-        "file --limit none --path t --ranks 2 --threads 2 --barriers --block 4k --transfer 1k",
-        "connect --engine shm --ranks 2 --workers 2 --trials 1 --duration 200ms",
+        "file --bound none --path t --ranks 2 --threads 2 --barriers --block 4k --transfer 1k",
+        "connect --engine shm --ranks 2 --threads 2 --trials 1 --duration 200ms",
     ] {
         let mut refused = 0;
         for most in 2..=8 {
@@ -463,7 +463,7 @@ fn memory_that_runs_out() {
     let dir = tempdir().unwrap();
     for arguments in [
         "devices",
-        "file --limit none --path t --ranks 2 --block 4k --transfer 1k",
+        "file --bound none --path t --ranks 2 --block 4k --transfer 1k",
     ] {
         let mut said = false;
         for megabytes in (16..=64).rev() {

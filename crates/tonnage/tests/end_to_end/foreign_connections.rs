@@ -9,7 +9,7 @@ use tempfile::tempdir;
 use super::support::{SECRET, Started, free_port, records, tonnage, wait_for_records, wait_until};
 
 fn start(dir: &std::path::Path, rank: u32, port: u16) -> Started {
-    let arguments = "transfer --engine shm --op write --sizes 8,64 --trials 2 --trial-time 100ms --limit none -o r.jsonl";
+    let arguments = "transfer --engine shm --op write --sizes 8,64 --trials 2 --trial-time 100ms --bound none -o r.jsonl";
     tonnage(dir, arguments)
         .launched(rank, 2, port)
         .env("TONNAGE_SECRET", SECRET)

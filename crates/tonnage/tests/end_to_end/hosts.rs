@@ -88,7 +88,7 @@ pub(super) fn reads(record: &Record, bytes_per_s: f64, within: f64, share: fn(&T
     if part(best) <= 1.0 - within {
         let (read, share) = (100.0 * part(best), share(best));
         let said = format!(
-            "{what}: {read:.0} % where workers had {:.0} % of their CPUs",
+            "{what}: {read:.0} % where threads had {:.0} % of their CPUs",
             100.0 * share
         );
         assert!(share < 0.9, "{said}: {record:#?}");
@@ -147,7 +147,7 @@ fn networks_of_one_machine_are_not_taken_for_its_loopback() {
 fn a_cable_that_is_mended_in_time_does_not_end_the_run() {
     let Some(hosts) = hosts(2, None) else { return };
     let dir = tempdir().unwrap();
-    let line = "transfer --engine null --op write --sizes 1..128 --trials 3 --trial-time 100ms --warmup 0 --limit none \
+    let line = "transfer --engine null --op write --sizes 1..128 --trials 3 --trial-time 100ms --warmup 0 --bound none \
                 -o r.jsonl";
     let runs = start(&hosts, dir.path(), line);
     wait_for_records(dir.path(), 1);

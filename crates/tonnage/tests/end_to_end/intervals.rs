@@ -36,19 +36,19 @@ fn started(dir: &Path, arguments: &str, intervals: usize) -> Started {
 #[test]
 fn every_pacing_and_engine_has_its_series() {
     for arguments in [
-        "shm --op write --traffic fan-in --ranks 3 --sizes 64 --window 12",
-        "null --op write --ranks 2 --sizes 8 --window 64 --latency off --workers 2",
-        "null --op read --ranks 2 --sizes 8 --batch 16 --batch-of rank --workers 2 --batches-in-flight 2",
+        "shm --op write --traffic fan-in --ranks 3 --sizes 64 --depth 12",
+        "null --op write --ranks 2 --sizes 8 --depth 64 --latency off --threads 2",
+        "null --op read --ranks 2 --sizes 8 --batch 16 --batch-of rank --threads 2 --batches-in-flight 2",
         "shm --op write-imm --ranks 2 --sizes 8 --ping-pong",
         "shm --op read --ranks 2 --sizes 8 --ping-pong",
-        "fabric:shm --op send --ranks 4 --sizes 64 --traffic all-to-all --window 4",
+        "fabric:shm --op send --ranks 4 --sizes 64 --traffic all-to-all --depth 4",
         "shm --op read --ranks 2 --sizes 1k --rate 5000",
-        "null --op write --ranks 20 --traffic fan-in --sizes 8 --window 4",
+        "null --op write --ranks 20 --traffic fan-in --sizes 8 --depth 4",
         "shm --op write --ranks 2 --bidirectional --sizes 4k --api async --verify",
     ] {
         let dir = tempdir().unwrap();
         let line = format!(
-            "transfer --engine {arguments} --duration 200ms --interval 25ms --warmup 10ms --limit none -o r.jsonl"
+            "transfer --engine {arguments} --duration 200ms --interval 25ms --warmup 10ms --bound none -o r.jsonl"
         );
         let run = tonnage(dir.path(), &line).run().with_code(0);
         let record = &records::read(&dir.path().join("r.jsonl"))[0];
@@ -81,7 +81,7 @@ fn every_pacing_and_engine_has_its_series() {
 fn trials_have_a_series_each_and_warm_up_has_none() {
     let dir = tempdir().unwrap();
     let line = "transfer --engine null --op write --ranks 2 --sizes 8,64 --trials 2 --trial-time 120ms --interval 40ms \
-                --limit none -o r.jsonl";
+                --bound none -o r.jsonl";
     let run = tonnage(dir.path(), line).run().with_code(0);
     for record in records::read(&dir.path().join("r.jsonl")) {
         for trial in &body(&record).trials {
@@ -102,7 +102,7 @@ fn trials_have_a_series_each_and_warm_up_has_none() {
 fn a_rank_that_is_stopped_is_a_gap() {
     let dir = tempdir().unwrap();
     let line = "transfer --engine shm --op write --traffic fan-in --ranks 3 --sizes 64 --rate 2000 --duration 1500ms \
-                --interval 50ms --limit none --per-rank -o r.jsonl";
+                --interval 50ms --bound none --per-rank -o r.jsonl";
     let run = started(dir.path(), line, 5);
     run.signal_rank(2, Signal::STOP);
     std::thread::sleep(Duration::from_millis(300));
@@ -142,7 +142,7 @@ fn a_stall_that_outlasts_a_trial_is_in_its_percentiles() {
     ] {
         let dir = tempdir().unwrap();
         let line = format!(
-            "transfer --engine shm --op write --sizes 64 --ranks 2 --rate 10k --window 16 --limit none --warmup 0 --duration \
+            "transfer --engine shm --op write --sizes 64 --ranks 2 --rate 10k --depth 16 --bound none --warmup 0 --duration \
              {}ms --interval 50ms -o r.jsonl",
             trial.as_millis()
         );
@@ -200,7 +200,7 @@ fn what_moved_before_a_rank_was_killed_is_kept() {
     for victim in [1, 2] {
         let dir = tempdir().unwrap();
         let line = "transfer --engine shm --op write --traffic fan-in --ranks 3 --sizes 64 --duration 20s --interval 50ms \
-                    --limit none -o r.jsonl";
+                    --bound none -o r.jsonl";
         let ended = started(dir.path(), line, 6).kill_rank(victim);
         let record = &records::read(&dir.path().join("r.jsonl"))[0];
         let broken_off = body(record).broken_off.as_ref().unwrap();
@@ -220,7 +220,7 @@ fn what_moved_before_a_rank_was_killed_is_kept() {
 fn checkpoints_keep_what_moved_until_then() {
     let dir = tempdir().unwrap();
     let line = "transfer --engine shm --op write --ranks 2 --sizes 64 --duration 2s --interval 50ms --checkpoint 400ms \
-                --limit none -o r.jsonl";
+                --bound none -o r.jsonl";
     let run = tonnage(dir.path(), line).start();
     wait_for_records(dir.path(), 2);
     let copy = std::fs::read_to_string(dir.path().join("r.jsonl")).unwrap();
@@ -257,8 +257,8 @@ fn checkpoints_keep_what_moved_until_then() {
 #[test]
 fn the_memory_of_ranks_does_not_grow() {
     let dir = tempdir().unwrap();
-    let line = "transfer --engine shm --op write-imm --ranks 2 --bidirectional --sizes 64 --window 64 --duration 60s \
-                --interval 10ms --limit none -o r.jsonl";
+    let line = "transfer --engine shm --op write-imm --ranks 2 --bidirectional --sizes 64 --depth 64 --duration 60s \
+                --interval 10ms --bound none -o r.jsonl";
     let run = started(dir.path(), line, 300);
     let pids: Vec<i32> = [0, 1].map(|rank| run.rank(rank).pid).into();
     let private = || pids.iter().map(|&pid| private_kib(pid)).collect::<Vec<_>>();

@@ -141,8 +141,8 @@ fn in_every_pattern_and_kind() {
         let dir = tempdir().unwrap();
         fs::write(dir.path().join("endless"), endless).unwrap();
         let length = match step.contains("trial 1 of") && !line.contains("endless") {
-            true => "--trials 1 --trial-time 20s --warmup 0 --limit none",
-            false if line.contains("endless") => "--trials 1 --warmup 0 --limit none",
+            true => "--trials 1 --trial-time 20s --warmup 0 --bound none",
+            false if line.contains("endless") => "--trials 1 --warmup 0 --bound none",
             false => "--trial-time 500ms",
         };
         let line = format!("{line} {length} --log-level debug");
@@ -173,7 +173,7 @@ fn while_fabric_opens_and_connects() {
 #[test]
 fn after_points_were_measured() {
     for rank in [0, 1] {
-        let length = "--trials 1 --trial-time 300ms --warmup 0 --limit none";
+        let length = "--trials 1 --trial-time 300ms --warmup 0 --bound none";
         kill_one(&format!("{SHM} {length}"), rank, 1, |dir, _| {
             wait_for_records(dir, 1);
         });
@@ -220,7 +220,7 @@ fn ranks_of_a_launcher_end_too() {
         let port = free_port();
         let library = library_for(engine);
         let arguments = format!(
-            "transfer --engine {engine} {library} --op write --sizes 8..64 --trials 1 --trial-time 300ms --warmup 0 --limit none \
+            "transfer --engine {engine} {library} --op write --sizes 8..64 --trials 1 --trial-time 300ms --warmup 0 --bound none \
              -o r.jsonl"
         );
         let start = |rank| {

@@ -21,7 +21,7 @@ const TOLERANCE: f64 = 0.03;
 /// A frame has 1514 bytes for 1448 of payload; acknowledgements, requests and retransmissions add a little more.
 const BYTES_PER_PAYLOAD_MAX: f64 = 1.08;
 
-const STREAM: &str = "--trials 2 --trial-time 500ms --warmup 200ms --limit none";
+const STREAM: &str = "--trials 2 --trial-time 500ms --warmup 200ms --bound none";
 
 /// The interface counters of both hosts show the payload with its headers and nothing else, and they agree.
 fn both_ends_agree(record: &Record) {
@@ -58,7 +58,7 @@ fn links_of_1_and_10_gigabits_read_119_6_and_1196_megabytes() {
             hosts.link(host, 0).set_rates(Some(rate).into()).unwrap();
         }
         let link = rate.tcp_payload_bytes_per_s();
-        let operations = "write,read,write-imm --window 8 --devices eth0 --require-path";
+        let operations = "write,read,write-imm --depth 8 --devices eth0 --require-path";
         let records = measured(&hosts, &format!("{transfer} {operations} {STREAM}"));
         assert_eq!(records.len(), 3);
         for record in &records {
@@ -71,7 +71,7 @@ fn links_of_1_and_10_gigabits_read_119_6_and_1196_megabytes() {
         // Batches and timetables do not exceed it either, because operations in flight at the end of a trial are waited
         // for.
         let offered = 40.0 * f64::from(1 << 20);
-        let bursts = [("--batch 8", link), ("--rate 40 --window 8", offered)];
+        let bursts = [("--batch 8", link), ("--rate 40 --depth 8", offered)];
         for (pacing, most) in bursts.into_iter().filter(|_| rate == Rate::GBIT_1) {
             for record in measured(&hosts, &format!("{transfer} write {pacing} {STREAM}")) {
                 let mut trials = body(&record).trials.iter();
@@ -93,17 +93,17 @@ fn a_link_of_1_gigabit_carries_twice_as_much_both_ways() {
     let records = measured(
         &hosts,
         &format!(
-            "transfer --engine fabric:tcp --op write,read --sizes 1M --window 8 --bidirectional --devices eth0 \
+            "transfer --engine fabric:tcp --op write,read --sizes 1M --depth 8 --bidirectional --devices eth0 \
              --link-speed 1Gb/s --require-path {}",
-            STREAM.replace("--limit none", "")
+            STREAM.replace("--bound none", "")
         ),
     );
     assert_eq!(records.len(), 2);
     let link = Rate::GBIT_1.tcp_payload_bytes_per_s();
     for record in &records {
-        let limit = record.limit.as_ref().unwrap();
+        let bound = record.bound.as_ref().unwrap();
         let what = "stated link speed of eth0, both directions added up";
-        assert_eq!((limit.what.as_str(), limit.bytes_per_s), (what, 2.5e8));
+        assert_eq!((bound.what.as_str(), bound.bytes_per_s), (what, 2.5e8));
         reads(record, 2.0 * link, 0.075, |trial| {
             initiator_share(trial) / 2.0
         });
@@ -140,7 +140,7 @@ fn clients_of_one_server_share_the_link_that_holds_them_up() {
             hosts.link(host, 0).set_rates(client).unwrap();
         }
         let line = format!(
-            "transfer --engine fabric:tcp --op {op} --traffic fan-in --sizes 256k --window 8 --per-rank {STREAM}"
+            "transfer --engine fabric:tcp --op {op} --traffic fan-in --sizes 256k --depth 8 --per-rank {STREAM}"
         );
         let record = &measured(&hosts, &line)[0];
         let shares = &summary(record).initiators;
@@ -174,7 +174,7 @@ fn an_outage_of_two_seconds_shows_and_the_run_goes_on() {
     // The libfabric version that most machines have, if it is installed.
     let library = installed().map_or_else(String::new, |path| format!("--libfabric {path}"));
     let length =
-        format!("--window 8 --duration 5s --interval 250ms --warmup 0 --limit none {library}");
+        format!("--depth 8 --duration 5s --interval 250ms --warmup 0 --bound none {library}");
     let runs = streaming(&hosts, dir.path(), "eth0", &length);
     hosts.link(1, 0).cut().unwrap();
     std::thread::sleep(Duration::from_secs(2));
@@ -200,7 +200,7 @@ fn an_outage_for_ever_ends_the_run_and_names_both_ends() {
         return;
     };
     let dir = tempdir().unwrap();
-    let runs = streaming(&hosts, dir.path(), "eth0", &format!("--window 8 {LONG}"));
+    let runs = streaming(&hosts, dir.path(), "eth0", &format!("--depth 8 {LONG}"));
     hosts.link(1, 0).cut().unwrap();
     let since = Instant::now();
     let ended = end(runs);
@@ -225,7 +225,7 @@ fn an_outage_for_ever_ends_the_run_and_names_both_ends() {
 /// because a socket has taken them; only the device name identifies a rail of a stripe.
 #[test]
 fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
-    let lengths = ["--window 8", "--ping-pong", "--window 8 --rails stripe"];
+    let lengths = ["--depth 8", "--ping-pong", "--depth 8 --rails stripe"];
     let Some(cut) = lengths
         .map(|length| {
             let hosts = hosts_with_links(2, 2, Some(Rate::GBIT_1))?;
@@ -269,7 +269,7 @@ fn a_rank_that_is_killed_while_it_streams_is_named_on_the_other_host() {
     let Some(hosts) = hosts(2, None) else { return };
     let dir = tempdir().unwrap();
     // The one of libfabric 1.17 may itself crash when a peer dies, and then reports nothing.
-    let length = format!("--window 8 --libfabric embedded {LONG}");
+    let length = format!("--depth 8 --libfabric embedded {LONG}");
     let mut runs = streaming(&hosts, dir.path(), "eth0", &length);
     runs[1].signal_rank(1, rustix::process::Signal::KILL);
     let zero = runs.remove(0).end_soon().with_code(1);
@@ -295,7 +295,7 @@ fn slurm_starts_ranks_on_two_hosts() {
         }
         let dir = tempdir().unwrap();
         let arguments = format!(
-            "transfer --engine fabric:tcp --op write --sizes 1M --window 8 --require-path {BRIEF} -o r.jsonl"
+            "transfer --engine fabric:tcp --op write --sizes 1M --depth 8 --require-path {BRIEF} -o r.jsonl"
         );
         let srun = slurm.srun([&format!("--mpi={mpi}"), "-N2"]);
         let run = tonnage_by(srun, dir.path(), &arguments);

@@ -165,7 +165,7 @@ fn command_lines(run: &Started) -> Vec<String> {
 #[test]
 fn the_secret_of_local_ranks_appears_nowhere() {
     let dir = tempdir().unwrap();
-    let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8 --trials 1 --trial-time 400ms --limit none \
+    let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8 --trials 1 --trial-time 400ms --bound none \
                      --log-level debug -o r.jsonl";
     let run = tonnage(dir.path(), arguments).start();
     let rank = run.rank(1);

@@ -20,13 +20,13 @@ fn each_layer_is_compared_with_the_one_below_it() {
         found.unwrap_or_else(|| panic!("no line {begin:?} in {}", run.stdout))
     };
     for (layer, below) in [
-        (&["shm", "write"][..], &["limit", "of", "shm"][..]),
+        (&["shm", "write"][..], &["bound", "of", "shm"][..]),
         (&["native:shm", "send-recv-pairs"], &["shm", "write"]),
         (
             &["native:shm", "all-reduce"],
             &["native:shm", "send-recv-pairs"],
         ),
-        (&["fabric:tcp", "write"], &["limit", "of", "fabric:tcp"]),
+        (&["fabric:tcp", "write"], &["bound", "of", "fabric:tcp"]),
         (
             &["native:fabric:tcp", "send-recv-pairs"],
             &["fabric:tcp", "write"],
@@ -34,8 +34,8 @@ fn each_layer_is_compared_with_the_one_below_it() {
     ] {
         let words = cells(layer);
         // Without a CPU for each rank, no bound can be measured.
-        if words.len() == 3 && below[0] == "limit" {
-            println!("skip: the ranks share a CPU, so that {layer:?} has no limit");
+        if words.len() == 3 && below[0] == "bound" {
+            println!("skip: the ranks share a CPU, so that {layer:?} has no bound");
             continue;
         }
         assert!(words.ends_with(below), "{words:?}");

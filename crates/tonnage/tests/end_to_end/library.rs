@@ -20,7 +20,7 @@ fn every_byte_arrives_through_the_library() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {
         for op in ["write", "write-imm", "read"] {
             let line =
-                format!("--engine {engine} --op {op} --ranks 2 --sizes 100 --window 8 --verify");
+                format!("--engine {engine} --op {op} --ranks 2 --sizes 100 --depth 8 --verify");
             let (polled, _) = measured(&format!("{line} --session on,off,fresh,register"));
             let expected = ["on", "off", "fresh", "register"];
             let expected = expected.map(|session| ("poll".into(), session.into(), 80));
@@ -39,17 +39,17 @@ fn every_pacing_goes_through_the_library() {
     for (operations, line) in [
         (80 * 2, "shm --op write --ping-pong --verify"),
         (80 * 2, "fabric:tcp --op write-imm --ping-pong --verify"),
-        (80 * 2, "shm --op read --ping-pong --workers 2 --verify"),
-        (80 * 200, "shm --op write --batch 100 --workers 2 --verify"),
-        (80, "shm --op write --rate 1k --window 4 --verify"),
-        (80, "null --op write-imm --window 16"),
+        (80 * 2, "shm --op read --ping-pong --threads 2 --verify"),
+        (80 * 200, "shm --op write --batch 100 --threads 2 --verify"),
+        (80, "shm --op write --rate 1k --depth 4 --verify"),
+        (80, "null --op write-imm --depth 16"),
         (
             80,
-            "fabric:tcp --op write --window 4 --qps 2 --chunk 1000 --verify",
+            "fabric:tcp --op write --depth 4 --queue-pairs 2 --chunk 1000 --verify",
         ),
         (
             80,
-            "fabric:tcp --op write-imm --window 4 --cq event --verify",
+            "fabric:tcp --op write-imm --depth 4 --cq event --verify",
         ),
         (
             80 * 2,
@@ -57,11 +57,11 @@ fn every_pacing_goes_through_the_library() {
         ),
         (
             80 * 5,
-            "fabric:tcp --op read --batch 5 --cq event --qps 2 --verify",
+            "fabric:tcp --op read --batch 5 --cq event --queue-pairs 2 --verify",
         ),
         (
             80,
-            "fabric:tcp --op write --window 4 --rails stripe --devices lo,lo --verify",
+            "fabric:tcp --op write --depth 4 --rails stripe --devices lo,lo --verify",
         ),
     ] {
         for way in ["--session on,off,fresh,register", "--api async"] {
@@ -75,7 +75,7 @@ fn every_pacing_goes_through_the_library() {
         }
     }
     let fan =
-        "--engine shm --op write --ranks 3 --traffic all-to-all --sizes 64 --window 4 --verify";
+        "--engine shm --op write --ranks 3 --traffic all-to-all --sizes 64 --depth 4 --verify";
     let (records, _) = measured(&format!("{fan} --api poll,async"));
     // A worker issues 40, alternating between both of its peers.
     assert!(

@@ -14,7 +14,7 @@ use super::support::{BRIEF, has, tonnage};
 
 /// The bound of two ranks that copy at the same time covers both; if they copy one after the other, it covers one.
 #[test]
-fn the_copy_limit_is_of_the_ranks_that_initiate_at_once() {
+fn the_copy_bound_is_of_the_ranks_that_initiate_at_once() {
     for (traffic, said) in [
         ("matrix", "1 copier"),
         ("matrix --matrix disjoint", "1 copier"),
@@ -22,15 +22,15 @@ fn the_copy_limit_is_of_the_ranks_that_initiate_at_once() {
         ("all-to-all", "2 copiers at once"),
         ("pair --bidirectional", "2 copiers at once"),
     ] {
-        let brief = BRIEF.replace("--limit none", "");
+        let brief = BRIEF.replace("--bound none", "");
         let line = format!("--engine shm --op write --ranks 2 --sizes 64k --traffic {traffic}");
         let (run, records) = transfer(&format!("{line} {brief}"));
         // Ranks that share a CPU have no bound.
-        let Some(limit) = &records[0].limit else {
-            println!("skip: no copy limit, as workers yield: {}", run.stdout);
+        let Some(bound) = &records[0].bound else {
+            println!("skip: no copy bound, as threads yield: {}", run.stdout);
             continue;
         };
-        assert!(limit.what.contains(said), "{traffic}: {limit:?}");
+        assert!(bound.what.contains(said), "{traffic}: {bound:?}");
     }
 }
 
@@ -45,8 +45,8 @@ fn pairs_add_up_and_none_is_missing() {
         ("fabric:tcp", "read", "alone", 3),
     ] {
         let line = format!(
-            "--engine {engine} --op {op} --ranks {ranks} --traffic matrix --matrix {rounds} --sizes 3000 --window 4 \
-             --workers 2 --verify"
+            "--engine {engine} --op {op} --ranks {ranks} --traffic matrix --matrix {rounds} --sizes 3000 --depth 4 \
+             --threads 2 --verify"
         );
         let (records, table) = measured(&line);
         let summary = summary(&records[0]);
@@ -79,7 +79,7 @@ fn every_rank_has_one_target_and_one_initiator_when_shifted() {
         ),
     ] {
         let (records, table) = measured(&format!(
-            "--engine shm --op write --ranks 3 --traffic shift --shift {shift} --sizes 3000 --window 4 --verify"
+            "--engine shm --op write --ranks 3 --traffic shift --shift {shift} --sizes 3000 --depth 4 --verify"
         ));
         assert_eq!(summary(&records[0]).operations, 2 * 40 * 3);
         assert!(table.contains(title), "{table}");
@@ -92,7 +92,7 @@ fn judged(dir: &Path, hosts: &Hosts, op: &str) -> MatrixVerdict {
     let _ = std::fs::remove_file(dir.join("r.jsonl"));
     let line = format!(
         "transfer --engine fabric:tcp --engine-option completion=delivery --devices eth0 --traffic matrix --matrix disjoint \
-         --sizes 64k --window 2 --trials 2 --trial-time 60ms --warmup 0 --limit none --cq event --op {op}"
+         --sizes 64k --depth 2 --trials 2 --trial-time 60ms --warmup 0 --bound none --cq event --op {op}"
     );
     let records = measured_in(dir, hosts, &line);
     summary(&records[0]).matrix.clone().unwrap()

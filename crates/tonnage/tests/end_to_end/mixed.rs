@@ -19,13 +19,13 @@ sizes = "64"
 trials = 1
 trial-time = "5ms"
 warmup = "0"
-limit = "none"
+bound = "none"
 
 [[file]]
 path = "t"
 block = "64k"
 transfer = "4k"
-limit = "none"
+bound = "none"
 
 [[connect]]
 engine = "shm"
@@ -39,7 +39,7 @@ sizes = "128"
 trials = 1
 trial-time = "LAST"
 warmup = "0"
-limit = "none"
+bound = "none"
 "#;
 
 fn plan(dir: &Path, last: &str) {

@@ -16,7 +16,7 @@ use super::support::records::{self, why};
 use super::support::{tonnage, wait_until};
 
 const POINT: &str = "file --engine mpiio --path t.dat --block 256k --transfer 64k --segments 3 --phases write,read \
-                     --read-shift 1 --fsync end --barriers --limit none --verify -o r.jsonl";
+                     --read-shift 1 --fsync end --barriers --bound none --verify -o r.jsonl";
 
 /// Launchers, with the names of their libraries.
 const MPIS: [(&str, &str); 2] = [(OPEN_MPI, "Open MPI"), (MPICH, "MPICH")];
@@ -204,7 +204,7 @@ fn a_killed_rank_ends_the_others_inside_mpi() {
             // The same small file, repeatedly.
             let arguments = format!(
                 "file --engine mpiio --path t.dat --block 64k --transfer 16k --segments 4 --phases write --existing \
-                 --trials 100000 --limit none {options}"
+                 --trials 100000 --bound none {options}"
             );
             let run = under_mpirun(dir.path(), launcher, &arguments).start();
             wait_until("the ranks write", || dir.path().join("t.dat").exists());

@@ -245,7 +245,7 @@ fn a_stopped_launcher_does_not_keep_a_run_that_is_over() {
             continue;
         }
         let dir = tempdir().unwrap();
-        let arguments = "transfer --engine shm --op write --sizes 8 --trials 1 --trial-time 500ms --warmup 0 --limit none \
+        let arguments = "transfer --engine shm --op write --sizes 8 --trials 1 --trial-time 500ms --warmup 0 --bound none \
                          -o r.jsonl";
         let run = under_mpirun(dir.path(), launcher, arguments).start();
         joined(dir.path(), "r.jsonl");

@@ -12,7 +12,7 @@ fn every(engine: &str, traffic: &str, pacing: &str, ops: &str) {
         "transfer --engine {engine} --op {ops} --traffic {traffic} --sizes 3001 {pacing} {verify} {BRIEF}"
     );
     let (_, records) = succeeded(&line);
-    let workers = if pacing.contains("--workers 1,2") {
+    let workers = if pacing.contains("--threads 1,2") {
         2
     } else {
         1
@@ -23,10 +23,10 @@ fn every(engine: &str, traffic: &str, pacing: &str, ops: &str) {
 /// Every pacing, with one worker and with two.
 fn every_pacing(engine: &str, traffic: &str) {
     for pacing in [
-        "--window 16",
+        "--depth 16",
         "--batch 8",
         "--ping-pong",
-        "--rate 20k --window 4",
+        "--rate 20k --depth 4",
     ] {
         // In a ping-pong between all ranks, no rank would answer; and without bytes, no last byte appears.
         let ops = match (pacing, engine) {
@@ -34,14 +34,14 @@ fn every_pacing(engine: &str, traffic: &str) {
             ("--ping-pong", "null") => "write-imm,read,send",
             _ => OPS,
         };
-        every(engine, traffic, &format!("{pacing} --workers 1,2"), ops);
+        every(engine, traffic, &format!("{pacing} --threads 1,2"), ops);
     }
 }
 
 #[test]
 fn pairs() {
     every_pacing("shm", "pair --ranks 2");
-    every("shm", "pair --ranks 4", "--window 16", OPS);
+    every("shm", "pair --ranks 4", "--depth 16", OPS);
 }
 
 #[test]
@@ -63,16 +63,16 @@ fn all_to_all() {
 #[test]
 fn words() {
     for (is_shared, traffic) in [
-        (false, "--ranks 2 --window 1,16"),
+        (false, "--ranks 2 --depth 1,16"),
         (
             true,
-            "--ranks 3 --traffic fan-in --target-footprint shared --footprint 16 --window 16",
+            "--ranks 3 --traffic fan-in --target-footprint shared --footprint 16 --depth 16",
         ),
         (
             false,
-            "--ranks 3 --traffic all-to-all --batch 8 --workers 2 --addresses random",
+            "--ranks 3 --traffic all-to-all --batch 8 --threads 2 --access random",
         ),
-        (false, "--ranks 2 --bidirectional --window 4 --stride 64"),
+        (false, "--ranks 2 --bidirectional --depth 4 --stride 64"),
         (false, "--ranks 3 --traffic in-turn --ping-pong"),
     ] {
         let (_, records) = transfer(&format!(
@@ -102,9 +102,8 @@ fn no_bytes_at_all() {
 /// Footprints with more slots than operations in flight, in a different order, at a different stride.
 #[test]
 fn footprints_strides_and_orders() {
-    for addresses in ["sequential", "random", "fixed"] {
-        let pacing =
-            format!("--window 16 --footprint 256k --stride 4k --addresses {addresses} --seed 7");
+    for access in ["sequential", "random", "fixed"] {
+        let pacing = format!("--depth 16 --footprint 256k --stride 4k --access {access} --seed 7");
         every("shm", "pair --ranks 2", &pacing, OPS);
     }
 }
@@ -114,8 +113,8 @@ fn footprints_strides_and_orders() {
 fn every_flow_of_a_window_moves() {
     for (traffic, flows) in [("fan-out", 3), ("fan-in", 3), ("all-to-all", 12)] {
         let (_, records) = transfer(&format!(
-            "--engine shm --op write --ranks 4 --traffic {traffic} --sizes 8 --window 1,4,64 --iters 2000 --trials 2 \
-             --warmup 1ms --limit none --verify"
+            "--engine shm --op write --ranks 4 --traffic {traffic} --sizes 8 --depth 1,4,64 --iters 2000 --trials 2 \
+             --warmup 1ms --bound none --verify"
         ));
         assert_eq!(records.len(), 3);
         for body in records.iter().map(body) {
@@ -129,7 +128,7 @@ fn every_flow_of_a_window_moves() {
 /// Opening an engine pins threads; the next engine must see the original set of CPUs.
 #[test]
 fn a_second_engine_has_as_many_cpus_as_the_first() {
-    let line = format!("--engine null,shm --op write --ranks 2 --sizes 8 --window 4 {BRIEF}");
+    let line = format!("--engine null,shm --op write --ranks 2 --sizes 8 --depth 4 {BRIEF}");
     let (_, records) = transfer(&line);
     let placed = |index: usize| {
         let all = records[index].effective.iter();

@@ -87,7 +87,7 @@ fn a_disk_that_fills_up() {
     };
     // Enough room to begin, but not to continue: another file takes it during the run.
     let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8..64 --trials 1 --trial-time 300ms --warmup 0 \
-                     --limit none -o disk/r.jsonl";
+                     --bound none -o disk/r.jsonl";
     let run = tonnage(dir.path(), arguments).start();
     let results = at.join("r.jsonl");
     wait_for_records(&at, 1);
@@ -116,7 +116,7 @@ fn changed_during_the_run(change: fn(&Path), expected: &str) {
     let dir = tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
     let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8..64 --trials 1 --trial-time 300ms --warmup 0 \
-                     --limit none -o r.jsonl";
+                     --bound none -o r.jsonl";
     let run = tonnage(dir.path(), arguments).start();
     wait_for_records(dir.path(), 1);
     change(&path);
@@ -141,7 +141,7 @@ fn a_file_of_records_removed_during_a_point_is_reported_at_once() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
     let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8 --trials 1 --trial-time 1500ms --warmup 0 \
-                     --limit none -o r.jsonl";
+                     --bound none -o r.jsonl";
     let run = tonnage(dir.path(), arguments).start();
     wait_until("the file is there", || path.exists());
     fs::remove_file(&path).unwrap();
@@ -171,7 +171,7 @@ fn a_run_without_a_reader_of_its_table() {
 #[test]
 fn on_a_terminal_each_row_appears_when_its_point_is_done() {
     let dir = tempdir().unwrap();
-    let length = "--trials 1 --trial-time 1s --warmup 0 --limit none";
+    let length = "--trials 1 --trial-time 1s --warmup 0 --bound none";
     let arguments =
         format!("transfer --engine shm --op write --ranks 2 --sizes 8,4099 {length} -o r.jsonl");
     let (terminal, end) = Terminal::open(30, 100);

@@ -25,10 +25,10 @@ fn every_byte_arrives_by_several_queue_pairs_and_in_parts() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {
         for op in ["write", "write-imm", "read"] {
             let (records, _) = measured(&format!(
-                "--engine {engine} --op {op} --ranks 2 --sizes 5000 --window 8 --qps 1,3 --chunk 1000,5000 --verify"
+                "--engine {engine} --op {op} --ranks 2 --sizes 5000 --depth 8 --queue-pairs 1,3 --chunk 1000,5000 --verify"
             ));
             let expected = [(1, 1000), (1, 5000), (3, 1000), (3, 5000)];
-            let expected = expected.map(|(qps, chunk)| (qps, Some(chunk), 80));
+            let expected = expected.map(|(queue_pairs, chunk)| (queue_pairs, Some(chunk), 80));
             assert_eq!(figures(&records), expected, "{engine} {op}");
             let said = serde_json::to_value(&records[2].effective[0].engine).unwrap();
             assert_eq!(
@@ -37,11 +37,11 @@ fn every_byte_arrives_by_several_queue_pairs_and_in_parts() {
             );
         }
         let (sends, _) = measured(&format!(
-            "--engine {engine} --op send --ranks 3 --traffic all-to-all --sizes 64 --batch 5 --qps 1,4 --verify"
+            "--engine {engine} --op send --ranks 3 --traffic all-to-all --sizes 64 --batch 5 --queue-pairs 1,4 --verify"
         ));
         assert_eq!(
             figures(&sends),
-            [1, 4].map(|qps| (qps, None, 80 * 5 * 6)),
+            [1, 4].map(|queue_pairs| (queue_pairs, None, 80 * 5 * 6)),
             "{engine}"
         );
     }
@@ -51,7 +51,7 @@ fn every_byte_arrives_by_several_queue_pairs_and_in_parts() {
 #[test]
 fn an_answer_waits_for_the_last_part() {
     let (records, _) = measured(
-        "--engine fabric:tcp --op write-imm --ranks 3 --traffic fan-in --ping-pong --sizes 3000 --qps 2 --chunk 1000 --verify",
+        "--engine fabric:tcp --op write-imm --ranks 3 --traffic fan-in --ping-pong --sizes 3000 --queue-pairs 2 --chunk 1000 --verify",
     );
     assert_eq!(figures(&records), [(2, Some(1000), 80 * 2 * 2)]);
     let (records, _) =
@@ -62,12 +62,12 @@ fn an_answer_waits_for_the_last_part() {
 #[test]
 fn paths_are_columns_where_rows_differ_in_them_and_in_the_title_else() {
     let line = format!("--engine shm --op write --ranks 2 --sizes 4k {BRIEF}");
-    let (run, _) = transfer(&format!("{line} --qps 1,2 --chunk 1k,2k"));
+    let (run, _) = transfer(&format!("{line} --queue-pairs 1,2 --chunk 1k,2k"));
     assert_eq!(run.rows().len(), 4, "{run:#?}");
     run.printing(&["  QPs  Chunk  "]);
-    let (run, _) = transfer(&format!("{line} --qps 2 --chunk 1k --max-chunks 3"));
+    let (run, _) = transfer(&format!("{line} --queue-pairs 2 --chunk 1k --max-chunks 3"));
     assert!(!run.stdout.contains("  QPs  "), "{run:#?}");
     run.printing(&[
-        "2 queue pairs for each worker and peer; operations cut into parts of 1 KiB, at most 3; ",
+        "2 queue pairs for each thread and peer; operations cut into parts of 1 KiB, at most 3; ",
     ]);
 }

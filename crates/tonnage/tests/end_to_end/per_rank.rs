@@ -8,8 +8,8 @@ fn each_initiator_has_a_table_of_its_own_operations() {
         ("--ranks 4 --batch 5", vec![0, 1], 5),
         ("--ranks 4 --traffic fan-in --batch 5", vec![1, 2, 3], 5),
         ("--ranks 2 --bidirectional --batch 5", vec![0, 1], 5),
-        ("--ranks 2 --window 4 --workers 2", vec![0], 2),
-        ("--ranks 3 --traffic in-turn --window 4", vec![0], 2),
+        ("--ranks 2 --depth 4 --threads 2", vec![0], 2),
+        ("--ranks 3 --traffic in-turn --depth 4", vec![0], 2),
         ("--ranks 2 --ping-pong", vec![0], 2),
     ] {
         // Showing the file with these tables prints the same as the run.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use tempfile::tempdir;
-use tonnage_plan::point::LimitChoice;
+use tonnage_plan::point::BoundChoice;
 use tonnage_plan::transfer::{Pacing, Rate, TransferPoint};
 use tonnage_record::{Outcome, Record};
 use tonnage_report::Format;
@@ -26,7 +26,7 @@ fn points(records: &[Record]) -> Vec<&TransferPoint> {
 fn a_printed_plan_runs_as_the_command_line_did() {
     let dir = tempdir().unwrap();
     let arguments = format!(
-        "transfer {TRANSFER} 8..32,100 --batch 1..4 --addresses random --seed 3 --label mine {BRIEF}"
+        "transfer {TRANSFER} 8..32,100 --batch 1..4 --access random --seed 3 --label mine {BRIEF}"
     );
     let printed = tonnage(dir.path(), &format!("{arguments} --print-plan")).succeed();
     fs::write(dir.path().join("p.toml"), &printed.stdout).unwrap();
@@ -57,7 +57,7 @@ fn a_plan_that_ships_runs_in_a_fraction_of_its_time() {
 fn every_format_can_be_printed_and_redrawn() {
     let dir = tempdir().unwrap();
     for (format, options) in [
-        (Format::Table, "8,64 --window 4"),
+        (Format::Table, "8,64 --depth 4"),
         (Format::Csv, "8,64 --batch 4"),
         (Format::Jsonl, "8,64 --ping-pong"),
     ] {
@@ -95,7 +95,7 @@ fn results_are_appended_to_results() {
 #[test]
 fn durations_and_counts_are_as_requested() {
     // That there are this many operations was checked with the records.
-    for pacing in ["--window 8", "--batch 16", "--ping-pong", "--rate 100k"] {
+    for pacing in ["--depth 8", "--batch 16", "--ping-pong", "--rate 100k"] {
         let records = transfer(&format!("64 {pacing} --iters 300 --trials 3 --warmup 0"));
         assert_eq!(body(&records[0]).trials.len(), 3);
     }
@@ -113,7 +113,7 @@ fn durations_and_counts_are_as_requested() {
 
 #[test]
 fn a_paced_run_reports_the_offered_and_the_reached_rate() {
-    let records = transfer("64 --rate 20k --window 8 --trials 2 --trial-time 20ms");
+    let records = transfer("64 --rate 20k --depth 8 --trials 2 --trial-time 20ms");
     let pace = summary(&records[0]).pace.as_ref().unwrap();
     assert_eq!(pace.offered_per_s, 20_000.0);
     assert!(
@@ -122,7 +122,7 @@ fn a_paced_run_reports_the_offered_and_the_reached_rate() {
     );
     assert!((0.0..=1.0).contains(&pace.late_fraction), "{pace:?}");
     let expected = Pacing::Paced {
-        window: 8,
+        depth: 8,
         rate: Rate::per_s(20_000.0),
     };
     assert_eq!(body(&records[0]).point.pacing, expected);
@@ -131,7 +131,7 @@ fn a_paced_run_reports_the_offered_and_the_reached_rate() {
 /// 1 Mb/s of operations of 125 bytes is 1,000 per second.
 #[test]
 fn a_rate_in_bits_is_one_in_operations_and_bursts_do_not_change_it() {
-    let records = transfer("125 --rate 1Mb/s --burst 8 --workers 2 --trials 2 --trial-time 40ms");
+    let records = transfer("125 --rate 1Mb/s --burst 8 --threads 2 --trials 2 --trial-time 40ms");
     let pace = summary(&records[0]).pace.as_ref().unwrap();
     assert_eq!(pace.offered_per_s, 1000.0);
     for trial in &body(&records[0]).trials {
@@ -197,15 +197,15 @@ fn workers_are_placed_as_requested() {
 #[test]
 fn bandwidth_is_compared_with_a_bound() {
     let brief = "--trials 2 --trial-time 5ms --warmup 1ms";
-    let stated = transfer(&format!("4k {brief} --limit 100Gb/s"));
-    let expected = LimitChoice::Stated {
+    let stated = transfer(&format!("4k {brief} --bound 100Gb/s"));
+    let expected = BoundChoice::Stated {
         bytes_per_s: 12.5e9,
     };
-    assert_eq!(body(&stated[0]).point.limit, expected);
+    assert_eq!(body(&stated[0]).point.bound, expected);
     assert!(summary(&stated[0]).utilization.is_some());
     let measured = transfer(&format!("4k {brief}"));
-    let limit = measured[0].limit.as_ref().unwrap();
-    assert!(limit.what.contains("memory copy"), "{limit:?}");
+    let bound = measured[0].bound.as_ref().unwrap();
+    assert!(bound.what.contains("memory copy"), "{bound:?}");
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn published_figures_are_compared_with_ours() {
     let plan = |columns: &str, row: &str| {
         let text = format!(
             "name = 'p'\nranks = 2\n[[transfer]]\nengine = 'shm'\nop = 'write'\nsizes = '8,64'\nbatch = 4\n\
-             trials = 2\ntrial-time = '5ms'\nwarmup = '1ms'\nlimit = 'none'\n\
+             trials = 2\ntrial-time = '5ms'\nwarmup = '1ms'\nbound = 'none'\n\
              published = {{ what = 'elsewhere', columns = {columns}, rows = [{row}] }}\n"
         );
         fs::write(dir.path().join("p.toml"), text).unwrap();

@@ -18,7 +18,7 @@ fn rail_bytes(record: &Record) -> Vec<u64> {
 fn a_stripe_has_half_of_every_operation_on_each_of_two_rails() {
     for op in ["write", "write-imm", "read"] {
         let (records, _) = measured(&format!(
-            "--engine fabric:tcp --op {op} --ranks 2 --sizes 5000 --window 8 --rails single,stripe --devices lo,lo --qps 1,2 --verify"
+            "--engine fabric:tcp --op {op} --ranks 2 --sizes 5000 --depth 8 --rails single,stripe --devices lo,lo --queue-pairs 1,2 --verify"
         ));
         let bytes: Vec<_> = records.iter().map(rail_bytes).collect();
         // Two trials of 40 operations.
@@ -39,7 +39,7 @@ fn a_stripe_has_half_of_every_operation_on_each_of_two_rails() {
     }
     // A share of an odd size, cut further; and an operation too small for two shares.
     let (records, _) = measured(
-        "--engine fabric:tcp --op write-imm --ranks 2 --sizes 1,5001 --window 8 --rails stripe --devices lo,lo --chunk 1000 --verify",
+        "--engine fabric:tcp --op write-imm --ranks 2 --sizes 1,5001 --depth 8 --rails stripe --devices lo,lo --chunk 1000 --verify",
     );
     let bytes: Vec<_> = records.iter().map(rail_bytes).collect();
     assert_eq!(bytes, [vec![80, 0], vec![80 * 2501, 80 * 2500]]);
@@ -88,10 +88,10 @@ fn a_rank_may_have_devices_of_its_own_and_a_turned_list() {
         devices.len()
     };
     assert_eq!(said(0), 2);
-    let limit = records[0].limit.as_ref().unwrap();
+    let bound = records[0].bound.as_ref().unwrap();
     // One device, however often it is named.
-    assert_eq!(limit.what, "stated link speed of lo");
-    let links = limit.links.unwrap();
+    assert_eq!(bound.what, "stated link speed of lo");
+    let links = bound.links.unwrap();
     assert_eq!((links.used, links.used_bytes_per_s), (1, 1.25e9));
 }
 
@@ -108,9 +108,9 @@ fn missing_rails_are_reported() {
 #[test]
 fn pairs_take_turns_and_each_is_in_the_record() {
     for (engine, op, more) in [
-        ("shm", "write", "--window 4"),
-        ("shm", "send", "--batch 3 --workers 2"),
-        ("fabric:tcp", "write-imm", "--window 4 --qps 2"),
+        ("shm", "write", "--depth 4"),
+        ("shm", "send", "--batch 3 --threads 2"),
+        ("fabric:tcp", "write-imm", "--depth 4 --queue-pairs 2"),
         ("shm", "read", "--ping-pong"),
         ("shm", "write", "--ping-pong"),
         ("fabric:shm", "send", "--ping-pong"),
@@ -139,7 +139,7 @@ fn pairs_take_turns_and_each_is_in_the_record() {
     }
 }
 
-const STREAM: &str = "transfer --engine fabric:tcp --op write --sizes 1M --window 8 --trials 2 --trial-time 500ms \
+const STREAM: &str = "transfer --engine fabric:tcp --op write --sizes 1M --depth 8 --trials 2 --trial-time 500ms \
                       --warmup 200ms";
 
 #[test]
@@ -152,8 +152,8 @@ fn a_stripe_over_two_links_is_twice_the_slower_one_which_is_named() {
     let records = hosts::measured(&hosts, &format!("{STREAM} {devices} --rails single,stripe"));
     for (record, links) in records.iter().zip([1.0, 2.0]) {
         reads(record, links * gigabit, 0.05, initiator_share);
-        let limit = record.limit.as_ref().unwrap();
-        assert_eq!(limit.bytes_per_s, links * 1.25e8, "{limit:?}");
+        let bound = record.bound.as_ref().unwrap();
+        assert_eq!(bound.bytes_per_s, links * 1.25e8, "{bound:?}");
     }
     let striped = &records[1];
     let devices = &striped.wire_proof.as_ref().unwrap().devices;
@@ -167,7 +167,7 @@ fn a_stripe_over_two_links_is_twice_the_slower_one_which_is_named() {
     let half: Rate = "500mbit".parse().unwrap();
     hosts.link(0, 1).set_rates(half.into()).unwrap();
     let dir = tempdir().unwrap();
-    let line = format!("{STREAM} --devices eth0,eth1 --rails stripe --limit none");
+    let line = format!("{STREAM} --devices eth0,eth1 --rails stripe --bound none");
     let record = hosts::measured_in(dir.path(), &hosts, &line).remove(0);
     reads(&record, gigabit, 0.05, initiator_share);
     let slow = summary(&record).slow_rail.as_ref().unwrap();
@@ -190,7 +190,7 @@ fn three_targets_take_three_links_in_turn() {
     };
     let sent = |rail| hosts.link(0, rail).counters().unwrap().sent_bytes;
     let before = [0, 1, 2].map(sent);
-    let line = "--devices eth0,eth1,eth2 --rails single,round-robin --traffic fan-out --limit none";
+    let line = "--devices eth0,eth1,eth2 --rails single,round-robin --traffic fan-out --bound none";
     let records = hosts::measured(&hosts, &format!("{STREAM} {line}"));
     for (record, links) in records.iter().zip([1.0, 3.0]) {
         let link = rate.tcp_payload_bytes_per_s();

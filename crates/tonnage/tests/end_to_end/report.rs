@@ -63,7 +63,7 @@ fn a_page_judges_hosts_beside_a_baseline() {
     let dir = tempdir().unwrap();
     let run = |arguments: &str| tonnage(dir.path(), arguments).run();
     let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
-    run("transfer --engine shm --op write --ranks 2 --sizes 1M --limit none --duration 4ms --trials 2 --warmup 1ms -o a.jsonl")
+    run("transfer --engine shm --op write --ranks 2 --sizes 1M --bound none --duration 4ms --trials 2 --warmup 1ms -o a.jsonl")
         .with_code(0);
     // Runs of known spread, regardless of this machine's noise.
     let line: serde_json::Value = serde_json::from_str(read("a.jsonl").trim()).unwrap();

@@ -53,7 +53,7 @@ fn a_killed_run_goes_on() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
     let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8..1k --trials 2 --trial-time 50ms \
-                     --warmup 0 --limit none --resume r.jsonl";
+                     --warmup 0 --bound none --resume r.jsonl";
     let run = tonnage(dir.path(), arguments).start();
     wait_for_records(dir.path(), 2);
     run.signal(Signal::KILL);

@@ -21,7 +21,7 @@ fn figures(arguments: &str) -> Vec<(Option<u32>, u64)> {
 fn clients_of_one_rank_are_as_many_as_were_asked_for() {
     for engine in ["shm", "fabric:tcp"] {
         let found = figures(&format!(
-            "--engine {engine} --op read,write,send --traffic fan-in --ranks 5 --initiators 1,3,4 --sizes 64 --window 4 \
+            "--engine {engine} --op read,write,send --traffic fan-in --ranks 5 --initiators 1,3,4 --sizes 64 --depth 4 \
              --verify"
         ));
         assert_eq!(found.len(), 9, "{engine}");
@@ -41,9 +41,9 @@ fn clients_of_one_rank_are_as_many_as_were_asked_for() {
 fn pairs_may_have_more_of_one_side() {
     for (arguments, of_iteration) in [
         ("--engine shm --op write --batch 4 --verify", 4),
-        ("--engine shm --op read --workers 2 --verify", 2),
+        ("--engine shm --op read --threads 2 --verify", 2),
         ("--engine shm --op write-imm --ping-pong --verify", 2),
-        ("--engine fabric:tcp --op send --window 8 --verify", 1),
+        ("--engine fabric:tcp --op send --depth 8 --verify", 1),
         ("--engine null --op write", 1),
     ] {
         for shift in ["", "--target-shift 1"] {
@@ -56,23 +56,23 @@ fn pairs_may_have_more_of_one_side() {
 
 #[test]
 fn several_numbers_of_workers_are_rows_of_one_table() {
-    let (records, _) = measured("--engine null --op write --ranks 2 --workers 1,2,4 --sizes 64");
+    let (records, _) = measured("--engine null --op write --ranks 2 --threads 1,2,4 --sizes 64");
     let found = records.iter();
-    let found = found.map(|it| (body(it).point.workers, summary(it).operations));
+    let found = found.map(|it| (body(it).point.threads, summary(it).operations));
     assert_eq!(found.collect::<Vec<_>>(), [(1, 80), (2, 160), (4, 320)]);
-    let line = format!("--engine shm --op read --ranks 2 --workers 1,3 --sizes 64 {BRIEF}");
+    let line = format!("--engine shm --op read --ranks 2 --threads 1,3 --sizes 64 {BRIEF}");
     let (run, _) = transfer(&line);
     assert_eq!(run.rows().len(), 2, "{run:#?}");
     let title = run.stdout.split("MsgSize").next().unwrap();
     assert!(!title.contains("each"), "{run:#?}");
-    run.printing(&["  Workers  "]);
+    run.printing(&["  Threads  "]);
 }
 
 /// A rank that does not participate sleeps, and is in no figure: the CPU time is that of one target for one client.
 #[test]
 fn ranks_that_take_no_part_use_no_cpu() {
     let (_, records) = transfer(
-        "--engine shm --op write --traffic fan-in --ranks 9 --initiators 1,8 --sizes 64 --limit none --trials 2 \
+        "--engine shm --op write --traffic fan-in --ranks 9 --initiators 1,8 --sizes 64 --bound none --trials 2 \
          --trial-time 100ms --warmup 1ms",
     );
     for trial in records.iter().flat_map(|record| &body(record).trials) {

@@ -24,13 +24,13 @@ fn cases() -> [Case; 3] {
     [
         Case {
             script: "pair",
-            options: format!("--sizes 4k --window 4 {BRIEF}"),
+            options: format!("--sizes 4k --depth 4 {BRIEF}"),
             mpi: "none",
             launcher: "SLURM_PROCID, SLURM_STEP_NODELIST",
         },
         Case {
             script: "matrix",
-            options: format!("--sizes 4k --window 4 {BRIEF}"),
+            options: format!("--sizes 4k --depth 4 {BRIEF}"),
             mpi: "pmi2",
             launcher: "SLURM_PROCID, PMI-1",
         },

@@ -123,7 +123,7 @@ fn ranks_start_by_ssh_and_records_come_back() {
     fs::write(
         dir.path().join("plan.toml"),
         "name = \"p\"\n[[transfer]]\nengine = \"fabric:tcp\"\nop = \"read\"\nsizes = 4096\ntrials = 2\ntrial-time = \"5ms\"\n\
-         warmup = \"1ms\"\nlimit = \"none\"\n",
+         warmup = \"1ms\"\nbound = \"none\"\n",
     )
     .unwrap();
     let line = "run plan.toml --hostfile hosts --per-host 2 -o p.jsonl --format csv";
@@ -229,7 +229,7 @@ fn in_the_middle(ssh: &Ssh<'_>, dir: &Path) -> Started {
     let experiment = |time: &str| {
         format!(
             "[[transfer]]\nengine = 'null'\nop = 'write'\nsizes = 64\ntrials = 1\ntrial-time = '{time}'\nwarmup = '0'\n\
-             limit = 'none'\n"
+             bound = 'none'\n"
         )
     };
     let plan = format!("name = 'p'\n{}{}", experiment("5ms"), experiment("1h"));

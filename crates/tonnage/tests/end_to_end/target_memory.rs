@@ -35,7 +35,7 @@ fn each_end_has_its_kind_and_every_byte_is_right() {
         ),
     ] {
         let (run, records) = transfer(&format!(
-            "--engine {engine} --op write,read,send --sizes 5000 --window 4 --memory host,small --target-memory small {more} \
+            "--engine {engine} --op write,read,send --sizes 5000 --depth 4 --memory host,small --target-memory small {more} \
              --verify {BRIEF}"
         ));
         assert_eq!(records.len(), 6, "{engine} {more}");
@@ -60,18 +60,18 @@ fn each_end_has_its_kind_and_every_byte_is_right() {
 
 /// A copy within one kind of memory bounds nothing between two kinds.
 #[test]
-fn two_kinds_have_no_copy_limit() {
-    let brief = BRIEF.replace("--limit none", "");
+fn two_kinds_have_no_copy_bound() {
+    let brief = BRIEF.replace("--bound none", "");
     let (run, records) = transfer(&format!(
         "--engine shm --op write --ranks 2 --sizes 64k --memory host --target-memory small,host {brief}"
     ));
-    assert_eq!(records[0].limit, None);
-    let why = "no limit: copies between memory host and memory small are not measured";
+    assert_eq!(records[0].bound, None);
+    let why = "no bound: copies between memory host and memory small are not measured";
     assert_eq!(records[0].remarks, [why]);
     assert!(run.stdout.contains(why), "{}", run.stdout);
     assert!(records[1].remarks.is_empty());
     let yields = records[1].effective.iter().any(|part| part.yielding);
-    assert!(yields || records[1].limit.is_some(), "{:#?}", records[1]);
+    assert!(yields || records[1].bound.is_some(), "{:#?}", records[1]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::support::{records, rows, tonnage};
 /// Loads of four ranks: one initiates nothing, and one is not a target.
 const UNEVEN: &str = "# to 0 1 2 3\n0 640k 80k 0\n160k 0 40k 0\n0 320k 0 0\n20k 10k 0 0 # from 3\n";
 
-const BRIEF: &str = "--trials 3 --warmup 1ms --limit none";
+const BRIEF: &str = "--trials 3 --warmup 1ms --bound none";
 
 /// Writes a file of loads.
 fn write(dir: &Path, text: &str) {
@@ -34,7 +34,7 @@ fn pairs_and_ranks_add_up_to_the_file_and_every_byte_is_right() {
         let dir = tempdir().unwrap();
         write(dir.path(), UNEVEN);
         let line = format!(
-            "transfer --engine {engine} --op {op} --ranks 4 --traffic-file m.txt --workers {workers} --window 4 --verify \
+            "transfer --engine {engine} --op {op} --ranks 4 --traffic-file m.txt --threads {workers} --depth 4 --verify \
              {BRIEF} -o r.jsonl"
         );
         let run = tonnage(dir.path(), &line).succeed();
@@ -74,7 +74,7 @@ fn the_file_is_the_only_required_option() {
     let line = "transfer --engine shm --op write --traffic-file m.txt --ranks 2 --trials 2";
     let run = tonnage(dir.path(), line).succeed().printing(&[
         "5 MiB of 2 pairs of a traffic file",
-        "no limit: the file loads links unevenly",
+        "no bound: the file loads links unevenly",
     ]);
     assert!(run.rows()[0].starts_with("1048576"), "{run:#?}");
     let plan = tonnage(dir.path(), &format!("{line} --print-plan"))
@@ -117,7 +117,7 @@ fn a_file_that_is_not_a_matrix_of_bytes_is_refused_before_a_rank_starts() {
 }
 
 /// Bandwidth of the best trial of a run on hosts, and of its pairs. Writes complete when they have arrived, so no more
-/// than the window is in transit. A switch that drops packets of a short load would make it much longer.
+/// than the depth is in transit. A switch that drops packets of a short load would make it much longer.
 fn on_hosts(hosts: &Hosts, loads: Option<&str>, arguments: &str) -> (f64, Vec<PairRate>) {
     let dir = tempdir().unwrap();
     let file = loads.map_or("", |loads| {
@@ -125,8 +125,8 @@ fn on_hosts(hosts: &Hosts, loads: Option<&str>, arguments: &str) -> (f64, Vec<Pa
         "--traffic-file m.txt"
     });
     let line = format!(
-        "transfer --engine fabric:tcp --engine-option completion=delivery --op write --sizes 16k --window 4 --warmup 50ms \
-         --limit none {file} {arguments}"
+        "transfer --engine fabric:tcp --engine-option completion=delivery --op write --sizes 16k --depth 4 --warmup 50ms \
+         --bound none {file} {arguments}"
     );
     let records = measured_in(dir.path(), hosts, &line);
     let summary = summary(&records[0]);

@@ -45,7 +45,7 @@ fn a_search_ends_with_a_command_line_that_runs() {
     ] {
         let dir = tempdir().unwrap();
         let line = format!(
-            "tune --engine {engine} --op write --sizes 4k --goal {goal} --ranks 2 --trial-time 5ms --window 1,16 --qps 1,2 \
+            "tune --engine {engine} --op write --sizes 4k --goal {goal} --ranks 2 --trial-time 5ms --depth 1,16 --queue-pairs 1,2 \
              --rails single -o r.jsonl"
         );
         let run = tonnage(dir.path(), &line).succeed();
@@ -56,7 +56,7 @@ fn a_search_ends_with_a_command_line_that_runs() {
         races_are_sound(&body.tried);
         if engine == "fabric:tcp" {
             // A latency test has one operation in flight.
-            assert!(!winner.command.contains("--window 1 "), "{body:#?}");
+            assert!(!winner.command.contains("--depth 1 "), "{body:#?}");
             assert!(record.wire_proof.is_some() && record.canary.is_some());
         }
         let summary = winner.run.summary.as_ref().unwrap();
@@ -94,9 +94,12 @@ fn a_value_that_no_candidate_supports_is_reported_once() {
 fn a_refused_value_leaves_the_others() {
     let dir = tempdir().unwrap();
     for (options, won) in [
-        ("--engine shm --qps 0,1 --window 1,4", "--qps 1"),
         (
-            "--engine fabric:tcp --rails round-robin,single --window 4 --qps 1 \
+            "--engine shm --queue-pairs 0,1 --depth 1,4",
+            "--queue-pairs 1",
+        ),
+        (
+            "--engine fabric:tcp --rails round-robin,single --depth 4 --queue-pairs 1 \
              --engine-option completion=auto --engine-option inject=auto",
             "--rails single",
         ),
@@ -115,7 +118,7 @@ fn a_refused_value_leaves_the_others() {
 #[test]
 fn only_latencies_of_the_same_kind_compete() {
     let dir = tempdir().unwrap();
-    let line = "tune --engine fabric:tcp --op write --sizes 4k --goal latency --ranks 2 --trial-time 2ms --qps 1 \
+    let line = "tune --engine fabric:tcp --op write --sizes 4k --goal latency --ranks 2 --trial-time 2ms --queue-pairs 1 \
                 --rails single --engine-option inject=auto -o r.jsonl";
     let run = tonnage(dir.path(), line).succeed();
     let record = read(dir.path());

@@ -8,7 +8,7 @@ use tonnage_record::{Outcome, Record};
 use super::support::{BRIEF, Ended, records, tonnage};
 
 fn transfer(dir: &Path, arguments: &str) -> Ended {
-    let brief = format!("--op write --ranks 2 --sizes 64k --window 8 {BRIEF} -o r.jsonl");
+    let brief = format!("--op write --ranks 2 --sizes 64k --depth 8 {BRIEF} -o r.jsonl");
     tonnage(dir, &format!("transfer {arguments} {brief}")).run()
 }
 

@@ -99,12 +99,12 @@ const TRAFFICS: &[&str] = &[
     "matrix",
     "pair --bidirectional",
 ];
-const TRANSFER_OPTIONS: &[&str] = &["--limit none", "--limit auto", "--limit none --verify"];
+const TRANSFER_OPTIONS: &[&str] = &["--bound none", "--bound auto", "--bound none --verify"];
 const FILE_OPTIONS: &[&str] = &[
-    "--limit none --phases write",
-    "--limit none --phases write,read",
-    "--limit none --phases write,read --verify",
-    "--limit auto --phases write",
+    "--bound none --phases write",
+    "--bound none --phases write,read",
+    "--bound none --phases write,read --verify",
+    "--bound auto --phases write",
 ];
 /// Steps of every transfer, connection and file experiment, as they are logged.
 const TRANSFER_STEPS: &[&str] = &[
@@ -326,12 +326,12 @@ impl Case {
                 )
             }
             Work::Connect(engine, traffic) => format!(
-                "connect --engine {engine} --traffic {traffic} --workers 1,2 --trials 2 --duration 500ms"
+                "connect --engine {engine} --traffic {traffic} --threads 1,2 --trials 2 --duration 500ms"
             ),
             Work::File(engine, layout, more) => {
                 // Synced often, so that little is written.
                 let pace = match *engine {
-                    "uring" => "--window 1 --direct",
+                    "uring" => "--depth 1 --direct",
                     _ => "--fsync each",
                 };
                 format!(
@@ -343,7 +343,7 @@ impl Case {
             Work::Mpi(_, calls) => {
                 return format!(
                     "file --engine mpiio --layout shared --path t --block 256M --transfer 512,4k --trials 2 \
-                     --stonewall 400ms --limit none --phases write {calls} -o r.jsonl"
+                     --stonewall 400ms --bound none --phases write {calls} -o r.jsonl"
                 );
             }
         };

@@ -154,7 +154,7 @@ fn started(case: &Case, dir: &Path, own: &Path, arguments: &str) -> Program {
 
 fn has_uring() -> bool {
     let dir = tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let arguments = "file --engine uring --path t --block 4k --transfer 4k --limit none";
+    let arguments = "file --engine uring --path t --block 4k --transfer 4k --bound none";
     let tried = tonnage(dir.path(), arguments).run();
     if tried.code != Some(0) {
         println!(

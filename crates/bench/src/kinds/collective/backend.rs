@@ -12,7 +12,7 @@ use tonnage_collective::{Algorithm, Shape};
 use tonnage_engine::Facts;
 use tonnage_loops::calls::CallSpan;
 use tonnage_plan::collective::CollectivePoint;
-use tonnage_record::{Effective, Limit};
+use tonnage_record::{Bound, Effective};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::Result;
 
@@ -42,11 +42,11 @@ pub trait Backend {
 
     /// Measures the upper bound of the bytes that each rank sends in a point, before its first call and after its last.
     /// Returns `None` if there is no bound. All ranks do it together; it may overwrite the memory.
-    fn limit(
+    fn bound(
         &mut self,
         _point: &CollectivePoint,
         _stage: &mut Stage<'_>,
-    ) -> Result<Option<Limit>, StepFailure> {
+    ) -> Result<Option<Bound>, StepFailure> {
         Ok(None)
     }
 

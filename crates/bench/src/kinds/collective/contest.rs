@@ -12,7 +12,7 @@ use crate::kinds::kind::{LimitMoment, Stage, Steps};
 use crate::observer::TrialCalls;
 use tonnage_loops::calls::CallSpan;
 use tonnage_plan::collective::{Align, CollectivePoint, Refill};
-use tonnage_plan::point::LimitChoice;
+use tonnage_plan::point::BoundChoice;
 use tonnage_plan::transfer::TrialLength;
 use tonnage_ranks::RankGroup;
 use tonnage_record::spread::spread;
@@ -176,14 +176,14 @@ impl BackendTurn<'_, '_, '_> {
     }
 
     /// Keeps the larger of the bounds measured before and after the trials.
-    fn limit(&mut self) -> Result<(), StepFailure> {
+    fn bound(&mut self) -> Result<(), StepFailure> {
         let (point, stage) = (self.point, &mut *self.stage);
         let Some(backend) = &mut self.contestant.backend else {
             return Ok(());
         };
-        let measured = backend.limit(point, stage)?;
-        let all = self.contestant.limit.take().into_iter().chain(measured);
-        self.contestant.limit =
+        let measured = backend.bound(point, stage)?;
+        let all = self.contestant.bound.take().into_iter().chain(measured);
+        self.contestant.bound =
             all.max_by(|one, other| one.bytes_per_s.total_cmp(&other.bytes_per_s));
         Ok(())
     }
@@ -418,9 +418,9 @@ fn recurring_iterations(
 }
 
 impl Steps for BackendContest<'_, '_> {
-    fn limit(&mut self, _: LimitMoment) -> Result<(), StepFailure> {
-        if self.point.limit == LimitChoice::Auto {
-            self.step_each_backend("the limit", |turn| turn.limit())?;
+    fn bound(&mut self, _: LimitMoment) -> Result<(), StepFailure> {
+        if self.point.bound == BoundChoice::Auto {
+            self.step_each_backend("the bound", |turn| turn.bound())?;
         }
         Ok(())
     }

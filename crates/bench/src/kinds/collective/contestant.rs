@@ -5,12 +5,12 @@ use super::trial_times::TrialTimes;
 use serde::{Deserialize, Serialize};
 use tonnage_collective::bus::bus_factor;
 use tonnage_plan::collective::{CollectivePoint, Grouping, RankTime};
-use tonnage_plan::point::LimitChoice;
+use tonnage_plan::point::BoundChoice;
 use tonnage_record::collective::{
     BackendRecord, CollectiveSummary, CollectiveTrial, GroupTimes, RANKS_KEPT_MAX, RankCalls,
 };
 use tonnage_record::spread::spread;
-use tonnage_record::{HistogramData, Latency, LatencyKind, Limit, Outcome, Spread};
+use tonnage_record::{Bound, HistogramData, Latency, LatencyKind, Outcome, Spread};
 use tonnage_units::histogram::LatencyHistogram;
 
 /// One backend during a point.
@@ -32,7 +32,7 @@ pub struct Contestant<'a> {
     /// Number of bytes that this rank checked.
     pub verified_bytes: u64,
     /// Upper bound of the bytes that each rank sends, if it was measured.
-    pub limit: Option<Limit>,
+    pub bound: Option<Bound>,
     trials: Vec<CollectiveTrial>,
     histogram: LatencyHistogram,
     /// Sum over the trials of this rank's mean time per iteration.
@@ -157,7 +157,7 @@ impl<'a> Contestant<'a> {
             really_in_place: self.prepared.is_some_and(|prepared| prepared.in_place),
             chosen_algorithm: self.choice.algorithm,
             chosen_chunk_bytes: self.choice.chunk_bytes,
-            bus_limit: self.limit.filter(|_| summary.is_some()),
+            bus_bound: self.bound.filter(|_| summary.is_some()),
             trials: self.trials,
             summary,
             histogram: samples.then(|| HistogramData::from_histogram(&self.histogram)),
@@ -175,10 +175,10 @@ impl<'a> Contestant<'a> {
         let busbw = algbw
             .zip(factor)
             .map(|(algbw, factor)| scale_spread(algbw, factor));
-        let limit = match point.limit {
-            LimitChoice::Stated { bytes_per_s } => Some(bytes_per_s),
-            LimitChoice::Auto => self.limit.as_ref().map(|limit| limit.bytes_per_s),
-            LimitChoice::None => None,
+        let bound = match point.bound {
+            BoundChoice::Stated { bytes_per_s } => Some(bytes_per_s),
+            BoundChoice::Auto => self.bound.as_ref().map(|bound| bound.bytes_per_s),
+            BoundChoice::None => None,
         };
         CollectiveSummary {
             trials: self.trials.len() as u32,
@@ -189,7 +189,7 @@ impl<'a> Contestant<'a> {
             call_ns_rank_min: of(RankTime::Min).mean,
             algbw_bytes_per_s: algbw,
             busbw_bytes_per_s: busbw,
-            busbw_limit_fraction: busbw.zip(limit).map(|(busbw, limit)| busbw.mean / limit),
+            busbw_bound_fraction: busbw.zip(bound).map(|(busbw, bound)| busbw.mean / bound),
             latency: Latency::from_histogram(&self.histogram, LatencyKind::Call),
             verified_bytes: self.verified_bytes,
             rank_times: self.ranks.clone(),

@@ -74,7 +74,7 @@ impl Capacity {
             fit = fit.max(most.min(self.workers.saturating_sub(1)));
             why = format!(
                 "{why}; this process may lock {} of memory (ulimit -l), which an engine that pins it cannot pass: {most} \
-                 workers fit",
+                 threads fit",
                 Bytes(lockable)
             );
         }
@@ -86,9 +86,9 @@ impl Capacity {
                 let share = lockable / self.workers.max(1) as u64 / PAGE * PAGE;
                 format!("Choose --register {} or less", Bytes(share))
             }
-            (None, 0) if self.workers > 1 => "Choose fewer --workers or --ranks".into(),
+            (None, 0) if self.workers > 1 => "Choose fewer --threads or --ranks".into(),
             (None, 0) => "Choose fewer --ranks, or another --engine".into(),
-            _ => format!("Choose --workers {fit}"),
+            _ => format!("Choose --threads {fit}"),
         };
         let raise = match (lockable, shortage) {
             (Some(_), _) => ", or raise the limit with ulimit -l",
@@ -96,7 +96,7 @@ impl Capacity {
             _ => "",
         };
         Error::Unavailable {
-            what: format!("connections of {} workers", self.workers),
+            what: format!("connections of {} threads", self.workers),
             why,
             how: format!("{smaller}{raise}"),
         }
@@ -190,13 +190,13 @@ impl Descriptors {
         let fit = left / (of_one + 1);
         let fewer = match fit {
             0 => "fewer --ranks".to_owned(),
-            fit => format!("--workers {fit}"),
+            fit => format!("--threads {fit}"),
         };
         Err(Error::Unavailable {
-            what: format!("connections of {workers} workers"),
+            what: format!("connections of {workers} threads"),
             why: format!(
-                "each worker has {of_one} files open, and one more for a moment, and of {most} that a process may open {} \
-                 are open already: {fit} workers fit",
+                "each thread has {of_one} files open, and one more for a moment, and of {most} that a process may open {} \
+                 are open already: {fit} threads fit",
                 self.open
             ),
             how: format!("Choose {fewer}, or raise the limit with ulimit -n"),
@@ -230,12 +230,12 @@ mod tests {
     fn the_number_of_served_workers_is_reported() {
         assert_eq!(
             skip(SOME, refusal(Errno::NOSPC, false)),
-            "connections of 8 workers cannot be used here: no queue pair: No space left on device (os error 28); 5 of them \
-             were served. Choose --workers 5"
+            "connections of 8 threads cannot be used here: no queue pair: No space left on device (os error 28); 5 of them \
+             were served. Choose --threads 5"
         );
         let message = skip(SOME, refusal(Errno::MFILE, false));
         assert!(
-            message.ends_with("Choose --workers 5, or raise the limit with ulimit -n"),
+            message.ends_with("Choose --threads 5, or raise the limit with ulimit -n"),
             "{message}"
         );
     }
@@ -253,30 +253,30 @@ mod tests {
                 0,
                 [
                     "may lock 3M of memory",
-                    "3 workers fit. Choose --workers 3, or raise the limit",
+                    "3 threads fit. Choose --threads 3, or raise the limit",
                 ],
             ),
             (
                 64 << 10,
                 0,
-                ["0 workers fit", "Choose --register 8k or less"],
+                ["0 threads fit", "Choose --register 8k or less"],
             ),
             // The lockable memory is shared in whole pages.
             (
                 100_000,
                 0,
-                ["0 workers fit", "Choose --register 12k or less"],
+                ["0 threads fit", "Choose --register 12k or less"],
             ),
             // More workers may be served than the pinned memory suggests, but never all of them.
             (
                 3 << 20,
                 5,
-                ["5 of them were served", "Choose --workers 5, or raise"],
+                ["5 of them were served", "Choose --threads 5, or raise"],
             ),
             (
                 (8 << 20) - 1,
                 0,
-                ["7 workers fit", "Choose --workers 7, or raise"],
+                ["7 threads fit", "Choose --threads 7, or raise"],
             ),
         ] {
             let message = skip(locked(lockable_bytes, served), refusal(Errno::NOMEM, true));
@@ -293,7 +293,7 @@ mod tests {
         for (lockable_bytes, refusal) in others {
             let message = skip(locked(lockable_bytes, 5), refusal);
             assert!(!message.contains("ulimit -l"), "{message}");
-            assert!(message.contains("Choose --workers 5"), "{message}");
+            assert!(message.contains("Choose --threads 5"), "{message}");
         }
     }
 
@@ -307,7 +307,7 @@ mod tests {
         );
         assert!(!message.contains("were served"), "{message}");
         for (workers, advice) in [
-            (8, "Choose fewer --workers or --ranks"),
+            (8, "Choose fewer --threads or --ranks"),
             (1, "Choose fewer --ranks, or another --engine"),
         ] {
             let message = skip(Capacity { workers, ..none }, refusal(Errno::NOSPC, false));
@@ -330,12 +330,12 @@ mod tests {
             ..SOME
         };
         for capacity in [SOME, locked, Capacity { served: 0, ..SOME }] {
-            let died = WorkerRefusal::from(Error::Failed("a worker thread died".into()));
+            let died = WorkerRefusal::from(Error::Failed("a thread died".into()));
             // The failure takes precedence over an earlier shortage.
             let both = vec![refusal(Errno::NOMEM, true), died];
             let error = capacity.explain(both).unwrap();
             assert!(
-                matches!(&error, Error::Failed(why) if why == "a worker thread died"),
+                matches!(&error, Error::Failed(why) if why == "a thread died"),
                 "{error}"
             );
         }
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn other_failures_are_no_shortages() {
         let others = [
-            Error::Failed("a worker thread of this rank died".into()),
+            Error::Failed("a thread of this rank died".into()),
             Error::Failed("fi_endpoint: Invalid argument (-22)".into()),
             Error::io("cannot pin a thread to CPU 9", Errno::INVAL),
             Error::io("cannot open it", Errno::ACCESS),
@@ -409,12 +409,12 @@ mod tests {
         };
         let message = refused(11, 5);
         assert!(
-            message.contains("3 workers fit") && message.contains("--workers 3"),
+            message.contains("3 threads fit") && message.contains("--threads 3"),
             "{message}"
         );
         let message = refused(50, 1);
         assert!(
-            message.contains("0 workers fit. Choose fewer --ranks"),
+            message.contains("0 threads fit. Choose fewer --ranks"),
             "{message}"
         );
         assert!(descriptors.check(0, 1000).is_ok(), "memory needs none");

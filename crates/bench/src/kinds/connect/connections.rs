@@ -6,13 +6,13 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::{Completion, Lane, Peer};
-use tonnage_plan::bounds::{RANKS_MAX, WORKERS_MAX};
+use tonnage_plan::bounds::{RANKS_MAX, THREADS_MAX};
 use tonnage_units::{Error, Result};
 
 /// Layout of an immediate: the sender's rank, its worker, and one bit that marks an answer.
 const RANK_BITS: u32 = 16;
 const WORKER_BITS: u32 = 10;
-const _: () = assert!(RANKS_MAX <= 1 << RANK_BITS && WORKERS_MAX <= 1 << WORKER_BITS);
+const _: () = assert!(RANKS_MAX <= 1 << RANK_BITS && THREADS_MAX <= 1 << WORKER_BITS);
 
 /// Connections that an end has counted in a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,7 +200,7 @@ impl Connections {
         }
         if worker != self.worker {
             return self.note_fault(format!(
-                "the first byte of worker {worker} of rank {rank} arrived here"
+                "the first byte of thread {worker} of rank {rank} arrived here"
             ));
         }
         let (range, seen) = if answers {
@@ -229,7 +229,7 @@ impl Connections {
     fn note_fault(&mut self, what: String) {
         let worker = self.worker;
         self.wrong.get_or_insert_with(|| {
-            format!("worker {worker}: {what}, so connections of this engine cannot be counted: try another --engine")
+            format!("thread {worker}: {what}, so connections of this engine cannot be counted: try another --engine")
         });
     }
 
@@ -365,7 +365,7 @@ mod tests {
             false => vec![it],
         });
         assert!(
-            other_worker.contains("worker 2 of rank 7"),
+            other_worker.contains("thread 2 of rank 7"),
             "{other_worker}"
         );
     }

@@ -64,7 +64,7 @@ impl Kind for Connects {
         let descriptors =
             RankWorkers::run_with_workers(open, asked.point, stage, &mut rehearsed, rehearse)?;
         let seated = open.allocate_all_workers(asked.point, descriptors, stage);
-        agree(stage.rank, "memory of all workers", seated, DEADLINES.step)?;
+        agree(stage.rank, "memory of all threads", seated, DEADLINES.step)?;
         (record.effective, record.placed) = open.effective(asked.point, stage)?;
         let mut body = ConnectBody::new(asked.point.clone());
         let ended = RankWorkers::run_with_workers(open, asked.point, stage, &mut body, |workers| {

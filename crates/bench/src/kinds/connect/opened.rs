@@ -106,10 +106,10 @@ impl OpenDevices {
         stage: &Stage<'_>,
     ) -> Result<()> {
         if let Some((unused, of_one)) = self.unused.zip(descriptors) {
-            unused.check(of_one.open.saturating_sub(unused.open), point.workers)?;
+            unused.check(of_one.open.saturating_sub(unused.open), point.threads)?;
         }
         let requirements = requirements(point, &self.ends, stage.settings)?;
-        let workers = point.workers as usize;
+        let workers = point.threads as usize;
         while self.seats.len() < workers {
             let capacity = Capacity::new(workers, self.seats.len(), point.register_bytes);
             let seated = self.allocate_next_worker(&requirements, stage);
@@ -195,8 +195,8 @@ fn requirements<'a>(
     let memory = (point.register_bytes, sized_by);
     Ok(Requirements {
         verbs: FIRST_BYTES.to_vec(),
-        workers: point.workers,
-        measuring: point.workers,
+        workers: point.threads,
+        measuring: point.threads,
         peers_max: (ends.0.len() + ends.1.len()) as u32,
         ..Requirements::same_for_all_ranks(engine, &point.memory, memory, pairs(point))
     })

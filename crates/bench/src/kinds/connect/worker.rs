@@ -83,7 +83,7 @@ pub fn refuse(
 ) {
     let mut reason = Some(error);
     while let Ok(order) = orders.recv() {
-        let again = || Error::Failed("a worker that could not start got another order".into());
+        let again = || Error::Failed("a thread that could not start got another order".into());
         let answer = match order {
             WorkerOrder::Close => Ok(WorkerAnswer::Closed(None)),
             _ => Err(reason.take().unwrap_or_else(again).into()),
@@ -288,7 +288,7 @@ impl ConnectWorker {
 
     fn engine(&mut self) -> Result<&mut Box<dyn Engine + Send>> {
         let none =
-            || Error::Failed("a worker got an order to connect before its engine was open".into());
+            || Error::Failed("a thread got an order to connect before its engine was open".into());
         self.engine.as_mut().ok_or_else(none)
     }
 
@@ -369,7 +369,7 @@ impl ConnectWorker {
                 // An incorrect completion explains more than the timeout.
                 self.ends.check()?;
                 return Err(Error::Failed(format!(
-                    "worker {}: no {what} {} within {} s; look for that rank's error, or try another --engine",
+                    "thread {}: no {what} {} within {} s; look for that rank's error, or try another --engine",
                     self.config.worker,
                     whose(&self.ends),
                     DEADLINES.arrival.as_secs()
@@ -390,7 +390,7 @@ impl ConnectWorker {
                 Ok(_) => {}
                 Err(error) => {
                     let worker = self.config.worker;
-                    return log::debug!("worker {worker}: while its connections close: {error}");
+                    return log::debug!("thread {worker}: while its connections close: {error}");
                 }
             }
         }

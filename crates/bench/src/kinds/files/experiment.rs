@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::bound::{self, DeviceStreams, WrittenStream};
 use super::checks::{self, WrittenTransfers};
 use super::clean::{CreatedFiles, files_to_clean};
 use super::earlier_runs::RemovedFiles;
 use super::figures::PhaseRepetitions;
-use super::limit::{self, DeviceStreams, WrittenStream};
 use super::memory::{self, ThreadSource};
 use super::phase_threads::FileWorker;
 use super::space::{self, space_remark};
@@ -24,11 +24,11 @@ use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
 use tonnage_loops::files::drive::{BufferLayout, Samples, TransfersInFlight};
 use tonnage_machine::{CpuChoice, place_workers};
 use tonnage_plan::files::{FileLayout, FilePoint, Phase, ReadFrom};
-use tonnage_plan::point::{LimitChoice, PointNotes};
+use tonnage_plan::point::{BoundChoice, PointNotes};
 use tonnage_ranks::Rank;
 use tonnage_record::environment::Memories;
 use tonnage_record::files::PhaseRecord;
-use tonnage_record::{Effective, FileBody, Limit, Record};
+use tonnage_record::{Bound, Effective, FileBody, Record};
 use tonnage_units::Result;
 use tonnage_units::reduce::ReduceAny;
 
@@ -93,7 +93,7 @@ struct OpenExperiment<'o, 'a> {
 }
 
 impl Steps for OpenExperiment<'_, '_> {
-    fn limit(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
+    fn bound(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
         // Streams before the phases would change their conditions: free memory, the device's own cache, free space.
         if when == LimitMoment::After && self.experiment.writes() {
             self.measure_streams()?;
@@ -145,7 +145,7 @@ impl Steps for OpenExperiment<'_, '_> {
 
 impl OpenExperiment<'_, '_> {
     fn measure_streams(&mut self) -> Result<(), StepFailure> {
-        if self.experiment.point.limit == LimitChoice::Auto {
+        if self.experiment.point.bound == BoundChoice::Auto {
             self.experiment.measure_streams(&mut self.state)?;
         }
         Ok(())
@@ -431,7 +431,7 @@ impl Experiment<'_> {
                 place_workers(topology, place, neighbours, point.threads, choice)?.cpus
             }
         };
-        let slots = if entry.queues { point.window } else { 1 };
+        let slots = if entry.queues { point.depth } else { 1 };
         let buffers =
             BufferLayout::new(point.transfer_bytes, slots, !entry.queues && self.writes());
         let worker = |(thread, cpu): (u32, Option<u32>)| {
@@ -455,7 +455,7 @@ impl Experiment<'_> {
 
     /// Measures one stream per device, all at once, if the storage has a bound.
     fn measure_streams(&mut self, state: &mut PhasesState) -> Result<(), StepFailure> {
-        if let Some(why) = limit::why_no_limit(&state.places) {
+        if let Some(why) = bound::why_no_bound(&state.places) {
             state.remarks.push(why);
             return Ok(());
         }
@@ -463,7 +463,7 @@ impl Experiment<'_> {
         let first = storage::is_first_on_device(self.rank.hosts(), &state.places, id);
         let place = state.places.get(id as usize).filter(|_| first);
         if let Some(place) = place.filter(|_| self.point.keep && self.writes()) {
-            limit::flush_page_cache(place);
+            bound::flush_page_cache(place);
         }
         self.rank
             .barrier("before the storage's streams", DEADLINES.phase)?;
@@ -493,7 +493,7 @@ impl Experiment<'_> {
         if let Some(why) = &streams.failed {
             state
                 .remarks
-                .push(format!("the storage's limit is not known: {why}"));
+                .push(format!("the storage's bound is not known: {why}"));
         }
         state.streams = Some(streams);
         Ok(())
@@ -503,17 +503,17 @@ impl Experiment<'_> {
     fn phase_records(&self, state: &PhasesState) -> Vec<PhaseRecord> {
         let in_memory = state.places.iter().all(|place| place.memory);
         let record = |sums: &PhaseRepetitions| {
-            sums.record(self.point, self.limit(state, sums.phase), in_memory)
+            sums.record(self.point, self.bound(state, sums.phase), in_memory)
         };
         state.sums.iter().filter_map(record).collect()
     }
 
     /// Returns the upper bound of a phase's bandwidth.
-    pub fn limit(&self, state: &PhasesState, phase: Phase) -> Option<Limit> {
-        match self.point.limit {
-            LimitChoice::None => None,
-            LimitChoice::Stated { bytes_per_s } => Some(Limit::new("stated", bytes_per_s)),
-            LimitChoice::Auto => state.streams.as_ref()?.limit(self.point, phase),
+    pub fn bound(&self, state: &PhasesState, phase: Phase) -> Option<Bound> {
+        match self.point.bound {
+            BoundChoice::None => None,
+            BoundChoice::Stated { bytes_per_s } => Some(Bound::new("stated", bytes_per_s)),
+            BoundChoice::Auto => state.streams.as_ref()?.bound(self.point, phase),
         }
     }
 }

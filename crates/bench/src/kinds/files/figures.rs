@@ -3,7 +3,7 @@
 use tonnage_plan::files::{FilePoint, Fsync, Phase};
 use tonnage_record::files::{PhaseRecord, PhaseSummary, PhaseTrial, TransferLatency};
 use tonnage_record::spread::spread;
-use tonnage_record::{HistogramData, Latency, LatencyKind, Limit};
+use tonnage_record::{Bound, HistogramData, Latency, LatencyKind};
 use tonnage_units::histogram::LatencyHistogram;
 
 /// Fraction of cached bytes above which a bandwidth is not compared with the storage's bound.
@@ -35,7 +35,7 @@ impl PhaseRepetitions {
     pub(super) fn record(
         &self,
         point: &FilePoint,
-        limit: Option<Limit>,
+        bound: Option<Bound>,
         in_memory: bool,
     ) -> Option<PhaseRecord> {
         if self.trials.is_empty() {
@@ -52,7 +52,7 @@ impl PhaseRepetitions {
         Some(PhaseRecord {
             phase: self.phase,
             trials: self.trials.clone(),
-            summary: self.summary(limit, in_memory || !self.is_of_memory(point)),
+            summary: self.summary(bound, in_memory || !self.is_of_memory(point)),
             latencies: latencies.into_iter().flatten().collect(),
         })
     }
@@ -64,7 +64,7 @@ impl PhaseRepetitions {
     }
 
     /// `comparable` is false if the bandwidth is not that of the storage, for example because of the page cache.
-    fn summary(&self, limit: Option<Limit>, comparable: bool) -> PhaseSummary {
+    fn summary(&self, bound: Option<Bound>, comparable: bool) -> PhaseSummary {
         let values =
             |of: fn(&PhaseTrial) -> f64| -> Vec<f64> { self.trials.iter().map(of).collect() };
         let sum = |of: fn(&PhaseTrial) -> u64| -> u64 { self.trials.iter().map(of).sum() };
@@ -82,11 +82,11 @@ impl PhaseRepetitions {
             operations_per_s: spread(&values(|trial| trial.operations_per_s)),
             cpu_ns_per_operation: per(sum(|trial| trial.transfer_cpu_ns), operations as f64),
             cpu_ns_per_gib: per(sum(|trial| trial.cpu_ns), gib),
-            utilization: limit
+            utilization: bound
                 .as_ref()
                 .filter(|_| comparable)
-                .map(|limit| bandwidth.mean / limit.bytes_per_s),
-            limit,
+                .map(|bound| bandwidth.mean / bound.bytes_per_s),
+            bound,
         }
     }
 }
@@ -115,7 +115,7 @@ mod tests {
         let mut sums = PhaseRepetitions::new(phase);
         sums.trials
             .push(rank(0, 1_000_000_100, 4).trial(point, None, 0, &[]));
-        sums.record(point, Some(Limit::new("stated", 128.0)), in_memory)?
+        sums.record(point, Some(Bound::new("stated", 128.0)), in_memory)?
             .summary
             .utilization
     }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_divided_by_operations_gibibytes_and_the_limit() {
+    fn sums_are_divided_by_operations_gibibytes_and_the_bound() {
         let point = point(1);
         let mut trial = rank(0, 1_000_000_100, 4).trial(&point, None, 0, &[]);
         (trial.operations, trial.transfer_cpu_ns) = (4, 100);
@@ -146,7 +146,7 @@ mod tests {
         let mut sums = PhaseRepetitions::new(Phase::Read);
         sums.trials.push(trial);
         let summary = sums
-            .record(&point, Some(Limit::new("stated", 128.0)), false)
+            .record(&point, Some(Bound::new("stated", 128.0)), false)
             .unwrap()
             .summary;
         assert_eq!(summary.cpu_ns_per_operation, 25.0);

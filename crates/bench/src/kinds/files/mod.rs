@@ -10,7 +10,7 @@
 //! | [`totals`] | sums of threads and ranks |
 //! | [`verify`] | reads data back and compares it |
 //! | [`cache`] | the state of the page cache |
-//! | [`storage`], [`limit`], [`scratch`] | the storage of the files, and the bandwidth of a single stream |
+//! | [`storage`], [`bound`], [`scratch`] | the storage of the files, and the bandwidth of a single stream |
 //! | `space` | space that the files need, compared with the free space |
 //! | [`clean`], `earlier_runs`, `stamp_scan` | removes files of this run and of earlier ones; checks whether tonnage
 //! wrote a file |
@@ -20,6 +20,7 @@
 //! The timed loops and the contents of files are in [`tonnage_loops::files`]; the engines that make the calls are in
 //! `tonnage_engines`. Next: [`crate::kinds::kind`] defines the steps, [`experiment`] implements them.
 
+pub mod bound;
 pub mod cache;
 pub mod checks;
 pub mod clean;
@@ -27,7 +28,6 @@ mod earlier_runs;
 pub mod experiment;
 mod figures;
 pub mod ledger;
-pub mod limit;
 pub mod memory;
 pub mod names;
 mod phase;

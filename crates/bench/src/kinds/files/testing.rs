@@ -1,7 +1,7 @@
 //! Small points for tests of files.
 
 use tonnage_plan::files::{FilePoint, Stonewall};
-use tonnage_plan::point::LimitChoice;
+use tonnage_plan::point::BoundChoice;
 use tonnage_plan::testing::file_point;
 
 /// Returns a point with two segments, each with blocks of four transfers of 16 bytes.
@@ -12,7 +12,7 @@ pub fn point(ranks: u32) -> FilePoint {
         block_bytes: 64,
         transfer_bytes: 16,
         segments: 2,
-        limit: LimitChoice::None,
+        bound: BoundChoice::None,
         ..file_point()
     }
 }

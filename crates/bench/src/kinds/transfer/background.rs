@@ -26,12 +26,12 @@ impl<'a> WorkerPoints<'a> {
 
     /// Whether worker `worker` moves the background.
     fn is_background(&self, worker: usize) -> bool {
-        worker >= self.own.measuring_workers() as usize
+        worker >= self.own.measuring_threads() as usize
     }
 
     /// The role of a worker, given which CPUs the measuring workers run on.
     pub(super) fn role_of_worker(&self, worker: u32, measuring_cpus: MeasuringCpus) -> WorkerRole {
-        let measuring = self.own.measuring_workers();
+        let measuring = self.own.measuring_threads();
         WorkerRole {
             is_background: self.is_background(worker as usize),
             place: worker.checked_sub(measuring).unwrap_or(worker),
@@ -92,7 +92,7 @@ pub(super) fn sized_by(points: &[&TransferPoint]) -> SizedBy {
     let load = loads.map(|load| load.slots.footprint_bytes).max();
     let (footprint, load) = (footprint.unwrap_or(0), load.unwrap_or(0));
     let (option, bytes) = if load > footprint {
-        ("--background with window times size of", load)
+        ("--background with depth times size of", load)
     } else {
         ("--footprint", footprint)
     };
@@ -125,23 +125,23 @@ mod tests {
     use tonnage_plan::point::Traffic;
     use tonnage_plan::roles::Roles;
     use tonnage_plan::testing::slots_point as point;
-    use tonnage_plan::transfer::{Addresses, Background, BackgroundPair, Pacing};
+    use tonnage_plan::transfer::{Access, Background, BackgroundPair, Pacing};
 
     fn point_with_background() -> TransferPoint {
         let background = Background {
             op: Verb::Read,
             size_bytes: 4096,
-            window: 8,
+            depth: 8,
             pair: BackgroundPair::Other,
-            workers: 2,
+            threads: 2,
             rate_per_s: None,
         };
         TransferPoint {
             roles: Roles::new(Traffic::Pair, 4),
-            workers: 3,
+            threads: 3,
             pacing: Pacing::PingPong,
             background: Some(background),
-            ..point(Addresses::Sequential, 8)
+            ..point(Access::Sequential, 8)
         }
     }
 

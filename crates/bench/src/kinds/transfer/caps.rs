@@ -60,12 +60,12 @@ fn unsupported(what: &str, name: &str, why: &str, how: &str) -> Result<()> {
 
 /// Rejects a point that an engine which runs whole trials on its own cannot run.
 fn check_carried(point: &TransferPoint, depth: u32, name: &str) -> Result<()> {
-    let loops = "it carries out whole trials of a window, or of batches without latencies";
+    let loops = "it carries out whole trials with a depth, or of batches without latencies";
     match point.pacing {
         Pacing::Stream { .. } => {}
         Pacing::Batch { .. } if !point.latency && point.batching == Batching::default() => {}
         pacing => {
-            let how = "Choose --window, or --batch with --latency off";
+            let how = "Choose --depth, or --batch with --latency off";
             return unsupported(pacing.name(), name, loops, how);
         }
     }
@@ -78,7 +78,7 @@ fn check_carried(point: &TransferPoint, depth: u32, name: &str) -> Result<()> {
         return unsupported("the library's calls", name, why, how);
     }
     if !point.division.divides_only_queue_pairs() {
-        let why = "it does not cut operations, and has one device for each worker";
+        let why = "it does not cut operations, and has one device for each thread";
         return unsupported("--chunk or --rails", name, why, "Leave them out");
     }
     if point.loads.is_some() || point.background.is_some() {
@@ -193,16 +193,16 @@ mod tests {
     use super::*;
     use tonnage_engine::OpenRequest;
     use tonnage_plan::testing::slots_point as point;
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::Access;
 
     /// A lane that was released with its operation cannot be flushed.
     #[test]
     fn lanes_that_are_released_prove_each_operation_or_are_refused() {
         let of = |session, op| TransferPoint {
             op,
-            pacing: Pacing::Stream { window: 4 },
+            pacing: Pacing::Stream { depth: 4 },
             session: Some(session),
-            ..point(Addresses::Sequential, 4)
+            ..point(Access::Sequential, 4)
         };
         assert!(claims_arrival(&of(SessionUse::Fresh, Verb::Write)));
         assert!(!claims_arrival(&of(SessionUse::Off, Verb::Write)));
@@ -227,12 +227,12 @@ mod tests {
             let mut point = TransferPoint {
                 op,
                 pacing,
-                ..point(Addresses::Fixed, 4)
+                ..point(Access::Fixed, 4)
             };
-            point.slots.local_addresses = Some(Addresses::Sequential);
+            point.slots.local_access = Some(Access::Sequential);
             may_overtake(&point, [always, on_request])
         };
-        let (batch, stream) = (Pacing::Batch { batch: 1 }, Pacing::Stream { window: 1 });
+        let (batch, stream) = (Pacing::Batch { batch: 1 }, Pacing::Stream { depth: 1 });
         assert!(with(Verb::Write, batch, false, false));
         assert!(!with(Verb::Write, batch, false, true));
         assert!(with(Verb::WriteImm, stream, false, true));
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_carried_out_is_refused_by_name() {
-        let stream = point(Addresses::Sequential, 4);
+        let stream = point(Access::Sequential, 4);
         assert!(check_carried(&stream, 4, "x").is_ok());
         let batch = TransferPoint {
             pacing: Pacing::Batch { batch: 4 },
@@ -263,7 +263,7 @@ mod tests {
             refused(&|it| it.division.rails = tonnage_engine::paths::Rails::Stripe)
                 .contains("--rails")
         );
-        assert!(refused(&|it| it.pacing = Pacing::Stream { window: 9 }).contains("at most 8"));
+        assert!(refused(&|it| it.pacing = Pacing::Stream { depth: 9 }).contains("at most 8"));
         let cut = tonnage_engine::paths::Cut {
             chunk_bytes: 4096,
             chunks_max: 4,

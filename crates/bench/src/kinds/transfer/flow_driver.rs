@@ -22,7 +22,7 @@ use super::{paced, rails};
 use crate::deadlines::DEADLINES;
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::carried::{CarriedFlow, CarriedProgress};
-use tonnage_engine::{Completion, Engine, Facts, Lane, LimitKind, Verb};
+use tonnage_engine::{BoundKind, Completion, Engine, Facts, Lane, Verb};
 use tonnage_loops::batch::BatchLoop;
 use tonnage_loops::extent::FlowLoads;
 use tonnage_loops::flow::{Flow, Receives};
@@ -42,7 +42,7 @@ use tonnage_units::{Error, Result};
 /// Most receives posted ahead for each peer; the engine's depth may allow fewer.
 const RECEIVES_MAX: u32 = 512;
 
-/// A receiver of a stream over shared memory lets up to 1/4 of the window accumulate before it takes messages.
+/// A receiver of a stream over shared memory lets up to 1/4 of the depth accumulate before it takes messages.
 const GATHER_SHARE: usize = 4;
 /// Most messages that a receiver lets accumulate.
 const GATHER_MAX: usize = 16;
@@ -489,11 +489,11 @@ impl<'a> FlowDriver<'a> {
 
 /// Messages that a receive-only worker lets accumulate. Zero unless they arrive through memory shared with the senders.
 fn messages_to_accumulate(WorkerAssignment { point, caps, .. }: &WorkerAssignment) -> usize {
-    let is_shared = caps.arrives_by_polling && caps.limit == LimitKind::MemoryCopy;
+    let is_shared = caps.arrives_by_polling && caps.bound == BoundKind::MemoryCopy;
     let is_short = point.op == Verb::Send && point.slots.size_bytes <= GATHER_BYTES_MAX;
     match point.pacing {
-        Pacing::Stream { window } if is_shared && is_short => {
-            (window as usize / GATHER_SHARE).min(GATHER_MAX)
+        Pacing::Stream { depth } if is_shared && is_short => {
+            (depth as usize / GATHER_SHARE).min(GATHER_MAX)
         }
         _ => 0,
     }

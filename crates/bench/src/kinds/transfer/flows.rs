@@ -17,9 +17,9 @@ use tonnage_loops::ping_pong::{LastByteSignal, PingPongEnd};
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
-/// Share of the window after which a receiver returns credits: small enough that a sender never waits with most of its
-/// window unused.
-const WINDOW_SHARE: u64 = 4;
+/// Share of the depth after which a receiver returns credits: small enough that a sender never waits with most of its
+/// depth unused.
+const DEPTH_SHARE: u64 = 4;
 
 /// Polls without an arrival before a receiver returns fewer credits than that in a stream: the sender is busy
 /// meanwhile.
@@ -190,14 +190,14 @@ pub(super) fn begin_credits<'a>(
 
 /// When receivers return credits to senders, from what these wait for.
 fn credit_return(point: &TransferPoint) -> CreditReturn {
-    let window = match point.pacing {
-        Pacing::Stream { window } | Pacing::Paced { window, .. } => window,
+    let depth = match point.pacing {
+        Pacing::Stream { depth } | Pacing::Paced { depth, .. } => depth,
         Pacing::Batch { batch } => batch,
         Pacing::PingPong => 1,
     };
     let is_stream = matches!(point.pacing, Pacing::Stream { .. });
     CreditReturn {
-        every: (u64::from(window) / WINDOW_SHARE).max(1),
+        every: (u64::from(depth) / DEPTH_SHARE).max(1),
         idle_polls: if is_stream {
             IDLE_POLLS_STREAM
         } else {
@@ -214,8 +214,8 @@ pub(super) fn allocate_scratch(point: &TransferPoint, flows: usize) -> Scratch {
             point.batching.in_flight,
             flows.saturating_mul(point.batch_share_max() as usize),
         ),
-        Pacing::Paced { window, .. } => Scratch::for_paced(flows, window as usize),
-        Pacing::Stream { window } => Scratch::new(flows, window as usize),
+        Pacing::Paced { depth, .. } => Scratch::for_paced(flows, depth as usize),
+        Pacing::Stream { depth } => Scratch::new(flows, depth as usize),
         Pacing::PingPong => Scratch::new(flows, 1),
     }
 }
@@ -241,21 +241,21 @@ fn invisible_memory_error(point: &TransferPoint, rank: u32) -> Error {
 mod tests {
     use super::*;
     use tonnage_plan::point::Traffic;
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::Access;
 
-    const STREAM: Pacing = Pacing::Stream { window: 4 };
+    const STREAM: Pacing = Pacing::Stream { depth: 4 };
     const BATCH: Pacing = Pacing::Batch { batch: 4 };
 
     /// A rank that is a target only in another round has nothing to wait for in this one.
     #[test]
     fn only_targets_of_a_round_flush_in_it() {
         let of = |traffic, op, round| {
-            let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
+            let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 15);
             (point.roles.traffic, point.op, point.roles.ranks) = (traffic, op, 3);
             let flushes = |rank: &u32| flushes_in_round(&point, *rank, round);
             (0..3).filter(flushes).collect::<Vec<_>>()
         };
-        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
+        let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 15);
         (point.roles.traffic, point.roles.ranks) = (Traffic::Matrix, 3);
         let roles = point.roles;
         assert!(roles.round_count() > 1);
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn records_say_where_latency_ends_at_the_initiator() {
         let of = |op, pacing, delivers| {
-            let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
+            let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 15);
             (point.op, point.pacing) = (op, pacing);
             is_delivered_by_device(&point, delivers, false)
         };
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(of(Verb::WriteImm, BATCH, never), Some(false));
         assert_eq!(of(Verb::WriteImm, STREAM, always), Some(true));
         assert_eq!(of(Verb::Send, STREAM, always), Some(false));
-        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
+        let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 15);
         (point.op, point.pacing) = (Verb::Send, STREAM);
         assert_eq!(is_delivered_by_device(&point, never, true), Some(true));
     }

@@ -130,13 +130,13 @@ mod tests {
     use tonnage_engine::Verb;
     use tonnage_plan::point::Traffic;
     use tonnage_plan::testing::slots_point as point;
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::Access;
 
     /// A target's memory does not grow with the number of initiators that share its slice, and all of them use the same
     /// offset.
     #[test]
     fn initiators_that_share_have_one_slice() {
-        let mut point = point(Addresses::Sequential, 1 << 15);
+        let mut point = point(Access::Sequential, 1 << 15);
         (point.roles.ranks, point.op, point.roles.traffic) = (5, Verb::Read, Traffic::FanIn);
         let own = SliceLayout::new(&point, 0);
         point.slots.target_footprint = TargetFootprint::Shared;
@@ -152,8 +152,8 @@ mod tests {
     #[test]
     fn both_ends_agree_and_slices_never_overlap() {
         for traffic in Traffic::ALL {
-            for pacing in [Pacing::Stream { window: 1 }, Pacing::PingPong] {
-                let mut point = point(Addresses::Sequential, 1000);
+            for pacing in [Pacing::Stream { depth: 1 }, Pacing::PingPong] {
+                let mut point = point(Access::Sequential, 1000);
                 (point.roles.ranks, point.roles.traffic, point.pacing) = (4, traffic, pacing);
                 let layouts: Vec<SliceLayout> =
                     (0..4).map(|rank| SliceLayout::new(&point, rank)).collect();
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn pairs_without_bytes_have_no_slices() {
-        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 8);
+        let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 8);
         (point.roles.traffic, point.roles.ranks) = (Traffic::File, 3);
         let rows = vec![vec![0, 0, 8], vec![8, 0, 16], vec![0, 0, 0]];
         point.loads = Some(rows.try_into().unwrap());

@@ -9,7 +9,7 @@ use super::point_engine::compares_each;
 use super::totals::TrialTotals;
 use super::trial::{IssuedOperations, WARM_UP};
 use super::verify::{ExpectedOperations, MemoryWatch};
-use crate::limit::memory_copy::copy_rates;
+use crate::bound::memory_copy::copy_rates;
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::Verb;
 use tonnage_engine::memory::{CopyRate, CopyRepetitions, Memory};

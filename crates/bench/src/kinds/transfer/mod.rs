@@ -52,9 +52,9 @@ pub mod verify;
 mod worker_latencies;
 pub mod worker_threads;
 
+use crate::bound::unknown_links;
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
-use crate::limit::unknown_links;
 use crate::opening::engine::OpenEngine;
 use open::EngineKey;
 use point::PointResults;
@@ -73,7 +73,7 @@ impl Kind for Transfers {
     type Open = OpenEngine;
 
     fn shares_resources(first: &TransferPoint, next: &TransferPoint) -> bool {
-        // Queues are as long as the deepest point needs, and queues for a window of 1 differ from those for 4096.
+        // Queues are as long as the deepest point needs, and queues for a depth of 1 differ from those for 4096.
         EngineKey::new(first) == EngineKey::new(next)
             && background::depth(first) == background::depth(next)
     }
@@ -139,11 +139,11 @@ impl Kind for Transfers {
         });
         ended?;
         record.effective = effective::effective(open, &measured.chosen);
-        let lacking = unknown_links(point, opened, measured.limit.is_some());
-        record.limit = measured.limit;
+        let lacking = unknown_links(point, opened, measured.bound.is_some());
+        record.bound = measured.bound;
         let remarks = &mut record.remarks;
         remarks.extend(effective::remarks(&record.effective));
-        remarks.extend(measured.why_no_limit);
+        remarks.extend(measured.why_no_bound);
         remarks.extend(lacking);
         remarks.extend(shared_device::time_slicing_remark(
             point,
@@ -160,25 +160,25 @@ impl Kind for Transfers {
 mod tests {
     use super::*;
     use tonnage_plan::testing::slots_point;
-    use tonnage_plan::transfer::{Addresses, Pacing};
+    use tonnage_plan::transfer::{Access, Pacing};
 
     #[test]
     fn points_share_an_engine_whose_queues_are_as_long_as_each_would_have_alone() {
         let of = |pacing, size_bytes| {
-            let mut point = slots_point(Addresses::Sequential, 1 << 15);
+            let mut point = slots_point(Access::Sequential, 1 << 15);
             (point.pacing, point.slots.size_bytes) = (pacing, size_bytes);
             point
         };
-        let window = |window| of(Pacing::Stream { window }, 8);
-        let one = window(1);
+        let depth = |depth| of(Pacing::Stream { depth }, 8);
+        let one = depth(1);
         assert!(Transfers::shares_resources(
             &one,
-            &of(Pacing::Stream { window: 1 }, 64)
+            &of(Pacing::Stream { depth: 1 }, 64)
         ));
         assert!(Transfers::shares_resources(&one, &of(Pacing::PingPong, 8)));
-        assert!(!Transfers::shares_resources(&one, &window(4096)));
+        assert!(!Transfers::shares_resources(&one, &depth(4096)));
         assert!(Transfers::shares_resources(
-            &window(16),
+            &depth(16),
             &of(Pacing::Batch { batch: 16 }, 8)
         ));
     }

@@ -44,7 +44,7 @@ impl EngineKey {
             memory: point.memories.memory.clone(),
             target_memory: point.memories.target_memory.clone(),
             memory_options: point.memories.memory_options.clone(),
-            workers: point.workers,
+            workers: point.threads,
             roles: point.roles,
             division: point.division,
             rail_shift: point.rail_shift,
@@ -53,7 +53,7 @@ impl EngineKey {
             place: point.place,
             background: point
                 .background
-                .map(|load| (load.op, load.pair, load.workers)),
+                .map(|load| (load.op, load.pair, load.threads)),
         }
     }
 }
@@ -139,8 +139,8 @@ fn opening_needs<'a>(
         bytes: bytes_of(rank),
         bytes_of: Box::new(bytes_of),
         sized_by: background::sized_by(points),
-        workers: first.workers,
-        measuring: first.measuring_workers(),
+        workers: first.threads,
+        measuring: first.measuring_threads(),
         division: first.division,
         rail_shift: if first.roles.is_target_side(rank) {
             first.rail_shift

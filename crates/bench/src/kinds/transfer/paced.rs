@@ -18,7 +18,7 @@ pub(super) fn timetable(
 ) -> Timetable {
     let burst = u64::from(rate.burst);
     let burst_ns = burst as f64 * 1e9 / rate.rate_per_s;
-    let rate_per_s = rate.rate_per_s / f64::from(point.measuring_workers());
+    let rate_per_s = rate.rate_per_s / f64::from(point.measuring_threads());
     let operations = match schedule.length {
         TrialLength::DurationNs(ns) => (ns as f64 * rate_per_s / 1e9).ceil() as u64,
         TrialLength::Iterations(count) => count,
@@ -90,7 +90,7 @@ mod tests {
     use tonnage_plan::point::Traffic;
     use tonnage_plan::roles::Roles;
     use tonnage_plan::testing::slots_point;
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::Access;
 
     /// Timetables of two workers that share 1,000 operations per second in bursts of 4.
     fn of(length: TrialLength, number: u64) -> [Timetable; 2] {
@@ -99,9 +99,9 @@ mod tests {
             ..Rate::per_s(1000.0)
         };
         let point = TransferPoint {
-            workers: 2,
-            pacing: Pacing::Paced { window: 4, rate },
-            ..slots_point(Addresses::Sequential, 1 << 15)
+            threads: 2,
+            pacing: Pacing::Paced { depth: 4, rate },
+            ..slots_point(Access::Sequential, 1 << 15)
         };
         let schedule = Schedule {
             start_ns: 0,
@@ -142,8 +142,8 @@ mod tests {
             let rate = Rate::per_s(50.0);
             let point = TransferPoint {
                 roles: Roles::new(traffic, 4),
-                pacing: Pacing::Paced { window: 4, rate },
-                ..slots_point(Addresses::Sequential, 4)
+                pacing: Pacing::Paced { depth: 4, rate },
+                ..slots_point(Access::Sequential, 4)
             };
             let pace = summarize_pace(&point, &trials, 200.0).unwrap();
             assert_eq!(pace.offered_per_s, offered_per_s, "{traffic:?}");

@@ -448,7 +448,7 @@ fn pair_rates_of_traffic_file<'a>(
 mod tests {
     use super::*;
     use tonnage_plan::testing::slots_point as point;
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::Access;
 
     #[test]
     fn turns_of_a_pair_add_up() {
@@ -496,7 +496,7 @@ mod tests {
             times.add(0, &[time(3, together_ns), time(0, 0)], false);
         }
         times.add(0, &[time(3, 200)], true);
-        let mut point = point(Addresses::Sequential, 8);
+        let mut point = point(Access::Sequential, 8);
         (point.roles.traffic, point.roles.ranks) = (Traffic::File, 3);
         let rows = vec![vec![0, 24, 0], vec![0, 0, 0], vec![0, 0, 0]];
         point.loads = Some(rows.try_into().unwrap());
@@ -521,7 +521,7 @@ mod tests {
 
     #[test]
     fn a_remark_explains_why_too_many_pairs_are_not_timed() {
-        let mut point = point(Addresses::Sequential, 8);
+        let mut point = point(Access::Sequential, 8);
         let row = |from| (0..33).map(|to| 8 * u64::from(from != to)).collect();
         let rows: Vec<Vec<u64>> = (0..33).map(row).collect();
         point.loads = Some(rows.try_into().unwrap());

@@ -56,7 +56,7 @@ pub(super) fn figures_by_initiator(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::Access;
 
     #[test]
     fn initiators_have_the_sums_of_their_own_trials() {
@@ -74,7 +74,7 @@ mod tests {
         for trial in [totals(100, 30), totals(300, 10), TrialTotals::default()] {
             sums.add(&trial);
         }
-        let point = tonnage_plan::testing::slots_point(Addresses::Sequential, 4);
+        let point = tonnage_plan::testing::slots_point(Access::Sequential, 4);
         let all = [sums, RankSums::default()].into_iter().collect();
         let figures = figures_by_initiator(&point, &all);
         let [one] = &figures[..] else {

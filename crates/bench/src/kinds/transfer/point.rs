@@ -15,12 +15,12 @@ use super::totals::TrialTotals;
 use super::transfer_worker::TransferWorker;
 use super::trial::{RoundSequence, WARM_UP, WorkerSetup};
 use super::worker_threads::{SharedTrialState, ThreadOrder, Threads, serve, worker_setups};
+use crate::bound::BoundMeasurement;
 use crate::cpu_time::CpuTimeMeter;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, await_first_cause};
 use crate::json::Json;
 use crate::kinds::kind::{LimitMoment, Stage, StepRunner, Steps};
-use crate::limit::Bound;
 use crate::network_paths::PathWatch;
 use crate::opening::engine::OpenEngine;
 use tonnage_engine::Facts;
@@ -29,7 +29,7 @@ use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Distinct;
 use tonnage_record::spread::{GeometricSpread, ci_narrow_enough};
 use tonnage_record::transfer::{BrokenOff, InitiatorFigures, PairRate, Trial, TrialBackground};
-use tonnage_record::{Limit, Record, WireProof};
+use tonnage_record::{Bound, Record, WireProof};
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
@@ -50,10 +50,10 @@ pub struct PointResults {
     pub phases: Option<PhaseHistograms>,
     /// Latencies without the background, if there was one.
     pub idle: Option<LatencyHistogram>,
-    /// Bound of the bandwidth.
-    pub limit: Option<Limit>,
+    /// BoundMeasurement of the bandwidth.
+    pub bound: Option<Bound>,
     /// Why the bound is unknown, if a reader would expect one.
-    pub why_no_limit: Option<String>,
+    pub why_no_bound: Option<String>,
     /// With `until_ci`: whether the confidence interval became narrow enough.
     pub converged: Option<bool>,
     /// Choices that each rank's engine made while running, at rank 0.
@@ -92,7 +92,7 @@ pub fn measure(
     let mut workers = open.workers.iter_mut().zip(worker_setups);
     let (worker, setup) = workers
         .next()
-        .ok_or_else(|| Error::Failed("a rank needs at least one worker".into()))?;
+        .ok_or_else(|| Error::Failed("a rank needs at least one thread".into()))?;
     if let Some(cpu) = worker.cpu {
         tonnage_machine::pin_thread(cpu)?;
     }
@@ -121,7 +121,7 @@ pub fn measure(
             },
             cpu,
             paths,
-            bound: Bound::new(point, &open.opened),
+            bound: BoundMeasurement::new(point, &open.opened),
             proof: PathProof::new(record.map(|_| &open.route)),
             intervals,
             sums: TrialSums::default(),
@@ -150,7 +150,7 @@ pub(super) struct PointLeader<'a, 'b> {
     pub(super) workers: RankWorkers<'a, 'b>,
     pub(super) cpu: &'a mut CpuTimeMeter,
     paths: &'a mut PathWatch,
-    bound: Bound<'a>,
+    bound: BoundMeasurement<'a>,
     pub(super) proof: PathProof<'a>,
     pub(super) intervals: Intervals,
     pub(super) sums: TrialSums,
@@ -194,7 +194,7 @@ impl PointLeader<'_, '_> {
 }
 
 impl Steps for PointLeader<'_, '_> {
-    fn limit(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
+    fn bound(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
         let RankWorkers {
             rank,
             own,
@@ -276,8 +276,8 @@ impl Steps for PointLeader<'_, '_> {
         let rank = &mut *self.workers.rank;
         let all = rank.collect("engine choices", &chosen, DEADLINES.step)?;
         self.found.chosen = all.map(|Json(chosen)| chosen);
-        self.found.why_no_limit = self.bound.why_no_limit();
-        self.found.limit = self.bound.limit(self.workers.rank.hosts());
+        self.found.why_no_bound = self.bound.why_no_bound();
+        self.found.bound = self.bound.bound(self.workers.rank.hosts());
         Ok(())
     }
 }

@@ -36,7 +36,7 @@ impl PointEngine {
         (rank, index): (Peer, u32),
         worker: &mut EngineWorker,
     ) -> Result<Self> {
-        let gone = || Error::Failed("an earlier point left this worker's engine unusable".into());
+        let gone = || Error::Failed("an earlier point left this thread's engine unusable".into());
         let engine = worker.engine.take().ok_or_else(gone)?;
         if compares_each(point) {
             let mail = worker.mail.take().ok_or_else(gone)?;

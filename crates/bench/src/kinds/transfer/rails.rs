@@ -197,7 +197,7 @@ pub fn slow_rail(
 mod tests {
     use super::*;
     use crate::opening::openings::tests::openings;
-    use tonnage_engine::{EngineReport, LimitKind};
+    use tonnage_engine::{BoundKind, EngineReport};
     use tonnage_plan::point::Traffic;
     use tonnage_plan::roles::Roles;
     use tonnage_ranks::testing::rank_info;
@@ -260,7 +260,7 @@ mod tests {
     fn device(name: &str) -> DeviceDescription {
         DeviceDescription {
             used: true,
-            limit: LimitKind::None,
+            bound: BoundKind::None,
             link_stated: false,
             delivers: [true, true],
             sends_taken: true,

@@ -30,7 +30,7 @@ pub(super) struct RankWorkers<'a, 'b> {
 
 impl RankWorkers<'_, '_> {
     fn count(&self) -> u32 {
-        self.points.own.workers
+        self.points.own.threads
     }
 
     /// Lets the following workers carry out an order that the leader has already carried out itself.
@@ -219,7 +219,7 @@ fn merge_reports(totals: &mut TrialTotals, reports: &[ThreadReport]) {
 /// Most time to wait for the end of a trial.
 pub(super) fn trial_deadline(length: TrialLength) -> Duration {
     match length {
-        // A paced trial may take as long again, and a large window takes time to drain.
+        // A paced trial may take as long again, and a large depth takes time to drain.
         TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,
         TrialLength::Iterations(_) => DEADLINES.operations,
     }

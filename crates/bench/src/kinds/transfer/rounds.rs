@@ -57,7 +57,7 @@ impl PointLeader<'_, '_> {
         let checked = point.verify.is_on() && !(sequence.is_extra && point.loads.is_some());
         workers.prepare(sequence.number, checked)?;
         let mut progress = RoundProgress {
-            expected: vec![ExpectedOperations::default(); point.workers as usize],
+            expected: vec![ExpectedOperations::default(); point.threads as usize],
             ..RoundProgress::default()
         };
         for &round in &sequence.rounds {

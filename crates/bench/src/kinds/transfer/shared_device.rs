@@ -1,5 +1,5 @@
 //! The remark about a device, such as a GPU, that serves the copies of several processes in time slices. That their sum
-//! cannot exceed the device's own copy rate is handled in `limit`.
+//! cannot exceed the device's own copy rate is handled in `bound`.
 
 use std::collections::BTreeMap;
 
@@ -100,8 +100,8 @@ fn shared_copy_devices<'a>(
 mod tests {
     use super::*;
     use crate::opening::openings::tests::{device, hosts, opened};
-    use tonnage_engine::{LimitKind, Verb};
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_engine::{BoundKind, Verb};
+    use tonnage_plan::transfer::Access;
     use tonnage_ranks::testing::rank_info;
 
     /// A rank with its process id. Its memory is on `gpu`, and `by` is how that memory is accessed.
@@ -113,7 +113,7 @@ mod tests {
         let opened = OpenMessage {
             memory_device: gpu.map(device),
             device_memory_by: by,
-            ..opened(LimitKind::MemoryCopy, None)
+            ..opened(BoundKind::MemoryCopy, None)
         };
         (opened, pid)
     }
@@ -123,7 +123,7 @@ mod tests {
         all: &[(OpenMessage, u32)],
         change: impl Fn(&mut TransferPoint),
     ) -> Option<String> {
-        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
+        let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 16);
         (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, all.len() as u32);
         change(&mut point);
         let info = |(rank, (_, pid)): (u32, &(OpenMessage, u32))| RankInfo {

@@ -110,7 +110,7 @@ mod tests {
     use tonnage_engine::testing::{TestEngine, TestScript};
     use tonnage_loops::testing::flow;
     use tonnage_plan::testing::slots_point as point;
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::Access;
 
     fn names(peers: u32) -> FlowNames {
         FlowNames {
@@ -143,7 +143,7 @@ mod tests {
             in_flight: 64,
             peer: stall_peer,
         };
-        let point = point(Addresses::Sequential, 8);
+        let point = point(Access::Sequential, 8);
         names(peers)
             .stall_error(&point, &stall, &flows, waiting, engine)
             .to_string()

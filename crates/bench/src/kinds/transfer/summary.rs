@@ -33,7 +33,7 @@ pub fn summarize(point: &TransferPoint, measured: &PointResults, devices: &Devic
     let bandwidth = over_trials(|trial| trial.bandwidth_bytes_per_s);
     let message_rate = over_trials(|trial| trial.message_rate_per_s);
     let latency = Latency::from_histogram(&measured.histogram, latency_kind(point));
-    let limit = measured.limit.as_ref();
+    let bound = measured.bound.as_ref();
     Summary {
         trials: trials.len() as u32,
         operations,
@@ -48,7 +48,7 @@ pub fn summarize(point: &TransferPoint, measured: &PointResults, devices: &Devic
         batch_phases: measured.phases.as_ref().and_then(batching::batch_phases),
         initiator_cpu_ns_per_operation: per_operation(sum(|totals| totals.initiator_cpu_ns)),
         target_cpu_ns_per_operation: per_operation(sum(|totals| totals.target_cpu_ns)),
-        utilization: limit.map(|limit| bandwidth.mean / limit.bytes_per_s),
+        utilization: bound.map(|bound| bandwidth.mean / bound.bytes_per_s),
         merged_operations: batching::merged_operations(point, totals),
         rails: rails::rail_summary(point, &devices.opened.all, totals),
         slow_rail: rails::slow_rail(devices.opened, devices.ranks, totals),
@@ -77,10 +77,10 @@ pub fn latency_kind(point: &TransferPoint) -> LatencyKind {
 mod tests {
     use super::*;
     use crate::opening::openings::tests::{opened, openings};
-    use tonnage_engine::{LimitKind, Verb};
+    use tonnage_engine::{BoundKind, Verb};
     use tonnage_plan::testing::slots_point as point;
-    use tonnage_plan::transfer::Addresses;
-    use tonnage_record::Limit;
+    use tonnage_plan::transfer::Access;
+    use tonnage_record::Bound;
 
     /// Two trials of one second with 100 and 300 operations of 8 bytes.
     fn measured() -> PointResults {
@@ -95,7 +95,7 @@ mod tests {
         PointResults {
             trials: totals.iter().map(|each| each.to_record(false)).collect(),
             totals: totals.into(),
-            limit: Some(Limit::new("a test", 6400.0)),
+            bound: Some(Bound::new("a test", 6400.0)),
             converged: Some(true),
             ..PointResults::default()
         }
@@ -105,13 +105,13 @@ mod tests {
     fn trials_are_combined() {
         let devices = Devices {
             opened: &openings(
-                &[opened(LimitKind::None, None)],
-                point(Addresses::Sequential, 4).roles,
+                &[opened(BoundKind::None, None)],
+                point(Access::Sequential, 4).roles,
             ),
             ranks: &[],
             delivered: None,
         };
-        let summary = summarize(&point(Addresses::Sequential, 4), &measured(), &devices);
+        let summary = summarize(&point(Access::Sequential, 4), &measured(), &devices);
         assert_eq!((summary.trials, summary.operations), (2, 400));
         assert_eq!(summary.payload_bytes, 3200);
         let bandwidth = summary.bandwidth_bytes_per_s;
@@ -130,7 +130,7 @@ mod tests {
             latency_kind(&TransferPoint {
                 op,
                 pacing,
-                ..point(Addresses::Sequential, 4)
+                ..point(Access::Sequential, 4)
             })
         };
         assert_eq!(kind(Verb::Read, Pacing::PingPong), LatencyKind::Operation);

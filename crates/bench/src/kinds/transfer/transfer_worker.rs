@@ -14,10 +14,10 @@ use super::pairs::FlowTime;
 use super::totals::{OperationSums, TrialTotals};
 use super::trial::{IssuedOperations, Schedule, WARM_UP, WorkerSetup};
 use super::worker_latencies::WorkerLatencies;
+use crate::bound::memory_copy::copy_stretch;
+use crate::bound::socket_stream::{SharedStreams, StreamedBytes};
 use crate::kinds::transfer::layout::SliceLayout;
 use crate::kinds::transfer::verify::{ExpectedOperations, check_arrivals};
-use crate::limit::memory_copy::copy_stretch;
-use crate::limit::socket_stream::{SharedStreams, StreamedBytes};
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::Engine;
 use tonnage_engine::memory::{CopyRange, CopyRate, CopyRepetitions};
@@ -88,13 +88,13 @@ impl<'a> TransferWorker<'a> {
         &self.latencies
     }
 
-    /// The stretch of memory that [`Self::copy_limit`] copies.
+    /// The stretch of memory that [`Self::copy_bound`] copies.
     pub fn copy_stretch(&self) -> CopyRange {
         copy_stretch(&self.assignment.layout, self.assignment.point)
     }
 
     /// Copy rates over this point's footprint, in turns shared by all copiers.
-    pub fn copy_limit(&self, turns: CopyRepetitions) -> Result<Vec<CopyRate>> {
+    pub fn copy_bound(&self, turns: CopyRepetitions) -> Result<Vec<CopyRate>> {
         self.checker.copy_rates(&self.driver.clock(), turns)
     }
 
@@ -224,7 +224,7 @@ impl<'a> TransferWorker<'a> {
         if !self.checker.is_settled() {
             return Err(Error::Failed(
                 "--verify=each: a peer announced an operation that never came to be compared; look for that peer's error, \
-                 or repeat with --window 1"
+                 or repeat with --depth 1"
                     .into(),
             ));
         }

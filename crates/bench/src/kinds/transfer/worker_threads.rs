@@ -14,9 +14,9 @@ use super::stalled::FlowNames;
 use super::totals::TrialTotals;
 use super::transfer_worker::TransferWorker;
 use super::trial::{IssuedOperations, Schedule, WorkerSetup};
+use crate::bound::socket_stream::{SharedStreams, StreamedBytes};
 use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::verify::ExpectedOperations;
-use crate::limit::socket_stream::{SharedStreams, StreamedBytes};
 use crate::opening::engine::{EngineWorker, OpenEngine};
 use crate::threads::Followers;
 use tonnage_engine::memory::{CopyRate, CopyRepetitions};
@@ -32,7 +32,7 @@ use tonnage_units::{Error, Result};
 #[derive(Debug, Clone)]
 pub enum ThreadOrder {
     /// Measure the copy bound, in turns shared by all copiers.
-    CopyLimit(CopyRepetitions),
+    CopyBound(CopyRepetitions),
     /// Run this worker's socket streams.
     Stream(Arc<SharedStreams>),
     /// Prepare for the trial with this number; fill its data if the flag is set.
@@ -197,7 +197,7 @@ impl SharedTrialState {
     ) -> Result<ThreadReport> {
         let mut report = ThreadReport::default();
         match order {
-            ThreadOrder::CopyLimit(turns) => report.rates = Some(work.copy_limit(*turns)?),
+            ThreadOrder::CopyBound(turns) => report.rates = Some(work.copy_bound(*turns)?),
             ThreadOrder::Stream(shared) => report.streamed = Some(work.run_socket_streams(shared)?),
             ThreadOrder::Prepare(number, checked) => work.prepare(*number, *checked)?,
             ThreadOrder::Trial(schedule) => {
@@ -247,7 +247,7 @@ pub(super) fn worker_setups(
     let shares = matches!(point.pacing, Pacing::Batch { .. }) && point.batching.of == BatchOf::Rank;
     let sleepers = (point.cq == CqMode::Event).then(|| rank.sleepers());
     let shared = shares
-        .then(|| SharedBatches::new(point.workers, point.batching.in_flight, sleepers))
+        .then(|| SharedBatches::new(point.threads, point.batching.in_flight, sleepers))
         .map(Arc::new);
     let cpus = open.opened.common.measuring_cpus;
     let setup = |(index, worker): (u32, &EngineWorker)| WorkerSetup {
@@ -287,7 +287,7 @@ pub(super) fn serve(
         while let Ok(order) = orders.recv() {
             let answer = state.follow(index, &mut work, &order);
             if let Err(error) = &answer {
-                state.fail(format!("worker {index}: {error}"));
+                state.fail(format!("thread {index}: {error}"));
             }
             if answers.send(answer).is_err() {
                 break;

@@ -10,7 +10,7 @@ use tonnage_plan::tune::point::TRIALS_PER_VALUE;
 use tonnage_record::spread::{Trimmed, student_t_quantile, trimmed_mean};
 use tonnage_record::tune::{TuneGain, TuneOutcome};
 
-/// Fraction by which a more expensive value must be better: users would not double the window for less.
+/// Fraction by which a more expensive value must be better: users would not double the depth for less.
 const WORTH: f64 = 0.03;
 
 /// Rounds after which the race checks for decisions. Few checks, because each is a chance for noise to decide.

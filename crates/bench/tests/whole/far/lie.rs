@@ -51,7 +51,7 @@ pub const AT: EngineOption = EngineOption {
         default: 0,
     },
     variants: &[],
-    about: "number of the operation of each worker that is lied about, from 0",
+    about: "number of the operation of each thread that is lied about, from 0",
 };
 
 /// A lie about one operation.

@@ -18,8 +18,8 @@ use lie::{AT, LIE, Lie, carry, change_word};
 use tonnage_engine::memory::{Memory, MemoryEntry};
 use tonnage_engine::testing::{CAPS, TestDomain, TestMemory, arrival};
 use tonnage_engine::{
-    ArmOutcome, Caps, Completion, Descriptor, Ending, EndpointAddress, Engine, EngineReport, Entry,
-    Failure, Flush, Lane, LaneKind, LaneSpec, LimitKind, Lists, Op, OpenRequest, Peer,
+    ArmOutcome, BoundKind, Caps, Completion, Descriptor, Ending, EndpointAddress, Engine,
+    EngineReport, Entry, Failure, Flush, Lane, LaneKind, LaneSpec, Lists, Op, OpenRequest, Peer,
     PeerEndpoint, Region, RegionId, Verb, WorkerConfig,
 };
 use tonnage_units::lock::lock;
@@ -66,7 +66,7 @@ fn domain(request: &OpenRequest<'_>) -> TestDomain {
         caps: Caps {
             depth: DEPTH,
             delivery_on_request: false,
-            limit: LimitKind::MemoryCopy,
+            bound: BoundKind::MemoryCopy,
             ..CAPS
         },
         report: EngineReport {

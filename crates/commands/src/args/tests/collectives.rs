@@ -116,7 +116,7 @@ fn every_layer_has_a_turn_in_each_round() {
     assert_eq!(writes.len(), 3);
     for point in writes {
         assert_eq!((point.engine.as_str(), point.op), ("shm", Verb::Write));
-        assert_eq!(point.pacing, Pacing::Stream { window: 1 });
+        assert_eq!(point.pacing, Pacing::Stream { depth: 1 });
     }
     let calls = calls(&plan, 2);
     let ops: Vec<_> = calls.iter().map(|point| point.op).collect();

@@ -42,12 +42,12 @@ fn promised_commands_expand() {
     assert_eq!(points[0].bytes_of_rank(), 256 << 20);
     assert_eq!(points[0].layout, FileLayout::PerProcess);
     let args = file(
-        "--ranks 2 --engine uring --direct --path t.dat --block 256m --transfer 4k --order shuffled --window 32 \
+        "--ranks 2 --engine uring --direct --path t.dat --block 256m --transfer 4k --order shuffled --depth 32 \
          --stonewall 5s",
     );
     let job = &job(&args.to_plan());
     assert_eq!(job.how.engine.as_ref().unwrap().values(), ["uring"]);
-    assert_eq!(job.how.window.as_ref().unwrap().values(), [32]);
+    assert_eq!(job.how.depth.as_ref().unwrap().values(), [32]);
 }
 
 /// Every key of a file experiment except published figures has an option of the same name.
@@ -57,22 +57,22 @@ fn flags_are_the_keys_of_a_plan() {
         "--label x --engine posix,uring --engine-option a=b --hint c=d --hint e=f=g --path p,q --path r \
          --layout per-process --directory-per-rank --file-per-trial --block 8M --transfer 4k,1M --segments 3 \
          --order shuffled --seed 7 --phases write,mixed --read-percent 70 --read-shift 1 --read-shuffled 4 \
-         --fsync each --direct --collective --file-view --barriers --keep --existing --threads 2 --window 1..8 \
+         --fsync each --direct --collective --file-view --barriers --keep --existing --threads 2 --depth 1..8 \
          --stonewall 30s --wear-out --wear-out-transfers 5 --stonewall-status s --prefill --data compressible=30% \
          --data-seed 9 --verify=write,mixed --drop-caches --stripe-count all --stripe-size 8M --outlier 2s --trials 3 \
-         --delay 1s --max-duration 1h --limit 2GB/s",
+         --delay 1s --max-duration 1h --bound 2GB/s",
     )
     .to_plan();
     let expected = "name = \"file\"\n\n[[file]]\nlabel = \"x\"\npath = [\"p,q\", \"r\"]\n\
         layout = \"per-process\"\ndirectory-per-rank = true\nfile-per-trial = true\nkeep = true\nexisting = true\n\
         prefill = true\nstripe-count = \"all\"\nstripe-size = \"8M\"\nengine = [\"posix\", \"uring\"]\n\
         engine-options = { a = \"b\" }\nhints = { c = \"d\", e = \"f=g\" }\ndirect = true\nfsync = \"each\"\n\
-        collective = true\nfile-view = true\nbarriers = true\nthreads = 2\nwindow = \"1..8\"\ndrop-caches = true\n\
+        collective = true\nfile-view = true\nbarriers = true\nthreads = 2\ndepth = \"1..8\"\ndrop-caches = true\n\
         block = \"8M\"\ntransfer = \"4k,1M\"\nsegments = 3\nphases = [\"write\", \"mixed\"]\nread-percent = 70\n\
         order = \"shuffled\"\nseed = 7\nread-shift = 1\nread-shuffled = 4\ndata = \"compressible=30%\"\n\
         data-seed = 9\nverify = [\"write\", \"mixed\"]\nstonewall = \"30s\"\nwear-out = true\n\
         wear-out-transfers = 5\nstonewall-status = \"s\"\ntrials = 3\ndelay = \"1s\"\nmax-duration = \"1h\"\n\
-        outlier = \"2s\"\nlimit = \"2GB/s\"\n";
+        outlier = \"2s\"\nbound = \"2GB/s\"\n";
     assert_eq!(plan.to_toml().unwrap(), expected);
     assert_eq!(Plan::from_toml(expected, "printed").unwrap(), plan);
     let bare = file("--path p --verify --read-shuffled --stripe-count 4").to_plan();

@@ -15,23 +15,23 @@ fn a_list_that_is_repeated_is_joined() {
             "transfer --engine shm,null --op write,read,send --sizes 8,64..256,1k",
         ),
         (
-            "transfer --engine shm --op write --sizes 8 --window 4 --engine-option a=b --window 8 --label x,y",
-            "transfer --engine shm --op write --sizes 8 --window 4,8 --engine-option a=b --label x,y",
+            "transfer --engine shm --op write --sizes 8 --depth 4 --engine-option a=b --depth 8 --label x,y",
+            "transfer --engine shm --op write --sizes 8 --depth 4,8 --engine-option a=b --label x,y",
         ),
         (
-            "transfer --engine shm --op write --sizes 8 --batch 1..4 --rate 5k --batch 7 --limit 1GB/s --latency off",
-            "transfer --engine shm --op write --sizes 8 --batch 1..4,7 --rate 5k --limit 1GB/s --latency off",
+            "transfer --engine shm --op write --sizes 8 --batch 1..4 --rate 5k --batch 7 --bound 1GB/s --latency off",
+            "transfer --engine shm --op write --sizes 8 --batch 1..4,7 --rate 5k --bound 1GB/s --latency off",
         ),
         (
             "file --path a,b --path c --engine posix --engine uring --phases write --phases read --block 1m --block 2m \
-             --transfer 4k --transfer 8k --window 1 --window 2 --hint a=b --hint c=d --read-shuffled --verify=write",
+             --transfer 4k --transfer 8k --depth 1 --depth 2 --hint a=b --hint c=d --read-shuffled --verify=write",
             "file --path a,b --path c --engine posix,uring --phases write,read --block 1m,2m --transfer 4k,8k \
-             --window 1,2 --hint a=b --hint c=d --read-shuffled --verify=write",
+             --depth 1,2 --hint a=b --hint c=d --read-shuffled --verify=write",
         ),
         (
-            "connect --engine shm --engine null --workers 1 --workers 4 --register 4k --register 1M --memory host \
+            "connect --engine shm --engine null --threads 1 --threads 4 --register 4k --register 1M --memory host \
              --memory huge",
-            "connect --engine shm,null --workers 1,4 --register 4k,1M --memory host,huge",
+            "connect --engine shm,null --threads 1,4 --register 4k,1M --memory host,huge",
         ),
     ] {
         let plan = |line: &str| experiment(&format!("tonnage {line}")).to_plan();

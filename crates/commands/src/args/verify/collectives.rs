@@ -7,7 +7,7 @@ use tonnage_engine::backend::{BackendEntry, BackendVariant};
 use tonnage_plan::Experiment;
 use tonnage_plan::collective::{CallOptions, CheckOptions, CollectiveJob};
 use tonnage_plan::options::Many;
-use tonnage_plan::point::LimitChoice;
+use tonnage_plan::point::BoundChoice;
 use tonnage_plan::skipping::SkippingOptions;
 use tonnage_plan::sweep::Sweep;
 use tonnage_plan::transfer::LengthOptions;
@@ -178,7 +178,7 @@ impl OneBackend<'_> {
             },
             check: CheckOptions {
                 verify: true,
-                limit: Some(LimitChoice::None),
+                bound: Some(BoundChoice::None),
                 ..CheckOptions::default()
             },
             length: LengthOptions {

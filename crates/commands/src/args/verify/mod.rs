@@ -14,7 +14,7 @@ use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{Entry, Lists, Verb, WORD_BYTES};
 use tonnage_plan::options::one_of;
 use tonnage_plan::options::pairs::{self, Pair};
-use tonnage_plan::point::{LimitChoice, Traffic};
+use tonnage_plan::point::{BoundChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
 use tonnage_plan::transfer::{
     LengthOptions, MeasureOptions, MemoryOptions, OperationOptions, PacingOptions, Transfer,
@@ -255,7 +255,7 @@ impl VerifyArgs {
             measure: MeasureOptions {
                 verify: Some(Verification::Last),
                 latency: Some(false),
-                limit: Some(LimitChoice::None),
+                bound: Some(BoundChoice::None),
                 ..MeasureOptions::default()
             },
             length: LengthOptions {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::support::{ALL, device, op, two_rails};
 use crate::paths::{Cut, Division, Rails, divide};
-use crate::{Caps, Ending, LaneKind, LimitKind, Op, Verb};
+use crate::{BoundKind, Caps, Ending, LaneKind, Op, Verb};
 
 fn over_rails(rails: Rails) -> Division {
     Division {
@@ -107,11 +107,11 @@ fn rails_have_the_capabilities_that_all_of_them_share() {
         delivered: false,
         delivery_on_request: false,
         arrives_by_polling: true,
-        limit: LimitKind::Link { bytes_per_s: 5 },
+        bound: BoundKind::Link { bytes_per_s: 5 },
         ..ALL
     };
     let strong = Caps {
-        limit: LimitKind::Link { bytes_per_s: 7 },
+        bound: BoundKind::Link { bytes_per_s: 7 },
         ..ALL
     };
     for devices in [[weak, strong], [strong, weak]] {
@@ -124,7 +124,7 @@ fn rails_have_the_capabilities_that_all_of_them_share() {
             (weak.verbs, 2, 9)
         );
         assert!(!caps.delivered && !caps.delivery_on_request && caps.arrives_by_polling);
-        assert_eq!(caps.limit, LimitKind::Link { bytes_per_s: 12 });
+        assert_eq!(caps.bound, BoundKind::Link { bytes_per_s: 12 });
         // Each peer has one path, so its writes keep their order.
         assert!(caps.ordered_writes);
     }

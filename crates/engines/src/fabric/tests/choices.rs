@@ -160,11 +160,11 @@ fn a_device_is_named_by_interface_or_address() {
         let library = report.library.unwrap();
         assert_eq!(library.version, "libfabric 1.22");
         assert_eq!(domains[0].wire_devices()[0].name, "lo");
-        assert_eq!(domains[0].caps().limit, LimitKind::SocketStream);
+        assert_eq!(domains[0].caps().bound, BoundKind::SocketStream);
     }
     let shm = open(&request("shm", &none)).unwrap();
     assert!(shm[0].wire_devices().is_empty());
-    assert_eq!(shm[0].caps().limit, LimitKind::MemoryCopy);
+    assert_eq!(shm[0].caps().bound, BoundKind::MemoryCopy);
     assert!(shm[0].caps().ordered_writes);
     let cma = option(SHM_WRITES, "cma");
     assert!(

@@ -50,11 +50,11 @@ fn a_host_that_lost_hardware_is_known() {
 /// A written baseline has no threshold above its bound, even if the bound was measured badly.
 #[test]
 fn a_written_baseline_can_be_read() {
-    let limited = |limit: f64| {
-        let limit = |record: &mut Value| record["limit"]["bytes_per_s"] = limit.into();
-        changed(host("n1", &FIVE), limit)
+    let limited = |bound: f64| {
+        let bound = |record: &mut Value| record["bound"]["bytes_per_s"] = bound.into();
+        changed(host("n1", &FIVE), bound)
     };
-    refused(&limited(9e9), &request(), "lies above the limit");
+    refused(&limited(9e9), &request(), "lies above the bound");
     let built = build_baseline(&limited(9.6e9), &request()).unwrap();
     Baseline::from_toml(&built.baseline.to_toml().unwrap(), "x").unwrap();
 }
@@ -65,7 +65,7 @@ fn hosts_that_are_left_out_leave_nothing_behind() {
     let mut records = host("n1", &FIVE);
     let mut slow = host("n2", &FIVE);
     for record in &mut slow {
-        record["limit"]["bytes_per_s"] = 90e9.into();
+        record["bound"]["bytes_per_s"] = 90e9.into();
         record["time_unix_ns"] = json!(1_700_000_000_000_000_000_u64);
     }
     records.extend(slow);
@@ -73,7 +73,7 @@ fn hosts_that_are_left_out_leave_nothing_behind() {
     let built = build_baseline(&records, &asked).unwrap();
     let entry = only(&built);
     assert_eq!(
-        (entry.limit, entry.first.as_deref()),
+        (entry.bound, entry.first.as_deref()),
         (Some(20e9), Some("2026-11-26"))
     );
 }
@@ -81,7 +81,7 @@ fn hosts_that_are_left_out_leave_nothing_behind() {
 /// Records of a transfer over a device with this link speed, as shown by its counters.
 fn over(mut records: Vec<Value>, link: f64, crossed: bool) -> Vec<Value> {
     for record in &mut records {
-        record["limit"] = json!({
+        record["bound"] = json!({
             "what": "links", "bytes_per_s": link,
             "links": {"used": 1, "used_bytes_per_s": link, "all": 1, "all_bytes_per_s": link},
         });

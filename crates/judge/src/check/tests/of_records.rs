@@ -98,7 +98,7 @@ fn an_unmeasured_run_is_an_error_unless_another_has_a_figure() {
 #[test]
 fn a_figure_without_a_record_is_skipped_and_a_point_without_a_figure_is_counted() {
     let mut other = host("n1", &[1.0]);
-    other[0]["point"]["pacing"]["window"] = 17.into();
+    other[0]["point"]["pacing"]["depth"] = 17.into();
     let check = checked(&other).unwrap();
     assert_eq!(summary(&check), [("n1".to_owned(), Skip, None)]);
     assert_eq!((check.verdict, check.points_without_entry), (Skip, 1));

@@ -2,7 +2,7 @@
 //! refused here, in one sentence that names the nearest valid choice.
 
 use super::options::{
-    ACROSS_DEFAULT, ALIGN_DEFAULT, CallOptions, CollectiveJob, LIMIT_DEFAULT, SEED_DEFAULT,
+    ACROSS_DEFAULT, ALIGN_DEFAULT, BOUND_DEFAULT, CallOptions, CollectiveJob, SEED_DEFAULT,
     TIMEOUT_DEFAULT,
 };
 use super::point::{Align, CollectivePoint, PYTHON_DEFAULT, Refill};
@@ -227,7 +227,7 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<CommonParts>
         across: results.rank_time.unwrap_or(ACROSS_DEFAULT),
         per_rank: results.per_rank,
         each: results.print_calls,
-        limit: results.limit.unwrap_or(LIMIT_DEFAULT),
+        bound: results.bound.unwrap_or(BOUND_DEFAULT),
         length: length(job)?,
     };
     Ok(CommonParts { backends, point })

@@ -8,7 +8,7 @@ use super::point::{Align, RankTime, Refill};
 use crate::options::{
     Group, Many, Pair, SWEEP, many_of, one_of, one_or_many, pairs, text, with_default,
 };
-use crate::point::LimitChoice;
+use crate::point::BoundChoice;
 use crate::published::PublishedTable;
 use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
@@ -178,9 +178,9 @@ pub struct CheckOptions {
 
     /// Upper bound to compare bus bandwidth with: auto (native backends: copies by all ranks that send at once, or the
     /// speed of the links), none, or a bandwidth such as 12.5GB/s or 100Gb/s.
-    #[arg(long, value_name = "LIMIT")]
-    #[serde(with = "text")]
-    pub limit: Option<LimitChoice>,
+    #[arg(long, alias = "limit", value_name = "BOUND")]
+    #[serde(alias = "limit", with = "text")]
+    pub bound: Option<BoundChoice>,
 
     /// Figures that others measured with the same options; only plans say it.
     #[arg(skip)]
@@ -189,13 +189,13 @@ pub struct CheckOptions {
 }
 
 pub(super) const ACROSS_DEFAULT: RankTime = RankTime::Max;
-pub(super) const LIMIT_DEFAULT: LimitChoice = LimitChoice::Auto;
+pub(super) const BOUND_DEFAULT: BoundChoice = BoundChoice::Auto;
 
 impl Group for CheckOptions {
     fn defaults() -> Self {
         Self {
             rank_time: Some(ACROSS_DEFAULT),
-            limit: Some(LIMIT_DEFAULT),
+            bound: Some(BOUND_DEFAULT),
             ..Self::default()
         }
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::groups::{Grouping, Groups};
 use crate::kind::{AnyPoint, EngineFacts};
-use crate::point::LimitChoice;
+use crate::point::BoundChoice;
 use crate::point::is_default;
 use crate::transfer::PointLength;
 use tonnage_collective::{Algorithm, Collective, Dtype, Reduction, Shape};
@@ -120,7 +120,8 @@ pub struct CollectivePoint {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub each: bool,
     /// Upper bound of bus bandwidth.
-    pub limit: LimitChoice,
+    #[serde(alias = "limit")]
+    pub bound: BoundChoice,
     /// Length of the measurement.
     pub length: PointLength,
 }
@@ -178,7 +179,7 @@ impl AnyPoint for CollectivePoint {
         self.backends.iter().map(facts).collect()
     }
 
-    fn workers(&self) -> u32 {
+    fn threads(&self) -> u32 {
         1
     }
 

@@ -2,11 +2,11 @@
 //! refused here, in one sentence that names the nearest valid choice.
 
 use super::options::{
-    Connect, ConnectLength, DURATION_DEFAULT, REGISTER_BYTES_DEFAULT, TRAFFIC_DEFAULT, TRAFFICS,
-    TRIALS_DEFAULT, WORKERS_DEFAULT,
+    Connect, ConnectLength, DURATION_DEFAULT, REGISTER_BYTES_DEFAULT, THREADS_DEFAULT,
+    TRAFFIC_DEFAULT, TRAFFICS, TRIALS_DEFAULT,
 };
 use super::point::ConnectPoint;
-use crate::bounds::{MEMORY_BYTES_MAX, RANKS_MAX, WORKERS_MAX};
+use crate::bounds::{MEMORY_BYTES_MAX, RANKS_MAX, THREADS_MAX};
 use crate::cells::{Cell, Cells, check_total, cross_product};
 use crate::engine_choice::{choose, chosen};
 use crate::gpu_options::check_gpu_options;
@@ -30,13 +30,13 @@ impl Kind for Connect {
     type Point = ConnectPoint;
 
     const ABOUT: &'static str = "Time each step of setting connections up and taking them down";
-    const AFTER_HELP: &'static str = "Workers and register take sweeps: one value (4), a doubling range (1..16), a range with a factor \
+    const AFTER_HELP: &'static str = "Threads and register take sweeps: one value (4), a doubling range (1..16), a range with a factor \
     (4k..1G*16), or several of these joined by commas. Several sweeps multiply. k, M and G are powers of two.\n\n\
     Examples:\n  \
-    tonnage connect --engine shm,fabric:tcp --ranks 2 --workers 1..8\n  \
+    tonnage connect --engine shm,fabric:tcp --ranks 2 --threads 1..8\n  \
     tonnage connect --engine fabric:tcp --ranks 8 --traffic fan-in --register 4k..1G*16 --memory small,huge";
 
-    /// Returns the cells of one experiment: one for each combination of engine, memory, place, workers and bytes to
+    /// Returns the cells of one experiment: one for each combination of engine, memory, place, threads and bytes to
     /// register. The last varies fastest.
     fn cells(
         &self,
@@ -51,10 +51,10 @@ impl Kind for Connect {
         for engine in &engines {
             check_one_process(engine.entry, "connections")?;
         }
-        let workers = Sweep::values_or(&what.workers, WORKERS_DEFAULT).into_iter();
-        let workers =
-            workers.map(|workers| value_within("workers", workers, 1..=WORKERS_MAX.into()));
-        let workers: Vec<u64> = workers.collect::<Result<_>>()?;
+        let threads = Sweep::values_or(&what.threads, THREADS_DEFAULT).into_iter();
+        let threads =
+            threads.map(|threads| value_within("threads", threads, 1..=THREADS_MAX.into()));
+        let threads: Vec<u64> = threads.collect::<Result<_>>()?;
         let register = Sweep::values_or(&what.register, REGISTER_BYTES_DEFAULT);
         let default = [lists.default_memory().to_owned()];
         let memories = skipping::memories(lists, "memory", &what.memory, &self.skipping)?;
@@ -64,7 +64,7 @@ impl Kind for Connect {
             engines.len(),
             memories.len(),
             places.len(),
-            workers.len(),
+            threads.len(),
             register.len(),
         ];
         check_total(&counts, points_max, "experiment")?;
@@ -74,7 +74,7 @@ impl Kind for Connect {
             engine_options: EngineOptions::new(),
             traffic,
             ranks,
-            workers: 1,
+            threads: 1,
             place: None,
             register_bytes: 0,
             memory: String::new(),
@@ -89,9 +89,9 @@ impl Kind for Connect {
             point.memory.clone_from(memory)
         });
         let points = cross_product(points, &places, |point, &place| point.place = place);
-        // At most `WORKERS_MAX`, which fits.
-        let points = cross_product(points, &workers, |point, &workers| {
-            point.workers = workers as u32
+        // At most `THREADS_MAX`, which fits.
+        let points = cross_product(points, &threads, |point, &threads| {
+            point.threads = threads as u32
         });
         let points = cross_product(points, &register, |point, &bytes| {
             point.register_bytes = bytes
@@ -151,11 +151,11 @@ fn traffic(traffic: Traffic, ranks: u32) -> Result<Traffic> {
     }
 }
 
-/// Refuses more memory than one rank can have, because all its workers register at the same time.
+/// Refuses more memory than one rank can have, because all its threads register at the same time.
 fn check_register(point: &ConnectPoint) -> Result<()> {
     let (bytes, most) = (
         point.register_bytes,
-        MEMORY_BYTES_MAX / u64::from(point.workers),
+        MEMORY_BYTES_MAX / u64::from(point.threads),
     );
     match bytes {
         0 => usage_error("register 0 would register nothing: the smallest is register 1"),

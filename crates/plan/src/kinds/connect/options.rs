@@ -49,15 +49,16 @@ pub struct ConnectionOptions {
     pub traffic: Option<Traffic>,
 
     /// Pinned threads in each rank, each with a connection to each of its peers: a value or a sweep.
-    #[arg(long, value_name = SWEEP)]
-    pub workers: Option<Sweep>,
+    #[arg(long, alias = "workers", value_name = SWEEP)]
+    #[serde(alias = "workers")]
+    pub threads: Option<Sweep>,
 
-    /// Sockets of workers that exchange bytes, on one host; several are joined by commas. [default: near, unless that
+    /// Sockets of threads that exchange bytes, on one host; several are joined by commas. [default: near, unless that
     /// leaves cores unused]
     #[arg(long, value_name = "NAMES", value_parser = many_of::<PairPlace>(), value_delimiter = ',')]
     pub place: Option<Many<PairPlace>>,
 
-    /// Bytes of memory that each worker registers for its connections: a value or a sweep.
+    /// Bytes of memory that each thread registers for its connections: a value or a sweep.
     #[arg(long, value_name = SWEEP)]
     pub register: Option<Sweep>,
 
@@ -70,14 +71,14 @@ pub struct ConnectionOptions {
 pub(super) const TRAFFICS: [Traffic; 2] = [Traffic::Pair, Traffic::FanIn];
 
 pub(super) const TRAFFIC_DEFAULT: Traffic = Traffic::Pair;
-pub(super) const WORKERS_DEFAULT: u64 = 1;
+pub(super) const THREADS_DEFAULT: u64 = 1;
 pub(super) const REGISTER_BYTES_DEFAULT: u64 = 4 << 10;
 
 impl Group for ConnectionOptions {
     fn defaults() -> Self {
         Self {
             traffic: Some(TRAFFIC_DEFAULT),
-            workers: Some(Sweep::single(WORKERS_DEFAULT)),
+            threads: Some(Sweep::single(THREADS_DEFAULT)),
             register: Some(Sweep::single(REGISTER_BYTES_DEFAULT)),
             ..Self::default()
         }

@@ -28,11 +28,12 @@ pub struct ConnectPoint {
     /// Ranks of the run.
     pub ranks: u32,
     /// Pinned threads in each rank, each with a connection to each of its peers.
-    pub workers: u32,
-    /// Sockets of workers that exchange bytes, if requested.
+    #[serde(alias = "workers")]
+    pub threads: u32,
+    /// Sockets of threads that exchange bytes, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<PairPlace>,
-    /// Bytes of memory that each worker registers.
+    /// Bytes of memory that each thread registers.
     pub register_bytes: u64,
     /// Kind of the memory with these bytes.
     pub memory: String,
@@ -43,10 +44,10 @@ pub struct ConnectPoint {
 }
 
 impl ConnectPoint {
-    /// Number of connections that all ranks together have at a time: one for each pair of connected workers.
+    /// Number of connections that all ranks together have at a time: one for each pair of connected threads.
     pub fn connections(&self) -> u64 {
         let (initiators, targets) = self.roles().initiating_ranks();
-        u64::from(initiators) * u64::from(targets) * u64::from(self.workers)
+        u64::from(initiators) * u64::from(targets) * u64::from(self.threads)
     }
 
     /// Ranks that connect to each other.
@@ -65,8 +66,8 @@ impl AnyPoint for ConnectPoint {
         vec![&self.engine]
     }
 
-    fn workers(&self) -> u32 {
-        self.workers
+    fn threads(&self) -> u32 {
+        self.threads
     }
 
     fn socket_placement(&self) -> Option<PairPlace> {
@@ -75,9 +76,9 @@ impl AnyPoint for ConnectPoint {
 
     fn name(&self) -> String {
         format!(
-            "engine {}, workers {}, register {}",
+            "engine {}, threads {}, register {}",
             self.engine,
-            self.workers,
+            self.threads,
             Bytes(self.register_bytes)
         )
     }
@@ -85,6 +86,6 @@ impl AnyPoint for ConnectPoint {
     fn progress(&self) -> String {
         let place = self.place.map(|place| format!(", {place}"));
         let place = place.unwrap_or_default();
-        format!("{} {} workers{place}", self.engine, self.workers)
+        format!("{} {} threads{place}", self.engine, self.threads)
     }
 }

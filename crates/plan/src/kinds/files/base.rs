@@ -1,12 +1,12 @@
-//! Properties that all points of a file job share: everything except engine, block, transfer and window.
+//! Properties that all points of a file job share: everything except engine, block, transfer and depth.
 
 use super::names::{ReadShift, StripeCount, Verify};
 use super::options::{
-    DATA_DEFAULT, FSYNC_DEFAULT, FileJob, LAYOUT_DEFAULT, LIMIT_DEFAULT, ORDER_DEFAULT,
+    BOUND_DEFAULT, DATA_DEFAULT, FSYNC_DEFAULT, FileJob, LAYOUT_DEFAULT, ORDER_DEFAULT,
     SEED_DEFAULT, SEGMENTS_DEFAULT, THREADS_DEFAULT, TRIALS_DEFAULT,
 };
 use super::point::{FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Stonewall, Striping};
-use crate::bounds::WORKERS_MAX;
+use crate::bounds::THREADS_MAX;
 use crate::conflicts::Conflict;
 use crate::options::{Many, pairs};
 use crate::point::PointNotes;
@@ -47,7 +47,7 @@ pub(super) fn base_point(job: &FileJob, ranks: u32) -> Result<FilePoint> {
         threads: mover_count(
             "threads",
             job.how.threads.unwrap_or(THREADS_DEFAULT).0,
-            WORKERS_MAX,
+            THREADS_MAX,
         )?,
         paths: job.files.path.clone(),
         layout,
@@ -67,7 +67,7 @@ pub(super) fn base_point(job: &FileJob, ranks: u32) -> Result<FilePoint> {
         barriers: job.how.barriers,
         keep: job.files.keep,
         existing: job.files.existing,
-        window: 1,
+        depth: 1,
         stonewall: stonewall(job)?,
         status_file: status_file(job, &phases)?,
         prefill: job.files.prefill,
@@ -84,7 +84,7 @@ pub(super) fn base_point(job: &FileJob, ranks: u32) -> Result<FilePoint> {
             MILLISECOND_NS,
             WEEK_NS,
         )?,
-        limit: job.results.limit.unwrap_or(LIMIT_DEFAULT),
+        bound: job.results.bound.unwrap_or(BOUND_DEFAULT),
         phases,
     })
 }

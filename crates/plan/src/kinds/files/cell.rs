@@ -1,4 +1,4 @@
-//! Properties in which the points of a file job differ: engine, block, window and transfer.
+//! Properties in which the points of a file job differ: engine, block, depth and transfer.
 
 use super::options::{ENGINE_DEFAULT, FileJob};
 use super::point::{FileLayout, FileOrder, FilePoint, Fsync};
@@ -12,11 +12,11 @@ use tonnage_units::Bytes;
 use tonnage_units::Result;
 
 /// Default number of transfers in flight, and the maximum bytes of these.
-const WINDOW_DEFAULT: u64 = 32;
-const WINDOW_BYTES_DEFAULT_MAX: u64 = 64 << 20;
+const DEPTH_DEFAULT: u64 = 32;
+const DEPTH_BYTES_DEFAULT_MAX: u64 = 64 << 20;
 
 /// Maximum number of transfers in flight for one thread: the size of the kernel's rings.
-const WINDOW_MAX: u64 = 32_768;
+const DEPTH_MAX: u64 = 32_768;
 
 /// Maximum bytes of all ranks together, so that no offset and no sum overflows.
 const TOTAL_BYTES_MAX: u64 = 1 << 60;
@@ -115,32 +115,32 @@ pub(super) fn sizes(what: &str, asked: &Option<Sweep>, default: u64) -> Result<V
     Ok(values)
 }
 
-/// Returns the windows of a job. 0 stands for a default that depends on the transfer and the engine.
-pub(super) fn windows(job: &FileJob) -> Result<Vec<u32>> {
-    let Some(asked) = &job.how.window else {
+/// Returns the depths of a job. 0 stands for a default that depends on the transfer and the engine.
+pub(super) fn depths(job: &FileJob) -> Result<Vec<u32>> {
+    let Some(asked) = &job.how.depth else {
         return Ok(vec![0]);
     };
     // At most `WINDOW_MAX`, which fits.
-    let checked = |&window| value_within("window", window, 1..=WINDOW_MAX).map(|it| it as u32);
+    let checked = |&depth| value_within("depth", depth, 1..=DEPTH_MAX).map(|it| it as u32);
     asked.values().iter().map(checked).collect()
 }
 
-/// Gives a point its window, and refuses sizes that do not fit each other, the engine or the rest of the job.
+/// Gives a point its depth, and refuses sizes that do not fit each other, the engine or the rest of the job.
 pub(super) fn complete(point: &mut FilePoint, engine: &JobEngine<'_>) -> Result<()> {
-    if point.window == 0 {
-        let fitting = WINDOW_BYTES_DEFAULT_MAX / point.transfer_bytes;
-        let fitting = fitting.clamp(1, WINDOW_DEFAULT) as u32;
-        point.window = if engine.entry.queues { fitting } else { 1 };
+    if point.depth == 0 {
+        let fitting = DEPTH_BYTES_DEFAULT_MAX / point.transfer_bytes;
+        let fitting = fitting.clamp(1, DEPTH_DEFAULT) as u32;
+        point.depth = if engine.entry.queues { fitting } else { 1 };
     }
     if let Some(why) = &engine.unsupported {
         return usage_error(why.clone());
     }
-    if !engine.entry.queues && point.window > 1 {
+    if !engine.entry.queues && point.depth > 1 {
         let other = engine
             .queued
             .map(|other| format!(", or use engine {other}"));
         return usage_error(format!(
-            "engine {} makes one transfer at a time: leave window out{}",
+            "engine {} makes one transfer at a time: leave depth out{}",
             point.engine,
             other.unwrap_or_default()
         ));
@@ -248,14 +248,14 @@ fn check_transfers(point: &FilePoint) -> Result<()> {
 }
 
 fn check_memory(point: &FilePoint) -> Result<()> {
-    let (transfer, window, threads) = (point.transfer_bytes, point.window, point.threads);
-    let at_once = u64::from(window) * u64::from(threads);
+    let (transfer, depth, threads) = (point.transfer_bytes, point.depth, point.threads);
+    let at_once = u64::from(depth) * u64::from(threads);
     let bytes = transfer.saturating_mul(at_once);
     if bytes <= MEMORY_BYTES_MAX {
         return Ok(());
     }
     usage_error(format!(
-        "transfer {} with window {window} and threads {threads} needs more than {} of memory in one rank: use a smaller \
+        "transfer {} with depth {depth} and threads {threads} needs more than {} of memory in one rank: use a smaller \
          one of the three",
         Bytes(transfer),
         Bytes(MEMORY_BYTES_MAX)

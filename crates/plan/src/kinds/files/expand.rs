@@ -2,7 +2,7 @@
 //! refused here.
 
 use super::base::{CONFLICTS, base_point, point_notes, ranks_of_node_shift};
-use super::cell::{complete, entries, sizes, windows};
+use super::cell::{complete, depths, entries, sizes};
 use super::names::ReadShift;
 use super::options::{BLOCK_BYTES_DEFAULT, FileJob, TRANSFER_BYTES_DEFAULT};
 use super::point::FilePoint;
@@ -20,14 +20,14 @@ impl Kind for FileJob {
     type Point = FilePoint;
 
     const ABOUT: &'static str = "Write and read files from all ranks";
-    const AFTER_HELP: &'static str = "Block, transfer and window take sweeps: one value (4096), a doubling range (8..1M), a linear range \
+    const AFTER_HELP: &'static str = "Block, transfer and depth take sweeps: one value (4096), a doubling range (8..1M), a linear range \
     (1M..32M+1M), a range with a factor (1..1000*10), or several of these joined by commas. Several sweeps multiply. \
     k, M and G are powers of two; kB, MB and GB are decimal.\n\n\
     A rank moves segments x block bytes in each phase. In a shared file a segment has a block of every rank, one after \
     the other. Files that were made are removed at the end unless --keep is given.\n\n\
     Examples:\n  \
     tonnage file --ranks 2 --path t.dat --layout per-process --block 4m --transfer 4m --segments 64 --fsync end\n  \
-    tonnage file --ranks 2 --engine uring --direct --path t.dat --block 256m --transfer 4k --order shuffled --window 32";
+    tonnage file --ranks 2 --engine uring --direct --path t.dat --block 256m --transfer 4k --order shuffled --depth 32";
 
     fn cells(&self, ranks: u32, lists: &Lists, points_max: usize) -> Result<Vec<Cell<FilePoint>>> {
         if ranks == 0 || ranks > RANKS_MAX {
@@ -38,10 +38,10 @@ impl Kind for FileJob {
         conflicts::check(self, &[CONFLICTS])?;
         let base = base_point(self, ranks)?;
         let engines = entries(self, lists)?;
-        let windows = windows(self)?;
+        let depths = depths(self)?;
         let blocks = sizes("block", &self.work.block, BLOCK_BYTES_DEFAULT)?;
         let transfers = sizes("transfer", &self.work.transfer, TRANSFER_BYTES_DEFAULT)?;
-        let counts = [engines.len(), blocks.len(), windows.len(), transfers.len()];
+        let counts = [engines.len(), blocks.len(), depths.len(), transfers.len()];
         check_total(&counts, points_max, "job")?;
         let mut cells = Cells::new();
         // The last of these varies fastest.
@@ -54,7 +54,7 @@ impl Kind for FileJob {
             let points = cross_product(vec![own], &blocks, |point, &block| {
                 point.block_bytes = block
             });
-            let points = cross_product(points, &windows, |point, &window| point.window = window);
+            let points = cross_product(points, &depths, |point, &depth| point.depth = depth);
             for mut point in cross_product(points, &transfers, |point, &bytes| {
                 point.transfer_bytes = bytes
             }) {

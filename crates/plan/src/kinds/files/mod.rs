@@ -7,7 +7,7 @@
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of a job, and its implementation of a kind |
 //! | `base` | properties that all points of a job share, and their checks |
-//! | `cell` | engine, block, transfer and window of one point, and the checks of these |
+//! | `cell` | engine, block, transfer and depth of one point, and the checks of these |
 //! | `scale` | jobs with fewer bytes, or with fewer ranks than planned |
 //!
 //! Measuring a point is left to `tonnage_bench::kinds::files`.

@@ -8,13 +8,13 @@ use super::point::{DataKind, FileLayout, FileOrder, Fsync, Phase, Published};
 use crate::options::{
     Group, Many, Pair, SWEEP, many_of, one_of, one_or_many, pairs, text, with_default,
 };
-use crate::point::LimitChoice;
+use crate::point::BoundChoice;
 use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
 use tonnage_units::{Bytes, Count, Nanos};
 
 /// One file experiment. Options that are not given get their defaults when the plan is expanded. Several engines,
-/// blocks, transfers and windows multiply.
+/// blocks, transfers and depths multiply.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct FileJob {
     /// Files to read or write.
@@ -214,8 +214,9 @@ pub struct HowOptions {
 
     /// Transfers in flight for each thread, for engines that can have several: a value or a sweep. [default: 32, but at
     /// most 64M]
-    #[arg(long, value_name = SWEEP)]
-    pub window: Option<Sweep>,
+    #[arg(long, alias = "window", value_name = SWEEP)]
+    #[serde(alias = "window")]
+    pub depth: Option<Sweep>,
 
     /// Drop what the page cache holds of the files before each phase that reads.
     #[arg(long)]
@@ -324,23 +325,23 @@ pub struct ResultsOptions {
     #[arg(long, value_name = "TIME")]
     pub outlier: Option<Nanos>,
 
-    /// Upper bound to compare bandwidth with: auto (the storage's own limit, measured), none, or a bandwidth such as
+    /// Upper bound to compare bandwidth with: auto (the storage's own bound, measured), none, or a bandwidth such as
     /// 2GB/s.
-    #[arg(long, value_name = "LIMIT")]
-    #[serde(with = "text")]
-    pub limit: Option<LimitChoice>,
+    #[arg(long, alias = "limit", value_name = "BOUND")]
+    #[serde(alias = "limit", with = "text")]
+    pub bound: Option<BoundChoice>,
 
     /// Figures that others measured with the same options; only plans say it.
     #[arg(skip)]
     pub published: Vec<Published>,
 }
 
-pub(super) const LIMIT_DEFAULT: LimitChoice = LimitChoice::Auto;
+pub(super) const BOUND_DEFAULT: BoundChoice = BoundChoice::Auto;
 
 impl Group for ResultsOptions {
     fn defaults() -> Self {
         Self {
-            limit: Some(LIMIT_DEFAULT),
+            bound: Some(BOUND_DEFAULT),
             ..Self::default()
         }
     }

@@ -9,7 +9,7 @@ use tonnage_engine::calls::FileUse;
 pub use tonnage_engine::calls::{FileLayout, FileOrder, Fsync};
 
 use crate::kind::{AnyPoint, EngineFacts};
-use crate::point::LimitChoice;
+use crate::point::BoundChoice;
 use crate::point::is_default;
 pub use crate::point::{Phase, Published};
 use tonnage_engine::{EngineOptions, Lists};
@@ -77,7 +77,8 @@ pub struct FilePoint {
     /// Existing files are not removed before they are written.
     pub existing: bool,
     /// Transfers in flight for each thread, if the engine supports several.
-    pub window: u32,
+    #[serde(alias = "window")]
+    pub depth: u32,
     /// A phase makes no new transfers after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stonewall: Option<Stonewall>,
@@ -108,7 +109,8 @@ pub struct FilePoint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_ns: Option<u64>,
     /// Upper bound to compare the bandwidth with.
-    pub limit: LimitChoice,
+    #[serde(alias = "limit")]
+    pub bound: BoundChoice,
 }
 
 impl FilePoint {
@@ -119,7 +121,7 @@ impl FilePoint {
             hints: self.hints.clone(),
             ranks: self.ranks,
             threads: self.threads,
-            window: self.window,
+            depth: self.depth,
             layout: self.layout,
             order: self.order,
             fsync: self.fsync,
@@ -166,7 +168,7 @@ impl AnyPoint for FilePoint {
         true
     }
 
-    fn workers(&self) -> u32 {
+    fn threads(&self) -> u32 {
         self.threads
     }
 

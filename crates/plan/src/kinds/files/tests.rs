@@ -1,7 +1,7 @@
 use super::point::*;
 use super::*;
 use crate::fixture::{Expand, LISTS, Refused, cases};
-use crate::point::{LimitChoice, PointNotes};
+use crate::point::{BoundChoice, PointNotes};
 use crate::testing::file_point;
 use crate::{Experiment, Plan};
 
@@ -84,11 +84,11 @@ fn every_given_option_is_in_the_point() {
         "label = 'mine'\nengine = 'uring'\nengine-options = { polling = 'on' }\nlayout = 'per-process'\n\
          directory-per-rank = true\nfile-per-trial = true\nblock = '8M'\ntransfer = '2M'\nsegments = 3\n\
          order = 'shuffled'\nseed = 7\nphases = 'write,read,mixed'\nread-percent = 70\nread-shift = 1\nfsync = 'end'\n\
-         direct = true\nbarriers = true\nkeep = true\nexisting = true\nthreads = 2\nwindow = 4\nstonewall = '30s'\n\
+         direct = true\nbarriers = true\nkeep = true\nexisting = true\nthreads = 2\ndepth = 4\nstonewall = '30s'\n\
          wear-out = true\nwear-out-transfers = 5\nstonewall-status = 's.json'\nprefill = true\n\
          data = 'compressible=30%'\ndata-seed = 9\nverify = ['write', 'mixed']\ndrop-caches = true\n\
          stripe-count = 'all'\nstripe-size = '8M'\ntrials = 3\ndelay = '1s'\nmax-duration = '1h'\n\
-         limit = '2GB/s'",
+         bound = '2GB/s'",
     );
     let expected = FilePoint {
         label: Some("mine".into()),
@@ -111,7 +111,7 @@ fn every_given_option_is_in_the_point() {
         barriers: true,
         keep: true,
         existing: true,
-        window: 4,
+        depth: 4,
         stonewall: Some(Stonewall {
             after_ns: 30_000_000_000,
             wear_out: true,
@@ -130,7 +130,7 @@ fn every_given_option_is_in_the_point() {
         trials: 3,
         delay_ns: 1_000_000_000,
         max_duration_ns: Some(3_600_000_000_000),
-        limit: LimitChoice::Stated { bytes_per_s: 2e9 },
+        bound: BoundChoice::Stated { bytes_per_s: 2e9 },
         ..file_point()
     };
     assert_eq!(found, expected);
@@ -146,7 +146,7 @@ fn every_given_option_is_in_the_point() {
 #[test]
 fn several_values_multiply_with_the_transfer_varying_fastest() {
     let points =
-        points("engine = ['posix', 'uring']\nblock = '1M,2M'\ntransfer = '4k,8k'\nwindow = 1");
+        points("engine = ['posix', 'uring']\nblock = '1M,2M'\ntransfer = '4k,8k'\ndepth = 1");
     let cell = |point: &FilePoint| {
         (
             point.engine.clone(),
@@ -164,11 +164,11 @@ fn several_values_multiply_with_the_transfer_varying_fastest() {
 
 #[test]
 fn the_window_of_an_engine_with_queues_fits_the_transfer() {
-    let window = |lines: &str| point(&format!("engine = 'uring'\nblock = '1G'\n{lines}")).window;
-    assert_eq!(window("transfer = '4k'"), 32);
-    assert_eq!(window("transfer = '4M'"), 16);
-    assert_eq!(window("transfer = '1G'"), 1);
-    assert_eq!(window("transfer = '4M'\nwindow = 100"), 100);
+    let depth = |lines: &str| point(&format!("engine = 'uring'\nblock = '1G'\n{lines}")).depth;
+    assert_eq!(depth("transfer = '4k'"), 32);
+    assert_eq!(depth("transfer = '4M'"), 16);
+    assert_eq!(depth("transfer = '1G'"), 1);
+    assert_eq!(depth("transfer = '4M'\ndepth = 100"), 100);
 }
 
 /// Phases that do not fit the percentage of reads, and text that the message must contain.

@@ -2,7 +2,7 @@
 //! that `tonnage transfer` can repeat it.
 //!
 //! Transfers are drawn in stretches. The transfers of a stretch share an engine, an operation, traffic, memories,
-//! workers and paths, so that they can share open endpoints. Sizes, pacing, calls and offsets are drawn for each
+//! threads and paths, so that they can share open endpoints. Sizes, pacing, calls and offsets are drawn for each
 //! transfer. A transfer that expansion refuses is drawn again. A draw therefore depends only on the seed, the engine
 //! and the draw's number.
 
@@ -11,11 +11,11 @@ use super::random::RandomSource;
 use crate::cells::Cell;
 use crate::kind::Kind;
 use crate::options::{Many, Pair, command_line};
-use crate::point::{LimitChoice, MatrixRounds, Traffic};
+use crate::point::{BoundChoice, MatrixRounds, Traffic};
 use crate::roles::Roles;
 use crate::sweep::Sweep;
 use crate::transfer::{
-    Addresses, BatchCall, BatchMerge, BatchOf, BatchingOptions, IssuingOptions, LengthOptions,
+    Access, BatchCall, BatchMerge, BatchOf, BatchingOptions, IssuingOptions, LengthOptions,
     LibraryOptions, MeasureOptions, MemoryOptions, OperationOptions, PacingOptions, SessionUse,
     TargetFootprint, Transfer, TransferApi, TransferPoint, Verification,
 };
@@ -35,22 +35,22 @@ const WALKED_BYTES: u64 = 8 << 20;
 /// Maximum number of bytes between two slots.
 const GAP_BYTES_MAX: u64 = 4096;
 
-/// Maximum number of operations of a worker in a transfer.
+/// Maximum number of operations of a thread in a transfer.
 const OPERATIONS_MAX: u64 = 1024;
 
-/// Maximum number of round trips. If workers share CPUs, a round trip takes as long as many operations.
+/// Maximum number of round trips. If threads share CPUs, a round trip takes as long as many operations.
 const ROUND_TRIPS_MAX: u64 = 32;
 
 const DEPTH_MAX: u64 = 64;
 
 /// Orders of slots. Most use each slot once, so that the data of every operation is checked.
-const ORDERS: [Addresses; 6] = [
-    Addresses::Sequential,
-    Addresses::Sequential,
-    Addresses::Permuted,
-    Addresses::Permuted,
-    Addresses::Random,
-    Addresses::Fixed,
+const ORDERS: [Access; 6] = [
+    Access::Sequential,
+    Access::Sequential,
+    Access::Permuted,
+    Access::Permuted,
+    Access::Random,
+    Access::Fixed,
 ];
 
 /// Maximum ranks of patterns in which ranks take turns, which would take too long, and of patterns in which all ranks
@@ -161,11 +161,11 @@ impl GroupDrawing<'_> {
                 op: Some(Many(vec![self.op])),
                 traffic: Some(Traffic::Shift),
                 sizes: Some(Sweep::single(self.stress.size_bytes_max.into())),
-                workers: self.stress.workers.first().and_then(sweep_of_one),
+                threads: self.stress.threads.first().and_then(sweep_of_one),
                 ..OperationOptions::default()
             },
             pacing: PacingOptions {
-                window: Some(Sweep::single(1)),
+                depth: Some(Sweep::single(1)),
                 ..PacingOptions::default()
             },
             length: LengthOptions {
@@ -180,7 +180,7 @@ impl GroupDrawing<'_> {
             },
             measure: MeasureOptions {
                 verify: Some(Verification::Last),
-                limit: Some(LimitChoice::None),
+                bound: Some(BoundChoice::None),
                 ..MeasureOptions::default()
             },
             ..Transfer::default()
@@ -201,7 +201,7 @@ impl GroupDrawing<'_> {
             Some(Traffic::Matrix) => what.matrix = dice.pick(&MatrixRounds::ALL),
             _ => {}
         }
-        what.workers = dice.pick(&stress.workers).as_ref().and_then(sweep_of_one);
+        what.threads = dice.pick(&stress.threads).as_ref().and_then(sweep_of_one);
         let memories: Vec<&str> = stress.memories().collect();
         let mut memory = || dice.pick(&memories).map(|name| Many(vec![name.to_owned()]));
         transfer.memory.memory = memory();
@@ -213,7 +213,7 @@ impl GroupDrawing<'_> {
         transfer.memory.target_memory = target.filter(|_| has_targets);
         let most = u64::from(stress.size_bytes_max);
         transfer.issuing = IssuingOptions {
-            qps: dice.pick(&[1, 1, 2, 4]).as_ref().and_then(sweep_of_one),
+            queue_pairs: dice.pick(&[1, 1, 2, 4]).as_ref().and_then(sweep_of_one),
             chunk: (most >= 16 && dice.one_in(4))
                 .then(|| Sweep::single(dice.magnitude(8, most / 2))),
             ..IssuingOptions::default()
@@ -239,11 +239,11 @@ impl GroupDrawing<'_> {
         // A transfer with a chunk must be longer than one part.
         let least = base.point.division.cut.map_or(1, |cut| cut.chunk_bytes + 1);
         let size = dice.magnitude(least.into(), self.stress.size_bytes_max.into());
-        let lanes = u64::from(roles.peers_max().max(1)) * 2 * u64::from(base.point.workers);
+        let lanes = u64::from(roles.peers_max().max(1)) * 2 * u64::from(base.point.threads);
         let slots = WALKED_BYTES / lanes / (size + GAP_BYTES_MAX);
         let slots = slots.clamp(1, OPERATIONS_MAX);
         transfer.what.sizes = Some(Sweep::single(size));
-        let (pacing, batching) = draw_pacing(dice, slots.min(DEPTH_MAX), base.point.workers);
+        let (pacing, batching) = draw_pacing(dice, slots.min(DEPTH_MAX), base.point.threads);
         (transfer.pacing, transfer.batching) = (pacing, batching);
         let merges = transfer.batching.merge == Some(BatchMerge::On);
         let (iterations, operations) = draw_iterations(dice, slots, &transfer.pacing);
@@ -286,19 +286,19 @@ fn possible_traffics(ranks: u32) -> Vec<Traffic> {
 fn draw_pacing(
     dice: &mut RandomSource,
     depth: u64,
-    workers: u32,
+    threads: u32,
 ) -> (PacingOptions, BatchingOptions) {
     let mut pacing = PacingOptions::default();
     let mut batching = BatchingOptions::default();
     match dice.below(5) {
         0 => pacing.ping_pong = true,
-        1 | 2 => pacing.window = Some(Sweep::single(dice.magnitude(1, depth))),
+        1 | 2 => pacing.depth = Some(Sweep::single(dice.magnitude(1, depth))),
         _ => {
             let batch = dice.magnitude(1, depth);
             let in_flight = dice.pick(&[1, 1, 2, 4]).unwrap_or(1);
             pacing.batch = Some(Sweep::single(batch));
             batching.batches_in_flight = sweep_of_one(&in_flight.min((depth / batch) as u32));
-            batching.batch_of = (workers > 1 && dice.one_in(4)).then_some(BatchOf::Rank);
+            batching.batch_of = (threads > 1 && dice.one_in(4)).then_some(BatchOf::Rank);
             batching.batch_call = dice.one_in(4).then_some(BatchCall::Many);
             batching.merge = dice.one_in(4).then_some(BatchMerge::On);
         }
@@ -325,8 +325,8 @@ fn draw_offsets(
     MemoryOptions {
         footprint: Some(Bytes(stride * slots)),
         gap: gap.map(Bytes),
-        addresses: order(dice),
-        local_addresses: order(dice).filter(|_| dice.one_in(3)),
+        access: order(dice),
+        local_access: order(dice).filter(|_| dice.one_in(3)),
         target_footprint: shared.then_some(TargetFootprint::Shared),
         seed: Some(Count(dice.below(1_000_000))),
         ..MemoryOptions::default()
@@ -346,7 +346,7 @@ fn draw_library_calls(dice: &mut RandomSource) -> LibraryOptions {
     }
 }
 
-/// Draws a worker's operations, batches or round trips, with at most `slots` operations. Returns their number and the
+/// Draws a thread's operations, batches or round trips, with at most `slots` operations. Returns their number and the
 /// number of operations.
 fn draw_iterations(dice: &mut RandomSource, slots: u64, pacing: &PacingOptions) -> (u64, u64) {
     let batch = pacing.batch.as_ref().and_then(|it| it.values().first());

@@ -3,10 +3,10 @@
 
 use super::options::{
     DURATION_DEFAULT, DrawOptions, MAX_SIZE_DEFAULT, SEED_DEFAULT, Stress, StressLength,
-    WORKERS_DEFAULT,
+    THREADS_DEFAULT,
 };
 use super::point::StressPoint;
-use crate::bounds::{POINTS_MAX, RANKS_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
+use crate::bounds::{POINTS_MAX, RANKS_MAX, SIZE_BYTES_MAX, THREADS_MAX};
 use crate::cells::Cell;
 use crate::engine_choice::{ChosenEngine, choose, chosen};
 use crate::gpu_options::check_gpu_options;
@@ -26,7 +26,7 @@ impl Kind for Stress {
     type Point = StressPoint;
 
     const ABOUT: &'static str = "Random transfers for a given time, with verified data";
-    const AFTER_HELP: &'static str = "Operation, size, window or batch, session, queue pairs, traffic, offsets and memory of each \
+    const AFTER_HELP: &'static str = "Operation, size, depth or batch, session, queue pairs, traffic, offsets and memory of each \
     transfer are drawn from the seed. A wrong byte ends its draw and not the run; the command line that repeats the \
     first one is printed at once and again at the end, and the exit code is 1.\n\n\
     Examples:\n  \
@@ -83,7 +83,7 @@ fn point(stress: &Stress, ranks: u32, lists: &Lists) -> Result<StressPoint> {
         ranks,
         ops: ops(what, &engines)?,
         size_bytes_max: max_size(what)?,
-        workers: workers(what)?,
+        threads: threads(what)?,
         memory: memories(what, lists)?,
         seed: what.seed.unwrap_or(SEED_DEFAULT).0,
         duration_ns: duration(&stress.length)?,
@@ -167,11 +167,11 @@ fn max_size(what: &DrawOptions) -> Result<u32> {
     }
 }
 
-fn workers(what: &DrawOptions) -> Result<Vec<u32>> {
-    let asked = Sweep::values_or(&what.workers, WORKERS_DEFAULT).into_iter();
-    // At most `WORKERS_MAX`, which fits.
+fn threads(what: &DrawOptions) -> Result<Vec<u32>> {
+    let asked = Sweep::values_or(&what.threads, THREADS_DEFAULT).into_iter();
+    // At most `THREADS_MAX`, which fits.
     let checked =
-        |workers| value_within("workers", workers, 1..=WORKERS_MAX.into()).map(|it| it as u32);
+        |threads| value_within("threads", threads, 1..=THREADS_MAX.into()).map(|it| it as u32);
     asked.map(checked).collect()
 }
 
@@ -232,7 +232,7 @@ mod tests {
             ranks: 3,
             ops: Verb::COPYING.to_vec(),
             size_bytes_max: 1 << 20,
-            workers: vec![1],
+            threads: vec![1],
             memory: "host".to_owned(),
             seed: 1,
             duration_ns: 10_000_000_000,
@@ -254,7 +254,7 @@ mod tests {
             "engine = 'shm'; memory = 'hots' => did you mean",
             "engine = 'shm'; max-size = 0 => the smallest is max-size 1",
             "engine = 'shm'; max-size = '2G' => the largest is max-size 1G",
-            "engine = 'shm'; workers = 0 => write workers 1 to",
+            "engine = 'shm'; threads = 0 => write threads 1 to",
             "engine = 'shm'; duration = '1us' => the shortest is duration 1ms",
             "engine = 'shm'; duration = '8000h' => the longest is duration 168h",
         ]) {

@@ -50,8 +50,9 @@ pub struct DrawOptions {
     pub max_size: Option<Bytes>,
 
     /// Pinned threads in each rank to draw from: a value or a sweep.
-    #[arg(long, value_name = SWEEP)]
-    pub workers: Option<Sweep>,
+    #[arg(long, alias = "workers", value_name = SWEEP)]
+    #[serde(alias = "workers")]
+    pub threads: Option<Sweep>,
 
     /// Memories to draw from, for both ends of a transfer; several are joined by commas. `tonnage engines` lists
     /// them. [default: host]
@@ -64,14 +65,14 @@ pub struct DrawOptions {
 }
 
 pub(super) const MAX_SIZE_DEFAULT: Bytes = Bytes(1 << 20);
-pub(super) const WORKERS_DEFAULT: u64 = 1;
+pub(super) const THREADS_DEFAULT: u64 = 1;
 pub(super) const SEED_DEFAULT: Count = Count(1);
 
 impl Group for DrawOptions {
     fn defaults() -> Self {
         Self {
             max_size: Some(MAX_SIZE_DEFAULT),
-            workers: Some(Sweep::single(WORKERS_DEFAULT)),
+            threads: Some(Sweep::single(THREADS_DEFAULT)),
             seed: Some(SEED_DEFAULT),
             ..Self::default()
         }

@@ -27,8 +27,9 @@ pub struct StressPoint {
     pub ops: Vec<Verb>,
     /// Largest payload of one operation.
     pub size_bytes_max: u32,
-    /// Numbers of workers to draw from.
-    pub workers: Vec<u32>,
+    /// Numbers of threads to draw from.
+    #[serde(alias = "workers")]
+    pub threads: Vec<u32>,
     /// Memories to draw from, as in `--memory`: joined by commas.
     pub memory: String,
     /// Seed of the draws.
@@ -58,8 +59,8 @@ impl AnyPoint for StressPoint {
         self.engines().collect()
     }
 
-    fn workers(&self) -> u32 {
-        self.workers.iter().copied().max().unwrap_or(1)
+    fn threads(&self) -> u32 {
+        self.threads.iter().copied().max().unwrap_or(1)
     }
 
     fn name(&self) -> String {

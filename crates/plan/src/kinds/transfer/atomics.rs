@@ -16,7 +16,7 @@ use tonnage_units::Result;
 /// Maximum number of places of a flow.
 const PLACES_MAX: u64 = 1 << 24;
 
-/// Number of operations after which a worker ends a verified trial by time, because each operation needs its own place.
+/// Number of operations after which a thread ends a verified trial by time, because each operation needs its own place.
 const VERIFIED_OPERATIONS_MAX: u64 = 1 << 16;
 
 impl TransferPoint {
@@ -33,7 +33,7 @@ impl TransferPoint {
         }
     }
 
-    /// Returns the number of iterations after which a worker ends a trial by time, if there is a limit.
+    /// Returns the number of iterations after which a thread ends a trial by time, if there is a limit.
     pub fn iterations_max(&self) -> Option<u64> {
         let each = u64::from(self.batch_share_max().max(1));
         let bounded = self.op.is_atomic() && self.verify.is_on();
@@ -85,8 +85,8 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
         ));
     }
     let refused = match () {
-        () if point.slots.local_addresses.is_some() => {
-            Some(("local-addresses", "old values always land in posting order"))
+        () if point.slots.local_access.is_some() => {
+            Some(("local-access", "old values always land in posting order"))
         }
         () if !point.division.rails.is_single() => Some((
             "rails",
@@ -110,8 +110,8 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
     // all that follow.
     if point.op == Verb::CompareSwap && point.verify.is_on() && point.division.queue_pairs > 1 {
         return usage_error(format!(
-            "op {name} with verify and qps {} do not go together, because queue pairs keep no order among each other, \
-             and each operation expects the value that the one before it left: leave qps or verify out, or use op \
+            "op {name} with verify and queue-pairs {} do not go together, because queue pairs keep no order among each other, \
+             and each operation expects the value that the one before it left: leave queue-pairs or verify out, or use op \
              fetch-add",
             point.division.queue_pairs
         ));
@@ -143,11 +143,11 @@ mod tests {
             "sizes = 4 => size is 4: write sizes 8",
             "sizes = 16 => size is 16: write sizes 8",
             "stride = 12 => 12 bytes apart",
-            "local-addresses = 'random' => leave local-addresses out",
+            "local-access = 'random' => leave local-access out",
             "api = 'poll' => leave api out",
             "traffic = 'matrix' => use traffic fan-in or all-to-all",
             "batch = 8; merge = 'on' => merge on",
-            "verify = true; qps = 2 => leave qps or verify out",
+            "verify = true; queue-pairs = 2 => leave queue-pairs or verify out",
             "verify = true; interval = '50ms'; trial-time = '1s' => leave interval out",
         ]) {
             points(&format!("op = 'compare-swap'\n{lines}")).refused(part);
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn the_default_size_is_a_word_and_each_operation_in_flight_has_a_place() {
         let one = |lines: &str| points(lines).unwrap().remove(0);
-        let plain = one("op = 'compare-swap'\nwindow = 4");
+        let plain = one("op = 'compare-swap'\ndepth = 4");
         assert_eq!(
             (
                 plain.slots.size_bytes,
@@ -168,7 +168,7 @@ mod tests {
         );
         assert_eq!((plain.word_places(), plain.local_bytes()), (4, 96));
         assert_eq!(plain.iterations_max(), None);
-        let verified = one("op = 'fetch-add'\nwindow = 4\nverify = true");
+        let verified = one("op = 'fetch-add'\ndepth = 4\nverify = true");
         assert_eq!(verified.word_places(), VERIFIED_OPERATIONS_MAX);
         assert_eq!(verified.iterations_max(), Some(VERIFIED_OPERATIONS_MAX));
         let batches = one("op = 'fetch-add'\nbatch = 8\nverify = true\niters = 100");

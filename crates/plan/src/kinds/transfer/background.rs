@@ -1,5 +1,5 @@
-//! Background load during a latency measurement, moved by separate workers: its syntax, target ranks and rates, and how
-//! it divides the workers of a point.
+//! Background load during a latency measurement, moved by separate threads: its syntax, target ranks and rates, and how
+//! it divides the threads of a point.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,8 +13,8 @@ use super::length::{PointLength, TrialLength};
 use super::options::{MemoryOptions, Transfer};
 use super::paced::{AskedRate, OVERSLEEPS, Rate};
 use super::point::{CqMode, Pacing, TransferApi, TransferPoint};
-use super::slots::{Addresses, Slots, TargetFootprint};
-use crate::bounds::{DEPTH_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
+use super::slots::{Access, Slots, TargetFootprint};
+use crate::bounds::{DEPTH_MAX, SIZE_BYTES_MAX, THREADS_MAX};
 use crate::conflicts::Conflict;
 use crate::options::{Group, Many, text, with_default};
 use crate::point::Traffic;
@@ -34,7 +34,7 @@ tonnage_units::names! {
     }
 }
 
-/// Background load that some workers of each initiating rank put on the paths during a latency measurement.
+/// Background load that some threads of each initiating rank put on the paths during a latency measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -44,30 +44,32 @@ pub struct Background {
     /// Payload bytes of one operation.
     pub size_bytes: u32,
     /// Operations in flight on each lane.
-    pub window: u32,
+    #[serde(alias = "window")]
+    pub depth: u32,
     /// Pairs of ranks.
     pub pair: BackgroundPair,
-    /// Workers of each rank that move the load: the last ones.
-    pub workers: u32,
+    /// Threads of each rank that move the load: the last ones.
+    #[serde(alias = "workers")]
+    pub threads: u32,
     /// Operations per second of each initiating rank; as many as possible if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
 }
 
-/// Such as `op=write,size=1M,window=8,pair=same`, followed by the number of workers if it is more than one.
+/// Such as `op=write,size=1M,depth=8,pair=same`, followed by the number of threads if it is more than one.
 impl fmt::Display for Background {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (op, size) = (self.op.name(), Bytes(self.size_bytes.into()));
         let pair = self.pair.name();
-        write!(f, "op={op},size={size},window={},pair={pair}", self.window)?;
-        match self.workers {
+        write!(f, "op={op},size={size},depth={},pair={pair}", self.depth)?;
+        match self.threads {
             1 => Ok(()),
-            workers => write!(f, ",workers={workers}"),
+            threads => write!(f, ",threads={threads}"),
         }
     }
 }
 
-const KEYS: &str = "op, size, window, pair and workers";
+const KEYS: &str = "op, size, depth, pair and threads";
 
 impl FromStr for Background {
     type Err = Error;
@@ -76,9 +78,9 @@ impl FromStr for Background {
         let mut read = Self {
             op: Verb::Write,
             size_bytes: 1 << 20,
-            window: 8,
+            depth: 8,
             pair: BackgroundPair::Same,
-            workers: 1,
+            threads: 1,
             rate_per_s: None,
         };
         let mut seen: Vec<&str> = Vec::new();
@@ -86,7 +88,7 @@ impl FromStr for Background {
             let Some((key, value)) = part.split_once('=') else {
                 return usage_error(format!(
                     "{} is not a setting of a background: write KEY=VALUE, with {KEYS} as keys, such as \
-                     op=write,size=1M,window=8,pair=same",
+                     op=write,size=1M,depth=8,pair=same",
                     quote(part)
                 ));
             };
@@ -101,11 +103,13 @@ impl FromStr for Background {
                     let Bytes(bytes) = value.parse()?;
                     read.size_bytes = checked_count((key, bytes), SIZE_BYTES_MAX)?;
                 }
-                "window" => read.window = checked_count((key, count(key, value)?), DEPTH_MAX)?,
+                "depth" | "window" => {
+                    read.depth = checked_count((key, count(key, value)?), DEPTH_MAX)?
+                }
                 "pair" => read.pair = value.parse()?,
-                "workers" => {
-                    let most = WORKERS_MAX - 1;
-                    read.workers = checked_count((key, count(key, value)?), most)?;
+                "threads" | "workers" => {
+                    let most = THREADS_MAX - 1;
+                    read.threads = checked_count((key, count(key, value)?), most)?;
                 }
                 _ => {
                     return usage_error(format!(
@@ -148,7 +152,7 @@ fn checked_count((key, value): (&str, u64), most: u32) -> Result<u32> {
 pub enum BackgroundRate {
     /// Rate of each initiating rank.
     PerSecond(AskedRate),
-    /// As many operations as the window allows.
+    /// As many operations as the depth allows.
     Full,
 }
 
@@ -180,15 +184,15 @@ impl fmt::Display for BackgroundRate {
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Background", mut_args = with_default::<Self>)]
 pub struct BackgroundOptions {
-    /// Load beside a ping-pong or a rate, from workers of its own: op=write,size=1M,window=8,pair=same are its keys and
+    /// Load beside a ping-pong or a rate, from threads of its own: op=write,size=1M,depth=8,pair=same are its keys and
     /// their defaults. Each trial measures the latency without it and with it. pair=other loads the way of each
-    /// initiator to the next one's target, workers=N takes the last N workers of a rank.
+    /// initiator to the next one's target, threads=N takes the last N threads of a rank.
     #[arg(long, value_name = "KEY=VALUE,...")]
     #[serde(with = "text")]
     pub background: Option<Background>,
 
     /// Rate of the background in each initiating rank, as --rate has it; several are joined by commas, and full is what
-    /// its window carries: latency over load. [default: full]
+    /// its depth carries: latency over load. [default: full]
     #[arg(long, value_name = "RATES", value_delimiter = ',')]
     pub background_rate: Option<Many<BackgroundRate>>,
 }
@@ -215,10 +219,10 @@ pub(super) const CONFLICTS: &[Conflict] = &[
     ),
 ];
 
-/// Returns the default number of workers of a rank with a background: those of the background, and one that measures.
-pub(super) fn workers_default(options: &BackgroundOptions) -> Option<u32> {
+/// Returns the default number of threads of a rank with a background: those of the background, and one that measures.
+pub(super) fn threads_default(options: &BackgroundOptions) -> Option<u32> {
     let background = options.background.as_ref();
-    background.map(|background| background.workers + 1)
+    background.map(|background| background.threads + 1)
 }
 
 /// Rate that no path between two ranks reaches, in bytes per nanosecond.
@@ -228,7 +232,7 @@ const BYTES_PER_NS_MAX: u64 = 100;
 pub(super) fn backgrounds(
     transfer: &Transfer,
     roles: &[Roles],
-    workers: &[u32],
+    threads: &[u32],
     length: PointLength,
 ) -> Result<Vec<Option<Background>>> {
     let options = &transfer.background;
@@ -237,7 +241,7 @@ pub(super) fn backgrounds(
     };
     check_conflicts(transfer)?;
     check_in_flight(background, length.trial)?;
-    check_workers(background, workers)?;
+    check_threads(background, threads)?;
     for roles in roles {
         check_pairs(background, *roles)?;
     }
@@ -284,15 +288,15 @@ fn check_in_flight(background: Background, trial: TrialLength) -> Result<()> {
     let TrialLength::DurationNs(trial_ns) = trial else {
         return Ok(());
     };
-    let (size_bytes, window) = (background.size_bytes.into(), u64::from(background.window));
-    let in_flight: u64 = size_bytes * window;
+    let (size_bytes, depth) = (background.size_bytes.into(), u64::from(background.depth));
+    let in_flight: u64 = size_bytes * depth;
     let most = trial_ns.saturating_mul(BYTES_PER_NS_MAX);
     if in_flight <= most {
         return Ok(());
     }
     let enough_ms = in_flight.div_ceil(BYTES_PER_NS_MAX * 1_000_000);
     usage_error(format!(
-        "background has window {window} of size {} in flight, and no path moves {} in a trial of {}: use a smaller window \
+        "background has depth {depth} of size {} in flight, and no path moves {} in a trial of {}: use a smaller depth \
          or size, or trial-time {} or more",
         Bytes(size_bytes),
         Bytes(in_flight),
@@ -301,14 +305,14 @@ fn check_in_flight(background: Background, trial: TrialLength) -> Result<()> {
     ))
 }
 
-fn check_workers(background: Background, workers: &[u32]) -> Result<()> {
-    let least = background.workers + 1;
-    match workers.iter().find(|&&workers| workers < least) {
+fn check_threads(background: Background, threads: &[u32]) -> Result<()> {
+    let least = background.threads + 1;
+    match threads.iter().find(|&&threads| threads < least) {
         None => Ok(()),
-        Some(workers) => usage_error(format!(
-            "background takes {} of a rank's workers, and workers {workers} leaves none to measure with: write workers \
-             {least} or more, or leave workers out",
-            background.workers
+        Some(threads) => usage_error(format!(
+            "background takes {} of a rank's threads, and threads {threads} leaves none to measure with: write threads \
+             {least} or more, or leave threads out",
+            background.threads
         )),
     }
 }
@@ -372,29 +376,29 @@ pub(super) fn check_footprint(point: &TransferPoint) -> Result<()> {
     };
     let slots = slots(background)?;
     let roles = point.with_background_pair(background.pair).roles;
-    check_memory(slots, TargetFootprint::Own, roles, background.workers)
+    check_memory(slots, TargetFootprint::Own, roles, background.threads)
 }
 
 fn slots(background: Background) -> Result<SlotLayout> {
     let options = MemoryOptions::default();
-    slot_layout(&options, background.size_bytes, background.window)
+    slot_layout(&options, background.size_bytes, background.depth)
 }
 
 impl TransferPoint {
-    /// Returns the number of measuring workers of a rank: all except those of a background.
-    pub fn measuring_workers(&self) -> u32 {
-        let taken = self.background.map_or(0, |background| background.workers);
-        self.workers.saturating_sub(taken)
+    /// Returns the number of measuring threads of a rank: all except those of a background.
+    pub fn measuring_threads(&self) -> u32 {
+        let taken = self.background.map_or(0, |background| background.threads);
+        self.threads.saturating_sub(taken)
     }
 
-    /// Returns the transfer of the background's workers as a separate point.
+    /// Returns the transfer of the background's threads as a separate point.
     pub fn background_point(&self) -> Option<Self> {
         let background = self.background?;
-        let window = background.window;
+        let depth = background.depth;
         let pacing = match background.rate_per_s {
-            None => Pacing::Stream { window },
+            None => Pacing::Stream { depth },
             Some(rate_per_s) => Pacing::Paced {
-                window,
+                depth,
                 rate: Rate::per_s(rate_per_s),
             },
         };
@@ -403,15 +407,15 @@ impl TransferPoint {
         Some(Self {
             op: background.op,
             pacing,
-            workers: background.workers,
+            threads: background.threads,
             background: None,
             slots: Slots {
                 size_bytes: background.size_bytes,
                 footprint_bytes: layout.footprint_bytes,
                 stride_bytes: layout.stride_bytes,
                 target_footprint: TargetFootprint::Own,
-                addresses: Addresses::Sequential,
-                local_addresses: None,
+                access: Access::Sequential,
+                local_access: None,
                 seed: self.slots.seed,
             },
             batching: Batching::default(),
@@ -450,10 +454,10 @@ mod tests {
     #[test]
     fn a_load_prints_as_it_parses() {
         let defaults: Background = "op=write".parse().unwrap();
-        assert_eq!(defaults.to_string(), "op=write,size=1M,window=8,pair=same");
+        assert_eq!(defaults.to_string(), "op=write,size=1M,depth=8,pair=same");
         for text in [
-            "op=read,size=64k,window=1,pair=other",
-            "op=send,size=1000,window=64,pair=same,workers=3",
+            "op=read,size=64k,depth=1,pair=other",
+            "op=send,size=1000,depth=64,pair=same,threads=3",
         ] {
             let read: Background = text.parse().unwrap();
             assert_eq!(read.to_string(), text);
@@ -491,7 +495,7 @@ mod tests {
     #[test]
     fn each_rate_is_a_point_and_the_load_has_workers_of_its_own() {
         let all = points(
-            "ping-pong = true\nbackground = \"op=read,workers=2\"\nbackground-rate = [\"1k\", \"full\"]\n",
+            "ping-pong = true\nbackground = \"op=read,threads=2\"\nbackground-rate = [\"1k\", \"full\"]\n",
         );
         let rates: Vec<_> = all
             .iter()
@@ -515,22 +519,22 @@ mod tests {
         sleeping("1k").refused("use background-rate full, or cq busy");
         assert!(
             all.iter()
-                .all(|point| (point.workers, point.measuring_workers()) == (3, 1))
+                .all(|point| (point.threads, point.measuring_threads()) == (3, 1))
         );
         let load = all[0].background_point().unwrap();
         let paced = Pacing::Paced {
-            window: 8,
+            depth: 8,
             rate: Rate::per_s(1000.0),
         };
-        assert_eq!((load.op, load.workers, load.pacing), (Verb::Read, 2, paced));
+        assert_eq!((load.op, load.threads, load.pacing), (Verb::Read, 2, paced));
         assert_eq!(
             (load.slots.size_bytes, load.slots.footprint_bytes),
             (1 << 20, 8 << 20)
         );
         assert_eq!((load.background, load.latency), (None, false));
-        let alone = points("ping-pong = true\nworkers = 3\n");
+        let alone = points("ping-pong = true\nthreads = 3\n");
         assert_eq!(
-            (alone[0].measuring_workers(), alone[0].background_point()),
+            (alone[0].measuring_threads(), alone[0].background_point()),
             (3, None)
         );
     }

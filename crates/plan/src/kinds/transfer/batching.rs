@@ -4,7 +4,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::point::{Pacing, TransferPoint};
-use super::slots::Addresses;
+use super::slots::Access;
 use crate::bounds::DEPTH_MAX;
 use crate::options::{Group, SWEEP, one_of, with_default};
 use crate::point::is_default;
@@ -25,10 +25,10 @@ tonnage_units::names! {
 
 tonnage_units::names! {
     /// Owner of a batch.
-    pub enum BatchOf: "owner of batches", default Worker {
-        /// Each worker has batches of its own.
-        Worker = "worker",
-        /// Each batch is divided among the workers of a rank.
+    pub enum BatchOf: "owner of batches", default Thread {
+        /// Each thread has batches of its own.
+        Thread = "thread" | "worker",
+        /// Each batch is divided among the threads of a rank.
         Rank = "rank",
     }
 }
@@ -63,7 +63,7 @@ impl Default for Batching {
     /// Returns one batch at a time, posted in one call, without merging.
     fn default() -> Self {
         Self {
-            of: BatchOf::Worker,
+            of: BatchOf::Thread,
             in_flight: 1,
             call: BatchCall::One,
             merge: BatchMerge::Off,
@@ -79,12 +79,12 @@ pub const BATCHES_MAX: u64 = 1024;
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Batches", mut_args = with_default::<Self>)]
 pub struct BatchingOptions {
-    /// Give each worker batches of its own, or share each batch out to the workers of a rank, so that its latency is
+    /// Give each thread batches of its own, or share each batch out to the threads of a rank, so that its latency is
     /// that of all of them together.
     #[arg(long, value_name = "OWNER", value_parser = one_of::<BatchOf>())]
     pub batch_of: Option<BatchOf>,
 
-    /// Keep this many batches of each worker, or rank, in flight; with 1 a batch begins when the one before has ended:
+    /// Keep this many batches of each thread, or rank, in flight; with 1 a batch begins when the one before has ended:
     /// a value or a sweep.
     #[arg(long, value_name = SWEEP)]
     pub batches_in_flight: Option<Sweep>,
@@ -101,7 +101,7 @@ pub struct BatchingOptions {
 impl Group for BatchingOptions {
     fn defaults() -> Self {
         Self {
-            batch_of: Some(BatchOf::Worker),
+            batch_of: Some(BatchOf::Thread),
             batches_in_flight: Some(Sweep::single(1)),
             batch_call: Some(BatchCall::One),
             merge: Some(BatchMerge::Off),
@@ -123,7 +123,7 @@ pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<
         ));
     }
     let with = |in_flight| Batching {
-        of: options.batch_of.unwrap_or(BatchOf::Worker),
+        of: options.batch_of.unwrap_or(BatchOf::Thread),
         in_flight,
         call: options.batch_call.unwrap_or(BatchCall::One),
         merge: options.merge.unwrap_or(BatchMerge::Off),
@@ -141,7 +141,7 @@ pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<
     }
 }
 
-/// Refuses more operations in flight than there are tags, a shared batch with fewer operations than workers, and
+/// Refuses more operations in flight than there are tags, a shared batch with fewer operations than threads, and
 /// merging if nothing is adjacent.
 pub(super) fn check_batching(point: &TransferPoint) -> Result<()> {
     let Pacing::Batch { batch } = point.pacing else {
@@ -151,16 +151,16 @@ pub(super) fn check_batching(point: &TransferPoint) -> Result<()> {
     let share = point.batch_share_max();
     if u64::from(share) * u64::from(in_flight) > u64::from(DEPTH_MAX) {
         return usage_error(format!(
-            "{in_flight} batches of {batch} are more operations in flight than {DEPTH_MAX} for each worker: write \
+            "{in_flight} batches of {batch} are more operations in flight than {DEPTH_MAX} for each thread: write \
              batches-in-flight {} or less, or a smaller batch",
             DEPTH_MAX / share
         ));
     }
-    if point.batching.of == BatchOf::Rank && batch < point.workers {
-        let workers = point.workers;
+    if point.batching.of == BatchOf::Rank && batch < point.threads {
+        let threads = point.threads;
         return usage_error(format!(
-            "batch {batch} shared out to {workers} workers leaves some without an operation: write batch {workers} or \
-             more, workers {batch} or less, or leave batch-of rank out"
+            "batch {batch} shared out to {threads} threads leaves some without an operation: write batch {threads} or \
+             more, threads {batch} or less, or leave batch-of rank out"
         ));
     }
     match point.batching.merge {
@@ -186,7 +186,7 @@ fn check_merge(point: &TransferPoint) -> Result<()> {
         ),
         Verb::Write | Verb::Read if point.slots.count() == 1 || point.batch_share_max() == 1 => {
             usage_error(
-                "merge on finds no adjacent operations, because a worker's part of a batch or its footprint has one \
+                "merge on finds no adjacent operations, because a thread's part of a batch or its footprint has one \
              operation: write batch 64, or leave merge out",
             )
         }
@@ -196,11 +196,9 @@ fn check_merge(point: &TransferPoint) -> Result<()> {
             point.slots.gap_bytes(),
             point.slots.size_bytes
         )),
-        Verb::Write | Verb::Read
-            if (local, remote) != (Addresses::Sequential, Addresses::Sequential) =>
-        {
+        Verb::Write | Verb::Read if (local, remote) != (Access::Sequential, Access::Sequential) => {
             usage_error(format!(
-                "merge on finds no adjacent operations with addresses {} and local-addresses {}: use sequential for \
+                "merge on finds no adjacent operations with access {} and local-access {}: use sequential for \
                  both, or leave \
                  merge out",
                 remote.name(),
@@ -237,7 +235,7 @@ mod tests {
             "batches-in-flight = 2 => batches-in-flight applies to batches, and there are none: leave it out, or \
              write batch 64",
             "batch-call = 'one' => batch-call applies to batches",
-            "batch-of = 'worker' => batch-of applies to batches",
+            "batch-of = 'thread' => batch-of applies to batches",
             "merge = 'off' => merge applies to batches",
         ]) {
             batchings(&options(lines), false).refused(part);
@@ -248,35 +246,35 @@ mod tests {
 
     #[test]
     fn a_batch_of_a_rank_is_divided_completely() {
-        let points = |batch: u32, workers: u32, more: &str| {
-            let shared = format!("batch = {batch}\nworkers = {workers}\nbatch-of = 'rank'\n{more}");
+        let points = |batch: u32, threads: u32, more: &str| {
+            let shared = format!("batch = {batch}\nthreads = {threads}\nbatch-of = 'rank'\n{more}");
             transfers(
                 &format!("engine = 'shm'\nop = 'write'\nsizes = 8\n{shared}"),
                 2,
             )
         };
-        for (batch, workers, most) in [(128, 4, 32), (7, 3, 3), (3, 3, 1), (9, 1, 9)] {
-            let point = points(batch, workers, "batches-in-flight = 2")
+        for (batch, threads, most) in [(128, 4, 32), (7, 3, 3), (3, 3, 1), (9, 1, 9)] {
+            let point = points(batch, threads, "batches-in-flight = 2")
                 .unwrap()
                 .remove(0);
-            let shares: Vec<u32> = (0..workers).map(|it| point.batch_share(it)).collect();
+            let shares: Vec<u32> = (0..threads).map(|it| point.batch_share(it)).collect();
             assert_eq!(shares.iter().sum::<u32>(), batch);
             assert_eq!(shares.iter().max(), Some(&most), "{shares:?}");
             assert_eq!((point.batch_share_max(), point.depth()), (most, 2 * most));
             assert_eq!(point.batches_to_a_peer(), 2);
-            // Each worker has the slots of its own part.
+            // Each thread has the slots of its own part.
             assert_eq!(point.slots.count(), u64::from(2 * most));
             let own = TransferPoint {
                 batching: Batching {
-                    of: BatchOf::Worker,
+                    of: BatchOf::Thread,
                     ..point.batching
                 },
                 ..point
             };
             assert_eq!((own.batch_share(0), own.depth()), (batch, 2 * batch));
-            assert_eq!(own.batches_to_a_peer(), 2 * workers);
+            assert_eq!(own.batches_to_a_peer(), 2 * threads);
         }
-        points(2, 3, "").refused("write batch 3 or more, workers 2 or less");
-        points(3, 3, "merge = 'on'").refused("a worker's part of a batch");
+        points(2, 3, "").refused("write batch 3 or more, threads 2 or less");
+        points(3, 3, "merge = 'on'").refused("a thread's part of a batch");
     }
 }

@@ -1,5 +1,5 @@
 //! Executions of a traffic file: how `traffic-file` combines with other options, the size of its operations, and how
-//! the workers of a rank share its loads. The file itself is read in `loads`.
+//! the threads of a rank share its loads. The file itself is read in `loads`.
 
 use super::length::{LengthOptions, PointLength, length};
 use super::loads::PairLoads;
@@ -51,7 +51,7 @@ pub(super) fn loads(transfer: &Transfer, ranks: u32) -> Result<Option<&PairLoads
 }
 
 const WHO: &str = "the file defines the pairs of ranks";
-const HOW: &str = "its operations are a stream with a window";
+const HOW: &str = "its operations are a stream with a depth";
 const LONG: &str = "a trial moves the bytes of the file once, however long that takes";
 
 const fn with_file(option: &'static str, why: &'static str) -> Conflict {
@@ -125,12 +125,12 @@ impl TransferPoint {
         load / u64::from(self.slots.size_bytes.max(1))
     }
 
-    /// Returns one worker's share of these operations. The remainder goes to different workers for different targets.
+    /// Returns one thread's share of these operations. The remainder goes to different threads for different targets.
     pub fn load_operations(&self, from: u32, to: u32, worker: u32) -> u64 {
         let operations = self.load_operations_of_pair(from, to);
-        let workers = u64::from(self.workers.max(1));
-        let place = (u64::from(worker) + u64::from(to)) % workers;
-        operations / workers + u64::from(place < operations % workers)
+        let threads = u64::from(self.threads.max(1));
+        let place = (u64::from(worker) + u64::from(to)) % threads;
+        operations / threads + u64::from(place < operations % threads)
     }
 
     /// Returns the number of operations of a flow that may be in flight: the depth, or all operations of an execution
@@ -141,7 +141,7 @@ impl TransferPoint {
         };
         let largest = loads.pairs().map(|(_, bytes)| bytes).max().unwrap_or(0);
         let operations = largest / u64::from(self.slots.size_bytes.max(1));
-        let share = operations.div_ceil(u64::from(self.workers.max(1)));
+        let share = operations.div_ceil(u64::from(self.threads.max(1)));
         // At most the depth, which has 32 bits.
         share.clamp(1, self.depth().into()) as u32
     }
@@ -223,7 +223,7 @@ mod tests {
             "trials = 3",
             "until-ci = '2%'",
             "warmup = '0'",
-            "window = '4,8'",
+            "depth = '4,8'",
             "verify = true",
         ] {
             assert!(!points(fits).unwrap().is_empty(), "{fits}");
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn workers_share_a_load_to_the_last_operation() {
-        let mut point = points("workers = 4\nsizes = 512").unwrap().remove(0);
+        let mut point = points("threads = 4\nsizes = 512").unwrap().remove(0);
         for (from, to, operations) in [(0, 1, 6144), (0, 2, 2), (1, 2, 8), (2, 0, 0)] {
             let shares = (0..4).map(|worker| point.load_operations(from, to, worker));
             let shares: Vec<u64> = shares.collect();

@@ -2,7 +2,7 @@
 //! sentence that names the nearest valid choice.
 
 use super::atomics::{check_atomics, check_places};
-use super::background::{backgrounds, check_footprint, check_op, workers_default};
+use super::background::{backgrounds, check_footprint, check_op, threads_default};
 use super::batching::{Batching, batchings, check_batching};
 use super::executions::{execution_length, execution_sizes, loads};
 use super::issuing::{check_devices, check_order, divisions, rail_shift};
@@ -13,16 +13,16 @@ use super::library::{check_call, library_calls};
 use super::loads::PairLoads;
 use super::memories::{Memories, check_visible, memories};
 use super::options::{
-    ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
-    TARGET_FOOTPRINT_DEFAULT, Transfer, WORKERS_DEFAULT,
+    ACCESS_DEFAULT, BOUND_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
+    TARGET_FOOTPRINT_DEFAULT, THREADS_DEFAULT, Transfer,
 };
 use super::pacing::{check_waiting, cq_modes, pacings};
 use super::point::{Pacing, TransferPoint};
 use super::roles::{check_sides, fit_to_ranks, roles};
-use super::slots::{Addresses, Slots};
+use super::slots::{Access, Slots};
 use super::verification::{Verification, check_each, check_engine};
 use super::{background, executions, layout, length as lengths, paced, pacing, roles as sides};
-use crate::bounds::WORKERS_MAX;
+use crate::bounds::THREADS_MAX;
 use crate::cells::{Cell, Cells, check_total, cross_product};
 use crate::conflicts::{self, Conflict};
 use crate::engine_choice::{choose, chosen};
@@ -30,7 +30,7 @@ use crate::gpu_options::check_gpu_options;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::options::Many;
 use crate::place::places;
-use crate::point::{LimitChoice, PointNotes, Traffic};
+use crate::point::{BoundChoice, PointNotes, Traffic};
 use crate::published;
 use crate::refuse::{mover_count, usage_error};
 use crate::roles::Roles;
@@ -62,7 +62,7 @@ impl Kind for Transfer {
     tonnage transfer --engine shm --op write-imm --ranks 2 --sizes 8,4k --ping-pong --duration 2s";
 
     /// Returns the cells of one transfer: one for each combination of engine, op, memory, place, number of initiators,
-    /// number of workers, division over paths, api and session, way of waiting, window or batch, size, and background.
+    /// number of threads, division over paths, api and session, way of waiting, depth or batch, size, and background.
     /// The last varies fastest.
     fn cells(
         &self,
@@ -86,10 +86,10 @@ impl Kind for Transfer {
         let ops = ops(what)?;
         let memories = memories(self, &roles, lists)?;
         let places = places(&what.place, &roles)?;
-        let workers = workers(self)?;
+        let threads = threads(self)?;
         let pacings = pacings_with_batching(self, length)?;
         let sizes = sizes_of(what, ops, loads)?;
-        let backgrounds = backgrounds(self, &roles, &workers, length)?;
+        let backgrounds = backgrounds(self, &roles, &threads, length)?;
         let cq_modes = cq_modes(&self.pacing)?;
         let divisions = divisions(&self.issuing, &sizes)?;
         let rail_shift = rail_shift(&self.issuing, &roles)?;
@@ -100,7 +100,7 @@ impl Kind for Transfer {
             memories.len(),
             places.len(),
             roles.len(),
-            workers.len(),
+            threads.len(),
             divisions.len(),
             callings.len(),
             cq_modes.len(),
@@ -130,7 +130,7 @@ impl Kind for Transfer {
         let points = cross_product(points, &roles, |point, roles| {
             point.roles = *roles;
         });
-        let points = cross_product(points, &workers, |point, &workers| point.workers = workers);
+        let points = cross_product(points, &threads, |point, &threads| point.threads = threads);
         let points = cross_product(points, &divisions, |point, division| {
             point.division = *division;
         });
@@ -187,11 +187,11 @@ impl AnyExperiment for Transfer {
 /// Returns a point with the values that all points of a transfer share. The other values are placeholders.
 fn common_point(transfer: &Transfer, roles: Roles, length: PointLength) -> TransferPoint {
     let asked = &transfer.memory;
-    let addresses = asked.addresses.unwrap_or(ADDRESSES_DEFAULT);
+    let access = asked.access.unwrap_or(ACCESS_DEFAULT);
     // If every operation is compared, the bandwidth contains the comparisons.
-    let limit = match transfer.verification() {
-        Verification::Each => LimitChoice::None,
-        Verification::Off | Verification::Last => LIMIT_DEFAULT,
+    let bound = match transfer.verification() {
+        Verification::Each => BoundChoice::None,
+        Verification::Off | Verification::Last => BOUND_DEFAULT,
     };
     TransferPoint {
         label: transfer.what.label.clone(),
@@ -200,7 +200,7 @@ fn common_point(transfer: &Transfer, roles: Roles, length: PointLength) -> Trans
         op: Verb::Write,
         roles,
         loads: transfer.what.loads().cloned(),
-        workers: WORKERS_DEFAULT,
+        threads: THREADS_DEFAULT,
         division: Division::NONE,
         rail_shift: 0,
         api: Default::default(),
@@ -220,14 +220,14 @@ fn common_point(transfer: &Transfer, roles: Roles, length: PointLength) -> Trans
             footprint_bytes: 0,
             target_footprint: asked.target_footprint.unwrap_or(TARGET_FOOTPRINT_DEFAULT),
             stride_bytes: 0,
-            addresses,
-            local_addresses: asked.local_addresses.filter(|&local| local != addresses),
+            access,
+            local_access: asked.local_access.filter(|&local| local != access),
             seed: asked.seed.unwrap_or(SEED_DEFAULT).0,
         },
         latency: transfer.measure.latency.unwrap_or(true),
         verify: transfer.verification(),
         per_rank: transfer.measure.per_rank,
-        limit: transfer.measure.limit.unwrap_or(limit),
+        bound: transfer.measure.bound.unwrap_or(bound),
         length,
     }
 }
@@ -302,7 +302,7 @@ fn with_slots(point: &mut TransferPoint, memory: &MemoryOptions) -> Result<()> {
         widest,
         point.slots.target_footprint,
         point.roles,
-        point.workers,
+        point.threads,
     )?;
     check_footprint(point)
 }
@@ -310,23 +310,23 @@ fn with_slots(point: &mut TransferPoint, memory: &MemoryOptions) -> Result<()> {
 /// Refuses a seed that has no effect, because it would look like a choice.
 fn check_seed(memory: &MemoryOptions, point: &TransferPoint) -> Result<()> {
     let (local, remote) = point.slots.orders();
-    let drawn = |order| matches!(order, Addresses::Random | Addresses::Permuted);
+    let drawn = |order| matches!(order, Access::Random | Access::Permuted);
     let is_drawn = drawn(local) || drawn(remote);
     match memory.seed {
         Some(Count(seed)) if !is_drawn && !point.verify.is_on() => usage_error(format!(
-            "seed {seed} changes nothing without random or permuted addresses and without verify: leave it out, or write \
-                 addresses random"
+            "seed {seed} changes nothing without random or permuted access and without verify: leave it out, or write \
+                 access random"
         )),
         _ => Ok(()),
     }
 }
 
-fn workers(transfer: &Transfer) -> Result<Vec<u32>> {
-    let Some(asked) = &transfer.what.workers else {
-        let beside = workers_default(&transfer.background);
-        return Ok(vec![beside.unwrap_or(WORKERS_DEFAULT)]);
+fn threads(transfer: &Transfer) -> Result<Vec<u32>> {
+    let Some(asked) = &transfer.what.threads else {
+        let beside = threads_default(&transfer.background);
+        return Ok(vec![beside.unwrap_or(THREADS_DEFAULT)]);
     };
-    let checked = |&workers: &u64| mover_count("workers", workers, WORKERS_MAX);
+    let checked = |&threads: &u64| mover_count("threads", threads, THREADS_MAX);
     asked.values().iter().map(checked).collect()
 }
 

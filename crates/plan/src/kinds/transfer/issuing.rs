@@ -1,4 +1,4 @@
-//! Paths from a worker to a peer: the combined meaning of `rails`, `qps`, `chunk` and `max-chunks`.
+//! Paths from a thread to a peer: the combined meaning of `rails`, `queue-pairs`, `chunk` and `max-chunks`.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ const CHUNKS_MAX_DEFAULT: u32 = 64;
 /// Largest accepted value of `max-chunks`.
 const CHUNKS_MAX: u32 = 4096;
 
-/// The way from a worker to a peer.
+/// The way from a thread to a peer.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Paths", mut_args = with_default::<Self>)]
@@ -34,9 +34,10 @@ pub struct IssuingOptions {
     #[arg(long, value_name = "K")]
     pub rail_shift: Option<Count>,
 
-    /// Endpoints (queue pairs) between a worker and a peer, which operations take in turn: a value or a sweep.
-    #[arg(long, value_name = SWEEP)]
-    pub qps: Option<Sweep>,
+    /// Endpoints (queue pairs) between a thread and a peer, which operations take in turn: a value or a sweep.
+    #[arg(long, alias = "qps", value_name = SWEEP)]
+    #[serde(alias = "qps")]
+    pub queue_pairs: Option<Sweep>,
 
     /// Cut operations that are longer into parts of this many bytes, which take the queue pairs in turn; an operation
     /// is done with its last part. A value or a sweep. [default: operations are not cut]
@@ -52,7 +53,7 @@ impl Group for IssuingOptions {
     fn defaults() -> Self {
         Self {
             rails: Some(Many(vec![Rails::Single])),
-            qps: Some(Sweep::single(Division::NONE.queue_pairs.into())),
+            queue_pairs: Some(Sweep::single(Division::NONE.queue_pairs.into())),
             ..Self::default()
         }
     }
@@ -61,8 +62,8 @@ impl Group for IssuingOptions {
 /// Returns the divisions to measure: every use of the devices with every number of queue pairs and every part length.
 /// The part length varies fastest.
 pub(super) fn divisions(options: &IssuingOptions, sizes: &[u32]) -> Result<Vec<Division>> {
-    let queue_pairs = Sweep::values_or(&options.qps, Division::NONE.queue_pairs.into());
-    let checked = |qps| mover_count("qps", qps, Division::QUEUE_PAIRS_MAX);
+    let queue_pairs = Sweep::values_or(&options.queue_pairs, Division::NONE.queue_pairs.into());
+    let checked = |queue_pairs| mover_count("queue-pairs", queue_pairs, Division::QUEUE_PAIRS_MAX);
     let queue_pairs: Vec<_> = queue_pairs
         .into_iter()
         .map(checked)
@@ -185,7 +186,7 @@ pub(super) fn check_order(point: &TransferPoint) -> Result<()> {
         let option = match (division.cut, division.rails) {
             (Some(_), _) => "chunk",
             (None, Rails::Stripe) => "rails stripe",
-            (None, _) => "qps",
+            (None, _) => "queue-pairs",
         };
         return usage_error(format!(
             "ping-pong with op write waits for the last byte to appear, and with {option} any part may be the last: \
@@ -204,7 +205,7 @@ mod tests {
     fn every_number_of_queue_pairs_goes_with_every_length_of_a_part() {
         let none = divisions(&IssuingOptions::default(), &[8]).unwrap();
         assert_eq!(none, [Division::NONE]);
-        let asked = options("qps = '1,4'\nchunk = '64k,1k'\nmax-chunks = 8");
+        let asked = options("queue-pairs = '1,4'\nchunk = '64k,1k'\nmax-chunks = 8");
         let all = divisions(&asked, &[8, 1 << 20]).unwrap();
         let said = all.iter().map(|division| {
             let cut = division.cut.unwrap();
@@ -218,8 +219,8 @@ mod tests {
     #[test]
     fn impossible_divisions_are_refused_with_the_nearest_choice() {
         for (lines, part) in cases([
-            "qps = 0 => qps 0 would move nothing: the fewest is qps 1",
-            "qps = 65 => qps 65 are too many: the most is qps 64",
+            "queue-pairs = 0 => queue-pairs 0 would move nothing: the fewest is queue-pairs 1",
+            "queue-pairs = 65 => queue-pairs 65 are too many: the most is queue-pairs 64",
             "chunk = 0 => chunk 0 would move nothing: the smallest is chunk 1",
             "chunk = '1k,8k' => chunk 8k cuts nothing, because the largest size is 4k: write chunk 2k or less",
             "chunk = '4k' => chunk 4k cuts nothing, because the largest size is 4k: write a smaller chunk",

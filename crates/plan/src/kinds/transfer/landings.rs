@@ -8,7 +8,7 @@
 
 use super::batching::BatchOf;
 use super::point::{Pacing, TransferPoint};
-use super::slots::Addresses;
+use super::slots::Access;
 use super::verification::Verification;
 use crate::refuse::usage_error;
 use tonnage_engine::Verb;
@@ -16,7 +16,7 @@ use tonnage_units::Result;
 
 impl TransferPoint {
     /// Returns the slot order at the landing end and at the source end.
-    fn landing_and_source(&self) -> (Addresses, Addresses) {
+    fn landing_and_source(&self) -> (Access, Access) {
         let (local, remote) = self.slots.orders();
         match self.op {
             Verb::Read | Verb::FetchAdd | Verb::CompareSwap => (local, remote),
@@ -32,7 +32,7 @@ impl TransferPoint {
         !self.op.is_atomic()
             && self.slots.count() > 1
             && landing != source
-            && source != Addresses::Fixed
+            && source != Access::Fixed
     }
 
     /// Returns whether operations that are in flight together may bring different data to one slot.
@@ -43,15 +43,15 @@ impl TransferPoint {
                 // A batch may be overtaken by any number of others in flight.
                 Pacing::Batch { .. } if self.batching.in_flight > 1 => true,
                 // A batch completes before the next one starts, so only operations of one batch can meet in a slot.
-                Pacing::Batch { .. } if landing == Addresses::Sequential => {
+                Pacing::Batch { .. } if landing == Access::Sequential => {
                     u64::from(self.batch_share_max()) > self.slots.count()
                 }
-                // Operations can meet only in a batch that crosses the end of a round of slots. Shares of workers
+                // Operations can meet only in a batch that crosses the end of a round of slots. Shares of threads
                 // differ by at most one operation, so the largest and the smallest share are checked.
-                Pacing::Batch { .. } if landing == Addresses::Permuted => {
+                Pacing::Batch { .. } if landing == Access::Permuted => {
                     let goes_over =
                         |share: u32| share > 0 && !self.slots.count().is_multiple_of(share.into());
-                    let least = self.batch_share(self.workers.saturating_sub(1));
+                    let least = self.batch_share(self.threads.saturating_sub(1));
                     goes_over(self.batch_share_max()) || goes_over(least)
                 }
                 _ => self.depth() > 1,
@@ -59,31 +59,31 @@ impl TransferPoint {
     }
 }
 
-/// Returns the largest batch, up to the requested one, that fits a whole number of times into each worker's round of
+/// Returns the largest batch, up to the requested one, that fits a whole number of times into each thread's round of
 /// slots.
 fn largest_divisor(point: &TransferPoint) -> u32 {
-    let workers = workers_sharing_a_slot(point);
+    let threads = workers_sharing_a_slot(point);
     let asked = match point.pacing {
         Pacing::Batch { batch } => batch,
-        _ => workers,
+        _ => threads,
     };
     let fits = |share: &u32| point.slots.count().is_multiple_of((*share).into());
-    let share = (1..=asked / workers).rev().find(fits).unwrap_or(1);
-    share * workers
+    let share = (1..=asked / threads).rev().find(fits).unwrap_or(1);
+    share * threads
 }
 
-/// Number of workers that share a batch.
+/// Number of threads that share a batch.
 fn workers_sharing_a_slot(point: &TransferPoint) -> u32 {
     match point.batching.of {
-        BatchOf::Worker => 1,
-        BatchOf::Rank => point.workers,
+        BatchOf::Thread => 1,
+        BatchOf::Rank => point.threads,
     }
 }
 
 /// Returns a pacing, similar to the point's, with known final data in each slot.
 fn suggest_pacing(point: &TransferPoint) -> String {
     if !matches!(point.pacing, Pacing::Batch { .. }) {
-        return "window 1".to_owned();
+        return "depth 1".to_owned();
     }
     if point.batching.in_flight > 1 {
         let mut alone = point.clone();
@@ -94,11 +94,11 @@ fn suggest_pacing(point: &TransferPoint) -> String {
         };
     }
     match point.landing_and_source() {
-        (Addresses::Sequential, _) => {
+        (Access::Sequential, _) => {
             let slots = point.slots.count() * u64::from(workers_sharing_a_slot(point));
             format!("batch {slots} or less")
         }
-        (Addresses::Permuted, _) => format!("batch {}", largest_divisor(point)),
+        (Access::Permuted, _) => format!("batch {}", largest_divisor(point)),
         _ => format!("batch {}", workers_sharing_a_slot(point)),
     }
 }
@@ -111,7 +111,7 @@ pub(super) fn check_landings(point: &TransferPoint) -> Result<()> {
     let (local, remote) = point.slots.orders();
     let instead = suggest_pacing(point);
     usage_error(format!(
-        "verify cannot know the right data of a slot if landings overlap, and with addresses {} and local-addresses \
+        "verify cannot know the right data of a slot if landings overlap, and with access {} and local-access \
          {} operations in flight together bring different data to one slot: write {instead}, or leave verify out",
         remote.name(),
         local.name(),

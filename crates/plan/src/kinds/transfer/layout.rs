@@ -137,26 +137,26 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
     )
 }
 
-/// Refuses layouts that need too much memory in one rank. Every lane of every worker has a footprint at both ends,
+/// Refuses layouts that need too much memory in one rank. Every lane of every thread has a footprint at both ends,
 /// unless the target's is shared.
 pub(super) fn check_memory(
     layout: SlotLayout,
     target: TargetFootprint,
     roles: Roles,
-    workers: u32,
+    threads: u32,
 ) -> Result<()> {
     let lanes = match target {
         TargetFootprint::Own => roles.peers_max(),
         TargetFootprint::Shared => roles.initiating_ranks().1,
     };
     let lanes = u64::from(lanes.max(1));
-    let footprints = lanes * 2 * u64::from(workers);
+    let footprints = lanes * 2 * u64::from(threads);
     if layout.footprint_bytes.saturating_mul(footprints) <= MEMORY_BYTES_MAX {
         return Ok(());
     }
     let fits = MEMORY_BYTES_MAX / footprints / layout.stride_bytes * layout.stride_bytes;
     let instead = match fits {
-        0 => "use smaller sizes, fewer workers or fewer ranks".to_owned(),
+        0 => "use smaller sizes, fewer threads or fewer ranks".to_owned(),
         fits => format!("write footprint {} or less", Bytes(fits)),
     };
     usage_error(format!(
@@ -252,7 +252,7 @@ mod tests {
             stride_bytes: 1 << 30,
         };
         check_memory(huge, OWN, Roles::new(Traffic::FanIn, 1025), 1)
-            .refused("use smaller sizes, fewer workers or fewer ranks");
+            .refused("use smaller sizes, fewer threads or fewer ranks");
         // A footprint shared by a thousand initiators exists once.
         let shared = TargetFootprint::Shared;
         assert!(check_memory(huge, shared, Roles::new(Traffic::FanIn, 1025), 1).is_ok());

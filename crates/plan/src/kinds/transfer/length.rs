@@ -59,7 +59,7 @@ pub enum TrialLength {
     /// At least this long. Operations in flight at the end are finished and counted. Verified trials of atomic
     /// operations end earlier if no place is left for another old value.
     DurationNs(u64),
-    /// This many operations of each worker (batches under `batch`, round trips under `ping-pong`).
+    /// This many operations of each thread (batches under `batch`, round trips under `ping-pong`).
     Iterations(u64),
 }
 
@@ -90,7 +90,7 @@ pub struct LengthOptions {
     #[arg(long, value_name = "TIME")]
     pub trial_time: Option<Nanos>,
 
-    /// Operations of each worker in one trial, instead of a time: batches with --batch (of each rank with --batch-of
+    /// Operations of each thread in one trial, instead of a time: batches with --batch (of each rank with --batch-of
     /// rank), round trips with --ping-pong.
     #[arg(long, value_name = "N")]
     pub iters: Option<Count>,

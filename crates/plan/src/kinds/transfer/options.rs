@@ -11,12 +11,12 @@ use super::library::LibraryOptions;
 use super::loads::{PairLoads, TrafficFile};
 use super::paced::PacedOptions;
 use super::pacing::PacingOptions;
-use super::slots::{Addresses, TargetFootprint};
+use super::slots::{Access, TargetFootprint};
 use super::verification::Verification;
 use crate::options::{
     Group, Many, Pair, SWEEP, many_of, on_off, one_of, one_or_many, pairs, text, with_default,
 };
-use crate::point::{LimitChoice, MatrixRounds, Traffic};
+use crate::point::{BoundChoice, MatrixRounds, Traffic};
 use crate::published::PublishedTable;
 use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
@@ -42,7 +42,7 @@ pub struct Transfer {
     /// Background load during a latency measurement.
     #[command(flatten)]
     pub background: BackgroundOptions,
-    /// Paths from a worker to a peer.
+    /// Paths from a thread to a peer.
     #[command(flatten)]
     pub issuing: IssuingOptions,
     /// Calls between the loops and an engine.
@@ -139,10 +139,11 @@ pub struct OperationOptions {
     pub sizes: Option<Sweep>,
 
     /// Pinned threads in each rank, each with queues of its own: a value or a sweep.
-    #[arg(long, value_name = SWEEP)]
-    pub workers: Option<Sweep>,
+    #[arg(long, alias = "workers", value_name = SWEEP)]
+    #[serde(alias = "workers")]
+    pub threads: Option<Sweep>,
 
-    /// Sockets of workers that exchange bytes, on one host; several are joined by commas. [default: near, unless that
+    /// Sockets of threads that exchange bytes, on one host; several are joined by commas. [default: near, unless that
     /// leaves cores unused]
     #[arg(long, value_name = "NAMES", value_parser = many_of::<PairPlace>(), value_delimiter = ',')]
     pub place: Option<Many<PairPlace>>,
@@ -156,13 +157,13 @@ impl OperationOptions {
 }
 
 pub(super) const TRAFFIC_DEFAULT: Traffic = Traffic::Pair;
-pub(super) const WORKERS_DEFAULT: u32 = 1;
+pub(super) const THREADS_DEFAULT: u32 = 1;
 
 impl Group for OperationOptions {
     fn defaults() -> Self {
         Self {
             traffic: Some(TRAFFIC_DEFAULT),
-            workers: Some(Sweep::single(WORKERS_DEFAULT.into())),
+            threads: Some(Sweep::single(THREADS_DEFAULT.into())),
             ..Self::default()
         }
     }
@@ -208,28 +209,30 @@ pub struct MemoryOptions {
     pub gap: Option<Bytes>,
 
     /// Order in which slots are used.
-    #[arg(long, value_name = "ORDER", value_parser = one_of::<Addresses>())]
-    pub addresses: Option<Addresses>,
+    #[arg(long, alias = "addresses", value_name = "ORDER", value_parser = one_of::<Access>())]
+    #[serde(alias = "addresses")]
+    pub access: Option<Access>,
 
     /// Order of the slots at the initiator's end, where it is another one: with fixed, all that is read lands in one
-    /// slot. [default: that of --addresses]
-    #[arg(long, value_name = "ORDER", value_parser = one_of::<Addresses>())]
-    pub local_addresses: Option<Addresses>,
+    /// slot. [default: that of --access]
+    #[arg(long, alias = "local-addresses", value_name = "ORDER", value_parser = one_of::<Access>())]
+    #[serde(alias = "local-addresses")]
+    pub local_access: Option<Access>,
 
-    /// Seed of random addresses, and of the data that is verified.
+    /// Seed of random access, and of the data that is verified.
     #[arg(long, value_name = "N")]
     pub seed: Option<Count>,
 }
 
 pub(super) const TARGET_FOOTPRINT_DEFAULT: TargetFootprint = TargetFootprint::Own;
-pub(super) const ADDRESSES_DEFAULT: Addresses = Addresses::Sequential;
+pub(super) const ACCESS_DEFAULT: Access = Access::Sequential;
 pub(super) const SEED_DEFAULT: Count = Count(1);
 
 impl Group for MemoryOptions {
     fn defaults() -> Self {
         Self {
             target_footprint: Some(TARGET_FOOTPRINT_DEFAULT),
-            addresses: Some(ADDRESSES_DEFAULT),
+            access: Some(ACCESS_DEFAULT),
             seed: Some(SEED_DEFAULT),
             ..Self::default()
         }
@@ -255,11 +258,11 @@ pub struct MeasureOptions {
     #[arg(long)]
     pub per_rank: bool,
 
-    /// Upper bound to compare bandwidth with: auto (the engine's own limit, measured), none, or a bandwidth such as
+    /// Upper bound to compare bandwidth with: auto (the engine's own bound, measured), none, or a bandwidth such as
     /// 12.5GB/s or 100Gb/s.
-    #[arg(long, value_name = "LIMIT")]
-    #[serde(with = "text")]
-    pub limit: Option<LimitChoice>,
+    #[arg(long, alias = "limit", value_name = "BOUND")]
+    #[serde(alias = "limit", with = "text")]
+    pub bound: Option<BoundChoice>,
 
     /// Figures that others measured with the same options; only plans say it.
     #[arg(skip)]
@@ -267,12 +270,12 @@ pub struct MeasureOptions {
     pub published: Vec<PublishedTable>,
 }
 
-pub(super) const LIMIT_DEFAULT: LimitChoice = LimitChoice::Auto;
+pub(super) const BOUND_DEFAULT: BoundChoice = BoundChoice::Auto;
 
 impl Group for MeasureOptions {
     fn defaults() -> Self {
         Self {
-            limit: Some(LIMIT_DEFAULT),
+            bound: Some(BOUND_DEFAULT),
             ..Self::default()
         }
     }

@@ -21,7 +21,7 @@ use tonnage_units::{Bytes, BytesPerSecond, Count, Error, Nanos, PerSecond, Resul
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Pacing", mut_args = with_default::<Self>)]
 pub struct PacedOptions {
-    /// Issue operations at this rate in each initiating rank, whether earlier ones are done or not (at most the window
+    /// Issue operations at this rate in each initiating rank, whether earlier ones are done or not (at most the depth
     /// in flight), and measure latency from when each was due: operations per second such as 200k, or payload such as
     /// 10Gb/s or 1.25GB/s. k, M and G are decimal.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
@@ -81,7 +81,7 @@ impl Group for PacedOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rate {
-    /// Operations per second of each initiating rank, shared by its workers.
+    /// Operations per second of each initiating rank, shared by its threads.
     pub rate_per_s: f64,
     /// Payload per second of each initiating rank, if the rate was requested as payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,13 +137,13 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
         "ping-pong",
         "rate",
         "a ping-pong is paced by its answers",
-        "leave one of them out, or use rate with window 1",
+        "leave one of them out, or use rate with depth 1",
     ),
     Conflict::both(
         "batch",
         "rate",
         "a batch waits for its operations, and a rate does not",
-        "use window with rate, and burst for several at once, or leave rate out",
+        "use depth with rate, and burst for several at once, or leave rate out",
     ),
     Conflict::both(
         "rate",
@@ -160,7 +160,7 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
     ),
 ];
 
-pub(super) const OVERSLEEPS: &str = "a worker that sleeps misses when the next operation is due";
+pub(super) const OVERSLEEPS: &str = "a thread that sleeps misses when the next operation is due";
 
 /// Highest accepted rate of one rank. No engine reaches a tenth of it.
 const RATE_PER_S_MAX: f64 = 1e10;
@@ -182,12 +182,12 @@ pub(super) fn rate(options: &PacedOptions, trial: TrialLength) -> Result<Option<
     Ok(Some(Rate { burst, ..rate }))
 }
 
-/// Converts a point's payload rate to operations per second. Refuses bursts that do not fit into the window, a trial or
+/// Converts a point's payload rate to operations per second. Refuses bursts that do not fit into the depth, a trial or
 /// an interval.
 pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
-    let workers = point.measuring_workers().max(1);
+    let threads = point.measuring_threads().max(1);
     let (length, size_bytes) = (point.length, point.slots.size_bytes);
-    let Pacing::Paced { window, rate } = &mut point.pacing else {
+    let Pacing::Paced { depth, rate } = &mut point.pacing else {
         return Ok(());
     };
     if let Some(bytes_per_s) = rate.rate_bytes_per_s {
@@ -200,17 +200,17 @@ pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
     if burst == 1 {
         return Ok(());
     }
-    if burst > *window {
+    if burst > *depth {
         return usage_error(format!(
-            "burst {burst} does not fit into window {window}: write window {burst}, or a smaller burst"
+            "burst {burst} does not fit into depth {depth}: write depth {burst}, or a smaller burst"
         ));
     }
     let distance_ns = f64::from(burst) * 1e9 / rate.rate_per_s;
     // Casts of floats saturate.
-    let round_ns = (distance_ns * f64::from(workers)).ceil() as u64;
+    let round_ns = (distance_ns * f64::from(threads)).ceil() as u64;
     match length.trial {
         TrialLength::DurationNs(trial_ns) if trial_ns < round_ns => usage_error(format!(
-            "bursts of {burst} from each of {workers} workers take {} at this rate, longer than a trial of {}: use \
+            "bursts of {burst} from each of {threads} threads take {} at this rate, longer than a trial of {}: use \
              trial-time {} or more, or a smaller burst",
             Nanos(round_ns),
             Nanos(trial_ns),
@@ -326,10 +326,10 @@ mod tests {
     #[test]
     fn impossible_payload_and_bursts_are_refused_with_a_valid_choice() {
         for (lines, part) in cases([
-            "sizes = 64; rate = '1k'; burst = 65 => burst 65 does not fit into window 64: write window 65",
-            "sizes = 64; rate = 100; burst = 32 => of 32 from each of 1 workers take 320ms at this rate, longer than a trial \
+            "sizes = 64; rate = '1k'; burst = 65 => burst 65 does not fit into depth 64: write depth 65",
+            "sizes = 64; rate = 100; burst = 32 => of 32 from each of 1 threads take 320ms at this rate, longer than a trial \
              of 200ms: use trial-time 1s or more",
-            "sizes = 64; rate = 200; burst = 32; workers = 2 => take 320ms at this rate",
+            "sizes = 64; rate = 200; burst = 32; threads = 2 => take 320ms at this rate",
             "sizes = 64; rate = '1k'; burst = 32; iters = 31 => iters 31 is less than burst 32: write iters 32 or more",
             "sizes = 64; rate = '1k'; burst = 32; interval = '20ms' => are 32ms apart at this rate, so some intervals would be empty: use interval 32ms",
             "sizes = 64; rate = '0Gb/s' => above 0, such as 200k, or payload, such as 10Gb/s",
@@ -344,10 +344,10 @@ mod tests {
     /// A record of a version without bursts.
     #[test]
     fn a_point_without_bursts_has_bursts_of_one() {
-        let old = "{\"kind\":\"paced\",\"window\":8,\"rate_per_s\":1000.0}";
+        let old = "{\"kind\":\"paced\",\"depth\":8,\"rate_per_s\":1000.0}";
         let read: Pacing = serde_json::from_str(old).unwrap();
         let expected = Pacing::Paced {
-            window: 8,
+            depth: 8,
             rate: Rate::per_s(1000.0),
         };
         assert_eq!(read, expected);

@@ -1,4 +1,4 @@
-//! Pacing of operations: the meaning of `ping-pong`, `window` and `batch`. Rates are in `paced`.
+//! Pacing of operations: the meaning of `ping-pong`, `depth` and `batch`. Rates are in `paced`.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use tonnage_engine::Verb;
 use tonnage_units::Result;
 
 /// Default number of operations in flight on each lane.
-pub const WINDOW_DEFAULT: u32 = 64;
+pub const DEPTH_DEFAULT: u32 = 64;
 
 /// Pacing of operations.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
@@ -22,8 +22,9 @@ pub const WINDOW_DEFAULT: u32 = 64;
 #[command(next_help_heading = "Pacing", mut_args = with_default::<Self>)]
 pub struct PacingOptions {
     /// Keep this many operations in flight on each lane: a value or a sweep.
-    #[arg(long, value_name = SWEEP)]
-    pub window: Option<Sweep>,
+    #[arg(long, alias = "window", value_name = SWEEP)]
+    #[serde(alias = "window")]
+    pub depth: Option<Sweep>,
 
     /// Post this many operations, wait for all of them, and start again: a value or a sweep.
     #[arg(long, value_name = SWEEP)]
@@ -42,7 +43,7 @@ pub struct PacingOptions {
 impl Group for PacingOptions {
     fn defaults() -> Self {
         Self {
-            window: Some(Sweep::single(WINDOW_DEFAULT.into())),
+            depth: Some(Sweep::single(DEPTH_DEFAULT.into())),
             cq: Some(Many(vec![CqMode::Busy])),
             ..Self::default()
         }
@@ -51,27 +52,27 @@ impl Group for PacingOptions {
 
 /// Options that a ping-pong excludes.
 pub(crate) const CONFLICTS: &[Conflict] = &[
-    Conflict::both("ping-pong", "window", IN_TURN, "leave one of them out"),
+    Conflict::both("ping-pong", "depth", IN_TURN, "leave one of them out"),
     Conflict::both("ping-pong", "batch", IN_TURN, "leave one of them out"),
     Conflict::both(
         "ping-pong",
         "latency off",
         "a ping-pong measures latency",
-        "leave latency out, or use window 1",
+        "leave latency out, or use depth 1",
     ),
 ];
 
 const IN_TURN: &str = "a ping-pong has one operation in flight";
 
-/// A transfer has a window or a batch. In a search, both may compete.
+/// A transfer has a depth or a batch. In a search, both may compete.
 pub(super) const DEPTHS: &[Conflict] = &[Conflict::both(
-    "window",
+    "depth",
     "batch",
     "a batch is posted whole and then waited for",
     "leave one of them out",
 )];
 
-/// Returns the pacings of these options, one for each value of the window or batch.
+/// Returns the pacings of these options, one for each value of the depth or batch.
 pub(super) fn pacings(options: &PacingOptions, rate: Option<Rate>) -> Result<Vec<Pacing>> {
     if options.ping_pong {
         return Ok(vec![Pacing::PingPong]);
@@ -80,15 +81,15 @@ pub(super) fn pacings(options: &PacingOptions, rate: Option<Rate>) -> Result<Vec
         let batches = depths("batch", batch)?.into_iter();
         return Ok(batches.map(|batch| Pacing::Batch { batch }).collect());
     }
-    let windows = match &options.window {
-        Some(window) => depths("window", window)?,
-        None => vec![WINDOW_DEFAULT],
+    let depths = match &options.depth {
+        Some(depth) => depths("depth", depth)?,
+        None => vec![DEPTH_DEFAULT],
     };
-    let pacing = |window| match rate {
-        Some(rate) => Pacing::Paced { window, rate },
-        None => Pacing::Stream { window },
+    let pacing = |depth| match rate {
+        Some(rate) => Pacing::Paced { depth, rate },
+        None => Pacing::Stream { depth },
     };
-    Ok(windows.into_iter().map(pacing).collect())
+    Ok(depths.into_iter().map(pacing).collect())
 }
 
 /// Returns the ways of waiting for completions to measure.
@@ -96,7 +97,7 @@ pub(super) fn cq_modes(options: &PacingOptions) -> Result<&[CqMode]> {
     Ok(several("cq", &options.cq, "busy")?.unwrap_or(&[CqMode::Busy]))
 }
 
-/// Refuses a ping-pong of plain writes with sleeping workers, which cannot see the last byte arrive.
+/// Refuses a ping-pong of plain writes with sleeping threads, which cannot see the last byte arrive.
 pub(super) fn check_waiting(point: &TransferPoint) -> Result<()> {
     if point.cq == CqMode::Event && point.pacing == Pacing::PingPong && point.op == Verb::Write {
         return usage_error(
@@ -107,7 +108,7 @@ pub(super) fn check_waiting(point: &TransferPoint) -> Result<()> {
     Ok(())
 }
 
-/// Checks and returns the values of a window or batch sweep.
+/// Checks and returns the values of a depth or batch sweep.
 fn depths(what: &str, sweep: &Sweep) -> Result<Vec<u32>> {
     let checked = |&value: &u64| match u32::try_from(value) {
         Ok(0) => usage_error(format!(
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn each_form_becomes_its_pacing() {
-        let stream = |window| Pacing::Stream { window };
+        let stream = |depth| Pacing::Stream { depth };
         for (lines, expected) in [
             ("", vec![stream(64)]),
             ("ping-pong = true", vec![Pacing::PingPong]),
@@ -136,22 +137,22 @@ mod tests {
                 "batch = '1..4'",
                 [1, 2, 4].map(|batch| Pacing::Batch { batch }).to_vec(),
             ),
-            ("window = '1,8'", [1, 8].map(stream).to_vec()),
+            ("depth = '1,8'", [1, 8].map(stream).to_vec()),
         ] {
             assert_eq!(pacings(&options(lines), None).unwrap(), expected, "{lines}");
         }
         let rate = Rate::per_s(2e5);
-        let paced = pacings(&options("window = 4"), Some(rate)).unwrap();
-        assert_eq!(paced, [Pacing::Paced { window: 4, rate }]);
+        let paced = pacings(&options("depth = 4"), Some(rate)).unwrap();
+        assert_eq!(paced, [Pacing::Paced { depth: 4, rate }]);
     }
 
     #[test]
     fn depths_out_of_range_are_refused_with_valid_ones() {
         for (lines, part) in cases([
-            "window = 0 => window 0 would move nothing: the smallest window is 1, as in window 1..64",
+            "depth = 0 => depth 0 would move nothing: the smallest depth is 1, as in depth 1..64",
             "batch = 0 => the smallest batch is 1",
             "batch = 1048577 => batch 1048577 is too large: the largest batch is 1048576",
-            "window = '8G' => the largest window is 1048576",
+            "depth = '8G' => the largest depth is 1048576",
         ]) {
             pacings(&options(lines), None).refused(part);
         }

@@ -15,7 +15,7 @@ use super::paced::Rate;
 use super::slots::Slots;
 use super::verification::Verification;
 use crate::kind::AnyPoint;
-use crate::point::{LimitChoice, is_default};
+use crate::point::{BoundChoice, is_default};
 use crate::roles::Roles;
 use tonnage_engine::paths::Division;
 use tonnage_engine::{EngineOptions, Lists, Verb};
@@ -43,8 +43,9 @@ pub struct TransferPoint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loads: Option<PairLoads>,
     /// Pinned threads in each rank, each with its own engine.
-    pub workers: u32,
-    /// Division of the operations between a worker and a peer.
+    #[serde(alias = "workers")]
+    pub threads: u32,
+    /// Division of the operations between a thread and a peer.
     #[serde(flatten)]
     pub division: Division,
     /// Places by which the device lists of ranks that only serve are rotated.
@@ -56,7 +57,7 @@ pub struct TransferPoint {
     /// Session behind the library's calls, if these are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionUse>,
-    /// Sockets of workers that exchange bytes, if requested.
+    /// Sockets of threads that exchange bytes, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<PairPlace>,
     /// Pacing of operations.
@@ -64,10 +65,10 @@ pub struct TransferPoint {
     /// Batches, if the pacing has them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub batching: Batching,
-    /// Background load that some of the workers move.
+    /// Background load that some of the threads move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<Background>,
-    /// Way in which workers wait for completions.
+    /// Way in which threads wait for completions.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cq: CqMode,
     /// Kinds of memory of both ends.
@@ -84,7 +85,8 @@ pub struct TransferPoint {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_rank: bool,
     /// Upper bound to compare the bandwidth with.
-    pub limit: LimitChoice,
+    #[serde(alias = "limit")]
+    pub bound: BoundChoice,
     /// Length of the measurement.
     pub length: PointLength,
 }
@@ -95,12 +97,12 @@ impl TransferPoint {
         self.session.is_some_and(SessionUse::releases_lanes)
     }
 
-    /// Largest number of operations that a worker has in a batch towards a peer: all, unless the workers of a rank
+    /// Largest number of operations that a thread has in a batch towards a peer: all, unless the threads of a rank
     /// share the batch. 0 without batches.
     pub fn batch_share_max(&self) -> u32 {
         match (self.pacing, self.batching.of) {
-            (Pacing::Batch { batch }, BatchOf::Worker) => batch,
-            (Pacing::Batch { batch }, BatchOf::Rank) => batch.div_ceil(self.workers.max(1)),
+            (Pacing::Batch { batch }, BatchOf::Thread) => batch,
+            (Pacing::Batch { batch }, BatchOf::Rank) => batch.div_ceil(self.threads.max(1)),
             _ => 0,
         }
     }
@@ -108,18 +110,18 @@ impl TransferPoint {
     /// Number of batches that a rank has in flight towards one peer.
     pub fn batches_to_a_peer(&self) -> u32 {
         let owners = match self.batching.of {
-            BatchOf::Worker => self.workers,
+            BatchOf::Thread => self.threads,
             BatchOf::Rank => 1,
         };
         owners.saturating_mul(self.batching.in_flight)
     }
 
-    /// Number of operations that one worker has in a batch.
+    /// Number of operations that one thread has in a batch.
     pub fn batch_share(&self, worker: u32) -> u32 {
         match (self.pacing, self.batching.of) {
             (Pacing::Batch { batch }, BatchOf::Rank) => {
-                let workers = self.workers.max(1);
-                batch / workers + u32::from(worker < batch % workers)
+                let threads = self.threads.max(1);
+                batch / threads + u32::from(worker < batch % threads)
             }
             _ => self.batch_share_max(),
         }
@@ -129,7 +131,7 @@ impl TransferPoint {
     pub fn depth(&self) -> u32 {
         match self.pacing {
             Pacing::PingPong => 1,
-            Pacing::Stream { window } | Pacing::Paced { window, .. } => window,
+            Pacing::Stream { depth } | Pacing::Paced { depth, .. } => depth,
             Pacing::Batch { .. } => self
                 .batch_share_max()
                 .saturating_mul(self.batching.in_flight),
@@ -143,7 +145,7 @@ impl AnyPoint for TransferPoint {
         Some(round.saturating_mul(self.roles.round_count()))
     }
 
-    fn threads(&self, lists: &Lists) -> Option<u32> {
+    fn thread_ranks(&self, lists: &Lists) -> Option<u32> {
         let entry = lists.engine(&self.engine).ok()?;
         entry.one_process.then_some(self.roles.ranks)
     }
@@ -152,8 +154,8 @@ impl AnyPoint for TransferPoint {
         vec![&self.engine]
     }
 
-    fn workers(&self) -> u32 {
-        self.workers
+    fn threads(&self) -> u32 {
+        self.threads
     }
 
     fn socket_placement(&self) -> Option<PairPlace> {
@@ -193,19 +195,19 @@ impl AnyPoint for TransferPoint {
         self.rail_shift
     }
 
-    fn without_limit(&self) -> Option<&'static str> {
-        match self.limit {
+    fn without_bound(&self) -> Option<&'static str> {
+        match self.bound {
             _ if self.loads.is_some() => {
                 Some("a traffic file, which loads links unevenly: leave it out")
             }
             _ if self.background.is_some() => {
                 Some("a background, which shares the path: leave it out")
             }
-            LimitChoice::None => Some("limit none: leave it out, or use limit auto"),
-            LimitChoice::Auto if self.pacing == Pacing::PingPong => Some(
-                "ping-pong, which has one operation in flight: leave it out, or use window in place of ping-pong",
+            BoundChoice::None => Some("bound none: leave it out, or use bound auto"),
+            BoundChoice::Auto if self.pacing == Pacing::PingPong => Some(
+                "ping-pong, which has one operation in flight: leave it out, or use depth in place of ping-pong",
             ),
-            LimitChoice::Auto | LimitChoice::Stated { .. } => None,
+            BoundChoice::Auto | BoundChoice::Stated { .. } => None,
         }
     }
 }
@@ -220,7 +222,8 @@ pub enum Pacing {
     /// A true sliding window: a new operation for every one that completes.
     Stream {
         /// Operations in flight on each lane.
-        window: u32,
+        #[serde(alias = "window")]
+        depth: u32,
     },
     /// Post a batch, wait for all of it.
     Batch {
@@ -230,19 +233,20 @@ pub enum Pacing {
     /// Open loop: operations are due at fixed times, and latency counts from the time they were due.
     Paced {
         /// Most operations in flight on each lane.
-        window: u32,
+        #[serde(alias = "window")]
+        depth: u32,
         /// Rate of each initiating rank.
         #[serde(flatten)]
         rate: Rate,
     },
 }
 
-/// Two or three words, such as `window 64`.
+/// Two or three words, such as `depth 64`.
 impl fmt::Display for Pacing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PingPong => f.write_str("ping-pong"),
-            Self::Stream { window } => write!(f, "window {window}"),
+            Self::Stream { depth } => write!(f, "depth {depth}"),
             Self::Batch { batch } => write!(f, "batch {batch}"),
             Self::Paced { rate, .. } => rate.fmt(f),
         }
@@ -252,7 +256,7 @@ impl fmt::Display for Pacing {
 /// Figure that a pacing is meant to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacingAim {
-    /// Bandwidth, with as many operations in flight as the window allows.
+    /// Bandwidth, with as many operations in flight as the depth allows.
     Bandwidth,
     /// Time of one operation that does not wait for others.
     Latency,
@@ -282,7 +286,7 @@ impl Pacing {
 }
 
 tonnage_units::names! {
-    /// Way in which workers wait for completions, at both ends.
+    /// Way in which threads wait for completions, at both ends.
     pub enum CqMode: "way of waiting", default Busy {
         /// They poll without end.
         Busy = "busy",
@@ -329,7 +333,7 @@ mod tests {
     use super::*;
     use crate::point::Traffic;
     use crate::testing::transfer_point;
-    use crate::transfer::{Addresses, TargetFootprint};
+    use crate::transfer::{Access, TargetFootprint};
     use serde_json::{Value, from_value, json};
     use tonnage_engine::paths::{Cut, Rails};
 
@@ -360,7 +364,7 @@ mod tests {
             },
             slots: Slots {
                 target_footprint: TargetFootprint::Shared,
-                local_addresses: Some(Addresses::Random),
+                local_access: Some(Access::Random),
                 ..transfer_point().slots
             },
             ..transfer_point()
@@ -368,13 +372,13 @@ mod tests {
         let value = json!({
             "engine": "shm", "op": "write",
             "traffic": "pair", "ranks": 3, "initiators": 1, "target_shift": 1, "bidirectional": true,
-            "workers": 1, "rails": "stripe", "rail_shift": 1, "queue_pairs": 2,
+            "threads": 1, "rails": "stripe", "rail_shift": 1, "queue_pairs": 2,
             "cut": {"chunk_bytes": 32, "chunks_max": 2},
-            "size_bytes": 64, "pacing": {"kind": "stream", "window": 64},
+            "size_bytes": 64, "pacing": {"kind": "stream", "depth": 64},
             "memory": "host", "target_memory": "huge", "memory_options": {"alloc": "parts"},
             "footprint_bytes": 4096, "target_footprint": "shared", "stride_bytes": 64,
-            "addresses": "sequential", "local_addresses": "random", "seed": 1,
-            "latency": true, "verify": false, "limit": {"kind": "auto"},
+            "access": "sequential", "local_access": "random", "seed": 1,
+            "latency": true, "verify": false, "bound": {"kind": "auto"},
             "length": {"trials": 5, "trial": {"duration_ns": 200000000}, "warmup_ns": 50000000},
         });
         (point, value)
@@ -397,7 +401,7 @@ mod tests {
             "target_memory",
             "memory_options",
             "target_footprint",
-            "local_addresses",
+            "local_access",
         ] {
             plain.as_object_mut().unwrap().remove(key);
         }

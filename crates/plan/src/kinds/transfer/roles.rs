@@ -242,7 +242,7 @@ pub(super) const CONFLICTS: &[Conflict] = &[Conflict::both(
     "bidirectional",
     "ping-pong",
     "a round trip has one direction at a time",
-    "use window 1 or batch 1, or leave bidirectional out",
+    "use depth 1 or batch 1, or leave bidirectional out",
 )];
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::point::is_default;
-pub use tonnage_engine::Addresses;
+pub use tonnage_engine::Access;
 
 /// Default alignment of slots, so that words are never split.
 pub(super) const ALIGNMENT_BYTES: u64 = 8;
@@ -22,11 +22,16 @@ pub struct Slots {
     /// Distance between the starts of two neighbouring slots.
     pub stride_bytes: u64,
     /// Order in which slots are used.
-    pub addresses: Addresses,
+    #[serde(alias = "addresses")]
+    pub access: Access,
     /// Order at the initiator's end, if it differs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub local_addresses: Option<Addresses>,
-    /// Seeds addresses and data.
+    #[serde(
+        alias = "local_addresses",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub local_access: Option<Access>,
+    /// Seeds access and data.
     pub seed: u64,
 }
 
@@ -37,11 +42,8 @@ impl Slots {
     }
 
     /// Orders of the slots at the initiator's end and at the target's.
-    pub fn orders(&self) -> (Addresses, Addresses) {
-        (
-            self.local_addresses.unwrap_or(self.addresses),
-            self.addresses,
-        )
+    pub fn orders(&self) -> (Access, Access) {
+        (self.local_access.unwrap_or(self.access), self.access)
     }
 
     /// Bytes between two neighbouring slots.
@@ -65,7 +67,7 @@ tonnage_units::names! {
     pub enum TargetFootprint: "target footprint", default Own {
         /// Each initiator has one of its own.
         Own = "own",
-        /// All initiators read one, or change its words; each of the target's workers has one.
+        /// All initiators read one, or change its words; each of the target's threads has one.
         Shared = "shared",
     }
 }

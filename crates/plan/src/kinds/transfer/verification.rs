@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::options::Transfer;
 use super::point::{CqMode, Pacing, TransferApi, TransferPoint};
 use super::slots::TargetFootprint;
-use crate::point::LimitChoice;
+use crate::point::BoundChoice;
 use crate::refuse::usage_error;
 use crate::skipping;
 use tonnage_engine::{Entry, Lists, Verb, split_name};
@@ -174,13 +174,13 @@ pub(super) fn check_each(transfer: &Transfer, point: &TransferPoint) -> Result<(
     let refused = match () {
         () if transfer
             .measure
-            .limit
-            .is_some_and(|limit| limit != LimitChoice::None) =>
+            .bound
+            .is_some_and(|bound| bound != BoundChoice::None) =>
         {
             Some((
-                "limit",
+                "bound",
                 "its bandwidth contains the comparisons",
-                "leave limit out",
+                "leave bound out",
             ))
         }
         () if !transfer.measure.published.is_empty() => Some((
@@ -195,7 +195,7 @@ pub(super) fn check_each(transfer: &Transfer, point: &TransferPoint) -> Result<(
         )),
         () if copies && point.cq == CqMode::Event => Some((
             "cq event",
-            "targets poll memory for messages, which wake no sleeping worker",
+            "targets poll memory for messages, which wake no sleeping thread",
             "use cq busy",
         )),
         () if copies && point.api != TransferApi::Engine => Some((
@@ -254,9 +254,9 @@ mod tests {
             "engine = 'shm'; memory = 'cuda'; op = 'write'; sizes = 8 => use verify=last, or memory host",
             "engine = 'shm'; cq = 'event'; op = 'write'; sizes = 8 => use cq busy",
             "engine = 'shm'; api = 'poll'; op = 'write'; sizes = 8 => use api engine",
-            "engine = 'shm'; limit = '1GB/s'; op = 'write'; sizes = 8 => leave limit out",
+            "engine = 'shm'; bound = '1GB/s'; op = 'write'; sizes = 8 => leave bound out",
             "engine = 'shm'; ping-pong = true; sizes = 1; op = 'write' => use sizes 2",
-            "engine = 'shm'; rate = 1000; background = 'op=write,size=1k,window=1'; op = 'write'; sizes = 8 => leave background out",
+            "engine = 'shm'; rate = 1000; background = 'op=write,size=1k,depth=1'; op = 'write'; sizes = 8 => leave background out",
             "engine = 'shm'; op = 'read'; traffic = 'fan-in'; target-footprint = 'shared'; sizes = 8 => use target-footprint own",
         ]) {
             transfers(&format!("{lines}\nverify = 'each'"), 4).refused(part);
@@ -267,11 +267,11 @@ mod tests {
     #[test]
     fn each_is_possible_in_any_order_and_pacing() {
         for lines in [
-            "addresses = 'random'\nlocal-addresses = 'sequential'\nwindow = 8",
+            "access = 'random'\nlocal-access = 'sequential'\ndepth = 8",
             "batch = 16\nbatches-in-flight = 2",
             "rate = 1000",
             "ping-pong = true",
-            "bidirectional = true\nworkers = 2",
+            "bidirectional = true\nthreads = 2",
             "traffic = 'all-to-all'\nmemory = 'huge'",
         ] {
             let lines =

@@ -102,7 +102,7 @@ mod tests {
     use crate::refuse::usage_error;
 
     fn point() -> TunePoint {
-        let text = "name = 'p'\n[[tune]]\nengine = 'shm'\nop = 'write'\nsizes = 8\nwindow = [1, 2, 3]\nqps = [1, 2]";
+        let text = "name = 'p'\n[[tune]]\nengine = 'shm'\nop = 'write'\nsizes = 8\ndepth = [1, 2, 3]\nqueue-pairs = [1, 2]";
         let plan = crate::Plan::from_toml(text, "p").unwrap();
         let points = plan.points(2, &crate::fixture::LISTS).unwrap();
         match points.into_iter().next().unwrap().point {
@@ -134,21 +134,30 @@ mod tests {
     fn an_option_without_a_value_is_the_reason() {
         let refused = found(|values| values[1] > 1).unwrap_err();
         assert_eq!(refused.len(), 2);
-        assert!(refused.iter().all(|(value, _)| value.starts_with("--qps")));
+        assert!(
+            refused
+                .iter()
+                .all(|(value, _)| value.starts_with("--queue-pairs"))
+        );
     }
 
     #[test]
     fn a_common_reason_is_printed_once_and_keeps_its_kind() {
         let refused = |why: &[&str]| -> Vec<RefusedValue> {
             let each = why.iter().enumerate();
-            each.map(|(at, why)| (format!("--qps {at}"), Error::Usage((*why).to_owned())))
-                .collect()
+            each.map(|(at, why)| {
+                (
+                    format!("--queue-pairs {at}"),
+                    Error::Usage((*why).to_owned()),
+                )
+            })
+            .collect()
         };
         let said = |why: &[&str]| all_refused_error(&refused(why)).to_string();
         assert_eq!(said(&["no", "no"]), "no");
         assert_eq!(
             said(&["no", "never", "no"]),
-            "every candidate was refused: --qps 0, --qps 2 (no); --qps 1 (never)"
+            "every candidate was refused: --queue-pairs 0, --queue-pairs 2 (no); --queue-pairs 1 (never)"
         );
         let lacks = || Error::Unavailable {
             what: "w".into(),

@@ -7,10 +7,10 @@ use crate::sweep::Sweep;
 use tonnage_engine::paths::Rails;
 use tonnage_engine::{Entry, OptionKind, split_name};
 
-/// Default window of a transfer. The ladder contains it.
-const WINDOW_START: u64 = 64;
+/// Default depth of a transfer. The ladder contains it.
+const DEPTH_START: u64 = 64;
 const LADDER_MAX_LOG2: u32 = 10;
-/// Maximum bytes in flight of a searched window, unless the search begins above it. Bytes in flight are filled before
+/// Maximum bytes in flight of a searched depth, unless the search begins above it. Bytes in flight are filled before
 /// each trial and checked after it.
 const IN_FLIGHT_BYTES_MAX: u64 = 16 << 20;
 const QUEUE_PAIRS: [u64; 4] = [1, 2, 4, 8];
@@ -25,7 +25,11 @@ pub(super) fn dimensions(
 ) -> Vec<TuneDimension> {
     let mut all = vec![pacing_dimension(tune, size_bytes, goal)];
     let issuing = &tune.issuing;
-    all.push(number_dimension("qps", issuing.qps.as_ref(), &QUEUE_PAIRS));
+    all.push(number_dimension(
+        "queue-pairs",
+        issuing.queue_pairs.as_ref(),
+        &QUEUE_PAIRS,
+    ));
     all.push(match &issuing.chunk {
         Some(chunk) => {
             // Longer parts are cheaper, because there are fewer of them.
@@ -69,8 +73,8 @@ fn number_dimension(name: &str, asked: Option<&Sweep>, otherwise: &[u64]) -> Tun
     dimension(name, words.collect(), 0)
 }
 
-/// Returns the windows and batches, which compete with each other. A search for the lowest latency has one operation in
-/// flight. With a rate, the window bounds the operations in flight.
+/// Returns the depths and batches, which compete with each other. A search for the lowest latency has one operation in
+/// flight. With a rate, the depth bounds the operations in flight.
 fn pacing_dimension(tune: &Tune, size_bytes: u64, goal: Goal) -> TuneDimension {
     let asked = &tune.pacing;
     if asked.ping_pong {
@@ -80,25 +84,25 @@ fn pacing_dimension(tune: &Tune, size_bytes: u64, goal: Goal) -> TuneDimension {
         .map(|log2| 1 << log2)
         .filter(|depth: &u64| {
             depth.saturating_mul(size_bytes)
-                <= IN_FLIGHT_BYTES_MAX.max(WINDOW_START.saturating_mul(size_bytes))
+                <= IN_FLIGHT_BYTES_MAX.max(DEPTH_START.saturating_mul(size_bytes))
         })
         .collect();
     let values = |asked: &Option<Sweep>| asked.as_ref().map(|sweep| sweep.values().to_vec());
-    let (windows, batches) = match (values(&asked.window), values(&asked.batch)) {
+    let (depths, batches) = match (values(&asked.depth), values(&asked.batch)) {
         (None, None) if tune.paced.rate.is_some() => (ladder, Vec::new()),
         (None, None) if goal == Goal::Latency => (vec![1], Vec::new()),
         (None, None) => (
             ladder.clone(),
             ladder.into_iter().skip(2).step_by(2).collect(),
         ),
-        (windows, batches) => (windows.unwrap_or_default(), batches.unwrap_or_default()),
+        (depths, batches) => (depths.unwrap_or_default(), batches.unwrap_or_default()),
     };
-    let windows = windows.into_iter().map(|depth| (depth, "window"));
+    let depths = depths.into_iter().map(|depth| (depth, "depth"));
     let batches = batches.into_iter().map(|depth| (depth, "batch"));
-    let mut all: Vec<_> = windows.chain(batches).collect();
+    let mut all: Vec<_> = depths.chain(batches).collect();
     all.sort_by_key(|&(depth, name)| (depth, name == "batch"));
     all.dedup();
-    let start = all.iter().position(|it| *it == (WINDOW_START, "window"));
+    let start = all.iter().position(|it| *it == (DEPTH_START, "depth"));
     let words = all
         .iter()
         .map(|(depth, name)| option_arguments(name, depth.to_string()));

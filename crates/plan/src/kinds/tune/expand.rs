@@ -22,13 +22,13 @@ impl Kind for Tune {
     type Point = TunePoint;
 
     const ABOUT: &'static str = "Find the options of a transfer that serve a goal best";
-    const AFTER_HELP: &'static str = "Window or batch, queue pairs, chunk, rails and the engine's own options compete, \
+    const AFTER_HELP: &'static str = "Depth or batch, queue pairs, chunk, rails and the engine's own options compete, \
     one after the other, in rounds of short trials. An option with one value is fixed; a list is searched. The \
     cheapest value that is certainly within 3 % of the best wins. If that is uncertain, the best one wins, and the \
     output shows how much better others may be. The last line is the winner's command line.\n\n\
     Examples:\n  \
     tonnage tune --engine fabric:tcp --op write --sizes 64k --goal bandwidth --ranks 2\n  \
-    tonnage tune --engine shm --op read --sizes 8 --goal rate --window 1,16,256 --ranks 2";
+    tonnage tune --engine shm --op read --sizes 8 --goal rate --depth 1,16,256 --ranks 2";
 
     /// The cells of an experiment.
     fn cells(&self, ranks: u32, lists: &Lists, points_max: usize) -> Result<Vec<Cell<TunePoint>>> {
@@ -100,7 +100,7 @@ fn point_as_requested(
         op,
         size_bytes,
         ranks,
-        workers: 1,
+        threads: 1,
         memory: lists.default_memory().to_owned(),
         goal: tune.search.goal.unwrap_or(GOAL_DEFAULT),
         trial_ns,
@@ -133,8 +133,12 @@ fn build_point(
     own.what.op = Some(Many(vec![op]));
     own.what.sizes = Some(Sweep::single(size_bytes));
     let dimensions = dimensions::dimensions(&own, size_bytes, goal, entry);
-    (own.pacing.window, own.pacing.batch, own.pacing.ping_pong) = (None, None, false);
-    (own.issuing.qps, own.issuing.chunk, own.issuing.rails) = (None, None, None);
+    (own.pacing.depth, own.pacing.batch, own.pacing.ping_pong) = (None, None, false);
+    (
+        own.issuing.queue_pairs,
+        own.issuing.chunk,
+        own.issuing.rails,
+    ) = (None, None, None);
     let fixed = command_line::arguments(&Transfer {
         what: own.what,
         pacing: own.pacing,
@@ -172,16 +176,16 @@ fn check_contradictions(tune: &Tune, goal: Goal) -> Result<()> {
             "rate {rate} already fixes the {goal}: leave it out, or write goal latency"
         ));
     }
-    if goal == Goal::Latency && pacing.window.is_some() && pacing.batch.is_some() {
+    if goal == Goal::Latency && pacing.depth.is_some() && pacing.batch.is_some() {
         return usage_error(
-            "the latency of a window is that of one operation, and that of a batch is that of all its operations, so \
+            "the latency of a depth is that of one operation, and that of a batch is that of all its operations, so \
              they cannot compete: leave one of them out, or write goal bandwidth",
         );
     }
     Ok(())
 }
 
-/// Returns the point with accepted start values, and with their workers and memory.
+/// Returns the point with accepted start values, and with their threads and memory.
 fn with_accepted_start(mut point: TunePoint, lists: &Lists) -> Result<TunePoint> {
     let mut admits = |values: &[usize]| Ok::<_, Error>(point.candidate(values, lists).map(drop));
     let starts = match find_accepted_start(&point, &mut admits)? {
@@ -192,6 +196,6 @@ fn with_accepted_start(mut point: TunePoint, lists: &Lists) -> Result<TunePoint>
         dimension.start = start as u32;
     }
     let candidate = point.candidate(&starts, lists)?;
-    (point.workers, point.memory) = (candidate.workers, candidate.memories.memory);
+    (point.threads, point.memory) = (candidate.threads, candidate.memories.memory);
     Ok(point)
 }

@@ -63,7 +63,8 @@ pub struct TunePoint {
     /// Ranks of the run.
     pub ranks: u32,
     /// Pinned threads in each rank.
-    pub workers: u32,
+    #[serde(alias = "workers")]
+    pub threads: u32,
     /// Kind of memory.
     pub memory: String,
     /// Figure that decides.
@@ -109,7 +110,7 @@ impl TunePoint {
             &warm_up,
         ];
         words.extend(measured.map(str::to_owned));
-        words.extend(["--limit", "none"].map(str::to_owned));
+        words.extend(["--bound", "none"].map(str::to_owned));
         let refused = |error: clap::Error| Error::Usage(error.to_string());
         let command = Transfer::augment_args(Command::new("transfer"));
         let matches = command.try_get_matches_from(words).map_err(refused)?;
@@ -158,8 +159,8 @@ impl AnyPoint for TunePoint {
         vec![&self.engine]
     }
 
-    fn workers(&self) -> u32 {
-        self.workers
+    fn threads(&self) -> u32 {
+        self.threads
     }
 
     fn name(&self) -> String {

@@ -11,7 +11,7 @@ use proptest::strategy::Union;
 use super::*;
 use crate::files::{Phase, Published};
 use crate::fixture::LISTS;
-use crate::point::LimitChoice;
+use crate::point::BoundChoice;
 use crate::published::{PublishedCell, PublishedTable};
 use tonnage_units::{BytesPerSecond, Fraction, PerSecond};
 
@@ -112,15 +112,15 @@ fn values(key: &str, arg: &Arg) -> BoxedStrategy<String> {
             "[0-9]{1,4}[kMG]?b/s",
         ]),
         ("RATES", _) => joined("full|[1-9][0-9]{0,3}k?|[1-9][0-9]{0,2}Gb/s"),
-        ("LIMIT", _) => quoted(prop_oneof![
+        ("BOUND", _) => quoted(prop_oneof![
             select(vec!["auto".to_owned(), "none".to_owned()]),
-            (1e-3..1e15).prop_map(|bytes_per_s| LimitChoice::Stated { bytes_per_s }.to_string()),
+            (1e-3..1e15).prop_map(|bytes_per_s| BoundChoice::Stated { bytes_per_s }.to_string()),
         ]),
         ("NAME=VALUE", _) => btree_map("[a-z_-]{1,8}", "\\PC{0,8}", 0..3)
             .prop_map(|pairs| Value::try_from(pairs).unwrap().to_string())
             .boxed(),
         ("KEY=VALUE,...", _) => quoted(
-            "op=(read|send|fetch-add),size=[1-9][0-9]{0,5}k,window=[1-9][0-9]?,pair=(same|other),workers=[1-8]",
+            "op=(read|send|fetch-add),size=[1-9][0-9]{0,5}k,depth=[1-9][0-9]?,pair=(same|other),threads=[1-8]",
         ),
         ("GROUPS", _) => quoted("all|(div|mod):[1-9][0-9]{0,8}"),
         ("KIND", _) => quoted("random|compressible=[1-9][0-9]?%"),

@@ -188,13 +188,13 @@ const BANDWIDTH: &[Figure] = &[
     },
     Figure {
         name: "Bus util (%)",
-        field: "busbw_limit_fraction",
-        meaning: "Part of its limit that the bandwidth of the bus reaches.",
-        computed: "BusBW / the bandwidth that --limit states, or that was measured: copies of the same memory by all ranks that send at \
+        field: "busbw_bound_fraction",
+        meaning: "Part of its bound that the bandwidth of the bus reaches.",
+        computed: "BusBW / the bandwidth that --bound states, or that was measured: copies of the same memory by all ranks that send at \
              once, per rank; or the speed of the slowest link. Absent for rooted operations, and if nothing was measured.",
         style: PERCENT,
         better: Some(Better::High),
-        value: |row| summary(row, |it| it.busbw_limit_fraction),
+        value: |row| summary(row, |it| it.busbw_bound_fraction),
         ..Figure::PLAIN
     },
 ];

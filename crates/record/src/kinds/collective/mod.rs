@@ -11,8 +11,8 @@ use tonnage_collective::Algorithm;
 use tonnage_plan::collective::{CollectivePoint, RankTime};
 
 use crate::body::{KindBody, Part, PointOptions};
+use crate::bound::Bound;
 use crate::histogram::{HistogramData, Latency};
-use crate::limit::Limit;
 use crate::outcome::Outcome;
 use crate::spread::Spread;
 
@@ -64,8 +64,8 @@ pub struct BackendRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen_chunk_bytes: Option<u64>,
     /// Upper bound of the bus bandwidth over this path, if one was measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bus_limit: Option<Limit>,
+    #[serde(alias = "bus_limit", default, skip_serializing_if = "Option::is_none")]
+    pub bus_bound: Option<Bound>,
     /// One entry per timed repetition.
     pub trials: Vec<CollectiveTrial>,
     /// Summary of the trials; absent unless measured.
@@ -115,8 +115,12 @@ pub struct CollectiveSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busbw_bytes_per_s: Option<Spread>,
     /// Mean of `busbw_bytes_per_s` / the bound; absent without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub busbw_limit_fraction: Option<f64>,
+    #[serde(
+        alias = "busbw_limit_fraction",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub busbw_bound_fraction: Option<f64>,
     /// Times of the iterations, each on its slowest rank; absent if calls follow each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,

@@ -15,7 +15,7 @@ const CONNECT: &[Figure] = &[
     Figure {
         name: "Step",
         field: "step",
-        meaning: "Step of setting up a worker's connections: open (its endpoint), register (its memory), exchange (cards over the control channel, and waiting for the slowest rank), connect (to its peers), first_byte (until one has gone each way), total (all of these), close (taking it down, which is not in total). Absent in the row of the whole.",
+        meaning: "Step of setting up a thread's connections: open (its endpoint), register (its memory), exchange (cards over the control channel, and waiting for the slowest rank), connect (to its peers), first_byte (until one has gone each way), total (all of these), close (taking it down, which is not in total). Absent in the row of the whole.",
         computed: "The record's steps, in their order.",
         value: |row| {
             body(row)
@@ -28,14 +28,14 @@ const CONNECT: &[Figure] = &[
     Figure::of_option(
         "Register (B)",
         "register_bytes",
-        "Bytes of memory that each worker registers with its device.",
+        "Bytes of memory that each thread registers with its device.",
         |row| point(row, |body| body.point.register_bytes),
     ),
     Figure {
         name: "Connections",
         field: "connections_at_once",
         meaning: "Connections that all ranks together have at a time.",
-        computed: "Pairs of workers that the traffic connects.",
+        computed: "Pairs of threads that the traffic connects.",
         value: |row| point(row, |body| body.point.connections()),
         ..Figure::PLAIN
     },
@@ -43,7 +43,7 @@ const CONNECT: &[Figure] = &[
         name: "Conn rate (conn/s)",
         field: "connections_per_s_mean",
         meaning: "Connections per second over all ranks together, each set up, used for one byte each way and taken down again.",
-        computed: "Mean over the trials of connections / window.",
+        computed: "Mean over the trials of connections / measured interval.",
         style: Style::Rate,
         better: Some(Better::High),
         value: |row| summary(row, |summary| summary.connections_per_s.mean),
@@ -69,8 +69,8 @@ const CONNECT: &[Figure] = &[
     Figure {
         name: "CPU (ns/conn)",
         field: "cpu_ns_per_connection",
-        meaning: "CPU time that all workers together spend on one connection.",
-        computed: "CPU time of all workers inside the windows / connections.",
+        meaning: "CPU time that all threads together spend on one connection.",
+        computed: "CPU time of all threads inside the measured intervals / connections.",
         style: Style::Scaled(1.0),
         better: Some(Better::Low),
         value: |row| summary(row, |summary| summary.cpu_ns_per_connection),

@@ -1,7 +1,7 @@
 //! The body of an experiment with connections: the number that can be set up per second, and the cost of each step.
 //!
-//! Every worker sets up a connection to each of its peers, closes it, and starts over, until the trial ends. Latencies
-//! are those of one set-up by one worker, and of its steps. The steps are the record's parts.
+//! Every thread sets up a connection to each of its peers, closes it, and starts over, until the trial ends. Latencies
+//! are those of one set-up by one thread, and of its steps. The steps are the record's parts.
 
 pub(crate) mod figures;
 
@@ -45,7 +45,7 @@ impl KindBody for ConnectBody {
     fn options(&self) -> PointOptions<'_> {
         let point = &self.point;
         PointOptions {
-            workers: Some(point.workers),
+            threads: Some(point.threads),
             traffic: Some(point.traffic),
             place: point.place,
             memory: Some(&point.memory),
@@ -102,7 +102,7 @@ pub struct ConnectTrial {
     pub connections: u64,
     /// `connections` / measured interval.
     pub connections_per_s: f64,
-    /// CPU time of all workers inside the measured interval.
+    /// CPU time of all threads inside the measured interval.
     pub cpu_ns: u64,
     /// Delay of the last rank's actual start after the aligned start.
     pub start_skew_ns: u64,
@@ -118,11 +118,11 @@ pub struct ConnectSummary {
     pub connections: u64,
     /// Connections per second over the trials.
     pub connections_per_s: Spread,
-    /// CPU time of all workers per connection.
+    /// CPU time of all threads per connection.
     pub cpu_ns_per_connection: f64,
 }
 
-/// Times of one step of setting up connections, over all workers, ranks and trials.
+/// Times of one step of setting up connections, over all threads, ranks and trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepRecord {
@@ -134,12 +134,12 @@ pub struct StepRecord {
     pub histogram: HistogramData,
 }
 
-/// A step of setting up a worker's connections.
+/// A step of setting up a thread's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// Opening the worker's endpoint.
+    /// Opening the thread's endpoint.
     Open,
     /// Registering its memory with the device.
     Register,

@@ -11,8 +11,8 @@ use tonnage_plan::files::{FilePoint, Phase, Published};
 use tonnage_plan::point::PointNotes;
 
 use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
+use crate::bound::Bound;
 use crate::histogram::{HistogramData, Latency};
-use crate::limit::Limit;
 use crate::spread::Spread;
 
 /// A file experiment: the point and its results.
@@ -52,7 +52,7 @@ impl KindBody for FileBody {
     fn options(&self) -> PointOptions<'_> {
         let point = &self.point;
         PointOptions {
-            window: Some(point.window),
+            depth: Some(point.depth),
             ..PointOptions::new(
                 &point.label,
                 &point.engine,
@@ -112,7 +112,7 @@ impl KindBody for FileBody {
             operations: summary.operations,
             payload_bytes: summary.payload_bytes,
             cpu_ns_per_operation: summary.cpu_ns_per_operation,
-            limit: summary.limit.as_ref(),
+            bound: summary.bound.as_ref(),
             utilization: summary.utilization,
             trials: trials.collect(),
         })
@@ -372,8 +372,8 @@ pub struct PhaseSummary {
     /// CPU time per GiB, including opening and closing.
     pub cpu_ns_per_gib: f64,
     /// Upper bound that utilization refers to: that of the storage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<Limit>,
+    #[serde(alias = "limit", default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
     /// Mean bandwidth / bound; 1.0 is all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<f64>,

@@ -79,9 +79,9 @@ pub struct StressRow {
     pub verified_bytes: u64,
     /// Sum of the measured intervals of these transfers, without filling and verification.
     pub window_ns: u64,
-    /// CPU time of initiating workers inside the measured intervals.
+    /// CPU time of initiating threads inside the measured intervals.
     pub initiator_cpu_ns: u64,
-    /// Latencies of individual operations, from transfers with a window and from reads in ping-pongs.
+    /// Latencies of individual operations, from transfers with a depth and from reads in ping-pongs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
 }
@@ -179,7 +179,7 @@ impl KindBody for StressBody {
             operations: row.operations,
             payload_bytes: row.payload_bytes,
             cpu_ns_per_operation,
-            limit: None,
+            bound: None,
             utilization: None,
             trials: vec![MovedInTrial {
                 bandwidth_bytes_per_s,

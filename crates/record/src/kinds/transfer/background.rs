@@ -9,11 +9,11 @@ use crate::spread::{GeometricSpread, Spread, spread};
 use tonnage_units::histogram::{LatencyHistogram, LowerBounds};
 
 tonnage_units::names! {
-    /// CPUs of the workers that measure latency under load.
-    pub enum MeasuringCpus: "CPUs of measuring workers" {
+    /// CPUs of the threads that measure latency under load.
+    pub enum MeasuringCpus: "CPUs of measuring threads" {
         /// Each has its own CPU.
         Own = "own",
-        /// Some share a CPU with workers of the load. The latency under load is then that of the scheduler, not of the
+        /// Some share a CPU with threads of the load. The latency under load is then that of the scheduler, not of the
         /// path.
         WithLoad = "with-load",
         /// Some share a CPU with each other. The latency without load is then also that of the scheduler.

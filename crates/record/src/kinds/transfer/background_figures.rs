@@ -17,7 +17,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
     Figure::of_option(
         "Background",
         "background",
-        "Load that separate workers move during the latency measurement: operation, size, window and pairs; empty without.",
+        "Load that separate threads move during the latency measurement: operation, size, depth and pairs; empty without.",
         |row| {
             point(row, |point| {
                 point.background.map(|background| background.to_string())
@@ -30,7 +30,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
             "Load asked (op/s)",
             "background_rate_per_s",
             "Operations per second of the background in each initiating rank, as requested; full if it has no rate \
-             and moves as much as its window carries.",
+             and moves as much as its depth carries.",
             |row| {
                 point(row, |point| {
                     let rate_per_s = point.background.map(|background| background.rate_per_s);
@@ -43,7 +43,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
         name: "Load (GB/s)",
         field: "background_bandwidth_bytes_per_s_mean",
         meaning: "Bandwidth that the background really moved, all ranks together, GB of 1e9 bytes.",
-        computed: "Mean over the trials of its payload bytes / its window.",
+        computed: "Mean over the trials of its payload bytes / its measured interval.",
         style: GIGA,
         value: |row| loaded(row, |load| load.bandwidth_bytes_per_s.mean),
         trials: Some(|row| of_load(row, |trial| trial.bandwidth_bytes_per_s)),
@@ -140,9 +140,9 @@ pub(super) const BACKGROUND: &[Figure] = &[
     Figure {
         name: "Ratio of",
         field: "latency_ratio_of",
-        meaning: "path: the workers that measure have CPUs of their own, and the ratio is that of the path. scheduler: \
+        meaning: "path: the threads that measure have CPUs of their own, and the ratio is that of the path. scheduler: \
              they share CPUs with the load or with each other, and take turns with them.",
-        computed: "From the CPUs of all workers of a machine.",
+        computed: "From the CPUs of all threads of a machine.",
         value: |row| {
             let cpus = row.record.transfer().and_then(|body| body.measuring_cpus);
             let own = cpus.map(|cpus| cpus == MeasuringCpus::Own);

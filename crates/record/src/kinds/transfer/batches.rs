@@ -12,14 +12,14 @@ pub(super) const BATCHES: &[Figure] = &[
     Figure::of_option(
         "Batch of",
         "batch_of",
-        "Owner of a batch: worker (each worker has batches of its own) or rank (the workers of a rank share each \
+        "Owner of a batch: thread (each thread has batches of its own) or rank (the threads of a rank share each \
              batch out, and its latency is that of all of them together). Empty if the pacing has none.",
         |row| batches(row, |batching| batching.of.name().into()),
     ),
     Figure::of_option(
         "Batches",
         "batches_in_flight",
-        "Batches of a worker, or of a rank, that are in flight together; empty if the pacing has none.",
+        "Batches of a thread, or of a rank, that are in flight together; empty if the pacing has none.",
         |row| batches(row, |batching| batching.in_flight.into()),
     ),
     Figure::of_option(
@@ -39,11 +39,11 @@ pub(super) const BATCHES: &[Figure] = &[
 ];
 
 const PREPARE: &str = "From before the first operation is built until the last one is. The cost of a session is in the \
-     library's call, and so in Post. With batches of a rank this phase and the next are the first worker's.";
+     library's call, and so in Post. With batches of a rank this phase and the next are the first thread's.";
 const POST: &str = "From there until the engine, or the library, has taken the last operation. With futures (--api \
      async) the library is called when they are polled, which is in Complete.";
 const COMPLETE: &str =
-    "From there to the completion of the last one; of a rank's batch, of all workers' last ones.";
+    "From there to the completion of the last one; of a rank's batch, of all threads' last ones.";
 
 /// Phases that make up the latency of a batch.
 pub(super) const PHASES: &[Figure] = &[

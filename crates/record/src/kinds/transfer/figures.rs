@@ -10,7 +10,7 @@ use crate::envelope::TypedRecord;
 use crate::figures::common::{ASKED, EXCHANGE, IN_FLIGHT, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::latency::{DELIVERED, LATENCY};
-use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT, MESSAGE_RATE};
+use crate::figures::moved::{AMOUNTS, BANDWIDTH, BOUND, CPU, MESSAGE_RATE};
 use crate::figures::proof::PROOF;
 use crate::figures::{Better, Figure, Figures, PERCENT, Row, Style, Value, format_pairs};
 use crate::transfer::{MeasuringCpus, PairDirection, Summary, TransferBody, Trial};
@@ -36,7 +36,7 @@ pub const FIGURES: Figures = &[
     BACKGROUND,
     PHASES,
     DELIVERED,
-    LIMIT,
+    BOUND,
     BUS,
     CPU,
     AROUND,
@@ -57,13 +57,13 @@ const OPERATIONS: &[Figure] = &[
         "Pacing",
         "pacing",
         "Way in which operations are issued: ping-pong (one, then wait for the answer), stream (a sliding \
-             window), batch (post B, wait for B), paced (due at fixed times, independent of completions).",
+             depth), batch (post B, wait for B), paced (due at fixed times, independent of completions).",
         |row| point(row, |point| point.pacing.name()),
     ),
     Figure::of_option(
         "Rails",
         "rails",
-        "Use of the devices of a rank: single (a worker has one), stripe (each operation is cut into equal parts over \
+        "Use of the devices of a rank: single (a thread has one), stripe (each operation is cut into equal parts over \
              all of them) or round-robin (a peer has the device with number (peer + rank) mod devices, at both ends).",
         |row| point(row, |point| point.division.rails.name()),
     ),
@@ -76,14 +76,14 @@ const OPERATIONS: &[Figure] = &[
     Figure::of_option(
         "CQ",
         "cq",
-        "Way in which workers wait for completions, at both ends: busy (they poll without end) or event (they sleep \
+        "Way in which threads wait for completions, at both ends: busy (they poll without end) or event (they sleep \
              until the device has something).",
         |row| point(row, |point| point.cq.name()),
     ),
     Figure::of_option(
         "QPs",
         "queue_pairs",
-        "Endpoints (queue pairs) between a worker and a peer, which operations take in turn.",
+        "Endpoints (queue pairs) between a thread and a peer, which operations take in turn.",
         |row| point(row, |point| u64::from(point.division.queue_pairs)),
     ),
     Figure::of_option(
@@ -137,16 +137,16 @@ const OPERATIONS: &[Figure] = &[
         },
     ),
     Figure::of_option(
-        "Addresses",
-        "addresses",
+        "Access",
+        "access",
         "Order in which operations walk over the footprint: sequential, random (seeded), permuted (each \
              place once per round, in orders that differ at the two ends) or fixed (always the same place). It changes results several-fold, because it decides what caches hold.",
-        |row| point(row, |point| point.slots.addresses.name()),
+        |row| point(row, |point| point.slots.access.name()),
     ),
     Figure::of_option(
-        "Local addresses",
-        "local_addresses",
-        "Order in which operations walk over the footprint at the initiator's end; that of Addresses unless \
+        "Local access",
+        "local_access",
+        "Order in which operations walk over the footprint at the initiator's end; that of Access unless \
              another one was requested.",
         |row| point(row, |point| point.slots.orders().0.name()),
     ),
@@ -210,7 +210,7 @@ const OPERATIONS: &[Figure] = &[
     Figure::of_option(
         "Trial length",
         "trial_length",
-        "Length of one trial: at least this time, or this many operations (batches, round trips) of each worker.",
+        "Length of one trial: at least this time, or this many operations (batches, round trips) of each thread.",
         |row| point(row, |point| trial_length(&point.length.trial)),
     ),
 ];
@@ -254,7 +254,7 @@ const BUS: &[Figure] = &[
 ];
 
 fn bus(row: &Row<'_>, of: fn(&Links) -> f64) -> Value {
-    let links = row.record.limit.as_ref().and_then(|limit| limit.links);
+    let links = row.record.bound.as_ref().and_then(|bound| bound.links);
     let speed = links.as_ref().map(of).filter(|speed| *speed > 0.0);
     let bandwidth = body(row).and_then(|body| body.summary.as_ref());
     let bandwidth = bandwidth.map(|summary| summary.bandwidth_bytes_per_s.mean);
@@ -264,13 +264,13 @@ fn bus(row: &Row<'_>, of: fn(&Links) -> f64) -> Value {
         .into()
 }
 
-/// Figures of target workers.
+/// Figures of target threads.
 const AROUND: &[Figure] = &[Figure {
     name: "Target CPU (ns/op)",
     field: "target_cpu_ns_per_operation",
-    meaning: "CPU time that target workers spend on one operation. Not available if every worker that takes \
+    meaning: "CPU time that target threads spend on one operation. Not available if every thread that takes \
          part initiates: all to all, and both ways.",
-    computed: "CPU time of all target workers inside the windows / operations.",
+    computed: "CPU time of all target threads inside the measured intervals / operations.",
     style: Style::Scaled(1.0),
     better: Some(Better::Low),
     value: |row| match has_servers(row) {
@@ -294,7 +294,7 @@ pub(super) fn point<T: Into<Value>>(row: &Row<'_>, of: fn(&TransferPoint) -> T) 
     body(row).map(|body| of(&body.point)).into()
 }
 
-/// Returns whether some of the participating workers are only targets.
+/// Returns whether some of the participating threads are only targets.
 fn has_servers(row: &Row<'_>) -> bool {
     body(row)
         .is_some_and(|body| !body.point.roles.bidirectional && !body.point.roles.all_initiate())
@@ -324,8 +324,8 @@ fn elements(size_bytes: u32) -> Option<u32> {
 }
 
 impl TypedRecord<'_, TransferBody> {
-    /// Returns the fraction of the trials' time in which the initiating workers had a CPU. They don't sleep, so other
-    /// threads took the rest. `None` if they do sleep, if they share CPUs with other workers, or if nothing was
+    /// Returns the fraction of the trials' time in which the initiating threads had a CPU. They don't sleep, so other
+    /// threads took the rest. `None` if they do sleep, if they share CPUs with other threads, or if nothing was
     /// measured.
     pub fn cpu_share(&self) -> Option<f64> {
         let TransferBody { point, trials, .. } = self.body;
@@ -338,10 +338,10 @@ impl TypedRecord<'_, TransferBody> {
             return None;
         }
         let initiators = point.roles.initiating_at_once();
-        let workers = f64::from(initiators) * f64::from(point.measuring_workers());
+        let threads = f64::from(initiators) * f64::from(point.measuring_threads());
         let cpu_ns: u64 = trials.iter().map(|trial| trial.initiator_cpu_ns).sum();
         let window_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();
-        Some(cpu_ns as f64 / (window_ns.max(1) as f64 * workers))
+        Some(cpu_ns as f64 / (window_ns.max(1) as f64 * threads))
     }
 }
 
@@ -352,7 +352,7 @@ const DIRECTIONS: &[Figure] = &[
         field: "forward_bandwidth_bytes_per_s_mean",
         meaning: "Bandwidth of operations by the first ranks of pairs while the second ranks initiate towards them, GB \
              of 1e9 bytes. With BW back it adds up to Avg BW.",
-        computed: "Mean over the trials of the direction's payload bytes / window of the trial.",
+        computed: "Mean over the trials of the direction's payload bytes / measured interval of the trial.",
         value: |row| {
             summary(row, |it| {
                 Some(it.directions.as_ref()?.forward.bandwidth_bytes_per_s.mean)
@@ -369,7 +369,7 @@ const DIRECTIONS: &[Figure] = &[
         name: "BW back (GB/s)",
         field: "back_bandwidth_bytes_per_s_mean",
         meaning: "Bandwidth of operations by the second ranks of pairs, back to the first ones, at the same time.",
-        computed: "Mean over the trials of the direction's payload bytes / window of the trial.",
+        computed: "Mean over the trials of the direction's payload bytes / measured interval of the trial.",
         value: |row| {
             summary(row, |it| {
                 Some(it.directions.as_ref()?.back.bandwidth_bytes_per_s.mean)

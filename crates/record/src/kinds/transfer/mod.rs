@@ -41,13 +41,13 @@ pub struct TransferBody {
     /// Summary of the trials; absent unless measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// Latencies of all operations in all trials and workers; absent if none were recorded.
+    /// Latencies of all operations in all trials and threads; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<HistogramData>,
     /// Intervals of the trial in which the point failed, if `--interval` was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<BrokenOff>,
-    /// CPUs of the workers that measure under a background load; absent without one.
+    /// CPUs of the threads that measure under a background load; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measuring_cpus: Option<MeasuringCpus>,
     /// Time that a rank's process needed to start the driver of its GPU and to initialize the GPU, measured by that
@@ -90,12 +90,12 @@ impl KindBody for TransferBody {
     fn options(&self) -> PointOptions<'_> {
         let point = &self.point;
         PointOptions {
-            workers: Some(point.workers),
+            threads: Some(point.threads),
             traffic: Some(point.roles.traffic),
             place: point.place,
             memory: Some(&point.memories.memory),
-            window: match point.pacing {
-                Pacing::Stream { window } | Pacing::Paced { window, .. } => Some(window),
+            depth: match point.pacing {
+                Pacing::Stream { depth } | Pacing::Paced { depth, .. } => Some(depth),
                 Pacing::PingPong | Pacing::Batch { .. } => None,
             },
             ..PointOptions::new(
@@ -141,7 +141,7 @@ impl KindBody for TransferBody {
             operations: summary.operations,
             payload_bytes: summary.payload_bytes,
             cpu_ns_per_operation: summary.initiator_cpu_ns_per_operation,
-            limit: None,
+            bound: None,
             utilization: summary.utilization,
             trials: trials.collect(),
         })
@@ -154,7 +154,7 @@ impl KindBody for TransferBody {
 }
 
 impl TransferBody {
-    /// Returns the number of batches in flight at once: those of each worker, or rank, to each of its peers.
+    /// Returns the number of batches in flight at once: those of each thread, or rank, to each of its peers.
     pub fn batches_at_once(&self) -> u64 {
         let roles = self.point.roles;
         let flows = roles.flow_count() / u64::from(roles.round_count());
@@ -200,13 +200,13 @@ pub struct Trial {
     /// latency are lower bounds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfinished: u64,
-    /// CPU time of all initiating workers inside the measured interval.
+    /// CPU time of all initiating threads inside the measured interval.
     pub initiator_cpu_ns: u64,
-    /// CPU time of all workers that are only targets.
+    /// CPU time of all threads that are only targets.
     pub target_cpu_ns: u64,
     /// Delay of the last rank's actual start after the aligned start.
     pub start_skew_ns: u64,
-    /// Maximum number of operations that any worker had in flight, over all its lanes; absent in records of older
+    /// Maximum number of operations that any thread had in flight, over all its lanes; absent in records of older
     /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_max: Option<u64>,
@@ -257,7 +257,7 @@ pub struct Summary {
     /// Mean bandwidth / bound; 1.0 is all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<f64>,
-    /// Rails and their loads, if workers have several.
+    /// Rails and their loads, if threads have several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rails: Vec<Rail>,
     /// The slowest rail, if one was 10 % below its share in every trial.
@@ -374,14 +374,14 @@ pub struct Rail {
     pub device: Option<String>,
     /// Payload bytes that initiators posted to it in all trials, without answers of ping-pongs.
     pub payload_bytes: u64,
-    /// Rate while busy, over all initiating workers: `payload_bytes` / the part of the measured intervals in which it
-    /// had operations in flight. Estimated without clock reads: a worker counts the polls during which it had some.
+    /// Rate while busy, over all initiating threads: `payload_bytes` / the part of the measured intervals in which it
+    /// had operations in flight. Estimated without clock reads: a thread counts the polls during which it had some.
     pub busy_bytes_per_s: f64,
-    /// Fraction of the measured intervals in which it had operations in flight, mean over the initiating workers.
+    /// Fraction of the measured intervals in which it had operations in flight, mean over the initiating threads.
     pub busy_fraction: f64,
 }
 
-/// A rail that was slower than the others of its worker in every trial.
+/// A rail that was slower than the others of its thread in every trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SlowRail {
@@ -394,7 +394,7 @@ pub struct SlowRail {
     /// Its device, if that has a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Rate while busy / mean rate of the worker's other rails of the same kind. Below 0.9 in every trial; this is the
+    /// Rate while busy / mean rate of the thread's other rails of the same kind. Below 0.9 in every trial; this is the
     /// lowest value.
     pub share: f64,
 }
@@ -435,7 +435,7 @@ pub struct PairRate {
     /// True if both are on one host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub within_host: bool,
-    /// True if workers of both share a CPU, so that they take turns on it.
+    /// True if threads of both share a CPU, so that they take turns on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shares_cpu: bool,
     /// Payload bytes of all its turns.

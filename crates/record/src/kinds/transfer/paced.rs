@@ -6,8 +6,8 @@ use tonnage_plan::transfer::{Pacing, Rate, TransferPoint};
 use super::figures::{point, summary};
 use crate::figures::{Better, Figure, PERCENT, Style};
 
-/// A period in which operations of one worker of a paced run to one rank were due or in flight and none of them ended.
-/// It is far longer than this worker's other waits for completions.
+/// A period in which operations of one thread of a paced run to one rank were due or in flight and none of them ended.
+/// It is far longer than this thread's other waits for completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stall {
@@ -15,7 +15,7 @@ pub struct Stall {
     pub length_ns: u64,
     /// Begin, from the aligned start of the trial.
     pub begin_ns: u64,
-    /// Part of it that falls into a single iteration of the initiating worker's loop. If this is most of it, the loop
+    /// Part of it that falls into a single iteration of the initiating thread's loop. If this is most of it, the loop
     /// itself did not run: its process was stopped, its CPU was taken away, or a call of the engine took that long.
     pub loop_ns: u64,
     /// The initiating rank.
@@ -32,7 +32,7 @@ pub struct Pace {
     pub offered_per_s: f64,
     /// Completed operations per second, over all initiating ranks.
     pub reached_per_s: f64,
-    /// Fraction of the operations that were issued late or never, because the window was full or the loop was behind.
+    /// Fraction of the operations that were issued late or never, because the depth was reached or the loop was behind.
     pub late_fraction: f64,
     /// Fraction of the operations that were due and never issued.
     #[serde(default)]
@@ -75,7 +75,7 @@ pub(super) const REACHED: &[Figure] = &[
         field: "reached_per_s",
         meaning: "Operations per second that completed, all initiating ranks together. Well below the offered rate, the \
              path is saturated and latencies grow with the length of the run.",
-        computed: "Operations completed / window.",
+        computed: "Operations completed / measured interval.",
         style: Style::Rate,
         better: Some(Better::High),
         value: |row| {
@@ -88,7 +88,7 @@ pub(super) const REACHED: &[Figure] = &[
     Figure {
         name: "Late (%)",
         field: "late_fraction",
-        meaning: "Part of the operations that were issued only after the next burst was due, or never, because the window \
+        meaning: "Part of the operations that were issued only after the next burst was due, or never, because the depth \
              was full or the loop was behind. Their wait is inside the response latency.",
         computed: "Operations issued late / all operations.",
         style: PERCENT,
@@ -103,7 +103,7 @@ pub(super) const REACHED: &[Figure] = &[
     Figure {
         name: "Longest stall (ms)",
         field: "stall_ns_max",
-        meaning: "The longest time in which operations of an open loop were due or in flight from one worker to a rank and \
+        meaning: "The longest time in which operations of an open loop were due or in flight from one thread to a rank and \
              none of them ended, if it was far longer than the other waits for completions; empty without any.",
         computed: "The largest of all trials; their records have its place.",
         style: Style::Scaled(1e-6),

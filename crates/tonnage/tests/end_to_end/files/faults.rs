@@ -110,7 +110,7 @@ fn a_file_that_fills_the_disk_is_written_again() {
     let dir = tempdir().unwrap();
     let arguments = "--ranks 2 --path m/t --block 1m --transfer 64k --keep --phases write";
     let then = format!(
-        "{} file --limit none {arguments}",
+        "{} file --bound none {arguments}",
         env!("CARGO_BIN_EXE_tonnage")
     );
     let Some(ended) = on_tmpfs(dir.path(), "size=3m", &then, arguments) else {
@@ -167,7 +167,7 @@ fn a_rank_that_is_killed_while_it_writes() {
         let before = shared_memory();
         let mut arguments = format!("--ranks 2 --path t {ENDLESS} {options}");
         if options.contains("uring") {
-            arguments = arguments.replace("--fsync each", "--window 1");
+            arguments = arguments.replace("--fsync each", "--depth 1");
         }
         let run = writing(dir.path(), &arguments);
         let pids = pids(&run);
@@ -269,7 +269,7 @@ fn probing(pid: i32, dir: &Path) {
         let mut names = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
         names.any(|name| {
             let shown = name.to_string_lossy();
-            let is_scratch = shown.contains("/.tonnage-limit-") || shown.ends_with("(deleted)");
+            let is_scratch = shown.contains("/.tonnage-bound-") || shown.ends_with("(deleted)");
             name.starts_with(&dir) && is_scratch
         })
     });
@@ -277,11 +277,11 @@ fn probing(pid: i32, dir: &Path) {
 
 /// Only rank 0 knows the file with which the storage's bound is measured, so the file is unnamed.
 #[test]
-fn rank_0_that_is_killed_while_the_limit_is_measured() {
+fn rank_0_that_is_killed_while_the_bound_is_measured() {
     for options in ["", "--layout per-process --directory-per-rank"] {
         let dir = on_disk();
         let arguments =
-            format!("file --ranks 2 --path t --block 64k --transfer 64k --limit auto {options}");
+            format!("file --ranks 2 --path t --block 64k --transfer 64k --bound auto {options}");
         let run = tonnage(dir.path(), &arguments).start();
         probing(run.rank(0).pid, dir.path());
         run.kill_rank(0);

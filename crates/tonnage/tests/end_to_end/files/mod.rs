@@ -72,9 +72,9 @@ pub fn why(record: &Record, ended: &Ended) -> String {
 
 /// The command line of an experiment with its records in r.jsonl.
 fn experiment(arguments: &str) -> String {
-    match arguments.contains("--limit") {
+    match arguments.contains("--bound") {
         true => format!("file -o r.jsonl {arguments}"),
-        false => format!("file --limit none -o r.jsonl {arguments}"),
+        false => format!("file --bound none -o r.jsonl {arguments}"),
     }
 }
 
@@ -139,7 +139,7 @@ fn payloads(record: &Record) -> Vec<(Phase, u64)> {
 fn unavailable(engine: &str) -> bool {
     static URING: LazyLock<Result<(), String>> = LazyLock::new(|| {
         let dir = tempdir().unwrap();
-        let line = "file --engine uring --path t --block 4k --transfer 4k --limit none";
+        let line = "file --engine uring --path t --block 4k --transfer 4k --bound none";
         let tried = tonnage(dir.path(), line).run();
         (tried.code == Some(0)).then_some(()).ok_or(tried.stdout)
     });
@@ -178,7 +178,7 @@ fn the_commands_of_the_plan_at_a_small_size() {
     } else if !unavailable("uring") {
         let (_, record) = measured(
             dir.path(),
-            "--ranks 2 --engine uring --direct --path t.dat --block 1m --transfer 4k --order shuffled --window 32 \
+            "--ranks 2 --engine uring --direct --path t.dat --block 1m --transfer 4k --order shuffled --depth 32 \
              --stonewall 5s",
         );
         assert_eq!(payloads(&record), write_and_read(2 * MIB));
@@ -229,22 +229,22 @@ fn figures_are_compared_with_the_storages_own_bound() {
     let arguments = "--ranks 2 --path t --block 1m --transfer 256k";
     let (_, record) = measured(
         dir.path(),
-        &format!("{arguments} --fsync end --limit 2GB/s"),
+        &format!("{arguments} --fsync end --bound 2GB/s"),
     );
     let summary = |record: &Record, phase: usize| body(record).phases[phase].summary.clone();
-    let limits = [0, 1].map(|phase| summary(&record, phase).limit.unwrap().bytes_per_s);
-    assert_eq!(limits, [2e9; 2]);
+    let bounds = [0, 1].map(|phase| summary(&record, phase).bound.unwrap().bytes_per_s);
+    assert_eq!(bounds, [2e9; 2]);
     assert!(summary(&record, 0).utilization.is_some());
     let (ended, record) = measured(
         dir.path(),
-        &format!("{arguments} --limit 2GB/s --phases write"),
+        &format!("{arguments} --bound 2GB/s --phases write"),
     );
     assert_eq!(summary(&record, 0).utilization, None);
     ended.printing(&["write: memory took what was written"]);
     let events = Events::of(dir.path());
-    let auto = format!("{arguments} --fsync end --limit auto --phases write");
+    let auto = format!("{arguments} --fsync end --bound auto --phases write");
     let summary = summary(&measured(dir.path(), &auto).1, 0);
-    assert!(summary.limit.unwrap().bytes_per_s > 0.0 && summary.utilization.is_some());
+    assert!(summary.bound.unwrap().bytes_per_s > 0.0 && summary.utilization.is_some());
     is_empty(dir.path());
     // A stream before or during the phases would change what they find. Its file is unnamed, which the system reports
     // as a number.
@@ -260,11 +260,11 @@ fn a_read_that_removes_its_file_has_a_limit() {
     let dir = on_disk();
     let table = "[[file]]\npath = 't'\nblock = '1m'\ntransfer = '256k'\nphases";
     let plan =
-        format!("name = 'p'\n{table} = 'write'\nkeep = true\nlimit = 'none'\n{table} = 'read'\n");
+        format!("name = 'p'\n{table} = 'write'\nkeep = true\nbound = 'none'\n{table} = 'read'\n");
     fs::write(dir.path().join("p.toml"), plan).unwrap();
     let ended = tonnage(dir.path(), "run p.toml --ranks 2 -o r.jsonl").succeed();
     assert_eq!(names(dir.path()), ["p.toml", "r.jsonl"]);
-    assert!(!ended.stdout.contains("limit is not known"), "{ended:#?}");
+    assert!(!ended.stdout.contains("bound is not known"), "{ended:#?}");
     let records = records::read(&dir.path().join("r.jsonl"));
     let body = body(&records[1]);
     if body.storage.iter().any(|it| it.direct_alignment.is_none()) {
@@ -272,8 +272,8 @@ fn a_read_that_removes_its_file_has_a_limit() {
             "skip: this file system has no direct transfers, and so no stream to read"
         );
     }
-    let limit = body.phases[0].summary.limit.as_ref();
-    assert!(limit.unwrap().bytes_per_s > 0.0, "{body:#?}");
+    let bound = body.phases[0].summary.bound.as_ref();
+    assert!(bound.unwrap().bytes_per_s > 0.0, "{body:#?}");
 }
 
 /// Files created, opened and removed in a directory from now on.
@@ -305,19 +305,19 @@ impl Events {
 fn files_in_memory_have_no_bound_and_the_record_gives_the_reason() {
     let Some(dir) = in_memory() else { return };
     let arguments = "--ranks 2 --path t --block 1m --transfer 256k";
-    let (ended, record) = measured(dir.path(), &format!("{arguments} --limit auto"));
+    let (ended, record) = measured(dir.path(), &format!("{arguments} --bound auto"));
     for phase in &body(&record).phases {
-        let limit = (&phase.summary.limit, phase.summary.utilization);
-        assert_eq!(limit, (&None, None));
+        let bound = (&phase.summary.bound, phase.summary.utilization);
+        assert_eq!(bound, (&None, None));
     }
-    let why = "no limit: files on tmpfs are in memory";
+    let why = "no bound: files on tmpfs are in memory";
     assert!(
         record.remarks.iter().any(|it| it.starts_with(why)),
         "{:?}",
         record.remarks
     );
     ended.printing(&[why]);
-    let (_, record) = measured(dir.path(), &format!("{arguments} --limit 2GB/s"));
+    let (_, record) = measured(dir.path(), &format!("{arguments} --bound 2GB/s"));
     assert!(body(&record).phases[0].summary.utilization.is_some());
 }
 
@@ -515,7 +515,7 @@ fn the_actual_queue_depth_is_in_the_record() {
         return;
     }
     // Waiting for the common start also takes CPU time, which does not belong to the transfers.
-    let arguments = "--engine uring --path t --block 64k --transfer 64k --window 256 --trials 20";
+    let arguments = "--engine uring --path t --block 64k --transfer 64k --depth 256 --trials 20";
     let (_, record) = measured(dir.path(), arguments);
     for phase in &body(&record).phases {
         let within = |trial: &&PhaseTrial| trial.transfer_cpu_ns <= trial.total_ns;
@@ -539,14 +539,14 @@ fn the_actual_queue_depth_is_in_the_record() {
         trial(&record, phase).in_flight_max.unwrap()
     };
     for phase in [0, 1] {
-        assert!((2..=32).contains(&most("--engine uring --window 32", phase)));
+        assert!((2..=32).contains(&most("--engine uring --depth 32", phase)));
     }
     assert_eq!(most("--threads 3", 0), 1);
 }
 
 /// Writes and reads a shared file of 16 MiB, with a rank on each host.
 const SHARED: &str =
-    "file -o r.jsonl --path t --block 512k --transfer 64k --segments 8 --limit none";
+    "file -o r.jsonl --path t --block 512k --transfer 64k --segments 8 --bound none";
 
 fn cache_of_read(dir: &Path) -> CacheState {
     let record = only(&dir.join("r.jsonl"));
@@ -600,7 +600,7 @@ fn most_kib(pid: i32) -> Option<u64> {
 fn peak_kib(dir: &Path, engine: &str, block: &str) -> u64 {
     let arguments = format!(
         "file --ranks 2 --engine {engine} --path {}/t --layout per-process --block {block} --transfer 4k --trials 2 \
-         --delay 200ms --limit none",
+         --delay 200ms --bound none",
         dir.display()
     );
     let run: Started = tonnage(dir, &arguments).start();

@@ -98,7 +98,7 @@ fn after_wearing_out_all_ranks_have_moved_the_same() {
     for (engine, more) in [
         ("posix", "--fsync each"),
         ("posix", "--fsync each --order shuffled --threads 2"),
-        ("uring", "--window 2 --direct"),
+        ("uring", "--depth 2 --direct"),
         ("posix", "--fsync each --wear-out-transfers 400"),
     ] {
         if unavailable(engine) {

@@ -305,7 +305,7 @@ fn however_it_was_written() {
             (3, ALIGNED, "--layout per-process --threads 2"),
             (2, (16 << 10, 2 << 10), "--threads 3 --order shuffled"),
             (2, UNALIGNED, "--engine uring --order shuffled"),
-            (3, ALIGNED, "--layout per-process --engine uring --window 3"),
+            (3, ALIGNED, "--layout per-process --engine uring --depth 3"),
             (2, ALIGNED, "--direct"),
             (
                 3,

@@ -24,7 +24,7 @@ fn copies_between_all_sorts_of_memory_are_verified() {
     };
     for (arguments, points) in [
         (
-            "cuda-pinned,host,cuda --target-memory cuda:1 --sizes 5003 --window 4",
+            "cuda-pinned,host,cuda --target-memory cuda:1 --sizes 5003 --depth 4",
             6,
         ),
         (
@@ -32,7 +32,7 @@ fn copies_between_all_sorts_of_memory_are_verified() {
             4,
         ),
         (
-            "cuda-pinned --target-memory cuda --sizes 4k --bidirectional --engine-option streams=3 --window 7",
+            "cuda-pinned --target-memory cuda --sizes 4k --bidirectional --engine-option streams=3 --depth 7",
             2,
         ),
     ] {
@@ -83,10 +83,10 @@ fn copies_between_linked_gpus_are_bounded_by_their_links() {
             body(record).driver_start_ns >= Some(20_000_000),
             "{record:?}"
         );
-        let told = "ms, once in a process and outside of every window";
+        let told = "ms, once in a process and outside of every measured interval";
         assert_eq!(run.stdout.matches(told).count(), 1, "{}", run.stdout);
-        let limit = record.limit.as_ref().unwrap();
-        let what = limit.what.as_str();
+        let bound = record.bound.as_ref().unwrap();
+        let what = bound.what.as_str();
         if gpus == "1" {
             assert!(
                 what.starts_with("memory copy by the GPU's cuMemcpyAsync"),
@@ -97,9 +97,9 @@ fn copies_between_linked_gpus_are_bounded_by_their_links() {
         // Both GPUs have the same number of links, so either may be named.
         assert!(what.starts_with("link speed of cuda:"), "{what}");
         assert!(what.contains("), by NVLink, 4 links to cuda:"), "{what}");
-        assert_eq!(limit.bytes_per_s, 100e9);
+        assert_eq!(bound.bytes_per_s, 100e9);
         let effective = serde_json::to_string(&record.effective).unwrap();
-        let links = "\"limit_of_links\":\"NVLink, 4 links to cuda:0 (0000:1b:00.0)";
+        let links = "\"bound_of_links\":\"NVLink, 4 links to cuda:0 (0000:1b:00.0)";
         assert!(effective.contains(links), "{effective}");
     }
 }
@@ -134,8 +134,8 @@ fn pairs_that_take_turns_are_bounded_by_one_bundle_of_links() {
         .env("TONNAGE_LIBNVML", management.path())
         .succeed();
         let record = read(dir.path()).remove(0);
-        let limit = record.limit.as_ref().map(|limit| limit.bytes_per_s);
-        assert_eq!(limit, Some(bytes_per_s), "{traffic}: {record:#?}");
+        let bound = record.bound.as_ref().map(|bound| bound.bytes_per_s);
+        assert_eq!(bound, Some(bytes_per_s), "{traffic}: {record:#?}");
     }
 }
 
@@ -202,7 +202,7 @@ fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
             return;
         };
         let arguments = "transfer --engine cuda --op write --memory cuda-pinned --target-memory cuda --sizes 4096 --batch 4 \
-                         --iters 1 --trials 1 --warmup 0s --limit none --verify";
+                         --iters 1 --trials 1 --warmup 0s --bound none --verify";
         let (run, records) = with(&double, arguments);
         run.with_code(1);
         let why = why_failed(&records[0]);
@@ -229,8 +229,8 @@ fn a_gpu_that_falls_off_ends_the_run_and_leaves_the_records() {
     let Some(double) = Double::with("fail cuMemcpyAsync 719 100") else {
         return;
     };
-    let arguments = "transfer --engine cuda --op write --memory cuda-pinned --target-memory cuda --sizes 64,128,256 --window 4 \
-                     --iters 40 --trials 2 --warmup 0s --limit none";
+    let arguments = "transfer --engine cuda --op write --memory cuda-pinned --target-memory cuda --sizes 64,128,256 --depth 4 \
+                     --iters 40 --trials 2 --warmup 0s --bound none";
     let (run, records) = with(&double, arguments);
     let error = "cuda:0 (Double of a GPU, 0000:1b:00.0): cuMemcpyAsync: an error (719)";
     run.with_code(1).saying(&[error, "Xid"]);

@@ -22,7 +22,7 @@ fn copies_of_amds_gpus_are_verified() {
         &amd,
         &format!(
             "--engine hip --op write,read --memory hip-pinned,host,hip,cuda-pinned,cuda --target-memory hip:1 \
-             --sizes 5003 --window 4 --verify --optional --library {cuda}"
+             --sizes 5003 --depth 4 --verify --optional --library {cuda}"
         ),
     );
     let (skipped, copied): (Vec<_>, Vec<_>) = by_engines
@@ -64,7 +64,7 @@ fn memory_of_another_process_is_reached_by_amds_gpus() {
     let Some(double) = Double::hip("gpus 2") else {
         return;
     };
-    let line = "--engine hip-ipc --op write-imm,read --ranks 2 --memory hip --target-memory hip:1 --sizes 7001 --window 4";
+    let line = "--engine hip-ipc --op write-imm,read --ranks 2 --memory hip --target-memory hip:1 --sizes 7001 --depth 4";
     let records = brief(&amd(&double), &format!("{line} --verify"));
     assert_eq!(records.len(), 2);
     all_verified(&records);
@@ -133,8 +133,8 @@ fn a_gpu_of_amd_that_falls_off_ends_the_run_and_leaves_the_records() {
         };
         let dir = tempdir().unwrap();
         let arguments = format!(
-            "transfer --engine {engine} --op write {ranks} --memory hip --sizes 64,128,256 --window 4 --iters 40 --trials 2 \
-             --warmup 0s --limit none --library {} -o r.jsonl",
+            "transfer --engine {engine} --op write {ranks} --memory hip --sizes 64,128,256 --depth 4 --iters 40 --trials 2 \
+             --warmup 0s --bound none --library {} -o r.jsonl",
             amd(&double)
         );
         let run = tonnage(dir.path(), &arguments).run().with_code(1);

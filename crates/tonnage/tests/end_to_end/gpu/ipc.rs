@@ -20,7 +20,7 @@ fn every_verb_reaches_memory_of_another_process() {
         let dir = tempdir().unwrap();
         let arguments = driver.with(&format!(
             "transfer --engine cuda-ipc --op write,write-imm,read,send --ranks 2 --memory cuda,cuda-pinned --target-memory {} \
-             --sizes 7001 --window 4 --verify {BRIEF} -o r.jsonl",
+             --sizes 7001 --depth 4 --verify {BRIEF} -o r.jsonl",
             driver.far()
         ));
         let run = driver.run(tonnage(dir.path(), &arguments));
@@ -178,7 +178,7 @@ fn bytes_of_a_gpu_are_staged_where_that_is_asked_for() {
         let dir = tempdir().unwrap();
         let arguments = driver.with(&format!(
             "transfer --engine fabric:tcp --op write,write-imm,read,send --ranks 2 --memory {} --engine-option staging=pinned \
-             --sizes 8,300001 --window 4 --verify {BRIEF} -o r.jsonl",
+             --sizes 8,300001 --depth 4 --verify {BRIEF} -o r.jsonl",
             driver.far()
         ));
         let run = tonnage(dir.path(), &arguments).succeed();
@@ -216,12 +216,12 @@ fn bytes_of_a_gpu_go_no_faster_than_its_own_link() {
     for record in records {
         assert_eq!(record.outcome, Outcome::Measured);
         if record.effective.iter().any(|ranks| ranks.yielding) {
-            println!("skip: no limit is measured where workers share CPUs");
+            println!("skip: no bound is measured where threads share CPUs");
             continue;
         }
-        let limit = record.limit.as_ref().unwrap();
+        let bound = record.bound.as_ref().unwrap();
         let what = "NVLink-C2C, 2 links of cuda:1 (0000:1c:00.0), by which bytes leave and reach its memory";
-        assert_eq!((limit.what.as_str(), limit.bytes_per_s), (what, 2e6));
+        assert_eq!((bound.what.as_str(), bound.bytes_per_s), (what, 2e6));
     }
 }
 
@@ -238,11 +238,11 @@ fn a_gpu_that_two_processes_share_is_one_copier() {
         let record = &records::read(&dir.path().join("r.jsonl"))[0];
         assert_eq!(record.outcome, Outcome::Measured);
         if record.effective.iter().any(|ranks| ranks.yielding) {
-            println!("skip: no limit is measured where workers share CPUs");
+            println!("skip: no bound is measured where threads share CPUs");
             continue;
         }
-        let limit = record.limit.as_ref().unwrap();
-        assert!(limit.what.ends_with(", 1 copier"), "{limit:?}");
+        let bound = record.bound.as_ref().unwrap();
+        assert!(bound.what.ends_with(", 1 copier"), "{bound:?}");
         let begin = "ranks 0-1 are processes that share cuda:0 (";
         let is_told = |it: &String| it.starts_with(begin) && it.contains(" in time slices");
         assert!(record.remarks.iter().any(is_told), "{:?}", record.remarks);

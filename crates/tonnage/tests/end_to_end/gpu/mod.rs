@@ -73,7 +73,7 @@ fn memory_that_a_driver_pinned_is_moved_and_verified() {
     let records = brief(
         &cuda(&double),
         "--engine shm,fabric:tcp --op write,read --ranks 2 --sizes 5000 --memory cuda-pinned --target-memory host \
-         --window 4 --verify",
+         --depth 4 --verify",
     );
     assert_eq!(records.len(), 4);
     all_verified(&records);

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 pub use program::{Ended, Program, Started, tonnage, tonnage_by, tonnage_in, under};
 
 /// Options for the shortest possible measurement.
-pub const BRIEF: &str = "--trials 2 --trial-time 5ms --warmup 1ms --limit none";
+pub const BRIEF: &str = "--trials 2 --trial-time 5ms --warmup 1ms --bound none";
 
 /// A point that takes longer than any test waits.
-pub const LONG: &str = "--trials 1 --trial-time 1h --warmup 0 --limit none";
+pub const LONG: &str = "--trials 1 --trial-time 1h --warmup 0 --bound none";
 
 /// A secret for ranks started by an external launcher.
 pub const SECRET: &str = "correct-horse-battery-staple";

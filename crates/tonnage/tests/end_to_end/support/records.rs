@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use serde_json::Value;
 use tempfile::tempdir;
 use tonnage_plan::files::{FilePoint, Fsync, Phase};
-use tonnage_plan::point::{LimitChoice, Traffic};
+use tonnage_plan::point::{BoundChoice, Traffic};
 use tonnage_plan::transfer::{BatchOf, Pacing, TransferPoint, TrialLength};
 use tonnage_record::files::{FileBody, PhaseRecord, PhaseTrial};
 use tonnage_record::histogram::Latency;
@@ -75,11 +75,11 @@ pub fn transfer(arguments: &str) -> (Ended, Vec<Record>) {
 
 /// The records of two trials of 40 operations, or batches, and the table with single spaces.
 pub fn measured(arguments: &str) -> (Vec<Record>, String) {
-    let limit = match arguments.contains("--link-speed") {
+    let bound = match arguments.contains("--link-speed") {
         true => "",
-        false => "--limit none",
+        false => "--bound none",
     };
-    let line = format!("transfer {arguments} --trials 2 --iters 40 --warmup 1ms {limit}");
+    let line = format!("transfer {arguments} --trials 2 --iters 40 --warmup 1ms {bound}");
     let (run, records) = succeeded(&line);
     (records, words(&run.stdout))
 }
@@ -234,7 +234,7 @@ fn check_transfer(record: &Record, body: &TransferBody) {
     check_phases(point, summary);
     assert!(record.canary.is_some());
     let mut cpus = record.effective.iter().map(|part| part.cpus.len());
-    assert!(cpus.all(|count| count == point.workers as usize));
+    assert!(cpus.all(|count| count == point.threads as usize));
 }
 
 /// Checks that the means of a batch's phases add up to its mean latency.
@@ -290,7 +290,7 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
         }
         TrialLength::DurationNs(_) if point.iterations_max().is_some() => {
             let most = point.iterations_max().unwrap() * operations_per_iteration(point);
-            let most = most * initiators(point) * u64::from(point.workers) * rounds(point);
+            let most = most * initiators(point) * u64::from(point.threads) * rounds(point);
             assert!((1..=most).contains(&trial.operations), "{trial:?}");
         }
         TrialLength::DurationNs(ns) => {
@@ -341,7 +341,7 @@ fn initiators(point: &TransferPoint) -> u64 {
 /// Loops of an initiating rank that count iterations.
 fn loops(point: &TransferPoint) -> u64 {
     match point.batching.of {
-        BatchOf::Worker => point.workers.into(),
+        BatchOf::Thread => point.threads.into(),
         BatchOf::Rank => 1,
     }
 }
@@ -377,16 +377,16 @@ fn check_sums(record: &Record, body: &TransferBody, summary: &Summary) {
     check_spread(&summary.bandwidth_bytes_per_s, bandwidths);
     let rates = trials.iter().map(|trial| trial.message_rate_per_s);
     check_spread(&summary.message_rate_per_s, rates);
-    let limit = record.limit.as_ref().map(|limit| limit.bytes_per_s);
-    let part = limit.map(|limit| summary.bandwidth_bytes_per_s.mean / limit);
+    let bound = record.bound.as_ref().map(|bound| bound.bytes_per_s);
+    let part = bound.map(|bound| summary.bandwidth_bytes_per_s.mean / bound);
     match (summary.utilization, part) {
         (Some(said), Some(part)) => assert!(about(said, part)),
         (said, part) => assert_eq!(said, part),
     }
-    match body.point.limit {
-        LimitChoice::None => assert_eq!(limit, None),
-        LimitChoice::Stated { bytes_per_s } => assert_eq!(limit, Some(bytes_per_s)),
-        LimitChoice::Auto => {}
+    match body.point.bound {
+        BoundChoice::None => assert_eq!(bound, None),
+        BoundChoice::Stated { bytes_per_s } => assert_eq!(bound, Some(bytes_per_s)),
+        BoundChoice::Auto => {}
     }
     let is_paced = matches!(body.point.pacing, Pacing::Paced { .. });
     assert_eq!(summary.pace.is_some(), is_paced);
@@ -459,8 +459,8 @@ fn check_phase(point: &FilePoint, record: &PhaseRecord) {
     check_spread(&summary.bandwidth_bytes_per_s, bandwidths);
     let rates = trials.iter().map(|trial| trial.operations_per_s);
     check_spread(&summary.operations_per_s, rates);
-    let limit = summary.limit.as_ref();
-    let part = limit.map(|limit| summary.bandwidth_bytes_per_s.mean / limit.bytes_per_s);
+    let bound = summary.bound.as_ref();
+    let part = bound.map(|bound| summary.bandwidth_bytes_per_s.mean / bound.bytes_per_s);
     match (summary.utilization, part) {
         (Some(said), Some(part)) => assert!(about(said, part)),
         // Data that came from the page cache, or stayed there, is not compared with the storage's bound.

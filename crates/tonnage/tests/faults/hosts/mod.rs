@@ -64,15 +64,15 @@ const TRAFFICS: &[&str] = &[
     "in-turn",
 ];
 const PACINGS: &[&str] = &[
-    "--limit none --window 4",
+    "--bound none --depth 4",
     ROUND_TRIPS,
-    "--limit none --batch 4",
-    "--limit none --window 4 --verify",
+    "--bound none --batch 4",
+    "--bound none --depth 4 --verify",
     LIMITED,
 ];
-const ROUND_TRIPS: &str = "--limit none --ping-pong";
+const ROUND_TRIPS: &str = "--bound none --ping-pong";
 /// The streams that measure the bound also use the data link.
-const LIMITED: &str = "--limit auto --window 4";
+const LIMITED: &str = "--bound auto --depth 4";
 const LAYOUTS: &[&str] = &["shared", "per-process"];
 
 const OPENING: &str = "opening ";
@@ -141,12 +141,12 @@ impl Case {
             ),
             Work::Connect => {
                 "connect --engine fabric:tcp --libfabric embedded --devices eth1 --traffic fan-in \
-                              --workers 1,2 --trials 2 --duration 500ms"
+                              --threads 1,2 --trials 2 --duration 500ms"
                     .to_owned()
             }
             Work::File(layout) => format!(
                 "file --engine posix --layout {layout} --path t --block 1G --transfer 4k,64k --fsync each --trials 2 \
-                 --stonewall 400ms --limit none --phases write"
+                 --stonewall 400ms --bound none --phases write"
             ),
         };
         format!("{what} -o r.jsonl")
@@ -159,7 +159,7 @@ fn transfers() -> impl Strategy<Value = Work> {
         // There must be an answering rank, and one direction at a time.
         let is_answered = ["pair", "fan-in", "fan-out"].contains(&traffic);
         let pacing = match pacing {
-            ROUND_TRIPS if !is_answered => "--limit none --batch 1",
+            ROUND_TRIPS if !is_answered => "--bound none --batch 1",
             pacing => pacing,
         };
         Work::Transfer(verb, traffic, pacing)

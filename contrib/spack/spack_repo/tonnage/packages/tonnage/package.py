@@ -68,4 +68,4 @@ class Tonnage(CargoPackage):
         """bytes move between two ranks by the libfabric inside"""
         tonnage = Executable(self.prefix.bin.tonnage)
         tonnage("transfer", "--engine", "fabric:tcp", "--libfabric", "embedded", "--op", "write", "--ranks", "2",
-                "--sizes", "4k", "--verify", "--trials", "2", "--trial-time", "5ms", "--limit", "none")
+                "--sizes", "4k", "--verify", "--trials", "2", "--trial-time", "5ms", "--bound", "none")

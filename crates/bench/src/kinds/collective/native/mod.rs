@@ -8,8 +8,8 @@
 //! Algorithms and their proof are in `tonnage_collective::steps`; [`tonnage_loops::collective`] executes a rank's
 //! steps.
 
+mod bound;
 pub mod candidates;
-mod limit;
 pub mod open;
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use tonnage_loops::collective::executor::{CallState, StepExecutor, WorkerView};
 use tonnage_loops::collective::immediate::CallStream;
 use tonnage_loops::collective::script::{Script, ScriptParts};
 use tonnage_plan::collective::CollectivePoint;
-use tonnage_record::{Effective, Limit};
+use tonnage_record::{Bound, Effective};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
@@ -238,12 +238,12 @@ impl Backend for NativeBackend {
         })
     }
 
-    fn limit(
+    fn bound(
         &mut self,
         point: &CollectivePoint,
         stage: &mut Stage<'_>,
-    ) -> Result<Option<Limit>, StepFailure> {
-        let measured = limit::measure(&self.open, point, stage);
+    ) -> Result<Option<Bound>, StepFailure> {
+        let measured = bound::measure(&self.open, point, stage);
         measured.map_err(|error| StepFailure::from_agreed(stage.rank, error))
     }
 

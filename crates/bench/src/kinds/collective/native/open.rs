@@ -211,7 +211,7 @@ fn lanes(open: &mut OpenEngine, peers: &[Peer]) -> Result<Vec<(Peer, Lane)>> {
     let lane = |&peer: &Peer| {
         let remote = worker.remote_of(peer)?.clone();
         let engine = worker.engine.as_mut();
-        let driven = || Error::Failed("a point drives this worker's engine".into());
+        let driven = || Error::Failed("a point drives this thread's engine".into());
         let kind = LaneKind::Initiate(Verb::WriteImm);
         let spec = LaneSpec::new(kind, peer, worker.region, &remote);
         Ok((peer, engine.ok_or_else(driven)?.lane(&spec)?))

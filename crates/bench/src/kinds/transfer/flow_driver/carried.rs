@@ -122,12 +122,12 @@ fn carried_order<'a>(
     flows: &'a [CarriedFlow],
     stop: &'a std::sync::atomic::AtomicBool,
 ) -> CarriedOrder<'a> {
-    let (window, in_batches) = match point.pacing {
+    let (depth, in_batches) = match point.pacing {
         Pacing::Batch { batch } => (batch, true),
         _ => (point.depth(), false),
     };
     // With batches, an iteration is one batch on each flow.
-    let of_batch = u64::from(window).saturating_mul(flows.len() as u64);
+    let of_batch = u64::from(depth).saturating_mul(flows.len() as u64);
     let each = if in_batches { of_batch } else { 1 };
     let most = point.iterations_max();
     let count = match length {
@@ -137,7 +137,7 @@ fn carried_order<'a>(
     CarriedOrder {
         verb: point.op,
         size_bytes: point.slots.size_bytes,
-        window,
+        depth,
         in_batches,
         slots: point.slots.count(),
         stride_bytes: point.slots.stride_bytes,
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use tonnage_engine::Lane;
     use tonnage_plan::testing::slots_point as point;
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::Access;
 
     #[test]
     fn an_iteration_is_an_operation_or_a_batch_of_each_flow() {
@@ -171,10 +171,10 @@ mod tests {
             issued: 0,
         };
         let flows = [flow, flow, flow];
-        let stream = point(Addresses::Random, 4);
+        let stream = point(Access::Random, 4);
         let of = |point: &TransferPoint, length| {
             let order = carried_order(point, length, &flows, &stop);
-            (order.window, order.in_batches, order.operations_max)
+            (order.depth, order.in_batches, order.operations_max)
         };
         let ten = TrialLength::Iterations(10);
         assert_eq!(of(&stream, ten), (4, false, Some(10)));

@@ -74,7 +74,7 @@ impl Intervals {
         };
         let (roles, rank) = (point.roles, &stage.rank);
         let initiates = roles.initiates(rank.id());
-        let pulses = (0..point.workers).filter(|_| initiates);
+        let pulses = (0..point.threads).filter(|_| initiates);
         let is_root = rank.id() == 0;
         let ranks = (0..point.roles.ranks).filter(|_| is_root);
         Self(Some(IntervalSetup {

@@ -88,7 +88,7 @@ impl IntervalWatcher {
             .name("intervals".into())
             .spawn(move || {
                 if let Err(error) = tonnage_machine::spread_thread(&cpus) {
-                    log::debug!("{error}: intervals are counted on a worker's CPU");
+                    log::debug!("{error}: intervals are counted on a thread's CPU");
                 }
                 watch.run(&until, &clock, start_ns, interval_ns)
             })

@@ -106,7 +106,7 @@ pub(crate) mod tests {
     use super::*;
     use tonnage_plan::point::Traffic;
     use tonnage_plan::testing::slots_point as point;
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::Access;
 
     /// The reports `rank` would hold after a round in which worker `w` of rank `r` issued `issued[r][w]`.
     pub(crate) fn reports(
@@ -134,7 +134,7 @@ pub(crate) mod tests {
     #[test]
     fn a_target_gets_reports_of_its_own_flows_only() {
         let bytes_of_the_last = |ranks: u32| {
-            let mut point = point(Addresses::Sequential, 4);
+            let mut point = point(Access::Sequential, 4);
             (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, ranks);
             let issued = IssuedOperations {
                 ranges: (1..ranks).map(|to| (u64::from(to), 1000)).collect(),

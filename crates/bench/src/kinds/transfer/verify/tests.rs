@@ -9,7 +9,7 @@ use tonnage_engines::memory::HOST;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
 use tonnage_plan::testing::slots_point as point;
-use tonnage_plan::transfer::{Addresses, Slots, Verification};
+use tonnage_plan::transfer::{Access, Slots, Verification};
 
 /// Allocates the memory for a layout.
 pub(super) fn memory(layout: &SliceLayout) -> Arc<dyn Memory> {
@@ -65,7 +65,7 @@ fn arrivals_are_a_set_and_not_a_sum() {
 
 #[test]
 fn lost_duplicated_and_changed_arrivals_are_detected() {
-    let mut point = point(Addresses::Sequential, 4);
+    let mut point = point(Access::Sequential, 4);
     point.op = Verb::WriteImm;
     let issued = vec![vec![issued(10, 14)], vec![IssuedOperations::default()]];
     let expected = ExpectedOperations::new(&point, 1, 0, &reports(&point, 1, &issued)).unwrap();
@@ -97,7 +97,7 @@ fn lost_duplicated_and_changed_arrivals_are_detected() {
 
 #[test]
 fn every_ping_has_an_answer() {
-    let mut point = point(Addresses::Sequential, 4);
+    let mut point = point(Access::Sequential, 4);
     point.pacing = Pacing::PingPong;
     point.op = Verb::WriteImm;
     // Rank 1 reported before it answered.
@@ -109,14 +109,14 @@ fn every_ping_has_an_answer() {
         assert_eq!(expected.initiators, [(1 - rank, (10, 14))]);
         assert_eq!((expected.into, expected.out), (vec![4], vec![4]));
     }
-    point.pacing = Pacing::Stream { window: 4 };
+    point.pacing = Pacing::Stream { depth: 4 };
     let expected = ExpectedOperations::new(&point, 0, 0, &reports(&point, 0, &issued)).unwrap();
     assert_eq!((expected.into, expected.out), (vec![], vec![4]));
 }
 
 #[test]
 fn a_report_from_another_plan_is_rejected() {
-    let point = point(Addresses::Sequential, 4);
+    let point = point(Access::Sequential, 4);
     let took_part = reports(&point, 1, &[vec![IssuedOperations::default()], Vec::new()]);
     assert!(ExpectedOperations::new(&point, 1, 0, &took_part).is_err());
     // A rank that took no part issued nothing.
@@ -135,7 +135,7 @@ fn workers_report_their_operations_only_if_these_are_checked() {
             } else {
                 Verification::Off
             },
-            ..point(Addresses::Sequential, 4)
+            ..point(Access::Sequential, 4)
         };
         ExpectedOperations::is_needed(&point, moves_bytes)
     };
@@ -157,16 +157,16 @@ struct Pair {
 
 impl Pair {
     fn new(op: Verb, pacing: Pacing) -> Self {
-        Self::of(op, pacing, (Addresses::Sequential, Addresses::Sequential))
+        Self::of(op, pacing, (Access::Sequential, Access::Sequential))
     }
 
-    fn of(op: Verb, pacing: Pacing, (local, remote): (Addresses, Addresses)) -> Self {
+    fn of(op: Verb, pacing: Pacing, (local, remote): (Access, Access)) -> Self {
         let example = point(remote, 4);
         let point = TransferPoint {
             op,
             pacing,
             slots: Slots {
-                local_addresses: Some(local),
+                local_access: Some(local),
                 stride_bytes: 16,
                 footprint_bytes: 64,
                 ..example.slots
@@ -247,7 +247,7 @@ impl Pair {
     /// Whether any operation pairs different slot numbers at the two ends.
     fn differs(&self) -> bool {
         let (local, remote) = self.point.slots.orders();
-        local != remote || local == Addresses::Permuted
+        local != remote || local == Access::Permuted
     }
 
     /// Overwrites each destination slot, in turn, with the source slot of the same number. A check that ignored the
@@ -282,7 +282,7 @@ impl Pair {
 #[test]
 fn workers_of_a_pair_have_their_own_data() {
     for op in [Verb::Write, Verb::Read] {
-        let mut pair = Pair::new(op, Pacing::Stream { window: 4 });
+        let mut pair = Pair::new(op, Pacing::Stream { depth: 4 });
         let expected = pair.trial(1, 3);
         assert_eq!(pair.check(1, &expected), (24, 0, 0), "{op:?}");
         let rank = pair.target();
@@ -295,7 +295,7 @@ fn workers_of_a_pair_have_their_own_data() {
 #[test]
 fn a_wrong_byte_is_found_wherever_it_lies() {
     for op in [Verb::Write, Verb::Read] {
-        let mut pair = Pair::new(op, Pacing::Stream { window: 4 });
+        let mut pair = Pair::new(op, Pacing::Stream { depth: 4 });
         let expected = pair.trial(1, 3);
         assert_eq!(pair.check(1, &expected), (24, 0, 0), "{op:?}");
         assert_ne!(pair.check(2, &expected).1, 0, "another trial's data");
@@ -330,8 +330,8 @@ fn a_wrong_byte_is_found_wherever_it_lies() {
 #[test]
 fn every_slot_is_checked_for_the_source_that_landed_there_last() {
     let pacing = Pacing::Batch { batch: 1 };
-    let orders = Addresses::ALL.iter();
-    for orders in orders.flat_map(|&one| Addresses::ALL.iter().map(move |&other| (one, other))) {
+    let orders = Access::ALL.iter();
+    for orders in orders.flat_map(|&one| Access::ALL.iter().map(move |&other| (one, other))) {
         for op in [Verb::Write, Verb::Read] {
             let mut pair = Pair::of(op, pacing, orders);
             let (mut moved_anew, landing) = (0, pair.landing());
@@ -357,7 +357,7 @@ fn a_shared_footprint_holds_the_targets_own_data() {
         op: Verb::Read,
         roles: Roles::new(Traffic::FanIn, 3),
         verify: Verification::Last,
-        ..point(Addresses::Sequential, 4)
+        ..point(Access::Sequential, 4)
     };
     point.slots.target_footprint = TargetFootprint::Shared;
     let layouts = [0, 1, 2].map(|rank| SliceLayout::new(&point, rank));

@@ -178,7 +178,7 @@ fn simulated(case: &Case) -> (f64, f64, f64) {
 fn little_is_lost_at_any_noise_level() {
     let ladder: Vec<f64> = (0..13)
         .map(|log2| f64::from(1 << log2))
-        .map(|window| window / (window + 8.0))
+        .map(|depth| depth / (depth + 8.0))
         .collect();
     let steps: Vec<f64> = (0..13).map(|step| 1.029f64.powi(step)).collect();
     let mut one_better = vec![1.0; 13];

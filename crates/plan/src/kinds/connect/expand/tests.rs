@@ -42,7 +42,7 @@ fn given_options_are_in_the_point_and_others_have_their_defaults() {
         engine_options: EngineOptions::new(),
         traffic: Traffic::Pair,
         ranks: 2,
-        workers: 1,
+        threads: 1,
         place: None,
         register_bytes: 4096,
         memory: "host".to_owned(),
@@ -50,12 +50,12 @@ fn given_options_are_in_the_point_and_others_have_their_defaults() {
         trial_ns: 200_000_000,
     };
     assert_eq!(points(""), std::slice::from_ref(&default));
-    let lines = "label = \"mine\"\ntraffic = \"fan-in\"\nworkers = 3\nplace = \"far\"\nregister = \"1G\"\nmemory = \"huge\"\n\
+    let lines = "label = \"mine\"\ntraffic = \"fan-in\"\nthreads = 3\nplace = \"far\"\nregister = \"1G\"\nmemory = \"huge\"\n\
                  duration = \"3s\"\ntrials = 2\n";
     let expected = ConnectPoint {
         label: Some("mine".into()),
         traffic: Traffic::FanIn,
-        workers: 3,
+        threads: 3,
         place: Some(PairPlace::Far),
         register_bytes: 1 << 30,
         memory: "huge".to_owned(),
@@ -68,12 +68,12 @@ fn given_options_are_in_the_point_and_others_have_their_defaults() {
 
 #[test]
 fn sweeps_multiply_with_the_registered_bytes_varying_fastest() {
-    let points = points("workers = '1,2'\nregister = '4k..1M*16'\nmemory = ['host', 'huge']");
+    let points = points("threads = '1,2'\nregister = '4k..1M*16'\nmemory = ['host', 'huge']");
     assert_eq!(points.len(), 2 * 2 * 3);
     let cell = |at: usize| {
         (
             points[at].memory.as_str(),
-            points[at].workers,
+            points[at].threads,
             points[at].register_bytes,
         )
     };
@@ -93,7 +93,7 @@ fn connections_are_counted_once() {
         }
     };
     assert_eq!(point("", 8), 4);
-    assert_eq!(point("traffic = 'fan-in'\nworkers = 3", 8), 21);
+    assert_eq!(point("traffic = 'fan-in'\nthreads = 3", 8), 21);
 }
 
 #[test]
@@ -101,11 +101,11 @@ fn impossible_values_are_refused_with_the_nearest_choice() {
     for (lines, part) in cases([
         "traffic = 'fan-out' => use traffic pair or fan-in",
         "traffic = 'all-to-all' => use traffic pair or fan-in",
-        "workers = 0 => write workers 1 to workers 1024",
-        "workers = 2000 => write workers 1 to workers 1024",
+        "threads = 0 => write threads 1 to threads 1024",
+        "threads = 2000 => write threads 1 to threads 1024",
         "register = 0 => the smallest is register 1",
         "register = '2T' => the most is register 1T",
-        "register = '1T'; workers = 2 => the most is register 512G",
+        "register = '1T'; threads = 2 => the most is register 512G",
         "memory = [] => memory is empty",
         "trials = 0 => write trials 1 to trials 100000",
         "duration = '1ms' => the shortest is duration 50ms",

@@ -47,7 +47,7 @@ fn engines_are_refused_for_features_they_lack() {
          out, or use engine mpiio",
         "hints = { a = 'b' } => engine posix does not support hints, which is for MPI-IO only: leave hints out, or \
          use engine mpiio",
-        "window = 32 => engine posix makes one transfer at a time: leave window out, or use engine uring",
+        "depth = 32 => engine posix makes one transfer at a time: leave depth out, or use engine uring",
         "engine = 'uring'; fsync = 'each' => fsync each waits after every write, and engine uring has several in flight: write fsync end, or use engine posix",
         "engine = 'mpiio'; direct = true => engine mpiio cannot bypass the page cache: leave direct out, or use \
          engine posix",
@@ -57,9 +57,9 @@ fn engines_are_refused_for_features_they_lack() {
     ]) {
         assert_eq!(message(lines), expected);
     }
-    assert_eq!(point("window = 1").window, 1);
-    assert!(message("engine = 'uring'\nwindow = 100000").contains("window 1 to window 32768"));
-    assert!(message("engine = 'uring'\nwindow = 0").contains("window 1 to window 32768"));
+    assert_eq!(point("depth = 1").depth, 1);
+    assert!(message("engine = 'uring'\ndepth = 100000").contains("depth 1 to depth 32768"));
+    assert!(message("engine = 'uring'\ndepth = 0").contains("depth 1 to depth 32768"));
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn stress(ranks: u32, seed: u64) -> StressPoint {
         ranks,
         ops: Verb::COPYING.to_vec(),
         size_bytes_max: 1 << 20,
-        workers: vec![1, 2],
+        threads: vec![1, 2],
         memory: "host,far".to_owned(),
         seed,
         duration_ns: 1_000_000_000,
@@ -38,11 +38,11 @@ proptest! {
     fn every_draw_is_valid_and_its_command_line_asks_for_the_same(
         (ranks, seed, number) in (2u32..9, any::<u64>(), 0u64..1000),
         size_bytes_max in prop_oneof![1u32..70, Just(4096), Just(1 << 20), Just(1 << 30)],
-        workers in proptest::sample::subsequence(vec![1u32, 2, 3], 1..=3),
+        threads in proptest::sample::subsequence(vec![1u32, 2, 3], 1..=3),
         memory in proptest::sample::select(vec!["host", "far", "host,huge,far"]),
         engine in proptest::sample::select(vec!["shm", "loose"]),
     ) {
-        let stress = StressPoint { size_bytes_max, workers, memory: memory.to_owned(), ..stress(ranks, seed) };
+        let stress = StressPoint { size_bytes_max, threads, memory: memory.to_owned(), ..stress(ranks, seed) };
         let draws = stress.draw_group(engine, number, &LISTS).unwrap();
         prop_assert_eq!(draws.len(), DRAWS_OF_STRETCH);
         let first = &draws[0].point;
@@ -54,8 +54,8 @@ proptest! {
             prop_assert!(point.slots.size_bytes <= size_bytes_max);
             prop_assert_eq!((point.op, point.roles, point.division), (first.op, first.roles, first.division));
             prop_assert_eq!((&point.memories.memory, &point.memories.target_memory), (&first.memories.memory, &first.memories.target_memory));
-            prop_assert_eq!((point.workers, point.engine.as_str()), (first.workers, engine));
-            let lanes = u64::from(point.roles.peers_max()) * 2 * u64::from(point.workers);
+            prop_assert_eq!((point.threads, point.engine.as_str()), (first.threads, engine));
+            let lanes = u64::from(point.roles.peers_max()) * 2 * u64::from(point.threads);
             let most = WALKED_BYTES.max(lanes * point.slots.stride_bytes);
             prop_assert!(point.slots.footprint_bytes * lanes <= most, "{:?}", point);
         }
@@ -139,15 +139,12 @@ fn draws_cover_every_choice() {
             |it| it.memories.target_memory.clone().unwrap_or_default(),
             &["", "host", "far"],
         );
-        has(|it| it.workers.to_string(), &["1", "2"]);
+        has(|it| it.threads.to_string(), &["1", "2"]);
         has(
-            |it| it.slots.addresses.to_string(),
+            |it| it.slots.access.to_string(),
             &["sequential", "random", "permuted", "fixed"],
         );
-        has(
-            |it| it.slots.local_addresses.is_some().to_string(),
-            &["true"],
-        );
+        has(|it| it.slots.local_access.is_some().to_string(), &["true"]);
         has(|it| it.slots.has_gaps().to_string(), &["false", "true"]);
         has(
             |it| (it.slots.stride_bytes % 8 == 0).to_string(),

@@ -1,9 +1,9 @@
 use super::*;
 use crate::Plan;
 use crate::fixture::{Expand, Holds, Refused, SHIPPED, cases};
-use crate::point::{LimitChoice, Traffic};
+use crate::point::{BoundChoice, Traffic};
 use crate::testing::transfer_point;
-use crate::transfer::{Addresses, Rate, TargetFootprint, TrialLength};
+use crate::transfer::{Access, Rate, TargetFootprint, TrialLength};
 use tonnage_units::{Nanos, PairPlace};
 
 mod shipped;
@@ -40,8 +40,8 @@ fn options_that_are_not_given_have_their_defaults() {
 fn every_given_option_is_in_the_point() {
     let point = points(
         "engine = 'shm'\nop = 'read'\nsizes = '4k'\nlabel = 'mine'\ntraffic = 'fan-in'\ninitiators = 1\n\
-         window = 8\nrate = '200k'\nworkers = 3\nplace = 'near'\nmemory = 'huge'\nfootprint = '1M'\ntarget-footprint = 'shared'\nstride = '8k'\n\
-         addresses = 'random'\nseed = 7\nverify = true\nlimit = '12.5GB/s'\ntrials = 3\n\
+         depth = 8\nrate = '200k'\nthreads = 3\nplace = 'near'\nmemory = 'huge'\nfootprint = '1M'\ntarget-footprint = 'shared'\nstride = '8k'\n\
+         access = 'random'\nseed = 7\nverify = true\nbound = '12.5GB/s'\ntrials = 3\n\
          trial-time = '10ms'\nwarmup = 0\nuntil-ci = '2%'\nmax-duration = '5s'",
     )
     .remove(0);
@@ -52,10 +52,10 @@ fn every_given_option_is_in_the_point() {
             initiators: Some(1),
             ..Roles::new(Traffic::FanIn, 2)
         },
-        workers: 3,
+        threads: 3,
         place: Some(PairPlace::Near),
         pacing: Pacing::Paced {
-            window: 8,
+            depth: 8,
             rate: Rate::per_s(200_000.0),
         },
         memories: Memories {
@@ -67,12 +67,12 @@ fn every_given_option_is_in_the_point() {
             footprint_bytes: 1 << 20,
             target_footprint: TargetFootprint::Shared,
             stride_bytes: 8192,
-            addresses: Addresses::Random,
-            local_addresses: None,
+            access: Access::Random,
+            local_access: None,
             seed: 7,
         },
         verify: crate::transfer::Verification::Last,
-        limit: LimitChoice::Stated {
+        bound: BoundChoice::Stated {
             bytes_per_s: 12.5e9,
         },
         length: PointLength {
@@ -189,20 +189,20 @@ fn a_rank_cannot_both_begin_and_answer() {
     }
 }
 
-/// From slowest to fastest: memory, initiators, workers, window.
+/// From slowest to fastest: memory, initiators, threads, depth.
 #[test]
 fn several_values_multiply_in_a_fixed_order() {
-    let lines = "memory = ['huge', 'host']\nworkers = '1,2'\ntraffic = 'fan-in'\ninitiators = '1,2'\nwindow = '3,4'";
+    let lines = "memory = ['huge', 'host']\nthreads = '1,2'\ntraffic = 'fan-in'\ninitiators = '1,2'\ndepth = '3,4'";
     let points = plan(&format!("{WRITE}{lines}"));
     let points = points.transfer_points(3).unwrap();
     let cell = |point: &TransferPoint| {
-        let Pacing::Stream { window } = point.pacing else {
+        let Pacing::Stream { depth } = point.pacing else {
             panic!("{point:?}")
         };
         let initiators = point.roles.initiators.unwrap();
         format!(
-            "{} {initiators} {} {window}",
-            point.memories.memory, point.workers
+            "{} {initiators} {} {depth}",
+            point.memories.memory, point.threads
         )
     };
     let cells: Vec<_> = points.iter().map(cell).collect();
@@ -221,13 +221,13 @@ fn several_values_multiply_in_a_fixed_order() {
 #[test]
 fn each_group_of_options_is_checked() {
     for (more, part) in cases([
-        "window = 0 => the smallest window is 1",
+        "depth = 0 => the smallest depth is 1",
         "trials = 0 => the fewest is trials 1",
         "footprint = 8 => write footprint 64 or more",
         "stride = 8 => write stride 64 or more",
         "footprint = '1T' => needs more than 1T in one rank: write footprint 512G or less",
-        "workers = 0 => the fewest is workers 1",
-        "workers = 1025 => the most is workers 1024",
+        "threads = 0 => the fewest is threads 1",
+        "threads = 1025 => the most is threads 1024",
         "rate = 2 => less than one operation in a trial of 200ms: use trial-time 1s or more",
         "seed = 7 => seed 7 changes nothing",
     ]) {
@@ -235,7 +235,7 @@ fn each_group_of_options_is_checked() {
         assert!(message.contains(part), "{more}: {message}");
     }
     assert!(message("engine = 'shm'\nop = 'write'\nsizes = '0,8'").contains("smallest size is 1"));
-    for more in ["addresses = 'random'", "verify = true"] {
+    for more in ["access = 'random'", "verify = true"] {
         assert_eq!(points(&format!("{WRITE}seed = 7\n{more}"))[0].slots.seed, 7);
     }
     assert_eq!(points(&format!("{WRITE}rate = 1\niters = 3")).len(), 1);
@@ -251,12 +251,12 @@ fn a_plan_that_takes_days_is_refused() {
 #[test]
 fn errors_of_one_transfer_among_several_name_it() {
     let text = format!(
-        "name = 'two'\n[[transfer]]\n{WRITE}[[transfer]]\nlabel = 'second'\n{WRITE}window = 0\n"
+        "name = 'two'\n[[transfer]]\n{WRITE}[[transfer]]\nlabel = 'second'\n{WRITE}depth = 0\n"
     );
     Plan::from_toml(&text, "t")
         .unwrap()
         .transfer_points(2)
-        .refused("transfer 2 (\"second\"): window 0 would move nothing");
+        .refused("transfer 2 (\"second\"): depth 0 would move nothing");
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn sample(option: &str) -> String {
         ("trial-time", "'1s'"),
         ("trials 1", "1"),
         ("until-ci", "'2%'"),
-        ("window", "4"),
+        ("depth", "4"),
     ];
     let known = SAMPLES.iter().find(|(name, _)| *name == option);
     let (_, value) = known.unwrap_or_else(|| panic!("no value of {option} to try its row with"));

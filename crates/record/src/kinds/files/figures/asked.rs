@@ -38,7 +38,7 @@ pub const FILES: &[Figure] = &[
     Figure::of_option(
         "Threads",
         "threads",
-        "Threads of each rank that make transfers.",
+        "Threads of each rank that move bytes, each with its own engine.",
         |row| point(row, |point| point.threads),
     ),
     Figure::of_option(

@@ -10,7 +10,7 @@ use crate::figures::Figures;
 use crate::figures::common::{ASKED, IN_FLIGHT, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::latency::LATENCY;
-use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT};
+use crate::figures::moved::{AMOUNTS, BANDWIDTH, BOUND, CPU};
 
 /// All figures of a record of a file experiment.
 pub const FIGURES: Figures = &[
@@ -22,7 +22,7 @@ pub const FIGURES: Figures = &[
     BANDWIDTH,
     phase::TIMES,
     LATENCY,
-    LIMIT,
+    BOUND,
     CPU,
     phase::CPU_OF_BYTES,
     AMOUNTS,

@@ -8,7 +8,7 @@ use crate::kinds::transfer::verify::tests::memory;
 use tonnage_engine::{Lane, Op};
 use tonnage_plan::point::Traffic;
 use tonnage_plan::testing::slots_point as point;
-use tonnage_plan::transfer::{Addresses, TargetFootprint, TrialLength};
+use tonnage_plan::transfer::{Access, TargetFootprint, TrialLength};
 
 /// Rank 0 and its words, which ranks 1 and 2 change.
 struct Contention {
@@ -20,8 +20,8 @@ struct Contention {
 }
 
 impl Contention {
-    fn new(op: Verb, addresses: Addresses, target_footprint: TargetFootprint) -> Self {
-        let mut point = point(addresses, 6);
+    fn new(op: Verb, access: Access, target_footprint: TargetFootprint) -> Self {
+        let mut point = point(access, 6);
         (point.op, point.slots.target_footprint) = (op, target_footprint);
         Self::of(point)
     }
@@ -133,8 +133,8 @@ fn all() -> impl Iterator<Item = Contention> {
     let footprints = [TargetFootprint::Own, TargetFootprint::Shared];
     let ops = [Verb::FetchAdd, Verb::CompareSwap].into_iter();
     ops.flat_map(move |op| {
-        let addresses = Addresses::ALL.into_iter();
-        addresses.flat_map(move |order| footprints.map(|it| Contention::new(op, order, it)))
+        let access = Access::ALL.into_iter();
+        access.flat_map(move |order| footprints.map(|it| Contention::new(op, order, it)))
     })
 }
 
@@ -153,8 +153,8 @@ fn words_are_right_for_any_initiators_and_orders() {
 
 #[test]
 fn swaps_of_one_initiator_all_succeed_and_two_share_the_successes() {
-    let successes = |addresses, who: fn(usize) -> usize| {
-        let mut ranks = Contention::new(Verb::CompareSwap, addresses, TargetFootprint::Shared);
+    let successes = |access, who: fn(usize) -> usize| {
+        let mut ranks = Contention::new(Verb::CompareSwap, access, TargetFootprint::Shared);
         ranks.fill(1);
         for turn in 0..50 {
             ranks.carry_out(who(turn));
@@ -162,8 +162,8 @@ fn swaps_of_one_initiator_all_succeed_and_two_share_the_successes() {
         let expected = ranks.expected();
         expected[0].digests.iter().map(|it| it.count).sum::<u64>()
     };
-    assert_eq!(successes(Addresses::Random, |_| 2), 50);
-    assert_eq!(successes(Addresses::Fixed, |turn| 1 + turn % 2), 25);
+    assert_eq!(successes(Access::Random, |_| 2), 50);
+    assert_eq!(successes(Access::Fixed, |turn| 1 + turn % 2), 25);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn each_kind_of_damage_is_reported() {
 
 #[test]
 fn an_old_value_that_arrived_twice_is_reported() {
-    let mut ranks = Contention::new(Verb::FetchAdd, Addresses::Fixed, TargetFootprint::Shared);
+    let mut ranks = Contention::new(Verb::FetchAdd, Access::Fixed, TargetFootprint::Shared);
     ranks.fill(1);
     ranks.carry_out(1);
     let second = ranks.carry_out(2);
@@ -217,7 +217,7 @@ fn an_old_value_that_arrived_twice_is_reported() {
 /// was.
 #[test]
 fn a_missing_answer_in_an_earlier_round_is_reported() {
-    let mut ranks = Contention::new(Verb::CompareSwap, Addresses::Fixed, TargetFootprint::Shared);
+    let mut ranks = Contention::new(Verb::CompareSwap, Access::Fixed, TargetFootprint::Shared);
     ranks.fill(1);
     ranks.carry_out(2);
     let failed = ranks.carry_out(1);
@@ -233,7 +233,7 @@ fn a_missing_answer_in_an_earlier_round_is_reported() {
 
 /// About `result_slots` result slots, one for each operation of a trial.
 fn with_result_slots(result_slots: u64) -> Contention {
-    let mut point = point(Addresses::Sequential, 6);
+    let mut point = point(Access::Sequential, 6);
     point.op = Verb::CompareSwap;
     let each = u64::from(point.batch_share_max().max(1));
     point.length.trial = TrialLength::Iterations(result_slots / each);

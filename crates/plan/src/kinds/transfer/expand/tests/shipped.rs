@@ -121,8 +121,11 @@ fn the_mori_io_plans_have_the_published_cells() {
         (3..=20).map(|bit| 1 << bit).collect(),
         (10..=26).map(|bit| 1 << bit).collect(),
     );
-    let all = |sizes: &[u32], batch, qps, pair| -> Vec<_> {
-        sizes.iter().map(|&size| (batch, qps, size, pair)).collect()
+    let all = |sizes: &[u32], batch, queue_pairs, pair| -> Vec<_> {
+        sizes
+            .iter()
+            .map(|&size| (batch, queue_pairs, size, pair))
+            .collect()
     };
     let expected = [all(&small, 256, 2, (0, 8)), all(&large, 1, 4, (0, 8))].concat();
     assert_eq!(cells(&reads), expected);
@@ -194,10 +197,10 @@ fn the_one_sided_read_plan_has_the_published_cells_by_each_engine() {
     const ENGINES: [&str; 4] = ["shm", "verbs:rc", "verbs:dc", "verbs:kernel"];
     let points = shipped("one-sided-read", None);
     let cell = |point: &TransferPoint| {
-        assert_eq!((point.op, point.workers), (Verb::Read, 12));
+        assert_eq!((point.op, point.threads), (Verb::Read, 12));
         assert_eq!(
-            (point.slots.footprint_bytes, point.slots.addresses),
-            (4 << 20, Addresses::Random)
+            (point.slots.footprint_bytes, point.slots.access),
+            (4 << 20, Access::Random)
         );
         let cell = (
             point.slots.size_bytes,
@@ -221,8 +224,8 @@ fn the_one_sided_read_plan_has_the_published_cells_by_each_engine() {
     let mut expected = Vec::new();
     for engine in ENGINES {
         for size in [64, 4096] {
-            for window in [1, 12] {
-                let all = [1, 4, 8].map(|clients| (engine.to_owned(), (size, window, clients)));
+            for depth in [1, 12] {
+                let all = [1, 4, 8].map(|clients| (engine.to_owned(), (size, depth, clients)));
                 expected.extend(all);
             }
         }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::opening::description::{DeviceDescription, OpenMessage};
-use tonnage_engine::LimitKind;
+use tonnage_engine::BoundKind;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{Distinct, Hosts};
-use tonnage_record::{Limit, Links};
+use tonnage_record::{Bound, Links};
 
 use super::mean_over_rounds;
 
@@ -16,11 +16,11 @@ pub(super) const ROUNDS_MAX: u32 = 1024;
 
 /// Returns the nominal speed of the sending or of the receiving devices, whichever is lower. Several rounds are
 /// combined as in a trial. A device shared by several ranks of a host counts once.
-pub(super) fn link_limit(
+pub(super) fn link_bound(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
-) -> Option<Limit> {
+) -> Option<Bound> {
     let roles = point.roles;
     let rounds = roles.sampled_rounds(ROUNDS_MAX);
     let pairs = rounds.map(|round| roles.pairs_of_round(round));
@@ -37,9 +37,9 @@ pub(super) fn link_limit(
     }
     let (first, _) = rounds.first()?;
     if point.roles.bidirectional
-        && let Some(limit) = sum_of_directions(point, opened, hosts, first)
+        && let Some(bound) = sum_of_directions(point, opened, hosts, first)
     {
-        return Some(limit);
+        return Some(bound);
     }
     let of_all_rounds = |of: fn(&Links) -> f64| {
         let rates = rounds
@@ -52,9 +52,9 @@ pub(super) fn link_limit(
         all_bytes_per_s: of_all_rounds(|links| links.all_bytes_per_s),
         ..links(first)
     };
-    (links.used_bytes_per_s > 0.0).then_some(Limit {
+    (links.used_bytes_per_s > 0.0).then_some(Bound {
         links: Some(links),
-        ..Limit::new(describe_side(first)?, links.used_bytes_per_s)
+        ..Bound::new(describe_side(first)?, links.used_bytes_per_s)
     })
 }
 
@@ -81,7 +81,7 @@ fn sum_of_directions(
     opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
     of_all_flows: &LinkSide<'_>,
-) -> Option<Limit> {
+) -> Option<Bound> {
     let roles = point.roles;
     let forward = side_of_all_flows(point, opened, hosts, |rank| !roles.is_target_side(rank))?;
     let back = side_of_all_flows(point, opened, hosts, |rank| roles.is_target_side(rank))?;
@@ -93,9 +93,9 @@ fn sum_of_directions(
         all_bytes_per_s: one.all_bytes_per_s + other.all_bytes_per_s,
     };
     let fits = (1.0..=links(of_all_flows).used_bytes_per_s).contains(&sum.used_bytes_per_s);
-    fits.then_some(Limit {
+    fits.then_some(Bound {
         links: Some(sum),
-        ..Limit::new(
+        ..Bound::new(
             format!("{}, both directions added up", describe_side(&forward)?),
             sum.used_bytes_per_s,
         )
@@ -179,8 +179,8 @@ fn slowest_side_of_pairs<'a>(
 
 /// Returns the links of one side: those that a flow uses, and all of them.
 fn links(side: &LinkSide<'_>) -> Links {
-    let speed = |device: &DeviceDescription| match device.limit {
-        LimitKind::Link { bytes_per_s } => bytes_per_s as f64,
+    let speed = |device: &DeviceDescription| match device.bound {
+        BoundKind::Link { bytes_per_s } => bytes_per_s as f64,
         _ => 0.0,
     };
     let used = || side.values().filter(|(_, used)| *used);
@@ -198,38 +198,38 @@ mod tests {
     use crate::opening::openings::tests::{hosts, opened, openings};
     use tonnage_engine::paths::Rails;
     use tonnage_plan::point::Traffic;
-    use tonnage_plan::transfer::{Addresses, TrialLength};
+    use tonnage_plan::transfer::{Access, TrialLength};
 
-    const SLOW: LimitKind = LimitKind::Link { bytes_per_s: 1_000 };
-    const FAST: LimitKind = LimitKind::Link { bytes_per_s: 5_000 };
+    const SLOW: BoundKind = BoundKind::Link { bytes_per_s: 1_000 };
+    const FAST: BoundKind = BoundKind::Link { bytes_per_s: 5_000 };
 
     fn point(traffic: Traffic, ranks: usize) -> TransferPoint {
-        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
+        let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 16);
         (point.roles.traffic, point.roles.ranks) = (traffic, ranks as u32);
         point
     }
 
-    fn of_point(point: &TransferPoint, all: &[OpenMessage], names: &[&str]) -> Option<Limit> {
-        link_limit(point, &openings(all, point.roles).all, &hosts(names))
+    fn of_point(point: &TransferPoint, all: &[OpenMessage], names: &[&str]) -> Option<Bound> {
+        link_bound(point, &openings(all, point.roles).all, &hosts(names))
     }
 
-    fn link(traffic: Traffic, all: &[OpenMessage], hosts: &[&str]) -> Limit {
+    fn link(traffic: Traffic, all: &[OpenMessage], hosts: &[&str]) -> Bound {
         of_point(&point(traffic, all.len()), all, hosts).unwrap()
     }
 
-    fn eth(limit: LimitKind, last: u8) -> OpenMessage {
-        opened(limit, Some(("eth0", [10, 0, 0, last])))
+    fn eth(bound: BoundKind, last: u8) -> OpenMessage {
+        opened(bound, Some(("eth0", [10, 0, 0, last])))
     }
 
     #[test]
-    fn the_slower_side_of_a_link_is_the_limit() {
+    fn the_slower_side_of_a_link_is_the_bound() {
         let all = [
             opened(FAST, Some(("eth0", [10, 0, 0, 1]))),
             opened(SLOW, Some(("eth7", [10, 0, 0, 2]))),
         ];
-        let limit = link(Traffic::Pair, &all, &["a", "b"]);
+        let bound = link(Traffic::Pair, &all, &["a", "b"]);
         assert_eq!(
-            (limit.what.as_str(), limit.bytes_per_s),
+            (bound.what.as_str(), bound.bytes_per_s),
             ("link speed of eth7", 1e3)
         );
     }
@@ -237,9 +237,9 @@ mod tests {
     fn both_ways(all: &[OpenMessage], hosts: &[&str], initiators: Option<u32>) -> (String, f64) {
         let mut point = point(Traffic::Pair, all.len());
         (point.roles.bidirectional, point.roles.initiators) = (true, initiators);
-        let limit = of_point(&point, all, hosts).unwrap();
-        assert_eq!(limit.links.unwrap().used_bytes_per_s, limit.bytes_per_s);
-        (limit.what, limit.bytes_per_s)
+        let bound = of_point(&point, all, hosts).unwrap();
+        assert_eq!(bound.links.unwrap().used_bytes_per_s, bound.bytes_per_s);
+        (bound.what, bound.bytes_per_s)
     }
 
     /// A link sends and receives at the same time, each at its full speed.
@@ -277,11 +277,11 @@ mod tests {
     #[test]
     fn a_device_counts_once_for_all_ranks_of_its_host() {
         let all = [eth(SLOW, 1), eth(SLOW, 1), eth(SLOW, 2), eth(SLOW, 3)];
-        let limit = link(Traffic::Pair, &all, &["a", "a", "b", "c"]);
-        assert_eq!(limit.bytes_per_s, 1e3, "{limit:?}");
-        let limit = link(Traffic::AllToAll, &all, &["a", "a", "b", "c"]);
+        let bound = link(Traffic::Pair, &all, &["a", "a", "b", "c"]);
+        assert_eq!(bound.bytes_per_s, 1e3, "{bound:?}");
+        let bound = link(Traffic::AllToAll, &all, &["a", "a", "b", "c"]);
         assert_eq!(
-            (limit.what.as_str(), limit.bytes_per_s),
+            (bound.what.as_str(), bound.bytes_per_s),
             ("link speed of 3 devices together", 3e3)
         );
     }
@@ -298,7 +298,7 @@ mod tests {
         let host = gpu("memory of the host", None);
         let host = || {
             let mut host = host.clone();
-            host.devices[0][0].limit = FAST;
+            host.devices[0][0].bound = FAST;
             host
         };
         let fan_in = |places: [Option<&str>; 2]| {
@@ -312,8 +312,8 @@ mod tests {
     }
 
     /// Returns numbers and speeds of the used links and of all links.
-    fn counted(limit: &Limit) -> [(u32, f64); 2] {
-        let links = limit.links.as_ref().unwrap();
+    fn counted(bound: &Bound) -> [(u32, f64); 2] {
+        let links = bound.links.as_ref().unwrap();
         [
             (links.used, links.used_bytes_per_s),
             (links.all, links.all_bytes_per_s),
@@ -349,8 +349,8 @@ mod tests {
         let mut fan_in = point(Traffic::FanIn, 3);
         fan_in.roles.initiators = Some(1);
         let all = [eth(FAST, 1), eth(SLOW, 2), eth(SLOW, 3)];
-        let limit = of_point(&fan_in, &all, &hosts).unwrap();
-        assert_eq!(counted(&limit), [(1, 1e3), (1, 1e3)]);
+        let bound = of_point(&fan_in, &all, &hosts).unwrap();
+        assert_eq!(counted(&bound), [(1, 1e3), (1, 1e3)]);
     }
 
     #[test]
@@ -358,17 +358,17 @@ mod tests {
         let all = [eth(FAST, 1), eth(SLOW, 2), eth(FAST, 3)];
         let mut in_turn = point(Traffic::InTurn, 3);
         in_turn.length.trial = TrialLength::DurationNs(1);
-        let limit = of_point(&in_turn, &all, &["a", "b", "c"]).unwrap();
-        assert_eq!(counted(&limit), [(1, 3e3), (1, 3e3)]);
+        let bound = of_point(&in_turn, &all, &["a", "b", "c"]).unwrap();
+        assert_eq!(counted(&bound), [(1, 3e3), (1, 3e3)]);
         assert_eq!(
-            (limit.bytes_per_s, limit.what.as_str()),
+            (bound.bytes_per_s, bound.what.as_str()),
             (3e3, "link speed of eth0")
         );
         // Rounds with equal numbers of operations last as long as they need: 2 / (1/1 + 1/5).
         in_turn.length.trial = TrialLength::Iterations(1000);
-        let limit = of_point(&in_turn, &all, &["a", "b", "c"]).unwrap();
-        let links = limit.links.unwrap();
-        for rate in [limit.bytes_per_s, links.all_bytes_per_s] {
+        let bound = of_point(&in_turn, &all, &["a", "b", "c"]).unwrap();
+        let links = bound.links.unwrap();
+        for rate in [bound.bytes_per_s, links.all_bytes_per_s] {
             assert!((rate - 2.0 / 1.2e-3).abs() < 1e-6, "{rate}");
         }
     }
@@ -384,13 +384,13 @@ mod tests {
             rank
         });
         let hosts = ["a", "b"];
-        let limit = link(Traffic::Pair, &all, &hosts);
-        assert_eq!(counted(&limit), [(1, 1e3), (2, 6e3)]);
+        let bound = link(Traffic::Pair, &all, &hosts);
+        assert_eq!(counted(&bound), [(1, 1e3), (2, 6e3)]);
         // In rounds, the pair determines the rail: both rank numbers, round-robin.
         let mut in_turn = point(Traffic::InTurn, 2);
         in_turn.division.rails = Rails::RoundRobin;
-        let limit = of_point(&in_turn, &all, &hosts).unwrap();
-        assert_eq!(counted(&limit), [(1, 5e3), (2, 6e3)]);
+        let bound = of_point(&in_turn, &all, &hosts).unwrap();
+        assert_eq!(counted(&bound), [(1, 5e3), (2, 6e3)]);
         // Two workers share a device, and only one uses it.
         let mut shared = all.clone();
         for rank in &mut shared {
@@ -398,13 +398,13 @@ mod tests {
             other.iter_mut().for_each(|rail| rail.used = !rail.used);
             rank.devices.push(other);
         }
-        let limit = link(Traffic::Pair, &shared, &hosts);
-        assert_eq!(counted(&limit), [(2, 6e3), (2, 6e3)]);
+        let bound = link(Traffic::Pair, &shared, &hosts);
+        assert_eq!(counted(&bound), [(2, 6e3), (2, 6e3)]);
     }
 
     #[test]
-    fn devices_without_a_known_speed_have_no_limit() {
-        let all = [eth(LimitKind::SocketStream, 1), eth(LimitKind::None, 2)];
+    fn devices_without_a_known_speed_have_no_bound() {
+        let all = [eth(BoundKind::SocketStream, 1), eth(BoundKind::None, 2)];
         for bidirectional in [false, true] {
             let mut point = point(Traffic::Pair, 2);
             point.roles.bidirectional = bidirectional;

@@ -1,6 +1,6 @@
 //! The links of devices such as GPUs to the rest of their machines. All bytes of a device's memory cross its link if
 //! network cards move them, or if they are staged through the host. These links bound the bandwidth in addition to any
-//! other limit.
+//! other bound.
 //!
 //! The links of the cards are in `link`. Bridges shared by a card and a device are not known here; only the device's
 //! own link counts.
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use tonnage_engine::memory::{BusDevice, BusLink};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{Distinct, Hosts};
-use tonnage_record::Limit;
+use tonnage_record::Bound;
 
 use super::link::ROUNDS_MAX;
 use super::mean_over_rounds;
@@ -22,19 +22,19 @@ type EndDevices<'a> = BTreeMap<(Option<u32>, &'a str), (&'a BusDevice, &'a BusLi
 /// Devices of the senders and of the receivers; `None` if some rank at that end has no known device link.
 type BothEnds<'a> = [Option<EndDevices<'a>>; 2];
 
-/// Returns the lower of a limit and the bound of the devices' links.
+/// Returns the lower of a bound and the bound of the devices' links.
 pub(super) fn within_devices(
-    limit: Limit,
+    bound: Bound,
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
-) -> Limit {
-    match bound(point, opened, hosts) {
-        Some((what, bytes_per_s)) if bytes_per_s < limit.bytes_per_s => Limit {
-            links: limit.links,
-            ..Limit::new(what, bytes_per_s)
+) -> Bound {
+    match bound_of_links(point, opened, hosts) {
+        Some((what, bytes_per_s)) if bytes_per_s < bound.bytes_per_s => Bound {
+            links: bound.links,
+            ..Bound::new(what, bytes_per_s)
         },
-        _ => limit,
+        _ => bound,
     }
 }
 
@@ -43,9 +43,9 @@ pub(super) fn limit_of_device_links(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
-) -> Option<Limit> {
-    let (what, bytes_per_s) = bound(point, opened, hosts)?;
-    Some(Limit::new(what, bytes_per_s))
+) -> Option<Bound> {
+    let (what, bytes_per_s) = bound_of_links(point, opened, hosts)?;
+    Some(Bound::new(what, bytes_per_s))
 }
 
 /// Returns why the links of devices are unknown, from the first rank with a reason.
@@ -54,25 +54,25 @@ pub(super) fn links_unknown(opened: &Distinct<OpenMessage>) -> Option<String> {
     let mut unknown = devices.filter_map(|device| Some((device, device.links_unknown.as_deref()?)));
     let (device, why) = unknown.next()?;
     Some(format!(
-        "the limit does not include the link of {} to the rest of the machine, which is not known: {why}",
+        "the bound does not include the link of {} to the rest of the machine, which is not known: {why}",
         device.title()
     ))
 }
 
-/// Returns why the devices' links give no limit when there is no other: the first device with an unknown link.
+/// Returns why the devices' links give no bound when there is no other: the first device with an unknown link.
 pub(super) fn link_lacking(opened: &Distinct<OpenMessage>) -> Option<String> {
     let mut devices = opened.iter().filter_map(OpenMessage::device_behind_link);
     let device = devices.find(|device| device.link.is_none())?;
     let why = device.links_unknown.as_deref();
     Some(format!(
-        "no limit: the link of {} to the rest of the machine is not known: {}",
+        "no bound: the link of {} to the rest of the machine is not known: {}",
         device.title(),
         why.unwrap_or("its speed is not reported")
     ))
 }
 
 /// Returns the bound with its description: combined over rounds as in a trial, summed over both directions.
-fn bound(
+fn bound_of_links(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
     hosts: &Hosts,
@@ -207,11 +207,11 @@ fn describe_devices(devices: &EndDevices<'_>) -> String {
 mod tests {
     use super::*;
     use crate::opening::openings::tests::{device, hosts, opened, openings};
-    use tonnage_engine::LimitKind;
+    use tonnage_engine::BoundKind;
     use tonnage_plan::point::Traffic;
-    use tonnage_plan::transfer::{Addresses, TrialLength};
+    use tonnage_plan::transfer::{Access, TrialLength};
 
-    const CARD: LimitKind = LimitKind::Link { bytes_per_s: 50 };
+    const CARD: BoundKind = BoundKind::Link { bytes_per_s: 50 };
 
     /// Returns a rank with memory of a GPU with this number and link speed.
     fn rank(gpu: Option<(u32, Option<u64>)>) -> OpenMessage {
@@ -230,26 +230,26 @@ mod tests {
         }
     }
 
-    fn cards() -> Limit {
-        Limit::new("link speed of mlx5_0", 50.0)
+    fn cards() -> Bound {
+        Bound::new("link speed of mlx5_0", 50.0)
     }
 
-    fn limit(
+    fn bound(
         all: &[OpenMessage],
         names: &[&str],
         change: impl Fn(&mut TransferPoint),
     ) -> (String, f64) {
-        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
+        let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 16);
         (point.roles.traffic, point.roles.ranks) = (Traffic::Pair, all.len() as u32);
         change(&mut point);
         let all = openings(all, point.roles).all;
-        let limit = within_devices(cards(), &point, &all, &hosts(names));
-        (limit.what, limit.bytes_per_s)
+        let bound = within_devices(cards(), &point, &all, &hosts(names));
+        (bound.what, bound.bytes_per_s)
     }
 
     #[test]
     fn the_slower_of_card_and_device_is_the_bound() {
-        let of = |own, far| limit(&[rank(own), rank(far)], &["a", "b"], |_| ());
+        let of = |own, far| bound(&[rank(own), rank(far)], &["a", "b"], |_| ());
         let card = ("link speed of mlx5_0".to_owned(), 50.0);
         let gpu = |number: u32, speed| {
             let what = format!(
@@ -283,13 +283,13 @@ mod tests {
         let (ranks, card) = (100_000, ("link speed of mlx5_0".to_owned(), 50.0));
         for rest in [None, Some((1, Some(20)))] {
             // Rank 0 is at both ends of an all-to-all, so neither end has a bound.
-            let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
+            let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 16);
             (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, ranks);
             let mut all = vec![rank(rest); ranks as usize];
             all[0] = rank(None);
             let all: Distinct<OpenMessage> = all.into_iter().collect();
-            let limit = within_devices(cards(), &point, &all, &Hosts::default());
-            assert_eq!((limit.what, limit.bytes_per_s), card);
+            let bound = within_devices(cards(), &point, &all, &Hosts::default());
+            assert_eq!((bound.what, bound.bytes_per_s), card);
         }
     }
 
@@ -300,7 +300,7 @@ mod tests {
         let device = unknown.memory_device.as_mut().unwrap();
         device.links_unknown = Some("no library".to_owned());
         let reason = |all: &[OpenMessage]| {
-            let point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
+            let point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 16);
             links_unknown(&openings(all, point.roles).all)
         };
         assert_eq!(reason(&[rank(None), rank(Some((1, Some(20))))]), None);
@@ -318,7 +318,7 @@ mod tests {
         let host = rank(None);
         let fan_out = |names: &[&str]| {
             let all = [host.clone(), shared.clone(), shared.clone()];
-            limit(&all, names, |point| point.roles.traffic = Traffic::FanOut)
+            bound(&all, names, |point| point.roles.traffic = Traffic::FanOut)
         };
         assert_eq!(fan_out(&["a", "b", "b"]).1, 20.0);
         let (what, speed) = fan_out(&["a", "b", "c"]);
@@ -329,7 +329,7 @@ mod tests {
         );
         // An end without device memory has no bound of its own.
         let mixed = [shared.clone(), host.clone(), shared.clone()];
-        let all_to_all = limit(&mixed, &["a", "b", "c"], |point| {
+        let all_to_all = bound(&mixed, &["a", "b", "c"], |point| {
             point.roles.traffic = Traffic::AllToAll
         });
         assert_eq!(all_to_all.1, 50.0);
@@ -339,19 +339,19 @@ mod tests {
     #[test]
     fn directions_add_up_and_rounds_do_not() {
         let [slow, fast] = [10, 30].map(|speed| rank(Some((speed as u32, Some(speed)))));
-        let both = limit(&[slow.clone(), fast.clone()], &["a", "b"], |point| {
+        let both = bound(&[slow.clone(), fast.clone()], &["a", "b"], |point| {
             point.roles.bidirectional = true;
         });
         assert_eq!(both.1, 20.0);
         assert!(both.0.ends_with(", both directions added up"), "{both:?}");
-        let shared = limit(&[slow.clone(), slow.clone()], &["a", "a"], |point| {
+        let shared = bound(&[slow.clone(), slow.clone()], &["a", "a"], |point| {
             point.roles.bidirectional = true;
         });
         assert_eq!(shared.1, 10.0);
         let host = rank(None);
         let in_turn = |trial| {
             let ranks = [host.clone(), slow.clone(), fast.clone()];
-            let (_, speed) = limit(&ranks, &["a", "b", "c"], |point| {
+            let (_, speed) = bound(&ranks, &["a", "b", "c"], |point| {
                 (point.roles.traffic, point.length.trial) = (Traffic::InTurn, trial);
             });
             speed

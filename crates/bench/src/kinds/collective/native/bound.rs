@@ -4,15 +4,15 @@
 //! transfers only.
 
 use super::open::OpenNative;
+use crate::bound::SummedCopies;
+use crate::bound::memory_copy::{agree_on_turns, describe, with_choice};
 use crate::deadlines::DEADLINES;
 use crate::kinds::kind::Stage;
-use crate::limit::SummedCopies;
-use crate::limit::memory_copy::{agree_on_turns, describe, with_choice};
 use tonnage_collective::Collective;
-use tonnage_engine::LimitKind;
+use tonnage_engine::BoundKind;
 use tonnage_engine::memory::CopyRange;
 use tonnage_plan::collective::CollectivePoint;
-use tonnage_record::Limit;
+use tonnage_record::Bound;
 use tonnage_units::Result;
 
 /// Calls of fewer bytes have no bound by copies, because the fixed cost per call dominates.
@@ -27,16 +27,16 @@ pub fn measure(
     open: &OpenNative,
     point: &CollectivePoint,
     stage: &mut Stage<'_>,
-) -> Result<Option<Limit>> {
+) -> Result<Option<Bound>> {
     let Some(sends) = is_sender(point, open.rank).filter(|_| !open.engine.yielding) else {
         return Ok(None);
     };
-    match open.engine.opened.common.limit {
-        LimitKind::MemoryCopy if point.shape().size_bytes() >= BYTES_MIN => {
+    match open.engine.opened.common.bound {
+        BoundKind::MemoryCopy if point.shape().size_bytes() >= BYTES_MIN => {
             measure_copies(open, point, sends, stage)
         }
-        LimitKind::Link { .. } => Ok(slowest_link(open, stage)),
-        LimitKind::MemoryCopy | LimitKind::SocketStream | LimitKind::None => Ok(None),
+        BoundKind::Link { .. } => Ok(slowest_link(open, stage)),
+        BoundKind::MemoryCopy | BoundKind::SocketStream | BoundKind::None => Ok(None),
     }
 }
 
@@ -66,7 +66,7 @@ fn measure_copies(
     point: &CollectivePoint,
     sends: bool,
     stage: &mut Stage<'_>,
-) -> Result<Option<Limit>> {
+) -> Result<Option<Bound>> {
     let stretch = sends.then(|| {
         let half = open.layout.token().local / 2;
         copy_stretch(point.shape().size_bytes().min(half), half)
@@ -87,17 +87,17 @@ fn measure_copies(
     }
     let sum = stage
         .rank
-        .reduce("add up the copy limit", own, DEADLINES.step)?;
+        .reduce("add up the copy bound", own, DEADLINES.step)?;
     let copiers = sum.copiers.max(1);
-    let limit = describe(&sum.rates, copiers, None);
-    Ok(limit.map(|limit| Limit {
+    let bound = describe(&sum.rates, copiers, None);
+    Ok(bound.map(|bound| Bound {
         // The fastest copy method may differ for each size, and is not of interest here.
         what: match copiers {
             1 => "memory copy by it alone".to_owned(),
             copiers => format!("memory copy by {copiers} of them at once"),
         },
-        bytes_per_s: limit.bytes_per_s / copiers as f64,
-        ..limit
+        bytes_per_s: bound.bytes_per_s / copiers as f64,
+        ..bound
     }))
 }
 
@@ -116,7 +116,7 @@ fn copy_stretch(bytes: u64, to: u64) -> CopyRange {
 }
 
 /// Returns the slowest of the ranks' links, unless two ranks share one.
-fn slowest_link(open: &OpenNative, stage: &Stage<'_>) -> Option<Limit> {
+fn slowest_link(open: &OpenNative, stage: &Stage<'_>) -> Option<Bound> {
     let hosts = stage.rank.hosts();
     // A machine is identified by its lowest rank.
     let mut each = (0u32..).zip(hosts.machines());
@@ -125,15 +125,15 @@ fn slowest_link(open: &OpenNative, stage: &Stage<'_>) -> Option<Limit> {
     }
     let devices = open.engine.opened.all.iter();
     let devices = devices.flat_map(|it| it.used_devices());
-    let speeds = devices.filter_map(|device| match device.limit {
-        LimitKind::Link { bytes_per_s } => Some((bytes_per_s, device)),
+    let speeds = devices.filter_map(|device| match device.bound {
+        BoundKind::Link { bytes_per_s } => Some((bytes_per_s, device)),
         _ => None,
     });
     let (bytes_per_s, device) = speeds.min_by_key(|(bytes_per_s, _)| *bytes_per_s)?;
     let stated = if device.link_stated { "stated " } else { "" };
     let name = device.interface.as_deref().unwrap_or("1 device");
     let what = format!("{stated}link speed of {name}");
-    Some(Limit::new(what, bytes_per_s as f64))
+    Some(Bound::new(what, bytes_per_s as f64))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use tonnage_engine::Verb;
 use tonnage_engine::memory::{CopyRange, CopyRate, CopyRepetitions, Memory};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
-use tonnage_record::Limit;
+use tonnage_record::Bound;
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
 use tonnage_units::reduce::ReduceMax;
@@ -76,12 +76,12 @@ pub fn copy_stretch(layout: &SliceLayout, point: &TransferPoint) -> CopyRange {
 /// bytes.
 pub fn agree_on_turns(rank: &mut Rank, pass_bytes: u64) -> Result<CopyRepetitions> {
     let ReduceMax(pass_bytes) = rank.reduce(
-        "turns of the copy limit",
+        "turns of the copy bound",
         ReduceMax(pass_bytes),
         DEADLINES.step,
     )?;
     Ok(CopyRepetitions {
-        start_ns: rank.aligned_start("start of the copy limit", DEADLINES.step)?,
+        start_ns: rank.aligned_start("start of the copy bound", DEADLINES.step)?,
         pass_bytes,
     })
 }
@@ -140,7 +140,7 @@ pub fn describe_gaps(point: &TransferPoint) -> Option<String> {
 
 /// Returns the bound with its description: the best turn of the summed rates of `copiers` workers. `slots` describes
 /// the copied slots if they have gaps. `None` if nothing was copied.
-pub fn describe(rates: &[CopyRate], copiers: u64, slots: Option<&str>) -> Option<Limit> {
+pub fn describe(rates: &[CopyRate], copiers: u64, slots: Option<&str>) -> Option<Bound> {
     let best = rates
         .iter()
         .reduce(|best, rate| match rate.bytes_per_s() > best.bytes_per_s() {
@@ -154,7 +154,7 @@ pub fn describe(rates: &[CopyRate], copiers: u64, slots: Option<&str>) -> Option
     };
     let slots = slots.map_or_else(String::new, |slots| format!(", {slots}"));
     let what = format!("memory copy by {}, {who}{slots}", best.method);
-    Some(Limit::new(what, best.bytes_per_s()))
+    Some(Bound::new(what, best.bytes_per_s()))
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
 
     use tonnage_engine::memory::Request;
     use tonnage_engines::memory::HOST;
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::Access;
 
     fn rate(method: &str, turns: &[f64]) -> CopyRate {
         CopyRate {
@@ -180,19 +180,19 @@ mod tests {
         }
     }
 
-    fn limit(copiers: [Vec<CopyRate>; 2]) -> (String, f64) {
+    fn bound(copiers: [Vec<CopyRate>; 2]) -> (String, f64) {
         let mut sum = Vec::new();
         for rates in copiers {
             add_rates(&mut sum, with_choice(rates));
         }
-        let limit = describe(&sum, 2, None).unwrap();
-        (limit.what, limit.bytes_per_s)
+        let bound = describe(&sum, 2, None).unwrap();
+        (bound.what, bound.bytes_per_s)
     }
 
     /// A copier's turn with the memory to itself must not count towards what both reach together.
     #[test]
-    fn the_limit_is_the_best_of_sums_and_never_a_sum_of_bests() {
-        let (what, bytes_per_s) = limit([
+    fn the_bound_is_the_best_of_sums_and_never_a_sum_of_bests() {
+        let (what, bytes_per_s) = bound([
             vec![rate("memcpy", &[10.0, 5.0, 5.0])],
             vec![rate("memcpy", &[1.0, 5.5, 11.0])],
         ]);
@@ -201,8 +201,8 @@ mod tests {
         // A turn before the trials is not added to one after them.
         let before = [rate("memcpy", &[3.0, 4.0])];
         let after = [rate("memcpy", &[2.0, 7.0])];
-        let limit = describe(&mean_of_passes(&before, &after), 1, None).unwrap();
-        assert_eq!(limit.bytes_per_s, 7.0);
+        let bound = describe(&mean_of_passes(&before, &after), 1, None).unwrap();
+        assert_eq!(bound.bytes_per_s, 7.0);
     }
 
     /// Two copiers with different fastest methods, and two with the same one, which is named.
@@ -215,20 +215,20 @@ mod tests {
                 choice(fastest, &[again]),
             ]
         };
-        let differ = limit([
+        let differ = bound([
             copier(10.0, 7.0, "memcpy", 10.5),
             copier(6.0, 9.0, "stores", 9.0),
         ]);
         let what = "memory copy by each copier's fastest method, 2 copiers at once";
         assert_eq!(differ, (what.to_owned(), 19.5));
-        let agree = limit([
+        let agree = bound([
             copier(10.0, 7.0, "memcpy", 11.0),
             copier(9.0, 8.0, "memcpy", 9.0),
         ]);
         let what = "memory copy by memcpy, 2 copiers at once";
         assert_eq!(agree, (what.to_owned(), 20.0));
         // Devices have no separate turns with their fastest method; its rates are used.
-        let devices = limit([
+        let devices = bound([
             vec![rate("call", &[10.0]), rate("kernel", &[7.0])],
             vec![rate("call", &[6.0]), rate("kernel", &[9.0])],
         ]);
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn every_method_gets_a_rate_over_the_slices_of_a_point() {
-        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
+        let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 15);
         point.slots.size_bytes = 8;
         let layout = SliceLayout::new(&point, 0);
         let memory = (HOST.allocate)(&Request {
@@ -254,13 +254,13 @@ mod tests {
         .unwrap();
         let all = rates.iter().flat_map(|rate| &rate.turns_bytes_per_s);
         assert!(all.into_iter().all(|rate| *rate > 0.0), "{rates:?}");
-        let limit = describe(&rates, 2, None).unwrap();
-        assert!(limit.what.ends_with("2 copiers at once"), "{limit:?}");
+        let bound = describe(&rates, 2, None).unwrap();
+        assert!(bound.what.ends_with("2 copiers at once"), "{bound:?}");
     }
 
     /// Returns offsets and lengths of all copies of one pass.
     fn pieces(size_bytes: u32, stride_bytes: u64, footprint_bytes: u64) -> Vec<(u64, u64)> {
-        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1);
+        let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1);
         (point.slots.size_bytes, point.slots.stride_bytes) = (size_bytes, stride_bytes);
         point.slots.footprint_bytes = footprint_bytes;
         let layout = SliceLayout::new(&point, 0);
@@ -317,7 +317,7 @@ mod tests {
     fn slices_of_rounds_are_not_all_copied_at_once() {
         use tonnage_plan::point::Traffic;
         let slices = |traffic| {
-            let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
+            let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 15);
             (point.roles.traffic, point.roles.ranks) = (traffic, 4);
             copy_stretch(&SliceLayout::new(&point, 0), &point).slices
         };
@@ -329,7 +329,7 @@ mod tests {
     /// Three initiators, and one target that also initiates towards all of them.
     #[test]
     fn ranks_with_unequal_stretches_agree_on_the_longest() {
-        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
+        let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 15);
         (
             point.roles.ranks,
             point.roles.initiators,
@@ -359,17 +359,17 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_method_is_the_limit_and_the_first_wins_ties() {
+    fn the_fastest_method_is_the_bound_and_the_first_wins_ties() {
         let rates = [("a", 2.0), ("b", 5.0), ("c", 5.0), ("d", 3.0)];
         let rates = rates.map(|(method, speed)| rate(method, &[speed]));
-        let limit = describe(&rates, 1, Some("slots of 8 B")).unwrap();
-        assert_eq!(limit.bytes_per_s, 5.0);
-        assert_eq!(limit.what, "memory copy by b, 1 copier, slots of 8 B");
+        let bound = describe(&rates, 1, Some("slots of 8 B")).unwrap();
+        assert_eq!(bound.bytes_per_s, 5.0);
+        assert_eq!(bound.what, "memory copy by b, 1 copier, slots of 8 B");
     }
 
     #[test]
     fn slots_are_described_if_there_are_gaps_between_them() {
-        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1);
+        let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1);
         assert_eq!(describe_gaps(&point), None);
         point.slots.stride_bytes = 4096;
         assert_eq!(describe_gaps(&point).unwrap(), "slots of 8 B, 4096 B apart");

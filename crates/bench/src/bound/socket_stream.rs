@@ -4,7 +4,7 @@
 //! are counted once the streams are steady, after several round trips of the path.
 //!
 //! This module has the times of a measurement and the sum over all ranks. The loop that moves the bytes is in
-//! [`pump`](mod@pump), connecting in [`connect`](mod@connect). [`crate::limit`] chooses the upper bound of a figure.
+//! [`pump`](mod@pump), connecting in [`connect`](mod@connect). [`crate::bound`] chooses the upper bound of a figure.
 
 pub mod connect;
 pub mod pump;
@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex};
 
 use tonnage_sys::clock::Clock;
 
+use crate::bound::mean_over_rounds;
 use crate::deadlines::DEADLINES;
 use crate::failure::all_or_none;
-use crate::limit::mean_over_rounds;
 use pump::BLOCK_BYTES;
 pub use pump::{Stream, StreamDirection, StreamInterval, StreamedBytes, WaitMethod, pump};
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
@@ -121,7 +121,7 @@ fn lead_ns(first_ns: u64, attempt: u32) -> u64 {
 /// same time, and adds up the results.
 ///
 /// Returns `None` if some stream received nothing in time, as on a link that is down, or if the streams kept getting
-/// faster: no limit is better than a wrong one.
+/// faster: no bound is better than a wrong one.
 ///
 /// # Errors
 /// If a connection cannot be made or breaks; the message names the pair.
@@ -131,7 +131,7 @@ pub fn measure(
     addresses: &[Vec<Option<IpAddr>>],
     mut carry: impl FnMut(&Arc<SharedStreams>) -> Result<StreamedBytes>,
 ) -> Result<Option<StreamMeasurement>> {
-    rank.set_phase("socket-stream limit");
+    rank.set_phase("socket-stream bound");
     let mut best = None;
     for waiting in WaitMethod::ALL {
         let streamed = measure_in(waiting, rank, point, addresses, &mut carry)?;
@@ -215,7 +215,7 @@ fn measure_round(
     }
     if rank.id() == 0 {
         log::warn!(
-            "socket streams kept getting faster: this measurement of the limit ({}) does not count",
+            "socket streams kept getting faster: this measurement of the bound ({}) does not count",
             waiting.name()
         );
     }
@@ -225,7 +225,7 @@ fn measure_round(
 fn warn_silent(rank: &Rank, all: &StreamedBytes, waiting: WaitMethod) {
     if rank.id() == 0 {
         log::warn!(
-            "{} of {} socket streams received nothing: this measurement of the limit ({}) does not count",
+            "{} of {} socket streams received nothing: this measurement of the bound ({}) does not count",
             all.silent,
             all.streams,
             waiting.name()
@@ -234,7 +234,7 @@ fn warn_silent(rank: &Rank, all: &StreamedBytes, waiting: WaitMethod) {
 }
 
 /// Describes the bound and returns it.
-pub fn describe(carried: &StreamMeasurement) -> tonnage_record::Limit {
+pub fn describe(carried: &StreamMeasurement) -> tonnage_record::Bound {
     let StreamMeasurement {
         streamed, waiting, ..
     } = carried;
@@ -242,7 +242,7 @@ pub fn describe(carried: &StreamMeasurement) -> tonnage_record::Limit {
         1 => "1 TCP connection".to_owned(),
         several => format!("{several} TCP connections at once"),
     };
-    tonnage_record::Limit {
+    tonnage_record::Bound {
         what: format!(
             "socket stream, {who}, {}, blocks of {BLOCK_BYTES} B",
             waiting.name()

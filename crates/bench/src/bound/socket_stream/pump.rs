@@ -345,7 +345,7 @@ fn is_closed(error: &io::Error) -> bool {
 
 fn broken_stream_error(peer: &str, error: io::Error) -> Error {
     Error::io(
-        format!("the socket stream with {peer} broke: look at its output, or use --limit none"),
+        format!("the socket stream with {peer} broke: look at its output, or use --bound none"),
         error,
     )
 }

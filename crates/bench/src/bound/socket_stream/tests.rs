@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::pump::StreamDirection;
 use super::*;
 use tonnage_engine::Verb;
-use tonnage_plan::point::{LimitChoice, Traffic};
-use tonnage_plan::transfer::Addresses;
+use tonnage_plan::point::{BoundChoice, Traffic};
+use tonnage_plan::transfer::Access;
 use tonnage_ranks::testing::run;
 use tonnage_sys::clock::thread_cpu_ns;
 use tonnage_units::{Error, Reduce};
@@ -167,7 +167,7 @@ fn streams_in_slow_start_are_measured_again_later() {
         let found = carried.unwrap().streamed.bytes_per_s;
         assert!((found - 2.0 * 2f64.powf(1.5)).abs() < 1e-9, "{found}");
     }
-    // Streams that never become steady give no limit.
+    // Streams that never become steady give no bound.
     assert_eq!(modeled(1e9), [None, None]);
 }
 
@@ -240,13 +240,13 @@ fn a_stream_without_bytes_is_silent_and_an_early_end_is_an_error() {
 }
 
 pub(super) fn point(traffic: Traffic, ranks: u32, op: Verb) -> TransferPoint {
-    let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
-    point.limit = LimitChoice::Auto;
+    let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 16);
+    point.bound = BoundChoice::Auto;
     (
         point.roles.traffic,
         point.roles.ranks,
         point.op,
-        point.workers,
+        point.threads,
     ) = (traffic, ranks, op, 2);
     point.length.trial = TrialLength::DurationNs(1);
     point
@@ -256,7 +256,7 @@ pub(super) fn point(traffic: Traffic, ranks: u32, op: Verb) -> TransferPoint {
 fn measured(point: &TransferPoint) -> Vec<Result<Option<StreamMeasurement>>> {
     let point = point.clone();
     run(point.roles.ranks, move |mut rank| {
-        let workers = point.workers as usize;
+        let workers = point.threads as usize;
         // The second worker of rank 0 has a device with its own address; the others have none.
         let mut addresses = vec![vec![None]; workers];
         addresses[1][0] = (rank.id() == 0).then_some([127, 0, 0, 2].into());
@@ -315,7 +315,7 @@ fn every_flow_has_a_stream_for_each_worker() {
 }
 
 #[test]
-fn the_faster_way_of_waiting_is_the_limit() {
+fn the_faster_way_of_waiting_is_the_bound() {
     for faster in WaitMethod::ALL {
         let point = point(Traffic::Pair, 2, Verb::Write);
         let carried = measured_with(&point, move |shared, _| StreamedBytes {
@@ -342,7 +342,7 @@ fn measured_with(
     let point = point.clone();
     run(point.roles.ranks, move |mut rank| {
         let mut calls = 0;
-        let addresses = vec![vec![None]; point.workers as usize];
+        let addresses = vec![vec![None]; point.threads as usize];
         let carried = measure(&mut rank, &point, &addresses, |shared| {
             calls += 1;
             Ok(carry(shared, calls))

@@ -1,7 +1,7 @@
-//! The upper bound of a point's bandwidth: selects the kind of limit from the engines of all ranks, measures it before
-//! and after the trials, and determines the result. The measurements are in [`crate::limit::memory_copy`] and
-//! [`crate::limit::socket_stream`]; the nominal speeds of network links are in `link`. `memory_link` has the links of
-//! GPUs whose memory is reached by network cards or staging; they apply in addition to any other limit.
+//! The upper bound of a point's bandwidth: selects the kind of bound from the engines of all ranks, measures it before
+//! and after the trials, and determines the result. The measurements are in [`crate::bound::memory_copy`] and
+//! [`crate::bound::socket_stream`]; the nominal speeds of network links are in `link`. `memory_link` has the links of
+//! GPUs whose memory is reached by network cards or staging; they apply in addition to any other bound.
 
 mod link;
 pub mod memory_copy;
@@ -12,28 +12,28 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bound::link::link_bound;
+use crate::bound::memory_copy::{add_rates, agree_on_turns, mean_of_passes, with_choice};
+use crate::bound::memory_link::{
+    limit_of_device_links, link_lacking, links_unknown, within_devices,
+};
+use crate::bound::socket_stream::StreamMeasurement;
 use crate::deadlines::DEADLINES;
 use crate::kinds::kind::LimitMoment;
 use crate::kinds::transfer::transfer_worker::TransferWorker;
 use crate::kinds::transfer::worker_threads::{ThreadOrder, Threads};
-use crate::limit::link::link_limit;
-use crate::limit::memory_copy::{add_rates, agree_on_turns, mean_of_passes, with_choice};
-use crate::limit::memory_link::{
-    limit_of_device_links, link_lacking, links_unknown, within_devices,
-};
-use crate::limit::socket_stream::StreamMeasurement;
 use crate::opening::description::DeviceDescription;
 use crate::opening::openings::Openings;
-use tonnage_engine::LimitKind;
+use tonnage_engine::BoundKind;
 use tonnage_engine::memory::CopyRate;
-use tonnage_plan::point::LimitChoice;
+use tonnage_plan::point::BoundChoice;
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_ranks::{Hosts, Rank};
-use tonnage_record::{Limit, Links};
+use tonnage_record::{Bound, Links};
 use tonnage_units::{Reduce, Result};
 
 /// The upper bound of a point. All ranks measure together; rank 0 knows the devices of all.
-pub struct Bound<'a> {
+pub struct BoundMeasurement<'a> {
     point: &'a TransferPoint,
     opened: &'a Openings,
     /// Addresses of each worker's rails.
@@ -50,7 +50,7 @@ pub enum Measurement {
     Streams(StreamMeasurement),
 }
 
-impl<'a> Bound<'a> {
+impl<'a> BoundMeasurement<'a> {
     /// Creates the bound of a point whose engines are open on all ranks.
     pub fn new(point: &'a TransferPoint, opened: &'a Openings) -> Self {
         let addresses =
@@ -63,11 +63,11 @@ impl<'a> Bound<'a> {
         }
     }
 
-    fn kind(&self) -> LimitKind {
-        self.opened.common.limit
+    fn kind(&self) -> BoundKind {
+        self.opened.common.bound
     }
 
-    /// Measures with all workers at once, if the bandwidth has a measurable limit. All ranks call it.
+    /// Measures with all workers at once, if the bandwidth has a measurable bound. All ranks call it.
     pub fn measure(
         &mut self,
         when: LimitMoment,
@@ -90,14 +90,14 @@ impl<'a> Bound<'a> {
             return Ok(None);
         }
         match self.kind() {
-            LimitKind::None | LimitKind::Link { .. } => Ok(None),
-            _ if self.why_no_limit().is_some() => Ok(None),
+            BoundKind::None | BoundKind::Link { .. } => Ok(None),
+            _ if self.why_no_bound().is_some() => Ok(None),
             // Workers that share CPUs take turns, so simultaneous copies or streams would measure the scheduler.
             _ if self.opened.common.yields => Ok(None),
-            // If the link of a device is known, it is the limit; copies inside the device are not.
-            LimitKind::MemoryCopy if self.opened.common.crosses_memory_link => Ok(None),
-            LimitKind::MemoryCopy => measure_copies(rank, own, followers, self.copiers()).map(Some),
-            LimitKind::SocketStream => {
+            // If the link of a device is known, it is the bound; copies inside the device are not.
+            BoundKind::MemoryCopy if self.opened.common.crosses_memory_link => Ok(None),
+            BoundKind::MemoryCopy => measure_copies(rank, own, followers, self.copiers()).map(Some),
+            BoundKind::SocketStream => {
                 let carried =
                     socket_stream::measure(rank, self.point, &self.addresses, |shared| {
                         followers.order(|_| ThreadOrder::Stream(shared.clone()))?;
@@ -124,23 +124,23 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// Returns why there is no measured limit, if the user would expect one.
-    pub fn why_no_limit(&self) -> Option<String> {
+    /// Returns why there is no measured bound, if the user would expect one.
+    pub fn why_no_bound(&self) -> Option<String> {
         let asked = is_requested(self.point);
         if asked && self.point.loads.is_some() {
             return Some(
-                "no limit: the file loads links unevenly, so that none bounds their sum; --limit states one"
+                "no bound: the file loads links unevenly, so that none bounds their sum; --bound states one"
                     .to_owned(),
             );
         }
         if asked && self.point.background.is_some() {
             return Some(
-                "no limit: the background shares the path, so that none bounds what is measured alone; --limit states one"
+                "no bound: the background shares the path, so that none bounds what is measured alone; --bound states one"
                     .to_owned(),
             );
         }
         let copies =
-            self.kind() == LimitKind::MemoryCopy && !self.opened.common.crosses_memory_link;
+            self.kind() == BoundKind::MemoryCopy && !self.opened.common.crosses_memory_link;
         // A worker has memory of its own kind only. Copies inside it are no bound for transfers between two kinds.
         let target = self
             .point
@@ -149,25 +149,25 @@ impl<'a> Bound<'a> {
             .as_ref()
             .filter(|_| asked && copies)?;
         Some(format!(
-            "no limit: copies between memory {} and memory {target} are not measured",
+            "no bound: copies between memory {} and memory {target} are not measured",
             self.point.memories.memory
         ))
     }
 
     /// Returns the upper bound of the bandwidth, on rank 0: stated, nominal, or the better measurement of those before
     /// and after the trials.
-    pub fn limit(&mut self, hosts: &Hosts) -> Option<Limit> {
+    pub fn bound(&mut self, hosts: &Hosts) -> Option<Bound> {
         let [before, after] = std::mem::take(&mut self.measured);
-        match self.point.limit {
-            LimitChoice::None => return None,
-            LimitChoice::Stated { bytes_per_s } => {
-                return Some(Limit {
+        match self.point.bound {
+            BoundChoice::None => return None,
+            BoundChoice::Stated { bytes_per_s } => {
+                return Some(Bound {
                     links: self.links(hosts),
-                    ..Limit::new("stated by the user", bytes_per_s)
+                    ..Bound::new("stated by the user", bytes_per_s)
                 });
             }
-            LimitChoice::Auto if !is_requested(self.point) || is_uneven(self.point) => return None,
-            LimitChoice::Auto => {}
+            BoundChoice::Auto if !is_requested(self.point) || is_uneven(self.point) => return None,
+            BoundChoice::Auto => {}
         }
         match (before, after) {
             (Some(Measurement::Copies(before)), Some(Measurement::Copies(after))) => {
@@ -175,12 +175,12 @@ impl<'a> Bound<'a> {
                 let rates = mean_of_passes(&before.rates, &after.rates);
                 memory_copy::describe(&rates, before.copiers, slots.as_deref())
             }
-            _ if self.kind() == LimitKind::MemoryCopy => {
+            _ if self.kind() == BoundKind::MemoryCopy => {
                 limit_of_device_links(self.point, &self.opened.all, hosts)
             }
-            _ if matches!(self.kind(), LimitKind::Link { .. }) => {
-                let limit = link_limit(self.point, &self.opened.all, hosts);
-                limit.map(|limit| within_devices(limit, self.point, &self.opened.all, hosts))
+            _ if matches!(self.kind(), BoundKind::Link { .. }) => {
+                let bound = link_bound(self.point, &self.opened.all, hosts);
+                bound.map(|bound| within_devices(bound, self.point, &self.opened.all, hosts))
             }
             // Either measurement may have no result.
             (before, after) => {
@@ -188,38 +188,38 @@ impl<'a> Bound<'a> {
                     stream_measurement(before),
                     stream_measurement(after),
                 );
-                let limit = best.as_ref().map(socket_stream::describe);
-                limit.map(|limit| within_devices(limit, self.point, &self.opened.all, hosts))
+                let bound = best.as_ref().map(socket_stream::describe);
+                bound.map(|bound| within_devices(bound, self.point, &self.opened.all, hosts))
             }
         }
     }
 
-    /// Returns the speeds of the links recorded with a stated limit; `None` if a file loads them unevenly.
+    /// Returns the speeds of the links recorded with a stated bound; `None` if a file loads them unevenly.
     fn links(&self, hosts: &Hosts) -> Option<Links> {
         match self.point.loads {
             Some(_) => None,
-            None => link_limit(self.point, &self.opened.all, hosts)?.links,
+            None => link_bound(self.point, &self.opened.all, hosts)?.links,
         }
     }
 }
 
-/// Whether the point's limit is to be determined. A ping-pong has none, because it measures latency.
+/// Whether the point's bound is to be determined. A ping-pong has none, because it measures latency.
 fn is_requested(point: &TransferPoint) -> bool {
-    point.limit == LimitChoice::Auto && point.pacing != Pacing::PingPong
+    point.bound == BoundChoice::Auto && point.pacing != Pacing::PingPong
 }
 
-/// Whether a file loads the links unevenly, or a background shares them, so that no limit applies to the result.
+/// Whether a file loads the links unevenly, or a background shares them, so that no bound applies to the result.
 fn is_uneven(point: &TransferPoint) -> bool {
     point.loads.is_some() || point.background.is_some()
 }
 
-/// Describes, on rank 0, links that the limit does not include because their speed is unknown. If they would be the
-/// only limit, explains why there is none.
-pub fn unknown_links(point: &TransferPoint, opened: &Openings, has_limit: bool) -> Option<String> {
-    let is_all = opened.common.limit == LimitKind::MemoryCopy
+/// Describes, on rank 0, links that the bound does not include because their speed is unknown. If they would be the
+/// only bound, explains why there is none.
+pub fn unknown_links(point: &TransferPoint, opened: &Openings, has_bound: bool) -> Option<String> {
+    let is_all = opened.common.bound == BoundKind::MemoryCopy
         && opened.common.crosses_memory_link
         && !is_uneven(point);
-    match has_limit {
+    match has_bound {
         _ if !is_requested(point) => None,
         true => links_unknown(&opened.all),
         false if is_all => link_lacking(&opened.all),
@@ -254,7 +254,7 @@ fn stream_measurement(measurement: Option<Measurement>) -> Option<StreamMeasurem
     }
 }
 
-/// Workers of a rank that measure the copy limit.
+/// Workers of a rank that measure the copy bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Copiers {
     None,
@@ -277,10 +277,10 @@ fn measure_copies(
     let mut sum = SummedCopies::default();
     match copiers {
         Copiers::None => {}
-        Copiers::First => sum.add(with_choice(own.copy_limit(turns)?)),
+        Copiers::First => sum.add(with_choice(own.copy_bound(turns)?)),
         Copiers::All => {
-            followers.order(|_| ThreadOrder::CopyLimit(turns))?;
-            let own = own.copy_limit(turns);
+            followers.order(|_| ThreadOrder::CopyBound(turns))?;
+            let own = own.copy_bound(turns);
             let others = followers.collect()?;
             let others = others.into_iter().filter_map(|report| report.rates);
             for rates in others.chain([own?]) {
@@ -288,7 +288,7 @@ fn measure_copies(
             }
         }
     }
-    let sum = rank.reduce("add up the copy limit", sum, DEADLINES.step)?;
+    let sum = rank.reduce("add up the copy bound", sum, DEADLINES.step)?;
     Ok(Measurement::Copies(sum))
 }
 
@@ -321,42 +321,42 @@ mod tests {
     use crate::opening::description::OpenMessage;
     use crate::opening::openings::tests::{device, opened, openings};
     use tonnage_engine::memory::{BusDevice, BusLink};
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::Access;
 
-    const COPIES: LimitKind = LimitKind::MemoryCopy;
-    const LINK: LimitKind = LimitKind::Link { bytes_per_s: 1_000 };
+    const COPIES: BoundKind = BoundKind::MemoryCopy;
+    const LINK: BoundKind = BoundKind::Link { bytes_per_s: 1_000 };
 
-    fn point(limit: LimitChoice) -> TransferPoint {
-        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
-        point.limit = limit;
+    fn point(bound: BoundChoice) -> TransferPoint {
+        let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 16);
+        point.bound = bound;
         point
     }
 
-    /// Returns two ranks whose engines name this limit.
-    fn engines(kind: LimitKind, point: &TransferPoint) -> Openings {
+    /// Returns two ranks whose engines name this bound.
+    fn engines(kind: BoundKind, point: &TransferPoint) -> Openings {
         openings(&[opened(kind, None), opened(kind, None)], point.roles)
     }
 
-    fn limit_of(
+    fn bound_of(
         point: &TransferPoint,
         opened: &Openings,
         measured: [Option<Measurement>; 2],
-    ) -> Option<Limit> {
-        let mut bound = Bound {
+    ) -> Option<Bound> {
+        let mut bound = BoundMeasurement {
             measured,
-            ..Bound::new(point, opened)
+            ..BoundMeasurement::new(point, opened)
         };
-        bound.limit(&Hosts::default())
+        bound.bound(&Hosts::default())
     }
 
-    fn limit(
-        kind: LimitKind,
+    fn bound(
+        kind: BoundKind,
         point: &TransferPoint,
         measured: [Option<Measurement>; 2],
     ) -> Option<(String, f64)> {
         let opened = engines(kind, point);
-        let limit = limit_of(point, &opened, measured);
-        limit.map(|limit| (limit.what, limit.bytes_per_s))
+        let bound = bound_of(point, &opened, measured);
+        bound.map(|bound| (bound.what, bound.bytes_per_s))
     }
 
     fn copies(bytes_per_s: f64) -> Option<Measurement> {
@@ -384,8 +384,8 @@ mod tests {
     }
 
     #[test]
-    fn the_better_of_before_and_after_is_the_limit() {
-        let point = point(LimitChoice::Auto);
+    fn the_better_of_before_and_after_is_the_bound() {
+        let point = point(BoundChoice::Auto);
         let of_copies = |bytes_per_s| {
             Some((
                 "memory copy by memcpy, 2 copiers at once".to_owned(),
@@ -393,10 +393,10 @@ mod tests {
             ))
         };
         let rates = |before, after| [copies(before), copies(after)];
-        assert_eq!(limit(COPIES, &point, rates(1.0, 3.0)), of_copies(6.0));
-        assert_eq!(limit(COPIES, &point, rates(4.0, 3.0)), of_copies(8.0));
+        assert_eq!(bound(COPIES, &point, rates(1.0, 3.0)), of_copies(6.0));
+        assert_eq!(bound(COPIES, &point, rates(4.0, 3.0)), of_copies(8.0));
         let streamed =
-            |measured| limit(LimitKind::SocketStream, &point, measured).map(|(_, rate)| rate);
+            |measured| bound(BoundKind::SocketStream, &point, measured).map(|(_, rate)| rate);
         assert_eq!(streamed([streams(5.0), streams(7.0)]), Some(7.0));
         assert_eq!(streamed([streams(9.0), streams(7.0)]), Some(9.0));
         // Only one of them has a result, or none.
@@ -406,17 +406,17 @@ mod tests {
     }
 
     #[test]
-    fn a_stated_limit_overrides_measurements_and_none_disables_them() {
-        let stated = point(LimitChoice::Stated { bytes_per_s: 42.0 });
+    fn a_stated_bound_overrides_measurements_and_none_disables_them() {
+        let stated = point(BoundChoice::Stated { bytes_per_s: 42.0 });
         let both = || [copies(1.0), copies(1.0)];
         let expected = Some(("stated by the user".to_owned(), 42.0));
-        assert_eq!(limit(COPIES, &stated, both()), expected);
-        assert_eq!(limit(COPIES, &point(LimitChoice::None), both()), None);
+        assert_eq!(bound(COPIES, &stated, both()), expected);
+        assert_eq!(bound(COPIES, &point(BoundChoice::None), both()), None);
         // Links are recorded with it, unless a file loads them unevenly.
         let links = |point: &TransferPoint| {
             let opened = engines(LINK, point);
-            let limit = limit_of(point, &opened, [None, None]);
-            limit.unwrap().links.map(|links| links.used_bytes_per_s)
+            let bound = bound_of(point, &opened, [None, None]);
+            bound.unwrap().links.map(|links| links.used_bytes_per_s)
         };
         assert_eq!(links(&stated), Some(1e3));
         assert_eq!(links(&with_loads(stated)), None);
@@ -440,12 +440,12 @@ mod tests {
     /// A device's copy rate does not depend on which worker measures it.
     #[test]
     fn one_worker_measures_a_device() {
-        let point = point(LimitChoice::Auto);
+        let point = point(BoundChoice::Auto);
         let copiers = |on_device: bool, shows_copies| {
             let mut opened = engines(COPIES, &point);
             opened.own.memory_device = on_device.then(device);
             opened.shows_copies = shows_copies;
-            Bound::new(&point, &opened).copiers()
+            BoundMeasurement::new(&point, &opened).copiers()
         };
         assert_eq!(copiers(false, true), Copiers::All);
         assert_eq!(copiers(true, true), Copiers::First);
@@ -453,9 +453,9 @@ mod tests {
         assert_eq!(copiers(false, false), Copiers::None);
     }
 
-    /// They apply to card links, socket streams and copies, unless the user states the limit.
+    /// They apply to card links, socket streams and copies, unless the user states the bound.
     #[test]
-    fn device_links_apply_in_addition_to_other_limits() {
+    fn device_links_apply_in_addition_to_other_bounds() {
         let with_link = |link_bytes_per_s: Option<u64>,
                          kind,
                          point: &TransferPoint,
@@ -472,27 +472,27 @@ mod tests {
                 ..opened(kind, None)
             };
             let opened = openings(&[opened(kind, None), far], point.roles);
-            let limit = limit_of(point, &opened, measured);
-            let lacking = unknown_links(point, &opened, limit.is_some()).is_some();
-            (limit.map(|limit| limit.bytes_per_s), lacking)
+            let bound = bound_of(point, &opened, measured);
+            let lacking = unknown_links(point, &opened, bound.is_some()).is_some();
+            (bound.map(|bound| bound.bytes_per_s), lacking)
         };
         let bound =
             |kind, point: &TransferPoint, measured| with_link(Some(5), kind, point, measured);
-        let auto = point(LimitChoice::Auto);
+        let auto = point(BoundChoice::Auto);
         assert_eq!(bound(LINK, &auto, [None, None]), (Some(5.0), true));
         let streamed = [streams(7.0), streams(7.0)];
-        let sockets = LimitKind::SocketStream;
+        let sockets = BoundKind::SocketStream;
         assert_eq!(bound(sockets, &auto, streamed), (Some(5.0), true));
         // Copies within the device are not measured and give no bound.
         assert_eq!(bound(COPIES, &auto, [None, None]), (Some(5.0), true));
         assert_eq!(with_link(None, COPIES, &auto, [None, None]), (None, true));
         assert_eq!(
-            with_link(None, LimitKind::None, &auto, [None, None]),
+            with_link(None, BoundKind::None, &auto, [None, None]),
             (None, false)
         );
         let slower = [streams(3.0), streams(4.0)];
         assert_eq!(bound(sockets, &auto, slower), (Some(4.0), true));
-        let stated = point(LimitChoice::Stated { bytes_per_s: 42.0 });
+        let stated = point(BoundChoice::Stated { bytes_per_s: 42.0 });
         assert_eq!(bound(LINK, &stated, [None, None]), (Some(42.0), false));
     }
 
@@ -502,25 +502,26 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_have_no_limit() {
-        let mut point = point(LimitChoice::Auto);
-        assert!(limit(LINK, &point, [None, None]).is_some());
+    fn round_trips_have_no_bound() {
+        let mut point = point(BoundChoice::Auto);
+        assert!(bound(LINK, &point, [None, None]).is_some());
         point.pacing = Pacing::PingPong;
-        assert_eq!(limit(LINK, &point, [None, None]), None);
-        assert_eq!(limit(LimitKind::SocketStream, &point, [None, None]), None);
+        assert_eq!(bound(LINK, &point, [None, None]), None);
+        assert_eq!(bound(BoundKind::SocketStream, &point, [None, None]), None);
         // The same if something was measured anyway.
         let measured = [copies(1.0), copies(1.0)];
-        assert_eq!(limit(COPIES, &point, measured), None);
+        assert_eq!(bound(COPIES, &point, measured), None);
     }
 
     #[test]
-    fn points_without_a_limit_report_why() {
-        let auto = || point(LimitChoice::Auto);
-        let why =
-            |kind, point: &TransferPoint| Bound::new(point, &engines(kind, point)).why_no_limit();
+    fn points_without_a_bound_report_why() {
+        let auto = || point(BoundChoice::Auto);
+        let why = |kind, point: &TransferPoint| {
+            BoundMeasurement::new(point, &engines(kind, point)).why_no_bound()
+        };
         let loads = with_loads(auto());
         let (mut background, mut two_memories) = (auto(), auto());
-        background.background = Some("op=write,size=1M,window=8,pair=same".parse().unwrap());
+        background.background = Some("op=write,size=1M,depth=8,pair=same".parse().unwrap());
         two_memories.memories.target_memory = Some("huge".into());
         for (point, part) in [
             (&loads, "the file loads links unevenly"),
@@ -529,23 +530,23 @@ mod tests {
         ] {
             let text = why(COPIES, point).unwrap();
             assert!(
-                text.starts_with("no limit: ") && text.contains(part),
+                text.starts_with("no bound: ") && text.contains(part),
                 "{text}"
             );
         }
         // Measurements of something else would not apply.
         for point in [&loads, &background] {
-            assert_eq!(limit(LINK, point, [None, None]), None);
-            assert_eq!(limit(COPIES, point, [copies(1.0), copies(1.0)]), None);
+            assert_eq!(bound(LINK, point, [None, None]), None);
+            assert_eq!(bound(COPIES, point, [copies(1.0), copies(1.0)]), None);
         }
-        // If no limit, or no copy limit, is requested, there is no reason to report.
+        // If no bound, or no copy bound, is requested, there is no reason to report.
         assert_eq!(why(COPIES, &auto()), None);
         assert_eq!(why(LINK, &two_memories), None);
         for mut point in [loads, background, two_memories] {
             point.pacing = Pacing::PingPong;
             assert_eq!(why(COPIES, &point), None);
-            point.pacing = Pacing::Stream { window: 1 };
-            point.limit = LimitChoice::None;
+            point.pacing = Pacing::Stream { depth: 1 };
+            point.bound = BoundChoice::None;
             assert_eq!(why(COPIES, &point), None);
         }
     }

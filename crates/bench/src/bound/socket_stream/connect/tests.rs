@@ -11,7 +11,7 @@ fn names() -> Vec<String> {
 
 fn two_workers() -> StreamLanes {
     let mut point = point(Traffic::Pair, 2, Verb::Write);
-    point.workers = 2;
+    point.threads = 2;
     StreamLanes::new(&point, &[])
 }
 
@@ -53,7 +53,7 @@ fn unknown_connections_are_dropped_and_the_missing_worker_is_named() {
         .unwrap_err();
     let text = error.to_string();
     assert!(
-        text.contains("worker 0 of rank 2 on h") && text.contains("rank 0 on h"),
+        text.contains("thread 0 of rank 2 on h") && text.contains("rank 0 on h"),
         "{text}"
     );
     assert!(text.contains(&listeners.addresses[0].to_string()), "{text}");
@@ -212,7 +212,7 @@ fn connections_come_from_the_address_of_the_device() {
 fn each_rail_and_queue_pair_of_a_worker_has_a_stream() {
     let mut point = point(Traffic::Pair, 2, Verb::Write);
     (
-        point.workers,
+        point.threads,
         point.division.queue_pairs,
         point.division.rails,
     ) = (2, 2, Rails::Stripe);

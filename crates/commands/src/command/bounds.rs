@@ -3,19 +3,19 @@
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use tonnage_bench::canary;
-use tonnage_bench::limit::memory_copy;
-use tonnage_bench::limit::socket_stream::{
+use tonnage_bench::bound::memory_copy;
+use tonnage_bench::bound::socket_stream::{
     Stream, StreamDirection, StreamInterval, WaitMethod, pump,
 };
+use tonnage_bench::canary;
 use tonnage_bench::threads;
 use tonnage_engine::memory::{CopyRange, CopyRepetitions, Request};
 use tonnage_engines::memory::HOST;
 use tonnage_loops::walk::SlotWalk;
 use tonnage_machine::{Environment, Topology, pin_thread};
-use tonnage_plan::transfer::Addresses;
-use tonnage_record::Limit;
-use tonnage_record::host_limits::HostLimits;
+use tonnage_plan::transfer::Access;
+use tonnage_record::Bound;
+use tonnage_record::host_bounds::HostBounds;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
@@ -36,14 +36,14 @@ const SOCKET_TIME_NS: u64 = 300_000_000;
 const SOCKET_DELAY_NS: u64 = 5_000_000;
 
 /// Measures all bounds, which takes about two seconds.
-pub fn measure(environment: &Environment, topology: &Topology) -> Result<HostLimits> {
+pub fn measure(environment: &Environment, topology: &Topology) -> Result<HostBounds> {
     let last_level = environment
         .cpu
         .l3_bytes
         .or(environment.cpu.l2_bytes)
         .unwrap_or(0);
     let dram = (last_level * DRAM_CACHES).clamp(*DRAM_BYTES.start(), *DRAM_BYTES.end());
-    Ok(HostLimits {
+    Ok(HostBounds {
         copy_in_cache: (copy(IN_CACHE_BYTES, topology)?, IN_CACHE_BYTES),
         copy_in_dram: (copy(dram, topology)?, dram),
         socket_bytes_per_s: socket_stream(topology)?,
@@ -52,7 +52,7 @@ pub fn measure(environment: &Environment, topology: &Topology) -> Result<HostLim
 }
 
 /// Measures the fastest copy between two ranges of `bytes` each, on a thread pinned to the first CPU.
-fn copy(bytes: u64, topology: &Topology) -> Result<Limit> {
+fn copy(bytes: u64, topology: &Topology) -> Result<Bound> {
     let memory = (HOST.allocate)(&Request {
         bytes: 2 * bytes,
         shared: true,
@@ -70,7 +70,7 @@ fn copy(bytes: u64, topology: &Topology) -> Result<Limit> {
             slices: 1,
             slice_bytes: 0,
         };
-        let mut walk = SlotWalk::new(Addresses::Sequential, stretch.slots(), 0);
+        let mut walk = SlotWalk::new(Access::Sequential, stretch.slots(), 0);
         let mut slots = || {
             let slot = walk.next_slot();
             (slot, slot)
@@ -94,7 +94,7 @@ fn on_cpu<T: Send>(
     work: impl FnOnce() -> Result<T> + Send,
 ) -> Result<T> {
     std::thread::scope(|scope| {
-        let thread = threads::start(scope, "limit", || {
+        let thread = threads::start(scope, "bound", || {
             if let Some(&cpu) = topology.allowed.get(index) {
                 pin_thread(cpu)?;
             }

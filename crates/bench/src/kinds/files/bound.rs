@@ -21,7 +21,7 @@ use super::storage::{self, LocalStorage};
 use tonnage_loops::files::data::ContentPool;
 use tonnage_loops::files::stamp::FileKey;
 use tonnage_plan::files::{FilePoint, Phase};
-use tonnage_record::Limit;
+use tonnage_record::Bound;
 use tonnage_units::Reduce;
 use tonnage_units::{Error, Result};
 
@@ -83,7 +83,7 @@ impl DeviceStreams {
     }
 
     /// Returns the bound of a phase.
-    pub fn limit(&self, point: &FilePoint, phase: Phase) -> Option<Limit> {
+    pub fn bound(&self, point: &FilePoint, phase: Phase) -> Option<Bound> {
         let bytes_per_s = match phase {
             Phase::Write => self.write_bytes_per_s,
             Phase::Read => self.read_bytes_per_s,
@@ -109,7 +109,7 @@ impl DeviceStreams {
             ),
         };
         let known = self.failed.is_none() && bytes_per_s.is_finite() && bytes_per_s > 0.0;
-        known.then(|| Limit::new(what, bytes_per_s))
+        known.then(|| Bound::new(what, bytes_per_s))
     }
 }
 
@@ -136,7 +136,7 @@ impl<'a> WrittenStream<'a> {
     pub fn write(place: &'a LocalStorage) -> Result<Self> {
         let directory = existing_parent(&place.directory);
         let direct = place.direct.is_some();
-        let file = scratch::create(directory, "limit", direct)?;
+        let file = scratch::create(directory, "bound", direct)?;
         let cannot = |what, error| io_error(what, directory, error);
         let arena = stream_memory()?;
         ContentPool::new(1, 0).copy_into(&arena, 0, 0, TRANSFER_BYTES)?;
@@ -232,10 +232,10 @@ fn rate(bytes: u64, elapsed: Duration) -> f64 {
 }
 
 /// Returns why files have no bound, if they are in memory. All ranks pass the same places.
-pub fn why_no_limit(places: &[LocalStorage]) -> Option<String> {
+pub fn why_no_bound(places: &[LocalStorage]) -> Option<String> {
     let place = places.iter().find(|place| place.memory)?;
     Some(format!(
-        "no limit: files on {} are in memory, where one stream does not bound what several threads copy; --limit states one",
+        "no bound: files on {} are in memory, where one stream does not bound what several threads copy; --bound states one",
         place.file_system
     ))
 }
@@ -288,24 +288,24 @@ mod tests {
     }
 
     #[test]
-    fn streams_add_up_and_a_mixed_limit_is_in_between() {
+    fn streams_add_up_and_a_mixed_bound_is_in_between() {
         let mut streams = streams(100.0, 300.0, 1, 0);
         streams.merge(streams.clone());
         let mut point = point(2);
         point.read_percent = Some(50);
-        let limit = streams.limit(&point, Phase::Mixed).unwrap();
-        assert_eq!(limit.bytes_per_s, 300.0);
-        assert!(limit.what.starts_with("2 sequential direct"), "{limit:?}");
+        let bound = streams.bound(&point, Phase::Mixed).unwrap();
+        assert_eq!(bound.bytes_per_s, 300.0);
+        assert!(bound.what.starts_with("2 sequential direct"), "{bound:?}");
         assert_eq!(
-            streams.limit(&point, Phase::Write).unwrap().bytes_per_s,
+            streams.bound(&point, Phase::Write).unwrap().bytes_per_s,
             200.0
         );
-        assert_eq!(DeviceStreams::default().limit(&point, Phase::Write), None);
+        assert_eq!(DeviceStreams::default().bound(&point, Phase::Write), None);
         // Three of four transfers at 600 take as long as the fourth at 200.
         point.read_percent = Some(75);
-        let mixed = streams.limit(&point, Phase::Mixed).unwrap();
+        let mixed = streams.bound(&point, Phase::Mixed).unwrap();
         assert!((mixed.bytes_per_s - 400.0).abs() < 1e-9, "{mixed:?}");
-        let read = streams.limit(&point, Phase::Read).unwrap();
+        let read = streams.bound(&point, Phase::Read).unwrap();
         assert_eq!(read.bytes_per_s, 600.0);
     }
 
@@ -314,7 +314,7 @@ mod tests {
         let point = point(2);
         let what = |count, buffered| {
             let streams = streams(1.0, 1.0, count, buffered);
-            streams.limit(&point, Phase::Write).unwrap().what
+            streams.bound(&point, Phase::Write).unwrap().what
         };
         for (count, buffered, expected) in [
             (1, 0, "one sequential direct write stream of"),
@@ -329,14 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_stream_leaves_no_limit() {
+    fn a_failed_stream_leaves_no_bound() {
         let known = streams(1.0, 1.0, 1, 1);
         let why = || DeviceStreams::unknown("no space".into());
         for [mut one, other] in [[known.clone(), why()], [why(), known.clone()]] {
             one.merge(other);
             assert_eq!(one.failed.as_deref(), Some("no space"));
             assert_eq!((one.count, one.buffered), (1, 1));
-            assert_eq!(one.limit(&point(2), Phase::Write), None);
+            assert_eq!(one.bound(&point(2), Phase::Write), None);
         }
         // A mixed phase needs both directions.
         let mut half = point(2);
@@ -345,7 +345,7 @@ mod tests {
             read_bytes_per_s: 0.0,
             ..known
         };
-        assert_eq!(writes.limit(&half, Phase::Mixed), None);
+        assert_eq!(writes.bound(&half, Phase::Mixed), None);
     }
 
     #[test]
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_no_limit() {
+    fn memory_has_no_bound() {
         let directory = tempfile::tempdir().unwrap();
         let inspected = LocalStorage::inspect(&directory.path().join("t"), true, false).unwrap();
         let on = |file_system: &str, memory| LocalStorage {
@@ -390,10 +390,10 @@ mod tests {
             ..inspected.clone()
         };
         let disk = on("ext4", false);
-        assert_eq!(why_no_limit(&[disk.clone(), disk.clone()]), None);
-        let why = why_no_limit(&[disk, on("tmpfs", true)]).unwrap();
+        assert_eq!(why_no_bound(&[disk.clone(), disk.clone()]), None);
+        let why = why_no_bound(&[disk, on("tmpfs", true)]).unwrap();
         assert!(
-            why.starts_with("no limit: files on tmpfs are in memory"),
+            why.starts_with("no bound: files on tmpfs are in memory"),
             "{why}"
         );
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tonnage_engine::memory::BusDevice;
-use tonnage_engine::{LimitKind, RankMemory};
+use tonnage_engine::{BoundKind, RankMemory};
 use tonnage_machine::devices::{GpuLinks, LinkTable, gpu_links};
 use tonnage_units::Result;
 
@@ -14,13 +14,13 @@ use super::vendor::GpuVendor;
 
 /// A rank's end of its copies, with the bound that they are compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LimitedEnd {
+pub(crate) struct BoundedEnd {
     /// The GPU, or the host with the GPUs that it copies to, and the bounding links. GPUs have this process's numbers.
     pub(crate) name: String,
     /// The name by PCI addresses, which are equal in all processes: ends with the same place share their bound.
     pub(crate) place: String,
     /// The bound.
-    pub(crate) limit: LimitKind,
+    pub(crate) bound: BoundKind,
     /// Description of the links that are the bound; `None` if the bound is not that of links.
     pub(crate) links: Option<String>,
     /// Reason why the links of a participating GPU other than PCIe are unknown.
@@ -38,7 +38,7 @@ pub(crate) struct LimitedEnd {
 pub(crate) fn end(
     vendor: &GpuVendor,
     (own, peers): (RankMemory<'_>, &[RankMemory<'_>]),
-) -> Result<LimitedEnd> {
+) -> Result<BoundedEnd> {
     let mut gpus = EndGpus::default();
     let own = gpus.place(vendor, own)?;
     let peers = peers.iter().map(|&peer| gpus.place(vendor, peer));
@@ -55,20 +55,20 @@ pub(crate) fn end(
             .cloned()
     };
     let described = |title: &dyn Fn(usize) -> String| {
-        let (limit, links) = kind(own, &peers, to_host, linked, title);
+        let (bound, links) = kind(own, &peers, to_host, linked, title);
         let name = name(own, &peers, title);
         let name = match &links {
             Some(links) => format!("{name}, by {links}"),
             None => name,
         };
-        (name, limit, links)
+        (name, bound, links)
     };
     let (place, ..) = described(&|gpu| gpus.address(gpu));
-    let (name, limit, links) = described(&|gpu| gpus.title(gpu));
-    Ok(LimitedEnd {
+    let (name, bound, links) = described(&|gpu| gpus.title(gpu));
+    Ok(BoundedEnd {
         name,
         place,
-        limit,
+        bound,
         links,
         links_unknown: table.unknown.or_else(|| gpus.links_unknown()),
     })
@@ -159,14 +159,14 @@ fn kind(
     link: impl Fn(Option<usize>) -> Option<(u64, String)>,
     linked: impl Fn(usize, usize) -> Option<GpuLinks>,
     title: impl Fn(usize) -> String,
-) -> (LimitKind, Option<String>) {
+) -> (BoundKind, Option<String>) {
     let peers: BTreeSet<Option<usize>> = peers.iter().copied().collect();
     let of_links = |speed: Option<u64>, words: String| match speed.filter(|&speed| speed > 0) {
-        Some(bytes_per_s) => (LimitKind::Link { bytes_per_s }, Some(words)),
-        None => (LimitKind::None, None),
+        Some(bytes_per_s) => (BoundKind::Link { bytes_per_s }, Some(words)),
+        None => (BoundKind::None, None),
     };
     match own {
-        _ if peers.is_empty() => (LimitKind::None, None),
+        _ if peers.is_empty() => (BoundKind::None, None),
         // The host is not a link. It has the links of all GPUs that it copies to, each counted once.
         None => {
             let count = peers.len();
@@ -180,7 +180,7 @@ fn kind(
             };
             of_links(Some(links.iter().map(|(speed, _)| speed).sum()), words)
         }
-        Some(_) if peers.iter().all(|&peer| peer == own) => (LimitKind::MemoryCopy, None),
+        Some(_) if peers.iter().all(|&peer| peer == own) => (BoundKind::MemoryCopy, None),
         Some(_) if peers.iter().all(Option::is_none) => {
             let (speed, words) = link(own).unwrap_or_default();
             of_links(Some(speed), words)
@@ -238,13 +238,13 @@ mod tests {
             Some((10 + number as u64, "PCIe".to_owned()))
         };
         let of = |own, peers: &[Option<usize>]| kind(own, peers, link, |_, _| None, title).0;
-        let speed = |bytes_per_s| LimitKind::Link { bytes_per_s };
+        let speed = |bytes_per_s| BoundKind::Link { bytes_per_s };
         assert_eq!(of(None, &[Some(1)]), speed(11));
         assert_eq!(of(None, &[Some(0), Some(1)]), speed(21));
         // Two peers on one GPU share its link.
         assert_eq!(of(None, &[Some(1), Some(1)]), speed(11));
         assert_eq!(of(Some(1), &[None]), speed(11));
-        assert_eq!(of(Some(1), &[Some(1)]), LimitKind::MemoryCopy);
+        assert_eq!(of(Some(1), &[Some(1)]), BoundKind::MemoryCopy);
         // NVLink may or may not exist, the kernel does not report the link, or there is no peer.
         for (own, peers) in [
             (Some(0), &[Some(1)][..]),
@@ -254,7 +254,7 @@ mod tests {
             (None, &[]),
             (Some(0), &[]),
         ] {
-            assert_eq!(of(own, peers), LimitKind::None);
+            assert_eq!(of(own, peers), BoundKind::None);
         }
     }
 
@@ -277,9 +277,9 @@ mod tests {
         let of = |peers: &[usize]| {
             let peers: Vec<Option<usize>> = peers.iter().copied().map(Some).collect();
             let c2c = |_| Some((7, "NVLink-C2C, 10 links".to_owned()));
-            let (limit, words) = kind(Some(0), &peers, c2c, linked, title);
-            match limit {
-                LimitKind::Link { bytes_per_s } => (bytes_per_s, words.unwrap_or_default()),
+            let (bound, words) = kind(Some(0), &peers, c2c, linked, title);
+            match bound {
+                BoundKind::Link { bytes_per_s } => (bytes_per_s, words.unwrap_or_default()),
                 other => (0, format!("{other:?}")),
             }
         };
@@ -305,10 +305,10 @@ mod tests {
             Some((*speed, (*words).to_owned()))
         };
         let of = |own, peers: &[Option<usize>]| {
-            let (limit, words) = kind(own, peers, link, |_, _| None, title);
-            (limit, words.unwrap_or_default())
+            let (bound, words) = kind(own, peers, link, |_, _| None, title);
+            (bound, words.unwrap_or_default())
         };
-        let bound = |bytes_per_s, words: &str| (LimitKind::Link { bytes_per_s }, words.to_owned());
+        let bound = |bytes_per_s, words: &str| (BoundKind::Link { bytes_per_s }, words.to_owned());
         assert_eq!(of(Some(0), &[None]), bound(447, "NVLink-C2C, 10 links"));
         assert_eq!(of(None, &[Some(1), Some(1)]), bound(63, "PCIe"));
         let both = bound(510, "NVLink-C2C, 10 links and PCIe, of 2 GPUs");
@@ -348,9 +348,9 @@ mod tests {
             let peers = peers.iter().map(|&n| rank(names[n], Some(&gpus[n])));
             let peers: Vec<_> = peers.collect();
             let end = end(NVIDIA, (own, &peers)).unwrap();
-            (end.name, end.limit)
+            (end.name, end.bound)
         };
-        let speed = |bytes_per_s| LimitKind::Link { bytes_per_s };
+        let speed = |bytes_per_s| BoundKind::Link { bytes_per_s };
         let one = "memory of the host, to cuda:1 (0000:02:00.0), by PCIe";
         assert_eq!(of(rank("host", None), &[1]), (one.to_owned(), speed(12)));
         let both = "memory of the host, to cuda:0 (0000:01:00.0) and cuda:1 (0000:02:00.0), by PCIe, of 2 GPUs";
@@ -359,7 +359,7 @@ mod tests {
             (both.to_owned(), speed(23))
         );
         let host = of(rank("host", None), &[]);
-        assert_eq!(host, ("memory of the host".to_owned(), LimitKind::None));
+        assert_eq!(host, ("memory of the host".to_owned(), BoundKind::None));
     }
 
     /// The same number can be another GPU in another process, and another number can be the same GPU.
@@ -372,8 +372,8 @@ mod tests {
         let same = gpu(3, 1);
         let within = of(&own, &[rank("cuda:3", Some(&same))]);
         assert_eq!(
-            (within.limit, within.name),
-            (LimitKind::MemoryCopy, own.title())
+            (within.bound, within.name),
+            (BoundKind::MemoryCopy, own.title())
         );
         // The link is the same, whichever number a process has for its GPU.
         let host = rank("host", None);
@@ -389,14 +389,14 @@ mod tests {
         let other = gpu(0, 2);
         assert_ne!(of(&other, &[host]).place, to_host[0].place);
         let apart = of(&own, &[rank("cuda", Some(&other))]);
-        assert_eq!(apart.limit, LimitKind::None);
-        assert_eq!(to_host[0].limit, LimitKind::Link { bytes_per_s: 11 });
+        assert_eq!(apart.bound, BoundKind::None);
+        assert_eq!(to_host[0].bound, BoundKind::Link { bytes_per_s: 11 });
         assert_eq!(to_host[0].name, "cuda:0 (0000:01:00.0), by PCIe");
         // The peer's GPU, or this rank's own, is not described: its number then proves nothing.
-        assert_eq!(of(&own, &[rank("cuda", None)]).limit, LimitKind::None);
+        assert_eq!(of(&own, &[rank("cuda", None)]).bound, BoundKind::None);
         for (own, peer) in [("cuda", "cuda:1"), ("cuda:1", "cuda"), ("cuda", "host")] {
             let unknown = end(NVIDIA, (rank(own, None), &[rank(peer, None)])).unwrap();
-            assert_eq!(unknown.limit, LimitKind::None, "{own} {peer}");
+            assert_eq!(unknown.bound, BoundKind::None, "{own} {peer}");
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Upper bounds of a host, for the tour.
 
-use crate::Limit;
+use crate::Bound;
 
 /// The bounds of a host.
-pub struct HostLimits {
+pub struct HostBounds {
     /// Memory copy with source and destination in a cache, and the size of each.
-    pub copy_in_cache: (Limit, u64),
+    pub copy_in_cache: (Bound, u64),
     /// Memory copy to and from DRAM, and the size of source and destination each.
-    pub copy_in_dram: (Limit, u64),
+    pub copy_in_dram: (Bound, u64),
     /// One TCP stream over loopback, measured at the receiver, in bytes per second.
     pub socket_bytes_per_s: f64,
     /// One-way time of a cache line between two CPUs, or the reason that it is unknown.

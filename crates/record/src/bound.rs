@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Upper bound that utilization refers to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Limit {
+pub struct Bound {
     /// Description, such as "memory copy by rep movsb, 2 copiers at once".
     pub what: String,
     /// The bound.
@@ -20,7 +20,7 @@ pub struct Limit {
     pub links: Option<Links>,
 }
 
-impl Limit {
+impl Bound {
     /// A bound without an interval or links.
     pub fn new(what: impl Into<String>, bytes_per_s: f64) -> Self {
         Self {

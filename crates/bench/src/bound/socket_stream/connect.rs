@@ -89,7 +89,7 @@ pub(super) fn connect_all(
         lanes: &shared,
         names: &names,
         initiators_send: !point.op.fetches(),
-        // The same limit as for transfers, because the engine has just moved bytes over the same devices.
+        // The same bound as for transfers, because the engine has just moved bytes over the same devices.
         standstill_max: rank.network_timeout() + DEADLINES.stall,
     };
     let targets = &point.roles.targets(me)[point.roles.flows_in_round(me, round)];
@@ -109,7 +109,7 @@ pub(super) fn connect_all(
     });
     let streams = connected.and_then(|(mut streams, rtt_ns)| {
         streams.extend(taken?);
-        Ok((group_by_worker(streams, point.workers), rtt_ns))
+        Ok((group_by_worker(streams, point.threads), rtt_ns))
     });
     let settled = all_or_none(rank, "connect socket streams", streams);
     // Kept open until all ranks know the outcome: a peer whose connection is refused would blame the network.
@@ -163,7 +163,7 @@ impl StreamLanes {
     pub(super) fn new(point: &TransferPoint, addresses: &[Vec<Option<IpAddr>>]) -> Self {
         let devices = addresses.first().map_or(1, Vec::len).max(1);
         let (mut sources, none) = (Vec::new(), Vec::new());
-        let workers = 0..point.workers as usize;
+        let workers = 0..point.threads as usize;
         for rail in (0..devices).flat_map(|rail| (0..point.division.queue_pairs).map(move |_| rail))
         {
             let of_worker = |worker| addresses.get(worker).unwrap_or(&none);
@@ -171,7 +171,7 @@ impl StreamLanes {
             sources.extend(workers.clone().map(source));
         }
         Self {
-            workers: point.workers,
+            workers: point.threads,
             queue_pairs: point.division.queue_pairs,
             rails: point.division.rails,
             devices: devices as u32,
@@ -232,7 +232,7 @@ impl Participants<'_> {
                 let place = card.and_then(|card| card.listens.get(worker as usize));
                 let (Some(card), Some(&address)) = (card, place) else {
                     return Err(Error::Failed(format!(
-                        "{} does not listen for socket streams of worker {worker}",
+                        "{} does not listen for socket streams of thread {worker}",
                         self.name(target)
                     )));
                 };
@@ -270,7 +270,7 @@ impl Participants<'_> {
         Error::io(
             format!(
                 "the socket stream from {} to {} at {address} cannot be connected: let TCP pass between them, or use \
-                 --limit none",
+                 --bound none",
                 self.name(self.me),
                 self.name(target)
             ),
@@ -385,8 +385,8 @@ impl Listeners {
             if last_came.elapsed() >= participants.standstill_max {
                 let (rank, worker) = missing[0];
                 return Err(Error::Failed(format!(
-                    "the socket stream of worker {worker} of {} to {} at {} did not come, nor has another for {:.1?}: let TCP pass \
-                     between them, or use --limit none",
+                    "the socket stream of thread {worker} of {} to {} at {} did not come, nor has another for {:.1?}: let TCP pass \
+                     between them, or use --bound none",
                     participants.name(rank),
                     participants.name(participants.me),
                     self.addresses[worker as usize % self.addresses.len()],
