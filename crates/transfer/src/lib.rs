@@ -1,11 +1,11 @@
 //! Moves bytes between the memories of processes over any tonnage engine: shared memory, or a network by libfabric.
 //!
 //! A [`Transport`] is an engine opened by name, and a [`TransferEndpoint`] is one thread's part of it. Memory is
-//! registered with an endpoint, and endpoints are connected by [cards](EndpointCard). A [`Session`] is a local memory,
+//! registered with an endpoint, and endpoints are connected by their [addresses](PeerAddress). A [`Session`] is a local memory,
 //! a remote memory and a peer, resolved once; its operations name offsets only. Each operation returns a [`Ticket`] to
 //! poll or wait for. The operations of an [`AsyncSession`] are futures, which an [`Executor`] runs.
 //!
-//! This example connects two endpoints of one process. Between two processes, cards and memories travel as lines of
+//! This example connects two endpoints of one process. Between two processes, addresses and memories travel as lines of
 //! text, over any channel that the program has:
 //!
 //! ```

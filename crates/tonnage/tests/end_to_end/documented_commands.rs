@@ -137,7 +137,7 @@ fn the_tour_is_one_page_and_a_file() {
         files.collect::<Vec<_>>()
     };
     // The current folder stays as it was.
-    assert_eq!(files(dir.path()), [states.clone()]);
+    assert_eq!(files(dir.path()), std::slice::from_ref(&states));
     let saved = files(&states.join("tonnage"));
     assert_eq!(saved.len(), 1, "{saved:?}");
     let run = run.printing(&[saved[0].to_str().unwrap()]);
