@@ -2,7 +2,7 @@
 //!
 //! When opened, every rank sends the devices that its payload must cross ([`NamedDevices`]). From these, rank 0 knows
 //! which ranks share a device ([`Routes`]), and sends each rank its part ([`RouteShare`]). Before the warm-up and after
-//! the last trial, one rank of each group reads the counters ([`Watch`]). The expected bytes are summed from the
+//! the last trial, one rank of each group reads the counters ([`CounterWatch`]). The expected bytes are summed from the
 //! operations that were really issued, including the warm-up. The counters are read in [`tonnage_machine::counters`];
 //! `unproven` explains why something is not proven.
 

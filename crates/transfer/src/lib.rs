@@ -71,7 +71,7 @@
 //! | `extent` | the operations that a caller posts, and the completions that it gets back |
 //! | `future`, `executor` | operations as futures |
 //! | `named` | operations without a session |
-//! | `memory`, `card` | memory, and the cards that processes exchange |
+//! | `memory`, `address` | memory, and the addresses that processes exchange |
 //! | `state`, `progress`, `flights`, `slab`, `cell` | internal: the state of an endpoint, and how its handles share it |
 //! | `place` | the host and container of a process, and detection of its end |
 //! | `error` | errors |

@@ -17,7 +17,7 @@
 //! | [`meeting`] | the address where the ranks meet | here |
 //! | [`ranks`] | the ranks, for the supervisor | here |
 //! | [`host_processes`] | an independent process on each host | here |
-//! | `trial` | listening and connecting in a trial | there |
+//! | `reachability` | listening and connecting in a trial | there |
 //! | `children` | the ranks of one host | there |
 //! | [`agent`] | executing orders, and ending the host's ranks | there |
 

@@ -6,14 +6,14 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `contender` | [`Torch`], the backend: the workers of all ranks |
+//! | `workers` | [`TorchWorkers`], the backend: the workers of all ranks |
 //! | [`backend`], [`call`] | the libraries of torch.distributed; one collective call, and which calls torch makes in
 //! place |
 //! | [`worker`] | [`TorchWorker`]: its settings, and a method for each order |
 //! | [`buffers`] | the memory files |
 //! | [`failure`] | [`WorkerFailure`], and which rank's failure is reported |
 //! | `process` | the process: start, last output lines, stack, end |
-//! | `channel`, `conversation` | the socket; the orders and answers over it, and failures in place of answers |
+//! | `channel`, `worker_connection` | the socket; the orders and answers over it, and failures in place of answers |
 //! | `rounds` | orders for all workers at once, during which entries of the store travel between them |
 //! | `worker/*.py` | the worker's source, which is embedded in this program |
 //!
