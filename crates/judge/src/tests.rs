@@ -26,7 +26,7 @@ pub(crate) fn record(run: &str, size: u64, bandwidths: &[f64]) -> Value {
     let mean = bandwidths.iter().sum::<f64>() / bandwidths.len() as f64;
     let spread = |mean: f64| json!({"mean": mean, "min": mean, "max": mean});
     json!({
-        "schema_version": 2, "run_id": run, "plan": "p", "time_unix_ns": 1,
+        "schema_version": 3, "run_id": run, "plan": "p", "time_unix_ns": 1,
         "tonnage": {"version": "0.1.0", "git_revision": "abc"}, "outcome": {"status": "measured"},
         "kind": "transfer",
         "point": {

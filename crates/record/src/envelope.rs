@@ -18,8 +18,11 @@ use crate::outcome::Outcome;
 use crate::side::Side;
 use crate::wire_proof::WireProof;
 
-/// Version of the format. Readers accept only this version.
-pub const SCHEMA_VERSION: u32 = 2;
+/// Version of the format. Version 2 had other keys: `window`, `limit`, `addresses` and `workers`.
+pub const SCHEMA_VERSION: u32 = 3;
+
+/// Oldest version that is still read. A record that was read has the current version and keys.
+pub const SCHEMA_VERSION_MIN: u32 = 2;
 
 /// One point of a plan with its outcome: one line of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -55,6 +55,7 @@ impl PublishedColumn {
             return Ok(column);
         }
         let (stem, unit) = split_header(header);
+        let stem = current_name(stem);
         let Some(column) = columns().find(|column| split_header(column.figure.name).0 == stem)
         else {
             return Err(unknown_column_error(header));
@@ -102,6 +103,18 @@ impl PublishedColumn {
             (Value::Number(ours), cell) => cell.number() == Some(ours),
             (Value::AtLeast(_) | Value::Text(_) | Value::Unknown, _) => false,
         }
+    }
+}
+
+/// Returns the current name of a column that plans for an older version name.
+fn current_name(name: &str) -> &str {
+    match name {
+        "Window" => "Depth",
+        "Limit" => "Bound",
+        "Addresses" => "Access",
+        "Local addresses" => "Local access",
+        "Workers" => "Threads",
+        name => name,
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{Outcome, Program, Record, SCHEMA_VERSION, checksum};
+use super::{Outcome, Program, Record, SCHEMA_VERSION, SCHEMA_VERSION_MIN, checksum};
 use tonnage_plan::Point;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
@@ -229,8 +229,8 @@ struct RecordHead {
 /// Parses a line. The version is checked first, because records of other versions may lack fields that this program
 /// expects.
 fn parse(line: &[u8]) -> Result<Record, LineProblem> {
-    // A line that begins like this version's is parsed once. Only if that fails is its head parsed first.
-    let quickly = is_of_this_version(line)
+    // A line that begins like a known version's is parsed once. Only if that fails is its head parsed first.
+    let quickly = is_of_known_version(line)
         .then(|| parse_json(line).ok())
         .flatten();
     let head: RecordHead = match &quickly {
@@ -241,7 +241,7 @@ fn parse(line: &[u8]) -> Result<Record, LineProblem> {
         None => parse_json(line)?,
     };
     let found = head.schema_version;
-    if found == SCHEMA_VERSION {
+    if (SCHEMA_VERSION_MIN..=SCHEMA_VERSION).contains(&found) {
         let record = quickly.map_or_else(|| parse_json(line), Ok)?;
         if !checksum::is_unchanged(line) {
             return Err(LineProblem::NotRecord(
@@ -251,6 +251,7 @@ fn parse(line: &[u8]) -> Result<Record, LineProblem> {
             ));
         }
         return Ok(shrink_to_fit(Record {
+            schema_version: SCHEMA_VERSION,
             checksum: None,
             ..record
         }));
@@ -273,15 +274,19 @@ fn parse(line: &[u8]) -> Result<Record, LineProblem> {
         false => "show it with that tonnage, and write new results to another file",
     };
     Err(LineProblem::NotRecord(format!(
-        "schema version {found}{writer}, and this tonnage reads version {SCHEMA_VERSION} only: {what_to_do}"
+        "schema version {found}{writer}, and this tonnage reads versions {SCHEMA_VERSION_MIN} to {SCHEMA_VERSION}: \
+         {what_to_do}"
     )))
 }
 
-/// Returns whether a line begins as this version's writer begins one.
-fn is_of_this_version(line: &[u8]) -> bool {
+/// Returns whether a line begins as the writer of a version that is read begins one.
+fn is_of_known_version(line: &[u8]) -> bool {
     let rest = line.strip_prefix(RECORD_BEGIN);
-    let rest = rest.and_then(|rest| rest.strip_prefix(SCHEMA_VERSION.to_string().as_bytes()));
-    rest.is_some_and(|rest| rest.starts_with(b","))
+    let mut versions = SCHEMA_VERSION_MIN..=SCHEMA_VERSION;
+    versions.any(|version| {
+        let rest = rest.and_then(|rest| rest.strip_prefix(version.to_string().as_bytes()));
+        rest.is_some_and(|rest| rest.starts_with(b","))
+    })
 }
 
 /// Releases unused capacity: most lists have one entry, but were allocated for four large ones.

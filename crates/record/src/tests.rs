@@ -15,7 +15,7 @@ use tonnage_units::Error;
 
 fn sample_value(size_bytes: u32) -> Value {
     json!({
-        "schema_version": 2,
+        "schema_version": 3,
         "run_id": "r",
         "plan": "transfer",
         "kind": "transfer",
@@ -139,12 +139,12 @@ fn a_foreign_file_is_refused_and_not_touched() {
         (b"dear diary".to_vec(), "line 1"),
         (b"{\"schema\": 1}\n".to_vec(), "line 1"),
         (
-            [line(1), b"{\"schema_version\": 2, oops\n".to_vec(), line(2)].concat(),
+            [line(1), b"{\"schema_version\": 3, oops\n".to_vec(), line(2)].concat(),
             "line 2",
         ),
         (
             [line(1), b"\n\n{\"schema_version\": 7}\n".to_vec()].concat(),
-            "line 4: schema version 7, and this tonnage reads version 2 only",
+            "line 4: schema version 7, and this tonnage reads versions 2 to 3",
         ),
     ] {
         let path = file_in(&directory, &bytes);
@@ -280,7 +280,7 @@ fn unwritable_results_are_found_before_measuring() {
 
 fn file_value(transfer_bytes: u64, outcome: Value) -> Value {
     json!({
-        "schema_version": 2, "run_id": "r", "plan": "file", "time_unix_ns": 1, "kind": "file",
+        "schema_version": 3, "run_id": "r", "plan": "file", "time_unix_ns": 1, "kind": "file",
         "tonnage": {"version": "0.1.0", "git_revision": "unknown"},
         "point": {
             "engine": "posix", "ranks": 2, "threads": 1, "paths": ["t.dat"], "layout": "per-process",
@@ -336,10 +336,10 @@ fn a_file_of_another_version_is_refused_with_advice() {
     for (version, expected) in [
         (
             1,
-            "line 1: schema version 1, written by tonnage 0.1.0 (abc), and this tonnage reads version 2 only: show it \
+            "line 1: schema version 1, written by tonnage 0.1.0 (abc), and this tonnage reads versions 2 to 3: show it \
              with that tonnage, and write new results to another file",
         ),
-        (3, "show it with that tonnage, or a newer one"),
+        (4, "show it with that tonnage, or a newer one"),
     ] {
         let mut value = sample_value(8);
         value["schema_version"] = json!(version);
@@ -352,6 +352,30 @@ fn a_file_of_another_version_is_refused_with_advice() {
         let text = error.to_string();
         assert!(text.ends_with(expected) && !text.contains('\n'), "{text}");
     }
+}
+
+/// Records of version 2, as it wrote them, become those of the current version: nothing differs between them.
+#[test]
+fn records_of_version_2_are_those_of_the_current_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let old = include_str!("tests/schema_2.jsonl");
+    let records = read_records(&file_in(&directory, old.as_bytes()))
+        .unwrap()
+        .records;
+    let lines = records
+        .iter()
+        .map(|record| checksum::line_with_checksum(record).unwrap() + "\n");
+    let new: String = lines.collect();
+    for key in ["window", "workers", "addresses", "limit"].map(|key| format!("\"{key}\":")) {
+        assert!(old.contains(&key) && !new.contains(&key), "{key}");
+    }
+    for key in ["depth", "threads", "access", "bound"].map(|key| format!("\"{key}\":")) {
+        assert!(new.contains(&key), "{key}");
+    }
+    let again = read_records(&file_in(&directory, new.as_bytes()))
+        .unwrap()
+        .records;
+    assert_eq!(again, records);
 }
 
 #[test]

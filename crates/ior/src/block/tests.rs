@@ -51,7 +51,7 @@ fn phase(name: &str, trials: Vec<Value>) -> Value {
 
 fn record(options: &IorOptions, phases: Vec<Value>) -> Record {
     serde_json::from_value(json!({
-        "schema_version": 2, "run_id": "x", "plan": "ior", "kind": "file", "time_unix_ns": 1_700_000_001_000_000_000u64,
+        "schema_version": 3, "run_id": "x", "plan": "ior", "kind": "file", "time_unix_ns": 1_700_000_001_000_000_000u64,
         "tonnage": {"version": "0.1.0", "git_revision": "unknown"},
         "point": {
             "engine": "posix", "ranks": 2, "threads": 1, "paths": ["t"], "layout": "per-process",

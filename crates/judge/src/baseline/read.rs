@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use serde::Deserialize;
 use toml::Spanned;
+use tonnage_plan::given::GivenPoint;
 use tonnage_record::figures::Better;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
@@ -89,7 +90,9 @@ impl Baseline {
             kinds.push(HostKind {
                 hosts: kind.hosts,
                 facts: kind.facts,
-                entries: kind.entries.into_iter().map(Spanned::into_inner).collect(),
+                entries: (kind.entries.into_iter())
+                    .map(|entry| with_current_keys(entry.into_inner()))
+                    .collect(),
             });
         }
         if kinds.iter().all(|kind| kind.entries.is_empty()) {
@@ -173,6 +176,24 @@ fn check(entry: &BaselineEntry) -> std::result::Result<(), String> {
         Ok(_) if entry.given_point().ranks() == Some(entry.ranks) => Ok(()),
         Ok(_) => Err("ranks are not those of its point".into()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Writes the entry's point with the keys of this version, because it is compared as text with those of records.
+fn with_current_keys(entry: BaselineEntry) -> BaselineEntry {
+    let point = entry.given_point().point().ok();
+    match point.and_then(|point| serde_json::to_value(point).ok()) {
+        Some(serde_json::Value::Object(mut point)) => {
+            point.retain(|_, value| !value.is_null());
+            let GivenPoint { json, checksum } =
+                GivenPoint::new(serde_json::Value::Object(point).to_string());
+            BaselineEntry {
+                point: json,
+                checksum,
+                ..entry
+            }
+        }
+        _ => entry,
     }
 }
 

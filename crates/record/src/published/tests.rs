@@ -93,7 +93,7 @@ fn rows_identify_one_point_each_and_have_a_measured_column() {
         ),
         (
             table(&["MsgSize (B)", "Avg Lat (us)"], &[&[size, text("long")]]),
-            "words for \"Avg Lat (us)\"",
+            "has text in column \"Avg Lat (us)\"",
         ),
     ] {
         let refused = check(&[wrong]).unwrap_err().to_string();

@@ -301,7 +301,7 @@ fn missing_and_broken_lines_are_reported_and_counted() {
     let path = |name: &str| dir.path().join(name);
     two_files(dir.path());
     let text = fs::read_to_string(path("b.jsonl")).unwrap();
-    let newer = text.replacen("\"schema_version\":2", "\"schema_version\":9", 1);
+    let newer = text.replacen("\"schema_version\":3", "\"schema_version\":9", 1);
     fs::write(path("b.jsonl"), format!("{{\"schema_ver\n{text}{newer}")).unwrap();
     let compare = "compare a.jsonl b.jsonl --accept canary --metric message-rate";
     let ended = run(dir.path(), &format!("{compare} --fail-on missing")).with_code(1);
