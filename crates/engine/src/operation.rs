@@ -11,11 +11,11 @@ tonnage_units::names! {
     /// Kind of an operation.
     pub enum Verb: "op" {
         /// Copy local bytes into the peer's memory; the peer is not notified.
-        Write = "write",
+        Write = "write" | "put",
         /// A write after which the peer gets a completion with a 32-bit immediate.
-        WriteImm = "write-imm",
+        WriteImm = "write-imm" | "writedata",
         /// Copy bytes from the peer's memory to this side.
-        Read = "read",
+        Read = "read" | "get",
         /// Copy local bytes into the next receive that the peer posted.
         Send = "send",
         /// Add the immediate to a word of the peer's memory, and return its old value.

@@ -122,7 +122,7 @@ mod tests {
             ..table(&columns, vec![row(1.0)])
         };
         for (wrong, said) in [
-            (nameless, "says nothing"),
+            (nameless, "is empty"),
             (table(&columns, vec![]), "has no figures"),
             (table(&[], vec![row(1.0)]), "has no figures"),
             (

@@ -115,7 +115,8 @@ pub struct WorkOptions {
     pub block: Option<Sweep>,
 
     /// Bytes of one read or write: a value or a sweep.
-    #[arg(long, value_name = SWEEP)]
+    #[arg(long, alias = "bs", value_name = SWEEP)]
+    #[serde(alias = "bs")]
     pub transfer: Option<Sweep>,
 
     /// Number of times that the sequence of all ranks' blocks is repeated.
@@ -214,8 +215,8 @@ pub struct HowOptions {
 
     /// Transfers in flight for each thread, for engines that can have several: a value or a sweep. [default: 32, but at
     /// most 64M]
-    #[arg(long, alias = "window", value_name = SWEEP)]
-    #[serde(alias = "window")]
+    #[arg(long, aliases = ["window", "iodepth"], value_name = SWEEP)]
+    #[serde(alias = "window", alias = "iodepth")]
     pub depth: Option<Sweep>,
 
     /// Drop what the page cache holds of the files before each phase that reads.

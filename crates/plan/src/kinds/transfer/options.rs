@@ -129,13 +129,14 @@ pub struct OperationOptions {
 
     /// Moves bytes both ways at once: each target of a pair initiates towards its initiators too. Bandwidth is the sum
     /// of both directions, and each of them stands beside it.
-    #[arg(long)]
+    #[arg(long, alias = "bidir")]
+    #[serde(alias = "bidir")]
     pub bidirectional: bool,
 
     /// Payload bytes of one operation: a value or a sweep. [default: none, but 8 for atomic operations, and with
     /// --traffic-file the largest up to 1M that divides all its loads]
-    #[arg(long, alias = "size", value_name = SWEEP)]
-    #[serde(alias = "size")]
+    #[arg(long, aliases = ["size", "bs"], value_name = SWEEP)]
+    #[serde(alias = "size", alias = "bs")]
     pub sizes: Option<Sweep>,
 
     /// Pinned threads in each rank, each with queues of its own: a value or a sweep.

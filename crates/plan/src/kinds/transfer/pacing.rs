@@ -22,8 +22,8 @@ pub const DEPTH_DEFAULT: u32 = 64;
 #[command(next_help_heading = "Pacing", mut_args = with_default::<Self>)]
 pub struct PacingOptions {
     /// Keep this many operations in flight on each lane: a value or a sweep.
-    #[arg(long, alias = "window", value_name = SWEEP)]
-    #[serde(alias = "window")]
+    #[arg(long, aliases = ["window", "iodepth"], value_name = SWEEP)]
+    #[serde(alias = "window", alias = "iodepth")]
     pub depth: Option<Sweep>,
 
     /// Post this many operations, wait for all of them, and start again: a value or a sweep.

@@ -261,7 +261,7 @@ fn the_published_signalling_stays_with_the_kernel() {
     let (mut plan, _) = loaded("one-sided-read", None);
     plan.experiments.drain(..2);
     let refused = plan.use_engines(&["shm".to_owned()]).unwrap_err();
-    assert!(refused.to_string().contains("is about shm"), "{refused}");
+    assert!(refused.to_string().contains("uses shm"), "{refused}");
 }
 
 #[test]
