@@ -214,7 +214,7 @@ mod tests {
             (CmEventKind::Rejected, 10, "time wait"),
             (CmEventKind::Rejected, 28, "10.1.0.2"),
             (CmEventKind::Unreachable, -110, "4791"),
-            (CmEventKind::DeviceRemoved, 0, "taken away"),
+            (CmEventKind::DeviceRemoved, 0, "removed"),
         ] {
             let text = advice(kind, status);
             assert!(text.contains(part), "{text}");
