@@ -231,7 +231,7 @@ mod tests {
         lock_within(&kept, Duration::ZERO).unwrap();
         let mine = lock_file(&path).unwrap();
         let refused = lock_within(&mine, Duration::from_millis(60));
-        assert!(matches!(refused, Err(Error::Failed(why)) if why.contains("kept")));
+        assert!(matches!(refused, Err(Error::Failed(why)) if why.contains("has held")));
         let other = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(100));
             drop(kept);

@@ -90,7 +90,7 @@ mod tests {
         assert!(absent[0].why.contains("not loaded") && absent[0].how.contains("insmod"));
         let (module, absent) = found(&[("version", "9.9"), ("parameters/abi", "7")]);
         assert_eq!(module, None);
-        assert!(absent[0].why.contains("9.9") && absent[0].why.contains("is 7 and not 1"));
+        assert!(absent[0].why.contains("9.9") && absent[0].why.contains("layout 7 of its calls"));
     }
 
     #[test]
