@@ -559,7 +559,8 @@ mod tests {
         assert_eq!(steps, ["bound before", "prepare"]);
     }
 
-    /// Other ranks would wait for one that could not close. The error reported is the earlier one, which caused it.
+    /// A point that could not be closed on one rank would make the other ranks wait. The error reported is the earlier
+    /// one, which caused the failure.
     #[test]
     fn a_failed_point_that_cannot_be_closed_ends_the_run() {
         let (_, ended) = taken(&[("trial", StepFailure::Point), ("close", StepFailure::Run)]);

@@ -11,7 +11,7 @@ use tonnage_record::{Bound, Links};
 
 use super::mean_over_rounds;
 
-/// Maximum number of rounds whose links are evaluated; further rounds repeat the same links.
+/// Maximum number of rounds whose links are evaluated. If there are more rounds, a spread sample of them is evaluated.
 pub(super) const ROUNDS_MAX: u32 = 1024;
 
 /// Returns the nominal speed of the sending or of the receiving devices, whichever is lower. Several rounds are
@@ -75,7 +75,7 @@ fn describe_side(side: &LinkSide<'_>) -> Option<String> {
 }
 
 /// Returns the sum of the bounds of both directions, because a link reaches its speed in each. `None` if the devices
-/// cannot send that much, because some of them are at both ends.
+/// cannot send that much, because some devices are at both ends.
 fn sum_of_directions(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,

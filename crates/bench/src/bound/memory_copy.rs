@@ -1,7 +1,7 @@
-//! The memory-copy bound of a point: the rate of the fastest method by which the memory copies the same bytes that
-//! operations use, with the same footprint, stride and address orders, by all initiators at once. The copying itself is
-//! [`Memory::copy_rates`]. All copiers use the same turns. The rates of a turn are added, and the best of these sums is
-//! the bound.
+//! The memory-copy bound of a point: the best rate at which the initiators' memories copy the same bytes that
+//! operations use, with the same footprint, stride and address orders. The copying itself is [`Memory::copy_rates`].
+//! All copiers copy at once, in the same turns. The rates of one turn are added over the copiers, and the largest of
+//! these sums is the bound.
 
 use tonnage_engine::Verb;
 use tonnage_engine::memory::{CopyRange, CopyRate, CopyRepetitions, Memory};
@@ -16,8 +16,8 @@ use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::layout::{SLICE_BYTES_MIN, SliceLayout};
 use tonnage_loops::flow_walk::FlowWalk;
 
-/// Smallest copy for comparison with operations without gaps. The bound is the hardware's, so the overhead of small
-/// operations must show in the utilization.
+/// Minimum length of one copy if the slots have no gaps: smaller slots are copied several at a time. The bound is the
+/// hardware's, so the overhead of small operations must show in the utilization.
 pub const PIECE_BYTES_MIN: u64 = 64 << 10;
 
 /// Measures the copy rates of one worker from its outgoing slices to an equal number of incoming ones, in turns that
@@ -72,8 +72,8 @@ pub fn copy_stretch(layout: &SliceLayout, point: &TransferPoint) -> CopyRange {
     }
 }
 
-/// Agrees on the turns of all copiers: the start of the first, and their length. A rank that does not copy passes 0
-/// bytes.
+/// Agrees on the turns of all copiers: the start of the first, and the bytes of a pass, which determine a turn's
+/// length. A rank that does not copy passes 0 bytes.
 pub fn agree_on_turns(rank: &mut Rank, pass_bytes: u64) -> Result<CopyRepetitions> {
     let ReduceMax(pass_bytes) = rank.reduce(
         "turns of the copy bound",
@@ -89,9 +89,9 @@ pub fn agree_on_turns(rank: &mut Rank, pass_bytes: u64) -> Result<CopyRepetition
 /// Name of the method if not all copiers have the same fastest one.
 const FASTEST: &str = "each copier's fastest method";
 
-/// Adds turns with the copier's own fastest method to its rates. Engines choose a method per worker, so the sum of
-/// these rates bounds their joint bandwidth. A memory may have measured no such turns, for example on a device that
-/// shares nothing with the other copiers. Then the turns of its fastest method are used.
+/// Ensures that a copier's rates include one of its own choice of method. Engines choose a method per worker, so the
+/// sum of these rates bounds their joint bandwidth. A memory may have measured no turns of its choice, for example on a
+/// device that shares nothing with the other copiers. Then the turns of its fastest method are used.
 pub fn with_choice(mut rates: Vec<CopyRate>) -> Vec<CopyRate> {
     if rates.iter().any(|rate| rate.is_choice) {
         return rates;
@@ -124,7 +124,8 @@ pub fn add_rates(sum: &mut Vec<CopyRate>, others: Vec<CopyRate>) {
     }
 }
 
-/// Returns the turns of two measurements, such as those before and after a point.
+/// Returns the turns of two measurements together, such as those before and after a point. The best turn of either
+/// counts.
 pub fn mean_of_passes(before: &[CopyRate], after: &[CopyRate]) -> Vec<CopyRate> {
     let all = before.iter().chain(after);
     all.cloned().collect()
@@ -189,7 +190,7 @@ mod tests {
         (bound.what, bound.bytes_per_s)
     }
 
-    /// A copier's turn with the memory to itself must not count towards what both reach together.
+    /// A turn in which one copier had the memory to itself must not count towards the rate that both reach together.
     #[test]
     fn the_bound_is_the_best_of_sums_and_never_a_sum_of_bests() {
         let (what, bytes_per_s) = bound([

@@ -1,9 +1,9 @@
 //! The links of devices such as GPUs to the rest of their machines. All bytes of a device's memory cross its link if
-//! network cards move them, or if they are staged through the host. These links bound the bandwidth in addition to any
-//! other bound.
+//! NICs move them, or if they are staged through the host. These links cap the link and socket bounds. If copies are
+//! not measured because bytes cross them, they are the bound themselves.
 //!
-//! The links of the cards are in `link`. Bridges shared by a card and a device are not known here; only the device's
-//! own link counts.
+//! The links of the NICs are in `link`. Bridges that a NIC and a device share are not known here; only the device's own
+//! link counts.
 
 use std::collections::BTreeMap;
 
@@ -91,7 +91,8 @@ fn bound_of_links(
             })
         };
         let ((what, one), (_, other)) = (of(false)?, of(true)?);
-        // A device at both ends has its link once for all outgoing bytes, and once for all incoming ones.
+        // A device at both ends carries all outgoing bytes on its link in one direction, and all incoming bytes in the
+        // other.
         let all = slowest_of_all_flows(point, opened, hosts, |_| true);
         let lower = all.filter(|(_, speed)| *speed < one + other);
         return lower.or_else(|| Some((format!("{what}, both directions added up"), one + other)));

@@ -1,7 +1,8 @@
 //! The upper bound of a point's bandwidth: selects the kind of bound from the engines of all ranks, measures it before
 //! and after the trials, and determines the result. The measurements are in [`crate::bound::memory_copy`] and
 //! [`crate::bound::socket_stream`]; the nominal speeds of network links are in `link`. `memory_link` has the links of
-//! GPUs whose memory is reached by network cards or staging; they apply in addition to any other bound.
+//! GPUs whose memory NICs or staging access. These links cap the link and socket bounds, and are the bound themselves
+//! if copies are not measured.
 
 mod link;
 pub mod memory_copy;
@@ -94,7 +95,8 @@ impl<'a> BoundMeasurement<'a> {
             _ if self.why_no_bound().is_some() => Ok(None),
             // Workers that share CPUs take turns, so simultaneous copies or streams would measure the scheduler.
             _ if self.opened.common.yields => Ok(None),
-            // If the link of a device is known, it is the bound; copies inside the device are not.
+            // If payload crosses the link of a device to its machine, that link is the bound; copies inside the device
+            // are not.
             BoundKind::MemoryCopy if self.opened.common.crosses_memory_link => Ok(None),
             BoundKind::MemoryCopy => measure_copies(rank, own, followers, self.copiers()).map(Some),
             BoundKind::SocketStream => {
@@ -154,8 +156,8 @@ impl<'a> BoundMeasurement<'a> {
         ))
     }
 
-    /// Returns the upper bound of the bandwidth, on rank 0: stated, nominal, or the better measurement of those before
-    /// and after the trials.
+    /// Returns the upper bound of the bandwidth, on rank 0: stated, nominal, or measured. Consumes the measurements
+    /// before and after the trials. Copies need both; of two stream measurements, the better one counts.
     pub fn bound(&mut self, hosts: &Hosts) -> Option<Bound> {
         let [before, after] = std::mem::take(&mut self.measured);
         match self.point.bound {
@@ -208,7 +210,7 @@ fn is_requested(point: &TransferPoint) -> bool {
     point.bound == BoundChoice::Auto && point.pacing != Pacing::PingPong
 }
 
-/// Whether a file loads the links unevenly, or a background shares them, so that no bound applies to the result.
+/// Whether no bound applies to the result, because a file loads the links unevenly or a background shares them.
 fn is_uneven(point: &TransferPoint) -> bool {
     point.loads.is_some() || point.background.is_some()
 }

@@ -26,8 +26,8 @@ use tonnage_ranks::Rank;
 use tonnage_units::Result;
 use tonnage_units::lock::lock;
 
-/// Longest counted time, unless round trips are long; a third of it passes uncounted before. Longer trials are meant
-/// for rare operations, and streams are steady earlier.
+/// Longest counted time, unless round trips are long. Before it, at least a third of it passes uncounted. Longer trials
+/// are meant for rare operations, and streams are steady earlier.
 const TIMED_NS_MAX: u64 = 1_000_000_000;
 
 /// Shortest counted time, so that a delay of the scheduler does not matter.
@@ -42,10 +42,11 @@ const LEAD_ROUND_TRIPS: u64 = 20;
 /// Minimum number of round trips while counting, so that each part of the time has some.
 const TIMED_ROUND_TRIPS: u64 = 10;
 
-/// Upper bound of both times for long round trips.
+/// Upper bound of each of the two times for long round trips.
 const ROUND_TRIPS_NS_MAX: u64 = 4_000_000_000;
 
-/// Attempts to find the streams steady. Each has [`LEAD_FACTOR`] times the lead of the previous one.
+/// Attempts to find the streams steady. Each has [`LEAD_FACTOR`] times the lead of the previous one, up to
+/// [`LEAD_NS_MAX`].
 const ATTEMPTS: u32 = 3;
 const LEAD_FACTOR: u64 = 4;
 
@@ -145,8 +146,8 @@ pub fn measure(
     Ok(best)
 }
 
-/// Maximum number of rounds that are measured, because connecting takes time. If there are more, evenly spaced ones are
-/// measured.
+/// Maximum number of rounds that are measured, because connecting takes time. If there are more, a random one from each
+/// of this number of equal parts is measured.
 const ROUNDS_MAX: u32 = 32;
 
 /// Measures with one way of waiting, round after round, and combines the rounds as in a trial.

@@ -8,16 +8,17 @@ use tonnage_loops::each::PlaceInMemory;
 use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_units::{Error, Result};
 
-/// A worker's message to one of its peers, with its address and memory.
+/// A worker's message to one of its peers, with the worker's endpoint address and memory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Introduction {
-    /// Its endpoint address for this peer.
+    /// The worker's endpoint address for this peer.
     pub card: EndpointAddress,
-    /// Its memory, for use by peers.
+    /// The worker's memory, for use by peers.
     pub memory: Descriptor,
-    /// Place where this peer writes how many of its messages it took; `None` if completions already show that.
+    /// Where this peer, as a receiver, writes how many of the worker's messages it has taken; `None` if completions
+    /// already show that.
     pub credits: Option<PlaceInMemory>,
-    /// Place where this peer writes messages about single operations; `None` if operations are not compared.
+    /// Where this peer writes messages about single operations; `None` if operations are not compared.
     pub messages: Option<PlaceInMemory>,
 }
 

@@ -383,7 +383,8 @@ pub(crate) mod tests {
         assert_eq!(arrivals(Traffic::AllToAll), [[false, false], [true, true]]);
     }
 
-    /// The first initiator on each machine, however the ranks number its devices.
+    /// On each machine, the first initiator with memory on a GPU copies for that GPU, however the ranks number their
+    /// GPUs.
     #[test]
     fn one_rank_per_device_measures_copies() {
         let of = |slice: &str| OpenMessage {

@@ -72,9 +72,10 @@ pub fn quiet(options: &mut JoinOptions) {
     options.join_timeout = DEADLINE;
 }
 
-/// Runs `count` exchanges of each kind on a rank, and opens that many sessions of each of the `engines`. Returns their
-/// cost for this rank; rank 0 also gets the last rank's. `all_have_read` is called after each reading of the counters.
-/// If it waits until all ranks have read theirs, bytes of the next exchange are not counted with the last one.
+/// Runs `count` exchanges of each kind on a rank, and opens `sessions` sessions of each of the `engines`. Returns their
+/// cost for this rank; rank 0 also gets the last rank's cost. `all_have_read` is called after each reading of the
+/// counters. If it waits until all ranks have read their counters, bytes of the next exchange are not counted with the
+/// last one.
 pub fn take(
     rank: &mut Rank,
     count: u32,

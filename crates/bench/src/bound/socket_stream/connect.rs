@@ -31,7 +31,7 @@ const UNKNOWN_MAX: usize = 64;
 
 const TOKEN_BYTES: usize = 32;
 
-/// Token, rank and worker.
+/// Token, rank and lane.
 const GREETING_BYTES: usize = TOKEN_BYTES + 8;
 
 /// A target's message to its initiators. It is only sent over the encrypted control channel.
@@ -46,7 +46,7 @@ struct StreamAddress {
 pub(super) struct ConnectedStreams {
     /// Streams of each worker.
     pub(super) streams: Vec<Vec<Stream>>,
-    /// Largest difference between the clocks of two ranks.
+    /// Upper bound of the error between two ranks' clocks after their offsets are corrected.
     pub(super) skew_ns: u64,
     /// Longest round trip between two ranks.
     pub(super) rtt_ns: u64,
@@ -75,7 +75,7 @@ pub(super) fn connect_all(
     };
     let listeners = all_or_none(rank, "listen for socket streams", listeners)?;
     let cards = exchange_addresses(rank, listeners.as_ref(), &expected)?;
-    // Upper bound of any clock's difference from rank 0's.
+    // Upper bound of the error of any clock's offset from rank 0's.
     let uncertainty_ns = ReduceMax(rank.clock_offset().uncertainty_ns);
     let worst = rank.reduce("clocks of socket streams", uncertainty_ns, DEADLINES.step)?;
     let skew_ns = worst.0.saturating_mul(2);
@@ -214,8 +214,8 @@ impl Participants<'_> {
         self.names.get(rank as usize).map_or("", String::as_str)
     }
 
-    /// Connects every lane to every target. Also returns the longest round trip to any target, estimated by its fastest
-    /// connection: the first packet was answered when a connection is made.
+    /// Connects every lane to every target. Also returns the longest round trip to any target. A target's fastest
+    /// connection estimates it, because a connection is complete once its first packet was answered.
     fn connect(
         &self,
         targets: &[u32],

@@ -13,13 +13,13 @@ use tonnage_units::{Error, Reduce, Result};
 /// Bytes per read or write call.
 pub const BLOCK_BYTES: usize = 1 << 20;
 
-/// Time that senders continue after the receivers' end, in addition to the clocks' possible difference.
+/// Time that senders continue after the receivers' end, in addition to the possible error of the corrected clocks.
 const MARGIN_NS: u64 = 100_000_000;
 
 /// A blocking worker reads the clock at least this often.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Ratio of the last part's rate to the first part's from which steadily rising streams count as not steady.
+/// From this ratio of the last part's rate to the first part's, streams with steadily rising rates count as not steady.
 const RISE_MIN: f64 = 1.2;
 
 /// Number of equal parts of the window, from which the variation is estimated.
@@ -78,13 +78,13 @@ pub struct StreamInterval {
     /// End of counting at the receivers, which close then.
     pub until_ns: u64,
     /// End of senders that still have a receiver. The maximum value means that they continue until their receivers
-    /// close or the control channel ends the run, because the clocks' difference is unbounded.
+    /// close or the control channel ends the run, because the clocks' error is unbounded.
     pub stop_ns: u64,
 }
 
 impl StreamInterval {
-    /// Creates a window that counts for `timed_ns`, after `lead_ns` in which TCP windows open. The clocks of the two
-    /// ends may differ by up to `skew_ns`.
+    /// Creates an interval that counts for `timed_ns`, after `lead_ns` in which TCP windows open. The corrected clocks
+    /// of the two ends may differ by up to `skew_ns`.
     pub fn new(start_ns: u64, lead_ns: u64, timed_ns: u64, skew_ns: u64) -> Self {
         let from_ns = start_ns + lead_ns;
         let until_ns = from_ns + timed_ns;

@@ -36,7 +36,8 @@ fn window(clock: &Clock) -> StreamInterval {
     StreamInterval::new(clock.now_ns() + 1_000_000, WINDOW_NS / 3, WINDOW_NS, 0)
 }
 
-/// One side sends bytes before the window, inside it and none after it; parts and rate cover only those inside.
+/// The sender sends bytes before the measured interval and inside it, and none after it. The receiver's parts and rate
+/// must cover only the bytes inside.
 #[test]
 fn the_receiver_counts_bytes_within_the_window() {
     const BYTES: usize = 3 << 20;

@@ -95,7 +95,7 @@ impl OpenDevices {
     }
 
     /// Allocates the memory of all workers, if there are enough file descriptors for them and their connections.
-    /// `descriptors` were open in this process while the first worker was connected.
+    /// `descriptors` has the counts of this process while the first worker was connected.
     ///
     /// # Errors
     /// [`Error::Unavailable`] with the number of workers that fit, or the failure.

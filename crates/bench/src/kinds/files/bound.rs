@@ -194,7 +194,8 @@ impl<'a> WrittenStream<'a> {
     }
 }
 
-/// Returns the offset of the transfer after `bytes` bytes, in a file with room for `slots` transfers.
+/// Returns the file offset of the transfer after `bytes` bytes. At the end of a file with room for `slots` transfers,
+/// the offset wraps around to 0.
 fn transfer_offset(bytes: u64, slots: u64) -> u64 {
     (bytes / TRANSFER_BYTES) % slots.max(1) * TRANSFER_BYTES
 }

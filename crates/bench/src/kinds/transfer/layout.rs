@@ -14,7 +14,8 @@ use tonnage_plan::transfer::{Pacing, TargetFootprint, TransferPoint};
 /// Slices start on multiples of this, so that flows never share a page.
 const SLICE_ALIGNMENT: u64 = 4096;
 
-/// Minimum length of a slice, so that the copy bound of a tiny footprint still measures copying.
+/// Minimum length of a slice. Otherwise the copy bound of a tiny footprint would measure the overhead of calls, not
+/// copying.
 pub const SLICE_BYTES_MIN: u64 = 64 << 10;
 
 /// Guard bytes behind each footprint. No operation may touch them; verification finds writes that did.

@@ -74,8 +74,8 @@ impl<'a> MemoryChecker<'a> {
         }
     }
 
-    /// Compares each slot with the last operation on it, or collects the comparisons of all operations. Adds the
-    /// correct bytes to `totals`.
+    /// Compares each slot with the last operation on it. If every operation was compared during the trial, collects
+    /// those results instead. Adds the correct bytes to `totals`.
     pub(super) fn check(
         &self,
         expected: &ExpectedOperations,

@@ -7,9 +7,9 @@ use tonnage_loops::paced::{Punctuality, Timetable};
 use tonnage_plan::transfer::{Pacing, Rate, TransferPoint, TrialLength};
 use tonnage_record::transfer::{Pace, Stall};
 
-/// The timetable of one worker, the `place`-th of those that share their rank's rate. Their bursts take turns, evenly
-/// spaced, and all workers end together. A trial by time gets the bursts that are due within it, and as much time again
-/// to work off late ones.
+/// Returns the timetable of one worker: number `place` of the workers that share their rank's rate. The workers' bursts
+/// take turns, evenly spaced, and all workers end together. A trial by time gets the bursts that are due within it, and
+/// as much time again to work off late ones.
 pub(super) fn timetable(
     point: &TransferPoint,
     rate: Rate,

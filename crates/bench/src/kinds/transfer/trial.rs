@@ -70,7 +70,7 @@ impl RoundSequence {
         }
     }
 
-    /// Whether these rounds are part of a trial.
+    /// Whether these rounds are one of the counted trials, not a warm-up or an extra trial.
     pub fn is_of_trial(&self) -> bool {
         self.number != WARM_UP && !self.is_extra
     }

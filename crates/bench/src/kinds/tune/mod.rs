@@ -20,8 +20,8 @@ use search::OptionSearch;
 use tonnage_plan::tune::TunePoint;
 use tonnage_record::{Body, Record, TuneBody};
 
-/// The `tune` kind: a point opens engines on its own. It has a canary like a transfer; all other parts of a transfer
-/// are in the winner's final run.
+/// The `tune` kind: a point opens its engines itself. Like a transfer, it has a canary; the winner's final run has all
+/// other parts of a transfer.
 #[derive(Default)]
 pub struct Tunes;
 

@@ -159,7 +159,7 @@ impl CandidateRace {
         })
     }
 
-    /// Outcome of a value. Without a winner the race was not finished.
+    /// Returns the outcome of the value at index `at`. Without a winner the comparison was not finished.
     pub fn outcome(&self, at: usize, winner: Option<usize>) -> TuneOutcome {
         let Some(winner) = winner.filter(|_| !self.runners[at].is_refused) else {
             let is_refused = self.runners[at].is_refused;

@@ -12,11 +12,11 @@ use tonnage_units::{Error, Reduce, Result};
 pub enum CauseDistance {
     /// The run was ended.
     Run,
-    /// The process ended or was stopped by a signal.
+    /// The process ended, or a signal stopped it (SIGSTOP).
     Ended,
     /// A call raised an exception, or a system call failed.
     Raised,
-    /// An order was not completed in time.
+    /// A command was not completed in time.
     Overdue,
     /// Something is not installed.
     Missing,

@@ -156,7 +156,8 @@ impl WorkerProcess {
         }
     }
 
-    /// Returns the length of the output before the stack, and the stack of all Python threads.
+    /// Makes all Python threads print their stacks. Returns the length of the output before that, and the printed
+    /// stacks.
     fn stack(&mut self) -> (u64, String) {
         let before = self.output_bytes();
         self.signal(Signal::USR1);

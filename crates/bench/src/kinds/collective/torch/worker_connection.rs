@@ -68,7 +68,7 @@ pub(super) enum WorkerOrder<'a> {
 }
 
 impl WorkerOrder<'_> {
-    /// The order as a clause for messages, after "while".
+    /// Returns the command as a clause for messages, after "while".
     pub(super) fn what(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "it loaded torch",

@@ -231,7 +231,7 @@ fn a_missing_answer_in_an_earlier_round_is_reported() {
     assert!(error.contains("the old value did not arrive"), "{error}");
 }
 
-/// About `result_slots` result slots, one for each operation of a trial.
+/// Creates a test of compare-and-swap with about `result_slots` result slots, one for each operation of a trial.
 fn with_result_slots(result_slots: u64) -> Contention {
     let mut point = point(Access::Sequential, 6);
     point.op = Verb::CompareSwap;
