@@ -143,7 +143,7 @@ impl RowReceiver {
         (successor < self.total).then_some(successor)
     }
 
-    /// Releases the slot taken last, to the peer that uses it next.
+    /// Releases the slot that was taken last, and signals the peer that uses the slot next.
     pub fn release(&self, out: &mut Emitter, peer: u32) {
         if self.successor().is_some() {
             out.signal(peer, self.numbers.free + (self.next - 1) as u32);
