@@ -32,12 +32,12 @@ pub struct AbArgs {
     #[arg(long)]
     pub force: bool,
 
-    /// Program of side A, such as the previous version, with the arguments of side B. `tonnage compare` uses A as the
-    /// reference, so that *worse* refers to this program.
+    /// Program to run as side A, such as the previous version; it gets side B's arguments. `tonnage compare` uses side
+    /// A as the reference: *worse* means that side B is worse.
     #[arg(long, value_name = "PATH")]
     pub a_program: Option<PathBuf>,
 
-    /// Program of side B, such as another version of tonnage, with the arguments of side A.
+    /// Program to run as side B, such as another version of tonnage; it gets side A's arguments.
     #[arg(long, value_name = "PATH")]
     pub b_program: Option<PathBuf>,
 

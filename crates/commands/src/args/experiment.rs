@@ -35,7 +35,7 @@ impl ExperimentArgs {
 const ELSEWHERE: &[(&str, &str, &str)] = &[(
     "transfer",
     "stress",
-    "drawn transfers are a command of their own: 'tonnage stress --engine NAME --ranks N --duration 30s'",
+    "random transfers have a separate command: 'tonnage stress --engine NAME --ranks N --duration 30s'",
 )];
 
 /// A kind that is also a flag of the program: `tonnage --stress` means `tonnage stress`.

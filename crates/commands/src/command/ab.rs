@@ -162,7 +162,7 @@ fn check(side: &str, arguments: &[String]) -> Result<()> {
     }
     if arguments.iter().any(|word| is_long(word, "--checkpoint")) {
         return wrong(
-            "checkpoints need a file of the run itself, and a side has none: leave --checkpoint out",
+            "checkpoints need an output file, which a side does not have: leave --checkpoint out",
         );
     }
     Ok(())

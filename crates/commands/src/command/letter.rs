@@ -28,7 +28,7 @@ pub struct JobLetter {
     pub before: String,
 }
 
-/// Prefix of a job that checks its host; the job of a rank is JSON.
+/// Prefix of a text that asks to check a host. The text for a rank's job is JSON.
 const CHECK: &str = "check ";
 
 /// Returns the job for checking a host, from the text of a check.

@@ -246,8 +246,8 @@ fn settings(
 /// One run of the conductor: its repetition number, and its points.
 type OneRun = (Option<u32>, Vec<Planned>);
 
-/// Returns the remaining runs: a single one of all points, or one per requested repetition, each in its own order.
-/// Points that a resumed file already has are left out.
+/// Returns the runs that remain: one run of all points, or one per requested repetition, each in its own order. A
+/// resumed run leaves out the points that its file already has.
 fn runs_left(
     job: &Job,
     points: &[Planned],
