@@ -579,15 +579,15 @@ fn stage_parts(paths: &mut [Path], lane: &mut PathLane, op: &Op) {
 /// One path of a worker.
 pub(super) struct Path {
     pub(super) engine: Box<dyn Engine + Send>,
-    /// Parts that its engine has not taken yet, in order.
+    /// Parts that the rail's engine has not taken yet, in order.
     pub(super) staged: Vec<Op>,
-    /// Index of its rail.
+    /// Index of the path's rail.
     pub(super) rail: usize,
-    /// True if it reaches some peer; other paths need not be polled.
+    /// True if the path reaches some peer; other paths need not be polled.
     pub(super) connected: bool,
-    /// Parts and flushes that its engine has taken and that have not completed.
+    /// Parts and flushes that the rail's engine has taken and that have not completed.
     pub(super) in_flight: u64,
-    /// Bytes of the parts posted since this was last read.
+    /// Bytes of the parts posted since this count was last read.
     pub(super) bytes: u64,
 }
 
