@@ -1,4 +1,5 @@
-//! Finding memories of other threads, which needs no driver; copies over the driver's double are in `tests/gpu`.
+//! Tests of finding other threads' memories, which needs no driver. Copies, over the simulated driver, are tested in
+//! `tests/gpu`.
 
 use std::sync::Arc;
 

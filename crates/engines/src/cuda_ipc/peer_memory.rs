@@ -72,7 +72,7 @@ pub(super) enum OwnBytes {
 }
 
 impl OwnBytes {
-    /// Wraps the bytes for streams of this context.
+    /// Wraps this side's memory, so that streams of this context can copy its bytes.
     pub(super) fn new(memory: DriverMemory, context: &Arc<CudaContext>) -> Self {
         match memory {
             DriverMemory::Gpu(buffer) => Self::Gpu(buffer),

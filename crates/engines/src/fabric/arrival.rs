@@ -1,6 +1,7 @@
-//! How a write is proved to have arrived. Every reported result of a write claims that it has.
+//! How the engine proves that written data have arrived. A result of a write is reported only with this proof.
 //!
-//! The proof depends on the provider's grants and on the option `completion`. [`super::choose`] asks the provider.
+//! The proof depends on the provider's guarantees and on the option `completion`. [`super::choose`] asks the provider
+//! for them.
 
 use tonnage_units::{Error, Result};
 
@@ -12,7 +13,7 @@ pub(super) enum ArrivalProof {
     /// Every write asks for a completion that means delivery.
     EveryWrite,
     /// A completion only means that the buffer may be reused. At the end of a trial, a read of the last byte proves
-    /// arrival, because the provider carries it out after the writes. Batches and timetables ask for delivery if
+    /// arrival, because the provider carries out the read after the writes. Batches and timetables ask for delivery if
     /// `on_request`.
     Flush {
         /// Whether a lane can ask for delivery.
@@ -20,7 +21,7 @@ pub(super) enum ArrivalProof {
     },
 }
 
-/// Guarantees of a provider.
+/// Guarantees of a provider, or of a way in which it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Granted {
     /// Completions that mean delivery.

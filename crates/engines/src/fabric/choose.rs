@@ -43,7 +43,7 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
         .verbs
         .iter()
         .any(|verb| matches!(verb, Verb::Write | Verb::WriteImm));
-    // Ordering sends reads through the queue too, so it is requested only if something is written.
+    // Ordered writes send reads through the queue too, so ordering is requested only if something is written.
     let ordered = is_shm && writes && request.option(&OPTIONS, SHM_WRITES) == "ordered";
     let hints = Hints {
         provider,
@@ -108,8 +108,8 @@ fn device_of(domain: &str) -> &str {
 
 /// Keeps the offers of the RDMA device nearest to the GPU of this rank's memory, and returns the reason.
 ///
-/// Keeps all offers for host memory, and if none is of an RDMA device. If some devices have an address, those without
-/// one are not considered: RoCE connects only by address.
+/// Keeps all offers for host memory, or if none of them belongs to an RDMA device. If some devices have an address,
+/// those without one are not considered: RoCE connects only by address.
 fn nearest_to_gpu(
     mut offered: Vec<Info>,
     near_gpu: impl Fn(&[Option<&str>]) -> Option<(usize, String)>,

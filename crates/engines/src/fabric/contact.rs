@@ -304,12 +304,12 @@ fn ranks(list: &str) -> String {
 /// Bytes of a mailbox per peer: a cache line.
 const SLOT_BYTES: u64 = 64;
 
-/// A mailbox for the peers that got their cards from one call.
+/// A mailbox for the peers that were new in one request for endpoint addresses.
 pub(super) struct Mailbox {
     pub(super) arena: Arc<Arena>,
     pub(super) region: RegionHandle,
     pub(super) remote: RemoteRegion,
-    /// The peers that greet here, with the number of their slots.
+    /// The peers that greet here, with the number of each peer's slot.
     peers: BTreeMap<u32, u64>,
 }
 
@@ -318,12 +318,12 @@ pub(super) struct Mailbox {
 pub(super) struct MailboxSlot {
     /// Index of the mailbox.
     pub(super) mailbox: usize,
-    /// Offset in it.
+    /// Offset in that mailbox.
     pub(super) offset: u64,
 }
 
 impl Mailbox {
-    /// Allocates memory for a mailbox of `peers` peers.
+    /// Allocates memory for the mailbox of `peers` peers, with two more slots for this side.
     pub(super) fn allocate(peers: usize) -> Result<Arc<Arena>> {
         let bytes = (peers + 2) * SLOT_BYTES as usize;
         let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None);
@@ -360,7 +360,7 @@ impl Mailbox {
         self.peers.len() as u64 * SLOT_BYTES
     }
 
-    /// Offset of the byte that a flush reads.
+    /// Offset in this side's mailbox at which the byte that a flush reads is stored.
     pub(super) fn scratch_offset(&self) -> u64 {
         self.own_offset() + SLOT_BYTES
     }

@@ -26,7 +26,7 @@ pub(super) struct FabricDomain {
     is_shm: bool,
     shm_writes: Option<String>,
     inject: bool,
-    /// Longest write that orders a later read behind it.
+    /// Maximum length of a write after which a later read is ordered (read-after-write, RAW).
     pub(super) raw_bytes_max: u32,
     /// How to register GPU memory; `None` for host memory.
     registration: Option<String>,

@@ -1,9 +1,9 @@
 //! Removes the files of the provider shm in /dev/shm, which it deletes only on an orderly close, and checks their room.
 //!
-//! The endpoint "fi_shm://PID:UID:NUMBER" is the file PID:UID:NUMBER, which each peer maps at first contact. Its name
-//! is not needed after that, so the worker removes it, and a killed rank leaves nothing. A rank may still be killed
-//! before that, or during a message that has a file of its own (PID:UID:NUMBER_MESSAGE). The surviving processes remove
-//! those files.
+//! The endpoint "fi_shm://PID:UID:NUMBER" is the file PID:UID:NUMBER, which each peer maps at first contact. The file's
+//! name is not needed after that, so the worker removes the file, and a killed rank leaves nothing. A rank may still be
+//! killed before that, or during a message that has its own file (PID:UID:NUMBER_MESSAGE). The surviving processes
+//! remove those files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -21,7 +21,8 @@ use super::options::core_provider;
 /// Directory of POSIX shared memory.
 const FOLDER: &str = "/dev/shm";
 
-/// The provider refuses to open with less room than this per online CPU. It is the length of an endpoint's file.
+/// The provider refuses to open if less room than this is free per online CPU. The product is the length of an
+/// endpoint's file.
 const ROOM_BYTES_PER_CPU: u64 = 16 << 20;
 
 /// Upper bound of an endpoint's file, for any queue lengths that a user may choose.

@@ -13,7 +13,7 @@ const OPERATIONS: std::ops::RangeInclusive<usize> = 256..=32_768;
 /// enough for the receives of two thousand peers.
 const RECEIVES: std::ops::RangeInclusive<usize> = 256..=1_048_576;
 
-/// Receives that the loops post per operation of a peer, and the minimum number of operations to provide for
+/// Receives that the loops post per operation in flight to a peer, and the minimum of such operations that they assume
 /// (`tonnage_bench::kinds::transfer::flow_driver`).
 const RECEIVES_PER_OPERATION: usize = 2;
 const OPERATIONS_MIN: usize = 8;

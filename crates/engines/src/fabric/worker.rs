@@ -56,16 +56,16 @@ pub(super) struct FlushLimits {
 
 pub(super) struct PeerState {
     pub(super) rank: u32,
-    /// Its device, as [`device`] describes it.
+    /// The peer's device, as [`device`] describes it.
     pub(super) device: String,
     pub(super) peer: PeerAddress,
     pub(super) mailbox: RemoteRegion,
-    /// Offset in its mailbox where this side greets.
+    /// Offset in the peer's mailbox where this side greets.
     pub(super) offset: u64,
-    /// Where its greeting arrives on this side.
+    /// Where the peer's greeting arrives on this side.
     pub(super) greets_at: MailboxSlot,
-    /// Whether its receives distinguish peers by tags, because it has several. Not every provider honours the address
-    /// of a receive.
+    /// Whether receives of this peer's messages are told apart by tags, because there are several peers. Not every
+    /// provider honours the address of a receive.
     pub(super) tags: bool,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct FabricWorker {
     pub(super) registration: Option<String>,
     /// The registered GPU memories.
     pub(super) card_regions: NicRegions,
-    /// One for each call of `cards`.
+    /// One mailbox for each request for endpoint addresses that named new peers.
     pub(super) mailboxes: Vec<Mailbox>,
     pub(super) peers: Vec<PeerState>,
     /// Number of peers that completed first contact.
@@ -97,8 +97,8 @@ pub(super) struct FabricWorker {
     done: VecDeque<Completion>,
     /// Arrivals during first contact, which are reported before any later ones.
     early: VecDeque<Completion>,
-    /// Receives that the library had no room for. Receives of other peers must not wait for them, because it may be the
-    /// messages of those peers that fill the room.
+    /// Receives that the library had no room for. Receives of other peers must not wait for them, because messages of
+    /// those peers may be what fills the room.
     held: VecDeque<Op>,
     /// The library's error of the last failed operation.
     failed: Option<Box<libfabric::FabricError>>,
@@ -201,7 +201,7 @@ impl FabricWorker {
     /// Retries held receives, in order per lane.
     #[cold]
     fn post_held(&mut self) -> Result<()> {
-        // Without room for a completion, no operation is taken. Receives cannot free any room.
+        // Without room for a completion, no operation is taken, so nothing is retried.
         if self.done.len() == self.done.capacity() {
             return Ok(());
         }
@@ -518,8 +518,8 @@ impl Engine for FabricWorker {
             self.flush_arrived(&done[..count])?;
             return Ok(count);
         }
-        // The library is always polled, because polling drives its progress. Half of the room is reserved for its
-        // completions.
+        // The library is polled even if the injected operations would fill `done`, because polling drives its progress.
+        // Half of `done` is reserved for the library's completions.
         let injected = self.done.len().min(done.len() / 2);
         let room = done.len() - injected;
         let converter = EventConverter {

@@ -79,7 +79,7 @@ pub(crate) struct GpuVendor {
     pub(crate) pinned: &'static str,
     /// Name of the engine within one process.
     pub(crate) copies: &'static str,
-    /// Description of the hardware or call that does the driver's own copies.
+    /// Name of the hardware or call that makes copies if the driver makes them.
     pub(crate) copies_by: &'static str,
     /// Name of the engine between processes.
     pub(crate) ipc: &'static str,

@@ -332,13 +332,13 @@ impl CmStep {
 pub(super) struct PendingConnection {
     /// Index of the peer in [`Peers`](super::peers::Peers).
     pub(super) peer: usize,
-    /// Its rank.
+    /// The peer's rank.
     pub(super) rank: u32,
     /// Index of the queue pair in [`Peers`](super::peers::Peers).
     pub(super) place: usize,
-    /// The path to the peer, as it follows from the options and from the cards of both sides.
+    /// The path to the peer, as determined by the options and the endpoint addresses of both sides.
     pub(super) wanted: PathTo,
-    /// The rdma_cm part of the peer's card.
+    /// The rdma_cm part of the peer's endpoint address.
     pub(super) card: CmCard,
     /// Private data expected from the peer, and sent to it.
     pub(super) expected: PairIntroduction,

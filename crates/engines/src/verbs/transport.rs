@@ -14,8 +14,8 @@ pub(super) enum VerbsTransport {
 }
 
 impl VerbsTransport {
-    /// Transport of a variant. For an unknown variant it is [`Self::Rc`], which [`check_transport`] keeps from being
-    /// opened.
+    /// Returns the transport of a variant. For an unknown variant this is [`Self::Rc`]; [`check_transport`] refuses to
+    /// open an unknown variant.
     pub(super) fn from_variant(variant: &str) -> Self {
         match variant {
             DC => Self::Dc,

@@ -24,12 +24,13 @@ use tonnage_sys::cuda::Libcuda;
 
 use super::Double;
 
-/// Environment variables of the second process: the double's path (empty on a GPU), its GPU, and the socket.
+/// Environment variables of the second process: the path of the simulated driver (empty on a real GPU), the process's
+/// GPU, and the socket.
 const DOUBLE: &str = "TONNAGE_TEST_DOUBLE";
 const GPU: &str = "TONNAGE_TEST_GPU";
 const SOCKET: &str = "TONNAGE_TEST_SOCKET";
 
-/// More than the entries of a ring, and not a multiple of them.
+/// A number of operations that is larger than a ring, and not a multiple of its entries.
 const COUNT: u32 = 2500;
 
 const DEPTH: u32 = 64;
@@ -246,7 +247,7 @@ fn arrivals_are_reported_after_their_data_and_nothing_is_allocated() {
     }
 }
 
-/// To memory of this GPU in the second process, from the first GPU.
+/// Checks that the first GPU's writes to memory of GPU `gpu`, which the second process owns, are reported as arrivals.
 fn arrivals_are_told(library: &Path, gpu: &str) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");

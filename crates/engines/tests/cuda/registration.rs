@@ -1,4 +1,5 @@
-//! Memory of a double's GPU with libfabric providers that cannot use it; this machine has no others.
+//! Tests of simulated GPU memory with libfabric providers that cannot use GPU memory; this machine has no other
+//! providers.
 
 use std::path::PathBuf;
 
