@@ -130,7 +130,7 @@ impl Metric {
         has(0.0).or_else(|| has(f64::NEG_INFINITY))
     }
 
-    /// Value in a row, if it is finite. Zero counts as a value although it has no ratio.
+    /// Returns the metric's value in a row, if it is finite. Zero counts as a value, although no ratio to it exists.
     pub fn value(&self, row: &Row<'_>) -> Option<f64> {
         let value = (self.figure.value)(row).number();
         value.filter(|value| value.is_finite())
