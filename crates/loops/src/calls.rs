@@ -1,20 +1,20 @@
 //! The loop that times collectives of backends inside this process. Calls are few and long compared with clock reads:
-//! two reads per call, or two for the whole series if calls follow each other.
+//! two reads per call, or two for the whole series if calls follow each other directly.
 
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
 
-/// Begin and end of an iteration on one rank, nanoseconds on its clock.
+/// Begin and end of one call, or of a series of calls, on one rank, in nanoseconds on its clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallSpan {
-    /// Start of the call.
+    /// Start of the call, or of the first call of the series.
     pub begin_ns: u64,
-    /// End of the call.
+    /// End of the call, or of the last call of the series.
     pub end_ns: u64,
 }
 
 impl CallSpan {
-    /// Duration of the call.
+    /// Duration of the call or series.
     pub fn took_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }

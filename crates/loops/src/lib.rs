@@ -1,5 +1,5 @@
-//! The timed loops. They know engines only by their traits, allocate nothing and take no lock while they run, and read
-//! the clock only as often as the measurement needs.
+//! The timed loops. They know engines only by their traits, allocate nothing and never wait for a lock while they run,
+//! and read the clock only as often as the measurement needs.
 //!
 //! | file | loop |
 //! | --- | --- |
@@ -7,7 +7,11 @@
 //! | [`batch`] | post B, wait for B; several batches can overlap |
 //! | [`ping_pong`] | one operation, one answer; both sides |
 //! | [`paced`] | operations due at fixed times |
-//! | [`calls`], [`collective`] | collectives, each timed by two clock reads; native collectives |
+//!
+//! [`calls`], [`collective`]
+//!
+//! collectives timed by two clock reads, per call or per series; native collectives
+//!
 //! | [`files`] | file transfers, one at a time or several in flight; file content |
 //! | [`each`], [`library`] | layers between loop and engine: comparing every operation; the library for other programs |
 //! | [`credits`] | used by loops: a message completes once its receiver has taken it |
@@ -77,8 +81,8 @@ struct CachePadded<T>(T);
 
 /// Buffers of the loops, made once per point so that the loops allocate nothing.
 pub struct Scratch {
-    /// Tags not in flight, longest free first. This order makes flows take turns even on an engine that completes at
-    /// once.
+    /// Tags not in flight, or in batch loops the free batch slots, longest free first. This order makes flows take
+    /// turns even on an engine that completes at once.
     ready: VecDeque<u32>,
     /// Time when the operation of each tag was posted (or due), nanoseconds.
     posted_ns: Vec<u64>,

@@ -2,8 +2,8 @@
 //! therefore shows in every operation that it delayed. A closed loop would hide it by waiting (coordinated omission).
 //! Operations that were never issued count too: their waits are lower bounds of their latencies.
 //!
-//! Flows take turns in the timetable. Each has its own window, so a stuck flow doesn't delay others: the loop passes
-//! over its operations and issues them once its completions make room.
+//! The timetable gives each flow its operations in turn. Each flow has its own depth, so a stuck flow doesn't delay
+//! others: the loop passes over the stuck flow's operations and issues them once its completions make room.
 
 use super::flow::Flow;
 use super::port::Port;
@@ -13,8 +13,8 @@ use tonnage_engine::{Completion, Ending, Op};
 use tonnage_units::Result;
 use tonnage_units::histogram::Unfinished;
 
-/// Flows are checked for stalls once per this number of turns that posted operations, or per number of flows if that is
-/// larger.
+/// Flows are checked for stalls once per this number of turns that posted operations, or once per N such turns if the N
+/// flows are more.
 const LOOK_GRANTS: usize = 64;
 
 /// A standstill is a stall if it is this many times as long as the flow's other waits for a completion. An overload

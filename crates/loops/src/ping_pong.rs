@@ -24,8 +24,8 @@ const LOOKS_PER_POLL: u32 = 32;
 /// Maximum number of own operations that may be incomplete when the next one is posted.
 const OUTSTANDING_MAX: u64 = 16;
 
-/// One direction of a plain-write ping-pong: the last byte of a slot counts its writes. The slot at the target counts,
-/// wherever the bytes come from.
+/// One direction of a plain-write ping-pong: the last byte of a slot counts the writes to it. The count belongs to the
+/// target's slot, whichever source slot the bytes come from.
 struct LastByteCounts {
     walk: FlowWalk,
     /// The slots of the next operation at the writer and at the target.
@@ -138,7 +138,7 @@ pub struct PingPongEnd {
 }
 
 impl PingPongEnd {
-    /// Creates a table with nothing in flight; `answers` is true on the answering side.
+    /// Creates one end with nothing in flight; `answers` is true on the answering side.
     pub fn new(flows: Vec<Flow>, signals: Vec<LastByteSignal>, answers: bool, caps: &Caps) -> Self {
         // Each peer can have one unanswered operation, so the list never grows beyond this.
         let unanswered = Vec::with_capacity(flows.len());
@@ -191,6 +191,7 @@ impl PingPongEnd {
         for completion in &self.done[..count] {
             match completion.ending {
                 Ending::Done => self.outstanding = self.outstanding.saturating_sub(1),
+                // The `lane` of an arrival is the rank of its sender.
                 Ending::Arrived if self.answers => self.unanswered.push(completion.lane.0),
                 _ => {}
             }

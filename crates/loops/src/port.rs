@@ -23,7 +23,8 @@ pub struct Arrivals {
     /// Wrapping sum of [`arrival_mix`] over all arrivals. It identifies the set of arrivals, independent of their
     /// order.
     pub set: u64,
-    /// Time of the first empty poll after the last arrival, in nanoseconds on the worker's clock. 0 if nothing arrived.
+    /// Time of the first empty poll after the last arrival, or of taking the counters if that came first, in
+    /// nanoseconds on the worker's clock. 0 if nothing arrived.
     pub last_ns: u64,
 }
 
@@ -43,7 +44,7 @@ pub struct Port<'a> {
     /// Arrivals of the running trial.
     pub arrivals: Arrivals,
     /// Whether something arrived after `arrivals.last_ns`. An answer must not wait for a clock read, so the time is
-    /// taken when idle.
+    /// read at the next empty poll or when the counters are taken.
     undated: bool,
     /// All bits set if arrivals don't name their peer; otherwise 0.
     unnamed: u32,
@@ -52,7 +53,7 @@ pub struct Port<'a> {
     /// True if an idle loop executes a pause instruction. False if every poll is a call into a library that takes
     /// longer anyway.
     pausing: bool,
-    /// After a poll that found fewer arrivals than this, the loop waits briefly for others to gather.
+    /// After a poll that reported arrivals but fewer completions than this, the loop waits briefly for more to gather.
     gathers: usize,
     receives: Vec<Receives>,
     /// Receives waiting to be posted, oldest first.
@@ -84,10 +85,10 @@ pub struct Port<'a> {
 /// Spin-loop hints while arrivals gather, about 0.2 µs.
 const GATHER_SPINS: u32 = 10;
 
-/// Longest sleep. Conditions that depend only on the clock are checked again after it.
+/// Longest sleep. After it, the loop checks again conditions that depend only on the clock.
 const NAP: Duration = Duration::from_millis(10);
 
-/// Idle polls per clock read. A loop that yields reads it more often, because each yield may last milliseconds.
+/// Idle polls per clock read. A loop that yields reads the clock more often, because each yield may last milliseconds.
 const LOOK_TURNS: [u32; 2] = [256, 16];
 
 impl<'a> Port<'a> {
@@ -125,28 +126,28 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// Makes it sleep when idle, until the engine has an event or another thread wakes it.
+    /// Makes the port sleep when idle, until the engine has an event or another thread wakes it.
     pub fn with_sleeper(mut self, sleeper: Sleeper) -> Self {
         self.sleeper = Some(sleeper);
         self
     }
 
-    /// Sets whether it yields the CPU when idle.
+    /// Sets whether the port yields the CPU when idle.
     pub fn set_yielding(&mut self, yielding: bool) {
         self.yielding = yielding;
     }
 
-    /// Keeps it awake, for example shortly before a start, or lets it sleep again.
+    /// Keeps the port awake, for example shortly before a start, or lets it sleep again.
     pub fn keep_awake(&mut self, wakeful: bool) {
         self.wakeful = wakeful;
     }
 
-    /// Returns whether it waits for something other than a completion.
+    /// Returns whether the port is kept awake, because its loop waits for something other than a completion.
     pub fn is_kept_awake(&self) -> bool {
         self.wakeful
     }
 
-    /// Returns whether an idle turn may take as long as a sleep.
+    /// Returns whether an idle poll may last as long as a sleep.
     #[inline]
     pub fn sleeps(&self) -> bool {
         self.sleeper.is_some() && !self.wakeful
@@ -158,7 +159,7 @@ impl<'a> Port<'a> {
         self
     }
 
-    /// Returns the operations that made no progress, if that was the error.
+    /// Returns the stall, if operations without progress caused the error.
     pub fn stall(&self) -> Option<&Stall> {
         self.stall.as_ref()
     }
@@ -199,7 +200,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Counts arrivals without their peer, for engines that do not name it.
+    /// Counts arrivals without their peers, for engines that do not name the peer of an arrival.
     pub fn without_names(mut self) -> Self {
         self.unnamed = Lane::UNNAMED.0;
         self
@@ -211,14 +212,14 @@ impl<'a> Port<'a> {
         self
     }
 
-    /// Waits briefly after a poll that found fewer than `most` arrivals. If senders write into memory that this worker
-    /// polls, each poll takes away the cache line that a sender is about to write.
+    /// Waits briefly after a poll with arrivals that returned fewer than `most` completions. If senders write into
+    /// memory that this worker polls, each poll takes away the cache line that a sender is about to write.
     pub fn with_accumulation(mut self, most: usize) -> Self {
         self.gathers = most;
         self
     }
 
-    /// Posts `depth` receives per peer. Every arrival reposts one until [`Self::use_up_receives`].
+    /// Posts `depth` receives per peer. Every arrival reposts one receive until [`Self::use_up_receives`].
     pub fn post_receives(&mut self, receives: Vec<Receives>, depth: u32) -> Result<()> {
         self.staged = Vec::with_capacity(receives.len() * depth as usize + BURST);
         self.receives = receives;
@@ -245,8 +246,8 @@ impl<'a> Port<'a> {
         std::mem::take(&mut self.arrivals)
     }
 
-    /// Waits until the data of peers' plain writes are visible. Returns the time it took, at least 1 ns, if the engine
-    /// needs this.
+    /// Waits until the data of peers' plain writes are visible. Returns the time of this wait, at least 1 ns, or `None`
+    /// if the engine needs no wait.
     pub fn flush_incoming(&mut self) -> Result<Option<u64>> {
         let began_ns = self.clock.now_ns();
         let is_needed = self.engine.flush_incoming()?;
@@ -254,7 +255,7 @@ impl<'a> Port<'a> {
         Ok(is_needed.then_some(taken_ns.max(1)))
     }
 
-    /// Polls once. Arrivals have been counted and their receives reposted; the caller handles `Done` completions.
+    /// Polls once. Counts arrivals and reposts their receives before it returns; the caller handles `Done` completions.
     #[inline]
     pub fn poll(&mut self, done: &mut [Completion; BURST]) -> Result<usize> {
         let mut count = self.engine.poll(done)?;
@@ -273,6 +274,7 @@ impl<'a> Port<'a> {
                 Ending::Arrived => {
                     arrived = true;
                     self.arrivals.count += 1;
+                    // The `lane` of an arrival is the rank of its sender (see `Completion::lane`).
                     let arrival = arrival_mix(completion.lane.0 | self.unnamed, completion.imm);
                     self.arrivals.set = self.arrivals.set.wrapping_add(arrival);
                     if self.reposting

@@ -1,8 +1,8 @@
 //! The pulse of a worker: the progress of its loop, for another thread that samples it occasionally.
 //!
-//! The loop stores a number whenever operations have completed. It hands its latencies over on request, once per
-//! interval, by swapping its histogram for an empty one. It touches no bin, never waits, and needs no additional clock
-//! reads. The requesting thread merges and clears the histogram.
+//! The loop stores a number whenever operations have completed. On request, once per interval, the loop hands over its
+//! latencies by swapping its histogram for an empty one. The loop touches no bin, never waits for a lock, and needs no
+//! additional clock reads. The requesting thread merges and clears the histogram.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};

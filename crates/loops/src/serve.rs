@@ -1,6 +1,6 @@
-//! The target of one-sided operations. It polls, because several transports move nothing unless the target polls, even
-//! for operations that should need no help from it. A worker without a part in the trial rests, and so does the target
-//! if its device is known to need no help.
+//! The target of one-sided operations. A target polls, because several transports move nothing unless their target
+//! polls, even for operations that should need no help from it. A worker without a part in the trial rests, and so does
+//! a target whose device is known to need no help.
 
 use std::time::Duration;
 

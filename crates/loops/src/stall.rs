@@ -1,17 +1,17 @@
 //! Detects operations that make no progress, for example because the data path was cut while the control channel is
 //! alive.
 //!
-//! The loops check occasionally and only when they have time: when nothing completes, or after a few hundred
-//! operations. [`super::port`] and its callers handle a stall.
+//! The loops check occasionally and only when they have time: when nothing completes, or after some dozens of turns
+//! that posted operations. [`super::port`] and its callers handle a stall.
 
 use super::flow::Flow;
 
-/// A flow counts as stalled only after this number of checks without progress, during which other flows moved on. A
-/// pause of the whole process must not look like a stalled flow.
+/// A flow counts as stalled only after this number of checks without progress. A pause of the whole process must not
+/// look like a stalled flow.
 const QUIET_LOOKS: u32 = 8;
 
-/// Operations may be quiet for the patience plus their longest quiet time so far, because an outage may also affect a
-/// slow operation. They may also be quiet for this factor times their longest quiet time, if that is longer.
+/// Operations may be without progress for the patience plus their longest such time so far, because an outage may also
+/// affect a slow operation. If this factor times their longest time is more, it is allowed instead.
 const QUIET_FACTOR: u64 = 3;
 
 /// Slowest rate assumed for the first operations, when nothing is known of the path yet: 1 µs per byte (1 MB/s), a

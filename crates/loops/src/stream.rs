@@ -9,8 +9,8 @@ use super::{BURST, Scratch};
 use tonnage_engine::{Completion, Ending};
 use tonnage_units::Result;
 
-/// Flows are checked for stalls once per this number of turns that posted operations, or per number of flows if that is
-/// larger, because a check costs time per flow.
+/// Flows are checked for stalls once per this number of turns that posted operations, or once per N such turns if the N
+/// flows are more. A check costs time per flow.
 const LOOK_GRANTS: usize = 64;
 
 /// Runs until `until` ends the loop and everything in flight has completed. Returns the number of completed operations.

@@ -60,7 +60,7 @@ pub struct MemoryLayout {
     pub output: u64,
     /// Offsets of the scratch halves.
     pub scratch: [u64; 2],
-    /// Offset of the bytes carried by messages without content.
+    /// Offset of the dummy bytes that messages carry if they only signal.
     token: u64,
     /// Total size.
     pub bytes: u64,
@@ -87,7 +87,7 @@ impl MemoryLayout {
         }
     }
 
-    /// Returns a message without content. The caller sets its lane and immediate.
+    /// Returns a message that only signals. The caller sets its lane and immediate.
     #[inline]
     pub fn token(&self) -> Op {
         Op {

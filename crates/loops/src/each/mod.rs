@@ -1,5 +1,5 @@
 //! `--verify=each`: an engine between the loops and the real one that compares every operation before its slot is
-//! reused. The loops don't know of it, so it costs nothing when absent.
+//! reused. The loops use it like any engine, so it costs nothing when absent.
 //!
 //! The data of an operation follow from its number in its flow. An operation posted by the loop takes these steps:
 //!
@@ -9,13 +9,13 @@
 //! 3. When the operation has ended, the receiving end compares the bytes. For a read this is the initiator. For a
 //!    write-imm or send the target compares before it passes the arrival on. For a plain write the target compares when
 //!    the initiator has proof of delivery and asks for it.
-//! 4. The loop sees the completion once the target has replied that it compared. Until then no other operation may
-//!    touch a byte of the slot at either end.
+//! The loop sees the completion after the comparison. For a read the initiator compares; otherwise the target replies
+//! that it compared. Until then no other operation may touch a byte of the slot at either end.
 //!
-//! `mailboxes` has the requests and replies. A difference doesn't end the trial: it is kept in `ComparisonFindings`, so
-//! that all ranks stay in step and fail the point together after the trial. There is one exception. A write-imm
-//! notification without an operation in progress ends the run. It displaced the notification of another operation,
-//! which would never arrive.
+//! `mailboxes` has the requests and replies. A difference doesn't end the trial: `ComparisonFindings` keeps it, so that
+//! all ranks stay in step and fail the point together after the trial. There is one exception: a write-imm notification
+//! without an operation in progress ends the run. That notification displaced the one of another operation, which would
+//! never arrive.
 
 mod findings;
 mod mailboxes;

@@ -1,7 +1,7 @@
 //! The loops over files: one transfer at a time, or several in a queue. Both read the clock once per transfer, or once
 //! per batch of completions, and allocate nothing.
 //!
-//! `places` gives the offsets; `tonnage_bench` begins and ends phases.
+//! [`super::sequence`] gives the offsets; `tonnage_bench` begins and ends phases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,6 @@
-//! The sequence of transfers that one thread of a rank makes in a phase. Offsets follow from [`FilePattern`] alone, so
-//! ranks exchange none, and finding the n-th transfer takes constant time.
+//! The sequence of transfers on the data of one rank in a phase; each of the rank's N threads makes every N-th
+//! transfer. Offsets follow from [`FilePattern`] alone, so ranks exchange none, and finding the n-th transfer takes
+//! constant time.
 
 use crate::permutation::{Permutation, mix_bits};
 use tonnage_engine::calls::{FileLayout, FileOrder};
@@ -22,10 +23,10 @@ pub struct FilePiece {
     pub bytes: u64,
 }
 
-/// The contiguous ranges of a file that some transfers cover. Each is computed, without a list.
+/// The contiguous ranges of a file that some transfers cover. Each range is computed from its index, without a list.
 #[derive(Debug, Clone, Copy)]
 pub struct FilePieces {
-    /// `None` for the beginning of a file.
+    /// Transfers that cover the ranges; `None` for a range at the beginning of a file.
     places: Option<Sequence>,
     transfers: u64,
     transfers_of_piece: u64,

@@ -1,15 +1,16 @@
-//! Stamps of sectors: a seed and a key that identify the file and offset of each sector.
+//! Stamps of sectors: a seed, and a word computed from the seed, the file number and the sector's offset. They identify
+//! the file and the offset of each sector.
 //!
-//! [`super::data`] has the content after the stamps.
+//! [`super::data`] has the content that follows a stamp in its sector.
 
 use tonnage_sys::mapping::Arena;
 
 use crate::permutation::{GOLDEN, mix_bits};
 use tonnage_units::{Error, Result};
 
-/// Size of a sector. Each has one stamp.
+/// Size of a sector. Each sector begins with one stamp.
 pub const SECTOR_BYTES: u64 = 512;
-/// Size of a stamp: seed and key.
+/// Size of a stamp: the seed and the word of the file and offset, 8 bytes each.
 pub const STAMP_BYTES: usize = 16;
 
 /// The inverse of `GOLDEN` modulo 2^64.

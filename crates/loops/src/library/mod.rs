@@ -201,7 +201,7 @@ impl Engine for LibraryEngine {
     }
 
     fn endpoint_addresses(&mut self, _peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
-        Err(too_late_error("makes cards"))
+        Err(too_late_error("makes endpoint addresses"))
     }
 
     fn connect(&mut self, _peers: &[PeerEndpoint]) -> Result<()> {
