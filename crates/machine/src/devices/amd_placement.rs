@@ -215,7 +215,7 @@ mod tests {
         assert!(said(&machine).unwrap().ends_with("cannot be read"));
     }
 
-    /// A partition of a GPU uses the files of its card.
+    /// A partition of a GPU uses the files of the whole GPU's PCI device.
     #[test]
     fn use_is_read_of_the_card() {
         let machine = Machine::new();
