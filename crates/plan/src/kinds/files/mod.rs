@@ -1,4 +1,5 @@
-//! Experiments with files: `[[file]]` tables and `tonnage file`, and the points that they expand to.
+//! Experiments with files: options of `[[file]]` tables and of `tonnage file`, and the points that these options expand
+//! to.
 //!
 //! | file | what lives there |
 //! | --- | --- |

@@ -33,7 +33,7 @@ impl TransferPoint {
         }
     }
 
-    /// Returns the number of iterations after which a thread ends a trial by time, if there is a limit.
+    /// Returns the maximum number of iterations of a thread in a timed trial; `None` if the number is unlimited.
     pub fn iterations_max(&self) -> Option<u64> {
         let each = u64::from(self.batch_share_max().max(1));
         let bounded = self.op.is_atomic() && self.verify.is_on();

@@ -1,5 +1,5 @@
-//! Executions of a traffic file: how `traffic-file` combines with other options, the size of its operations, and how
-//! the threads of a rank share its loads. The file itself is read in `loads`.
+//! How often the loads of a traffic file are executed: how `traffic-file` combines with other options, the size of its
+//! operations, and how the threads of a rank share its loads. `loads` reads the file itself.
 
 use super::length::{LengthOptions, PointLength, length};
 use super::loads::PairLoads;
