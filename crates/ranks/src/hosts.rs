@@ -91,7 +91,8 @@ pub(crate) fn is_one_boot(one: &str, other: &str) -> bool {
     !one.is_empty() && one == other
 }
 
-/// Groups of ranks that share a machine, a network, processes or a host. A group is identified by its lowest rank.
+/// Groups of ranks that share a machine (by boot ID), a network namespace, a PID namespace or a host. A group is
+/// identified by its lowest rank.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hosts {
     machines: Vec<u32>,

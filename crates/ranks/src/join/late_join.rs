@@ -40,7 +40,7 @@ impl LateJoinListener {
         self.handshakes.expiry()
     }
 
-    /// Sends peers that have introduced themselves the reason why they are too late. `table` has the ranks of the run.
+    /// Tells each late peer that has introduced itself why it cannot join any more. `table` has the ranks of the run.
     pub(crate) fn turn_away(&mut self, table: &[RankInfo]) {
         for (mut channel, message) in self.handshakes.serve().greeted {
             let objection = match message.head {

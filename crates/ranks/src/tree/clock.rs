@@ -1,8 +1,8 @@
 //! Estimates the offset of this rank's clock from rank 0's, along the tree.
 //!
-//! Each rank asks its parent for its clock, several times when it joins and again with every heartbeat. It keeps the
-//! answer with the smallest uncertainty: the true offset is at most half a round trip from its middle, and clocks drift
-//! apart as the answer ages. The parent's own estimate is added.
+//! Each rank asks its parent for the time, several times when it joins and later once per clock interval if the clocks
+//! differ. It keeps the answer with the smallest uncertainty. The true offset is at most half a round trip from that
+//! answer's middle, and clocks drift apart as the answer ages. The parent's own estimate is added.
 //!
 //! Ranks of one boot and one time namespace should read the same clock. A few round trips test that, because restored
 //! snapshots share a boot ID too. An offset within its uncertainty counts as exactly 0; any other is tracked.
@@ -14,12 +14,12 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::ClockOffset;
 use crate::channel::message::{ClockBase, MessageHead};
 
-/// Number of round trips before the first estimate, and to a parent that should have the same clock.
+/// Number of round trips before the first estimate, and the number if the parent should have the same clock.
 const SAMPLES: u32 = 16;
 const SAMPLES_OF_ONE_CLOCK: u32 = 4;
 
-/// Upper bound on the drift between two clocks that are not slewed: computer crystals are specified to 50 ppm or
-/// better.
+/// Upper bound on the drift between two clocks, in addition to the slewing by their kernels. Computer crystals are
+/// specified to 50 ppm or better.
 const DRIFT_PPB: u64 = 100_000;
 
 /// Returns the drift in nanoseconds that two clocks may accumulate in `age_ns`, when kernels slew them by `slew_ppb` in
@@ -36,14 +36,14 @@ pub(crate) fn monotonic_ns() -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-/// This rank's estimate. Its uncertainty grows with its age.
+/// This rank's estimate of rank 0's clock. Its uncertainty grows with its age.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ClockEstimate {
     /// The estimate at `known_ns`.
     pub(crate) base: ClockBase,
-    /// Time of the estimate by this clock; `None` if the clock is rank 0's own.
+    /// Time of the estimate by this rank's clock; `None` if this clock is the same as rank 0's.
     pub(crate) known_ns: Option<u64>,
-    /// Largest total slew rate of two neighbouring clocks on the path to rank 0.
+    /// Twice the largest slew rate of a clock on the path to rank 0, which bounds the total of two neighbouring clocks.
     pub(crate) slew_ppb: u64,
 }
 
@@ -53,7 +53,7 @@ impl ClockEstimate {
         let age_ns = self
             .known_ns
             .map_or(0, |known_ns| now_ns.saturating_sub(known_ns));
-        // The drift counts twice: this clock drifts from the parent's, and the parent's from rank 0's.
+        // The drift counts twice: this rank's clock drifts from its parent's, and the parent's from rank 0's.
         let drift_ns = drift_ns(age_ns, self.slew_ppb).saturating_mul(2);
         let mut clock = self.base.clock;
         clock.uncertainty_ns = clock.uncertainty_ns.saturating_add(drift_ns);
@@ -83,7 +83,7 @@ struct ClockSample {
     offset_ns: i64,
     /// Arrival time by this clock.
     came_ns: u64,
-    /// Largest total slew rate of both clocks since then.
+    /// Largest total slew rate of both clocks since `came_ns`.
     slew_ppb: u64,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct ClockSync {
     /// The parent's estimate and its arrival time by this clock, once received.
     parent: Option<(ClockBase, u64)>,
     relation: ClockRelation,
-    /// Larger slew rate of this rank's clock and its parent's, as of the parent's last answer.
+    /// Largest slew rate of a clock on the path to rank 0, this rank's included, as of the parent's last answer.
     slew_ppb: u64,
     /// Time by this clock of the last periodic question, after the initial ones.
     asked_ns: u64,

@@ -1,6 +1,7 @@
-//! Collectives in progress at one node of the tree: combines contributions on their way up.
+//! Collectives in progress at one node of the tree: combines contributions on their way up, and delivers results on
+//! their way down.
 //!
-//! Pure state without I/O: received messages go in, messages to send come out. Sockets are in [`super::control`].
+//! Pure state without I/O: received messages go in, messages to send come out. Sockets are in [`super::node`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -51,7 +51,7 @@ pub(crate) struct ControlThread {
     /// The launcher. When it ends, the run ends.
     launcher: Option<LauncherProcess>,
     leaving: bool,
-    /// Time, in clock ticks since boot, by which all ranks had started: they had all joined.
+    /// Time, in clock ticks since boot, at which this rank had joined. All ranks that it knows had started by then.
     joined_ticks: u64,
     /// Whether [`ControlThread::follow_up`] still has to run after an early end.
     is_follow_up_due: bool,
@@ -222,7 +222,7 @@ impl ControlThread {
         self.leaving || node.aborted.is_some_and(is_grace_over)
     }
 
-    /// Ends the run if there is a cause.
+    /// Announces the end of the run, if this rank has noted a cause for it.
     fn end(&mut self, node: &mut TreeNode) {
         let Some(RunEnd {
             cause,
@@ -244,8 +244,8 @@ impl ControlThread {
         self.close_late_join();
         let is_root_lost = matches!(cause, EndCause::Lost { rank: 0, .. });
         if is_from_peer && !node.settings.supervised && is_root_lost {
-            // The rank that lost rank 0 reports it. Rank 0 was stopped and is too late to report it again, and the
-            // other ranks learn of the loss from rank 0.
+            // The neighbour that lost rank 0 reports the loss, so this rank must not. If this rank is rank 0, it was
+            // stopped and resumed too late; other ranks only pass the announcement on.
             self.shared.claim_report();
         }
         node.announce_end(cause);

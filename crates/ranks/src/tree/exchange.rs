@@ -1,8 +1,8 @@
 //! Routes messages for single ranks through the tree. A node sends up the messages that leave its subtree, keeps the
 //! rest, and sends each child those for its subtree.
 //!
-//! Pure state without I/O. [`super::collective`] decides when a node is complete; sockets are in [`super::control`].
-//! Bytes that one rank sends to several travel once per link, with the list of receivers.
+//! Pure state without I/O. [`super::collective`] decides when a node is complete; sockets are in [`super::node`]. Bytes
+//! that one rank sends to several travel once per link, with the list of receivers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

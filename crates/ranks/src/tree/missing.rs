@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Merged answers of these ranks, each with whether it has entered.
+    /// Returns the merged answers of these ranks, each given with whether it has entered the collective.
     fn answers(all: &[(u32, bool)]) -> InquiryAnswers {
         let mut merged = InquiryAnswers::default();
         for &(rank, entered) in all {

@@ -15,6 +15,10 @@
 //! | [`missing`] | ranks that are missing in a collective |
 //! | [`shared`] | state shared by both threads: commands, results, and why the run ended |
 //!
+//! A run ends early in these steps. The node notes the first cause, from itself or from another rank. The control
+//! thread announces that cause to the other ranks and to the main thread. One rank reports it: rank 0, or its
+//! neighbours if rank 0 is lost. After a grace time the process exits.
+//!
 //! The main thread's side is [`crate::handle`]; bytes on a connection are in [`crate::channel`].
 
 pub(crate) mod clock;

@@ -1,8 +1,9 @@
 //! The state of one rank in the tree: its connections and facts about the ranks behind them.
 //!
 //! Both threads of a rank use it, one at a time: the main thread in a collective ([`super::node_handle`]), otherwise
-//! the control thread ([`super::control`]). Only the control thread does periodic work and ends the run.
-//! [`super::protocol`] handles messages; [`super::collective`] combines contributions.
+//! the control thread ([`super::control`]). The control thread does the periodic work, and the main thread does if it
+//! is late. Only the control thread announces the end of the run. [`super::protocol`] handles messages;
+//! [`super::collective`] combines contributions.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -25,10 +26,10 @@ use crate::start_lead::StartLead;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Heartbeats per heartbeat timeout, after which a silent rank counts as lost.
+/// Heartbeats per heartbeat timeout. A rank that is silent for the whole timeout counts as lost.
 pub(crate) const BEATS: u32 = 6;
 
-/// Settings of the control thread.
+/// Settings of a rank's node and its control thread.
 pub(crate) struct ControlSettings {
     pub(crate) me: RankInfo,
     pub(crate) size: u32,
@@ -70,7 +71,7 @@ pub(crate) struct Link {
     last_sent: Instant,
     pub(crate) goodbye: bool,
     pub(crate) open: bool,
-    /// Whether the epoll set reports when it can be written to.
+    /// Whether the epoll set reports when this connection can be written to.
     writing_watched: bool,
 }
 
@@ -91,7 +92,7 @@ impl Link {
         }
     }
 
-    /// Returns the cause for the loss of the rank behind it.
+    /// Returns the cause for the loss of the rank behind this connection.
     fn lost_cause(&self, message: &str) -> EndCause {
         EndCause::lost(self.info.rank, &self.info.host, message)
     }
@@ -174,7 +175,7 @@ impl TreeNode {
         Ok((Arc::new(Mutex::new(node)), tree.door))
     }
 
-    /// Sends the first messages.
+    /// Handles messages that arrived while the ranks joined, and sends the first ones.
     pub(crate) fn start(&mut self) {
         // Messages right behind those of joining were read together with them.
         self.attend_all();

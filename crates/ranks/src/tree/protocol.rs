@@ -225,8 +225,8 @@ impl TreeNode {
         }
     }
 
-    /// Publishes this rank's clock estimate to the main thread and the children, first when it is known and then
-    /// whenever it improves.
+    /// Publishes this rank's clock estimate to the main thread and the children: once it is known, and then after each
+    /// answer of the parent if the clock is tracked.
     pub(crate) fn publish_clock(&mut self) {
         let Some(known) = self.clock.result(monotonic_ns()) else {
             return;

@@ -1,5 +1,5 @@
 //! The shape of the rank tree: parents and children, one rank's position with its open connections, and the bound on
-//! messages. [`crate::join`] builds it; [`super::control`] uses it.
+//! messages. [`crate::join`] builds the tree; [`super::node`] uses it.
 
 use std::net::IpAddr;
 use std::ops::Range;

@@ -17,8 +17,8 @@ enum PidState {
 }
 
 /// Resumes the stopped processes between this one and the next running one in the ring, and returns their PIDs.
-/// `others` are PIDs of ranks that were alive at `joined_ticks`. If a process with one of these PIDs started before
-/// that, it is the rank; otherwise it has reused the PID.
+/// `others` are PIDs of ranks that had started by `joined_ticks`. If a process with one of these PIDs started later, it
+/// has reused the PID and is not touched.
 pub(crate) fn resume_and_find_next(own: u32, others: Vec<u32>, joined_ticks: u64) -> Vec<u32> {
     let mut stopped = next_to_resume(own, others, |pid| pid_state(pid, joined_ticks));
     stopped.retain(|pid| resume(*pid, joined_ticks));

@@ -2,7 +2,7 @@
 //! collective, otherwise the control thread. A collective therefore needs no hand-over between threads, which would
 //! cost more than the rest of a rank's work in it.
 //!
-//! While ranks join, rank 0 also waits for all connected ranks by a [`LinkWatch`].
+//! While ranks join, rank 0 also waits for all ranks that have connected, through its own [`LinkWatch`].
 //!
 //! All connections are in one epoll set. The control thread waits for that set through a second epoll descriptor, the
 //! gate. The main thread shuts the gate while it waits for the set itself. [`super::node`] handles ready connections.
@@ -33,7 +33,7 @@ pub(crate) struct LinkWatch {
 }
 
 impl LinkWatch {
-    /// Creates an empty set with an open gate: the control thread wakes for it.
+    /// Creates an empty set with an open gate, so that a ready connection wakes the control thread.
     pub(crate) fn new() -> Result<Self> {
         let failed = |error| Error::io("cannot prepare to wait for connections", error);
         let watch = Self {
