@@ -218,7 +218,8 @@ impl Record {
         }
     }
 
-    /// Returns a canary that changed around this point, unless the trials show that its results stayed the same.
+    /// Returns a canary that changed around this point, unless the trials show that the point's results stayed the
+    /// same.
     pub fn canary_doubt(&self) -> Option<CanaryDoubt> {
         let Some(Canary::Measured {
             cpus,

@@ -207,7 +207,7 @@ fn are_slowed_by_cpus(pairs: &[&PairRate]) -> bool {
     medians.is_some_and(|(shared, own)| SLOW_FACTOR * shared < own)
 }
 
-/// Returns the center of the pairs of one kind; `None` if they moved nothing.
+/// Returns the median rate of the pairs of one kind and the rates' spread; `None` if the pairs moved nothing.
 fn middle(pairs: &[&PairRate]) -> Option<PairMiddle> {
     let rates = pairs.iter().map(|pair| pair.bandwidth_bytes_per_s_max);
     let logs: Vec<f64> = rates.filter(|rate| *rate > 0.0).map(f64::ln).collect();
@@ -220,7 +220,7 @@ fn middle(pairs: &[&PairRate]) -> Option<PairMiddle> {
     })
 }
 
-/// Returns the logarithm below which a rate, relative to the center, is slow.
+/// Returns the logarithm below which a rate, relative to the median, is slow.
 fn slow_threshold(middle: PairMiddle) -> f64 {
     -SLOW_FACTOR.ln().max(SLOW_WIDTHS * middle.width_fraction)
 }

@@ -154,7 +154,8 @@ impl KindBody for TransferBody {
 }
 
 impl TransferBody {
-    /// Returns the number of batches in flight at once: those of each thread, or rank, to each of its peers.
+    /// Returns the number of batches in flight at once: the sum over the flows of one round, each with its batches to
+    /// one peer.
     pub fn batches_at_once(&self) -> u64 {
         let roles = self.point.roles;
         let flows = roles.flow_count() / u64::from(roles.round_count());
