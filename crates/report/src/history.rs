@@ -125,7 +125,7 @@ fn changed(change: &HistoryChange) -> String {
         false => shown.join("; ") + &more,
     };
     let words = format!(
-        "* from here on {} of it ({}): {then}",
+        "* from here on {} of the earlier value ({}): {then}",
         number(change.ratio),
         percent(change.ratio - 1.0)
     );

@@ -262,7 +262,8 @@ const STREAM: TableColumns = TableColumns {
     ],
 };
 
-/// Streams and batches of atomic operations. Bandwidth is meaningless here and only in the other output formats.
+/// Columns for streams and batches of atomic operations. Bandwidth means little for them, so only the other output
+/// formats have it.
 const ATOMIC: TableColumns = TableColumns {
     always: &["size_bytes"],
     known: &[
