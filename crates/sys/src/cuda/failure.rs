@@ -44,7 +44,7 @@ pub enum CudaFailure {
         interface: &'static str,
         /// The call's name in CUDA's driver.
         call: String,
-        /// Why the interface's replacement is not used here; empty if unknown.
+        /// Why the call that replaces this interface is not used here; empty if unknown.
         why: &'static str,
     },
     /// A call failed.
@@ -79,7 +79,7 @@ pub enum CudaFailure {
     NoGpu,
     /// Memory of one GPU's context was passed to a stream of another one's.
     OtherGpu {
-        /// Prefix of the names of the driver's GPUs.
+        /// Prefix of the names of this driver's GPUs, such as "cuda" in "cuda:1".
         name: &'static str,
         /// Number of the GPU with the context that owns the memory.
         memory: u32,

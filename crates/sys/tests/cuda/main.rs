@@ -1,18 +1,19 @@
-//! Tests of the GPU drivers over doubles. They have not run on a GPU: the doubles follow the drivers' documentation.
+//! Tests of the GPU drivers over simulated driver libraries. They have not run on a GPU: the simulations follow the
+//! drivers' documentation.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `double`, `double.c`, `ptx.h` | the double: compiling it; the calls; kernels from their text |
-//! | `double_ipc.h`, `double_vmm.h` | its part that shares memory; virtual-memory handles, and what network cards need |
-//! | `double_hip.h`, `double_hip_names.h`, `double_hip_kernels.h` | the same for AMD's runtime: calls of another form; names; kernels from their text |
-//! | `kernels` | the kernels against a second writing of the pattern |
-//! | `copier` | copies between memories of all sorts |
-//! | `management`, `double_nvml.c` | pairs of GPUs, and the management library over its double |
-//! | `mapped` | memory by virtual-memory handles, and for network cards |
-//! | `sharing` | memory for other processes, and words that streams write |
-//! | `hip` | AMD's differences |
-//! | `hip_text` | the kernels' HIP text, taken by Clang for generations of GPUs |
-//! | `assembled` | the kernels' text, taken by the assembler for each architecture |
+//! | `double`, `double.c`, `ptx.h` | the simulated CUDA driver: how it is compiled; its calls; running kernels from their PTX text |
+//! | `double_ipc.h`, `double_vmm.h` | its calls to share memory; virtual-memory handles, and memory that NICs access |
+//! | `double_hip.h`, `double_hip_names.h`, `double_hip_kernels.h` | the simulated AMD runtime: calls of another form; names; running kernels from their HIP text |
+//! | `kernels` | tests that the kernels agree with an independent implementation of the pattern |
+//! | `copier` | tests of copies between memories of all kinds |
+//! | `management`, `double_nvml.c` | tests of pairs of GPUs, and of the management library over a simulated one |
+//! | `mapped` | tests of memory with virtual-memory handles, and of memory that NICs access |
+//! | `sharing` | tests of memory shared with other processes, and of flag words that streams write |
+//! | `hip` | tests of the differences of AMD's runtime |
+//! | `hip_text` | tests that Clang compiles the kernels' HIP source for several generations of GPUs |
+//! | `assembled` | tests that the assembler accepts the kernels' PTX text for each architecture |
 #![cfg(test)]
 
 mod assembled;
@@ -227,8 +228,8 @@ fn a_stream_of_another_gpu_is_refused() {
     stream.wait().unwrap();
 }
 
-/// Memory waits for its copies before it is freed: the double would copy to an address that no longer exists, and that
-/// failure would persist.
+/// Memory waits for its copies before it is freed. Otherwise the simulated driver would copy to an address that no
+/// longer exists, and that failure would persist.
 #[test]
 fn memory_waits_for_copies_before_it_is_freed() {
     let (_double, context) = opened("");
