@@ -82,14 +82,15 @@ impl<'a> Slurm<'a> {
         self.folder.join("slurm.conf")
     }
 
-    /// Returns a command for `srun` with these arguments, at the switch.
+    /// Returns a command that runs `srun` with these arguments in the switch's network namespace.
     pub fn srun<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = self.command("srun");
         command.args(arguments);
         command
     }
 
-    /// Returns a command for a program at the switch that uses this Slurm: `sbatch`, `scontrol`, `sinfo`, …
+    /// Returns a command that runs a program of this Slurm in the switch's network namespace: `sbatch`, `scontrol`,
+    /// `sinfo`, …
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.hosts.switch_command(program);
         self.prepare(&mut command);
