@@ -249,7 +249,7 @@ fn errors_before_a_check_have_the_code_of_its_style() {
     run(dir, "check --exit nagios -h").with_code(0);
 }
 
-/// Writes `other.toml`: `b.toml`, but for hosts other than this one.
+/// Writes `other.toml`: a copy of `b.toml`, except that it is about hosts other than this one.
 fn of_other_hosts(dir: &Path) {
     let other = fs::read_to_string(dir.join("b.toml")).unwrap();
     let other = other.lines().map(|line| match line.split(" = ").next() {

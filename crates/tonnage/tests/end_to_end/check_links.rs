@@ -16,7 +16,8 @@ use super::slurm_scripts::{said, start_slurm};
 use super::ssh::{by_ssh, serving};
 use super::support::{Ended, tonnage_in, wait_until};
 
-/// A settings file that no shell can read, and a node that another user has drained: the check must not touch either.
+/// The Slurm scripts drain a node only if the check's verdict is a failure. They must not drain it if no shell can read
+/// the settings file or the program is missing, or if another user has drained it already.
 #[test]
 fn scripts_for_slurm_drain_for_a_verdict_alone() {
     let dir = tempdir().unwrap();

@@ -63,7 +63,7 @@ impl Known {
         println!("skip: {said}, while others took {taken:.0} % of the CPUs");
     }
 
-    /// No trial moves more than the link carries, and the fastest one moves as much.
+    /// Checks that no trial moves more than the link carries, and that the fastest trial moves as much.
     fn reads_the_link(&self, link_bytes_per_s: f64, (below, above): (f64, f64)) {
         for (backend, summary) in self.summaries() {
             let busbw = summary.busbw_bytes_per_s.unwrap();

@@ -70,7 +70,8 @@ pub(super) fn plan_every_operation(dir: &Path, library: &str, cases: &[(&str, &s
     std::fs::write(dir.join("p.toml"), format!("name = 'p'\n{experiments}")).unwrap();
 }
 
-/// Bodies of the records of that plan, all of them verified, each with the keys of its case.
+/// Returns the bodies of the records of the plan for these cases, each with the keys of its case. Checks that all of
+/// them were verified.
 pub(super) fn every_result<'a>(
     dir: &Path,
     cases: &[(&'a str, &str)],
@@ -132,7 +133,7 @@ fn every_result_of_every_operation_is_checked_beside_native_ones() {
     }
 }
 
-/// The body of a point with workers that call nothing.
+/// Returns the body of a point whose workers make no calls.
 fn by_null(arguments: &str) -> Option<CollectiveBody> {
     let python = python()?;
     let dir = tempdir().unwrap();
@@ -161,7 +162,8 @@ fn filling_before_a_trial_takes_none_of_its_calls() {
     assert!(trials.all(|trial| trial.iterations > 50), "{body:?}");
 }
 
-/// The plan of the published benchmark, with the rows for the same number of ranks.
+/// Runs the shipped plan with and without torch. The report shows the published rows that have this run's number of
+/// ranks.
 #[test]
 fn the_published_plan_runs_whether_torch_is_there_or_not() {
     let dir = tempdir().unwrap();

@@ -318,7 +318,8 @@ fn a_killed_rank_ends_mpirun() {
     }
 }
 
-/// MPICH would wait for it for ever, and Open MPI does not detect that it is stopped.
+/// A stopped rank must be ended with the others. MPICH's mpirun would wait for it forever, and Open MPI's does not
+/// detect that it is stopped.
 #[test]
 fn a_stopped_rank_ends_with_the_others_under_mpirun() {
     let runs: Vec<_> = MPIRUNS

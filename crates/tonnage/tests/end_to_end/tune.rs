@@ -14,7 +14,8 @@ fn read(dir: &Path) -> Record {
     records::read(&dir.join("r.jsonl")).remove(0)
 }
 
-/// Each race has one winner, and the statements about the others follow from their intervals.
+/// Checks that each comparison of values has one winner, and that the outcomes of its other values follow from their
+/// intervals.
 fn races_are_sound(tried: &[TuneTry]) {
     let race = |it: &TuneTry| (it.pass, it.dimension.clone());
     for race in tried.chunk_by(|one, other| race(one) == race(other)) {

@@ -12,8 +12,8 @@ use crate::killing::{nothing_new, pids};
 use crate::support::records::{all_verified, are_skipped, body};
 use crate::support::{BRIEF, LONG, has, records, shared_memory, tonnage, wait_until};
 
-/// A GPU other than the initiator's, and pinned memory, with every verb. The double reports on standard error if memory
-/// is freed while a peer has it open.
+/// Every verb must reach memory of a GPU other than the initiator's, and pinned memory. The simulated driver reports on
+/// standard error if memory is freed while a peer has it open.
 #[test]
 fn every_verb_reaches_memory_of_another_process() {
     for driver in TriedDriver::all("") {
@@ -142,13 +142,13 @@ fn a_rank_that_cannot_open_its_peers_memory_keeps_its_own_while_that_is_open() {
     ));
 }
 
-/// With the other rank's memory open, and with pieces in the staging ring.
+/// A killed rank must leave no files, neither with the other rank's memory open nor with pieces in the staging ring.
 #[test]
 fn a_killed_rank_leaves_nothing_though_its_memory_is_open() {
     let Some(double) = Double::with("") else {
         return;
     };
-    // Its own memory is a file of the double, and so is the other rank's memory that it has open.
+    // The rank's own memory is a file of the simulated driver, and so is the other rank's memory that it has open.
     for (engine, files) in [
         ("cuda-ipc", 2),
         ("fabric:tcp --engine-option staging=pinned", 1),
