@@ -444,10 +444,11 @@ impl LatencyHistogram {
         hdr_v2::encode(self.index_counts())
     }
 
-    /// Reads the standard encoding of these bins. Minimum, maximum and mean are then known to three digits only.
+    /// Decodes a histogram from the HdrHistogram V2 encoding with these bins. Minimum, maximum and mean are then known
+    /// to three digits only.
     ///
     /// # Errors
-    /// When it has another shape, or is damaged.
+    /// If the encoding has other bins or is damaged.
     pub fn from_hdr(bytes: &[u8]) -> Result<Self> {
         let mut histogram = Self::new();
         for (index, count) in hdr_v2::decode(bytes)? {
