@@ -6,6 +6,7 @@
 
 mod args;
 mod command;
+mod habits;
 mod last_resort;
 #[cfg(test)]
 mod refused;
@@ -18,7 +19,7 @@ use env_logger::Target;
 use tonnage_bench::deadlines::DEADLINES;
 use tonnage_judge::check::CheckVerdict;
 use tonnage_units::Result;
-use tonnage_units::message::truncate_message;
+use tonnage_units::message::{print_message, truncate_message};
 
 use args::common::LogLevel;
 use args::{Cli, Command};
@@ -53,7 +54,9 @@ pub fn main(this: Build) -> ExitCode {
     let _ = BUILD.set(this);
     last_resort::prepare();
     tonnage_sys::process::refuse_oversized_writes();
-    let words: Vec<String> = std::env::args_os()
+    let typed: Vec<_> = std::env::args_os().collect();
+    let words: Vec<String> = typed
+        .iter()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     if let Some(page) = Cli::help_page(words.get(1..).unwrap_or_default()) {
@@ -65,9 +68,14 @@ pub fn main(this: Build) -> ExitCode {
             }
         };
     }
+    if let Some(refusal) = habits::refuse(&typed) {
+        print_message(&refusal);
+        return 2.into();
+    }
     let cli = match Cli::parse_arguments() {
         Ok(cli) => cli,
-        Err(answer) => {
+        Err(mut answer) => {
+            habits::without_wrong_hints(&mut answer, &typed);
             let said = command::answer(&answer);
             return command::check::refused_by_parser(words.into_iter(), &answer).unwrap_or(said);
         }
@@ -126,6 +134,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Engines(args) => command::show::engines(args.name.as_deref()),
         Command::Plans(args) => command::plans::plans(&args),
         Command::Completions(args) => command::manual::completions(&args),
+        Command::From(args) => habits::from(&args),
         Command::Man(args) => command::manual::man(&args),
         Command::Hosts(args) => command::hosts::hosts(&args),
         Command::HostAgent(args) => command::host_agent::agent(&args),

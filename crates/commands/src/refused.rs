@@ -4,12 +4,7 @@
 //! checks. `crates/tonnage/tests/end_to_end/bad_input.rs` tests that the program prints the message once and ends with
 //! code 2.
 
-use clap::Parser;
-
-use crate::args::ior::IorRequest;
-use crate::args::{Cli, Command};
-use crate::command::measure::resolve::{Resolved, job_of, layers_job, verify_job};
-use crate::command::{checks, ior};
+use crate::habits::check;
 
 /// A line after `#` is the beginning of the command lines below it. Each of these has options, and after `=>` parts of
 /// the message.
@@ -369,25 +364,8 @@ const REFUSED: &str = r#"
 /// Returns the message of a command line, which must be refused.
 fn refusal(line: &str) -> String {
     let words = std::iter::once("tonnage").chain(line.split_whitespace());
-    let job = match Cli::try_parse_from(words).map(|cli| cli.command) {
-        Ok(Some(Command::Experiment(args))) => job_of(args.to_plan(), &args.ranks, &args.results),
-        Ok(Some(Command::Verify(args))) => verify_job(&args),
-        Ok(Some(Command::Layers(args))) => layers_job(&args),
-        Ok(Some(Command::Ior(args))) => args.read().and_then(|request| match request {
-            IorRequest::Run(asked) => ior::job(&asked.0, &asked.1),
-            IorRequest::Help(text) => panic!("{line}: {text}"),
-        }),
-        Ok(other) => panic!("{line}: {other:?}"),
-        Err(error) => {
-            assert_eq!(error.exit_code(), 2, "{line}");
-            return error.to_string();
-        }
-    };
-    let refused = job.and_then(|job| {
-        Resolved::for_job(&job)?.check(&job)?;
-        checks::check_interface(&job.ranks)
-    });
-    let Err(error) = refused else {
+    let words: Vec<_> = words.map(str::to_owned).collect();
+    let Err(error) = check(&words) else {
         panic!("{line} is not refused");
     };
     assert_eq!(error.exit_code(), 2, "{line}: {error}");

@@ -12,6 +12,7 @@ pub mod common;
 pub mod compare;
 pub mod experiment;
 pub mod export;
+pub mod from;
 pub mod history;
 pub mod hosts;
 pub mod ior;
@@ -39,6 +40,7 @@ use common::LogLevel;
 use compare::CompareArgs;
 use experiment::ExperimentArgs;
 use export::ExportArgs;
+use from::FromArgs;
 use history::HistoryArgs;
 use hosts::HostsArgs;
 use ior::IorArgs;
@@ -157,6 +159,10 @@ pub enum Command {
     ///
     /// Reaches them as --hosts does, and prints facts about each and where ranks would meet.
     Hosts(HostsArgs),
+    /// Translate another benchmark's command line.
+    ///
+    /// Prints the line to type here, and a remark for each option without an equivalent.
+    From(FromArgs),
     /// Print a shell's completion script.
     Completions(CompletionsArgs),
     /// Print a man page, or write all of them.

@@ -31,7 +31,15 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Read", &["show", "explain", "report", "export"]),
     (
         "Set up",
-        &["devices", "engines", "plans", "hosts", "completions", "man"],
+        &[
+            "devices",
+            "engines",
+            "plans",
+            "hosts",
+            "from",
+            "completions",
+            "man",
+        ],
     ),
 ];
 

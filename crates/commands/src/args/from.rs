@@ -1,0 +1,23 @@
+//! `tonnage from`: another benchmark's command line.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+/// `tonnage from`.
+#[derive(Debug, Clone, PartialEq, Args)]
+#[command(after_help = EXAMPLE)]
+pub struct FromArgs {
+    /// Command line of perftest, fabtests, iperf3, OSU, nccl-tests, IOR, fio, ucx_perftest or nixlbench, in quotes or as
+    /// it is.
+    #[arg(
+        value_name = "LINE",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub words: Vec<OsString>,
+}
+
+/// An example for help.
+const EXAMPLE: &str = "Example: tonnage from 'ib_write_bw -d mlx5_0 -s 4096 n1'";

@@ -1,0 +1,539 @@
+//! Foreign parts of a command line of tonnage.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+use tonnage_plan::options::command_line::quoted;
+use tonnage_plan::sweep::Sweep;
+
+use super::draft::filled;
+use super::tables::{HABITS, Row, SECONDS, SWEEPS};
+use super::values::{hosts, range, sweep, translated};
+use super::{check, first_line, foreign, texts};
+use crate::args::Cli;
+
+/// Commands whose lines are read; the others have too few options for habits.
+const COMMANDS: &[&str] = &[
+    "transfer",
+    "collective",
+    "file",
+    "tune",
+    "connect",
+    "stress",
+    "verify",
+    "layers",
+];
+
+/// Options that a command cannot do without, and what a first try has for them.
+const COMPLETIONS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "transfer tune",
+        &[
+            ("--engine", "shm"),
+            ("--op", "write"),
+            ("--sizes", "8..1M"),
+            ("--ranks", "2"),
+        ],
+    ),
+    (
+        "collective",
+        &[
+            ("--backend", "native:shm"),
+            ("--op", "all-reduce"),
+            ("--sizes", "8..1M"),
+            ("--ranks", "2"),
+        ],
+    ),
+    ("file", &[("--path", "tonnage.dat")]),
+    (
+        "connect stress verify",
+        &[("--engine", "shm"), ("--ranks", "2")],
+    ),
+    ("layers", &[("--ranks", "2")]),
+];
+
+/// Returns the error for this process's command line if it has a foreign part.
+pub fn refuse(words: &[OsString]) -> Option<String> {
+    let words = texts(words)?;
+    refuse_at(&words, &tonnage_sys::host::name())
+}
+
+pub(super) fn refuse_at(words: &[String], here: &str) -> Option<String> {
+    let rest = words.get(1..)?;
+    let begin = match rest {
+        [level, _, ..] if level == "--log-level" => 2,
+        [level, ..] if level.starts_with("--log-level=") => 1,
+        _ => 0,
+    };
+    let (global, rest) = rest.split_at_checked(begin)?;
+    let name = rest.first()?;
+    let program = Cli::command();
+    let Some(command) = program.find_subcommand(name) else {
+        return foreign::is_foreign(rest).then(|| of_program(rest, here));
+    };
+    if !COMMANDS.contains(&command.get_name()) {
+        return None;
+    }
+    let mut rewriting = Rewriting {
+        command,
+        program: &program,
+        here,
+        line: vec![command.get_name().to_owned()],
+        kept: Vec::new(),
+        hosts: Vec::new(),
+        faults: Vec::new(),
+    };
+    rewriting.read(rest.get(1..)?.to_vec())?;
+    rewriting.message(global)
+}
+
+/// Error for the name of another program in place of a command.
+fn of_program(words: &[String], here: &str) -> String {
+    let name = words.first().map(String::as_str).unwrap_or_default();
+    match foreign::translate(words, here) {
+        Ok((line, remarks)) => {
+            let mut text = format!(
+                "error: {name} is another program; here it is\n  {}",
+                quoted(&line)
+            );
+            for remark in remarks {
+                text += &format!("\n  # {remark}");
+            }
+            text
+        }
+        Err(error) => format!("error: {name} is another program: {error}"),
+    }
+}
+
+/// A command line on its way to tonnage's options.
+struct Rewriting<'a> {
+    command: &'a clap::Command,
+    program: &'a clap::Command,
+    here: &'a str,
+    line: Vec<String>,
+    kept: Vec<(String, String)>,
+    hosts: Vec<String>,
+    /// Foreign parts with their meaning.
+    faults: Vec<String>,
+}
+
+/// Kind of a word that begins with a dash.
+enum Known {
+    No,
+    Flag,
+    TakesValue,
+    /// Help and version: the parser answers.
+    Answered,
+}
+
+impl Rewriting<'_> {
+    /// Reads all words; `None` if the parser should answer.
+    fn read(&mut self, words: Vec<String>) -> Option<()> {
+        let mut words: VecDeque<String> = words.into();
+        while let Some(word) = words.pop_front() {
+            if word == "--" {
+                return None;
+            }
+            if !word.starts_with('-') || word == "-" {
+                self.positional(&word)?;
+                continue;
+            }
+            match self.known(&word) {
+                Known::Answered => return None,
+                Known::Flag => self.own_flag(word),
+                Known::TakesValue => {
+                    let (option, value) = match word.split_once('=') {
+                        Some((option, value)) => (option.to_owned(), value.to_owned()),
+                        None => (word, words.pop_front()?),
+                    };
+                    self.own_value(option, &value);
+                }
+                Known::No => self.foreign(&word, &mut words)?,
+            }
+        }
+        Some(())
+    }
+
+    fn known(&self, word: &str) -> Known {
+        let long = word.strip_prefix("--");
+        let long = long.map(|name| name.split('=').next().unwrap_or_default());
+        let short = word.chars().nth(1);
+        let letters = word.split('=').next().unwrap_or_default();
+        let letters = letters.trim_end_matches(|c: char| c.is_ascii_digit());
+        if letters.len() > 2 && long.is_none() && HABITS.iter().any(|row| self.fits(row, letters)) {
+            // `-np` is not `-n p`.
+            return Known::No;
+        }
+        if matches!(long, Some("help" | "version"))
+            || (long.is_none() && matches!(short, Some('h' | 'V')))
+        {
+            return Known::Answered;
+        }
+        let mut arguments = self
+            .command
+            .get_arguments()
+            .chain(self.program.get_arguments());
+        let found = arguments.find(|argument| match long {
+            Some(name) => {
+                argument.get_long() == Some(name)
+                    || argument
+                        .get_all_aliases()
+                        .is_some_and(|all| all.contains(&name))
+            }
+            None => {
+                argument.get_short() == short
+                    || argument
+                        .get_all_short_aliases()
+                        .is_some_and(|all| short.is_some_and(|short| all.contains(&short)))
+            }
+        });
+        let Some(argument) = found else {
+            return Known::No;
+        };
+        // A letter with more letters behind it is the foreign option of that name: `-np`.
+        let is_letter = word.chars().count() == 2;
+        let takes_value = argument.get_action().takes_values();
+        let is_optional = argument
+            .get_num_args()
+            .is_some_and(|args| args.min_values() == 0);
+        match (long, takes_value) {
+            (None, true) if !is_letter => Known::Flag,
+            (None, false) if !is_letter => Known::No,
+            (_, true) if !is_optional => Known::TakesValue,
+            _ => Known::Flag,
+        }
+    }
+
+    /// Keeps an own option without a value; one that has a value in vain loses it.
+    fn own_flag(&mut self, word: String) {
+        if let Some((option, value)) = word.split_once('=')
+            && ["yes", "true", "1", "on"].contains(&value)
+            && self.is_refused(&[&word])
+        {
+            self.faults.push(format!("{option} takes no {value:?}"));
+            self.line.push(option.to_owned());
+            return;
+        }
+        self.line.push(word);
+    }
+
+    /// Keeps an own option, with its value in tonnage's spelling.
+    fn own_value(&mut self, option: String, value: &str) {
+        let each: Vec<_> = value
+            .split(',')
+            .map(|part| translated(&option, part).unwrap_or_else(|| part.to_owned()))
+            .collect();
+        let mut better = Some(each.join(",")).filter(|text| text != value);
+        // Every engine that the plan knows has its own name; other values are asked of the parser.
+        if better.is_some()
+            && !["--engine", "--backend"].contains(&option.as_str())
+            && !self.is_refused(&[&option, value])
+        {
+            better = None;
+        }
+        if SWEEPS.contains(&option.as_str()) && value.parse::<Sweep>().is_err() {
+            better = sweep(value);
+        }
+        if SECONDS.contains(&option.as_str())
+            && value.parse::<f64>().is_ok()
+            && self.is_refused(&[&option, value])
+        {
+            better = Some(format!("{value}s"));
+        }
+        self.line.push(option.clone());
+        match better {
+            Some(better) => {
+                self.faults
+                    .push(format!("{option} {value} is {option} {better} here"));
+                self.line.push(better);
+            }
+            None => self.line.push(value.to_owned()),
+        }
+    }
+
+    /// Whether the parser refuses these words because of their values.
+    fn is_refused(&self, words: &[&str]) -> bool {
+        let line = ["tonnage", self.command.get_name()]
+            .into_iter()
+            .chain(words.iter().copied());
+        Cli::try_parse_from(line).is_err_and(|error| {
+            matches!(
+                error.kind(),
+                ErrorKind::ValueValidation
+                    | ErrorKind::InvalidValue
+                    | ErrorKind::TooManyValues
+                    | ErrorKind::UnknownArgument
+            )
+        })
+    }
+
+    /// Replaces a foreign option; `None` if no row has it.
+    fn foreign(&mut self, word: &str, words: &mut VecDeque<String>) -> Option<()> {
+        let (option, attached) = match word.split_once('=') {
+            Some((option, value)) => (option.to_owned(), Some(value.to_owned())),
+            None => (word.to_owned(), None),
+        };
+        let next = words.front().filter(|next| !next.starts_with('-')).cloned();
+        for row in HABITS {
+            if !self.fits(row, &option) {
+                continue;
+            }
+            let value = match (row.takes_value, &attached) {
+                (true, Some(value)) => Some(value.clone()),
+                (true, None) => match &next {
+                    Some(next) => Some(next.clone()),
+                    None => continue,
+                },
+                (false, _) => None,
+            };
+            let Some(new) = self.replacement(row, value.as_deref()) else {
+                continue;
+            };
+            if row.takes_value && attached.is_none() {
+                words.pop_front();
+            }
+            self.put(row, &option, new);
+            return Some(());
+        }
+        // `-np2`, `-t10`: the value is attached to a letter.
+        let digits = option
+            .find(|c: char| c.is_ascii_digit())
+            .filter(|_| !option.starts_with("--"))?;
+        let (letters, value) = option.split_at_checked(digits)?;
+        let mut rows = HABITS
+            .iter()
+            .filter(|row| row.takes_value && self.fits(row, letters));
+        let (row, new) = rows.find_map(|row| Some((row, self.replacement(row, Some(value))?)))?;
+        self.put(row, letters, new);
+        Some(())
+    }
+
+    fn replacement(&self, row: &Row, value: Option<&str>) -> Option<Vec<String>> {
+        if row.to == "{rw}" {
+            let words = match value? {
+                "read" | "write" => "--phases write,read",
+                "randread" | "randwrite" => "--phases write,read --order shuffled",
+                _ => return None,
+            };
+            return Some(words.split(' ').map(str::to_owned).collect());
+        }
+        // A value of a row without options only has to look like one.
+        if row.to.is_empty() && row.takes_value && !value?.starts_with(|c: char| c.is_ascii_digit())
+        {
+            return None;
+        }
+        filled(row, value.unwrap_or_default(), self.here)
+    }
+
+    /// Whether the row is about this option in this command.
+    fn fits(&self, row: &Row, option: &str) -> bool {
+        let name = self.command.get_name();
+        let is_own = |word: &str| {
+            let long = word.strip_prefix("--");
+            let mut arguments = self
+                .command
+                .get_arguments()
+                .chain(self.program.get_arguments());
+            arguments.any(|argument| argument.get_long() == long)
+        };
+        row.typed.split(' ').any(|typed| typed == option)
+            && (row.commands.is_empty() || row.commands.split(' ').any(|command| command == name))
+            && row
+                .to
+                .split(' ')
+                .filter(|word| word.starts_with("--"))
+                .all(is_own)
+    }
+
+    /// Puts the words for a foreign option into the line.
+    fn put(&mut self, row: &Row, option: &str, new: Vec<String>) {
+        if new.is_empty() {
+            self.faults.push(format!("{option}: {}", row.remark));
+            return;
+        }
+        if let [kept, value] = &new[..]
+            && let Some(name) = kept.strip_prefix('@')
+        {
+            self.kept.push((name.to_owned(), value.clone()));
+            self.faults
+                .push(format!("{option} is part of --sizes here"));
+            return;
+        }
+        let mut fault = format!("{option} is {} here", quoted(&new));
+        if !row.remark.is_empty() {
+            fault += &format!(" ({})", row.remark);
+        }
+        self.faults.push(fault);
+        self.set(new);
+    }
+
+    /// Adds options, each in place of one that the line has already.
+    fn set(&mut self, new: Vec<String>) {
+        let mut new = new.into_iter().peekable();
+        while let Some(option) = new.next() {
+            let value = new.next_if(|next| !next.starts_with("--"));
+            if let Some(at) = self.line.iter().position(|word| *word == option)
+                && value.is_some()
+                && at + 1 < self.line.len()
+            {
+                self.line.drain(at..at + 2);
+            }
+            self.line.push(option);
+            self.line.extend(value);
+        }
+    }
+
+    /// Reads a word that is not an option: an engine, an operation, sizes or a host; `None` for other words.
+    fn positional(&mut self, word: &str) -> Option<()> {
+        let is_collective = self.command.get_name() == "collective";
+        let engine = if is_collective {
+            "--backend"
+        } else {
+            "--engine"
+        };
+        for option in [engine, "--op"] {
+            let has = self
+                .command
+                .get_arguments()
+                .any(|argument| argument.get_long() == option.strip_prefix("--"));
+            let value = translated(option, word)
+                .or_else(|| is_value(option, word, is_collective).then(|| word.to_owned()));
+            if let (true, Some(value)) = (has, value) {
+                self.faults.push(format!("{word} is {option} {value} here"));
+                self.set(vec![option.to_owned(), value]);
+                return Some(());
+            }
+        }
+        let has_sizes = self
+            .command
+            .get_arguments()
+            .any(|argument| argument.get_long() == Some("sizes"));
+        let is_number = word.starts_with(|c: char| c.is_ascii_digit()) && !word.contains("..1.");
+        if let (true, true, Some(sizes)) = (has_sizes, is_number, sweep(word)) {
+            self.faults.push(format!("{word} is --sizes {sizes} here"));
+            self.set(vec!["--sizes".to_owned(), sizes]);
+            return Some(());
+        }
+        hosts(&format!("{word},x"), self.here)?;
+        self.hosts.push(word.to_owned());
+        Some(())
+    }
+
+    /// Returns the error, if there is a foreign part.
+    fn message(mut self, global: &[String]) -> Option<String> {
+        let kept = |name: &str| {
+            let found = self.kept.iter().rev().find(|(kept, _)| kept == name);
+            found.map(|(_, value)| value.clone())
+        };
+        if let Some(begin) = kept("begin").or_else(|| kept("end")) {
+            let factor = kept("factor").map(|factor| format!("*{factor}"));
+            let end = kept("end").unwrap_or_else(|| begin.clone());
+            let sizes = range(&begin, &end, &factor.unwrap_or_default());
+            self.set(vec!["--sizes".to_owned(), sizes]);
+        } else if !self.kept.is_empty() {
+            return None;
+        }
+        if !self.hosts.is_empty() {
+            let all = hosts(&self.hosts.join(","), self.here)?;
+            self.faults.push(format!("hosts are --hosts {all} here"));
+            self.set(vec!["--hosts".to_owned(), all]);
+        }
+        if self.faults.is_empty() {
+            return None;
+        }
+        let command = self.command.get_name();
+        let mut line = vec!["tonnage".to_owned()];
+        line.extend(global.iter().cloned());
+        line.append(&mut self.line);
+        let mut text = format!("error: tonnage {command}: {}", self.faults.join("; "));
+        let mut added = Vec::new();
+        if check(&line).is_err() {
+            added = missing(command, &line);
+            line.extend(added.clone());
+        }
+        match check(&line) {
+            Ok(()) => {
+                if !added.is_empty() {
+                    text += &format!("\n  added, because it is required: {}", quoted(&added));
+                }
+                text += &format!("\n  {}", quoted(&line));
+            }
+            Err(error) => {
+                text += &format!(
+                    "\n  Then the line has another fault: {}",
+                    first_line(&error.to_string())
+                )
+            }
+        }
+        Some(text)
+    }
+}
+
+/// Whether an option has this value, among the names that are never a host's.
+fn is_value(option: &str, word: &str, is_collective: bool) -> bool {
+    let known: &[&str] = match (option, is_collective) {
+        ("--engine", _) => &[
+            "null", "shm", "cuda", "hip", "cuda-ipc", "hip-ipc", "posix", "uring", "mpiio",
+        ],
+        ("--backend", _) => &["mpi"],
+        (_, true) => &[
+            "all-reduce",
+            "all-gather",
+            "all-to-all",
+            "broadcast",
+            "reduce",
+            "reduce-scatter",
+            "barrier",
+        ],
+        _ => &[
+            "write",
+            "read",
+            "send",
+            "write-imm",
+            "fetch-add",
+            "compare-swap",
+        ],
+    };
+    let prefixes: &[&str] = match option {
+        "--engine" => &["fabric:", "verbs:"],
+        "--backend" => &["torch:", "native:"],
+        _ => &[],
+    };
+    known.contains(&word) || prefixes.iter().any(|prefix| word.starts_with(prefix))
+}
+
+/// Returns the options that a line of this command lacks.
+fn missing(command: &str, line: &[String]) -> Vec<String> {
+    let found = COMPLETIONS
+        .iter()
+        .find(|(commands, _)| commands.split(' ').any(|name| name == command));
+    let Some((_, options)) = found else {
+        return Vec::new();
+    };
+    let has = |option: &str| {
+        let begin = format!("{option}=");
+        line.iter()
+            .any(|word| word == option || word.starts_with(&begin))
+    };
+    let placed = ["--hosts", "--hostfile", "--rank"];
+    let mut words = Vec::new();
+    let is_remote = has("--hosts") || has("--hostfile") || has("--rank");
+    let is_rdma = line.iter().any(|word| foreign::is_rdma_device(word));
+    for (option, value) in *options {
+        let value = match (*value, is_rdma, is_remote) {
+            ("shm", true, _) => "verbs:rc",
+            ("shm", false, true) => "fabric:tcp",
+            ("native:shm", _, true) => "native:fabric:tcp",
+            (value, _, _) => value,
+        };
+        let is_given = has(option)
+            || (*option == "--ranks" && placed.iter().any(|option| has(option)))
+            || (*option == "--sizes" && (has("--traffic-file") || has("--size")));
+        if !is_given {
+            words.extend([(*option).to_owned(), value.to_owned()]);
+        }
+    }
+    words
+}
