@@ -83,7 +83,7 @@ impl HostFile {
         };
         let (file, access_time) = match open(request.path, &flags) {
             Ok(file) => (file, !flags.keep_access_time),
-            // Only a file's owner may keep the time unchanged. The record shows whether it was kept.
+            // Only a file's owner may keep the access time unchanged. The record shows whether the time was kept.
             Err(error) if flags.keep_access_time && error.raw_os_error() == Some(EPERM) => {
                 let flags = OpenFlags {
                     keep_access_time: false,
@@ -120,7 +120,7 @@ impl HostFile {
         self.file.as_fd()
     }
 
-    /// Returns its device and inode. On a network file system, these are the ones that the client knows.
+    /// Returns the file's device and inode. On a network file system, these are the numbers that the client knows.
     pub fn identity(&self) -> Option<(u64, u64)> {
         identity(&self.file).ok()
     }

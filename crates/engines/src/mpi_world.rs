@@ -35,7 +35,7 @@ pub const MPI_LIFECYCLE: Lifecycle = Lifecycle {
 /// The user of MPI, for messages.
 #[derive(Debug, Clone, Copy)]
 pub struct MpiUser {
-    /// Its name, such as "engine mpiio".
+    /// Name of the user, such as "engine mpiio".
     pub what: &'static str,
     /// Advice for doing without MPI.
     pub instead: &'static str,
@@ -43,7 +43,7 @@ pub struct MpiUser {
 
 /// A started MPI, in which this process has the same rank as in the run.
 pub struct MpiWorld {
-    /// All its processes.
+    /// All processes of this MPI.
     pub world: Arc<World>,
     why: String,
 }

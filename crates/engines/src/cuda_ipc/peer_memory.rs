@@ -27,7 +27,7 @@ pub(super) struct IpcRegion {
     shared: SharedBy,
 }
 
-/// How it is shared.
+/// How a memory is shared with other processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum SharedBy {
     /// GPU memory, by the driver's handle.
@@ -149,7 +149,7 @@ fn decode_region(contacts: &Contacts, peer: Peer, descriptor: &Descriptor) -> Re
 
 /// An open memory, and the path to it from the GPU that opened it.
 pub(super) struct IpcMemory {
-    /// The peer's number for it.
+    /// The peer's number for this memory.
     pub(super) region: u32,
     pub(super) bytes: IpcBytes,
     /// Description of the path between it and memory of the GPU that opened it.

@@ -25,7 +25,7 @@ enum ArrivalsBy {
 
 /// An operation with its copy in flight.
 struct Flight {
-    /// Index of the event after it.
+    /// Index of the event behind this copy.
     event: usize,
     done: Completion,
     /// The arrival that the CPU still has to report.
@@ -98,7 +98,8 @@ impl PeerStream {
         self.flights.len() < self.events.len()
     }
 
-    /// Posts a copy and the arrival to report after it. [`Self::has_room`] must have returned true before.
+    /// Posts a copy, and the arrival to report once the copy has completed. [`Self::has_room`] must have returned true
+    /// before.
     #[inline]
     pub(super) fn hand_over(
         &mut self,

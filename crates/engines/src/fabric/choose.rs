@@ -356,7 +356,8 @@ mod tests {
 
     use super::*;
 
-    /// Three RDMA devices and an interface. A device without an address is not taken if others have one.
+    /// There are three RDMA devices and one network interface. A device without an address must not be chosen if other
+    /// devices have one.
     #[test]
     fn memory_of_a_gpu_takes_the_nearest_domain_that_can_connect() {
         let machine = Machine::new();

@@ -27,14 +27,14 @@ pub(super) struct Address {
     pub(super) libfabric: String,
     pub(super) library: String,
     pub(super) name: Vec<u8>,
-    /// Its device, as [`device`] describes it.
+    /// The worker's device, as [`device`] describes it.
     pub(super) device: String,
-    /// Its mailbox for this peer, and the offset in it where it expects the greeting.
+    /// The worker's mailbox for this peer, and the offset in the mailbox where the worker expects the greeting.
     pub(super) mailbox: FarMemory,
     pub(super) offset: u64,
     /// The rank that this address is for.
     pub(super) peer: u32,
-    /// Whether its receives distinguish peers by tags.
+    /// Whether the worker's receives tell peers apart by tags.
     pub(super) tags: bool,
     /// Process ID on its host, and virtual address of its mailbox. Peers use them to find out whether they may attach
     /// to the process.

@@ -188,7 +188,7 @@ fn owner(file: &str) -> Option<u32> {
 fn remove(path: &Path) {
     match fs::remove_file(path) {
         Ok(()) => {}
-        // Its process removed it while ending normally.
+        // The owning process has removed the file while it ended normally.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => log::warn!("cannot remove {}: {error}", path.display()),
     }

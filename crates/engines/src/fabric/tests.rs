@@ -1,4 +1,5 @@
-//! Two workers in one process over the embedded library, connected by their cards like two ranks.
+//! Tests with two workers in one process over the embedded library, connected by their endpoint addresses like two
+//! ranks.
 
 mod choices;
 mod early;

@@ -242,7 +242,7 @@ mod tests {
             (first.from_ns - 1_000, first.until_ns - first.from_ns)
         };
         assert_eq!(of(64 << 10), (LEAD_NS_MIN, TIMED_NS_MIN));
-        // A pass or most of it, and at least two pieces.
+        // A turn copies a pass or most of it, and at least two pieces.
         assert_eq!(of(64_000_000), (8_000_000, 16_000_000));
         assert_eq!(of(2_400_000_000), (300_000_000, 600_000_000));
         // One copier with three peers, and its peers, each of which copies to it only.

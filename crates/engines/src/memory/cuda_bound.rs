@@ -105,7 +105,7 @@ impl<'a> EndGpus<'a> {
         device.map_or_else(|| name.clone(), BusDevice::title)
     }
 
-    /// Returns its address, or its number if the address is unknown.
+    /// Returns the GPU's address, or its number if the address is unknown.
     fn address(&self, gpu: usize) -> String {
         let (name, device) = &self.0[gpu];
         device.map_or_else(|| name.clone(), |device| device.pci_address.clone())
@@ -142,7 +142,7 @@ fn name(own: Option<usize>, peers: &[Option<usize>], title: impl Fn(usize) -> St
     match own {
         Some(gpu) => title(gpu),
         None if peers.iter().all(Option::is_none) => host.to_owned(),
-        // It has the same links as those GPUs, and no others.
+        // Host memory has the same links as those GPUs, and no others.
         None => {
             let peers: BTreeSet<String> = peers.iter().flatten().map(|&peer| title(peer)).collect();
             let peers: Vec<String> = peers.into_iter().collect();
@@ -285,7 +285,7 @@ mod tests {
         };
         let switched = (180, "NVLink, 18 links to switches".to_owned());
         assert_eq!(of(&[1]), switched);
-        // The same links, however many GPUs are behind the switches.
+        // The links stay the same, however many GPUs are behind the switches.
         assert_eq!(of(&[1, 2, 3, 3]), switched);
         // Each GPU has its own links: a common bound depends on how many are written to at once.
         assert_eq!(of(&[4]), (40, "NVLink, 4 links to cuda:4".to_owned()));

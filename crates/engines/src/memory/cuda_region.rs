@@ -21,7 +21,7 @@ pub(crate) use super::cuda::driver::{gpu_name, library, unavailable};
 /// Memory at one end.
 #[derive(Clone)]
 pub(crate) struct CudaEnd {
-    /// Its bytes.
+    /// The bytes of the memory.
     pub(crate) region: CudaRegion,
     /// The GPU that owns them; `None` for host memory.
     pub(crate) gpu: Option<Arc<GpuInUse>>,

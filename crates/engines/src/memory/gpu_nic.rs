@@ -14,9 +14,9 @@ use super::vendor::VENDORS;
 /// The GPU that owns a rank's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GpuPlace {
-    /// Its name, such as "cuda:0".
+    /// The GPU's name, such as "cuda:0".
     pub(crate) name: String,
-    /// Its PCI address, as its driver reports it.
+    /// The GPU's PCI address, as its driver reports it.
     pub(crate) address: String,
 }
 

@@ -20,7 +20,7 @@ pub(crate) const NOT_SUPPORTED: i32 = 801;
 
 /// Codes of refusals. All drivers use the same numbers, but return them for different calls.
 pub(crate) struct RefusalCodes {
-    /// Host memory was not pinned because there was too much of it.
+    /// Codes that mean that too much host memory was pinned already.
     pub(crate) not_pinned: &'static [i32],
     /// Another process's memory is on a GPU that this one cannot reach, or there are too many peers.
     pub(crate) no_way: &'static [i32],
@@ -65,7 +65,7 @@ pub(crate) struct NicRules {
 
 /// A GPU vendor.
 pub(crate) struct GpuVendor {
-    /// Its name, as in `tonnage devices`.
+    /// The vendor's name, as in `tonnage devices`.
     pub(crate) maker: &'static str,
     /// The driver.
     pub(crate) driver: &'static GpuDriver,
@@ -73,7 +73,7 @@ pub(crate) struct GpuVendor {
     pub(crate) driver_words: &'static str,
     /// The driver's library, selected by `--library` or an environment variable.
     pub(crate) library: Library,
-    /// Name of its GPU memory.
+    /// Name of the vendor's GPU memory.
     pub(crate) memory: &'static str,
     /// Name of the host memory that its driver pins.
     pub(crate) pinned: &'static str,

@@ -112,7 +112,7 @@ impl MpiCalls {
         if let Some(view) = what.view {
             file.see_blocks(view.begin, view.block_bytes, view.stride_bytes)?;
         }
-        // Only once, because it takes time; all files of a point have the same hints.
+        // Reads the hints only once, because that takes time; all files of a point have the same hints.
         if self.effective_hints.is_empty() {
             self.effective_hints.read(file, self.world.dialect())?;
         }

@@ -18,7 +18,7 @@ use crate::memory::vendor::vendor_of;
 /// Device memory to be registered.
 pub(crate) struct NicMemory {
     memory: Arc<dyn Memory>,
-    /// Its allocation, if this process made it.
+    /// The memory's allocation, if this process made it.
     buffer: Option<Arc<DeviceBuffer>>,
 }
 
@@ -168,7 +168,7 @@ impl NicMemory {
         Some(&vendor_of(context.driver()).cards)
     }
 
-    /// Returns its context, if its driver is known here.
+    /// Returns the memory's context, if its driver is known here.
     pub(crate) fn context(&self) -> Option<&Arc<CudaContext>> {
         self.buffer.as_ref().map(|buffer| buffer.context())
     }

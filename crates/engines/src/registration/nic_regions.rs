@@ -16,7 +16,7 @@ use super::ways::{NotGranted, RegistrationWay, first_granted, not_granted};
 struct GrantedRegion {
     /// The way that was granted.
     way: RegistrationWay,
-    /// The refusals before it, as text.
+    /// The refusals before this way was granted, as text.
     before: Vec<String>,
     context: Option<Arc<CudaContext>>,
     /// A doubt about the location of its bytes.

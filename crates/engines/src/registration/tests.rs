@@ -1,4 +1,4 @@
-//! Device memory in the forms that a NIC accepts, over test doubles of the drivers. No real NIC is used.
+//! Tests of device memory in the forms that a NIC accepts, over simulated drivers. No real NIC is used.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::memory::{CUDA, HIP, HOST};
 
 const WAYS: [RegistrationWay; 2] = [RegistrationWay::Dmabuf, RegistrationWay::Peermem];
 
-/// Memory of a CUDA double with this script, allocated in this way.
+/// Returns memory of a simulated CUDA driver with this script, allocated as `alloc` requests.
 fn memory(lines: &str, alloc: &str) -> Option<(Double, Arc<dyn Memory>)> {
     memory_of(&CUDA, Double::with(lines), (alloc, 10_000))
 }
 
-/// Memory of a double of AMD's runtime.
+/// Returns memory of a simulated AMD runtime with this script, allocated as `alloc` requests.
 fn hip_memory(lines: &str, alloc: &str) -> Option<(Double, Arc<dyn Memory>)> {
     memory_of(&HIP, Double::hip(lines), (alloc, 10_000))
 }
@@ -284,7 +284,7 @@ fn flushed(when: &str) -> String {
     format!("by cuFlushGPUDirectRDMAWrites {when}")
 }
 
-/// The double's flush fails the second time, so that a missing wait would not go unnoticed.
+/// The simulated driver's flush fails the second time, so that a missing wait would be noticed.
 #[test]
 fn arrivals_are_flushed_if_the_driver_requires_it() {
     let lines = "ordering 0\nflushes 1\nfail cuFlushGPUDirectRDMAWrites 700 2";
@@ -370,7 +370,7 @@ fn a_missing_flush_is_a_remark() {
     }
 }
 
-/// The reported ways are those of the registered regions, without deregistered ones.
+/// Reports the ways of registered regions only, without those of deregistered regions.
 #[test]
 fn ways_are_those_of_the_remaining_regions() {
     let Some((_double, memory)) = memory("", "malloc") else {

@@ -35,7 +35,7 @@ pub(crate) struct Contacts {
     rank: Peer,
     /// One for each call of `cards`.
     mailboxes: Vec<Arc<Arena>>,
-    /// The mailbox that holds a peer's rings, and their slot in it.
+    /// For each peer, the mailbox that holds the peer's rings, and their slot in that mailbox.
     places: BTreeMap<Peer, (usize, usize)>,
     /// Addresses of connected peers.
     addresses: BTreeMap<Peer, RingsAddress>,

@@ -229,8 +229,8 @@ mod tests {
     use crate::memory::CUDA;
     use crate::registration::double::Double;
 
-    /// A query of this double carries out one operation of its stream. If one stream served both directions, the
-    /// outgoing copy would come after the incoming one.
+    /// A query of this simulated driver carries out one operation of its stream. If one stream served both directions,
+    /// the outgoing copy would come after the incoming one.
     #[test]
     fn outgoing_copies_do_not_wait_for_incoming_ones() {
         let Some(double) = Double::with("slow 1") else {
@@ -254,7 +254,8 @@ mod tests {
             assert!(matches!(copied, Ok(false)));
         }
         let passed = |at: usize| ring.is_passed(events[at].as_ref()).unwrap();
-        // One query carries out the copy, another one the event after it, and the third finds it passed.
+        // The first query carries out the copy and the second the event behind the copy; the third finds that the event
+        // has passed.
         for at in [1, 0] {
             let queries = std::iter::repeat_with(|| passed(at));
             assert_eq!(queries.take(3).collect::<Vec<_>>(), [false, false, true]);

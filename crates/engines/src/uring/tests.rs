@@ -9,7 +9,7 @@ use tonnage_plan::testing::file_point;
 
 use super::*;
 
-/// A folder that is removed with its contents, and the path of a file in it.
+/// Creates a folder that is removed with its contents, and returns it with the path of a file inside.
 fn scratch(place: &Path) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir_in(place).unwrap();
     let path = folder.path().join("t.dat");
@@ -267,7 +267,7 @@ fn failures_have_the_system_s_error_number_and_an_end_of_file_has_none() {
         .collect();
     let (end, bad) = (Ending::Failed(0), rustix::io::Errno::BADF.raw_os_error());
     assert_eq!(ended, [(Ending::Done, 4096), (end, 10), (end, 0)]);
-    // It was opened for reading only.
+    // The file was opened for reading only, so the write must fail.
     let ended = carry_out(&mut engine, &[op(true, 0)]);
     assert_eq!((ended[0].ending, ended[0].len), (Ending::Failed(bad), 0));
     let transfer = FileTransfer {

@@ -399,7 +399,7 @@ mod tests {
         assert_eq!(layers([ethernet, ib, ""]).len(), 3);
     }
 
-    /// Two switches with a GPU and a NIC each, and a software device.
+    /// The host has two switches with a GPU and a NIC each, and a software device.
     #[test]
     fn memory_of_a_gpu_takes_the_nic_at_its_switch() {
         let machine = Machine::new();

@@ -340,7 +340,7 @@ pub(super) struct PendingConnection {
     pub(super) wanted: PathTo,
     /// The rdma_cm part of the peer's endpoint address.
     pub(super) card: CmCard,
-    /// Private data expected from the peer, and sent to it.
+    /// Private data expected from the peer (`expected`), and sent to the peer (`shown`).
     pub(super) expected: PairIntroduction,
     pub(super) shown: PairIntroduction,
     pub(super) id: Option<CmHandle>,
@@ -482,7 +482,7 @@ impl GrantedTerms {
         self.flow_labels.insert(path.flow_label);
     }
 
-    /// Adds them to the facts, as several values if paths differ.
+    /// Adds these terms to the facts, as several values if paths differ.
     pub(super) fn add_to(&self, facts: Facts) -> Facts {
         let facts = with_values(facts, "service_level", &self.service_levels);
         let facts = with_values(facts, "traffic_class", &self.traffic_classes);

@@ -32,7 +32,7 @@ impl Worker {
         for _ in 0..port.asked.initiators {
             self.add_initiator(&port, device)?;
         }
-        // Only peers that have the key can access the target, whatever else is on the network.
+        // The target accepts only peers that have the key, whatever else is on the network.
         let access_key = AccessKey::fresh()?;
         let target = self.queues.make_target(access_key.0).map_err(about)?;
         let path = PathTo {
@@ -254,7 +254,7 @@ pub(super) struct TargetCard {
     pub(super) device: String,
     /// Number of the target.
     pub(super) target: u32,
-    /// Its access key.
+    /// The target's access key.
     pub(super) access_key: AccessKey,
     /// Payload of a packet.
     pub(super) mtu: u32,

@@ -232,7 +232,7 @@ impl Domain for PortDomain {
                 .with_optional_fact("gid", gid.map(|gid| gid.ip().to_string()))
                 .with_optional_fact("gid_kind", gid.map(|gid| gid.kind.clone()))
                 .with_fact("mtu_bytes_max", self.port.mtu())
-                // With rdma_cm they are known only after it has connected.
+                // With rdma_cm, these values are known only after it has connected.
                 .with_optional_fact("service_level", (!asked.by_cm).then_some(u32::from(asked.service_level)))
                 .with_optional_fact("traffic_class", (!asked.by_cm).then_some(u32::from(asked.traffic_class)))
                 .with_fact("pkey_index", u32::from(asked.pkey_index))

@@ -108,7 +108,7 @@ impl KernelWorker {
         self.session.as_ref().ok_or_else(none)
     }
 
-    /// Creates the queue pairs for a peer, and the card with them and with the lanes to it.
+    /// Creates the queue pairs for a peer, and the endpoint address with them and with the lanes to the peer.
     fn card(&mut self, rank: u32) -> Result<EndpointAddress> {
         let (each, first) = (
             self.pairs_per_peer(),
@@ -418,7 +418,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 impl KernelWorker {
-    /// Reads `bytes` bytes at an address of a peer on each lane to it. They land after the worker's memory.
+    /// Reads `bytes` bytes at an address of a peer on each lane to the peer. The bytes land after the worker's memory.
     pub(super) fn touch(
         &self,
         peer: usize,

@@ -214,7 +214,7 @@ pub(super) enum FlowLabel {
     Auto,
     /// A different one for each queue pair.
     Spread,
-    /// The same for all.
+    /// The same label for all queue pairs.
     Fixed(u32),
 }
 

@@ -288,7 +288,7 @@ pub(super) struct PeerPairs {
     pub(super) first_packet: u32,
     /// Bytes of the peer that first contact reads; `None` until connected.
     pub(super) mailbox: Option<KeyedRegion>,
-    /// Payload of a packet to it; 0 until connected.
+    /// Payload of a packet to the peer; 0 until connected.
     pub(super) mtu: u32,
     pub(super) is_connected: bool,
     /// Address of its DC target; `None` until connected.

@@ -477,7 +477,7 @@ pub(super) struct LaneKey {
 /// One lane.
 pub(super) struct VerbsLane {
     pub(super) asked: LaneKey,
-    /// Index of its queue pair.
+    /// Index of the lane's queue pair.
     pub(super) pair: usize,
     /// Template of its work requests. A receive uses only the region and the queue pair.
     pub(super) target: WorkTarget,

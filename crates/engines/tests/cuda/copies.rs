@@ -34,10 +34,10 @@ fn copies_within_a_gpu_have_a_rate_and_move_the_bytes() {
     assert!(bytes.iter().all(|&byte| byte == 7));
 }
 
-/// Memory larger than any cache bounds them too, if there is room for it.
+/// Memory larger than any cache must bound small copies too, if there is room for it.
 #[test]
 fn small_copies_are_also_bounded_by_large_ones() {
-    // Without kernels, which the double executes word by word.
+    // Runs without kernels, because the simulated driver executes kernels word by word.
     let Some(double) = Double::with("memory 536870912\nptx 0") else {
         return;
     };

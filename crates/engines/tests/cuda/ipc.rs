@@ -230,7 +230,7 @@ fn accepted(listener: &UnixListener, second: &mut Child) -> UnixStream {
     }
 }
 
-/// One operation at a time, so that a report before its data would be noticed.
+/// Moves one operation at a time, so that a report before its data would be noticed.
 #[test]
 fn arrivals_are_reported_after_their_data_and_nothing_is_allocated() {
     if let Some(double) = Double::with("gpus 2\nslow 1") {

@@ -1,5 +1,5 @@
-//! Memories of GPUs, over the driver's double in the tests of `tonnage-sys`. With `make test-gpu`, `cuda-ipc` also runs
-//! on a GPU; the other tests have never run on one.
+//! Tests of GPU memories, over the simulated driver from the tests of `tonnage-sys`. With `make test-gpu`, `cuda-ipc`
+//! also runs on a GPU; the other tests have never run on a GPU.
 #![cfg(test)]
 
 mod copies;
@@ -53,7 +53,7 @@ fn allocate_with(
     })
 }
 
-/// Returns a double of the driver for a memory's vendor.
+/// Returns a simulated driver for a memory's vendor.
 fn double_of(entry: &MemoryEntry, lines: &str) -> Option<Double> {
     if entry.libraries[0].name == HIP.libraries[0].name {
         return Double::hip(lines);
@@ -228,7 +228,7 @@ fn kernels_that_differ_from_the_host_are_not_used() {
     }
 }
 
-/// The double loses its GPU when a module is loaded.
+/// The simulated driver loses its GPU when a module is loaded.
 #[test]
 fn pinned_memory_compiles_no_kernels() {
     let Some(double) = Double::with("fail cuModuleLoadDataEx 719 1") else {
@@ -288,7 +288,7 @@ fn rates(memory: &dyn Memory) -> Result<Vec<tonnage_engine::memory::CopyRate>> {
     )
 }
 
-/// With the names of the vendor's calls.
+/// Checks the report for each vendor, with the names of the vendor's calls.
 #[test]
 fn the_way_of_allocating_is_chosen_and_reported() {
     let options = |alloc: &str| EngineOptions::from([("alloc".to_owned(), alloc.to_owned())]);

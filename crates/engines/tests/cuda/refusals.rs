@@ -7,7 +7,7 @@ use tonnage_engines::memory::{CUDA, CUDA_PINNED, HIP, HIP_PINNED};
 use super::double::Double;
 use super::{BYTES, allocate, double_of, refusal};
 
-/// A double's script, a memory and its size, and the texts that the error must and must not contain.
+/// A simulated driver's script, a memory and its size, and the texts that the error must and must not contain.
 type Case = (
     &'static str,
     (&'static MemoryEntry, &'static str, u64),
@@ -70,7 +70,7 @@ const CASES: [Case; 12] = [
         &["hipInit: hipErrorInvalidDevice (101)", "/dev/kfd"],
         &[],
     ),
-    // A code without a name in the double, as from a newer driver.
+    // A code whose name the simulated driver does not know, as from a newer driver.
     (
         "fail cuDevicePrimaryCtxRetain 802 1",
         (&CUDA, "", 1),

@@ -45,7 +45,7 @@ fn refused(
     error.to_string()
 }
 
-/// With the embedded library, and with the installed one if there is one: bytes never go silently through the host.
+/// Checks the embedded library, and the installed one if there is one: bytes must never go through the host unnoticed.
 #[test]
 fn a_provider_without_device_memory_is_refused() {
     let (Some(double), Some(hip)) = (Double::with("dmabuf 1"), Double::hip("dmabuf 1")) else {

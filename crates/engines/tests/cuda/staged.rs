@@ -1,4 +1,4 @@
-//! Staging over libfabric's tcp between two workers of this process, with memory of a double's GPUs.
+//! Tests of staging over libfabric's tcp between two workers of this process, with memory of simulated GPUs.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn side(rank: u32, memory: Arc<dyn Memory>) -> Side {
     }
 }
 
-/// Two connected sides, each with its own memory.
+/// Returns two connected sides, each with its own memory.
 fn pair(memories: [Arc<dyn Memory>; 2]) -> [Side; 2] {
     let [one, other] = memories;
     let mut sides = [side(0, one), side(1, other)];
@@ -86,7 +86,7 @@ fn polled(sides: &mut [Side; 2], counts: [usize; 2]) -> [Vec<Completion>; 2] {
 
 const LEN: u32 = 300_001;
 
-/// Every verb in several pieces, at odd offsets, between two GPUs and between a GPU and the host.
+/// Moves bytes with every verb in several pieces, at odd offsets, between two GPUs and between a GPU and the host.
 #[test]
 fn every_verb_moves_every_byte_of_a_gpu() {
     let Some(double) = Double::with("gpus 2") else {
@@ -141,7 +141,8 @@ fn op(lane: Lane, tag: u32, local: u64, remote: u64) -> Op {
     }
 }
 
-/// More operations than slots, empty and small: each ends once, and pieces of different operations are not mixed up.
+/// Posts more operations than there are slots, empty and small ones: each must end once, and pieces of different
+/// operations must not be mixed up.
 #[test]
 fn more_operations_than_slots_end_once_each() {
     let Some(double) = Double::with("") else {

@@ -44,7 +44,7 @@ fn memory_can_be_exported_if_the_driver_reports_it() {
                     println!("skip: this driver exports no memory ({told:?}): {why}")
                 }
             }
-            // It is unchanged afterwards.
+            // The buffer must still be usable and unchanged afterwards.
             buffer.write(BYTES - 5, b"whole").unwrap();
             let mut back = [0; 5];
             buffer.read(BYTES - 5, &mut back).unwrap();

@@ -66,7 +66,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// NVIDIA's double with two GPUs; `None`, with a message, without a C compiler.
+    /// Returns NVIDIA's simulated driver with two GPUs; without a C compiler `None`, after a message.
     fn double(lines: &str) -> Option<Self> {
         Self::double_of(&MAKERS[0], lines)
     }
@@ -104,8 +104,8 @@ impl Driver {
         }
     }
 
-    /// The real drivers, for measurements: an environment variable of `make test-gpu` shows that nothing else is
-    /// running.
+    /// Returns the real drivers, for measurements: an environment variable of `make test-gpu` shows that nothing else
+    /// is running.
     fn for_figures() -> Vec<Self> {
         if std::env::var_os("TONNAGE_GPU_FIGURES").is_none() {
             println!("skip: figures of a GPU, which `make test-gpu` measures");
@@ -114,14 +114,14 @@ impl Driver {
         MAKERS.iter().filter_map(Self::real).collect()
     }
 
-    /// Its library, for direct calls.
+    /// Returns the driver's library, for direct calls.
     fn library(&self) -> Arc<Libcuda> {
         let named = self.libraries.get(self.maker.library);
         let named = named.and_then(|path| path.to_str());
         Libcuda::load_of(self.maker.driver, named).unwrap()
     }
 
-    /// All drivers of this machine.
+    /// Returns all drivers of this machine.
     fn all() -> impl Iterator<Item = Self> {
         let doubles = MAKERS.iter().filter_map(|maker| Self::double_of(maker, ""));
         doubles.chain(MAKERS.iter().filter_map(Self::real))
@@ -254,7 +254,7 @@ fn ends(driver: &Driver) -> Vec<Ends> {
     all
 }
 
-/// Written to one memory and verified in the other, at odd offsets and sizes; the bytes around stay unchanged.
+/// Writes to one memory and verifies in the other, at odd offsets and sizes; the bytes around must stay unchanged.
 #[test]
 fn each_byte_arrives_at_its_offset() {
     for driver in Driver::all() {
@@ -318,7 +318,7 @@ fn each_byte_arrives_at_its_offset() {
     }
 }
 
-/// Equal specifications share one lane, and a released lane accepts nothing.
+/// Equal specifications must share one lane, and a released lane must accept nothing.
 #[test]
 fn equal_lanes_are_shared_and_ranges_outside_are_refused() {
     for driver in Driver::all() {
@@ -357,7 +357,7 @@ fn equal_lanes_are_shared_and_ranges_outside_are_refused() {
     }
 }
 
-/// If the driver copies while the caller waits, a call ends after a bounded number of bytes, so that the caller can
+/// If the driver copies while the caller waits, a call must end after a bounded number of bytes, so that the caller can
 /// check the clock.
 #[test]
 fn a_call_copies_a_bounded_number_of_unpinned_bytes() {
@@ -433,7 +433,8 @@ fn the_bound_of_copies_includes_the_kernel() {
             .unwrap()
             .into_iter()
             .partition(|rate| rate.method.starts_with("the GPU's kernel (by=sm) of "));
-        // On one stream and on several, over as many stretches, although nothing has copied by it yet.
+        // Rates exist for one stream and for several, over the same number of slices, although nothing has copied by
+        // call yet.
         assert!(!by_call.is_empty());
         assert_eq!(by_call.len(), by_kernel.len());
         assert!(
@@ -442,7 +443,7 @@ fn the_bound_of_copies_includes_the_kernel() {
         );
         let line = Line::new(&driver, (&own, &far), Verb::Write, (&[("by", "sm")], 2));
         let mut line = line.unwrap();
-        // It has moved the bytes of the stretch, and the lane still works.
+        // The copies have moved the bytes of the slices, and the lane must still work.
         let mut bytes = [0; 16];
         own.read(BYTES / 2, &mut bytes).unwrap();
         assert_eq!(bytes, [7; 16]);

@@ -1,8 +1,8 @@
 //! Compares the engine with NVIDIA's nvbandwidth, if it is in PATH: the same copies by copy engines, in a separate
 //! program.
 //!
-//! Only one GPU is visible to it, so that its sum is that GPU's rate. The result is the last line of a test case:
-//! "SUM", the name, and gigabytes per second.
+//! Only one GPU is visible to nvbandwidth, so that its sum is that GPU's rate. The result is the last line of a test
+//! case: "SUM", the name, and gigabytes per second.
 
 use std::path::Path;
 use std::process::Command;
@@ -36,7 +36,7 @@ fn read(text: &str, case: &str) -> Option<f64> {
     })
 }
 
-/// The first GPU visible to this process; the others may be in use by other users.
+/// Returns the first GPU visible to this process. Other users may be using the other GPUs.
 fn first_of(visible: Option<&str>) -> String {
     let first = visible.and_then(|visible| visible.split(',').next());
     let first = first.map(str::trim).filter(|first| !first.is_empty());

@@ -77,7 +77,8 @@ impl Raw {
         )
     }
 
-    /// Returns the seconds of the driver's calls alone: a copy, an event after it, and queries of the oldest event.
+    /// Returns the seconds of the driver's calls alone: a copy, an event behind the copy, and queries of the oldest
+    /// event.
     fn copies(&self, copies: usize, len: u32) -> f64 {
         let begun = Instant::now();
         self.raw.copies(self.parts(len.into()), copies).unwrap();

@@ -202,7 +202,7 @@ fn shm_is_refused_between_hosts_and_containers_but_tcp_is_not() {
     }
 }
 
-/// An interface that is down is distinguished from one that does not exist.
+/// An interface that is down must be distinguished from an interface that does not exist.
 #[test]
 fn an_interface_that_is_down_is_reported_as_existing() {
     let words = |state: &str| choose::not_running("eth7", Some(state.to_owned()));

@@ -45,7 +45,7 @@ fn arrivals_during_first_contact_are_reported_after_it() {
                 late.engine.meet(&|| false).unwrap();
             });
         });
-        // One more write: arrivals keep their order.
+        // Posts another write: the arrivals must keep their order.
         let write = lane(&mut sides[1], LaneKind::Initiate(Verb::WriteImm), 0, false);
         let last = Op {
             imm: 3,

@@ -192,7 +192,7 @@ impl GpuInUse {
         loaded_ns.copied().unwrap_or(0) + self.open_ns
     }
 
-    /// Returns its number, model and address.
+    /// Returns the GPU's number, model and address.
     pub(crate) fn name(&self) -> String {
         gpu_name(&self.context)
     }

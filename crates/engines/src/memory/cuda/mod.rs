@@ -37,7 +37,7 @@ mod proof;
 /// Name of the option for the way of allocating.
 const ALLOC: &str = "alloc";
 
-/// Its value for memory by virtual-memory handles.
+/// The option's value for memory by virtual-memory handles.
 const BY_HANDLES: &str = "vmm";
 
 static OPTIONS: [EngineOption; 1] = [alloc_option(

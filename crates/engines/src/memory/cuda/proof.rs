@@ -44,7 +44,7 @@ pub(super) fn prove_copies(
     kernel: &Arc<CopyKernel>,
 ) -> std::result::Result<(), String> {
     let said = |failure: CudaFailure| format!("the proof of its kernel failed: {failure}");
-    // The same alignment, and different ones: with those, each byte is copied on its own.
+    // Ranges with the same alignment and with different ones. With different ones, each byte is copied separately.
     let ranges = [(MARGIN, MARGIN, BYTES), (24, 16, 4099), (MARGIN, 24, 4099)];
     prove_ranges(context, kernel, &ranges)?;
     // On a GPU with many processors, each thread copies one word of these ranges. With a single block each copies many,
