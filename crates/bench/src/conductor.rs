@@ -197,8 +197,8 @@ impl Conductor<'_> {
         all.try_for_each(|asked| self.emit_unmeasured::<K>(*asked, oversized).map(drop))
     }
 
-    /// Has rank 0 measure the next point inside its own process, with the points after it that need the same number of
-    /// threads.
+    /// Makes rank 0 measure the next point inside its own process. The points that follow and need the same number of
+    /// threads are measured with it.
     fn measure_within_process(&mut self, size: u32) -> Result<()> {
         let Stage {
             rank,
@@ -438,10 +438,10 @@ mod tests {
     use super::*;
     use tonnage_sys::clock::monotonic_ns;
 
-    /// A step that fails, and whether the point or the run fails with it.
+    /// The name of a step that fails, and whether the point or the run fails with that step.
     type Fails = (&'static str, fn(Error) -> StepFailure);
 
-    /// Records its steps, inspects each, and fails at the given ones.
+    /// Records the steps that it is asked to take, inspects each, and fails at the given ones.
     struct RecordedSteps<F> {
         taken: Vec<&'static str>,
         fails: &'static [Fails],

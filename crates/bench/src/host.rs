@@ -13,7 +13,7 @@ use tonnage_units::{Error, Result};
 
 /// A rank's host.
 pub struct RankHost {
-    /// Its CPUs and devices.
+    /// The host's CPUs and devices.
     pub topology: Arc<Topology>,
     /// This rank's index among the ranks that share CPUs with it, and their number. Both include this rank.
     pub neighbours: (u32, u32),

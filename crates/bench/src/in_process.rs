@@ -57,7 +57,7 @@ pub(crate) fn run(
             };
             match threads::start(scope, &name, body) {
                 Ok(handle) => started.push(handle),
-                // The other ranks notice that it is missing, and end.
+                // The other ranks notice that this rank is missing, and end.
                 Err(error) => refused = Err(error),
             }
         }

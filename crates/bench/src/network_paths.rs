@@ -176,7 +176,7 @@ mod tests {
         );
     }
 
-    /// An experiment with many stretches reads the same sockets several times.
+    /// A second reading of the same sockets must not count them twice.
     #[test]
     fn reading_again_counts_no_socket_twice() {
         let mut watch = PathWatch::new(BTreeSet::new());

@@ -75,7 +75,7 @@ pub struct TrialCalls<'a> {
 pub enum Progress {
     /// Progress of a phase with files.
     Phase(PhaseProgress),
-    /// Progress of randomly drawn transfers.
+    /// Progress of random transfers.
     Draws {
         /// Transfers so far.
         draws: u64,

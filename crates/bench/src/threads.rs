@@ -50,7 +50,7 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
             let (answers, answer_receiver) = channel();
             let (thread_sender, thread) = channel();
             start(scope, &format!("thread {number}"), move || {
-                // Sending cannot fail, because the leader waits for it.
+                // Sending cannot fail, because the leader waits for the message.
                 let _ = thread_sender.send(own_thread());
                 work(&orders, &answers);
             })?;

@@ -286,7 +286,7 @@ mod tests {
         );
     }
 
-    /// Two processes may use different names for one GPU. Its bus address identifies its link.
+    /// Two processes may use different names for one GPU. The GPU's bus address identifies its link.
     #[test]
     fn a_gpu_with_two_names_counts_once() {
         let gpu = |name: &str, place: Option<&str>| {
@@ -373,7 +373,7 @@ mod tests {
         }
     }
 
-    /// Each rank has two rails; flows use one or both.
+    /// Each rank has two rails; flows use one rail or both.
     #[test]
     fn unused_rails_count_only_among_all_links() {
         let all = [1, 2].map(|last| {

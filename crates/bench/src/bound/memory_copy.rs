@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(bound.bytes_per_s, 7.0);
     }
 
-    /// Two copiers with different fastest methods, and two with the same one, which is named.
+    /// Two copiers may have different fastest methods. If two copiers have the same fastest method, it is named.
     #[test]
     fn each_copier_may_use_its_own_fastest_method() {
         let copier = |memcpy: f64, stores: f64, fastest: &str, again: f64| {
@@ -327,7 +327,8 @@ mod tests {
         assert_eq!(slices(Traffic::FanIn), 1);
     }
 
-    /// Three initiators, and one target that also initiates towards all of them.
+    /// There are three initiators, and one target that also initiates towards all of them. All must agree on the
+    /// longest pass.
     #[test]
     fn ranks_with_unequal_stretches_agree_on_the_longest() {
         let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 15);

@@ -278,7 +278,7 @@ mod tests {
         }
     }
 
-    /// All pairs must not be listed: the list alone would exceed the memory of most hosts.
+    /// The pairs of all ranks must not be listed: the list alone would exceed the memory of most hosts.
     #[test]
     fn many_ranks_without_device_memory_are_handled() {
         let (ranks, card) = (100_000, ("link speed of mlx5_0".to_owned(), 50.0));
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// The reason for an unknown link is reported.
+    /// Checks that the reason for an unknown link is reported.
     #[test]
     fn links_that_are_not_known_are_named() {
         let mut unknown = rank(Some((4, None)));

@@ -401,7 +401,7 @@ mod tests {
             |measured| bound(BoundKind::SocketStream, &point, measured).map(|(_, rate)| rate);
         assert_eq!(streamed([streams(5.0), streams(7.0)]), Some(7.0));
         assert_eq!(streamed([streams(9.0), streams(7.0)]), Some(9.0));
-        // Only one of them has a result, or none.
+        // Only one of the two measurements has a result, or neither has.
         assert_eq!(streamed([None, streams(7.0)]), Some(7.0));
         assert_eq!(streamed([streams(5.0), None]), Some(5.0));
         assert_eq!(streamed([None, None]), None);
@@ -414,7 +414,7 @@ mod tests {
         let expected = Some(("stated by the user".to_owned(), 42.0));
         assert_eq!(bound(COPIES, &stated, both()), expected);
         assert_eq!(bound(COPIES, &point(BoundChoice::None), both()), None);
-        // Links are recorded with it, unless a file loads them unevenly.
+        // The speeds of links are recorded with a stated bound, unless a file loads the links unevenly.
         let links = |point: &TransferPoint| {
             let opened = engines(LINK, point);
             let bound = bound_of(point, &opened, [None, None]);
@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(copiers(false, false), Copiers::None);
     }
 
-    /// They apply to card links, socket streams and copies, unless the user states the bound.
+    /// Device links must cap link, socket-stream and copy bounds, unless the user states the bound.
     #[test]
     fn device_links_apply_in_addition_to_other_bounds() {
         let with_link = |link_bytes_per_s: Option<u64>,
@@ -510,7 +510,7 @@ mod tests {
         point.pacing = Pacing::PingPong;
         assert_eq!(bound(LINK, &point, [None, None]), None);
         assert_eq!(bound(BoundKind::SocketStream, &point, [None, None]), None);
-        // The same if something was measured anyway.
+        // The result is the same if something was measured anyway.
         let measured = [copies(1.0), copies(1.0)];
         assert_eq!(bound(COPIES, &point, measured), None);
     }

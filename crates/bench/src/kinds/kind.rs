@@ -19,7 +19,7 @@ use tonnage_units::{Error, Result, number_list};
 
 /// Everything that a kind can use on this rank.
 pub struct Stage<'a> {
-    /// The other ranks.
+    /// Access to the other ranks.
     pub rank: &'a mut Rank,
     /// Settings that are not part of a point.
     pub settings: &'a Settings,
@@ -101,7 +101,7 @@ pub trait Kind {
     }
 
     /// Prepares a point, takes its steps through `run_steps`, and stores the results in the record. After a failure,
-    /// stores the results measured before it.
+    /// stores the results that were measured before the failure.
     fn measure(
         &mut self,
         open: &mut Self::Open,

@@ -59,7 +59,7 @@ impl OpenMessage {
 pub struct DeviceDescription {
     /// Whether one of the worker's flows uses this rail.
     pub used: bool,
-    /// Upper bound of the engine's bandwidth on it.
+    /// Upper bound of the engine's bandwidth on this device.
     pub bound: BoundKind,
     /// Whether that is a link speed stated by the user.
     pub link_stated: bool,
@@ -71,7 +71,7 @@ pub struct DeviceDescription {
     pub address: Option<IpAddr>,
     /// The network interface that has that address.
     pub interface: Option<String>,
-    /// Its own name.
+    /// The device's own name.
     pub name: Option<String>,
     /// Name of the component that limits this device, the same in all processes of the machine. `None` if the device's
     /// name already is one.
@@ -107,7 +107,7 @@ impl DeviceDescription {
         }
     }
 
-    /// Returns its interface and address, or else its name; `None` if all are unknown.
+    /// Returns the device's interface and address, or else its name; `None` if all are unknown.
     pub(crate) fn title(&self) -> Option<String> {
         match (&self.interface, self.address) {
             (Some(interface), Some(address)) => Some(format!("{interface} ({address})")),

@@ -27,9 +27,9 @@ const SENDS_COUNTED: &str = "when taken, by counts that receivers write to their
 
 /// The state of one worker, kept from point to point.
 pub struct EngineWorker {
-    /// Its engine; `None` while a point uses it.
+    /// The worker's engine; `None` while a point uses it.
     pub engine: Option<Box<dyn Engine + Send>>,
-    /// Its memory.
+    /// The worker's memory.
     pub memory: Arc<dyn Memory>,
     /// The handle of that memory in its engine.
     pub region: RegionId,
@@ -37,11 +37,11 @@ pub struct EngineWorker {
     pub remote: Vec<(Peer, Descriptor)>,
     /// Capabilities of its device.
     pub caps: Caps,
-    /// Its clock.
+    /// The worker's clock.
     pub clock: Clock,
     /// The CPU that it is pinned to.
     pub cpu: Option<u32>,
-    /// Its devices, in rail order.
+    /// The worker's devices, in rail order.
     pub devices: Vec<DeviceDescription>,
     /// Credit counts of messages; `None` if completions already show that the receiver took them.
     pub(crate) credits: Option<CreditLanes>,

@@ -28,7 +28,7 @@ pub type Introductions = Vec<(Peer, Introduction)>;
 /// A peer's message to a worker, with the peer's locality.
 #[derive(Debug, Clone)]
 pub struct PeerIntroduction {
-    /// Its endpoint address and locality.
+    /// The peer's endpoint address and locality.
     pub neighbor: PeerEndpoint,
     /// As in its [`Introduction`].
     pub memory: Descriptor,
@@ -45,7 +45,7 @@ pub(crate) struct PeerMessages(BTreeMap<Peer, Vec<Introduction>>);
 /// A rank's message to a peer.
 #[derive(Debug, Serialize, Deserialize)]
 struct Greeting {
-    /// Its group of the proof of path.
+    /// Group of the sender in the proof of path.
     group: Option<u32>,
     introductions: Vec<Introduction>,
 }

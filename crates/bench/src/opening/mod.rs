@@ -90,7 +90,7 @@ pub(crate) struct Devices {
     pub(crate) devices: Vec<Arc<dyn Domain>>,
     /// The devices as workers open them: one domain per device, or a single one that combines all of them as rails.
     pub(crate) domains: Vec<Arc<dyn Domain>>,
-    /// Whether they were chosen for this rank alone.
+    /// Whether these devices were chosen for this rank alone.
     of_rank: bool,
     /// Whether some of them may remain unused.
     may_idle: bool,
@@ -131,7 +131,7 @@ impl Devices {
 
 /// A worker before its engine is opened.
 pub(crate) struct UnopenedWorker {
-    /// Its devices; several if it has several rails.
+    /// The worker's devices; several if it has several rails.
     pub(crate) devices: Vec<Arc<dyn Domain>>,
     pub(crate) domain: Arc<dyn Domain>,
     pub(crate) memory: Arc<dyn Memory>,

@@ -210,7 +210,7 @@ mod tests {
             roles: Roles::new(Traffic::FanIn, 4),
             ..PAIRS
         };
-        // Their only peer is on another machine.
+        // The only peer of these ranks is on another machine.
         assert!(
             fan.of_machine(&host)
                 .iter()

@@ -108,7 +108,7 @@ pub struct RouteShare {
 /// A group, with the information that its reader needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GroupReader {
-    /// Its index among all groups.
+    /// The group's index among all groups.
     pub(super) at: u32,
     pub(super) group: DeviceGroup,
     /// Ranks of its network that name devices.

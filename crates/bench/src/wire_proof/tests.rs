@@ -258,7 +258,7 @@ fn payload_on_another_device_is_reported() {
         why.contains("no other device there counted that much"),
         "{why}"
     );
-    // Only the reader of a group reads its counters.
+    // Only the rank that reads for a group reads the group's counters.
     let other = watch(&machine, &point, &routes, 1);
     assert_eq!(other.route.reads.as_ref().unwrap().at, 1);
 }
@@ -463,7 +463,7 @@ fn neighbours_are_ranks_that_exchange_payload() {
     }
 }
 
-/// An operation of one byte has no share for the second rail; one of two bytes has.
+/// An operation of one byte has no share for the second rail; an operation of two bytes has one.
 #[test]
 fn a_rail_without_a_share_may_rest() {
     // Rails follow this order, not that of the names.

@@ -21,8 +21,8 @@ struct Row {
     cells: [String; 4],
 }
 
-/// The value of a formula such as `40 c + 3.5 N + 120`: `c` is the number of rank 0's children, `n` the number of ranks
-/// without rank 0, `N` that of all ranks.
+/// Returns the value of a formula such as `40 c + 3.5 N + 120`: `c` is the number of rank 0's children, `n` the number
+/// of ranks without rank 0, `N` that of all ranks.
 fn value(formula: &str, ranks: u32) -> f64 {
     let children = f64::from((ranks - 1).min(32));
     let term = |term: &str| {
@@ -39,7 +39,7 @@ fn value(formula: &str, ranks: u32) -> f64 {
     formula.split('+').map(term).sum()
 }
 
-/// The cells of each row of the table between the marker `name` and the end marker.
+/// Returns the cells of each row of the table between the marker `name` and the end marker.
 fn table(name: &str) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string("../../docs/SCALE.md").unwrap();
     let table = text.split(&format!("<!-- {name} -->")).nth(1).unwrap();

@@ -89,8 +89,8 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
     }
 }
 
-/// Every engine that can run both sides as threads of one process, with each variant available on every machine. GPU
-/// engines run over the doubles of their drivers.
+/// Returns every engine that can run both sides as threads of one process, with each variant available on every
+/// machine. GPU engines run over their simulated drivers.
 fn engines() -> Vec<(&'static Entry, String)> {
     let mut all = Vec::new();
     let has_gpus = !doubles_of_drivers().is_empty();
@@ -134,7 +134,7 @@ impl Shared {
     }
 }
 
-/// The load of the single flow, for points with a traffic file.
+/// Returns the load of the single flow, for points with a traffic file.
 fn flow_loads(point: &TransferPoint, clock: Clock) -> FlowLoads {
     let flushes = matches!(point.op, Verb::Write | Verb::WriteImm);
     let mut loads = FlowLoads::new(1, flushes, clock);
@@ -352,7 +352,7 @@ fn a_load_allocates_nothing() {
     }
 }
 
-/// Several queue pairs, and cut operations with merged arrivals.
+/// Several queue pairs must not allocate, nor must cut operations with merged arrivals.
 #[test]
 fn paths_allocate_nothing() {
     let cut = Cut {
@@ -377,8 +377,8 @@ fn paths_allocate_nothing() {
     }
 }
 
-/// Through the library: tickets with and without a session, and futures. With `fresh` and `register` the engine itself
-/// creates objects for each operation, which may allocate.
+/// The library must allocate nothing: tickets with and without a session, and futures. With `fresh` and `register` the
+/// engine itself creates objects for each operation, which may allocate.
 #[test]
 fn the_library_allocates_nothing() {
     let ways = [

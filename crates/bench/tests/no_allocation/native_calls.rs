@@ -61,7 +61,7 @@ fn points(engine: &str) -> Result<Vec<CollectivePoint>> {
     Ok(all)
 }
 
-/// The algorithm and chunk size with which a point is called.
+/// Returns the algorithm and chunk size with which a point is called.
 fn way_of(point: &CollectivePoint) -> Candidate {
     let barrier = barrier_algorithm(point);
     Candidate {
@@ -99,7 +99,7 @@ impl Caller for Calls<'_> {
     }
 }
 
-/// Division of both ranks' memories.
+/// Returns the division of both ranks' memories.
 fn layout_of(point: &CollectivePoint) -> Result<MemoryLayout> {
     let mut needs = MemoryNeeds::for_shape(&point.shape(), false);
     let barrier = aligning_barrier(point);
@@ -114,7 +114,7 @@ fn layout_of(point: &CollectivePoint) -> Result<MemoryLayout> {
     Ok(MemoryLayout::new(needs))
 }
 
-/// The scripts of the barrier and of the call, with this rank's lane.
+/// Returns the scripts of the barrier and of the call, with this rank's lane.
 fn scripts(point: &CollectivePoint, rank: u32, lane: Lane) -> Result<[Script; 2]> {
     let barrier = aligning_barrier(point);
     let script = |stream, point: &CollectivePoint, way| {

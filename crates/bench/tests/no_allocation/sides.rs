@@ -30,7 +30,7 @@ use tonnage_units::{Error, Result};
 
 /// One of the two ranks.
 pub struct Side {
-    /// Its rank number.
+    /// The side's rank number.
     pub rank: u32,
     memory: Arc<dyn Memory>,
     engine: Option<Box<dyn Engine + Send>>,
@@ -78,7 +78,7 @@ impl Side {
         LaneSpec::new(kind, peer, self.region.id, &self.far)
     }
 
-    /// The engine that drives a point: this side's own, or the library over it.
+    /// Returns the engine that drives a point: this side's own engine, or the library on top of it.
     pub fn driven(&mut self, point: &TransferPoint) -> Result<Box<dyn Engine>> {
         let taken = || Error::Failed("the engine was taken before".into());
         let engine = self.engine.take().ok_or_else(taken)?;
@@ -178,8 +178,8 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     })
 }
 
-/// Paths of the doubles of GPU drivers; empty, with a printed skip, without a C compiler. The files stay until the next
-/// run in this folder, because loaded libraries are never unloaded.
+/// Returns the paths of the simulated GPU drivers. The list is empty, with a printed skip, without a C compiler. The
+/// files stay until the next run in this folder, because loaded libraries are never unloaded.
 pub fn doubles_of_drivers() -> Vec<(String, PathBuf)> {
     static DOUBLES: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
     let file = |(name, double): (&str, Option<Double>)| match kept(&double?.path()) {
@@ -215,7 +215,7 @@ fn kept(library: &Path) -> std::io::Result<PathBuf> {
     copy(library)
 }
 
-/// The flows of one side, created as a run creates them for a point.
+/// Returns the flows of one side, created as a run creates them for a point.
 pub fn flows(point: &TransferPoint, side: &Side, engine: &mut dyn Engine) -> Result<Vec<Flow>> {
     let layout = SliceLayout::new(point, side.rank);
     let mut flows = Vec::new();

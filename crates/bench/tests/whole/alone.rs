@@ -19,7 +19,7 @@ static ONE_RUN: Mutex<()> = Mutex::new(());
 /// Trials of a run. Their rounds last long enough that an overlap of two would be seen.
 const TRIALS: usize = 2;
 
-/// All operations of a run, in the order in which they were posted.
+/// Returns all operations of a run, in the order in which they were posted.
 fn posted(ranks: u32, lines: &str) -> Vec<Posted> {
     let table = format!(
         "[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = 64\ntrials = {TRIALS}\nwarmup = '0s'\n\
@@ -31,8 +31,8 @@ fn posted(ranks: u32, lines: &str) -> Vec<Posted> {
     seen::take()
 }
 
-/// The rounds in order of their first post, each with the pairs that posted in it. A round that returns after another
-/// one has begun is listed again.
+/// Returns the rounds in order of their first post, each with the pairs that posted in that round. If operations of a
+/// round are posted after another round has begun, the round is listed again.
 fn rounds(roles: Roles, posted: &[Posted]) -> Vec<(u32, BTreeSet<Posted>)> {
     let of_pairs: BTreeMap<Posted, u32> = (0..roles.round_count())
         .flat_map(|round| {

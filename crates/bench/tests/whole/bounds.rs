@@ -15,7 +15,7 @@ use tonnage_units::{Error, Result};
 
 use crate::runs::{Run, over};
 
-/// The `null` engine with another kind of bound.
+/// Returns the `null` engine with another kind of bound.
 fn limited(bound: BoundKind) -> Result<Domains> {
     TestDomain::wrap_all((null::ENTRY.open)(&Default::default()), |domain| {
         domain.caps.bound = bound;
@@ -49,7 +49,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
     }
 }
 
-/// The bounds of the points, as rank 0 records them.
+/// Returns the bounds of the points, as rank 0 records them.
 fn bounds(points: &[TransferPoint], engines: &'static [Entry]) -> Result<Vec<Option<Bound>>> {
     let planned = points.iter().cloned().map(Point::Transfer);
     let lists = Lists {

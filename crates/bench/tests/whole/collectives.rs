@@ -81,7 +81,7 @@ fn every_type_and_reduction_gives_exact_results() {
     assert_eq!(records.len(), 3 * Dtype::ALL.len() * Reduction::ALL.len());
 }
 
-/// The chosen algorithm is the fastest of those tried, and all ranks use the same.
+/// The chosen algorithm must be the fastest of those tried, and all ranks must use it.
 #[test]
 fn without_an_algorithm_one_is_chosen_and_recorded() {
     let records = measured(2, &table("op = 'all-reduce'\nsizes = '300k'"));
@@ -130,7 +130,8 @@ fn a_flipped_byte_fails_the_point_and_names_rank_and_element() {
     }
 }
 
-/// The late rank begins last in every call, and the others wait for it: the call time is theirs.
+/// The late rank begins last in every call, and the other ranks wait for it: the call time is the time of the waiting
+/// ranks.
 #[test]
 fn a_rank_that_is_late_to_each_call_begins_last_in_all_of_them() {
     let tables =

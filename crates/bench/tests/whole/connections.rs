@@ -33,7 +33,7 @@ fn point(engine: &str, traffic: Traffic, ranks: u32, workers: u32) -> ConnectPoi
     }
 }
 
-/// The record of rank 0, with its body.
+/// Returns the record of rank 0, with its body.
 fn measured(point: &ConnectPoint) -> (Record, ConnectBody) {
     measured_by(point, LISTS)
 }

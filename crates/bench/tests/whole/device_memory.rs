@@ -118,7 +118,7 @@ fn the_bound_is_measured_by_the_memory_itself() {
     );
 }
 
-/// A run over a double of the GPU driver.
+/// Runs over a simulated GPU driver.
 fn with_driver(double: &double::Double) -> Run {
     Run {
         libraries: [("libcuda".to_owned(), double.path())].into(),
@@ -126,7 +126,7 @@ fn with_driver(double: &double::Double) -> Run {
     }
 }
 
-/// Memory of a GPU at one end and at both; GPU kernels fill and verify the bytes.
+/// GPU memory is at one end, and then at both ends; GPU kernels fill and verify the bytes.
 #[test]
 fn memory_of_a_gpu_takes_the_whole_path() {
     let Some(double) = double::Double::with("gpus 2") else {
@@ -149,7 +149,7 @@ fn memory_of_a_gpu_takes_the_whole_path() {
     assert!(table.contains("cuda:1 memory"), "{table}");
 }
 
-/// The driver of this double rejects kernels. The bytes are still right, and the table states how they were handled.
+/// The simulated driver rejects kernels. The bytes must still be right, and the table must state how they were handled.
 #[test]
 fn a_gpu_that_is_filled_by_copies_is_named_below_the_table() {
     let Some(double) = double::Double::with("ptx 0") else {

@@ -104,7 +104,7 @@ impl GroupCalls for LateCalls {
         self.aligned += u64::from(self.ranks);
         ALIGNED.attend(self.aligned)?;
         if self.rank == LATE_RANK {
-            // The others are certainly in the call, however busy the machine is.
+            // The other ranks are certainly in the call by then, however busy the machine is.
             CALLED.wait(self.called + u64::from(self.ranks) - 1)?;
             std::thread::sleep(LATE_BY);
         }

@@ -30,7 +30,7 @@ const TRAFFICS: [(u32, &str); 8] = [
     (2, "bidirectional = true"),
 ];
 
-/// The outcome of a point as text.
+/// Returns the outcome of a point as text.
 fn outcome(ranks: u32, lines: &str) -> String {
     outcomes(ranks, &[lines.to_owned()]).swap_remove(0)
 }
@@ -64,7 +64,7 @@ fn check_all(ranks: u32, cells: &[(&str, String)]) {
     }
 }
 
-/// An experiment of a plan.
+/// Returns the text of an experiment of a plan.
 fn table(lines: &str) -> String {
     /// Lies about more than one operation on a slot.
     const SEVERAL: [&str; 4] = ["'last-visits'", "'exchange'", "'again'", "'short'"];
@@ -105,7 +105,7 @@ fn lines_at(at: usize, lie: &str, verb: &str, pacing: &str, verify: bool) -> Str
     )
 }
 
-/// The same lines with every operation compared, in memory that supports it.
+/// Returns the same lines, with every operation compared and memory that supports that.
 fn each(lines: &str) -> String {
     lines
         .replace("verify = true", "verify = 'each'")
@@ -168,7 +168,9 @@ fn every_lie_about_words_fails_the_point_and_names_the_error() {
     }
 }
 
-/// One notification too many is either counted as an extra arrival, or replaces another one.
+/// Whether an additional notification was noticed. It is either counted as an extra arrival, or replaces another
+/// notification.
+/// notification.
 fn is_noticed_twice(verb: &str, text: &str) -> bool {
     let parts = if notifies(verb) {
         [
@@ -216,7 +218,7 @@ fn lines_of_several(lie: &str, verb: &str, verify: &str) -> String {
     )
 }
 
-/// The table of lie × operation × mode in docs/METHODOLOGY.md.
+/// Checks the table of lie × operation × mode in docs/METHODOLOGY.md.
 #[test]
 fn comparing_each_operation_finds_lies_that_the_last_one_hides() {
     const MODES: [&str; 3] = ["false", "true", "'each'"];
@@ -250,8 +252,9 @@ fn comparing_each_operation_finds_lies_that_the_last_one_hides() {
     assert_eq!(wrong.collect::<Vec<_>>(), []);
 }
 
-/// Every pacing and traffic of the loops: all operations for each pacing, some of them elsewhere. Then every lie about
-/// one operation, which the last operation on a slot also reveals if it is that one.
+/// Checks every pacing and traffic of the loops: all operations for each pacing, and some operations for other traffic.
+/// Then checks every lie about one operation, which the last operation on a slot also reveals if the lie is about that
+/// one.
 #[test]
 fn each_operation_is_compared_in_every_pacing_and_traffic() {
     let orders = [
@@ -286,7 +289,7 @@ fn each_operation_is_compared_in_every_pacing_and_traffic() {
     check_all(2, &lies.collect::<Vec<_>>());
 }
 
-/// All at the same time, because each waits for a timeout.
+/// The cases run at the same time, because each waits for a timeout.
 #[test]
 fn a_notification_that_never_comes_is_missed_without_verification() {
     let notifying = ["write-imm", "send"].into_iter();
@@ -333,8 +336,8 @@ fn lies_are_found_in_every_order() {
     check_all(2, &cells);
 }
 
-/// All lies about bytes for a stream, some for batches. A traffic file is always a stream, and a missing notification
-/// would be waited for.
+/// Checks all lies about bytes for a stream, and some for batches. A traffic file is always a stream. A missing
+/// notification is left out, because the run would wait for it.
 #[test]
 fn lies_are_found_in_every_traffic() {
     for (ranks, traffic) in TRAFFICS {
@@ -365,7 +368,7 @@ fn lies_are_found_in_every_traffic() {
     }
 }
 
-/// Queue pairs, parts, and both. On each path the lie concerns the second operation or part.
+/// Checks queue pairs, parts, and both. On each path the lie concerns the second operation or part.
 #[test]
 fn lies_are_found_on_every_path_and_in_every_part() {
     for paths in [

@@ -103,7 +103,7 @@ impl Run {
     }
 }
 
-/// The reason why a point was skipped.
+/// Returns the reason why a point was skipped.
 pub fn why_skipped(record: &Record) -> &str {
     match &record.outcome {
         Outcome::Skipped { why } => why,
@@ -111,7 +111,7 @@ pub fn why_skipped(record: &Record) -> &str {
     }
 }
 
-/// The reason why a point failed.
+/// Returns the reason why a point failed.
 pub fn why_failed(record: &Record) -> &str {
     match &record.outcome {
         Outcome::Failed { why } => why,

@@ -12,7 +12,7 @@ use tonnage_record::{Outcome, Record, StressBody};
 use crate::far;
 use crate::runs::{Run, over};
 
-/// The record of a stress, with its body.
+/// Returns the record of a stress run, with its body.
 fn stressed(text: &str, ranks: u32, lists: Lists) -> (Record, StressBody) {
     let table = format!("[[stress]]\n{text}");
     let record = over(lists).tables(ranks, &table).unwrap().remove(0);
@@ -20,7 +20,7 @@ fn stressed(text: &str, ranks: u32, lists: Lists) -> (Record, StressBody) {
     (record, body)
 }
 
-/// The outcome of the transfer that a command line describes, without the options of a run.
+/// Runs the transfer that a command line describes, without the options of a run, and returns its outcome.
 fn repeated(command: &str, ranks: u32, lists: Lists) -> Outcome {
     let (asked, run) = command.split_once(" --ranks ").unwrap();
     assert!(run.starts_with(&ranks.to_string()), "{command}");

@@ -27,7 +27,7 @@ fn a_window_of_bandwidth_times_delay_is_found() {
     assert!(wrong.len() < 3, "{}", wrong.join("\n\n"));
 }
 
-/// The first error in a search of depths of 8 to 256 on the long link, as text.
+/// Returns the first error in a search of depths of 8 to 256 on the long link, as text.
 fn wrong_on_a_long_link(record: &Record) -> Option<String> {
     let body = record.tune().unwrap();
     let winner = body.winner.as_ref().unwrap();
@@ -49,7 +49,7 @@ fn wrong_on_a_long_link(record: &Record) -> Option<String> {
             return Some(format!("{worse:?} is not worse"));
         }
     }
-    // A result that differs from the start races against it once more; a tie goes to the better one.
+    // A result that differs from the start races against the start once more; a tie goes to the better value.
     let again = body.tried.iter().any(|it| it.dimension == "together");
     (again == (depth == 64)).then(|| "the result did not race against the start again".into())
 }

@@ -36,7 +36,7 @@ fn worker() -> TestEngine {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut sink, _) = listener.accept().unwrap();
-    // Ends when the engine, and with it the other end, is dropped.
+    // The thread ends when the engine, and with it the other end, is dropped.
     std::thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];
         while sink.read(&mut bytes).is_ok_and(|count| count > 0) {}
@@ -68,7 +68,7 @@ fn interface(name: &str) -> WireDevice {
     }
 }
 
-/// The interface, except the loopback, that has received the fewest bytes.
+/// Returns the interface that has received the fewest bytes, apart from the loopback.
 fn quiet() -> Option<WireDevice> {
     let snapshot = Snapshot::read(&Tree::host(), &[]);
     let interfaces = snapshot.interfaces.iter().filter(|(name, _)| *name != "lo");
@@ -76,7 +76,7 @@ fn quiet() -> Option<WireDevice> {
     quietest.map(|(name, _)| interface(name))
 }
 
-/// The records of a write and a read by an engine of two ranks on one host.
+/// Returns the records of a write and a read by an engine of two ranks on one host.
 fn records(engines: &'static [Entry]) -> Vec<Record> {
     let table = format!(
         "[[transfer]]\nengine = 'toy'\nop = ['write', 'read']\nsizes = {SIZE_BYTES}\ndepth = 4\niters = {OPERATIONS}\n\

@@ -51,7 +51,8 @@ fn the_receiver_counts_bytes_within_the_window() {
             while clock.now_ns() < window.from_ns + WINDOW_NS / 4 {
                 thread::sleep(Duration::from_millis(1));
             }
-            // The receiver closes at the end of its window, on a busy machine before it has read everything.
+            // The receiver closes at the end of its measured interval; on a busy machine it has not read everything by
+            // then.
             let sent = near.write_all(&vec![1; BYTES]);
             while clock.now_ns() < window.until_ns {
                 thread::sleep(Duration::from_millis(1));
@@ -103,7 +104,7 @@ fn a_window_has_five_equal_parts() {
     assert!((wide - ci95 * 4.315 / 2.776).abs() < 0.02, "{wide}");
 }
 
-/// Streams in slow start double in each round trip; steady ones vary.
+/// Streams in slow start double their rate in each round trip; steady streams vary.
 #[test]
 fn steadily_rising_streams_are_not_steady() {
     let of = |parts_bytes_per_s| StreamedBytes {
@@ -412,7 +413,7 @@ fn a_measurement_with_a_silent_stream_is_discarded() {
     assert_eq!(never, [None, None]);
     let none = measured_with(&point, move |_, _| all(0, 0));
     assert_eq!(none, [None, None]);
-    // The other way of waiting still has a result.
+    // The other wait method still has a result.
     let once = measured_with(&point, move |_, call| all(2, u64::from(call == 1)));
     for carried in once {
         assert_eq!(carried.unwrap().waiting, WaitMethod::ALL[1]);
@@ -446,7 +447,7 @@ fn streams_have_the_direction_of_the_payload() {
     }
 }
 
-/// One case has a worker that fails, the other an address that no host has (TEST-NET-1).
+/// In one case a worker fails; in the other, an address belongs to no host (TEST-NET-1).
 #[test]
 fn a_failure_on_one_rank_is_named_on_all() {
     for (expected, address) in [

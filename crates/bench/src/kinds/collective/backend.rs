@@ -114,7 +114,7 @@ impl Buffers {
     }
 }
 
-/// Iterations to carry out.
+/// Request to carry out iterations of a call.
 pub struct CallOrder<'a> {
     /// Number of iterations.
     pub iterations: u64,

@@ -41,7 +41,7 @@ use torch::{TorchBackend, TorchWorkers};
 
 /// One backend of a stretch.
 pub struct OpenBackend {
-    /// Its name, as in `--backend`.
+    /// The backend's name, as in `--backend`.
     pub name: String,
     /// The backend, or the outcome of all its points if it could not be opened.
     pub backend: Result<Box<dyn Backend>, Outcome>,

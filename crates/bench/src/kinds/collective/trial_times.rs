@@ -8,7 +8,7 @@ use tonnage_loops::calls::CallSpan;
 use tonnage_ranks::{Rank, RankGroup};
 use tonnage_units::{Reduce, Result};
 
-/// Iterations per message, so that its size is bounded however long the trial is.
+/// Iterations per message. They bound the size of a message, however long the trial is.
 const BLOCK: usize = 4096;
 
 /// Per-iteration times, combined over the ranks merged so far.

@@ -34,11 +34,11 @@ impl ConnectionCounts {
 /// Completions that an end can observe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VisibleCompletions {
-    /// Its own operation and the peer's byte: write with immediate.
+    /// A connection's own operation and the peer's byte: write with immediate.
     BothWays,
-    /// Its own operation, which fetches the peer's byte: read.
+    /// A connection's own operation, which fetches the peer's byte: read.
     OwnReads,
-    /// Its own operation only, because the engine moves no bytes.
+    /// A connection's own operation only, because the engine moves no bytes.
     OwnOnly,
 }
 

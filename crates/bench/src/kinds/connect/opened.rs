@@ -24,7 +24,7 @@ pub struct OpenDevices {
     /// Memory and domain of each worker, with the CPU that it is pinned to. Only the first worker's until
     /// [`OpenDevices::allocate_all_workers`].
     seats: Vec<(UnopenedWorker, Option<u32>)>,
-    /// The ranks that each worker connects to, and those that connect to it.
+    /// The ranks that each worker connects to, and the ranks that connect to the worker.
     ends: (Vec<Peer>, Vec<Peer>),
     /// True if the engine moves bytes, so that both ends of a connection see them.
     pub moves_bytes: bool,

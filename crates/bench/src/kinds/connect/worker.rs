@@ -101,12 +101,12 @@ pub struct ConnectWorker {
     memory: Arc<dyn Memory>,
     domain: Arc<dyn Domain>,
     config: WorkerConfig,
-    /// Its connections in this round.
+    /// The worker's connections in this round.
     ends: Connections,
     visibility: VisibleCompletions,
     /// The verb of the first byte.
     verb: Verb,
-    /// Its registered memory, and that of its peers.
+    /// The worker's registered memory, and the memory of its peers.
     region: Option<RegionId>,
     remote: Vec<(Peer, Descriptor)>,
     stopped: Arc<AtomicBool>,
@@ -173,7 +173,7 @@ impl ConnectWorker {
         }
     }
 
-    /// Waits for an order. After first contact it polls meanwhile, because a peer's step may depend on it.
+    /// Waits for a command. After first contact the worker polls meanwhile, because a peer's step may depend on it.
     fn next_order(&mut self, orders: &Receiver<WorkerOrder>) -> Option<Result<WorkerOrder>> {
         if !self.polls {
             return orders.recv().ok().map(Ok);
@@ -312,7 +312,7 @@ impl ConnectWorker {
         }
     }
 
-    /// Moves one byte over each connection in `range`, to its peer or from it.
+    /// Moves one byte over each connection in `range`, to the peer or from it, depending on the verb.
     fn exchange_first_bytes(&mut self, range: Range<usize>) -> Result<()> {
         let (peers, verb, rank) = (self.ends.peers(), self.verb, self.config.rank);
         let until = range.end;
@@ -396,7 +396,7 @@ impl ConnectWorker {
         }
     }
 
-    /// Takes completions and returns their number. A failed one does not hide those after it.
+    /// Takes completions and returns their number. A failed completion does not hide those that follow.
     fn poll(&mut self) -> Result<usize> {
         let mut found = [Completion::EMPTY; 16];
         let count = self.engine()?.poll(&mut found)?;

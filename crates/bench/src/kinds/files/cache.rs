@@ -74,7 +74,7 @@ impl CachedBytes {
         }
     }
 
-    /// Converts it for the record.
+    /// Converts this result for the record.
     pub fn record(self, dropped: bool, direct: bool) -> CacheState {
         CacheState {
             bytes: self.bytes,

@@ -27,13 +27,13 @@ const CHECKING_MAX: Duration = Duration::from_millis(500);
 struct CreatedFile {
     /// The number that keys its data.
     number: u32,
-    /// Its size once everything is written.
+    /// Size of the file once everything is written.
     bytes_max: u64,
     /// Whether transfers are shorter than stamps. While the file has holes, it may then have no complete stamp.
     may_lack_stamps: bool,
-    /// Its identity, once it was opened.
+    /// Identity of the file, once it was opened.
     inode: Arc<OnceLock<Inode>>,
-    /// Its state after this run's last write; `None` before that.
+    /// State of the file after this run's last write; `None` before that.
     noted: Option<FileState>,
 }
 
@@ -55,7 +55,7 @@ impl FileState {
     }
 }
 
-/// Files and directories that this rank created in this run, or that others create for it.
+/// Files and directories that this rank created in this run, or that other ranks create for it.
 #[derive(Debug, Clone, Default)]
 pub struct CreatedFiles {
     files: BTreeMap<PathBuf, CreatedFile>,
@@ -281,7 +281,7 @@ impl CreatedFiles {
                 }
                 LedgerEntry::Opened(path, inode) => {
                     if let Some(file) = self.files.get(&path) {
-                        // Only the first identity counts.
+                        // Only the first identity of a file counts.
                         let _ = file.inode.set(inode);
                     }
                 }
@@ -359,7 +359,8 @@ impl CreatedFile {
         if self.may_lack_stamps && is_as_noted {
             return None;
         }
-        // The file has not changed since. Reading all of it would take as long as the measurement did.
+        // The file has not changed since its state was recorded. Reading all of it would take as long as the
+        // measurement did.
         let hurry = if is_as_noted {
             Some(Instant::now())
         } else {

@@ -24,7 +24,7 @@ pub struct RemovedFiles {
     count: u64,
     /// The alphabetically first of them.
     named: BTreeSet<String>,
-    /// Whether they were in directories that an earlier run had created.
+    /// Whether these files were in directories that an earlier run had created.
     in_directories: bool,
 }
 
@@ -209,7 +209,7 @@ mod tests {
         }
         fs::write(&path, stamped(0, 8000)).unwrap();
         remove_if_ours(&point, &path, 0).unwrap();
-        // Only parts of a large file are read, but always its end.
+        // Only parts of a large file are read, but the end is always read.
         for grown in [0, 1] {
             let mut file = File::create(&path).unwrap();
             file.write_all(&stamped(0, 80_000)).unwrap();

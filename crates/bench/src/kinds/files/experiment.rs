@@ -41,7 +41,7 @@ pub struct Experiment<'a> {
     pub point: &'a FilePoint,
     /// Notes recorded with its results.
     pub reading: &'a PointNotes,
-    /// The other ranks.
+    /// Access to the other ranks.
     pub rank: &'a mut Rank,
     /// Settings of the run.
     pub settings: &'a Settings,

@@ -12,7 +12,7 @@ const WARM_FRACTION: f64 = 0.05;
 /// A phase with its repetitions so far.
 pub struct PhaseRepetitions {
     pub phase: Phase,
-    /// Its repetitions so far.
+    /// The phase's repetitions so far.
     pub trials: Vec<PhaseTrial>,
     /// Latencies of reads, over all ranks and repetitions.
     pub reads: LatencyHistogram,

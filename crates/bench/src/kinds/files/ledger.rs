@@ -49,11 +49,11 @@ impl Inode {
 pub enum LedgerEntry {
     /// A file that is about to be created.
     File {
-        /// Its absolute path.
+        /// Absolute path of the file.
         path: PathBuf,
         /// The number that keys its data.
         number: u32,
-        /// Its size once everything is written.
+        /// Size of the file once everything is written.
         bytes_max: u64,
     },
     /// The identity of a file that was opened.
@@ -94,7 +94,8 @@ impl Ledger {
         }
     }
 
-    /// Adds an entry. The run does not depend on it: an entry that cannot be stored is lost, with a single warning.
+    /// Adds an entry. The run does not depend on the ledger: an entry that cannot be stored is lost, with a single
+    /// warning.
     pub fn add(&self, entry: &LedgerEntry) {
         self.change(|state| self.append(state, entry));
     }
@@ -164,7 +165,7 @@ fn line(entry: &LedgerEntry) -> Result<Vec<u8>> {
 fn still_valid(entries: Vec<LedgerEntry>) -> Vec<LedgerEntry> {
     let mut over: BTreeSet<PathBuf> = BTreeSet::new();
     let mut kept = Vec::new();
-    // Backwards, because a file may be created again after it was done.
+    // Iterates backwards, because a file may be created again after an earlier entry marked it as removed.
     for entry in entries.into_iter().rev() {
         let is_kept = match &entry {
             LedgerEntry::Done(path) => {

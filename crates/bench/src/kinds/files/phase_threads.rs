@@ -37,15 +37,15 @@ const FILE: u32 = 0;
 
 /// The state of one thread, kept from phase to phase.
 pub struct FileWorker {
-    /// Its engine.
+    /// The thread's engine.
     pub calls: Box<dyn FileCalls>,
-    /// Its memory, and the NUMA node that was asked for.
+    /// The thread's memory, and the requested NUMA node.
     pub memory: ThreadMemory,
     /// Layout of that memory.
     pub buffers: BufferLayout,
     /// Results of the current phase.
     pub samples: Samples,
-    /// Its transfers in flight.
+    /// The thread's transfers in flight.
     pub slots: TransfersInFlight,
     /// The CPU that it is pinned to, if any.
     pub cpu: Option<u32>,
@@ -55,7 +55,7 @@ pub struct FileWorker {
 pub struct PhasePlan<'a> {
     /// The experiment.
     pub point: &'a FilePoint,
-    /// This rank's part in it.
+    /// This rank's part in the phase.
     pub job: &'a PhaseJob<'a>,
     /// Name of the file in messages.
     pub name: String,

@@ -20,9 +20,9 @@ const CHUNKS: u64 = 64;
 /// Content of a file, as far as it was read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Only holes and zeros.
+    /// The file has only holes and zeros.
     Nothing,
-    /// Only sectors that tonnage wrote.
+    /// The file has only sectors that tonnage wrote.
     Ours,
     /// Also data that tonnage did not write.
     Foreign {

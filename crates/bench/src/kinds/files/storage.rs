@@ -19,7 +19,7 @@ use tonnage_units::{Error, Result};
 /// One rank's view of its storage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalStorage {
-    /// The directory of its files.
+    /// Directory of the experiment's files.
     pub directory: PathBuf,
     /// Type of the file system.
     pub file_system: String,

@@ -46,7 +46,7 @@ pub struct ThreadFigures {
     pub open: Span,
     /// All transfers and the syncs after them.
     pub transfer: Span,
-    /// End of the last transfer, without the sync after it.
+    /// End of the last transfer, without the sync that follows.
     pub done_ns: u64,
     /// Time in syncs.
     pub sync_ns: u64,

@@ -10,7 +10,7 @@ use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::message::truncate_message;
 use tonnage_units::{Error, Result};
 
-/// Transfers that an engine may skip before it counts as tried although none ran.
+/// Transfers that an engine may skip before it counts as tried without any that ran.
 const SKIPS_MAX: u64 = 64;
 
 /// The results so far.

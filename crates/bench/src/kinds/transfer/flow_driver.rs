@@ -50,11 +50,11 @@ const GATHER_MAX: usize = 16;
 const GATHER_BYTES_MAX: u32 = 128;
 
 /// Latencies of the last trial that are not in the histograms yet. Fetching them inside the measured interval would
-/// take time from it.
+/// extend that interval.
 pub(super) enum PendingLatencies {
     /// None.
     Nothing,
-    /// Latencies that the device holds after it ran a whole trial of this many operations.
+    /// Number of operations of a whole trial that the device ran; it still holds their latencies.
     Carried(u64),
     /// Latencies of operations that were due and never issued.
     Paced {

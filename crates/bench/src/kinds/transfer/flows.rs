@@ -94,7 +94,9 @@ pub(super) fn make_table(
 /// flush.
 pub(super) fn flushes_in_round(point: &TransferPoint, rank: u32, round: u32) -> bool {
     let roles = point.roles;
-    // A single round of all pairs need not be listed: any rank with an initiator is a target in it.
+    // In a single round of all pairs, every rank that has initiators is a target in that round, so the pairs need not
+    // be listed.
+    // in it.
     let is_of_pairs = roles.round_count() > 1 || roles.pair_of_round(round).is_some();
     point.op == Verb::Write && (!is_of_pairs || !roles.initiators_in_round(rank, round).is_empty())
 }
@@ -121,7 +123,7 @@ pub(crate) fn is_delivered(point: &TransferPoint, open: &OpenEngine) -> Option<b
     known.map(|all| all.into_iter().all(|delivered| delivered))
 }
 
-/// The same for one device.
+/// The same question for one device.
 fn is_delivered_by_device(
     point: &TransferPoint,
     delivers: [bool; 2],

@@ -131,7 +131,7 @@ pub fn measure(
         let begun = begun.map_err(StepFailure::from);
         let result = begun.and_then(|()| run_steps(&mut lead));
         if let Err(StepFailure::Run(error)) = &result {
-            // The other ranks and this rank's own followers are still polling; the stop flag ends them.
+            // The other ranks and this rank's own followers are still polling; the stop flag ends their polling.
             await_first_cause(lead.workers.rank);
             lead.workers.rank.fail(error);
             lead.workers.state.finish(Vec::new());
@@ -235,7 +235,7 @@ impl Steps for PointLeader<'_, '_> {
             self.run_trial(number, point.length.trial, &format!("trial {number}"))?;
         self.found.trials.push(Trial {
             directions: point.roles.bidirectional.then(|| totals.directions()),
-            // Intervals end with the last operation: the flush after it moves no bytes.
+            // Intervals end with the last operation: the flush that follows moves no bytes.
             series: self
                 .intervals
                 .finish(totals.window_ns.saturating_sub(totals.flush_ns))?,

@@ -1,4 +1,4 @@
-//! The rounds of a trial; with a background also its halves, one without load and one with it.
+//! The rounds of a trial. A trial with a background has two halves, one without load and one with it.
 
 use std::time::Duration;
 
@@ -108,7 +108,8 @@ impl PointLeader<'_, '_> {
             trial_deadline(sequence.length).saturating_mul(std::mem::take(&mut progress.missed));
         let deadline = DEADLINES.step.saturating_add(others);
         if takes_part && sequence.is_of_trial() {
-            // The common start is only 0.5 ms ahead; reading the counters after it is set could use that up.
+            // The common start is only 0.5 ms ahead. Reading the counters after the start is set could use that time
+            // up.
             self.cpu.begin(self.workers.followers.threads());
         }
         let start_ns = self.await_next_round(sequence, members, progress, deadline)?;
@@ -206,7 +207,7 @@ impl PointLeader<'_, '_> {
         totals: &mut TrialTotals,
     ) -> Result<(), StepFailure> {
         let mine = self.workers.check(expected, totals);
-        // Wrong data end the point, not the run: all ranks learn of it here and stay in step.
+        // Wrong data end the point, not the run: all ranks learn of the wrong data here and stay in step.
         let rank = &mut *self.workers.rank;
         let agreed = agree(rank, "verify a trial", mine, DEADLINES.step);
         if let Err(StepFailure::Point(_)) = agreed {

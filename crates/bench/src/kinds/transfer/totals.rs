@@ -464,7 +464,7 @@ mod tests {
         );
     }
 
-    /// The longest flush of the targets is added once to the longest interval. Initiators do not flush, and pure
+    /// The longest flush of the targets must be added once to the longest interval. Initiators do not flush, and pure
     /// targets have no interval.
     #[test]
     fn the_targets_flush_extends_the_measured_interval() {

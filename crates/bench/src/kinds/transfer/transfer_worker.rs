@@ -202,7 +202,7 @@ impl<'a> TransferWorker<'a> {
         self.driver.flow_times(schedule.start_ns)
     }
 
-    /// Each peer with the number of operations to it since the point began, answers and warm-up included.
+    /// Each peer with the number of operations to this peer since the point began, answers and warm-up included.
     pub fn operations(&self) -> Vec<(u32, u64)> {
         let flows = self.driver.flows().iter();
         flows.map(|flow| (flow.peer, flow.issued)).collect()

@@ -13,7 +13,7 @@ use super::verify::AtomicDigest;
 use tonnage_loops::batch::SharedBatches;
 use tonnage_loops::pulse::Pulse;
 
-/// The number of the warm-up, which is not a trial. Engines may try out alternatives in it.
+/// Number of the warm-up, which is not a trial. Engines may try out alternatives in the warm-up.
 pub const WARM_UP: u64 = 0;
 
 /// The background runs ahead of the measured part for 1/5 of the trial, up to 100 ms, so that queues are full when
@@ -39,7 +39,7 @@ pub struct WorkerSetup {
     pub shared: Option<Arc<SharedBatches>>,
     /// The pulse that this worker updates, if another thread reads it.
     pub pulse: Option<Arc<Pulse>>,
-    /// Its role among the workers of the rank.
+    /// The worker's role among the workers of the rank.
     pub role: WorkerRole,
 }
 

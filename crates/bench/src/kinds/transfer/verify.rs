@@ -114,9 +114,9 @@ fn arrival_set(initiator: u32, (first, end): (u64, u64)) -> u64 {
     }
 }
 
-/// Checks that a target saw exactly the operations that were sent to it. For write-imms it also checks which ones, how
-/// often each, and with `named` arrivals the initiator. It takes longer the more there were, so no rank may be waiting
-/// for bytes meanwhile.
+/// Checks that a target saw exactly the operations that were sent to it. For write-imms the check includes which ones,
+/// how often each, and with `named` arrivals the initiator. The check takes longer the more operations there were, so
+/// no rank may be waiting for bytes meanwhile.
 pub fn check_arrivals(
     point: &TransferPoint,
     expected: &ExpectedOperations,

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
     use tonnage_loops::testing::{LONG, rested};
 
-    /// Every change that a resting worker may wait for wakes it immediately.
+    /// Every change that a resting worker may wait for must wake it immediately.
     #[test]
     fn each_change_of_the_shared_state_wakes_a_resting_worker() {
         let (sleepers, stop) = (Arc::new(Sleepers::default()), AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! Candidates of a race on open engines: opening the engines, and running one trial of a candidate.
+//! Candidates of a race on open engines: opens the engines, and runs one trial of a candidate.
 
 use crate::failure::StepFailure;
 use crate::kinds::kind::{Stage, StepRunner};
@@ -79,7 +79,7 @@ fn open_candidate(
     })
 }
 
-/// Candidates of a race, and the engines that are open for them.
+/// Candidates of a race, and the engines that are open for these candidates.
 pub struct Candidates {
     goal: Goal,
     meaning: LatencyMeaning,

@@ -1,5 +1,5 @@
-//! A race of values: rounds of trials in turn, in which values that can no longer win are eliminated. This module is
-//! pure, so that all ranks that see the same figures decide the same.
+//! A race is a comparison of values: rounds of trials in turn, in which values that can no longer win are eliminated.
+//! This module is pure, so that all ranks that see the same figures decide the same.
 //!
 //! Two values are compared by the logarithms of their ratio in each round that both ran, because disturbances of the
 //! machine affect both. A more expensive value must be worth its price. The comparison with a cheaper one is decided
@@ -10,10 +10,11 @@ use tonnage_plan::tune::point::TRIALS_PER_VALUE;
 use tonnage_record::spread::{Trimmed, student_t_quantile, trimmed_mean};
 use tonnage_record::tune::{TuneGain, TuneOutcome};
 
-/// Fraction by which a more expensive value must be better: users would not double the depth for less.
+/// Fraction by which a more expensive value must be better: users would not double the depth for a smaller gain.
 const WORTH: f64 = 0.03;
 
-/// Rounds after which the race checks for decisions. Few checks, because each is a chance for noise to decide.
+/// Rounds after which the race checks for decisions. There are few checks, because each is a chance for noise to
+/// decide.
 const CHECK_ROUNDS: [usize; 6] = [3, 5, 8, 12, 16, ROUNDS_MAX];
 const ROUNDS_MAX: usize = 24;
 
@@ -46,7 +47,7 @@ pub struct CandidateRace {
 }
 
 impl CandidateRace {
-    /// Creates a race of `values` values.
+    /// Creates a race between `values` values.
     pub fn new(values: usize, less_is_better: bool) -> Self {
         let wrong = WRONG / (CHECK_ROUNDS.len() + 1) as f64;
         let freedoms = 0..ROUNDS_MAX as u32;

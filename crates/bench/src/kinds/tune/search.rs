@@ -24,7 +24,7 @@ use tonnage_units::message::truncate_message;
 /// Trials of the winner's final run.
 const LAST_TRIALS: u32 = 5;
 
-/// Name of the race of all options together.
+/// Name of the last race, which compares the values of all options together.
 const TOGETHER: &str = "together";
 
 /// A search in progress.
@@ -65,7 +65,7 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
         self.body
     }
 
-    /// Searches until a pass changes no value that an earlier race of the same pass depended on.
+    /// Searches until a pass changes no value that an earlier race of the same pass assumed.
     pub fn run(
         &mut self,
         record: &mut Record,
@@ -212,8 +212,8 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
         }
     }
 
-    /// Measures the winner as a normal transfer, with the last operation on each slot verified and its path proven. The
-    /// races have no time for that.
+    /// Measures the winner as a normal transfer. The last operation on each slot is verified and the path is proven,
+    /// because the races have no time for these checks.
     fn run_winner(
         &mut self,
         record: &mut Record,

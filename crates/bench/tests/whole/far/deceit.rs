@@ -117,7 +117,7 @@ impl Worker {
         self.done.push_back(Completion::new(op, Ending::Done));
     }
 
-    /// An operation's bytes, and where they will land.
+    /// Returns an operation's bytes, and where they will land.
     fn delivery(&self, verb: Verb, op: &Op) -> Result<Delivery> {
         let lane = self.lane_of(op.lane)?;
         let peer = self.inbox_of(lane.peer)?;
@@ -140,7 +140,7 @@ impl Worker {
     }
 }
 
-/// Two operations with exchanged deliveries.
+/// Returns two operations with exchanged deliveries.
 fn exchanged(verb: Verb, first: Op, second: Op) -> Vec<Op> {
     let swap = |one: Op, other: Op| match verb {
         Verb::WriteImm => Op {

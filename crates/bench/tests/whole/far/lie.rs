@@ -61,46 +61,47 @@ pub enum Lie {
     Flip,
     /// One of its bytes is changed, and one of each later operation.
     FlipAll,
-    /// Its bytes do not move, and the target is not notified.
+    /// The operation's bytes do not move, and the target is not notified.
     Drop,
-    /// It completes twice, or the target is notified twice.
+    /// The operation completes twice, or the target is notified twice.
     Double,
-    /// It carries the bytes of another slot.
+    /// The operation carries the bytes of another slot.
     Swap,
-    /// Only its first half moves.
+    /// Only the operation's first half moves.
     Truncate,
-    /// It moves only when its lane is released.
+    /// The operation moves only when its lane is released.
     Late,
-    /// It lands one slot further.
+    /// The operation lands one slot further.
     Elsewhere,
     /// The target is notified again once it is idle.
     Echo,
     /// The target is notified as if the next rank had sent it.
     Stranger,
-    /// No operation before it moves anything. If one per slot is left, only the last operation on each slot moves.
+    /// No operation before this one moves anything. If one per slot is left, only the last operation on each slot
+    /// moves.
     LastVisits,
-    /// It and the next one swap their bytes; write-imms swap their immediates.
+    /// The operation and the next one swap their bytes; write-imms swap their immediates.
     Exchange,
-    /// It is delivered again over the next operation on its slot. For write-imms, the immediates of four in a row
-    /// become those of the first and the last, twice each, so that their number and sum stay the same.
+    /// The operation is delivered again over the next operation on its slot. For write-imms, the immediates of four in
+    /// a row become those of the first and the last, twice each, so that their number and sum stay the same.
     Again,
-    /// Half of it moves at first, and the other half after another operation was posted.
+    /// Half of the operation moves at first, and the other half after another operation was posted.
     Short,
 }
 
 impl Lie {
-    /// The lie with this name.
+    /// Returns the lie with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         let mut all = LIES.iter();
         all.find(|(known, _)| *known == name).map(|(_, lie)| *lie)
     }
 
-    /// Whether it involves several operations, each in a different way.
+    /// Whether the lie involves several operations, each in a different way.
     pub fn is_of_several(self) -> bool {
         matches!(self, Self::Exchange | Self::Again | Self::Short)
     }
 
-    /// Whether it concerns operation `this`, if it begins with operation `first`.
+    /// Whether the lie concerns operation `this`, if the lie begins with operation `first`.
     pub fn is_of<T: PartialOrd>(self, this: T, first: T) -> bool {
         match self {
             Self::FlipAll => this >= first,

@@ -145,7 +145,8 @@ fn a_greeting_may_arrive_in_pieces_but_times_out() {
     drop(silent);
 }
 
-/// More unknown connections than there is room for: the oldest are dropped, and each poll accepts a bounded number.
+/// More unknown connections arrive than there is room for: the oldest are dropped, and each poll accepts a bounded
+/// number.
 #[test]
 fn a_flood_of_unknown_connections_is_bounded() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -207,7 +208,7 @@ fn connections_come_from_the_address_of_the_device() {
     assert_eq!(late.kind(), std::io::ErrorKind::TimedOut);
 }
 
-/// Two workers with three devices and two queue pairs each.
+/// There are two workers with three devices and two queue pairs each.
 #[test]
 fn each_rail_and_queue_pair_of_a_worker_has_a_stream() {
     let mut point = point(Traffic::Pair, 2, Verb::Write);

@@ -133,7 +133,7 @@ fn a_sender_stops_at_its_time_or_with_its_receiver() {
     }
 }
 
-/// The thread reads the clock, sleeps in a read, and finds the peer gone after the time was over.
+/// The thread reads the clock, sleeps in a read, and then finds that the peer closed after the interval ended.
 #[test]
 fn a_peer_that_closes_after_the_time_is_not_an_error() {
     let clock = Clock::new();

@@ -185,10 +185,10 @@ impl WorkerProcess {
         }
     }
 
-    /// Returns the state letter from /proc; `T` means stopped by a signal.
+    /// Returns the process's state from /proc; `T` means stopped by a signal.
     fn state(&self) -> Option<char> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).ok()?;
-        // The process name before it may contain any characters.
+        // The process name that precedes the state may contain any characters.
         stat.rsplit_once(") ")?.1.chars().next()
     }
 

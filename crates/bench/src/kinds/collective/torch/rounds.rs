@@ -20,8 +20,8 @@ use crate::deadlines::DEADLINES;
 /// Maximum number of bytes that a rank contributes to one round. The control channel carries 64 KiB per rank.
 const BYTES_MAX: usize = 32 << 10;
 
-/// Time that a rank waits for its worker before the next round. It doubles after each round without entries, so that
-/// waiting takes no CPU time that the workers need.
+/// Time that a rank waits for its worker before the next round. The time doubles after each round without entries, so
+/// that waiting takes no CPU time that the workers need.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
 
 /// Longest of these pauses.

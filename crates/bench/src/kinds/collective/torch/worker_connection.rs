@@ -107,7 +107,7 @@ struct RaisedException {
     lacking: bool,
 }
 
-/// A worker with the socket to it.
+/// A worker and the socket that connects it to this rank.
 #[derive(Debug)]
 pub(super) struct WorkerConnection {
     channel: WorkerSocket,
@@ -139,7 +139,7 @@ impl WorkerConnection {
         Ok(both)
     }
 
-    /// Sends an order, and files with it.
+    /// Sends a command, and files along with it.
     pub(super) fn order(
         &mut self,
         order: &WorkerOrder<'_>,

@@ -102,7 +102,7 @@ impl TorchWorkers {
         }
         let started = start(self.backend, point, stage);
         let (worker, effective) = started.map_err(|error| {
-            // It counts as well, or workers that cannot start would be tried for each point.
+            // A worker that cannot start counts as lost too. Otherwise such workers would be tried for each point.
             self.lost += 1;
             StepFailure::from_agreed(stage.rank, error)
         })?;
@@ -376,7 +376,7 @@ impl Backend for TorchWorkers {
 mod tests {
     use super::*;
 
-    /// `--gpus 2,3` assigns these to the ranks of a host in turn, if the backend needs a GPU.
+    /// `--gpus 2,3` must assign these GPUs to the ranks of a host in turn, if the backend needs a GPU.
     #[test]
     fn a_rank_gets_its_gpu_from_the_list() {
         let named = |local: u32| Some([2, 3][local as usize % 2]);

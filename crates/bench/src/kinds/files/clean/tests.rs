@@ -141,8 +141,8 @@ fn files_changed_by_others_are_left() {
     }
 }
 
-/// After a failure, files are checked as closely as after a success: data of others behind the beginning are found. A
-/// phase that ended does not hide that another file took the place of its own.
+/// After a failure, files must be checked as closely as after a success, so data of other users behind the beginning
+/// are found. If a phase has ended and another file has taken the place of this run's file, that is found too.
 #[test]
 fn data_of_others_is_left_after_a_failure_too() {
     let directory = tempfile::tempdir().unwrap();

@@ -55,7 +55,7 @@ struct InitiatorTicks {
 pub(super) struct OperationsInInterval {
     pub(super) rank: u32,
     pub(super) operations: u64,
-    /// True if it stood still before it was done, or has not reported the interval.
+    /// True if the rank stood still before it was done, or has not reported the interval.
     pub(super) is_silent: bool,
 }
 
@@ -266,7 +266,7 @@ impl IntervalCollector {
     }
 
     /// Ends a trial of `window_ns`, and returns its number of intervals. Operations just after the last whole interval
-    /// belong to that one.
+    /// belong to that interval.
     pub(super) fn close(&mut self, window_ns: u64) -> usize {
         let count = interval_count(window_ns, self.series.interval_ns);
         for at in 0..self.clients.len() {

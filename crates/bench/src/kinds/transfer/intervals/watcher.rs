@@ -227,7 +227,7 @@ impl TrialCollection {
 /// Checkpoints of a point: its record as it would be if the run were lost now.
 pub(super) struct Checkpoints {
     pub(super) every_ns: u64,
-    /// The point's record. A checkpoint is a copy of it with the series so far.
+    /// The point's record. A checkpoint is a copy of this record with the series so far.
     pub(super) record: Record,
     pub(super) keeper: CheckpointKeeper,
     /// Checkpoints written in this trial.

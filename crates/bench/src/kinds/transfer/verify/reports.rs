@@ -9,8 +9,8 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{RankGroup, pack, unpack};
 use tonnage_units::{Error, Result};
 
-/// One rank's message to another: for each of its workers, the operations it issued to that rank, if it has a flow to
-/// it.
+/// One rank's message to another: for each of the sender's workers, the operations that it issued to the receiver, if
+/// it has a flow there.
 type PeerReport = Vec<Option<IssuedOfFlow>>;
 
 /// Reports available at one rank.

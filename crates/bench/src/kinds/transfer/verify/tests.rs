@@ -45,7 +45,8 @@ fn immediates_continue_across_the_32_bit_wrap() {
     assert_eq!(arrival_set(7, (edge, edge + 4)), arrival_set(7, (0, 4)));
 }
 
-/// Different sets with the same number of arrivals and the same sum of immediates.
+/// Two different sets can have the same number of arrivals and the same sum of immediates; the check must tell them
+/// apart.
 #[test]
 fn arrivals_are_a_set_and_not_a_sum() {
     let set = |arrivals: &[(u32, u32)]| {
@@ -100,7 +101,7 @@ fn every_ping_has_an_answer() {
     let mut point = point(Access::Sequential, 4);
     point.pacing = Pacing::PingPong;
     point.op = Verb::WriteImm;
-    // Rank 1 reported before it answered.
+    // Rank 1 reported before it sent its answer.
     let issued = vec![vec![issued(10, 14)], vec![issued(10, 10)]];
     for rank in [0, 1] {
         let expected =
@@ -278,7 +279,7 @@ impl Pair {
     }
 }
 
-/// One worker's bytes must not pass for another's at the same offset of its own memory.
+/// The bytes of one worker must not be accepted for those of another at the same offset of its own memory.
 #[test]
 fn workers_of_a_pair_have_their_own_data() {
     for op in [Verb::Write, Verb::Read] {

@@ -1,6 +1,7 @@
 use super::*;
 
-/// Races values with the figures that `figure` returns for each value and round. Returns the race and its winner.
+/// Runs a race of values with the figures that `figure` returns for each value and round. Returns the race and its
+/// winner.
 fn raced(
     values: usize,
     less_is_better: bool,
@@ -39,7 +40,7 @@ fn the_cheapest_of_the_best_values_wins() {
     assert_eq!(still(&[1.0, 1.02, 0.98], true).1, 0);
 }
 
-/// Several steps, each not worth its price, must not add up to a loss.
+/// Several steps that are each not worth their price must not add up to a loss.
 #[test]
 fn small_steps_do_not_lead_away_from_the_best() {
     let truths: Vec<f64> = (0..13).map(|step| 1.028f64.powi(step)).collect();
@@ -127,9 +128,9 @@ impl Noise {
     }
 }
 
-/// True values, noise of a trial, and the fraction of trials that take two to five times as long. Then the bounds: mean
-/// loss compared with the best value, beyond the loss accepted for a cheaper one; fraction of races that lose more than
-/// 5 % in this sense; and trials per value.
+/// A simulated race: true values, noise of a trial, and the fraction of trials that take two to five times as long.
+/// Then the bounds. The mean loss compared with the best value excludes the loss that is accepted for a cheaper value.
+/// The others are the fraction of races that lose more than 5 % in this sense, and the trials per value.
 struct Case {
     truths: Vec<f64>,
     cv: f64,
@@ -141,7 +142,8 @@ struct Case {
 
 const RACES: u64 = 150;
 
-/// Mean loss beyond that accepted for a cheaper value, fraction of bad winners, and trials per value, over noisy races.
+/// Returns three averages over noisy races: the mean loss beyond the accepted one, the fraction of bad winners, and the
+/// trials per value.
 fn simulated(case: &Case) -> (f64, f64, f64) {
     let best = case.truths.iter().copied().fold(0.0, f64::max);
     let values = case.truths.len();
@@ -172,8 +174,8 @@ fn simulated(case: &Case) -> (f64, f64, f64) {
     (loss / races, bad / races, trials / races / values as f64)
 }
 
-/// The bounds leave room for chance. An earlier method dropped values for good, and took "undecided" for "as good". It
-/// lost 5 to 17 % on the ladder, and picked a bad winner in 76 to 98 of 100 races.
+/// The bounds leave room for chance. An earlier method eliminated values for good, and took "undecided" for "equally
+/// good". It lost 5 to 17 % on the ladder, and picked a bad winner in 76 to 98 of 100 races.
 #[test]
 fn little_is_lost_at_any_noise_level() {
     let ladder: Vec<f64> = (0..13)

@@ -16,12 +16,12 @@ const ONCE: RunOrder = RunOrder {
     poison: true,
 };
 
-/// Element `at` of the input of the rank at `place` in an iteration.
+/// Returns element `at` of the input in an iteration, for the rank with index `place` in its group.
 fn input(place: u32, iteration: u32, at: u64) -> i32 {
     (1 + place as i32) * 1000 + 100 * iteration as i32 + (at % 97) as i32
 }
 
-/// Element `at` of the result of the rank at `place`.
+/// Returns element `at` of the expected result, for the rank with index `place` in its group.
 fn expected(call: &TorchCall, place: u32, iteration: u32, at: u64) -> i32 {
     let shape = call.shape;
     let sum = |at| {

@@ -101,7 +101,7 @@ fn a_call_that_hangs_shows_pythons_stack() {
 fn an_exception_comes_with_its_traceback() {
     let errors = with_workers(2, TIMEOUT, |rank, mut worker| {
         let mut call = call(Collective::Broadcast, 2, 2);
-        // The plan rejects such a root; here it stands for any mistake.
+        // The plan rejects this root; here it stands for any mistake.
         call.shape.root = 7;
         worker.probe(rank, &call).unwrap_err().to_string()
     });

@@ -183,7 +183,7 @@ fn latencies_just_after_the_last_interval_belong_to_it() {
 }
 
 proptest! {
-    /// In whatever order ticks arrive, no operation is lost or counted twice.
+    /// Operations must not be lost or counted twice, whatever the order in which ticks arrive.
     #[test]
     fn all_operations_are_in_the_series(
         ticks in proptest::collection::vec((0u32..3, 0u64..12, 0u64..50), 0..40),

@@ -240,8 +240,8 @@ fn with_result_slots(result_slots: u64) -> Contention {
     Contention::of(point)
 }
 
-/// Result slots are written and read in chunks, and the number of operations is not a multiple of the chunk size. Later
-/// trials also wrap around the end.
+/// Result slots are written and read in chunks. A number of operations that is not a multiple of the chunk size must be
+/// checked correctly, and so must later trials that wrap around the end.
 #[test]
 fn more_operations_than_result_slots_in_a_chunk_are_right() {
     let mut ranks = with_result_slots(10_000);
