@@ -108,7 +108,7 @@ mod tests {
             of([10, 20, 90, 90, 20, 20]),
             [vec![0, 1, 5], vec![0, 2, 3], vec![0, 4]]
         );
-        // The same applies after first-block columns that are too wide.
+        // Figures also get a new block after columns of the first block that are too wide.
         assert_eq!(
             of([10, 20, 20, 20, 20, 120]),
             [vec![0, 1, 5], vec![0, 2, 3, 4]]

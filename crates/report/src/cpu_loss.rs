@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(cause(&with(&[shared])), Some(("a CPU quota", "up to", 0.4)));
     }
 
-    /// Every kind of experiment prints these lines below its tables.
+    /// Every kind of experiment must print these lines below its tables.
     #[test]
     fn every_kind_reports_a_loss() {
         let mut records = samples::all();

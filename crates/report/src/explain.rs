@@ -15,7 +15,7 @@ pub struct Definition {
     pub name: &'static str,
     /// Name in CSV; `None` for a derived column.
     pub field: Option<&'static str>,
-    /// Its meaning.
+    /// Meaning of the figure or column.
     pub meaning: &'static str,
     /// Computation from measured values. `None` for a derived column, where `meaning` includes it.
     pub computed: Option<&'static str>,

@@ -190,7 +190,7 @@ pub fn clients() -> Vec<Record> {
     records
 }
 
-/// A pair that moves data in both directions, slightly more of it back.
+/// Returns the record of a pair that moves data in both directions, slightly more of them back.
 fn both_ways() -> Record {
     let pair =
         sample(Pacing::Stream { depth: 12 }, 64).with(|point| point.roles.bidirectional = true);

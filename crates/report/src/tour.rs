@@ -159,7 +159,7 @@ fn latency(records: &[TransferRecord<'_>]) -> String {
             "one way, seen by the peer"
         };
         let line = match &record.canary {
-            // A read is not one-way, so a cache line transfer is no reference for it.
+            // A read is not one-way, so a cache-line transfer is not a reference for its latency.
             _ if record.body.point.op == Verb::Read => None,
             Some(Canary::Measured {
                 before_ns,

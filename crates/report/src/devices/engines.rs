@@ -26,7 +26,7 @@ struct Listed {
     name: &'static str,
     /// Names as the command line accepts them, each with its description.
     names: Vec<(String, String)>,
-    /// Why it cannot be used here.
+    /// Why the engine cannot be used here.
     missing: Option<String>,
     /// Command-line option that takes its own options.
     asked_by: &'static str,

@@ -129,8 +129,8 @@ fn pair(key: &str, value: &str) -> String {
     }
 }
 
-/// Makes a text one line of limited length: control characters become Rust escapes, and a cut text ends with a checksum
-/// of all of it.
+/// Makes a text one line of limited length: control characters become Rust escapes. A text that was cut ends with a
+/// checksum of the whole text.
 pub fn shortened(text: &str) -> String {
     let each = text.chars().map(|it| match it.is_control() {
         true => it.escape_unicode().to_string(),

@@ -131,7 +131,7 @@ fn engine(record: FileRecord<'_>) -> Vec<String> {
     lines.collect()
 }
 
-/// Items of an engine's report: library, provider and device first, then its facts by name.
+/// Returns the items of an engine's report: library, provider and device first, then its facts by name.
 fn items(engine: &EngineReport) -> Vec<String> {
     let library = engine.library.as_ref();
     let told = [

@@ -93,7 +93,7 @@ fn the_schema_accepts_every_kind_of_record() {
     }
 }
 
-/// JSON pointers to all objects in a value.
+/// Adds to `found` the JSON pointers of all objects in a value.
 fn objects(value: &Value, at: String, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => {

@@ -147,7 +147,7 @@ mod tests {
         assert!(!told.contains("stall"), "{told}");
     }
 
-    /// The same mean rate, but because one of three trials stalled.
+    /// The mean rate is the same as above, but because one of three trials stalled.
     #[test]
     fn a_stalled_load_is_distinguished_from_an_overload() {
         let record = changed(|body| {

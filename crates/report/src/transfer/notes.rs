@@ -135,7 +135,7 @@ pub fn late_start(trials: impl Iterator<Item = (u64, u64)>) -> Option<String> {
 /// Assumed relative spread of a single trial, which has no interval.
 const SINGLE_TRIAL_SPREAD: f64 = 0.05;
 
-/// Minimum excess over the requested trial time, as a fraction of it, for a remark.
+/// Minimum fraction by which a trial must exceed the requested time for a remark.
 const EXCESS_MIN: f64 = 0.5;
 
 /// Minimum fraction of the excess that in-flight operations must explain.

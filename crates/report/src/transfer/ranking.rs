@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(best_of(&[given.clone(), given]), None);
     }
 
-    /// Each row is compared with the first of its depth; a row without trials is not compared.
+    /// Each row must be compared with the first row of its depth; a row without trials must not be compared.
     #[test]
     fn rows_are_compared_with_the_first_that_differs_only_in_options() {
         let with = |rails, record: Record| {

@@ -136,7 +136,7 @@ fn refusals(body: &TuneBody) -> Vec<String> {
     said.collect()
 }
 
-/// Candidates that may be better than the winner of their last race, and how to find out.
+/// Returns notes on candidates that may be better than the winner of their last race, and how to find out.
 fn doubts(body: &TuneBody) -> Vec<String> {
     let races = body
         .tried
@@ -215,7 +215,7 @@ mod tests {
         insta::assert_snapshot!("refused_tune", table_of(&refused()));
     }
 
-    /// `--require-path` uses the proof of the winner's last run.
+    /// `--require-path` must use the proof of the winner's last run.
     #[test]
     fn a_search_has_the_proof_of_its_winner() {
         let mut records = searches();

@@ -41,7 +41,7 @@ fn host_with(gpu: [&str; 3]) -> Machine {
     machine
 }
 
-/// The same host with NVIDIA GPUs and their driver.
+/// Returns the same host, with NVIDIA GPUs and their driver.
 fn machine() -> Machine {
     let machine = host_with(["0x030200", "0x10de", "0x2330"]);
     machine
@@ -81,7 +81,7 @@ fn gpus_of_a_stored_machine_are_drawn() {
     insta::assert_snapshot!(drawn(&inventory(&machine())));
 }
 
-/// AMD GPUs: partitions, runtime names, and whether NICs can reach their memory.
+/// The page must show AMD GPUs with their partitions, runtime names, and whether NICs can reach their memory.
 #[test]
 fn amd_gpus_are_drawn_with_facts_from_the_kernel() {
     let machine = host_with(["0x120000", "0x1002", "0x74a1"]);
@@ -156,7 +156,7 @@ fn pairs_are_told_apart_by_links_and_access() {
     insta::assert_snapshot!(drawn(&found));
 }
 
-/// Sixteen GPUs take three blocks of columns; none is wider than the page.
+/// Sixteen GPUs must take three blocks of columns, and no block may be wider than the page.
 #[test]
 fn a_large_matrix_keeps_to_the_width() {
     let mut found = inventory(&machine());
@@ -267,7 +267,7 @@ fn cuda_gpu() -> CudaGpu {
     }
 }
 
-/// An unknown figure leaves its cell empty and does not shift the columns.
+/// An unknown figure must leave its cell empty and not shift the columns.
 #[test]
 fn gpus_have_their_memorys_rate_and_copy_engines() {
     let mut gpu = cuda_gpu();

@@ -10,7 +10,7 @@ pub struct ParsedFamily {
     pub name: String,
     /// Type from the TYPE line.
     pub kind: String,
-    /// Its samples.
+    /// Samples of the family.
     pub samples: Vec<ParsedSample>,
 }
 
@@ -95,7 +95,7 @@ fn sample(line: &str) -> Result<(String, ParsedSample), String> {
     Ok((name.to_owned(), ParsedSample { labels, value }))
 }
 
-/// Position of the closing quote.
+/// Returns the position of the closing quote.
 fn closing(value: &str) -> Option<usize> {
     let mut escaped = false;
     for (at, character) in value.char_indices() {
