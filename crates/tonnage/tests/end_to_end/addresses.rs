@@ -44,7 +44,7 @@ fn gaps_are_what_was_asked_for() {
     measured(&format!("{tcp} --depth 8 --gap 0 --verify"));
 }
 
-/// Every slot of the footprint is used, moved and right: 40 operations or batches are at least five passes.
+/// Every slot of the footprint must be used, moved and right: 40 operations or batches are at least five passes.
 #[test]
 fn permuted_slots_are_all_used_and_right() {
     for pacing in PACINGS {
@@ -103,7 +103,7 @@ fn a_targets_footprint_may_be_shared() {
     }
 }
 
-/// Each slot order at either end: with any depth if that can be verified, otherwise with depth 1.
+/// Runs each slot order at either end: with any depth if the order can be verified, otherwise with depth 1.
 #[test]
 fn the_two_ends_may_have_orders_of_their_own() {
     let (records, table) = measured(

@@ -21,7 +21,7 @@ fn figures(records: &[Record]) -> Vec<(u32, u64, u64, Option<u64>)> {
     records.iter().map(of).collect()
 }
 
-/// Two trials of 40 batches, with every engine and method of posting, and every byte of each is right.
+/// Runs two trials of 40 batches with every engine and method of posting; every byte of each batch must be right.
 #[test]
 fn every_byte_of_every_kind_of_batch_arrives() {
     let operations = 80 * 33;
@@ -58,8 +58,8 @@ fn every_byte_of_every_kind_of_batch_arrives() {
     }
 }
 
-/// A batch of 64 adjacent operations becomes one operation. If the largest message is an eighth of it, it is cut into
-/// eight. Each byte is where it would be without merging.
+/// A batch of 64 adjacent operations must become one operation. If the largest message is an eighth of the batch, the
+/// batch is cut into eight operations. Each byte must be where it would be without merging.
 #[test]
 fn neighbours_become_one_operation_with_the_same_bytes() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {
@@ -81,7 +81,7 @@ fn neighbours_become_one_operation_with_the_same_bytes() {
     assert_eq!(figures(&records)[0].3, Some(80 * 2));
 }
 
-/// Two trials of 40 batches of the rank, not of each worker, each timed once.
+/// Two trials of 40 batches must be those of the rank, not of each worker, and each batch must be timed once.
 #[test]
 fn workers_of_a_rank_share_batches_out() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {

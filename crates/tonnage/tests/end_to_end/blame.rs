@@ -120,7 +120,7 @@ impl Drop for HalfCpu {
     }
 }
 
-/// Every kind of experiment gets the same remarks.
+/// Every kind of experiment must get the same remarks.
 #[test]
 fn a_quota_is_named_by_every_kind() {
     let group = match HalfCpu::new("quota") {

@@ -232,7 +232,7 @@ fn works_with_its_script(browser: &mut Chromium, tab: &Tab) {
     ));
 }
 
-/// All tables and drawings are visible, and the slow row of the matrix is marked.
+/// Checks that all tables and drawings are visible, and that the slow row of the matrix is marked.
 fn is_whole(browser: &mut Chromium, tab: &Tab) {
     for media in ["screen", "print"] {
         browser.order(tab, "Emulation.setEmulatedMedia", json!({"media": media}));

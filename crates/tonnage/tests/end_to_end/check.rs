@@ -26,7 +26,7 @@ pub fn last_line(ended: &Ended) -> &str {
     ended.stdout.lines().last().unwrap_or_default()
 }
 
-/// The report that a check wrote.
+/// Returns the report that a check wrote.
 pub fn report(dir: &Path, name: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(dir.join(name)).unwrap()).unwrap()
 }
@@ -44,7 +44,7 @@ pub fn paced_baseline(dir: &Path) {
     by_hand(dir, "r.jsonl", 2000.0, "b.toml");
 }
 
-/// A baseline of some records with this rate: a check fails below a tenth of it.
+/// Writes a baseline of some records with this rate: a check fails below a tenth of it.
 pub fn by_hand(dir: &Path, records: &str, rate_per_s: f64, file: &str) {
     let text = format!(
         "[[value]]\npoint = {{ engine = 'null', op = 'write' }}\nmetric = 'message-rate'\nvalue = {rate_per_s}\n\
@@ -79,7 +79,7 @@ fn a_host_is_checked_beside_its_own_baseline() {
     assert_eq!(verdicts["entries"][0]["tries"].as_array().unwrap().len(), 2);
     let nodes = fs::read_to_string(dir.join("failed")).unwrap();
     assert_eq!(verdicts["hosts"][0], nodes.trim());
-    // The same check prints its verdict again, whatever its exit codes mean.
+    // The same check must print its verdict again, whatever its exit codes mean.
     let again = run(dir, &format!("{failing} --force --exit nagios")).with_code(2);
     assert!(last_line(&again).ends_with(" s ago"), "{again:#?}");
     assert!(again.took < Duration::from_secs(2), "{again:#?}");

@@ -84,11 +84,11 @@ fn a_hanging_host_does_not_take_the_others_time() {
     let verdicts = each(dir, "each.json");
     assert_eq!(verdicts[0]["verdict"], "pass", "{verdicts:#?}");
     assert_eq!(verdicts[0]["report"]["budget_s"], 17.0);
-    // It was checked before the others were given up.
+    // The reachable host was checked before the others were given up.
     let checked_ns = verdicts[0]["report"]["time_unix_ns"].as_u64().unwrap();
     let checked = Duration::from_nanos(checked_ns).saturating_sub(begun);
     assert!(checked < Duration::from_secs(7), "{checked:?}");
-    // A host that has reported its own name is called by it.
+    // A host that has reported its own name is called by that name.
     let own = tonnage_sys::host::name();
     for (verdict, host, why) in [
         (&verdicts[1], "dead", "error: ssh was given up after "),
@@ -125,7 +125,7 @@ fn processes_of_a_launcher_that_start_late_lose_no_verdict() {
     };
     let first = start(1);
     sleep(Duration::from_secs(4));
-    // It has its own eight seconds to check a host; the other has six.
+    // This process has its own eight seconds to check a host; the other process has six.
     let late = start(0);
     // If other programs take the CPUs, the verdict may be an error, but all processes have it.
     let [late, first] = [late, first].map(|run| run.end());

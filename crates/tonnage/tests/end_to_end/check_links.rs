@@ -204,7 +204,7 @@ fn a_real_slurm_drains_the_slow_node_and_not_the_erroneous_one() {
     hosts.link(1, 0).set_rates(slow).unwrap();
     let ended = slurm.srun(["-w", "h2", "-N1", "true"]).output().unwrap();
     assert!(ended.status.success(), "{ended:#?}");
-    // Its job may still be ending.
+    // The node's previous job may still be ending.
     let is_settled = |it: &str| it.starts_with("idle") || it.starts_with("drain");
     wait_until("h2 is idle or drained", || is_settled(&state(&slurm, "h2")));
     let state_of_h2 = state(&slurm, "h2");

@@ -102,7 +102,8 @@ fn groups_call_at_once_and_each_has_its_own_result() {
     }
 }
 
-/// Alone, the size is refused. In a sweep, it is a row with its reason, and the other sizes are measured.
+/// A single impossible size must be refused. In a sweep, it must be a row with its reason, and the other sizes be
+/// measured.
 #[test]
 fn an_impossible_size_of_a_sweep_is_skipped() {
     let dir = tempdir().unwrap();
@@ -119,8 +120,8 @@ fn an_impossible_size_of_a_sweep_is_skipped() {
     assert_eq!(records[1].outcome, Outcome::Measured);
 }
 
-/// Concurrent copies by all senders are the bound for algorithms that copy; the algorithm determines how many ranks of
-/// a rooted operation send.
+/// Concurrent copies by all senders must be the bound for algorithms that copy; the algorithm determines how many ranks
+/// of a rooted operation send.
 #[test]
 fn shared_memory_has_a_bound_that_nothing_passes() {
     let (run, records) = collective(

@@ -16,7 +16,7 @@ use super::support::{Started, records, tonnage, wait_until, words};
 pub(super) fn python() -> Option<String> {
     let named = std::env::var("TONNAGE_TORCH_PYTHON").ok();
     let usual = ["/usr/bin/python3", "python3"].map(str::to_owned);
-    // By its path, because runs under test have their own PATH.
+    // Python is found by its path, because runs under test have their own PATH.
     let look =
         "import importlib.util, sys; importlib.util.find_spec('torch') and print(sys.executable)";
     let with_torch = |python: String| {
@@ -31,7 +31,7 @@ pub(super) fn python() -> Option<String> {
     found
 }
 
-/// The bodies of a file's records.
+/// Returns the bodies of a file's records.
 fn bodies(path: &Path) -> Vec<CollectiveBody> {
     let records = records::read(path).into_iter();
     records
@@ -153,7 +153,7 @@ fn a_worker_that_calls_nothing_has_a_time_and_no_bandwidth() {
     assert_eq!((rates, summary.verified_bytes), ((None, None), 0));
 }
 
-/// Filling that takes longer than a whole trial, and is not part of it.
+/// Filling takes longer than a whole trial, and must not be part of the trial.
 #[test]
 fn filling_before_a_trial_takes_none_of_its_calls() {
     let line = "--sizes 32M --ranks 1 --refill trial --trials 2 --trial-time 10ms --warmup 1ms";
@@ -183,7 +183,7 @@ fn the_published_plan_runs_whether_torch_is_there_or_not() {
         &format!("optional = true\npython = '{named}'"),
     );
     change("trials = 3", "trials = 1");
-    // The other backends compete with it during warm-up, with 100 MB each.
+    // The other backends compete with this algorithm during warm-up, with 100 MB each.
     let whole = change(
         "op = \"all-reduce\"",
         "op = \"all-reduce\"\nalgorithm = 'ring'",

@@ -80,7 +80,7 @@ fn two_sides_take_turns_and_are_compared() {
     let page = fs::read_to_string(dir.path().join("verdict.md")).unwrap();
     assert_eq!(page.matches("| worse |").count(), 2, "{page}");
     run(dir.path(), &format!("{round} --fail-on missing,unclear")).with_code(0);
-    // Neither file is overwritten.
+    // Neither file may be overwritten.
     run(dir.path(), &ab)
         .with_code(2)
         .with_one_error(&["ab.jsonl", "--force"]);
@@ -124,7 +124,7 @@ fn a_variable_is_given_to_one_side() {
 #[test]
 fn a_run_that_cannot_be_measured_is_refused_before_the_first() {
     let dir = tempdir().unwrap();
-    // Nor is an existing file touched, even if it may be replaced.
+    // An existing file must not be touched either, even if it may be replaced.
     fs::write(dir.path().join("ab.jsonl"), "old\n").unwrap();
     let good = "transfer --engine shm --op write --ranks 2 --sizes 64";
     let fabric = "transfer --engine fabric:shm --op write --ranks 2 --sizes 64";
@@ -174,7 +174,7 @@ fn a_run_ends_with_the_process_that_started_it() {
     }
 }
 
-/// Each repetition is a run with its own order, and a resumed file is complete.
+/// Each repetition must be a run with its own order, and a resumed file must become complete.
 #[test]
 fn a_plan_is_measured_several_times() {
     let dir = tempdir().unwrap();
@@ -210,7 +210,7 @@ fn a_plan_is_measured_several_times() {
     printed.with_code(2).with_one_error(&["--runs"]);
 }
 
-/// Every run finds the process in the same state: the main thread is pinned in each.
+/// Every run must find the process in the same state: the main thread is pinned in each.
 #[test]
 fn workers_have_the_same_cpus_in_each_run() {
     let allowed = tonnage_machine::Topology::read().allowed;

@@ -53,7 +53,7 @@ fn several_ranks_connect_to_one() {
     }
 }
 
-/// Unavailable huge pages are reported: in the record if smaller pages were used, otherwise as a skip.
+/// Unavailable huge pages must be reported: in the record if smaller pages were used, otherwise as a skip.
 #[test]
 fn memory_of_every_page_size_is_registered() {
     let (run, records) = connect(
@@ -83,7 +83,7 @@ fn memory_of_every_page_size_is_registered() {
     }
 }
 
-/// The option value that the reason of a skip recommends.
+/// Returns the option value that the reason of a skip recommends.
 fn advised<'a>(why: &'a str, option: &str) -> &'a str {
     let rest = why.split(option).nth(1).unwrap_or_else(|| panic!("{why}"));
     rest.trim_start().split([',', ' ']).next().unwrap()

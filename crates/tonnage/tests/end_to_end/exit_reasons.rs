@@ -12,7 +12,8 @@ use super::support::{BRIEF, rows, tonnage};
 /// A missing library, so that points which need it are skipped.
 const WITHOUT: &str = "--engine fabric:tcp --library libfabric=/nowhere/libfabric.so --ranks 2";
 
-/// Command lines that fail in a directory with the files of [`prepare`], their exit codes, and a part of the reason.
+/// Returns command lines that fail in a directory with the files of [`prepare`], their exit codes, and a part of the
+/// reason.
 fn failing() -> Vec<(String, i32, &'static str)> {
     let mut cases: Vec<(String, i32, &str)> = Vec::new();
     let foreign = "is there and was not written by tonnage";
@@ -99,7 +100,7 @@ fn a_failing_command_prints_its_reason_once() {
     assert_eq!(foreign, "precious");
 }
 
-/// Like a process ended by SIGPIPE, about which shells print nothing either.
+/// The command must end like a process that SIGPIPE ends, about which shells print nothing either.
 #[test]
 fn a_command_whose_output_nobody_reads_ends_quietly() {
     let dir = tempdir().unwrap();

@@ -13,12 +13,12 @@ use super::support::{self, BRIEF, Program, free_port, parts, records, rows, wait
 
 const PROVIDERS: [&str; 2] = ["shm", "tcp"];
 
-/// The program with the installed library.
+/// Returns the program with the installed library.
 fn tonnage(dir: &Path, arguments: &str) -> Program {
     support::tonnage(dir, arguments).with_installed_libfabric()
 }
 
-/// The installed library, or `None` with the reason printed.
+/// Returns the installed library, or prints the reason and returns `None`.
 pub(super) fn installed() -> Option<String> {
     let folders = [
         "/usr/lib/x86_64-linux-gnu",
@@ -57,7 +57,7 @@ fn measured(arguments: &str, points: usize) -> Vec<Record> {
     records
 }
 
-/// The engine's report, as it is in the record's JSON.
+/// Returns the engine's report, as it is in the record's JSON.
 fn engine_of(record: &Record) -> Value {
     serde_json::to_value(&record.effective[0].engine).unwrap()
 }
@@ -191,7 +191,7 @@ fn without_an_installed_library_the_embedded_one_says_why() {
     assert!(!text(&engine, "why_embedded").is_empty());
 }
 
-/// Every operation, pattern and pacing, with several peers and several workers, and every byte checked.
+/// Runs every operation, pattern and pacing, with several peers and several workers; every byte is checked.
 #[test]
 fn patterns_and_pacings() {
     let ops = "--op write,write-imm,read,send --sizes 8,128k --verify";
@@ -300,7 +300,8 @@ fn a_plan_holds_everything() {
     assert_eq!(records::read(&path).len(), 2);
 }
 
-/// Recorded as skipped: the exit code is 1, and one note names the missing library or provider and how to get it.
+/// The point must be recorded as skipped: the exit code is 1, and one note names the missing library or provider and
+/// how to get it.
 #[test]
 fn a_missing_library_or_provider_is_skipped_with_its_reason() {
     let missing = "
@@ -323,7 +324,7 @@ fn a_missing_library_or_provider_is_skipped_with_its_reason() {
     }
 }
 
-/// Different releases are incompatible: tcp would fail, and shm crash.
+/// Different releases must be refused, because they are incompatible: tcp would fail, and shm crash.
 #[test]
 fn two_versions_are_refused_by_name() {
     let Some(installed) = installed() else { return };

@@ -22,7 +22,7 @@ fn null(dir: &Path, more: &str) -> Program {
     tonnage(dir, &arguments)
 }
 
-/// The program under a limit set by `prlimit`.
+/// Runs the program under a limit set by `prlimit`.
 fn limited(dir: &Path, limit: &str, arguments: &str) -> Option<Ended> {
     let tried = Command::new("prlimit").arg("--version").output();
     if !tried.is_ok_and(|output| output.status.success()) {
@@ -32,7 +32,7 @@ fn limited(dir: &Path, limit: &str, arguments: &str) -> Option<Ended> {
     Some(under(dir, &format!("prlimit {limit}"), arguments).run())
 }
 
-/// The program in its own namespace, prepared by a script; `None`, with a visible skip, if that is impossible.
+/// Runs the program in its own namespace, prepared by a script; `None`, with a visible skip, if that is impossible.
 fn unshared(dir: &Path, what: &str, prepare: &str, arguments: &str) -> Option<Ended> {
     let script = format!("{prepare} || exit 77\nexec \"$@\"\n");
     fs::write(dir.join("prepare.sh"), script).unwrap();
@@ -45,7 +45,7 @@ fn unshared(dir: &Path, what: &str, prepare: &str, arguments: &str) -> Option<En
     Some(ended)
 }
 
-/// No trace of a panic, an abort or a signal.
+/// Checks that there is no trace of a panic, an abort or a signal.
 fn orderly(ended: &Ended) {
     for sign in ["panicked", "RUST_BACKTRACE", "signal", "abort"] {
         assert!(!ended.stderr.contains(sign), "{sign} in {ended:#?}");
@@ -111,7 +111,7 @@ fn limits_on_open_files() {
     ended.with_one_error(&["the limit on open files is 40 here", "start at most 1"]);
 }
 
-/// Each message names the command that helps.
+/// Each message must name the command that helps.
 #[test]
 fn networks_without_a_usable_address() {
     let veth = "ip link set lo up\nip link add v0 type veth peer name v1\nip link set v0 up\nip link set v1 up";
@@ -414,7 +414,7 @@ fn unprintable_labels_and_files_without_records() {
     }
 }
 
-/// Runs it as a user that has no other process, and may start this many.
+/// Runs the program as a user that has no other process, and may start this many.
 fn with_processes(dir: &Path, most: u32, arguments: &str) -> Ended {
     let user = 1_000_000_000 + std::process::id();
     let launcher =
@@ -422,7 +422,7 @@ fn with_processes(dir: &Path, most: u32, arguments: &str) -> Ended {
     under(dir, &launcher, arguments).run()
 }
 
-/// No more processes and threads than the supervisor, the ranks, and some of their threads.
+/// Allows only as many processes and threads as the supervisor, the ranks, and some of their threads need.
 #[test]
 fn threads_that_cannot_be_started() {
     let dir = tempdir().unwrap();
@@ -457,7 +457,7 @@ fn threads_that_cannot_be_started() {
     }
 }
 
-/// Decreasing amounts of memory, until there is too little to start.
+/// Gives decreasing amounts of memory, until there is too little to start.
 #[test]
 fn memory_that_runs_out() {
     let dir = tempdir().unwrap();
@@ -491,7 +491,7 @@ fn memory_that_runs_out() {
     }
 }
 
-/// Room for the program but not for a connection. The library does not report this: it retries for ever.
+/// Leaves room for the program but not for a connection. The library does not report this: it retries forever.
 #[test]
 fn memory_too_short_for_a_connection() {
     let dir = tempdir().unwrap();

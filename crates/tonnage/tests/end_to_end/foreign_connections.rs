@@ -34,7 +34,7 @@ fn visit(port: u16) -> Vec<TcpStream> {
             stream
                 .set_read_timeout(Some(Duration::from_millis(1)))
                 .unwrap();
-            // It may have been rejected already.
+            // The connection may have been rejected already.
             let _ = stream.write_all(words);
             let _ = stream.read(&mut [0; 16]);
             visitors.push(stream);

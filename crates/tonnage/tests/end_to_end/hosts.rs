@@ -59,7 +59,7 @@ pub(super) fn measured(hosts: &Hosts, arguments: &str) -> Vec<Record> {
     measured_in(tempdir().unwrap().path(), hosts, arguments)
 }
 
-/// The same, with the file of records in a directory.
+/// Like [`measured`], with the file of records in a directory.
 pub(super) fn measured_in(dir: &Path, hosts: &Hosts, arguments: &str) -> Vec<Record> {
     all_good(&end(start(hosts, dir, &format!("{arguments} -o r.jsonl"))));
     let records = records::read(&dir.join("r.jsonl"));
@@ -96,7 +96,7 @@ pub(super) fn reads(record: &Record, bytes_per_s: f64, within: f64, share: fn(&T
     }
 }
 
-/// Fraction of time that a lone initiator was on its CPU.
+/// Returns the fraction of time that a lone initiator was on its CPU.
 pub(super) fn initiator_share(trial: &Trial) -> f64 {
     trial.initiator_cpu_ns as f64 / trial.window_ns as f64
 }

@@ -27,7 +27,7 @@ pub fn nothing_new(before: &BTreeSet<String>, pids: &[i32]) {
     assert!(new.is_empty(), "left in /dev/shm: {new:?}");
 }
 
-/// The PIDs of its processes.
+/// Returns the PIDs of a run's processes.
 pub fn pids(run: &Started) -> Vec<i32> {
     run.processes().iter().map(|process| process.pid).collect()
 }
@@ -72,7 +72,7 @@ fn working(run: &Started, rank: u32) {
     });
 }
 
-/// CPU time of a process, in hundredths of a second on every Linux.
+/// Returns the CPU time of a process, in hundredths of a second on every Linux.
 fn cpu_ticks(pid: i32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
@@ -80,7 +80,8 @@ fn cpu_ticks(pid: i32) -> u64 {
     times.filter_map(|text| text.parse::<u64>().ok()).sum()
 }
 
-/// The tcp provider of libfabric 1.17 may itself crash when a peer dies, and a crashed process reports nothing.
+/// Returns the option for another library, if the installed one would not do. The tcp provider of libfabric 1.17 may
+/// itself crash when a peer dies, and a crashed process reports nothing.
 fn library_for(engine: &str) -> &'static str {
     if engine.ends_with("tcp") {
         "--libfabric embedded"
@@ -121,7 +122,7 @@ fn in_the_middle_of_a_trial() {
     }
 }
 
-/// In its own round and in another rank's, asleep, under load, in a call, and in a search's race.
+/// Kills a rank in its own round and in another rank's, asleep, under load, in a call, and in a race of a search.
 #[test]
 fn in_every_pattern_and_kind() {
     let endless = "0 1T 0\n0 0 1T\n0 0 0\n";
@@ -180,8 +181,8 @@ fn after_points_were_measured() {
     }
 }
 
-/// During joining, opening the engine, exchanging addresses, the canary, or the first point. Only some runs at a time,
-/// because ranks that wait for one that was lost before joining take a while to end.
+/// Kills a rank during joining, opening the engine, exchanging addresses, the canary, or the first point. Only some
+/// runs exist at a time, because ranks that wait for a rank lost before joining take a while to end.
 #[test]
 fn soon_after_the_start() {
     let delays = [0, 3, 6, 10, 15, 25, 40, 80];

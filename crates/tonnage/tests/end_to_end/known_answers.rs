@@ -23,7 +23,8 @@ const BYTES_PER_PAYLOAD_MAX: f64 = 1.08;
 
 const STREAM: &str = "--trials 2 --trial-time 500ms --warmup 200ms --bound none";
 
-/// The interface counters of both hosts show the payload with its headers and nothing else, and they agree.
+/// Checks that the interface counters of both hosts show the payload with its headers and nothing else, and that they
+/// agree.
 fn both_ends_agree(record: &Record) {
     let path = record.wire_proof.as_ref().unwrap();
     assert!(path.crossed && path.devices.len() == 2, "{path:#?}");
@@ -121,7 +122,7 @@ fn a_link_of_1_gigabit_carries_twice_as_much_both_ways() {
     }
 }
 
-/// Several clients of one server: the bottleneck link's rate is measured, and their shares add up to it.
+/// Several clients of one server must measure the bottleneck link's rate, and their shares must add up to it.
 #[test]
 fn clients_of_one_server_share_the_link_that_holds_them_up() {
     let Some(hosts) = hosts(4, None) else { return };
@@ -153,7 +154,7 @@ fn clients_of_one_server_share_the_link_that_holds_them_up() {
     }
 }
 
-/// Two ranks in a long point over `interface`, already transferring.
+/// Starts two ranks in a long point over `interface`, and waits until they transfer.
 fn streaming(hosts: &Hosts, dir: &Path, interface: &str, length: &str) -> Vec<Started> {
     let arguments = format!(
         "transfer --engine fabric:tcp --devices {interface} --op write --sizes 1M {length} -o r.jsonl"
@@ -222,7 +223,7 @@ fn an_outage_for_ever_ends_the_run_and_names_both_ends() {
 }
 
 /// The control channel lives, so no heartbeat fails. In a ping-pong, each side's own operations may still complete,
-/// because a socket has taken them; only the device name identifies a rail of a stripe.
+/// because a socket has taken them. Only the device name identifies a rail of a stripe.
 #[test]
 fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
     let lengths = ["--depth 8", "--ping-pong", "--depth 8 --rails stripe"];

@@ -22,7 +22,7 @@ use super::support::{BRIEF, Program, records, tonnage, tonnage_in};
 struct Pods {
     count: i64,
     arguments: String,
-    /// The same for each pod.
+    /// Environment variables that are the same for each pod.
     variables: BTreeMap<String, String>,
     /// Variables that hold the number of the pod.
     index_names: &'static [&'static str],
@@ -114,7 +114,7 @@ fn job() -> Pods {
     let domain = text(&template["spec"]["subdomain"]);
     assert_eq!(text(&service["metadata"]["name"]), domain);
     assert_eq!(text(&service["spec"]["clusterIP"]), "None");
-    // Otherwise pods would have no DNS names until all of them run.
+    // Without this setting, pods would have no DNS names until all of them run.
     let published = &service["spec"]["publishNotReadyAddresses"];
     assert_eq!(published.as_bool(), Some(true));
     let labels = template["metadata"]["labels"].as_hash().unwrap();

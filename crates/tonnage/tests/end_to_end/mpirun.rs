@@ -25,13 +25,13 @@ const MPIRUNS: [(&str, &str); 2] = [
     (MPICH, "PMI_*, PMI-1"),
 ];
 
-/// The installed ones.
+/// Returns the installed mpirun programs.
 fn mpiruns() -> impl Iterator<Item = (&'static str, &'static str)> {
     MPIRUNS.into_iter().filter(|(name, _)| is_there(name))
 }
 
-/// torchrun with two ranks and a free port for the master. torchrun of torch 1.13 fails under Python 3.11 unless output
-/// is redirected; 1 is standard output.
+/// Returns a torchrun command with two ranks and a free port for the master. torchrun of torch 1.13 fails under Python
+/// 3.11 unless output is redirected; 1 is standard output.
 fn torchrun() -> String {
     let port = free_port();
     format!(
@@ -67,7 +67,7 @@ fn mpirun_needs_no_configuration() {
         let run = under_mpirun(dir.path(), launcher, &arguments)
             .env("TONNAGE_PORT", port.to_string())
             .start();
-        // A rank may have ended before it was polled, but not before rank 0 was there.
+        // A rank may have ended before rank 0 polled it, but not before rank 0 was there.
         let mut lines = format!("{:?}", run.rank(0));
         let ranks = run.processes();
         lines.extend(ranks.iter().map(|process| process.command_line.clone()));

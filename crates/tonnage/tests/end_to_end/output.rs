@@ -111,7 +111,7 @@ fn a_disk_that_fills_up() {
     drop(disk);
 }
 
-/// A run of four points; its file of records is changed once the first point is in it.
+/// Runs four points, and changes the run's file of records once the first point is in it.
 fn changed_during_the_run(change: fn(&Path), expected: &str) {
     let dir = tempdir().unwrap();
     let path = dir.path().join("r.jsonl");

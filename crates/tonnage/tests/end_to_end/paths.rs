@@ -5,7 +5,7 @@ use tonnage_record::Record;
 use super::support::BRIEF;
 use super::support::records::{body, measured, summary, transfer};
 
-/// Queue pairs, bytes of a part, and operations of each record.
+/// Returns the queue pairs, bytes of a part, and operations of each record.
 fn figures(records: &[Record]) -> Vec<(u32, Option<u32>, u64)> {
     let of = |record: &Record| {
         let point = &body(record).point;
@@ -19,7 +19,7 @@ fn figures(records: &[Record]) -> Vec<(u32, Option<u32>, u64)> {
     records.iter().map(of).collect()
 }
 
-/// Two trials of 40 operations, regardless of the number of their parts, with every byte checked.
+/// Two trials must have 40 operations each, regardless of the number of their parts; every byte is checked.
 #[test]
 fn every_byte_arrives_by_several_queue_pairs_and_in_parts() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {

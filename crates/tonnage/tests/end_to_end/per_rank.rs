@@ -23,7 +23,7 @@ fn each_initiator_has_a_table_of_its_own_operations() {
             let window_ns: u64 = body(record).trials.iter().map(|it| it.window_ns).sum();
             for one in &summary.initiators {
                 assert_eq!(one.operations, 2 * 40 * batches, "{more}: {one:?}");
-                // Its own time is no longer than that of all ranks.
+                // The initiator's own time is no longer than that of all ranks.
                 let least = one.payload_bytes as f64 * 1e9 / window_ns as f64;
                 assert!(
                     one.bandwidth_bytes_per_s >= 0.999 * least,

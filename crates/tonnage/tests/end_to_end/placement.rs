@@ -17,7 +17,7 @@ fn sockets(record: &Record) -> Vec<Option<u32>> {
     parts.flat_map(|part| part.sockets.clone()).collect()
 }
 
-/// Two if pairs can be near and far here, one if they can only be near; `None`, with a visible skip, otherwise.
+/// Returns 2 if pairs can be near and far here, and 1 if they can only be near; otherwise `None`, with a visible skip.
 fn sockets_here() -> Option<u32> {
     let topology = Topology::read();
     match (topology.has_near_and_far(), topology.allowed_sockets()) {

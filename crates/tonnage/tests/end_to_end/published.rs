@@ -74,7 +74,7 @@ fn published_figures_are_compared_with_ours() {
         .saying(&["did you mean \"Avg BW (GB/s)\"?"]);
 }
 
-/// Published columns are checked before anything is measured or printed.
+/// Published columns must be checked before anything is measured or printed.
 #[test]
 fn plans_that_ship_name_existing_columns() {
     let dir = tempdir().unwrap();
@@ -124,7 +124,7 @@ fn rails_and_memory_of_gpus_are_skipped_where_they_are_not() {
     }
 }
 
-/// The rows of all clients that this number of ranks has.
+/// Compares the rows of all clients for this number of ranks with two published tables.
 #[test]
 fn clients_of_one_server_are_compared_with_two_tables() {
     let dir = tempdir().unwrap();

@@ -6,7 +6,7 @@ use tempfile::tempdir;
 
 use super::support::{rows, tonnage};
 
-/// The page contains these parts, in this order.
+/// Checks that the page contains these parts, in this order.
 fn follow_each_other(page: &str, parts: &[&str]) {
     let places: Vec<_> = parts.iter().map(|part| page.find(part)).collect();
     assert!(
@@ -57,7 +57,7 @@ fn a_page_holds_the_records_and_a_comparison() {
     assert!(!read("plain.html").contains("<script") && !read("plain.html").contains("<style"));
 }
 
-/// The baseline's own records pass; those of a slow host fail, and the page puts that first.
+/// The baseline's own records must pass; those of a slow host must fail, and the page must put that first.
 #[test]
 fn a_page_judges_hosts_beside_a_baseline() {
     let dir = tempdir().unwrap();

@@ -5,7 +5,7 @@ use tonnage_record::Record;
 use super::support::BRIEF;
 use super::support::records::{body, measured, summary, transfer};
 
-/// The initiators and all operations of each record.
+/// Returns the initiators and all operations of each record.
 fn figures(arguments: &str) -> Vec<(Option<u32>, u64)> {
     let of = |record: &Record| {
         (
@@ -16,7 +16,7 @@ fn figures(arguments: &str) -> Vec<(Option<u32>, u64)> {
     measured(arguments).0.iter().map(of).collect()
 }
 
-/// Two trials of 40 operations of each client, with every byte checked; the other ranks do nothing.
+/// Each client makes two trials of 40 operations, with every byte checked; the other ranks must do nothing.
 #[test]
 fn clients_of_one_rank_are_as_many_as_were_asked_for() {
     for engine in ["shm", "fabric:tcp"] {
@@ -36,7 +36,7 @@ fn clients_of_one_rank_are_as_many_as_were_asked_for() {
     }
 }
 
-/// Two trials of 40 operations (or batches, or round trips) of each worker of each initiator.
+/// Each worker of each initiator makes two trials of 40 operations, batches or round trips.
 #[test]
 fn pairs_may_have_more_of_one_side() {
     for (arguments, of_iteration) in [

@@ -43,7 +43,8 @@ fn a_signal_to_the_supervisor_or_a_rank_ends_the_run_with_its_code() {
     }
 }
 
-/// Before a rank handles signals, while it waits for the others, and while all exchange their identities.
+/// Sends the signal before a rank handles signals, while it waits for the other ranks, and while all exchange their
+/// identities.
 #[test]
 fn a_signal_to_a_rank_that_joins_has_one_cause() {
     let delays = [0, 2, 5, 10, 15, 20, 25, 30, 40, 60];
@@ -71,7 +72,7 @@ fn a_signal_to_a_launched_rank_ends_the_others() {
         let run = long_run(dir.path(), "--log-level debug");
         run.launched(rank, 2, port).start()
     });
-    // Before that, rank 0 would wait for it.
+    // Without this rank, rank 0 would still be waiting for it.
     runs[1].wait_until_said("rank 1 of 2 has joined");
     runs[0].wait_until_said("step of rank 0: trial 1 of");
     runs[1].signal_rank(1, Signal::INT);
@@ -85,7 +86,8 @@ fn a_signal_to_a_launched_rank_ends_the_others() {
 
 #[test]
 fn a_stopped_rank_ends_the_run_soon_and_is_named() {
-    // All at once, because each takes a while: stopped before it can have joined, and while it measures.
+    // Runs all cases at once, because each takes a while: a rank is stopped before it can have joined, and while it
+    // measures.
     let stopped = [(0, 0), (1, 0), (0, 1000), (1, 1000)].map(|(rank, delay_ms)| {
         let dir = tempdir().unwrap();
         let run = long_run(dir.path(), "--ranks 2").start();
@@ -123,7 +125,7 @@ fn a_launched_rank_that_is_stopped_is_named_too() {
         (victim, dir, runs, Instant::now())
     });
     for (victim, _dir, runs, since) in stopped {
-        // The other rank let it continue, and it found that the run is over and who ended it.
+        // The other rank resumed the stopped one, which then found that the run is over and who ended it.
         let ended = runs.map(|run| run.end().with_code(1));
         assert!(since.elapsed() < SOON, "{:?}: {ended:#?}", since.elapsed());
         let name = format!("error: rank {victim} on {}", tonnage_sys::host::name());

@@ -29,7 +29,7 @@ pub(super) fn serving(hosts: &Hosts) -> Option<Ssh<'_>> {
     }
 }
 
-/// The program with these hosts' ssh client and additional ssh options.
+/// Returns the program with the ssh client of these hosts and additional ssh options.
 pub(super) fn by_ssh(ssh: &Ssh<'_>, dir: &Path, arguments: &str, options: &str) -> Program {
     let client = format!("{} {options}", ssh.program().display());
     tonnage(dir, arguments).arguments(&["--ssh".to_owned(), client])

@@ -10,7 +10,7 @@ use tonnage_record::{Outcome, Record, StressBody};
 
 use super::support::{Ended, Started, records, tonnage};
 
-/// The one record of r.jsonl, checked against the schema, and its body.
+/// Returns the only record of r.jsonl, after checking it against the schema, and its body.
 fn read(dir: &Path) -> (Record, StressBody) {
     let mut all = records::read(&dir.join("r.jsonl"));
     assert_eq!(all.len(), 1, "{all:#?}");
@@ -42,7 +42,7 @@ fn several_engines_are_tried_in_turn_and_every_byte_is_right() {
     run.printing(&[&verdict, "seed 1; 2 s drawn"]);
 }
 
-/// The transfers that a run drew, according to its messages.
+/// Returns the random transfers that a run started, according to its messages.
 fn drawn(ended: &Ended) -> Vec<String> {
     let lines = ended.stderr.lines();
     let commands = lines.filter_map(|line| line.strip_prefix("debug: transfer "));
@@ -97,7 +97,7 @@ fn a_repeat_command_has_only_the_options_that_have_an_effect() {
     }
 }
 
-/// Starts a long stress, and waits until it has drawn a few transfers.
+/// Starts a long stress, and waits until it has started a few random transfers.
 fn drawing(dir: &Path) -> Started {
     let arguments =
         "stress --engine shm --ranks 3 --duration 10m --max-size 4k --log-level debug -o r.jsonl";
@@ -135,7 +135,7 @@ fn an_interrupted_stress_reports_its_results_and_blames_no_transfer() {
     assert!(ended.stdout.contains(&early), "{ended:#?}");
 }
 
-/// A missing provider is refused before anything is drawn.
+/// A missing provider must be refused before any transfer is chosen.
 #[test]
 fn an_engine_that_cannot_be_opened_is_skipped_with_the_reason() {
     let dir = tempdir().unwrap();

@@ -6,7 +6,7 @@ use tonnage_record::{Outcome, Record};
 use super::support::records::{body, first_row, transfer, why};
 use super::support::{BRIEF, records, tonnage};
 
-/// Kind of memory that each rank really used, from rank 0 on.
+/// Returns the kind of memory that each rank really used, from rank 0 on.
 fn kinds(record: &Record) -> Vec<String> {
     let of = |rank: u32| {
         let mut parts = record.effective.iter();

@@ -66,7 +66,7 @@ fn pairs_and_ranks_add_up_to_the_file_and_every_byte_is_right() {
     }
 }
 
-/// The command as shown in the manual; its operations have the largest size that divides the loads.
+/// Runs the command as shown in the manual; its operations have the largest size that divides the loads.
 #[test]
 fn the_file_is_the_only_required_option() {
     let dir = tempdir().unwrap();
@@ -116,8 +116,8 @@ fn a_file_that_is_not_a_matrix_of_bytes_is_refused_before_a_rank_starts() {
     }
 }
 
-/// Bandwidth of the best trial of a run on hosts, and of its pairs. Writes complete when they have arrived, so no more
-/// than the depth is in transit. A switch that drops packets of a short load would make it much longer.
+/// Returns the bandwidth of the best trial of a run on hosts, and of its pairs. Writes complete when they have arrived,
+/// so at most the depth is in transit. Otherwise a switch that drops packets would make a short load take much longer.
 fn on_hosts(hosts: &Hosts, loads: Option<&str>, arguments: &str) -> (f64, Vec<PairRate>) {
     let dir = tempdir().unwrap();
     let file = loads.map_or("", |loads| {
@@ -142,8 +142,9 @@ fn is_near(value: f64, expected: f64) -> bool {
     (0.85..1.25).contains(&(value / expected))
 }
 
-/// One link carries all of a row, or of a column. It takes as long as for the pattern itself, and each pair alone takes
-/// its share of that time. Pairs that share a link have half of it each until the shorter one has finished.
+/// One link carries all loads of a row, or of a column. The file must take as long as the fan-out or fan-in itself, and
+/// each pair alone its share of that time. Pairs that share a link have half of it each until the shorter pair has
+/// finished.
 #[test]
 fn a_row_is_a_fan_out_and_a_column_a_fan_in() {
     let Some(hosts) = hosts(3, Some(slow())) else {

@@ -12,7 +12,7 @@ fn transfer(dir: &Path, arguments: &str) -> Ended {
     tonnage(dir, &format!("transfer {arguments} {brief}")).run()
 }
 
-/// Runs it over TCP through these devices.
+/// Runs a transfer over TCP through these devices.
 fn over_tcp(dir: &Path, devices: &str) -> Ended {
     transfer(
         dir,
@@ -65,7 +65,7 @@ fn payload_between_ranks_of_one_host_never_crosses_their_network_card() {
     run.printing(&["OFF PATH ["]);
 }
 
-/// The first interface in /proc/net/route: it is up and has an address.
+/// Returns the first interface in /proc/net/route: it is up and has an address.
 fn routed_interface() -> Option<String> {
     let routes = std::fs::read_to_string("/proc/net/route").ok()?;
     let line = routes.lines().nth(1)?;

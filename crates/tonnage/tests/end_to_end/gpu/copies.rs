@@ -1,5 +1,5 @@
-//! Copies of a GPU within one process: over the driver's test double, with `make test-gpu` on NVIDIA GPUs, and without
-//! any GPU.
+//! Tests of a GPU's copies within one process: over the simulated driver, with `make test-gpu` on NVIDIA GPUs, and
+//! without any GPU.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ fn read(dir: &Path) -> Vec<Record> {
     records::read(&dir.join("r.jsonl"))
 }
 
-/// Host and GPU, pageable and pinned, within one GPU, and between two: by copy engines, and by the kernel. The number
-/// of ranks is left to the default.
+/// Copies between host and GPU, pageable and pinned, within one GPU, and between two: by copy engines, and by the
+/// kernel. The number of ranks is left to the default.
 #[test]
 fn copies_between_all_sorts_of_memory_are_verified() {
     let Some(double) = Double::with("gpus 2") else {
@@ -56,9 +56,9 @@ fn copies_between_all_sorts_of_memory_are_verified() {
     }
 }
 
-/// Two GPUs connected by NVLink are compared with its nominal speed, if the management library reports it, and one GPU
-/// with its own copies. This is done in one process, and in two processes that exchange their GPUs. The driver starts
-/// once.
+/// Two GPUs connected by NVLink are compared with the link's nominal speed, if the management library reports it, and
+/// one GPU with its own copies. This is done in one process, and in two processes that exchange their GPUs. The driver
+/// starts once.
 #[test]
 fn copies_between_linked_gpus_are_bounded_by_their_links() {
     let links = "gpu 0000:1b:00.0\ngpu 0000:1c:00.0\nlinks 0 1 4\nlinks 1 0 4\nspeed 25000";
@@ -190,7 +190,7 @@ fn wrong_bytes(why: &str) -> Vec<(u64, u64, u64)> {
 }
 
 /// The second copy of the first batch goes wrong: a byte in its middle is flipped, its first two blocks of 64 bytes are
-/// swapped, or nothing arrives.
+/// swapped, or nothing arrives. The message must name the offset.
 #[test]
 fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
     for (how, bytes, first, told_of) in [
@@ -270,7 +270,8 @@ fn points(plan: &str) -> usize {
         .sum()
 }
 
-/// The plan that ships: unmodified on a GPU, and with smaller copies over the double, which has little memory.
+/// Runs the shipped plan: unmodified on a GPU, and with smaller copies over the simulated driver, which has little
+/// memory.
 #[test]
 fn the_page_of_a_node_is_measured_whole() {
     for driver in TriedDriver::all("") {
@@ -297,7 +298,7 @@ fn the_page_of_a_node_is_measured_whole() {
             assert_eq!(record.outcome, Outcome::Measured, "{run:#?}");
             assert_eq!(body(record).point.roles.ranks, ranks);
             assert!(body(record).driver_start_ns > Some(0), "{record:?}");
-            // On a real GPU, the bound is an upper bound; the double's bounds nothing.
+            // On a real GPU, the bound is an upper bound; the simulated driver's bounds nothing.
             let used = summary(record).utilization;
             assert!(
                 driver.is_double() || used.is_none_or(|used| used <= 1.02),

@@ -1,4 +1,5 @@
-//! Drivers on which the same runs are tried: the double, and this machine's GPUs if `make test-gpu` declares some.
+//! Drivers on which the same runs are tried: the simulated one, and this machine's GPUs if `make test-gpu` declares
+//! some.
 
 use std::path::PathBuf;
 
@@ -21,7 +22,8 @@ pub struct TriedDriver {
 }
 
 impl TriedDriver {
-    /// The double with two GPUs, configured by some lines, and the real one; prints a skip if there is neither.
+    /// Returns the simulated driver with two GPUs, configured by some lines, and the real one; prints a skip if there
+    /// is neither.
     pub fn all(lines: &str) -> Vec<Self> {
         let double = Double::with(&format!("gpus 2\n{lines}"));
         let double = double.map(|double| Self {
@@ -37,12 +39,12 @@ impl TriedDriver {
         double.into_iter().chain(real).collect()
     }
 
-    /// True for the double, which has known names and numbers.
+    /// True for the simulated driver, which has known names and numbers.
     pub fn is_double(&self) -> bool {
         self.double.is_some()
     }
 
-    /// Its library, if the loader would not find it.
+    /// The driver's library, if the loader would not find it.
     pub fn library(&self) -> Option<PathBuf> {
         self.double.as_ref().map(Double::path)
     }
@@ -55,8 +57,8 @@ impl TriedDriver {
         }
     }
 
-    /// Runs it, and requires success, except for GPUs of a real driver that cannot reach each other: that is a visible
-    /// skip.
+    /// Runs the program and requires success. The exception are GPUs of a real driver that cannot reach each other:
+    /// these are a visible skip.
     pub fn run(&self, program: Program) -> Ended {
         if self.is_double() {
             return program.succeed();
@@ -86,7 +88,7 @@ impl TriedDriver {
         reached
     }
 
-    /// Memory of the second GPU, or of the only one.
+    /// Returns the name of memory of the second GPU, or of the only one.
     pub fn far(&self) -> &'static str {
         match self.gpus {
             1 => "cuda:0",

@@ -1,4 +1,4 @@
-//! Memories and engines of AMD GPUs, over a test double of their runtime, which executes the kernels' source; and
+//! Tests of memories and engines of AMD GPUs, over a simulated runtime that executes the kernels' source; and of
 //! messages without a runtime. None of this has run on a real GPU.
 
 use std::collections::BTreeSet;
@@ -10,8 +10,8 @@ use super::{Double, amd, brief, cuda, json, way};
 use crate::support::records::{all_verified, are_skipped, body};
 use crate::support::{has, records, tonnage};
 
-/// By copy engines and by the kernel, between all kinds of memory. Memory pinned by another vendor's driver is host
-/// memory to this one; memory of that vendor's GPUs is refused.
+/// Copies by copy engines and by the kernel, between all kinds of memory. Memory pinned by another vendor's driver must
+/// count as host memory; memory of that vendor's GPUs must be refused.
 #[test]
 fn copies_of_amds_gpus_are_verified() {
     let (Some(double), Some(other)) = (Double::hip("gpus 2"), Double::with("")) else {
@@ -79,9 +79,9 @@ fn memory_of_another_process_is_reached_by_amds_gpus() {
     );
 }
 
-/// The runtime does not check for a connection between two GPUs when it opens memory. So the engines check before, and
-/// refuse with their own message. If there is a connection and memory still cannot be opened, the error code has its
-/// advice.
+/// The runtime does not check for a connection between two GPUs when it opens memory. So the engines check before that,
+/// and refuse with their own message. If there is a connection and memory still cannot be opened, the error code must
+/// have its advice.
 #[test]
 fn gpus_of_amd_without_a_way_between_them_are_refused() {
     let no_way =

@@ -1,5 +1,5 @@
-//! Bytes into GPU memory of another process, and through pinned memory: over the driver's test double and, with `make
-//! test-gpu`, on NVIDIA GPUs; and messages without a driver.
+//! Tests that move bytes into GPU memory of another process, and through pinned memory: over the simulated driver and,
+//! with `make test-gpu`, on NVIDIA GPUs; and of messages without a driver.
 
 use std::fs;
 
@@ -37,7 +37,7 @@ fn every_verb_reaches_memory_of_another_process() {
             // By the GPU that owns the bytes, and not by the first one.
             "pinned memory of the host and cuda:1 (Double of a GPU, 0000:1c:00.0)",
             "\"device\":\"cuda:0 (0000:1b:00.0)\"",
-            // The same GPU's link bounds transfers from pinned host memory.
+            // The link of the same GPU bounds transfers from pinned host memory.
             "\"device\":\"memory of the host, to cuda:1 (0000:1c:00.0)\"",
             "\"version\":\"CUDA 12.4\"",
         ];
@@ -121,14 +121,14 @@ fn unsupported_ipc_transfers_are_refused_by_name() {
     are_skipped(&records, &format!("{refused} | nvidia-smi topo -p2p r"));
 }
 
-/// Rank 0's GPU reaches no other, and rank 1's reaches it: neither may free memory that the other has open.
+/// Rank 0's GPU cannot reach the other GPU, and rank 1's can: neither rank may free memory that the other has open.
 #[test]
 fn a_rank_that_cannot_open_its_peers_memory_keeps_its_own_while_that_is_open() {
     let Some(double) = Double::with("gpus 2\nblind 0") else {
         return;
     };
     let write = "--engine cuda-ipc --op write --ranks 2 --sizes 8 --memory cuda";
-    // The double would report on standard error that memory is freed while a peer has it open.
+    // If memory is freed while a peer has it open, the simulated driver reports that on standard error.
     let line = format!("{write} --traffic all-to-all --gpus 0,1 --optional");
     let records = brief(&cuda(&double), &line);
     are_skipped(
@@ -171,7 +171,7 @@ fn a_killed_rank_leaves_nothing_though_its_memory_is_open() {
     }
 }
 
-/// GPU memory over sockets, if requested.
+/// GPU memory must be staged over sockets if that is requested.
 #[test]
 fn bytes_of_a_gpu_are_staged_where_that_is_asked_for() {
     for driver in TriedDriver::all("") {
@@ -249,7 +249,7 @@ fn a_gpu_that_two_processes_share_is_one_copier() {
     }
 }
 
-/// Nothing is staged unless requested.
+/// Nothing may be staged unless that is requested.
 #[test]
 fn bytes_of_a_gpu_are_not_staged_where_nobody_asked_for_it() {
     let Some(double) = Double::with("gpus 2") else {

@@ -1,4 +1,4 @@
-//! GPUs: over the test doubles of their drivers (next to the tests of `tonnage-sys`), with `make test-gpu` on NVIDIA
+//! Tests of GPUs: over their simulated drivers (next to the tests of `tonnage-sys`), with `make test-gpu` on NVIDIA
 //! GPUs, and without any GPU.
 
 use tempfile::tempdir;
@@ -16,17 +16,17 @@ mod ipc;
 
 use double::Double;
 
-/// A transfer with a driver's double, or with another library; it must succeed, but points may be skipped.
+/// Runs a transfer with a simulated driver, or with another library; it must succeed, but points may be skipped.
 fn brief(library: &str, arguments: &str) -> Vec<Record> {
     transfer(&format!("{arguments} --library {library} {BRIEF}")).1
 }
 
-/// Runs a command with a double, and returns its records too.
+/// Runs a command with a simulated driver, and returns its records too.
 fn with(double: &Double, arguments: &str) -> (Ended, Vec<Record>) {
     recorded(&format!("{arguments} --library {}", cuda(double)))
 }
 
-/// The library of a double of CUDA, and of AMD's runtime.
+/// Returns the option for a simulated CUDA driver; [`amd`] is for a simulated AMD runtime.
 fn cuda(double: &Double) -> String {
     format!("libcuda={}", double.path().display())
 }
@@ -35,18 +35,18 @@ fn amd(double: &Double) -> String {
     format!("libamdhip64={}", double.path().display())
 }
 
-/// Text about a missing driver, and how to get it.
+/// Returns the text about a missing driver, and how to get it.
 fn lacking(library: &str) -> String {
     format!("the driver library cannot be loaded | --library {library}=PATH")
 }
 
-/// The records, or their engines' parts, as JSON.
+/// Returns the records, or their engines' parts, as JSON.
 fn json(records: &[Record]) -> String {
     serde_json::to_string(records).unwrap()
 }
 
-/// The connection from one GPU to another on the page of devices, which lists this machine's own GPUs and those of a
-/// double.
+/// Returns the connection from one GPU to another on the page of devices, which lists this machine's own GPUs and the
+/// simulated ones.
 pub fn way(page: &str, from: &str, to: &str) -> String {
     let table = page.split("\nGPU to GPU\n").nth(1);
     let table = table.unwrap_or_else(|| panic!("{page}"));
@@ -109,7 +109,7 @@ fn devices_are_listed_by_the_names_that_memory_takes() {
     let line = row.lines().take(2).collect::<String>();
     let row = "Double of a GPU | 64 MiB | compute 9.0 | 0000:1c:00.0 | CUDA 12.4 | d1d1d1d1-";
     has(&line, row);
-    // The double's GPUs are not on any bus here.
+    // The simulated GPUs are not on any bus here.
     has(
         &page,
         "4 links, 100.0 GB/s in each direction; peer access with native atomics, rank 0\n",
@@ -150,7 +150,7 @@ fn memory_of_a_gpu_is_refused_by_engines_of_the_cpu() {
     are_skipped(&records[1..], of_fabric);
 }
 
-/// Each point is one skip that names what to install, and a missing driver is one issue for all points.
+/// Each point must be one skip that names what to install, and a missing driver one issue for all points.
 #[test]
 fn a_machine_without_a_driver_reports_what_to_install() {
     let nowhere = "/nonexistent/lib.so.1";
