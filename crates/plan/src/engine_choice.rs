@@ -7,9 +7,9 @@ use tonnage_units::Result;
 /// An engine of an experiment.
 pub(crate) struct ChosenEngine<'a> {
     pub(crate) entry: &'static Entry,
-    /// Its name with the variant.
+    /// The engine's name with its variant.
     pub(crate) name: &'a str,
-    /// Its options that differ from their defaults.
+    /// The engine's options that differ from their defaults.
     pub(crate) options: EngineOptions,
 }
 

@@ -25,7 +25,7 @@ pub trait Kind: AnyExperiment + Tables + Args {
     /// Text below the options in the help of its command: sweeps, rules, examples.
     const AFTER_HELP: &'static str;
 
-    /// Its cells, at most `points_max`.
+    /// Returns the experiment's cells, at most `points_max`.
     fn cells(&self, ranks: u32, lists: &Lists, points_max: usize)
     -> Result<Vec<Cell<Self::Point>>>;
 
@@ -37,16 +37,16 @@ pub trait Kind: AnyExperiment + Tables + Args {
 
 /// An experiment of any kind, as requested.
 pub trait AnyExperiment: Debug {
-    /// The heading of its points, if it has one.
+    /// Returns the heading of the experiment's points, if it has one.
     fn label(&self) -> Option<&str>;
 
-    /// Replaces its engines by these. Returns whether the experiment applies to any of them.
+    /// Replaces the experiment's engines by these. Returns whether the experiment applies to any of them.
     fn use_engines(&mut self, engines: &[String]) -> bool;
 
     /// Scales the length of its measurement. Invalid values stay invalid, so that scaling does not hide a mistake.
     fn scale(&mut self, scale: Scale);
 
-    /// Adapts it to fewer ranks than its plan was written for.
+    /// Adapts the experiment to fewer ranks than its plan was written for.
     fn fit_ranks(&mut self, _ranks: u32) {}
 
     /// Whether any of its options is counted in nodes.
@@ -76,7 +76,7 @@ pub struct Scale {
 
 /// A point of any kind.
 pub trait AnyPoint {
-    /// Its engines, each with its variant (the part after the colon). Most points have one.
+    /// The point's engines, each with its variant (the part after the colon). Most points have one engine.
     fn engines(&self) -> Vec<&str>;
 
     /// Pinned threads in each rank.
@@ -87,13 +87,13 @@ pub trait AnyPoint {
         None
     }
 
-    /// Names it among the points of its plan: `engine shm, op write, size 8`.
+    /// Names the point among the points of its plan: `engine shm, op write, size 8`.
     fn name(&self) -> String;
 
-    /// Names it on the progress line.
+    /// Names the point on the progress line.
     fn progress(&self) -> String;
 
-    /// Time of its warm-up and trials, at least. `None` if the speed decides it, as with a number of operations.
+    /// Minimum time of the point's warm-up and trials. `None` if the speed decides it, as with a number of operations.
     fn planned_time(&self) -> Option<Duration>;
 
     /// Bytes that it moves if its settings alone decide, as they do for files.
@@ -101,7 +101,7 @@ pub trait AnyPoint {
         None
     }
 
-    /// Whether its payload crosses devices between ranks, so that device counters can prove the path.
+    /// Whether the point's payload crosses devices between ranks, so that device counters can prove the path.
     fn crosses_devices(&self) -> bool {
         false
     }
@@ -111,7 +111,7 @@ pub trait AnyPoint {
         false
     }
 
-    /// Whether it may depend on data left by earlier points, so that its position in a run must not change.
+    /// Whether the point may depend on data left by earlier points, so that its position in a run must not change.
     fn depends_on_earlier_points(&self) -> bool {
         false
     }
@@ -127,8 +127,8 @@ pub trait AnyPoint {
         Some("a run that measures no bandwidth between ranks: leave it out")
     }
 
-    /// Number of its ranks if its engine moves bytes only within one process, so that they are threads of rank 0.
-    /// `None` if they are the ranks of the run.
+    /// Number of the point's ranks if its engine moves bytes only within one process, so that the ranks are threads of
+    /// rank 0. `None` if the point uses the ranks of the run.
     fn thread_ranks(&self, _lists: &Lists) -> Option<u32> {
         None
     }
@@ -143,7 +143,7 @@ pub trait AnyPoint {
 /// Facts about an engine that the command has to know before it opens.
 #[derive(Clone, Copy)]
 pub struct EngineFacts {
-    /// Whether `--devices` applies to it.
+    /// Whether `--devices` applies to the engine.
     pub has_devices: bool,
     /// Libraries that `--library` can choose.
     pub libraries: &'static [Library],
@@ -165,7 +165,7 @@ impl EngineFacts {
 
 /// A kind in the list, for experiments of type `E`.
 pub struct KindEntry<E> {
-    /// The key of its tables in a plan, and its command.
+    /// The key of the kind's tables in a plan, which is also its command.
     pub key: &'static str,
     /// The kind with its article, for messages.
     pub name: &'static str,
@@ -177,7 +177,7 @@ pub struct KindEntry<E> {
     pub read: fn(Source<'_>) -> Parsed<E>,
     /// One line about its command.
     pub about: &'static str,
-    /// Its command, with the options of an experiment and no others.
+    /// The kind's command, with the options of an experiment and no others.
     pub command: fn() -> Command,
     /// The experiment that a command line asks for.
     pub asked: fn(&ArgMatches) -> Result<E, clap::Error>,

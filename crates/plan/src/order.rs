@@ -1,4 +1,5 @@
-//! Order of the points in one of several repetitions of a plan: drawn from a seed, so that all ranks have the same one.
+//! Order of the points in one of several repetitions of a plan. It follows from a seed, so that all ranks have the same
+//! order.
 
 use tonnage_engine::pattern::{GOLDEN, mix_bits};
 

@@ -246,7 +246,7 @@ impl Roles {
         }
     }
 
-    /// Pairs of a round, if no rank has two targets or two initiators in it.
+    /// Pairs of a round, if no rank has two targets or two initiators in that round.
     pub fn pairs_of_round(self, round: u32) -> Vec<(u32, u32)> {
         match (self.traffic, self.matrix) {
             (Traffic::Matrix, MatrixRounds::Disjoint) => {
@@ -533,7 +533,7 @@ mod tests {
         );
     }
 
-    /// Each flow has one in the opposite direction. A target rank stays a target even if it initiates.
+    /// Each flow must have one in the opposite direction. A target rank stays a target even if it initiates.
     #[test]
     fn pairs_both_ways_go_exactly_back() {
         for one_way in all() {

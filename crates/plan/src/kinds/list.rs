@@ -35,7 +35,7 @@ macro_rules! kinds {
         )+
 
         impl Experiment {
-            /// The key of its tables in a plan file, and its command.
+            /// The key of the experiment's tables in a plan file, which is also its command.
             pub fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$kind(_) => <$experiment as $crate::options::Tables>::KEY,)+
@@ -56,14 +56,14 @@ macro_rules! kinds {
                 }
             }
 
-            /// Writes its given options, as the table of a plan.
+            /// Writes the experiment's given options, as the table of a plan.
             pub(crate) fn write(&self) -> Result<::toml::Table, ::toml::ser::Error> {
                 match self {
                     $(Self::$kind(experiment) => $crate::options::Tables::write(&**experiment),)+
                 }
             }
 
-            /// Its cells, at most `points_max`, and the facts for readers of their results.
+            /// Returns the experiment's cells, at most `points_max`, and the facts for readers of their results.
             pub(crate) fn points(
                 &self,
                 ranks: u32,

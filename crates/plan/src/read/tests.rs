@@ -168,8 +168,8 @@ fn a_short_text_cannot_take_much_memory_or_stack() {
     }
 }
 
-/// An option is declared once, by its field: its key in plans is its long name. Exceptions are lists that are repeated
-/// on the command line, and keys that only plans have.
+/// The name of the field that declares an option must be its key in plans and its long name. Exceptions are lists that
+/// are repeated on the command line, and keys that only plans have.
 #[test]
 fn keys_are_the_long_names_of_options() {
     fn both<T: Tables + clap::Args>() -> (Vec<&'static str>, Vec<String>) {
@@ -221,7 +221,7 @@ fn keys_are_the_long_names_of_options() {
     );
 }
 
-/// Help shows the same defaults that expansion uses.
+/// Help must show the same defaults that expansion uses.
 #[test]
 fn help_has_defaults_and_names() {
     let mut command = <Transfer as clap::Args>::augment_args(clap::Command::new("transfer"));

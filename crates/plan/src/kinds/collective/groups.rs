@@ -39,7 +39,7 @@ pub struct GroupPosition {
     grouping: Grouping,
     /// The group, counted from 0.
     pub group: u32,
-    /// The rank's number in it.
+    /// The rank's number in the group.
     pub place: u32,
 }
 

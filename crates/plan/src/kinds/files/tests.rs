@@ -49,7 +49,7 @@ fn options_that_are_not_given_have_their_defaults() {
     assert_eq!(plan("").file_points(1).unwrap()[0].ranks, 1);
 }
 
-/// `--resume` compares neither of them.
+/// `--resume` must compare neither published figures nor thresholds.
 #[test]
 fn published_figures_and_thresholds_are_not_part_of_the_point() {
     let lines = "outlier = '2s'\npublished = [{ phase = 'write', operations-per-s = 5, ranks = 9, what = 'x' }]";

@@ -58,7 +58,7 @@ const ORDERS: [Access; 6] = [
 const RANKS_IN_TURN_MAX: u32 = 16;
 const RANKS_MESHED_MAX: u32 = 64;
 
-/// One drawn transfer.
+/// One random transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DrawnTransfer {
     /// The transfer as a user would request it.
@@ -276,7 +276,7 @@ fn possible_traffics(ranks: u32) -> Vec<Traffic> {
         Traffic::InTurn | Traffic::Matrix => ranks <= RANKS_IN_TURN_MAX,
         Traffic::AllToAll => ranks <= RANKS_MESHED_MAX,
         Traffic::FanOut | Traffic::FanIn | Traffic::Shift => true,
-        // A traffic file is not drawn.
+        // A random transfer never uses a traffic file.
         Traffic::File => false,
     };
     Traffic::ALL.into_iter().filter(can).collect()

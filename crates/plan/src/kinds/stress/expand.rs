@@ -88,7 +88,7 @@ fn point(stress: &Stress, ranks: u32, lists: &Lists) -> Result<StressPoint> {
         seed: what.seed.unwrap_or(SEED_DEFAULT).0,
         duration_ns: duration(&stress.length)?,
     };
-    // It is enough if one memory is on a GPU, because some draws use it.
+    // It is enough if one memory is on a GPU, because some random transfers use that memory.
     let memories: Vec<&str> = point.memory.split(',').collect();
     for engine in &engines {
         check_gpu_options(engine.entry, &point.engine_options, &memories, lists)?;

@@ -162,7 +162,7 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
 
 pub(super) const OVERSLEEPS: &str = "a thread that sleeps misses when the next operation is due";
 
-/// Highest accepted rate of one rank. No engine reaches a tenth of it.
+/// Highest accepted rate of one rank, more than ten times the rate of any engine.
 const RATE_PER_S_MAX: f64 = 1e10;
 
 /// Returns the rate of these options, if there is one. [`complete`] knows the size and converts payload to operations.

@@ -21,12 +21,12 @@ fn quoted(text: impl Strategy<Value = String> + 'static) -> BoxedStrategy<String
         .boxed()
 }
 
-/// Several of these, joined by commas.
+/// Returns several of these values, joined by commas.
 fn joined(one: impl Strategy<Value = String> + 'static) -> BoxedStrategy<String> {
     quoted(vec(one, 1..4).prop_map(|all| all.join(",")))
 }
 
-/// Published figures, which only plans can give.
+/// Returns published figures, which only plans can give.
 fn published(kind: &str) -> BoxedStrategy<String> {
     let figures = (
         select(Phase::ALL.to_vec()),

@@ -80,7 +80,7 @@ fn values_multiply_and_defaults_are_explicit() {
          dtype = ['float32', 'int8']\nreduce = ['sum', 'max']",
     );
     let points = points.unwrap();
-    // Only the all-reduce has reductions. A barrier has neither type nor size.
+    // Only the all-reduce has reductions. A barrier has neither a type nor a size.
     assert_eq!(points.len(), 2 * 2 * 3 + 2 * 3 + 1);
     let first = &points[0];
     assert_eq!((first.size_bytes, first.block_elements), (16, 4));
@@ -134,7 +134,8 @@ fn impossible_values_are_refused_with_the_nearest_choice() {
     expanded(3, pairs).refused("--ranks 4");
 }
 
-/// Records from before the ring have one send-recv, in pairs. A request for it is refused with both names.
+/// Records from before the ring have one send-recv, in pairs. A request for this old name is refused with both new
+/// names.
 #[test]
 fn the_old_send_recv_is_read_as_pairs_and_refused_as_a_request() {
     let lines = |op: &str| format!("backend = 'native:shm'\nop = '{op}'\nsizes = 64");

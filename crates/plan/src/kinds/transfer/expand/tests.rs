@@ -189,7 +189,7 @@ fn a_rank_cannot_both_begin_and_answer() {
     }
 }
 
-/// From slowest to fastest: memory, initiators, threads, depth.
+/// Options vary in this order, the slowest first: memory, initiators, threads, depth.
 #[test]
 fn several_values_multiply_in_a_fixed_order() {
     let lines = "memory = ['huge', 'host']\nthreads = '1,2'\ntraffic = 'fan-in'\ninitiators = '1,2'\ndepth = '3,4'";

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Every plan in plans/ can be read and expanded, and its head names the command that runs it.
+/// Every plan in plans/ must be readable and expand, and its head must name the command that runs it.
 #[test]
 fn plans_that_ship_expand() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
@@ -64,7 +64,7 @@ fn the_tour_measures_less_than_20_seconds() {
     assert!(total_ns < 20_000_000_000, "{}", Nanos(total_ns));
 }
 
-/// The plan for an AMD node equals the one for an NVIDIA node except for names. This test keeps them in step.
+/// The plan for an AMD node must equal the one for an NVIDIA node except for names. This test keeps them in step.
 #[test]
 fn both_pages_of_a_node_measure_the_same() {
     let [nvidia, amd] = ["gpu-node", "gpu-node-amd"].map(|name| shipped(name, Some(3)));
@@ -93,7 +93,7 @@ fn shipped(name: &str, ranks: Option<u32>) -> Vec<TransferPoint> {
     points.collect()
 }
 
-/// The experiments of the published page: operation, batch, queue pairs and sizes of each.
+/// Checks operation, batch, queue pairs and sizes of each experiment of the published page.
 #[test]
 fn the_mori_io_plans_have_the_published_cells() {
     let cells = |points: &[TransferPoint]| -> Vec<_> {
@@ -145,8 +145,8 @@ fn the_mori_io_plans_have_the_published_cells() {
     assert_eq!(cells(&writes), expected.concat());
 }
 
-/// Four configurations of the page, and its two with several devices and host memory. Only experiments with hardware
-/// that a machine may lack are optional.
+/// Checks the page's four configurations, and its two with several devices and host memory. Only experiments with
+/// hardware that a machine may lack are optional.
 #[test]
 fn the_efa_plan_has_the_published_cells() {
     let (plan, ranks) = loaded("efa-write", None);
