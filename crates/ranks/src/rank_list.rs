@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(list.infos(20).unwrap(), all);
     }
 
-    /// Each rank keeps the whole list. With many ranks, separate copies of the names would dominate the cost of
-    /// joining.
+    /// Ranks of a host must share its names. Each rank keeps the whole list, and with many ranks, separate copies of
+    /// the names would dominate the cost of joining.
     #[test]
     fn ranks_of_a_host_share_its_names() {
         let list = pack(&RankList::from_infos(infos(17))).unwrap();

@@ -32,7 +32,7 @@ pub(crate) struct Advert {
 impl Advert {
     /// Returns this process's advert.
     pub(crate) fn for_this_process(interface: Option<&str>, given: bool) -> Result<Self> {
-        // Only the number: launchers do not accept the other characters of the kernel's name.
+        // Only the number is published: launchers do not accept the other characters of the kernel's name.
         let mut network_namespace = tonnage_sys::host::network_namespace();
         network_namespace.retain(|sign| sign.is_ascii_digit());
         Ok(Self {
@@ -47,7 +47,7 @@ impl Advert {
         })
     }
 
-    /// Formats it as one word for a launcher's store.
+    /// Formats the advert as one word for a launcher's store.
     pub(crate) fn encode(&self) -> String {
         let plain = |text: &str| {
             let sign = |sign: char| match sign {

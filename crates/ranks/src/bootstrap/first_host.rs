@@ -1,7 +1,7 @@
-//! Meeting place of the ranks of a plain `srun`: rank 0's address under the first host's name, which the others connect
-//! to.
+//! Meeting place of the ranks of a plain `srun`: rank 0's address under the first host's name, to which the other ranks
+//! connect.
 //!
-//! The others do not know which address rank 0 has chosen, so the name must resolve to it.
+//! These ranks do not know which address rank 0 has chosen, so the name must resolve to that address.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 

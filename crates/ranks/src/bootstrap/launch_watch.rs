@@ -12,7 +12,7 @@ use tonnage_units::identity::Identity;
 use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
-/// Base time for a launcher to start all ranks; each rank adds to it.
+/// Base time for a launcher to start all ranks; each rank extends this time.
 const LAUNCH_TIME: Duration = Duration::from_secs(60);
 
 /// Deadline for all ranks to reach the launcher: first the start of its library, if a run needs that, then the
@@ -103,7 +103,7 @@ impl Drop for StepEnd {
     }
 }
 
-/// Adds the rank's name to an error from before it has met the others.
+/// Adds the rank's name to an error from before the rank has met the others.
 pub(crate) fn with_rank_name(error: Error, identity: &Identity, host: &str) -> Error {
     match with_interrupted_rank(error, identity.rank, host) {
         Error::Failed(text) => Error::Failed(format!(

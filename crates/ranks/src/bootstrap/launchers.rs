@@ -135,23 +135,23 @@ impl LauncherClaim {
         self.rank.is_none_or(|mine| mine == rank) && self.size.is_none_or(|mine| mine == size)
     }
 
-    /// Whether it counts several ranks.
+    /// Whether the launcher counts several ranks.
     pub(crate) fn counts_several_ranks(&self) -> bool {
         self.size.is_some_and(|size| size > 1)
     }
 
-    /// Whether it counts one rank.
+    /// Whether the launcher counts one rank.
     pub(crate) fn counts_one_rank(&self) -> bool {
         self.size == Some(1)
     }
 
-    /// Whether its number of ranks is `size` or unknown.
+    /// Whether the launcher's number of ranks is `size` or unknown.
     pub(crate) fn agrees_on_size(&self, size: u32) -> bool {
         self.size.is_none_or(|mine| mine == size)
     }
 
-    /// Whether it counts processes that each start several ranks, such as one DeepSpeed per host under srun, or pods in
-    /// which a script starts ranks.
+    /// Whether the launcher counts processes that each start several ranks, such as one DeepSpeed per host under srun,
+    /// or pods in which a script starts ranks.
     fn counts_starters(&self, size: u32, local: u32) -> bool {
         let starters = || self.size.and_then(|mine| mine.checked_mul(local)) == Some(size);
         let pods = matches!(self.launcher, Launcher::TrainJob | Launcher::Kubernetes);

@@ -42,7 +42,7 @@ pub struct JoinOptions {
     pub join_timeout: Duration,
     /// A rank that is silent for this long counts as lost.
     pub heartbeat_timeout: Duration,
-    /// The same for a rank behind a network, which may itself be interrupted for a while.
+    /// A rank behind a network counts as lost after this silence; the network itself may be interrupted for a while.
     pub network_timeout: Duration,
     /// Added to both for each additional rank on the same CPU.
     pub crowd_timeout: Duration,

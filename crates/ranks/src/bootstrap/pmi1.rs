@@ -103,8 +103,8 @@ impl Pmi1Client {
 
 impl Drop for Pmi1Client {
     fn drop(&mut self) {
-        // An MPI library in this process shares this connection and finalizes it itself. MPICH 4.0 has done so by now;
-        // MPICH 5 does so at process exit and would then fail.
+        // An MPI library in this process shares this connection and finalizes the connection itself. MPICH 4.0 has done
+        // so by now; MPICH 5 does so at process exit and would then fail.
         if !self.known || tonnage_sys::mpi::has_started() {
             return;
         }

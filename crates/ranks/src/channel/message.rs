@@ -131,7 +131,7 @@ pub struct CollectiveTerms {
     /// The ranks that enter it.
     pub members: RankSet,
     pub kind: CollectiveKind,
-    /// The caller's name for it, for messages.
+    /// The caller's name for the collective, for messages.
     pub what: String,
 }
 

@@ -88,7 +88,7 @@ pub(crate) struct Channel {
     state: ChannelState,
     sealed: FrameDecoder,
     plain: FrameDecoder,
-    /// Messages sent before the handshake was complete, encrypted after it.
+    /// Messages that were sent before the handshake was complete; they are encrypted once it is.
     early: Vec<u8>,
     outgoing: Vec<u8>,
     sent: usize,

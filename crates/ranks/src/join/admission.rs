@@ -166,8 +166,9 @@ pub(super) fn admit(
     })
 }
 
-/// Reports a failure to join before the others learn of it. They then end silently, and a launcher may kill this
-/// process as soon as one of them has ended. If this process may not be ended here, the caller reports it.
+/// Reports a failure to join before the other ranks learn of the failure. They then end silently, and a launcher may
+/// kill this process as soon as one rank has ended. If this process may not be ended here, the caller reports the
+/// failure.
 fn report_failure(error: Error, joiner: Joiner<'_>) -> RankFailure {
     let error = with_interrupted_rank(error, joiner.me.rank, &joiner.me.host);
     let is_told = joiner.options.end_process;
@@ -282,7 +283,7 @@ fn missing_ranks_error(
     Error::Rank {
         rank: absent.first().copied().unwrap_or_default(),
         host: match identity.meeting {
-            // Its supervisor started all ranks on this host.
+            // The supervisor of this rank started all ranks on this host.
             Meeting::Local { .. } => me.host.to_string(),
             _ => "unknown host".into(),
         },

@@ -32,7 +32,7 @@ const CROWDED: Duration = Duration::from_millis(500);
 struct UnauthenticatedConnection {
     channel: Channel,
     since: Instant,
-    /// Whether it may have data to read.
+    /// Whether the connection may have data to read.
     ready: bool,
 }
 

@@ -12,7 +12,8 @@ use crate::channel::Interest;
 use crate::channel::message::MessageHead;
 use tonnage_units::Error;
 
-/// Connections that are served at once during a run. Few, because none of them belongs to it.
+/// Connections that are served at once during a run. The number is small, because none of these connections belongs to
+/// the run.
 const STRANGERS_MAX: usize = 8;
 
 /// Rank 0's port during a run.

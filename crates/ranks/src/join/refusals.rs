@@ -14,13 +14,13 @@ const NAMED_MAX: usize = 4;
 pub(crate) enum JoinRefusal {
     /// The greeting was not finished in time.
     Silent,
-    /// It was silent while others waited for a slot.
+    /// The peer was silent while others waited for a slot.
     Crowded,
-    /// It closed the connection before the greeting was finished.
+    /// The peer closed the connection before the greeting was finished.
     Left,
-    /// Its greeting failed to authenticate.
+    /// The peer's greeting failed to authenticate.
     WrongSecret,
-    /// It sent a message that no rank would send here.
+    /// The peer sent a message that no rank would send here.
     Stranger(Error),
 }
 

@@ -280,7 +280,7 @@ impl<S: RankProcesses> Supervisor<S> {
                 }
                 _ if killed || rank.put_down.is_none() => continue,
                 (None, Some((put_down, by))) => stopped_text(by, put_down),
-                // It was waiting for the stopped rank.
+                // This rank was waiting for the stopped rank.
                 (None, None) if any_stopped => continue,
                 (None, None) => {
                     "did not end with the others, as if it was stopped or stuck, and was killed"

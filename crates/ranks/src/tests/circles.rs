@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Each pair of neighbours meets in turn; members of one turn also take part in the next.
+/// Each pair of neighbours meets in turn; a rank that is a member in one turn also takes part in the next.
 #[test]
 fn a_group_meets_without_the_other_ranks() {
     for size in [2u32, 5, 13] {
@@ -64,8 +64,8 @@ fn a_circle_may_be_of_all() {
     });
 }
 
-/// Rank 40 does not join rank 41. All other ranks are asked too, more than are described individually, and none of them
-/// is blamed.
+/// Rank 40 does not join rank 41. More of the other ranks are asked than are described individually, and none of them
+/// may be blamed.
 #[test]
 fn a_rank_missing_in_a_group_is_named() {
     for error in run(48, |mut rank| {

@@ -30,7 +30,7 @@ fn missing_ranks_are_listed() {
     }
 }
 
-/// The ranks do not wait for a rank 0 that is gone: the supervisor listened before any rank started.
+/// If rank 0 is gone, the other ranks must not wait for it: the supervisor listened before any rank started.
 #[test]
 fn a_closed_meeting_place_of_the_supervisor_ends_the_run_at_once() {
     let (listener, address) = door();
@@ -42,7 +42,7 @@ fn a_closed_meeting_place_of_the_supervisor_ends_the_run_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(1));
 }
 
-/// Rank 0 reports it, and so does the refused rank, perhaps on its own terminal. Other ranks do not.
+/// Only rank 0 and the refused rank must report the difference; the refused rank may have its own terminal.
 #[test]
 fn another_plan_is_reported_only_by_rank_0_and_the_refused_rank() {
     for order in [[1, 2], [2, 1]] {

@@ -89,7 +89,7 @@ fn rank_0_collects_all_values_and_the_others_learn_that_it_has() {
     });
 }
 
-/// The answer to the other ranks contains none of the collected values.
+/// The answer to the other ranks must contain none of the collected values.
 #[test]
 fn the_answer_to_a_collection_does_not_grow_with_the_ranks() {
     let of_a_leaf = |size: u32| {

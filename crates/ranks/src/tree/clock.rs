@@ -72,7 +72,7 @@ pub(crate) struct ClockAnswer {
     pub(crate) came_ns: u64,
     /// Largest rate at which the kernel slews this rank's clock now, in parts per 10^9.
     pub(crate) own_slew_ppb: u64,
-    /// The same for the parent's clock, or for another clock on its path to rank 0 if that is larger.
+    /// Largest slew rate of the parent's clock, or of another clock on its path to rank 0 if that is larger.
     pub(crate) parent_slew_ppb: u64,
 }
 

@@ -105,7 +105,8 @@ impl ControlThread {
             // A signal may have arrived while the ranks joined.
             self.take_signals(&mut node);
             if node.main_waits {
-                // Its result may have arrived together with the last messages of joining.
+                // The result that the main thread waits for may have arrived together with the last messages of
+                // joining.
                 node.watch.wake_main();
             }
         }
@@ -181,7 +182,7 @@ impl ControlThread {
         self.end(&mut node);
         let has_received = self.shared.received_bytes.load(Ordering::Relaxed) > received_before;
         if node.main_waits && (has_received || node.aborted.is_some()) {
-            // Its result may have arrived.
+            // The result that the main thread waits for may have arrived.
             watch.wake_main();
         }
         Ok(())

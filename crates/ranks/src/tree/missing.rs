@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(inquiry.answers, all);
     }
 
-    /// Merged answers stay short, however many ranks give the same answer.
+    /// Merged answers must stay short, however many ranks give the same answer.
     #[test]
     fn merged_answers_do_not_grow_with_the_ranks() {
         let many = |ranks: u32, entered| {

@@ -85,7 +85,7 @@ impl NodeHandle {
         if let Some(result) = slot.take_result() {
             return Ok(Some(result));
         }
-        // From here on the control thread wakes this one after it has done something.
+        // From here on, the control thread wakes this thread after it has handled something.
         lock(&self.node).main_waits = true;
         let outcome = self
             .watch

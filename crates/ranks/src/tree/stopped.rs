@@ -12,7 +12,7 @@ use tonnage_sys::process::stat;
 enum PidState {
     Runs,
     Stopped,
-    /// It has ended, a debugger holds it, or another process has its PID now.
+    /// The process has ended, a debugger holds it, or another process has its PID now.
     Other,
 }
 
@@ -34,7 +34,8 @@ fn resume(number: u32, joined_ticks: u64) -> bool {
     let held = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(held) => Some(held),
         Err(Errno::SRCH) => return false,
-        // Kernels before 5.3 lack pidfds, and some containers forbid them. Then a short race remains.
+        // Kernels before 5.3 lack pidfds, and some containers forbid them. Then the PID may be reused in the short time
+        // before the signal.
         Err(_) => None,
     };
     if pid_state(number, joined_ticks) != PidState::Stopped {

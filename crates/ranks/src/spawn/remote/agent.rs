@@ -43,7 +43,7 @@ pub type CleanUp = dyn Fn(u32, Vec<u32>);
 pub struct AgentProgram {
     pub build: ProgramBuild,
     pub path: PathBuf,
-    /// Its subcommand that runs as a rank.
+    /// The program's subcommand that runs as a rank.
     pub rank_command: &'static str,
     /// Describes this host.
     pub describe: fn() -> Result<String>,

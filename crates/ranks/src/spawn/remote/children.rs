@@ -33,7 +33,7 @@ pub(super) type ReportFn = Arc<dyn Fn(AgentReport) + Send + Sync>;
 /// One rank.
 struct Child {
     pid: Pid,
-    /// How it ended. Once set, its PID may belong to another process.
+    /// How the child ended. Once set, the child's PID may belong to another process.
     ended: Arc<Mutex<Option<RankExit>>>,
 }
 
@@ -243,7 +243,7 @@ impl Child {
     }
 }
 
-/// Writes a letter to a sealed memory file: it has no name and cannot be changed.
+/// Writes a start message to a sealed memory file: the file has no name and cannot be changed.
 fn seal_letter(letter: &StartLetter) -> Result<File> {
     let failed = |error: std::io::Error| Error::io("cannot write the letter to a rank", error);
     let name = "tonnage letter";

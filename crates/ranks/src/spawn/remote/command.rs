@@ -26,7 +26,7 @@ pub const ABSENT: &str = "tonnage-absent";
 pub const WANTED: &str = "tonnage-wanted";
 /// The command of this program that the script starts.
 pub const AGENT: &str = "host-agent";
-/// Its option: print the build instead.
+/// Option of that command to print the build instead.
 pub const BUILD_OPTION: &str = "--build";
 
 /// Finds the program: at the same path, else in PATH. `$1` is the path.
@@ -52,9 +52,9 @@ pub struct Push {
     /// Hash of its content.
     pub build: String,
     pub bytes: u64,
-    /// Its architecture, as `uname -m` names it.
+    /// The host's architecture, as `uname -m` names it.
     pub architecture: String,
-    /// Its C library, such as "glibc 2.36".
+    /// The host's C library, such as "glibc 2.36".
     pub c_library: String,
 }
 

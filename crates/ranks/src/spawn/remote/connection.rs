@@ -56,7 +56,7 @@ impl EventSender {
 /// The ssh of a host.
 pub(super) struct Connection {
     child: Child,
-    /// The pipe for orders. Another thread sends heartbeats on it.
+    /// The pipe for commands to the agent. Another thread sends heartbeats on this pipe.
     input: Arc<Mutex<Option<ChildStdin>>>,
     /// Bytes of the program sent so far.
     pushed: Arc<AtomicU64>,

@@ -41,19 +41,19 @@ pub struct HostProcessStart<'a> {
 /// Outcome of one host's process.
 #[derive(Debug, Clone, Default)]
 pub struct HostProcess {
-    /// Its answer, one line of its standard output.
+    /// The process's answer, one line of its standard output.
     pub answer: Option<String>,
-    /// The last of its other lines.
+    /// The last of the process's other lines.
     pub lines: VecDeque<String>,
     /// The first error on its standard error.
     pub error: Option<String>,
-    /// How it ended; `None` if unknown.
+    /// How the process ended; `None` if unknown.
     pub exit: Option<RankExit>,
     /// Why nothing more came from the host.
     pub lost: Option<String>,
     /// When the last message came from its host.
     heard: Option<Instant>,
-    /// When it ended.
+    /// When the process ended.
     ended: Option<Instant>,
 }
 

@@ -49,7 +49,7 @@ pub struct SshSettings {
 
 /// State of a host.
 enum HostProgress {
-    /// Its ssh is not started.
+    /// The host's ssh is not started.
     Waiting,
     Connecting(Instant),
     /// The program is being copied: bytes sent at the last progress, and when that was.
@@ -302,7 +302,7 @@ impl RemoteHosts {
 }
 
 impl RemoteHost {
-    /// Whether its agent is connected and accepts orders, which it does not while the program is being copied.
+    /// Whether the host's agent is connected and accepts commands. It does not while the program is being copied.
     pub(super) fn is_ready(&self) -> bool {
         let connection = self.connection.as_ref();
         matches!(self.progress, HostProgress::There(_))
@@ -328,7 +328,7 @@ impl RemoteHost {
         }
     }
 
-    /// Ends its ssh and describes its end.
+    /// Ends the host's ssh and describes how it ended.
     pub(super) fn end(&mut self) -> String {
         self.end_within(END_TIME)
     }
@@ -383,7 +383,7 @@ impl RemoteHost {
             _ => return,
         };
         self.mark_lost(|_| why);
-        // Its exit is no longer waited for.
+        // The exit of the host's ssh is no longer waited for.
         self.end_within(Duration::ZERO);
     }
 

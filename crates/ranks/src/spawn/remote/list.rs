@@ -10,7 +10,7 @@ const SLOTS_MAX: u32 = 1 << 16;
 pub struct HostSlots {
     /// The destination as ssh takes it: `host`, `user@host`.
     pub name: String,
-    /// Its number of ranks, if the list has one.
+    /// The host's number of ranks, if the list has one.
     pub slots: Option<u32>,
 }
 

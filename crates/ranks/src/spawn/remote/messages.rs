@@ -1,4 +1,4 @@
-//! The lines that pass through ssh: orders to agents, their reports, and letters to ranks.
+//! The lines that pass through ssh: commands to agents, their reports, and the start messages of ranks.
 //!
 //! A line is a prefix and JSON. The prefix distinguishes it from output of a login shell, and JSON lets an agent of
 //! another version still report which one it is.
@@ -55,7 +55,7 @@ pub struct HostAddress {
 /// The first report of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentHello {
-    /// Its build. Agents of all versions send it.
+    /// Build of the agent. Agents of all versions send it.
     pub build: ProgramBuild,
     /// Path of its program.
     #[serde(default)]
@@ -169,7 +169,7 @@ pub struct StartLetter {
 }
 
 impl StartLetter {
-    /// Reads the letter from standard input; [`Error::Usage`] if it holds something else.
+    /// Reads the start message from standard input; [`Error::Usage`] if standard input holds something else.
     pub fn from_input() -> Result<Self> {
         let mut text = String::new();
         let input = std::io::stdin().lock().take(LETTER_BYTES_MAX);
@@ -228,7 +228,7 @@ fn inherited_descriptor(number: i32) -> Result<OwnedFd> {
 pub enum AgentReport {
     /// The agent is ready.
     Hello(Box<AgentHello>),
-    /// It listens.
+    /// The agent listens for connections.
     Listening {
         /// The addresses.
         addresses: Vec<SocketAddr>,
@@ -238,7 +238,7 @@ pub enum AgentReport {
         /// For each address, the reason why it was not reached.
         failures: Vec<Option<String>>,
     },
-    /// Its time.
+    /// The agent's time.
     Clock {
         /// Nanoseconds since 1970.
         unix_ns: u64,
@@ -252,7 +252,7 @@ pub enum AgentReport {
     Started {
         /// The rank.
         rank: u32,
-        /// Its process.
+        /// PID of the rank's process.
         pid: u32,
     },
     /// A rank has printed a line.
@@ -282,7 +282,7 @@ pub enum AgentReport {
     Ended {
         /// The rank.
         rank: u32,
-        /// Its end.
+        /// How the rank ended.
         exit: RankExit,
     },
     /// An order failed.

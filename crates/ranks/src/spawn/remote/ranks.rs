@@ -218,7 +218,7 @@ impl<A: OutputReceiver> RemoteRanks<A> {
             );
             self.print_line(&text);
         }
-        // Otherwise ssh would stay until it notices itself that its peer is gone.
+        // Without this, ssh would stay until it notices that its peer is gone.
         if let Some(mut connection) = self.party.members[host].connection.take() {
             connection.end(Duration::ZERO);
         }

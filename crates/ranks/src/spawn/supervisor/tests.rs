@@ -97,7 +97,7 @@ fn the_worst_end_wins() {
     assert_eq!(code(&[Code(130), Code(130), Code(1)]), 130);
     assert_eq!(code(&[Code(1), Code(130)]), 1);
     assert_eq!(code(&[Code(0), Signal(9)]), 1);
-    // A rank that was interrupted before it caught signals, and another that failed because of its absence.
+    // One rank was interrupted before it caught signals; the other failed because the first one was missing.
     assert_eq!(code(&[Code(1), Signal(2)]), 130);
     assert_eq!(code(&[Signal(15), Code(1)]), 143);
     // Ranks on a lost host end by the signal that its agent sends.
@@ -164,7 +164,7 @@ fn a_rank_that_resumes_in_time_is_left_alone() {
     let mut supervisor = supervisor.unwrap();
     supervisor.check_stopped();
     assert!(supervisor.all_end_deadline().is_some());
-    // It is unknown how long the rank was stopped while this process was stopped itself.
+    // While this process itself was stopped, it could not see how long the rank was stopped.
     supervisor.looked = Instant::now().checked_sub(3 * LOOK).unwrap();
     let long_ago = Instant::now().checked_sub(3 * END_TIMEOUT).unwrap();
     supervisor.ranks[0].stopped = Some(StoppedRank {
