@@ -18,7 +18,7 @@ fn load(record: &Record) -> &BackgroundSummary {
     summary(record).background.as_ref().unwrap()
 }
 
-/// The sums over trials equal the summary, for both halves and for the load.
+/// Checks that the sums over trials equal the summary, for both halves and for the load.
 fn adds_up(record: &Record, line: &str) {
     let (body, load) = (body(record), load(record));
     let trials = body
@@ -148,7 +148,7 @@ fn a_queue_of_known_length_adds_the_time_that_it_takes_to_drain() {
     );
 }
 
-/// Measuring workers come first: each has a CPU of its own, and the load's workers share the rest.
+/// Measuring workers must come first: each has its own CPU, and the load's workers share the rest.
 #[test]
 fn workers_that_measure_have_cpus_of_their_own_where_there_are_enough() {
     let cpus = tonnage_machine::Topology::read().allowed;

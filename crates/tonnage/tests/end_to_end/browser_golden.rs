@@ -140,7 +140,7 @@ fn make_pages(dir: &Path) {
     }
 }
 
-/// The drawing with this title, as painted after applying a change.
+/// Returns the drawing with this title, as painted after applying a change.
 fn painted(browser: &mut Chromium, tab: &Tab, title: &str, change: &str) -> Lightness {
     let stage = STAGE.replace("TITLE", &json!(title).to_string());
     let size = browser.evaluate(tab, &stage);
@@ -179,7 +179,7 @@ fn stored_at(name: &str) -> PathBuf {
     place.join(format!("{name}.txt"))
 }
 
-/// One line per row, two hexadecimal digits per square.
+/// Writes one line per row, with two hexadecimal digits per square.
 fn written(lightness: &Lightness) -> String {
     let row = |row: &Vec<u8>| row.iter().map(|it| format!("{it:02x}")).collect::<String>() + "\n";
     lightness.iter().map(row).collect()

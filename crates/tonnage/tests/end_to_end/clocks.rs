@@ -29,7 +29,7 @@ fn can_shift(seconds: i64) -> bool {
     }
 }
 
-/// The records of two ranks, for each pair of clocks that this machine supports.
+/// Returns the records of two ranks, for each pair of clocks that this machine supports.
 fn each(arguments: &str) -> Vec<Record> {
     let mut all = Vec::new();
     for clocks in CLOCKS {

@@ -75,7 +75,7 @@ impl Known {
         }
     }
 
-    /// The sender's call takes as long as the receiver's.
+    /// Checks that the sender's call takes as long as the receiver's.
     fn both_ends_agree(&self) {
         for (backend, summary) in self.summaries() {
             let [sender, receiver] = &summary.rank_times[..] else {

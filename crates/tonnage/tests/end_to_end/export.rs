@@ -7,7 +7,7 @@ use tempfile::tempdir;
 
 use super::support::{parts, rows, tonnage};
 
-/// One measurement in all formats.
+/// Exports one measurement in all formats.
 #[test]
 fn records_are_exported_and_files_replaced_whole() {
     let dir = tempdir().unwrap();

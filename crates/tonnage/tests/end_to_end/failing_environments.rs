@@ -305,8 +305,8 @@ fn shared_memory_that_cannot_be_used() {
     }
 }
 
-/// libfabric only sets the length of its files, and touching a page without room ends the process. Each kind opens more
-/// endpoints than fit into the default of a Docker container.
+/// libfabric only sets the length of its files, and touching a page without room ends the process. Each kind of
+/// experiment opens more endpoints than fit into the default of a Docker container.
 #[test]
 fn shared_memory_that_is_too_small_for_all_endpoints() {
     let transfer = format!("transfer --op write --engine fabric:shm --sizes 64k {BRIEF}");

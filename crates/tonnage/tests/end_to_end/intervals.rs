@@ -130,8 +130,8 @@ fn a_rank_that_is_stopped_is_a_gap() {
     assert!(latency.latency_ns_p50 < 50_000_000, "{latency:?}");
 }
 
-/// Both ranks are stopped for more than two trials. Operations due meanwhile are never issued, but count in the
-/// percentiles; the remark is about a stall, not an overload.
+/// Both ranks are stopped for more than two trials. Operations due meanwhile are never issued, but must count in the
+/// percentiles; the remark must be about a stall, not an overload.
 #[test]
 fn a_stall_that_outlasts_a_trial_is_in_its_percentiles() {
     // On a busy machine a trial may be over before the ranks are stopped; then a longer one is tried.
@@ -173,7 +173,7 @@ fn a_stall_that_outlasts_a_trial_is_in_its_percentiles() {
         assert_eq!(latency.samples, due, "{latency:?}");
         assert!(stall.length_ns.min(stall.loop_ns) > least_ns, "{stall:?}");
         assert_eq!((stall.rank, stall.peer), (0, 1));
-        // Its intervals have them too.
+        // The intervals of that trial include these operations too.
         let intervals = series(record).latencies.iter();
         let bounds = intervals.filter_map(|interval| interval.lower_bounds);
         assert_eq!(
@@ -280,7 +280,7 @@ fn the_memory_of_ranks_does_not_grow() {
     }
 }
 
-/// Private memory of a process, as the kernel counts it.
+/// Returns the private memory of a process, as the kernel counts it.
 fn private_kib(pid: i32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let mut lines = status.lines();

@@ -15,14 +15,14 @@ fn ior(dir: &Path, arguments: &str) -> Ended {
     tonnage(dir, &format!("ior --ranks 2 {arguments}")).run()
 }
 
-/// The record that a run has written.
+/// Returns the record that a run has written.
 fn record(dir: &Path, file: &str) -> Value {
     let text = fs::read_to_string(dir.join(file)).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
     serde_json::from_str(&text).unwrap()
 }
 
-/// The rows of the first table, split at IOR's columns.
+/// Returns the rows of the first table, split at IOR's columns.
 fn passes(stdout: &str) -> Vec<Vec<&str>> {
     let starts = [0, 10, 21, 32, 44, 55, 66, 77, 88, 99, 110];
     let lines = stdout

@@ -134,7 +134,7 @@ fn rank_0_names_the_missing_rank_before_another_one_ends() {
         .with_one_error(&["rank 2 of 3 did not come within"]);
 }
 
-/// All messages at the highest verbosity, all files written, and every command line.
+/// Looks at all messages at the highest verbosity, all files written, and every command line.
 #[test]
 fn the_secret_appears_nowhere() {
     let dir = tempdir().unwrap();

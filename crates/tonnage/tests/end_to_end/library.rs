@@ -4,7 +4,7 @@ use tonnage_record::Record;
 
 use super::support::records::{body, measured, summary};
 
-/// The point's api and session as in the record, and operations.
+/// Returns the point's api and session as in the record, and its operations.
 fn figures(records: &[Record]) -> Vec<(String, String, u64)> {
     let of = |record: &Record| {
         let point = serde_json::to_value(&body(record).point).unwrap();
@@ -14,7 +14,7 @@ fn figures(records: &[Record]) -> Vec<(String, String, u64)> {
     records.iter().map(of).collect()
 }
 
-/// Two trials of 40 operations through every API, and every byte of each is right.
+/// Runs two trials of 40 operations through every API; every byte of each must be right.
 #[test]
 fn every_byte_arrives_through_the_library() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {
@@ -33,7 +33,8 @@ fn every_byte_arrives_through_the_library() {
     }
 }
 
-/// Both ends of a ping-pong, several workers and peers, operations in parts, sleeping workers, and several devices.
+/// Runs both ends of a ping-pong, several workers and peers, operations in parts, sleeping workers, and several
+/// devices.
 #[test]
 fn every_pacing_goes_through_the_library() {
     for (operations, line) in [

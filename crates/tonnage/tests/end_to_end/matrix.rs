@@ -12,7 +12,8 @@ use super::hosts::{end, hosts_with_links, measured_in, start};
 use super::support::records::{measured, summary, transfer};
 use super::support::{BRIEF, has, tonnage};
 
-/// The bound of two ranks that copy at the same time covers both; if they copy one after the other, it covers one.
+/// If two ranks copy at the same time, the bound must cover both; if they copy one after the other, it must cover one
+/// rank.
 #[test]
 fn the_copy_bound_is_of_the_ranks_that_initiate_at_once() {
     for (traffic, said) in [
@@ -34,7 +35,8 @@ fn the_copy_bound_is_of_the_ranks_that_initiate_at_once() {
     }
 }
 
-/// Every ordered pair occurs once, the pairs' bytes add up to the total, and each byte is in the right place.
+/// Every ordered pair must occur once, the pairs' bytes must add up to the total, and each byte must be in the right
+/// place.
 #[test]
 fn pairs_add_up_and_none_is_missing() {
     for (engine, op, rounds, ranks) in [
@@ -86,8 +88,8 @@ fn every_rank_has_one_target_and_one_initiator_when_shifted() {
     }
 }
 
-/// The verdict on a matrix of all hosts, with its record in a directory. Writes complete when they have arrived: data
-/// in socket buffers would have to drain over a slow link after each trial.
+/// Returns the verdict on a matrix of all hosts, with its record in a directory. Writes complete when they have
+/// arrived. Otherwise data in socket buffers would have to drain over a slow link after each trial.
 fn judged(dir: &Path, hosts: &Hosts, op: &str) -> MatrixVerdict {
     let _ = std::fs::remove_file(dir.join("r.jsonl"));
     let line = format!(
@@ -98,7 +100,7 @@ fn judged(dir: &Path, hosts: &Hosts, op: &str) -> MatrixVerdict {
     summary(&records[0]).matrix.clone().unwrap()
 }
 
-/// Slow senders, receivers and pairs.
+/// Returns the slow senders, receivers and pairs.
 fn marked(verdict: &MatrixVerdict) -> (Vec<u32>, Vec<u32>, Vec<(u32, u32)>) {
     let pairs = verdict.slow_pairs.iter();
     let senders = verdict.slow_senders.iter().map(|slow| slow.rank);
@@ -110,8 +112,8 @@ fn marked(verdict: &MatrixVerdict) -> (Vec<u32>, Vec<u32>, Vec<(u32, u32)>) {
     )
 }
 
-/// Six hosts on links of 200 Mb/s. A host that sends or receives slowly is marked, and so is a pair whose bytes use a
-/// second, slow link; nothing else is.
+/// Six hosts have links of 200 Mb/s. A host that sends or receives slowly must be marked, and so must a pair whose
+/// bytes use a second, slow link; nothing else may be.
 #[test]
 fn only_slow_hosts_and_pairs_of_a_matrix_are_marked() {
     let [fast, tenth] = ["200mbit", "20mbit"].map(|rate| rate.parse::<Rate>().ok());
@@ -173,7 +175,7 @@ fn reroute(hosts: &Hosts, rate: Option<Rate>) {
     run(1, "ip", &route.split(' ').collect::<Vec<_>>());
     let rule = format!("rule add from {from} to {to} lookup 50 priority 50");
     run(1, "ip", &rule.split(' ').collect::<Vec<_>>());
-    // Its second interface answers for the address of the first one.
+    // The host's second interface answers for the address of the first one.
     let answer = "echo 0 > /proc/sys/net/ipv4/conf/all/arp_ignore";
     run(3, "sh", &["-c", answer]);
 }

@@ -29,7 +29,7 @@ fn read(dir: &Path) -> Vec<Record> {
     records::read(&dir.join("r.jsonl"))
 }
 
-/// The part of the engine's report that is the same for all ranks.
+/// Returns the part of the engine's report that is the same for all ranks.
 fn engine(record: &Record) -> Value {
     // Ranks differ in their CPUs.
     let first = &record.effective[0].engine;

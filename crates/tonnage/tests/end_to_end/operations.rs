@@ -5,7 +5,7 @@ use super::support::records::{body, succeeded, summary, transfer};
 
 const OPS: &str = "write,write-imm,read,send";
 
-/// One point for each operation; bytes are checked if the engine moves any.
+/// Runs one point for each operation; bytes are checked if the engine moves any.
 fn every(engine: &str, traffic: &str, pacing: &str, ops: &str) {
     let verify = if engine == "null" { "" } else { "--verify" };
     let line = format!(
@@ -20,7 +20,7 @@ fn every(engine: &str, traffic: &str, pacing: &str, ops: &str) {
     assert_eq!(records.len(), workers * ops.split(',').count(), "{line}");
 }
 
-/// Every pacing, with one worker and with two.
+/// Runs every pacing, with one worker and with two.
 fn every_pacing(engine: &str, traffic: &str) {
     for pacing in [
         "--depth 16",

@@ -13,7 +13,7 @@ use super::support::{BRIEF, records, tonnage};
 
 const TRANSFER: &str = "--engine shm --op write --ranks 2 --sizes";
 
-/// The records of a transfer with these options after `--sizes`.
+/// Returns the records of a transfer with these options after `--sizes`.
 fn transfer(options: &str) -> Vec<Record> {
     records::transfer(&format!("{TRANSFER} {options}")).1
 }
@@ -52,7 +52,7 @@ fn a_plan_that_ships_runs_in_a_fraction_of_its_time() {
     assert!(records.iter().all(is_its));
 }
 
-/// In each format, and printed again by the program from its file.
+/// Results can be printed in each format, and the program must print the same from the file.
 #[test]
 fn every_format_can_be_printed_and_redrawn() {
     let dir = tempdir().unwrap();
@@ -128,7 +128,7 @@ fn a_paced_run_reports_the_offered_and_the_reached_rate() {
     assert_eq!(body(&records[0]).point.pacing, expected);
 }
 
-/// 1 Mb/s of operations of 125 bytes is 1,000 per second.
+/// A rate of 1 Mb/s with operations of 125 bytes must equal 1,000 operations per second.
 #[test]
 fn a_rate_in_bits_is_one_in_operations_and_bursts_do_not_change_it() {
     let records = transfer("125 --rate 1Mb/s --burst 8 --threads 2 --trials 2 --trial-time 40ms");
@@ -142,7 +142,7 @@ fn a_rate_in_bits_is_one_in_operations_and_bursts_do_not_change_it() {
     }
 }
 
-/// Unavailable huge pages are reported: in the record if smaller pages were used, otherwise as a skip.
+/// Unavailable huge pages must be reported: in the record if smaller pages were used, otherwise as a skip.
 #[test]
 fn huge_pages_are_never_silently_normal() {
     let dir = tempdir().unwrap();

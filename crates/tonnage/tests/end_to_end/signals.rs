@@ -72,7 +72,7 @@ fn a_signal_to_a_launched_rank_ends_the_others() {
         let run = long_run(dir.path(), "--log-level debug");
         run.launched(rank, 2, port).start()
     });
-    // Without this rank, rank 0 would still be waiting for it.
+    // Until rank 1 has joined, rank 0 would wait for it.
     runs[1].wait_until_said("rank 1 of 2 has joined");
     runs[0].wait_until_said("step of rank 0: trial 1 of");
     runs[1].signal_rank(1, Signal::INT);

@@ -47,7 +47,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/slurm")
 }
 
-/// Every script in the folder has a case, so that none is untested.
+/// Every script in the folder must have a case, so that none is untested.
 #[test]
 fn every_script_is_tried() {
     let scripts = names(&folder()).into_iter();
@@ -137,7 +137,7 @@ pub(super) fn start_slurm<'a>(hosts: &'a Hosts, lines: &str) -> Option<Slurm<'a>
     }
 }
 
-/// All output of a Slurm program.
+/// Returns all output of a Slurm program.
 pub(super) fn said(slurm: &Slurm<'_>, program: &str, arguments: &[&str]) -> String {
     let output = slurm.command(program).args(arguments).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)

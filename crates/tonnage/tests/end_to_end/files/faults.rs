@@ -20,7 +20,7 @@ use crate::support::{SOON, Started, has, rows, shared_memory, tonnage, wait_unti
 /// A phase longer than any test waits, of small synced writes, so that the disk does not fill up meanwhile.
 const ENDLESS: &str = "--block 1G --transfer 4k --fsync each --stonewall 1h --phases write";
 
-/// The third of three repetitions has no room. If two are complete, their figures stay.
+/// The third of three repetitions has no room. If two are complete, their figures must stay.
 #[test]
 fn a_disk_that_is_full_in_the_middle_of_a_phase() {
     for (engine, keep) in [("posix", ""), ("uring", ""), ("posix", "--keep")] {
@@ -80,7 +80,7 @@ fn a_disk_that_is_too_small_from_the_beginning() {
         let why = why(&record, &ended);
         has(&why, reason);
         assert!(body(&record).phases.is_empty());
-        // That it would not fit was known before.
+        // Whether the run could know in advance that the data would not fit.
         let refused = why.contains("are free");
         let mut remarks = record.remarks.iter();
         let is_known = refused || remarks.any(|remark| remark.contains("are free"));
@@ -207,11 +207,12 @@ fn kill_all(run: &Started, is_hit: impl Fn(&Process) -> bool) {
     }
 }
 
-/// The process that started them removes their files and reports each: the supervisor, or the agent of their host.
+/// The process that started the ranks must remove their files and report each file: the supervisor, or the agent of
+/// their host.
 #[test]
 fn all_ranks_that_are_killed_while_they_write() {
     let folder = tempdir().unwrap();
-    // It keeps the environment, because these tests identify a run's processes by it.
+    // The stand-in keeps the environment, because these tests identify a run's processes by their environment.
     let ssh = stand_in(
         folder.path(),
         "for last; do :; done\nexec /bin/sh -c \"$last\"",
@@ -237,7 +238,7 @@ fn all_ranks_that_are_killed_while_they_write() {
     }
 }
 
-/// No process is left to remove anything, and the next run reports it.
+/// No process is left to remove the files, and the next run must report them.
 #[test]
 fn the_supervisor_that_is_killed_with_all_ranks() {
     let dir = on_disk();
@@ -289,7 +290,7 @@ fn rank_0_that_is_killed_while_the_bound_is_measured() {
     }
 }
 
-/// Existing files that are written into stay, whichever process dies.
+/// Existing files that are written into must stay, whichever process dies.
 #[test]
 fn a_rank_that_is_killed_while_it_writes_into_a_file_of_others() {
     let dir = on_disk();
@@ -328,7 +329,7 @@ fn a_signal_while_it_writes() {
     }
 }
 
-/// Its ranks end on their own, and remove their files.
+/// The supervisor's ranks must end on their own, and remove their files.
 #[test]
 fn the_supervisor_that_is_killed() {
     let dir = on_disk();

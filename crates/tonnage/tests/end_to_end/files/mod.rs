@@ -34,7 +34,7 @@ fn measured(dir: &Path, arguments: &str) -> (Ended, Record) {
     (ended, record)
 }
 
-/// The one record of a run; drawing its table again must give the run's output.
+/// Returns the only record of a run, after checking that printing its table again gives the run's output.
 fn drawn_again(dir: &Path, ended: &Ended) -> Record {
     records::shown(dir, ended);
     only(&dir.join("r.jsonl"))
@@ -62,7 +62,7 @@ fn failed(dir: &Path, arguments: &str) -> (String, Record) {
     (why(&record, &ended), record)
 }
 
-/// Why an experiment failed or was skipped; the reason must also be printed.
+/// Returns why an experiment failed or was skipped; the reason must also be printed.
 pub fn why(record: &Record, ended: &Ended) -> String {
     let why = records::why(record).to_owned();
     let printed = words(&format!("{} {}", ended.stdout, ended.stderr));
@@ -70,7 +70,7 @@ pub fn why(record: &Record, ended: &Ended) -> String {
     why
 }
 
-/// The command line of an experiment with its records in r.jsonl.
+/// Returns the command line of an experiment with its records in r.jsonl.
 fn experiment(arguments: &str) -> String {
     match arguments.contains("--bound") {
         true => format!("file -o r.jsonl {arguments}"),
@@ -78,7 +78,7 @@ fn experiment(arguments: &str) -> String {
     }
 }
 
-/// The one record of a file, which is then removed.
+/// Returns the only record of a file, and removes the file.
 pub fn only(path: &Path) -> Record {
     let mut records = records::read(path);
     assert_eq!(records.len(), 1, "{records:#?}");
@@ -90,7 +90,7 @@ fn body(record: &Record) -> &FileBody {
     record.file().unwrap()
 }
 
-/// The first trial of a phase of the record.
+/// Returns the first trial of a phase of the record.
 fn trial(record: &Record, phase: usize) -> &PhaseTrial {
     &body(record).phases[phase].trials[0]
 }
@@ -112,7 +112,7 @@ fn in_memory() -> Option<TempDir> {
     dir.ok()
 }
 
-/// The names in a directory, sorted; directories get a trailing slash.
+/// Returns the names in a directory, sorted; directories get a trailing slash.
 pub fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     let name = |entry: fs::DirEntry| {
@@ -152,7 +152,7 @@ fn unavailable(engine: &str) -> bool {
     false
 }
 
-/// The engines that can run here.
+/// Returns the engines that can run here.
 fn engines() -> impl Iterator<Item = &'static str> {
     ["posix", "uring"]
         .into_iter()
@@ -288,7 +288,7 @@ impl Events {
         Self(events)
     }
 
-    /// Their names, in the order of events.
+    /// Returns the names of the events, in the order of the events.
     fn names(&self) -> Vec<String> {
         let mut room = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.0, &mut room);
@@ -321,7 +321,7 @@ fn files_in_memory_have_no_bound_and_the_record_gives_the_reason() {
     assert!(body(&record).phases[0].summary.utilization.is_some());
 }
 
-/// Cached bytes are dropped if the kernel can do so; in memory everything stays, and this is reported.
+/// Cached bytes must be dropped if the kernel can do so; in memory everything stays, and this must be reported.
 #[test]
 fn a_read_reports_how_much_was_cached() {
     let dir = on_disk();
@@ -453,7 +453,7 @@ fn existing_files_are_written_into_and_stay() {
     assert_eq!(names(dir.path()), ["t"]);
 }
 
-/// Compressed size of a file in percent; `None` without a compressor.
+/// Returns the compressed size of a file in percent; `None` without a compressor.
 fn compressed_percent(path: &Path) -> Option<f64> {
     let bytes = fs::metadata(path).unwrap().len();
     let output = Command::new("gzip")
@@ -589,7 +589,7 @@ fn a_page_cache_is_counted_once_however_many_hosts_a_machine_plays() {
     }
 }
 
-/// Peak memory of the process so far, in KiB.
+/// Returns the peak memory of the process so far, in KiB.
 fn most_kib(pid: i32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

@@ -11,7 +11,7 @@ use tempfile::tempdir;
 use super::{body, experiment, failed, in_memory, is_empty, measured, names, only, walled, why};
 use crate::support::{Ended, Started, at_once, has, rows, tonnage, under, wait_until};
 
-/// Refused by the ranks, all for the same reason; the directory holds nothing new.
+/// Checks that all ranks refuse these arguments for the same reason, and that the directory holds nothing new.
 fn fails_here(dir: &Path, arguments: &str, reason: &str) {
     let before = names(dir);
     let (why, record) = failed(dir, arguments);
@@ -75,7 +75,7 @@ fn between_phases(dir: &Path, arguments: &str, bytes: u64) -> Started {
     wait_until("the file is written", || {
         fs::metadata(&path).is_ok_and(|found| found.len() == bytes)
     });
-    // It is closed by then, too.
+    // The file is closed by then, too.
     std::thread::sleep(std::time::Duration::from_millis(300));
     run
 }
@@ -170,7 +170,7 @@ pub fn on_tmpfs(dir: &Path, options: &str, then: &str, arguments: &str) -> Optio
     Some(ended)
 }
 
-/// Content of the directory after the end.
+/// Returns the content of the directory after the end.
 pub fn left(dir: &Path) -> String {
     fs::read_to_string(dir.join("left")).unwrap()
 }
@@ -196,7 +196,7 @@ fn places_that_cannot_be_written() {
     }
 }
 
-/// Foreign files are neither overwritten nor removed, whatever their first bytes are.
+/// Foreign files must be neither overwritten nor removed, whatever their first bytes are.
 #[test]
 fn foreign_files_stay() {
     let dir = tempdir().unwrap();

@@ -43,7 +43,7 @@ fn a_rank_that_is_cut_off_counts_completed_transfers() {
     }
 }
 
-/// A phase that ends before its stonewall is unaffected by it.
+/// A phase that ends before its stonewall must not be affected by the stonewall.
 #[test]
 fn a_stonewall_that_never_comes_changes_nothing() {
     let dir = tempdir().unwrap();
@@ -108,7 +108,7 @@ fn after_wearing_out_all_ranks_have_moved_the_same() {
         let (_, probe) = measured(dir.path(), "--path p --block 4k --transfer 4k");
         let is_direct = body(&probe).storage[0].direct_alignment.is_some();
         let more = more.replace("--direct", if is_direct { "--direct" } else { "" });
-        // Unsynced data goes to memory, so less of it is used.
+        // Unsynced data go to memory, so a smaller block is used.
         let block = if engine == "uring" { "64M" } else { "1G" };
         let (_, record) = walled(
             dir.path(),
@@ -172,7 +172,7 @@ fn a_later_job_reads_what_was_written() {
     }
 }
 
-/// Within one run, the same works without a file.
+/// Within one run, a later phase must do the same without a stonewall file.
 #[test]
 fn a_later_phase_reads_what_was_written() {
     let dir = on_disk();

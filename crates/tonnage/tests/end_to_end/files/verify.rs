@@ -28,7 +28,7 @@ struct Damage {
 }
 
 impl Job {
-    /// Two segments for each rank. `None` if the machine lacks the requirements.
+    /// Writes two segments for each rank. `None` if the machine lacks the requirements.
     fn write(ranks: u32, (block, transfer): (u64, u64), options: &str) -> Option<Self> {
         if unavailable(options) {
             return None;
@@ -67,7 +67,7 @@ impl Job {
         format!("{} --phases read --verify", self.arguments)
     }
 
-    /// The last of the files. If there are several, the seed is not taken from this one.
+    /// Returns the last of the files. If there are several, the seed is not taken from this one.
     fn file(&self) -> &Path {
         self.files.last().unwrap()
     }
@@ -79,7 +79,7 @@ impl Job {
         assert_eq!(trial.data_seed, Some(self.seed));
     }
 
-    /// The error of the reading job after a change to its files, which is then undone.
+    /// Returns the error of the reading job after a change to its files, and then undoes the change.
     fn complains(&self, change: impl FnOnce(&Self)) -> String {
         let before = self.contents();
         change(self);
@@ -110,7 +110,7 @@ impl Job {
         }
     }
 
-    /// The error names every detail of this damage.
+    /// Checks that the error names every detail of this damage.
     fn names(&self, why: &str, damage: Damage, found: &[u8], expected: &[u8]) {
         let differences: Vec<_> = (0..found.len())
             .filter(|&at| found[at] != expected[at])
@@ -331,7 +331,7 @@ fn right_after_it_was_written() {
     }
 }
 
-/// Foreign data is distinguished from damaged data.
+/// Foreign data must be distinguished from damaged data.
 #[test]
 fn foreign_data_cannot_be_verified() {
     let dir = tempdir().unwrap();

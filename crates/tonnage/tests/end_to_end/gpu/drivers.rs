@@ -44,7 +44,7 @@ impl TriedDriver {
         self.double.is_some()
     }
 
-    /// The driver's library, if the loader would not find it.
+    /// Path of the simulated driver's library; `None` for a real driver, which the loader finds.
     pub fn library(&self) -> Option<PathBuf> {
         self.double.as_ref().map(Double::path)
     }

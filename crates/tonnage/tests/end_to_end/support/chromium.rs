@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A browser that takes longer is killed; everything that waits for it then fails.
+/// A browser that takes longer is killed; everything that waits for the browser then fails.
 const WATCHDOG: Duration = Duration::from_secs(100);
 
 /// A browser; dropping this ends it.
@@ -27,12 +27,12 @@ pub struct Chromium {
     _home: TempDir,
 }
 
-/// A page that is open in it.
+/// A page that is open in the browser.
 #[derive(Clone)]
 pub struct Tab(String);
 
 impl Chromium {
-    /// Starts it; `None`, with the reason printed, if it is not installed.
+    /// Starts the browser; `None`, with the reason printed, if it is not installed.
     pub fn start() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         if !std::env::split_paths(&path).any(|folder| folder.join("chromium").is_file()) {
@@ -145,7 +145,7 @@ impl Chromium {
         tab
     }
 
-    /// Value of an expression in a page; works even if the page's own scripts are blocked.
+    /// Returns the value of an expression in a page; works even if the page's own scripts are blocked.
     pub fn evaluate(&mut self, tab: &Tab, expression: &str) -> Value {
         let wanted = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let found = self.order(tab, "Runtime.evaluate", wanted);
@@ -156,7 +156,7 @@ impl Chromium {
         found["result"]["value"].clone()
     }
 
-    /// Console messages since the page was opened.
+    /// Returns the console messages since the page was opened.
     pub fn console(&self) -> Vec<String> {
         let methods = [
             "Log.entryAdded",
@@ -188,7 +188,7 @@ impl Drop for Chromium {
     }
 }
 
-/// URL of a file.
+/// Returns the URL of a file.
 pub fn file(path: &Path) -> String {
     format!("file://{}", path.display())
 }

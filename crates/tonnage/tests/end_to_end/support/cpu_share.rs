@@ -30,7 +30,7 @@ impl Ticks {
     }
 }
 
-/// CPU time of a process so far, in ticks; `None` once it has ended.
+/// Returns the CPU time of a process so far, in ticks; `None` once it has ended.
 fn of_process(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name is in parentheses and may contain anything.

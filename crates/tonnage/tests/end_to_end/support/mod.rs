@@ -29,7 +29,7 @@ pub const SECRET: &str = "correct-horse-battery-staple";
 /// The promise: when a rank is lost, all ranks have ended after this time.
 pub const SOON: Duration = Duration::from_secs(5);
 
-/// The text with single spaces between words, because lines may be wrapped anywhere.
+/// Returns the text with single spaces between words, because lines may be wrapped anywhere.
 pub fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -74,7 +74,7 @@ pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// Runs it for each case, four at a time: for cases that mostly wait.
+/// Runs a test for each case, four at a time: for cases that mostly wait.
 pub fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
     let mut cases = cases.into_iter().peekable();
     while cases.peek().is_some() {
@@ -87,8 +87,9 @@ pub fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + S
     }
 }
 
-/// An unused TCP port of 127.0.0.1, with the next one unused too, which torchrun leaves to its ranks. Both are below
-/// the range that the system assigns to connections, so that no other test gets one of them before it is used.
+/// Returns an unused TCP port of 127.0.0.1. The next port is unused too, because torchrun leaves that one to its ranks.
+/// Both are below the range that the system assigns to connections, so that no other test gets one of them in the
+/// meantime.
 pub fn free_port() -> u16 {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let is_free = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();

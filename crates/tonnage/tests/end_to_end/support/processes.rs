@@ -11,15 +11,15 @@ pub const MARK: &str = "TONNAGE_TEST_MARK";
 /// One process of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// Its PID.
+    /// PID of the process.
     pub pid: i32,
-    /// Its rank; `None` for the supervisor or a launcher.
+    /// Rank of the process; `None` for the supervisor or a launcher.
     pub rank: Option<u32>,
-    /// Its command line, arguments joined by spaces.
+    /// Command line of the process, its arguments joined by spaces.
     pub command_line: String,
 }
 
-/// The processes with this mark. An ended process that has not been waited for has no environment any more.
+/// Returns the processes with this mark. An ended process that has not been waited for has no environment any more.
 pub fn marked(mark: &str) -> Vec<Process> {
     let entries = fs::read_dir("/proc").unwrap();
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
@@ -55,6 +55,6 @@ fn look(pid: i32, mark: &str) -> Option<Process> {
 pub fn send(process: &Process, mark: &str, signal: Signal) -> bool {
     let is_still_the_same = look(process.pid, mark).is_some_and(|now| now.rank == process.rank);
     let pid = Pid::from_raw(process.pid).filter(|_| is_still_the_same);
-    // It may end between the check and the signal, which is fine.
+    // The process may end between the check and the signal, which is fine.
     pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
 }

@@ -36,13 +36,13 @@ pub struct Program {
     mark: String,
 }
 
-/// The program with these arguments, separated by spaces, in a directory that is also its home. It inherits nothing
-/// from this process's environment.
+/// Returns the program with these arguments, separated by spaces, in a directory that is also its home. The program
+/// inherits nothing from this process's environment.
 pub fn tonnage(dir: &Path, arguments: &str) -> Program {
     under(dir, "", arguments)
 }
 
-/// The program, started by a launcher: the launcher's command line comes first, split at spaces.
+/// Returns the program, started by a launcher: the launcher's command line comes first, split at spaces.
 pub fn under(dir: &Path, launcher: &str, arguments: &str) -> Program {
     let mut words = launcher
         .split_whitespace()
@@ -53,14 +53,14 @@ pub fn under(dir: &Path, launcher: &str, arguments: &str) -> Program {
     prepare(command, dir)
 }
 
-/// The program on one of several hosts.
+/// Returns the program on one of several hosts.
 pub fn tonnage_in(hosts: &Hosts, host: usize, dir: &Path, arguments: &str) -> Program {
     let mut command = hosts.command(host, env!("CARGO_BIN_EXE_tonnage"));
     command.args(arguments.split_whitespace());
     prepare(command, dir)
 }
 
-/// The program at the end of another command line, such as `srun`. The inherited environment is cleared.
+/// Returns the program at the end of another command line, such as `srun`. The inherited environment is cleared.
 pub fn tonnage_by(mut launcher: Command, dir: &Path, arguments: &str) -> Program {
     launcher
         .arg(env!("CARGO_BIN_EXE_tonnage"))
@@ -116,7 +116,7 @@ impl Program {
         self
     }
 
-    /// Makes it one of `size` ranks of a launcher, which meet on this port of 127.0.0.1.
+    /// Makes the program one of `size` ranks of a launcher, which meet on this port of 127.0.0.1.
     pub fn launched(self, rank: u32, size: u32, port: u16) -> Self {
         self.env("RANK", rank.to_string())
             .env("WORLD_SIZE", size.to_string())
@@ -124,8 +124,8 @@ impl Program {
             .env("MASTER_PORT", port.to_string())
     }
 
-    /// Makes it one of the ranks that a launcher has started on hosts, with a shared secret as in a common home
-    /// directory.
+    /// Makes the program one of the ranks that a launcher has started on hosts, with a shared secret as in a common
+    /// home directory.
     pub fn on_hosts(self, hosts: &Hosts, rank: usize, size: usize) -> Self {
         self.env("RANK", rank.to_string())
             .env("WORLD_SIZE", size.to_string())
@@ -135,13 +135,13 @@ impl Program {
             .env("TONNAGE_SECRET", SECRET)
     }
 
-    /// Starts it.
+    /// Starts the program.
     pub fn start(mut self) -> Started {
         let begun = Instant::now();
         let mut child = self.command.spawn().unwrap();
         let stdout = Reader::of(child.stdout.take());
         let stderr = Reader::of(child.stderr.take());
-        // Otherwise this process would keep the other end of a redirected output open.
+        // The command is dropped, because otherwise this process would keep the other end of a redirected output open.
         drop(self.command);
         Started {
             child,
@@ -152,12 +152,12 @@ impl Program {
         }
     }
 
-    /// Starts it and waits until it has ended.
+    /// Starts the program and waits until it has ended.
     pub fn run(self) -> Ended {
         self.start().end()
     }
 
-    /// Runs it; it must succeed and print nothing on standard error.
+    /// Runs the program, which must succeed and print nothing on standard error.
     pub fn succeed(self) -> Ended {
         let ended = self.run();
         assert!(
@@ -214,21 +214,21 @@ pub struct Ended {
     pub code: Option<i32>,
     /// Signal that ended it, if one did.
     pub signal: Option<i32>,
-    /// Its standard output.
+    /// The program's standard output.
     pub stdout: String,
-    /// Its standard error.
+    /// The program's standard error.
     pub stderr: String,
     /// Time from its start to its end.
     pub took: Duration,
 }
 
 impl Started {
-    /// Its processes, itself included.
+    /// Returns the program's processes, the started one included.
     pub fn processes(&self) -> Vec<Process> {
         processes::marked(&self.mark)
     }
 
-    /// The process of this rank, which must exist or appear soon.
+    /// Returns the process of this rank, which must exist or appear soon.
     pub fn rank(&self, rank: u32) -> Process {
         let mut found = None;
         wait_until("the rank is there", || {
@@ -257,7 +257,7 @@ impl Started {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// PID of the started process.
+    /// Returns the PID of the started process.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
@@ -270,7 +270,7 @@ impl Started {
         }
     }
 
-    /// Standard error so far.
+    /// Returns the standard error so far.
     pub fn said(&self) -> String {
         String::from_utf8_lossy(&self.stderr.so_far.lock().unwrap()).into_owned()
     }
@@ -317,7 +317,7 @@ impl Started {
         ended
     }
 
-    /// `None` if it did not end in time.
+    /// Waits for the end; `None` if the program did not end in time.
     fn wait(&mut self) -> Option<ExitStatus> {
         while self.begun.elapsed() < WATCHDOG {
             if let Some(status) = self.child.try_wait().unwrap() {

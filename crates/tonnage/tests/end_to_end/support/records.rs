@@ -20,24 +20,24 @@ use tonnage_units::histogram::LatencyHistogram;
 
 use super::{Ended, has, tonnage, words};
 
-/// The records of a file.
+/// Returns the records of a file.
 pub fn read(path: &Path) -> Vec<Record> {
     parse(&fs::read_to_string(path).unwrap())
 }
 
-/// The records of these lines.
+/// Returns the records of these lines.
 pub fn parse(text: &str) -> Vec<Record> {
     let is_whole = text.is_empty() || text.ends_with('\n');
     assert!(is_whole, "a broken last line");
     text.lines().map(check).collect()
 }
 
-/// The records that a run wrote to r.jsonl; drawing them again must give the run's output.
+/// Returns the records that a run wrote to r.jsonl; printing them again must give the run's output.
 pub fn shown(dir: &Path, run: &Ended) -> Vec<Record> {
     shown_as(&dir.join("r.jsonl"), run, Format::Table)
 }
 
-/// The same for another file and format.
+/// Like [`shown`], for another file and format.
 pub fn shown_as(path: &Path, run: &Ended, format: Format) -> Vec<Record> {
     let again = render(format, &read_records(path).unwrap().records).unwrap();
     assert_eq!(again, run.stdout);
@@ -73,7 +73,7 @@ pub fn transfer(arguments: &str) -> (Ended, Vec<Record>) {
     (run, records)
 }
 
-/// The records of two trials of 40 operations, or batches, and the table with single spaces.
+/// Returns the records of two trials of 40 operations or batches, and the table with single spaces.
 pub fn measured(arguments: &str) -> (Vec<Record>, String) {
     let bound = match arguments.contains("--link-speed") {
         true => "",
@@ -92,7 +92,7 @@ pub fn summary(record: &Record) -> &Summary {
     body(record).summary.as_ref().unwrap()
 }
 
-/// Why a point was not measured.
+/// Returns why a point was not measured.
 pub fn why(record: &Record) -> &str {
     match &record.outcome {
         Outcome::Skipped { why } | Outcome::Failed { why } => why,
@@ -110,7 +110,7 @@ pub fn are_skipped(records: &[Record], reason: &str) {
     }
 }
 
-/// Why a point failed.
+/// Returns why a point failed.
 pub fn why_failed(record: &Record) -> &str {
     let is_failed = matches!(record.outcome, Outcome::Failed { .. });
     assert!(is_failed, "{record:#?}");
@@ -127,7 +127,7 @@ pub fn all_verified(records: &[Record]) {
     }
 }
 
-/// The first row of a CSV, by column name.
+/// Returns the first row of a CSV, by column name.
 pub fn first_row(csv: &str) -> BTreeMap<&str, &str> {
     let mut lines = csv.lines().map(|line| line.split(','));
     lines.next().unwrap().zip(lines.next().unwrap()).collect()
@@ -175,12 +175,12 @@ fn ranks_of_point(record: &Record) -> Option<u32> {
     of_transfer.or(record.file().map(|body| body.point.ranks))
 }
 
-/// Equal except for the last bits, which depend on the order of additions.
+/// Whether two numbers are equal except for the last bits, which depend on the order of additions.
 fn about(left: f64, right: f64) -> bool {
     (left - right).abs() <= 1e-9 * left.abs().max(right.abs())
 }
 
-/// The ranks that lists such as "0-3,8" name.
+/// Returns the ranks that lists such as "0-3,8" name.
 pub fn ranks_of<'a>(lists: impl Iterator<Item = &'a String>) -> Vec<u32> {
     let mut ranks = Vec::new();
     for part in lists.flat_map(|list| list.split(',')) {
@@ -299,7 +299,7 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
         TrialLength::Iterations(count) => {
             let expected = count * initiators(point) * loops(point) * rounds(point);
             let expected = expected * operations_per_iteration(point);
-            // A worker far behind its timetable drops the rest of it.
+            // A worker far behind its timetable drops the remaining operations.
             let is_paced = matches!(point.pacing, Pacing::Paced { .. });
             assert!(
                 trial.operations == expected || (is_paced && trial.operations < expected),

@@ -40,7 +40,7 @@ impl Terminal {
         (Self(shown), theirs)
     }
 
-    /// Everything written so far.
+    /// Returns everything written so far.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }
