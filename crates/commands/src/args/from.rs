@@ -6,7 +6,6 @@ use clap::Args;
 
 /// `tonnage from`.
 #[derive(Debug, Clone, PartialEq, Args)]
-#[command(after_help = EXAMPLE)]
 pub struct FromArgs {
     /// Command line of perftest, fabtests, iperf3, OSU, nccl-tests, IOR, fio, ucx_perftest or nixlbench, in quotes or as
     /// it is.
@@ -18,6 +17,3 @@ pub struct FromArgs {
     )]
     pub words: Vec<OsString>,
 }
-
-/// An example for help.
-const EXAMPLE: &str = "Example: tonnage from 'ib_write_bw -d mlx5_0 -s 4096 n1'";

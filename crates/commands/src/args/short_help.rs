@@ -155,7 +155,8 @@ const BASIC: [(&str, &[&str]); 10] = [
 ];
 
 /// A line to try for each command that takes options.
-pub const EXAMPLES: [(&str, &str); 19] = [
+pub const EXAMPLES: [(&str, &str); 20] = [
+    ("from", "tonnage from 'ib_write_bw -d mlx5_0 -s 4096 n1'"),
     (
         "transfer",
         "tonnage transfer --engine shm --op write --ranks 2 --sizes 8..1M",

@@ -132,9 +132,14 @@ pub fn without_wrong_hints(error: &mut clap::Error, words: &[OsString]) {
         let own = own.into_iter().flatten().chain(program.get_arguments());
         let names = own.filter(|argument| !argument.is_hide_set());
         let names = names.filter_map(clap::Arg::get_long);
-        if let Some(near) = nearest(&typed, names) {
-            let near = ContextValue::String(format!("--{near}"));
-            error.insert(ContextKind::SuggestedArg, near);
+        let near = nearest(&typed, names).map(|near| format!("--{near}"));
+        if let Some(near) = near {
+            error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
+        } else if let Some(command) = command {
+            // The usage holds the parser's suggestion too.
+            let name = format!("tonnage {}", command.get_name());
+            let usage = command.clone().bin_name(name).render_usage();
+            error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
         }
     }
     if error.remove(ContextKind::SuggestedSubcommand).is_some() {

@@ -196,9 +196,9 @@ fn only_near_spellings_are_suggested() {
         assert!(hint(line).contains(&format!("'{near}'")), "{}", hint(line));
     }
     for (line, wrong) in [
-        ("tonnage transfer --treads 4", "--stress"),
+        ("tonnage transfer --treads 4", "stress"),
         ("tonnage transfer --queue-dep 4", "--require-path"),
-        ("tonnage run tour --time 10", "--times"),
+        ("tonnage run tour --time 10", "--runs"),
         ("tonnage bench", "similar"),
     ] {
         assert!(!hint(line).contains(wrong), "{}", hint(line));
