@@ -38,10 +38,10 @@ impl Bound {
 pub struct Links {
     /// Number of links that carried payload.
     pub used: u32,
-    /// Their total speed.
+    /// Total speed of the used links.
     pub used_bytes_per_s: f64,
     /// Number of links that the ranks of that side have opened.
     pub all: u32,
-    /// Their total speed.
+    /// Total speed of all links.
     pub all_bytes_per_s: f64,
 }

@@ -19,7 +19,7 @@ pub const LOSS_REMARKED: f64 = 0.1;
 pub struct CpuLoss {
     /// The rank.
     pub rank: u32,
-    /// Its host's name.
+    /// Name of the rank's host.
     pub host: String,
     /// Time during which waits were counted in the trials, summed over the rank's threads.
     pub thread_ns: u64,

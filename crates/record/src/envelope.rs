@@ -95,7 +95,7 @@ pub struct Record {
 pub struct TypedRecord<'a, B> {
     /// The whole record.
     pub record: &'a Record,
-    /// Its body.
+    /// The record's body.
     pub body: &'a B,
 }
 
@@ -143,7 +143,7 @@ pub struct Program {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Canary {
-    /// It ran.
+    /// The canary ran.
     Measured {
         /// CPUs that it ran on.
         cpus: [u32; 2],
@@ -155,7 +155,7 @@ pub enum Canary {
         /// between two such times. The trials show whether the results changed with it.
         changed: bool,
     },
-    /// It could not run.
+    /// The canary could not run.
     Skipped {
         /// Reason, and the next step.
         why: String,

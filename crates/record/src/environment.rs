@@ -137,11 +137,11 @@ pub struct HostEntry {
 /// One host as its first rank describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DescribedHost {
-    /// Its description.
+    /// Description of the host.
     pub machine: tonnage_machine::Environment,
-    /// Its ranks.
+    /// Ranks on the host.
     pub ranks: Vec<u32>,
-    /// Its name and its clock.
+    /// Name and clock of the host.
     pub host: HostEntry,
 }
 

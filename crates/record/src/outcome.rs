@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 pub enum Outcome {
     /// The trials are complete.
     Measured,
-    /// It could not be tried here.
+    /// The point could not be tried here.
     Skipped {
         /// The missing part, and how to get it.
         why: String,
     },
-    /// It was tried and failed.
+    /// The point was tried and failed.
     Failed {
         /// The failed rank, its host, and the next thing to try.
         why: String,

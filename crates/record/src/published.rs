@@ -20,7 +20,7 @@ pub struct PublishedColumn {
     pub figure: &'static Figure,
     /// Factor from the unit of CSV to the published unit.
     pub factor: f64,
-    /// True if it is an option of the point.
+    /// True if the column is an option of the point.
     pub is_key: bool,
 }
 

@@ -22,7 +22,7 @@ const RECORD_BEGIN: &[u8] = br#"{"schema_version":"#;
 /// Content of a file of records.
 #[derive(Debug)]
 pub struct ReadOutcome {
-    /// Its records, in order.
+    /// Records of the file, in order.
     pub records: Vec<Record>,
     /// True if the last line is incomplete: the run that wrote it was interrupted.
     pub truncated_tail: bool,

@@ -7,13 +7,13 @@ tonnage_units::names! {
     pub enum SideName: "side" {
         /// The baseline, which the other side is compared with.
         A = "a",
-        /// The side that is compared with it.
+        /// The side that is compared with side A.
         B = "b",
     }
 }
 
 impl SideName {
-    /// The letter, in upper case.
+    /// Returns the letter of the side, in upper case.
     pub fn letter(self) -> &'static str {
         match self {
             Self::A => "A",

@@ -56,7 +56,7 @@ pub struct DevicePath {
     /// Bytes that this device counted as received; absent if it does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_bytes: Option<u64>,
-    /// True if it carried its part.
+    /// True if the device carried its part of the payload.
     pub crossed: bool,
     /// Increase of all counters of the device, by the kernel's names.
     pub counters: BTreeMap<String, u64>,

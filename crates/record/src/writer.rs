@@ -36,7 +36,7 @@ enum Sink {
     /// A regular file, opened for appending.
     File {
         file: File,
-        /// The name that it was opened by, which must keep referring to it.
+        /// The name that the file was opened by, which must keep referring to this file.
         path: PathBuf,
         /// End of the last whole line.
         good_bytes: u64,
@@ -228,7 +228,8 @@ impl RecordWriter {
 /// # Errors
 /// As [`read_records`] and [`RecordWriter::append`].
 pub fn resume(path: &Path) -> Result<(Vec<Record>, RecordWriter)> {
-    // Opened, and so locked, before it is read, so that no other run appends after the records that were read.
+    // The file is opened, and so locked, before it is read, so that no other run appends after the records that were
+    // read.
     let mut file = open(path, false)?;
     if !is_regular(&file) {
         let path = path.display();
@@ -333,7 +334,7 @@ fn open(path: &Path, create: bool) -> Result<File> {
     let with = |read: bool, new: bool| {
         let mut flags = nofollow;
         if is_fifo {
-            // Otherwise opening would silently wait for a reader, possibly forever.
+            // Without this flag, opening a FIFO would silently wait for a reader, possibly forever.
             flags |= OFlags::NONBLOCK;
         }
         OpenOptions::new()

@@ -14,15 +14,15 @@ pub struct Figure {
     pub field: &'static str,
     /// Definition of the figure.
     pub meaning: &'static str,
-    /// How it is computed from measured values.
+    /// How the figure is computed from measured values.
     pub computed: &'static str,
     /// Style of its values in tables.
     pub style: Style,
     /// Direction of improvement; `None` for options, and for figures that are neither good nor bad.
     pub better: Option<Better>,
-    /// Computes its value, in the unit of `field`.
+    /// Computes the figure's value, in the unit of `field`.
     pub value: fn(&Row<'_>) -> Value,
-    /// Computes its value in each trial, in order; `None` for figures of all trials together.
+    /// Computes the figure's value in each trial, in order; `None` for figures of all trials together.
     pub trials: Option<fn(&Row<'_>) -> TrialValues>,
 }
 
@@ -188,7 +188,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 pub struct Row<'a> {
     /// The record.
     pub record: &'a Record,
-    /// The part of it.
+    /// The part of the record that the row shows.
     pub part: Part,
 }
 

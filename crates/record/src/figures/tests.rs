@@ -167,7 +167,7 @@ fn moved_in_trials(bytes: &[u64]) -> crate::Record {
     record
 }
 
-/// An engine that moves nothing has operations, and an unknown bandwidth rather than 0.
+/// An engine that moves nothing must have operations, and an unknown bandwidth rather than 0.
 #[test]
 fn a_point_that_moved_no_bytes_has_no_bandwidth() {
     let of = |record: &crate::Record, field: &str| {

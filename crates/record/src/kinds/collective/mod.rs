@@ -51,7 +51,7 @@ impl CollectiveBody {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BackendRecord {
-    /// Its name, as in `--backend`.
+    /// Name of the backend, as in `--backend`.
     pub backend: String,
     /// Outcome of the point on this backend. It is independent of other backends.
     pub backend_outcome: Outcome,
@@ -164,7 +164,7 @@ impl GroupTimes {
 pub struct RankCalls {
     /// The rank.
     pub rank: u32,
-    /// Its time of an iteration, mean over the trials.
+    /// The rank's time of an iteration, mean over the trials.
     pub call_ns_mean: f64,
     /// Number of iterations that it began after all other ranks, by synchronized clocks.
     pub began_last: u64,

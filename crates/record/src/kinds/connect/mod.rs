@@ -141,7 +141,7 @@ pub struct StepRecord {
 pub enum Step {
     /// Opening the thread's endpoint.
     Open,
-    /// Registering its memory with the device.
+    /// Registering the worker's memory with the device.
     Register,
     /// The control channel's part: sending endpoint addresses to peers, and waiting for the slowest rank between steps.
     Exchange,

@@ -161,7 +161,7 @@ pub struct Storage {
     pub ranks: String,
     /// The directory of their files.
     pub directory: String,
-    /// Its kind: "ext4", "tmpfs", "lustre", …
+    /// Kind of the file system: "ext4", "tmpfs", "lustre", …
     pub file_system: String,
     /// Source of the mount: a device, a server's export, …; "unknown" if the system does not report it.
     pub source: String,
@@ -283,11 +283,11 @@ pub struct RankTimes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Outlier {
-    /// Its number.
+    /// Number of the rank.
     pub rank: u32,
-    /// Its host's name.
+    /// Name of the rank's host.
     pub host: String,
-    /// Time of its transfers.
+    /// Time of the rank's transfers.
     pub ns: u64,
 }
 
@@ -299,7 +299,7 @@ pub struct StonewallFigures {
     pub after_ns: u64,
     /// Exact number of transfers that had ended by then.
     pub operations: u64,
-    /// Their bytes.
+    /// Bytes of these transfers.
     pub payload_bytes: u64,
     /// Bytes of the rank that had moved the least.
     pub rank_bytes_min: u64,
@@ -374,7 +374,7 @@ pub struct PhaseSummary {
     /// Upper bound that utilization refers to: that of the storage.
     #[serde(alias = "limit", default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
-    /// Mean bandwidth / bound; 1.0 is all of it.
+    /// Mean bandwidth / bound; 1.0 is all of the bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<f64>,
 }

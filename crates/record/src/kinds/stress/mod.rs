@@ -73,7 +73,7 @@ pub struct StressRow {
     pub skipped_why: Option<String>,
     /// Completed operations of the transfers that succeeded.
     pub operations: u64,
-    /// Their payload.
+    /// Payload of these operations.
     pub payload_bytes: u64,
     /// Bytes that were verified.
     pub verified_bytes: u64,
@@ -116,9 +116,9 @@ impl StressRow {
 pub struct StressFailure {
     /// Number of the transfer among all that were tried, starting at 1.
     pub draw: u64,
-    /// Its engine.
+    /// Engine of the transfer.
     pub engine: String,
-    /// Its operation.
+    /// Operation of the transfer.
     pub op: Verb,
     /// The failed rank, its host, and the fault.
     pub why: String,

@@ -72,7 +72,7 @@ pub struct TrialBackground {
     /// Bytes that were verified after the trial; absent without `--verify`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_bytes: Option<u64>,
-    /// Its longest stall, if it had a rate and stalled.
+    /// Longest stall of the load, if the load had a rate and stalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<Stall>,
     /// Latency without load, from the other half of the trial.

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use super::PairRate;
 
-/// A rate must be at least this factor below the center to be called slow, however narrow the distribution is.
+/// A rate must be at least this factor below the median to be called slow, however narrow the distribution is.
 const SLOW_FACTOR: f64 = 1.3;
 
 /// A pair of a slow rank must be at least this factor below the level of that rank to be called slow individually. This
 /// level is based on few and short turns, which vary more than those of all pairs.
 const SLOW_AGAIN_FACTOR: f64 = 3.0;
 
-/// A rate must be this many widths below the center to be called slow. With a known width, normal noise exceeds this
+/// A rate must be this many widths below the median to be called slow. With a known width, normal noise exceeds this
 /// once in 3 million; with a width estimated from about thirty pairs, in a few of a thousand matrices.
 const SLOW_WIDTHS: f64 = 5.0;
 
@@ -99,7 +99,7 @@ impl MatrixVerdict {
             || pairs.any(|slow| (slow.sender, slow.receiver) == (sender, receiver))
     }
 
-    /// Returns the center of the pairs within hosts, or of those across hosts.
+    /// Returns the median and spread of the pairs within hosts, or of those across hosts.
     pub fn middle(&self, within_host: bool) -> Option<PairMiddle> {
         match within_host {
             true => self.within_hosts,
@@ -125,7 +125,7 @@ pub struct SlowRank {
     pub rank: u32,
     /// Median of its rates / median of all.
     pub of_median: f64,
-    /// True if it is slow with ranks of its own host; otherwise it is slow with ranks of other hosts.
+    /// True if the rank is slow with ranks of its own host; otherwise it is slow with ranks of other hosts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub within_host: bool,
 }
@@ -138,7 +138,7 @@ pub struct SlowPair {
     pub sender: u32,
     /// The receiving rank.
     pub receiver: u32,
-    /// Its rate / the median of all.
+    /// The pair's rate / the median of all.
     pub of_median: f64,
 }
 
@@ -148,7 +148,7 @@ struct LogRate {
     sender: u32,
     receiver: u32,
     within_host: bool,
-    /// Logarithm of the rate / the center of its kind; minus infinity if nothing moved.
+    /// Logarithm of the rate / the median of its kind; minus infinity if nothing moved.
     below: f64,
     /// The rate is slow if `below` is less than this.
     slow: f64,
@@ -241,7 +241,7 @@ fn compare(pairs: &[&PairRate], middle: PairMiddle, reads: bool) -> Vec<LogRate>
 
 /// Returns why the rates of one kind do not identify slow ranks or pairs, if that is the case.
 fn why_unclear(rates: &[LogRate], middle: PairMiddle) -> Option<Unclear> {
-    // If only a third of the center would count as slow, slow pairs cannot be distinguished from noise.
+    // If only a third of the median would count as slow, slow pairs cannot be distinguished from noise.
     if -slow_threshold(middle) > 3f64.ln() {
         return Some(Unclear::WideRates);
     }

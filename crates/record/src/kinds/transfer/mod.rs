@@ -220,7 +220,7 @@ pub struct Trial {
     /// Each direction, if pairs move bytes in both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directions: Option<TrialDirections>,
-    /// Its intervals, if `--interval` was given.
+    /// Intervals of the trial, if `--interval` was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<TrialSeries>,
     /// The background load, and the latency without it, if `--background` was given.
@@ -255,7 +255,7 @@ pub struct Summary {
     pub initiator_cpu_ns_per_operation: f64,
     /// Target ranks' CPU time per operation.
     pub target_cpu_ns_per_operation: f64,
-    /// Mean bandwidth / bound; 1.0 is all of it.
+    /// Mean bandwidth / bound; 1.0 is all of the bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<f64>,
     /// Rails and their loads, if threads have several.
@@ -294,9 +294,9 @@ pub struct Summary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchPhases {
-    /// Building its operations.
+    /// Building the batch's operations.
     pub prepare: BatchPhase,
-    /// Posting them, including waits for room.
+    /// Posting the batch's operations, including waits for room.
     pub post: BatchPhase,
     /// From then until the last one has completed.
     pub complete: BatchPhase,
@@ -330,7 +330,7 @@ pub struct TrialDirections {
 pub struct TrialDirection {
     /// Operations completed.
     pub operations: u64,
-    /// Their payload bytes.
+    /// Payload bytes of these operations.
     pub payload_bytes: u64,
     /// `payload_bytes` / the trial's measured interval, so that both directions add up to the trial's bandwidth.
     pub bandwidth_bytes_per_s: f64,
@@ -359,7 +359,8 @@ pub struct PairDirection {
     /// Mean of its latencies; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
-    /// Number of its samples for operations that were due and never ended. If there are any, the mean is a lower bound.
+    /// Number of latency samples for operations that were due and never ended. If there are any, the mean is a lower
+    /// bound.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfinished: u64,
 }
@@ -373,7 +374,7 @@ pub struct Rail {
     /// Device of the initiating ranks, if all of them use this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Payload bytes that initiators posted to it in all trials, without answers of ping-pongs.
+    /// Payload bytes that initiators posted to the rail in all trials, without answers of ping-pongs.
     pub payload_bytes: u64,
     /// Rate while busy, over all initiating threads: `payload_bytes` / the part of the measured intervals in which it
     /// had operations in flight. Estimated without clock reads: a thread counts the polls during which it had some.
@@ -388,11 +389,11 @@ pub struct Rail {
 pub struct SlowRail {
     /// The initiating rank.
     pub rank: u32,
-    /// Its host's name.
+    /// Name of the rank's host.
     pub host: String,
-    /// Index in its list of devices.
+    /// Index in the rank's list of devices.
     pub rail: u32,
-    /// Its device, if that has a name.
+    /// Device of the rail, if that has a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Rate while busy / mean rate of the thread's other rails of the same kind. Below 0.9 in every trial; this is the
@@ -419,7 +420,8 @@ pub struct InitiatorFigures {
     /// Mean of its latencies; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
-    /// Number of its samples for operations that were due and never ended. If there are any, the mean is a lower bound.
+    /// Number of latency samples for operations that were due and never ended. If there are any, the mean is a lower
+    /// bound.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfinished: u64,
 }
@@ -436,7 +438,7 @@ pub struct PairRate {
     /// True if both are on one host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub within_host: bool,
-    /// True if threads of both share a CPU, so that they take turns on it.
+    /// True if threads of both ranks share a CPU, so that they take turns on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shares_cpu: bool,
     /// Payload bytes of all its turns.
@@ -457,7 +459,8 @@ pub struct PairRate {
     /// Mean of its latencies; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
-    /// Number of its samples for operations that were due and never ended. If there are any, the mean is a lower bound.
+    /// Number of latency samples for operations that were due and never ended. If there are any, the mean is a lower
+    /// bound.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfinished: u64,
 }

@@ -7,7 +7,7 @@ use super::figures::{point, summary};
 use crate::figures::{Better, Figure, PERCENT, Style};
 
 /// A period in which operations of one thread of a paced run to one rank were due or in flight and none of them ended.
-/// It is far longer than this thread's other waits for completions.
+/// The period is far longer than this thread's other waits for completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stall {
@@ -15,8 +15,9 @@ pub struct Stall {
     pub length_ns: u64,
     /// Begin, from the aligned start of the trial.
     pub begin_ns: u64,
-    /// Part of it that falls into a single iteration of the initiating thread's loop. If this is most of it, the loop
-    /// itself did not run: its process was stopped, its CPU was taken away, or a call of the engine took that long.
+    /// Part of the stall that falls into a single iteration of the initiating thread's loop. If this is most of the
+    /// stall, the loop itself did not run: its process was stopped, its CPU was taken away, or a call of the engine
+    /// took that long.
     pub loop_ns: u64,
     /// The initiating rank.
     pub rank: u32,

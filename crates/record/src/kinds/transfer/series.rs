@@ -86,11 +86,11 @@ pub struct ClientSeries {
 pub struct IntervalExtremes {
     /// The rank with the fewest.
     pub slowest_rank: u32,
-    /// Its operations.
+    /// Operations of the slowest rank.
     pub slowest_operations: u64,
     /// The rank with the most.
     pub fastest_rank: u32,
-    /// Its operations.
+    /// Operations of the fastest rank.
     pub fastest_operations: u64,
 }
 

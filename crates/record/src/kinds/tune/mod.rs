@@ -17,7 +17,7 @@ use crate::transfer::TransferBody;
 pub struct TuneBody {
     /// The requested point.
     pub point: TunePoint,
-    /// Time from the first race to the end.
+    /// Time from the start of the first race to the end of the search.
     pub elapsed_ns: u64,
     /// Candidates, in the order of the races.
     pub tried: Vec<TuneTry>,
@@ -62,7 +62,7 @@ pub struct TuneTry {
     pub dimension: String,
     /// The value, as on a command line; `default` if the option is not given.
     pub value: String,
-    /// Number of its trials.
+    /// Number of the candidate's trials.
     pub rounds: u32,
     /// Figure of the goal in these trials: bytes per second, operations per second, or nanoseconds. A geometric mean
     /// that excludes the lowest and highest fifth.
@@ -94,18 +94,18 @@ pub struct TuneGain {
 tonnage_units::names! {
     /// Outcome of a candidate.
     pub enum TuneOutcome: "end of a candidate" {
-        /// It won its race.
+        /// The candidate won its race.
         Won = "won",
-        /// It is worse than the winner.
+        /// The candidate is worse than the winner.
         Worse = "worse",
-        /// It is costlier than the winner, and at most 3 % better.
+        /// The candidate is costlier than the winner, and at most 3 % better.
         AsGood = "as-good",
-        /// It may be better than the winner, or as good and cheaper.
+        /// The candidate may be better than the winner, or as good and cheaper.
         Tied = "not-told-apart",
-        /// It was left out early, because it was worse than another value, or as good and costlier. It had too few
-        /// rounds for a comparison with the winner.
+        /// The candidate was left out early, because it was worse than another value, or as good and costlier. It had
+        /// too few rounds for a comparison with the winner.
         LeftOut = "left-out",
-        /// It could not be measured.
+        /// The candidate could not be measured.
         Refused = "refused",
         /// The search ended before the race did.
         Unfinished = "unfinished",

@@ -68,7 +68,7 @@ fn a_rank_that_sends_at_a_tenth_is_a_row_and_one_that_receives_a_column() {
     assert!((0.009..0.011).contains(&verdict.slow_pairs[0].of_median));
 }
 
-/// About half of a good sender's bytes go to slow receivers; the slow ones must be marked first.
+/// About half of a good sender's bytes go to slow receivers; the slow ranks must be marked first.
 #[test]
 fn several_slow_ranks_are_marked_and_no_good_one() {
     for (ranks, slow) in [(5, 2), (7, 3), (6, 2), (16, 7)] {
@@ -133,7 +133,7 @@ fn on_hosts(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
     pairs
 }
 
-/// Six ranks on two CPUs. Ranks that share a CPU take turns on it, and are slow only for that reason.
+/// Six ranks share two CPUs. Ranks that share a CPU take turns on it, and are slow only for that reason.
 #[test]
 fn pairs_on_one_cpu_are_not_compared_with_others() {
     let share = |from: u32, to: u32| from % 2 == to % 2;
