@@ -63,7 +63,7 @@ mod tests {
     /// Exit code of processes that panic in this test.
     const ENDS_WITH: u8 = 7;
 
-    /// Panics in a thread of that name. The test has started this process for it.
+    /// Panics in a thread of that name. The test has started this process to do so.
     fn panic_in(thread: &str) {
         out_of_memory::end_with(ENDS_WITH);
         prepare();

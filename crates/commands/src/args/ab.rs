@@ -66,7 +66,7 @@ pub struct AbArgs {
 pub struct AbSide {
     /// Program; `None` means this one.
     pub program: Option<PathBuf>,
-    /// Its arguments.
+    /// Arguments of the side.
     pub arguments: Vec<String>,
     /// Environment variables of its own.
     pub variables: Vec<(String, String)>,

@@ -55,7 +55,7 @@ impl Subcommand for ExperimentArgs {
             let with_groups = ResultArgs::augment_args(RankArgs::augment_args((kind.command)()));
             let elsewhere = ELSEWHERE.iter().filter(|(key, ..)| *key == kind.key);
             let with_groups = with_groups.args(elsewhere.map(|(_, name, tip)| refused(name, tip)));
-            // Otherwise each flattened group would set its own comment as the description.
+            // Without this, each flattened group would set its own comment as the description.
             let of_kind = with_groups.about(kind.about).long_about(None::<&str>);
             command.subcommand(match kind.key {
                 FLAG => of_kind.long_flag(FLAG),

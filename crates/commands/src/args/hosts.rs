@@ -120,7 +120,7 @@ impl HostArgs {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostListFile {
     path: PathBuf,
-    /// Its hosts, after it was read.
+    /// Hosts of the file, after it was read.
     hosts: Arc<OnceLock<Vec<HostSlots>>>,
 }
 

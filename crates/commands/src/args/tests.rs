@@ -61,7 +61,7 @@ fn a_stress_may_be_a_flag() {
     assert_eq!(flag, parse(&format!("tonnage {stress}")).unwrap());
 }
 
-/// Promised commands, and the number of points that each expands to.
+/// Promised commands must expand to the number of points given with each.
 #[test]
 fn promised_commands_expand() {
     for (count, line) in [
@@ -93,7 +93,7 @@ fn promised_commands_expand() {
     }
 }
 
-/// Every key of a transfer has an option of the same name.
+/// Every key of a transfer must have an option of the same name.
 #[test]
 fn flags_are_the_keys_of_a_plan() {
     let base = "tonnage transfer --engine shm,null --op write,read --sizes 8..1M";

@@ -1,4 +1,5 @@
-//! The command's part of letters to processes on other hosts: written by the first process, read by a rank or a check.
+//! The command's part of start messages to processes on other hosts: the first process writes them, and a rank or a
+//! check reads its own.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,7 +14,7 @@ use tonnage_record::read::read_records_of;
 use tonnage_record::writer::RecordWriter;
 use tonnage_units::{Error, Result};
 
-/// The part of a rank's letter that belongs to the command.
+/// The part of a rank's start message that belongs to the command.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct JobLetter {
     /// Options of [`crate::args::passed_on::RankWords`].
@@ -36,7 +37,7 @@ pub fn job_of_check(text: &str) -> String {
     format!("{CHECK}{text}")
 }
 
-/// The job in a letter.
+/// The job in a start message.
 pub enum HostJob {
     /// Run a rank.
     Rank(RankLetter, Box<JobLetter>),
@@ -44,14 +45,14 @@ pub enum HostJob {
     Check(String),
 }
 
-/// The letter to this rank.
+/// The start message to this rank.
 pub struct RankLetter {
     letter: StartLetter,
     before: String,
 }
 
 impl HostJob {
-    /// Reads the letter to this process from standard input. From then on the process ends with the agent.
+    /// Reads the start message of this process from standard input. From then on the process ends with the agent.
     pub fn from_input() -> Result<Self> {
         let letter = StartLetter::from_input()?;
         end_with_parent(&letter.parent.to_string())?;
@@ -72,7 +73,7 @@ impl RankLetter {
         self.letter.identity()
     }
 
-    /// Returns the meeting place given in the letter.
+    /// Returns the meeting place given in the start message.
     pub fn met(&self, identity: Identity) -> Result<Rendezvous> {
         Ok(Rendezvous::new(
             identity,

@@ -59,7 +59,7 @@ pub struct Keeper {
     /// All records of the run, beginning with those of a resumed file.
     pub records: Vec<Record>,
     output: Arc<Mutex<Output>>,
-    /// Dropping it ends the checks of the file.
+    /// Dropping this sender ends the checks of the file.
     looks: Option<Sender<()>>,
     spare: Option<SpareWriter>,
     /// Print JSON lines as they come, so that a reader of the pipe need not wait for the end.

@@ -18,7 +18,7 @@ pub fn records_of(path: &Path) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// Returns the readable records of a file, and a description of skipped lines. `name` is the file's name in it.
+/// Returns the readable records of a file, and a description of skipped lines. The description calls the file `name`.
 pub fn records_and_gaps(path: &Path, name: &str) -> Result<(Vec<Record>, Option<String>)> {
     let ReadableRecords { records, left_out } = read_readable(path)?;
     let shown = path.display();

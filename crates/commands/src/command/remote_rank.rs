@@ -1,5 +1,5 @@
-//! Work that the agent of a host has started: a rank of a run, or a check of its host. A letter on standard input
-//! describes it.
+//! Work that the agent of a host has started: a rank of a run, or a check of its host. A start message on standard
+//! input describes the work.
 
 use std::process::ExitCode;
 
@@ -27,7 +27,7 @@ enum RemoteTask {
     Check(Box<CheckTask>, TimeBudget),
 }
 
-/// Reads the letter to this process. From then on, a panic message names the rank or the check.
+/// Reads the start message of this process. From then on, a panic message names the rank or the check.
 pub fn read() -> Result<RemoteWork> {
     let host = tonnage_sys::host::name();
     let (letter, said) = match HostJob::from_input()? {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::last_resort;
 
-    /// Variable that makes a process of this test read a letter.
+    /// Variable that makes a process of this test read a start message.
     const HAS_A_LETTER: &str = "TONNAGE_TEST_HAS_A_LETTER";
 
     fn letter(job: String) -> StartLetter {
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// Returns the standard error of a process that gets a letter with this job, and panics.
+    /// Returns the standard error of a process that gets a start message with this job, and panics.
     fn stderr_of_a_panic(job: String) -> String {
         let this = "command::remote_rank::tests::a_panic_names_the_rank_or_check_of_an_agent";
         let mut process = Command::new(std::env::current_exe().unwrap());
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_panic_names_the_rank_or_check_of_an_agent() {
         if std::env::var_os(HAS_A_LETTER).is_some() {
-            // The rest of the letter may be invalid.
+            // The rest of the start message may be invalid.
             last_resort::prepare();
             drop(read());
             panic!("a bug");

@@ -1,7 +1,7 @@
-//! A backup of the records, which the supervisor prints if rank 0 is lost before it could.
+//! A backup of the records, which the supervisor prints if rank 0 is lost before it could print them.
 //!
-//! It is an anonymous file in memory. Rank 0 inherits it from the supervisor, adds each record as it comes, and empties
-//! it once everything is printed.
+//! The backup is an anonymous file in memory. Rank 0 inherits it from the supervisor, adds each record as it comes, and
+//! empties the file once everything is printed.
 
 use std::fs::{File, OpenOptions};
 

@@ -31,7 +31,7 @@ fn job(plan: &Plan) -> FileJob {
     }
 }
 
-/// Promised commands.
+/// Promised commands must expand.
 #[test]
 fn promised_commands_expand() {
     let points = points(
@@ -50,7 +50,7 @@ fn promised_commands_expand() {
     assert_eq!(job.how.depth.as_ref().unwrap().values(), [32]);
 }
 
-/// Every key of a file experiment except published figures has an option of the same name.
+/// Every key of a file experiment except published figures must have an option of the same name.
 #[test]
 fn flags_are_the_keys_of_a_plan() {
     let plan = file(

@@ -42,7 +42,7 @@ fn a_list_that_is_repeated_is_joined() {
     assert_eq!(sizes("--sizes 8 --sizes 64,1k"), sizes("--sizes 8,64,1k"));
 }
 
-/// Every option of a kind with a list as its value in the help is parsed as a list.
+/// Every option of a kind whose help shows a list as its value must be parsed as a list.
 #[test]
 fn all_lists_can_be_repeated() {
     for kind in &KINDS {
@@ -58,7 +58,7 @@ fn all_lists_can_be_repeated() {
     }
 }
 
-/// The help shows the description of each kind.
+/// The help must show the description of each kind.
 #[test]
 fn every_kind_has_its_command() {
     let program = Cli::command();

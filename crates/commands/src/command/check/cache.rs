@@ -146,7 +146,8 @@ mod tests {
         );
     }
 
-    /// If a directory cannot be written, as on a full disk, a pass becomes an error, but a failure stays a failure.
+    /// If a directory cannot be written, as on a full disk, a pass must become an error, but a failure must stay a
+    /// failure.
     #[test]
     fn verdicts_that_cannot_be_stored_are_errors_unless_they_fail() {
         let folder = tempfile::tempdir().unwrap();

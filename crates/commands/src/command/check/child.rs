@@ -232,7 +232,7 @@ fn end(child: &mut Child, clock: &BudgetClock, is_late: bool) -> bool {
             _ => break,
         }
     }
-    // Its ranks end with it. Both calls fail only if it has ended.
+    // The supervisor's ranks end with it. Both calls fail only if the supervisor has ended.
     let _ = child.kill();
     let _ = child.wait();
     false

@@ -140,7 +140,7 @@ impl BudgetClock {
         lock(&self.state).of_ranks.insert(rank, since);
     }
 
-    /// Sets the supervisor process of the ranks, which end with it.
+    /// Sets the supervisor process of the ranks, which end with the supervisor.
     pub fn child(&self, pid: Option<u32>) {
         let mut state = lock(&self.state);
         state.child = pid;
@@ -199,7 +199,7 @@ impl BudgetClock {
         self.asked.as_secs_f64()
     }
 
-    /// Returns the part of it that other processes have used up, in seconds.
+    /// Returns the part of the budget that other processes have used up, in seconds.
     pub fn taken_s(&self) -> f64 {
         self.asked.saturating_sub(self.budget).as_secs_f64()
     }
@@ -284,7 +284,7 @@ mod tests {
         assert!(short.to_string().contains("too short"), "{short}");
     }
 
-    /// The process that started first ends first, and all measurements end before it does.
+    /// The process that started first must end first, and all measurements must end before it does.
     #[test]
     fn processes_that_started_at_other_times_end_together() {
         let late = BudgetClock::start(20_000_000_000, ExitStyle::Plain).unwrap();

@@ -129,8 +129,8 @@ pub fn check(args: &CheckArgs) -> ExitCode {
 }
 
 fn findings(args: &CheckArgs, clock: &BudgetClock) -> Result<CheckOutcome> {
-    // If a launcher's processes check hosts separately, only the first one writes files, and so only that one empties
-    // them.
+    // If a launcher's processes check hosts separately, only the first process writes files. So only the first process
+    // empties them.
     let is_one_of_many = args.each_host && each::is_not_first(args)?;
     if !is_one_of_many {
         empty_old(args)?;

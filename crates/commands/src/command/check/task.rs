@@ -117,16 +117,16 @@ fn for_runs(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
-/// Time budget of a check in a letter.
+/// Time budget of a check in a start message.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct TimeBudget {
     /// Budget that the user gave, in nanoseconds.
     pub asked_ns: u64,
-    /// Part of it that is left, in nanoseconds.
+    /// Part of the budget that is left, in nanoseconds.
     pub budget_ns: u64,
 }
 
-/// A check in a letter to another host.
+/// A check in a start message to another host.
 #[derive(Debug, Serialize, Deserialize)]
 struct CheckLetter {
     /// Options of [`RankWords`].

@@ -108,7 +108,7 @@ fn join(
     clock: &BudgetClock,
 ) -> Result<JoinedProcess> {
     let time = clock.left() / JOINING_PART;
-    // It limits the launcher's own exchange too.
+    // This timeout limits the launcher's own exchange too.
     let env = |name: &str| match (name, env(name)) {
         (JOIN_TIMEOUT, None) => Some(format!("{:.3}", time.as_secs_f64())),
         (_, value) => value,

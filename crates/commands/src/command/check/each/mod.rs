@@ -23,7 +23,7 @@ use crate::command::{env, program};
 pub enum EachOutcome {
     /// All verdicts.
     All(Box<EachHostReport>),
-    /// Only the verdict of this host, which no other process will print.
+    /// Only the verdict of this host, because no other process will print it.
     Own(Box<CheckReport>),
     /// The overall verdict; another process prints the report.
     Elsewhere(CheckVerdict),
