@@ -15,9 +15,9 @@ pub enum FlowStep {
     Next,
     /// No operation takes its place.
     Retired,
-    /// It was the flow's last operation; [`StreamExtent::close`] closes the flow using its tag.
+    /// The flow's last operation has completed; [`StreamExtent::close`] closes the flow using this operation's tag.
     Last,
-    /// It was the flush that closed the flow, not an operation.
+    /// The flush that closed the flow has completed, not an operation.
     Flushed,
 }
 

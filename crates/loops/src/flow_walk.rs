@@ -45,7 +45,7 @@ pub struct FlowWalk {
 /// Slots at the target.
 #[derive(Debug, Clone)]
 enum RemoteWalk {
-    /// The same slot as at the initiator.
+    /// The target's slot is the same as the initiator's.
     Same,
     /// The slot paired with the initiator's slot.
     Paired(SlotPairing),

@@ -107,7 +107,8 @@ pub struct Standstill {
     pub begin_ns: u64,
     /// Length.
     pub length_ns: u64,
-    /// Part of it that falls into the loop's longest iteration. If this is most of it, the loop itself did not run.
+    /// Part of the standstill that falls into the loop's longest iteration. If this is most of the standstill, the loop
+    /// itself did not run.
     pub turn_ns: u64,
 }
 
@@ -154,7 +155,7 @@ impl Punctuality {
 pub(super) struct PacedFlow {
     /// Tags that are not in flight.
     pub(super) free: Vec<u32>,
-    /// Index of its oldest operation that was not issued.
+    /// Index of the flow's oldest operation that was not issued.
     next: u64,
     /// Number of operations from `next` on that the loop has passed over.
     passed: u64,
@@ -162,18 +163,18 @@ pub(super) struct PacedFlow {
     refused: Vec<Op>,
     /// True while it is queued to issue operations that were passed over.
     is_queued: bool,
-    /// Time of its last completion. If nothing was due or in flight then, the time when something was.
+    /// Time of the flow's last completion. If nothing was due or in flight then, the time from which something was.
     since_ns: u64,
 }
 
 impl PacedFlow {
-    /// Returns whether its next operation can be issued as soon as it is due.
+    /// Returns whether the flow's next operation can be issued as soon as it is due.
     #[inline]
     fn is_open(&self) -> bool {
         self.passed == 0 && !self.free.is_empty() && self.refused.is_empty()
     }
 
-    /// Issues its next operation; `None` if its window is full.
+    /// Issues the flow's next operation; `None` if its depth is used up.
     #[inline]
     fn issue(
         &mut self,
@@ -191,7 +192,7 @@ impl PacedFlow {
         Some(flow.next_op(tag))
     }
 
-    /// Returns whether it should be queued because it can issue operations that were passed over.
+    /// Returns whether the flow should be queued because it can issue operations that were passed over.
     #[inline]
     fn can_catch_up(&self) -> bool {
         self.passed > 0 && !self.is_queued && !self.free.is_empty() && self.refused.is_empty()

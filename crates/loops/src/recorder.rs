@@ -26,9 +26,9 @@ pub trait Recorder {
 /// Times of the phases of a batch, which make up its latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhaseTimes {
-    /// Building its operations.
+    /// Building the batch's operations.
     pub prepare_ns: u64,
-    /// Posting them, including waits for room.
+    /// Posting the batch's operations, including waits for room.
     pub post_ns: u64,
     /// From then until the last one has completed.
     pub complete_ns: u64,
@@ -76,7 +76,7 @@ impl Recorder for PerOperation<'_> {
 pub struct PhaseHistograms {
     /// Building operations.
     pub prepare: LatencyHistogram,
-    /// Posting them.
+    /// Posting the batch's operations.
     pub post: LatencyHistogram,
     /// Waiting for the last one.
     pub complete: LatencyHistogram,

@@ -202,7 +202,8 @@ mod tests {
         );
     }
 
-    /// After a quiet time of 400 ns, patience is added. After 800 ns, three times that is longer.
+    /// After a quiet time of 400 ns, patience plus that time is allowed. After 800 ns, three times the quiet time is
+    /// longer and is allowed instead.
     #[test]
     fn slow_operations_may_be_slow_again() {
         for (looks, forgiven_ns) in [(&[100, 500, 950][..], 1400), (&[100, 500, 900, 950], 2400)] {
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(found(&mut watch, (5, 1), 5100), Some(6100));
     }
 
-    /// Up to half of the patience between two checks is not mistaken for a stopped process.
+    /// A gap of up to half the patience between two checks must not be mistaken for a stopped process.
     #[test]
     fn checks_too_far_apart_find_no_stall() {
         for (step, expected) in [(500, Some(1600)), (501, None), (900, None)] {
@@ -245,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Only a count that has never moved gets the time for first operations.
+    /// Only a count that has never moved may get the time for first operations.
     #[test]
     fn a_count_that_has_moved_gets_no_first_operation_time() {
         let mut watch = watch(3);

@@ -217,7 +217,7 @@ impl BatchSchedule for FollowSchedule<'_> {
         self.shared.note_done(place);
     }
 
-    /// Only the first worker sees the ends.
+    /// Only the first worker sees the ends of batches.
     #[inline]
     fn take_ended(&mut self) -> Option<u32> {
         None

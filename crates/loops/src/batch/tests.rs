@@ -249,7 +249,8 @@ fn workers_divide_batches_and_the_first_one_times_them() {
     }
 }
 
-/// One worker's engine completes nothing. The others may then begin only the batches that may be in flight together.
+/// One worker's engine completes nothing. The other workers may then begin only the batches that may be in flight
+/// together.
 #[test]
 fn no_batch_begins_before_the_last_share_of_the_one_before_is_done() {
     for (slow, in_flight) in [(0, 1), (1, 1), (2, 1), (2, 3)] {
@@ -308,7 +309,8 @@ fn a_worker_that_fails_ends_the_loops_of_the_others() {
     }
 }
 
-/// Sleeping workers are woken for their share and for the end; otherwise each batch would take as long as a 10 ms nap.
+/// Sleeping workers must be woken for their share and for the end; otherwise each batch would take as long as a 10 ms
+/// nap.
 #[test]
 fn workers_that_sleep_between_batches_are_woken() {
     let mut mocks = [64, 64, 64].map(|room| mock(room).sleeping());

@@ -22,7 +22,7 @@ pub enum CallStream {
     Aligning,
 }
 
-/// Mark of a call. It distinguishes the messages of this call from those of the calls before and after it.
+/// Mark of a call. The mark distinguishes the messages of this call from those of the calls before and after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallMark(u16);
 
@@ -115,8 +115,8 @@ mod tests {
             }
         }
 
-        /// If halves did not alternate, a rank that is one call ahead would write into the half that is still being
-        /// read.
+        /// Neighbouring calls must use different halves. Otherwise a rank that is one call ahead would write into the
+        /// half that is still being read.
         #[test]
         fn neighbouring_calls_have_other_marks_and_halves(call in 0..u64::MAX) {
             let (one, next) = (CallMark::for_call(call), CallMark::for_call(call + 1));

@@ -48,7 +48,7 @@ const DEFECT: &str = "this is a defect of tonnage: please report it";
 pub struct ComparisonSetup<'a> {
     /// The memory that its lanes access.
     pub memory: Arc<dyn Memory>,
-    /// The capabilities of its device.
+    /// The capabilities of the engine's device.
     pub caps: Caps,
     /// This rank.
     pub rank: Peer,
@@ -109,7 +109,7 @@ enum InitiatorStep {
     Move,
     /// Wait for its completion.
     AwaitDone,
-    /// Prove its delivery.
+    /// Prove the operation's delivery.
     Flush,
     /// Wait for the flush.
     AwaitFlushed,
@@ -168,7 +168,7 @@ struct PeerOperations {
 }
 
 impl PeerOperations {
-    /// Returns whether the peer knows the outcome of all its operations, and no message to it is in flight.
+    /// Returns whether the peer knows the outcome of all its operations, and no message to the peer is in flight.
     fn is_settled(&self) -> bool {
         !self.outgoing.iter().any(|cell| cell.is_writing)
             && self.incoming.iter().all(Incoming::is_settled)

@@ -115,7 +115,7 @@ fn the_last_data_of_a_slot_is_found_from_the_end() {
     }
 }
 
-/// The search stops once all reachable slots are used, independent of the number of steps.
+/// The search must stop once all reachable slots are used, independent of the number of steps.
 #[test]
 fn a_long_trial_is_not_searched_completely() {
     for orders in orders() {

@@ -58,9 +58,9 @@ pub struct LibraryCalls {
 pub struct AdoptedEngine<'a> {
     /// The engine.
     pub engine: Box<dyn Engine + Send>,
-    /// The capabilities of its device.
+    /// The capabilities of the engine's device.
     pub caps: Caps,
-    /// Its name, including the variant.
+    /// The engine's name, including the variant.
     pub name: &'a str,
     /// This rank.
     pub rank: Peer,
@@ -432,7 +432,7 @@ impl PollFailures {
         }
     }
 
-    /// Stores the reason for a failed operation; returns the engine's code for it.
+    /// Stores the reason for a failed operation; returns the engine's code for that reason.
     #[cold]
     fn fail(&mut self, token: u64, error: &TransferError) -> i32 {
         let failure = error.failure().cloned().unwrap_or_else(|| Failure {

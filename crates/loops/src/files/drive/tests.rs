@@ -423,7 +423,7 @@ fn slots_forget_what_they_hold_before_other_data() {
             data: Some((key, &bench.pool)),
             ..bench.task(WRITES)
         };
-        // The same offset in the same slot each time.
+        // The transfer has the same offset in the same slot each time.
         run_queued(&mut disk, &task, 1, (&mut samples, &mut slots), None).unwrap();
         assert_eq!(wrong_of(&disk, (key, &bench.pool), LEN).wrong_bytes, 0);
     }
