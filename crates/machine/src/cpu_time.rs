@@ -11,7 +11,7 @@ use super::mounts::unescape;
 pub struct LimitedGroup {
     /// CPU time per second, in thousandths of a CPU.
     pub quota_millicpus: u64,
-    /// Its folder, as a path of the tree.
+    /// Folder of the group, as a path of the tree.
     folder: String,
 }
 
@@ -62,7 +62,7 @@ impl LimitedGroup {
         all
     }
 
-    /// Reads its counters; `None` if the kernel has none.
+    /// Reads the group's counters; `None` if the kernel has none.
     pub fn throttling(&self, tree: &Tree) -> Option<Throttling> {
         let text = tree.text(format!("{}/cpu.stat", self.folder))?;
         let value = |name: &str| {

@@ -1,5 +1,5 @@
-//! Direct I/O on a file (bypassing the page cache): its alignment, and the sources that are trusted for it. The
-//! kernel's answer is read in `tonnage_sys::files::direct`.
+//! Direct I/O on a file (bypassing the page cache): its alignment, and the sources that are trusted for the alignment.
+//! `tonnage_sys::files::direct` reads the kernel's answer.
 
 use std::fs::File;
 use std::path::Path;

@@ -200,7 +200,7 @@ fn os_name(tree: &Tree) -> String {
 
 fn virtualised(tree: &Tree) -> Option<bool> {
     let text = tree.text("proc/cpuinfo")?;
-    // Only x86 has this flag.
+    // Only x86 lists flags; elsewhere the answer is unknown.
     let flags = value_of(&text, "flags")?;
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
@@ -238,8 +238,8 @@ fn libraries(tree: &Tree) -> BTreeMap<String, String> {
     if let Some(version) = libc_version() {
         found.insert("libc".to_owned(), version);
     }
-    // Loading libfabric would take longer than everything else here, and only engines that have loaded it are affected
-    // by it.
+    // The version of libfabric is read only if the library is loaded. Loading it would take longer than everything else
+    // here, and only engines that have loaded it depend on its version.
     if let Some(library) = Libfabric::loaded() {
         found.insert("libfabric".to_owned(), library.release().to_string());
     }

@@ -14,7 +14,7 @@ use tonnage_units::{Error, PairPlace, Result};
 /// A rank of this machine, with the properties that affect placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineRank {
-    /// Its number in the run.
+    /// Number of the rank in the run.
     pub rank: u32,
     /// CPUs that it may use, ascending.
     pub allowed: Vec<u32>,
@@ -102,7 +102,7 @@ pub fn place_automatically(
 /// One rank's worker in a group that is placed together.
 #[derive(Debug, Clone, Copy)]
 struct Member {
-    /// Index of its rank in the machine's list.
+    /// Index of the member's rank in the machine's list.
     rank: usize,
     /// 0 or 1: members of one side do not exchange bytes with each other.
     side: usize,

@@ -26,7 +26,7 @@ pub struct Cpu {
 pub struct Node {
     /// The kernel's number.
     pub id: u32,
-    /// Its online CPUs, ascending; empty for a memory-only node.
+    /// The node's online CPUs, ascending; empty for a memory-only node.
     pub cpus: Vec<u32>,
     /// Size of its memory, if the kernel reports it.
     pub memory_bytes: Option<u64>,

@@ -12,7 +12,7 @@ pub(super) const MOVE_NOTIFY: &str = "CONFIG_DMABUF_MOVE_NOTIFY";
 /// First Linux release in which a buffer that a NIC's driver has pinned stays in GPU memory.
 const PINS_IN_PLACE: [u32; 2] = [6, 15];
 
-/// First version of amdgpu in AMD's own packages that does so on older kernels.
+/// First version of amdgpu in AMD's own packages that exports memory without moving it on older kernels.
 const PACKAGED_PINS_IN_PLACE: [u32; 3] = [6, 14, 14];
 
 /// Kernel module of the one driver that does not pin buffers but is notified of moves.
@@ -74,7 +74,7 @@ pub fn amd_dmabuf_doubt(
     }
 }
 
-/// The same, judged from the kernel's version and configuration alone.
+/// The same answer as from a measurement, judged from the kernel's version and configuration alone.
 fn by_kernel(tree: &Tree, device: &str) -> Option<String> {
     // Without the module there is no such memory.
     if !tree.exists("sys/module/amdgpu") {

@@ -71,7 +71,7 @@ pub struct CudaGpu {
     /// Nominal memory bandwidth; absent if the driver does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_per_s: Option<u64>,
-    /// True if its memory can be exported as a dmabuf; absent if the driver is too old for the query.
+    /// True if the GPU's memory can be exported as a dmabuf; absent if the driver is too old for the query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dmabuf: Option<bool>,
     /// The newest CUDA version that the driver supports; for AMD GPUs the HIP release.

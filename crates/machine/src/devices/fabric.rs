@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct FabricLibrary {
     /// The file that it was loaded from, or a description of the embedded library.
     pub path: String,
-    /// Its release.
+    /// Release of the library.
     pub version: String,
     /// True for the library embedded in this program.
     pub embedded: bool,
@@ -34,11 +34,11 @@ pub struct FabricLibrary {
 /// One provider of libfabric.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FabricProvider {
-    /// Its name; layered providers are joined by a semicolon, such as "tcp;ofi_rxm".
+    /// The provider's name; layered providers are joined by a semicolon, such as "tcp;ofi_rxm".
     pub name: String,
-    /// Its own version.
+    /// The provider's own version.
     pub version: String,
-    /// Its offers: one entry for all domains with the same limits.
+    /// The provider's offers: one entry for all domains with the same limits.
     pub offers: Vec<FabricOffer>,
 }
 

@@ -41,7 +41,7 @@ pub struct MountedFileSystem {
     pub source: String,
     /// Type: "ext4", "lustre", "nfs4", "tmpfs", …
     pub kind: String,
-    /// True if it is mounted read-only.
+    /// True if the file system is mounted read-only.
     pub read_only: bool,
     /// Total size; absent if it did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]

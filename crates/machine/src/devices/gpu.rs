@@ -49,14 +49,14 @@ pub struct Gpu {
     pub nics: Vec<NearNic>,
     /// Location on the PCI bus.
     pub pci: PciFunction,
-    /// True if its device files exist here, so that a program could open it.
+    /// True if the GPU's device files exist here, so that a program could open it.
     pub usable: bool,
 }
 
 /// A part of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuSlice {
-    /// Model and profile, or the driver's numbers of it if the management library does not answer.
+    /// Model and profile of the slice. If the management library does not answer, the driver's numbers for it.
     pub name: String,
     /// The identifier that CUDA_VISIBLE_DEVICES takes; absent if the management library does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -43,7 +43,7 @@ pub struct GpuLinks {
 /// Access of one GPU to the memory of another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerAccess {
-    /// True if it accesses that memory without going through the host.
+    /// True if the GPU accesses that memory without going through the host.
     pub granted: bool,
     /// True if atomics on that memory are executed natively.
     pub native_atomics: bool,

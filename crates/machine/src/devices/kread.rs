@@ -10,13 +10,13 @@ use crate::kernel_files::Tree;
 /// The loaded module, with an ABI that this program knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelModule {
-    /// Its name.
+    /// Name of the module.
     pub name: String,
-    /// Its version.
+    /// Version of the module.
     pub version: String,
-    /// Number of its ABI, the layout of its calls.
+    /// Number of the module's ABI, the layout of its calls.
     pub abi: u32,
-    /// Its device file.
+    /// Device file of the module.
     pub device: String,
 }
 

@@ -35,7 +35,7 @@ pub struct MemoryFound {
 pub struct NumaNode {
     /// The kernel's number.
     pub node: u32,
-    /// Its CPUs, such as "0-15"; empty for a memory-only node.
+    /// The node's CPUs, such as "0-15"; empty for a memory-only node.
     pub cpus: String,
     /// Size of its memory; absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -12,11 +12,11 @@ use super::rdma::RdmaDevice;
 /// A NIC near a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NearNic {
-    /// Its RDMA devices, or its network interfaces if it has none.
+    /// The NIC's RDMA devices, or its network interfaces if it has none.
     pub names: Vec<String>,
-    /// Its PCI address.
+    /// The NIC's PCI address.
     pub address: String,
-    /// The PCI path to it.
+    /// The PCI path to the NIC.
     pub way: PciPath,
 }
 
@@ -87,7 +87,7 @@ pub fn rdma_address(tree: &Tree, name: &str) -> Option<String> {
     classes.find_map(function).map(|function| function.address)
 }
 
-/// Chooses a NIC for a GPU among those with these addresses: returns its index and the path to it. GPUs that are
+/// Chooses a NIC for a GPU among those with these addresses; returns the NIC's index and the path to it. GPUs that are
 /// equally near to the same NICs take them in turn, in the order of `gpus`, the list of all GPUs of the machine. `None`
 /// if the kernel reports no distances.
 pub fn nic_of_gpu(
@@ -131,7 +131,7 @@ mod tests {
         )
     }
 
-    /// Two GPUs at a switch with two NICs get one each; a single NIC serves both.
+    /// Two GPUs at a switch with two NICs must get one each; a single NIC must serve both.
     #[test]
     fn gpus_take_the_nics_that_are_equally_near_in_turn() {
         let all = [

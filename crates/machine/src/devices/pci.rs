@@ -17,7 +17,7 @@ pub struct PciFunction {
     /// NUMA node that it is attached to; absent if the firmware does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
-    /// The link in front of it; absent if the kernel does not report it, as for most virtual devices.
+    /// The link in front of the function; absent if the kernel does not report the link, as for most virtual devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<PcieLink>,
 }
@@ -35,7 +35,8 @@ pub struct PcieLink {
     pub generation_max: u32,
     /// Number of lanes that the device has.
     pub lanes_max: u32,
-    /// True if it runs slower or narrower than the device supports. An idle GPU lowers the generation automatically.
+    /// True if the link runs slower or narrower than the device supports. An idle GPU lowers the generation
+    /// automatically.
     pub below_maximum: bool,
 }
 

@@ -123,7 +123,7 @@ fn between_nodes(topology: &Topology, nodes: [Option<u32>; 2]) -> PciPath {
     }
 }
 
-/// Returns the NUMA node of a function; if the host has only one, that one.
+/// Returns the NUMA node of a function, or the host's only node.
 fn node(tree: &Tree, topology: &Topology, place: &Path) -> Option<u32> {
     let said = numa_node(tree, place);
     match topology.nodes.as_slice() {
@@ -262,7 +262,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Virtual functions of a card (SR-IOV) may continue on the next bus number.
+    /// Virtual functions of a device (SR-IOV) may continue on the next bus number.
     #[test]
     fn functions_of_a_card_for_guests_are_of_the_card() {
         let machine = two_sockets();

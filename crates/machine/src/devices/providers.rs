@@ -23,7 +23,7 @@ struct Known {
     needs: &'static str,
     /// Returns the names of suitable devices on this host.
     devices: fn(&Tree, &[RdmaDevice]) -> Vec<String>,
-    /// How to get a library with it.
+    /// How to get a library with this provider.
     how: &'static str,
 }
 

@@ -45,7 +45,7 @@ pub struct RdmaDevice {
     /// Location on the PCI bus; absent for a software device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<PciFunction>,
-    /// Its ports.
+    /// Ports of the device.
     pub ports: Vec<RdmaPort>,
 }
 
@@ -71,7 +71,7 @@ pub struct RdmaPort {
     /// The network interface of the same port; absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// Its GIDs.
+    /// GIDs of the port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gids: Vec<RdmaGid>,
 }
@@ -79,7 +79,7 @@ pub struct RdmaPort {
 /// One GID (address) of a port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RdmaGid {
-    /// Its index in the port's table.
+    /// Index of the GID in the port's table.
     pub index: u32,
     /// The protocol that it is used with, as the kernel names it: "IB/RoCE v1" or "RoCE v2".
     pub kind: String,
@@ -139,8 +139,8 @@ pub(super) fn find(
     found
 }
 
-/// Queries the MTU of each port from libibverbs, the only source of it. The ports have none if the library is missing
-/// or a device may not be opened.
+/// Queries the MTU of each port from libibverbs, its only source. Ports get no MTU if the library is missing or a
+/// device may not be opened.
 pub(super) fn ask_mtu(devices: &mut [RdmaDevice]) {
     if devices.is_empty() {
         return;

@@ -19,7 +19,7 @@ pub(super) fn slices(tree: &Tree, minor: &str) -> Vec<String> {
     for instance in parts(&mig, "gi") {
         let compute = parts(&format!("{mig}/{instance}"), "ci");
         if compute.is_empty() {
-            // Nothing can run in it yet.
+            // Nothing can run in this instance yet.
             slices.push(instance);
         } else {
             slices.extend(compute.iter().map(|part| format!("{instance}/{part}")));

@@ -114,7 +114,7 @@ mod tests {
         assert_eq!((found[1].2.count, found[1].2.bytes_per_s), (None, None));
     }
 
-    /// Two GPUs of two partitions each, with the partition numbers in the function field.
+    /// There are two GPUs of two partitions each, with the partition numbers in the function field.
     #[test]
     fn partitions_are_of_their_gpus() {
         let machine = Machine::new();

@@ -203,7 +203,7 @@ fn ranks_that_a_launcher_bound_are_placed_within_their_cpus() {
         ),
         "{refused}"
     );
-    // Rank 1 has only one choice, which rank 0 leaves to it.
+    // Rank 1 has only one choice, which rank 0 leaves to rank 1.
     (ranks[0].allowed, ranks[1].allowed) = (vec![0, 1], vec![0]);
     let near = placed(&topology, &ranks, 1, PairPlace::Near).unwrap();
     assert_eq!(near, [[1], [0]]);

@@ -70,7 +70,7 @@ fn the_first_workers_of_all_ranks_come_before_the_others() {
     let auto = |cpus, size, workers| places(cpus, size, workers, &CpuChoice::Auto);
     // CPUs only for the first workers: each shares its own with another of its rank.
     assert_eq!(auto(2, 2, one_of(2)), [[0, 0], [1, 1]]);
-    // The others share the remaining CPUs, however many workers they are.
+    // The other workers share the remaining CPUs, however many workers they are.
     assert_eq!(auto(3, 2, one_of(2)), [[0, 2], [1, 2]]);
     assert_eq!(auto(4, 2, one_of(4)), [[0, 2, 3, 2], [1, 3, 2, 3]]);
     // Too few even for the first workers.
