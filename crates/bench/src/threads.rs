@@ -17,7 +17,7 @@ pub fn start<'scope, T: Send + 'scope>(
     started.map_err(|error| Error::start_error(format!("a thread ({what})"), &error))
 }
 
-/// Channels for orders to a thread and its answers.
+/// Channels for commands to a thread and its answers.
 type FollowerChannel<O, T, E> = (Sender<O>, Receiver<Result<T, E>>);
 
 /// A thread's channels, and the one for its thread ID.
@@ -76,7 +76,7 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
         self.lines.len()
     }
 
-    /// Gives an order to all threads.
+    /// Gives a command to all threads.
     ///
     /// # Errors
     /// If a thread has ended: its last answer, which has the reason.

@@ -6,7 +6,7 @@
 //! | [`files`] | reads and writes of files |
 //! | [`collective`] | operations that all ranks call together |
 //! | [`connect`] | connections set up and taken down |
-//! | [`stress`] | transfers drawn from a seed, engines in turn |
+//! | [`stress`] | random transfers from a seed, engines in turn |
 //! | [`tune`] | options that compete for a goal |
 //!
 //! The traits of a kind are in [`kind`]; `repeat` prints the command line that measures a point again.

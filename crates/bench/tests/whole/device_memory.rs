@@ -2,7 +2,7 @@
 //!
 //! The memory keeps its bytes where only it can reach them ([`Memory::host`] is `None`), so that any loop, check or
 //! bound that assumes host memory fails here. The engine asks the memories to move bytes, and supports sleeping. Memory
-//! of a GPU takes the same path, over the double of its driver.
+//! of a GPU takes the same path, over its simulated driver.
 
 #[path = "../../../sys/tests/cuda/double.rs"]
 mod double;

@@ -110,7 +110,7 @@ impl<'a> RankWorkers<'a> {
         })
     }
 
-    /// Gives an order to the workers and waits for their answers.
+    /// Gives a command to the workers and waits for their answers.
     fn order(&self, order: impl Fn(usize) -> WorkerOrder) -> Result<Vec<WorkerAnswer>> {
         let answers = self.answers(order).into_iter();
         answers

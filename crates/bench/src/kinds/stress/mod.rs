@@ -1,4 +1,4 @@
-//! Transfers drawn at random from a seed for a given time. The last operation on each slot is verified, which is
+//! Random transfers from a seed, for a given time. The last operation on each slot is verified, which is
 //! usually its only one.
 //!
 //! | file | what lives there |

@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(with(Verb::Read, Some(Pacing::PingPong)), None);
         let matrix = |point: &mut TransferPoint| point.roles.traffic = Traffic::Matrix;
         assert_eq!(remark_of(&pair(BY, [7, 8]), matrix), None);
-        // Threads of one process, one GPU per process, network cards, and devices that serve several processes at once.
+        // Threads of one process, one GPU per process, NICs, and devices that serve several processes at once.
         assert_eq!(remark_of(&pair(BY, [7, 7]), |_| ()), None);
         let apart = [rank(Some("a"), BY, 7), rank(Some("b"), BY, 8)];
         assert_eq!(remark_of(&apart, |_| ()), None);

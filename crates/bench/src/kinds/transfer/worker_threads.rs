@@ -28,7 +28,7 @@ use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// An order to a following worker.
+/// A command to a following worker.
 #[derive(Debug, Clone)]
 pub enum ThreadOrder {
     /// Measure the copy bound, in turns shared by all copiers.

@@ -95,7 +95,7 @@ struct Inbox {
     /// Posted receives, by the peer that they are for.
     receives: Mutex<BTreeMap<Peer, VecDeque<Receive>>>,
     /// The latest bytes of plain writes into device memory, for each region and offset. They have left their sender and
-    /// not landed, as between a network card and a GPU, until the target flushes them.
+    /// not landed, as between a NIC and a GPU, until the target flushes them.
     held: Mutex<BTreeMap<(u32, u64), Vec<u8>>>,
     /// Written to wake a sleeper.
     wake_sender: UnixStream,

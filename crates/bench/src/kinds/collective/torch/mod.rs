@@ -14,7 +14,7 @@
 //! | [`failure`] | [`WorkerFailure`], and which rank's failure is reported |
 //! | `process` | the process: start, last output lines, stack, end |
 //! | `channel`, `worker_connection` | the socket; the orders and answers over it, and failures in place of answers |
-//! | `rounds` | orders for all workers at once, during which entries of the store travel between them |
+//! | `rounds` | commands for all workers at once, during which entries of the store travel between them |
 //! | `worker/*.py` | the worker's source, which is embedded in this program |
 //!
 //! A worker's life: [`TorchWorker::start`], [`TorchWorker::init`], then for each call [`TorchWorker::probe`],

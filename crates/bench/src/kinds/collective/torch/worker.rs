@@ -71,7 +71,7 @@ pub struct TorchVersions {
     torch_is_absent: bool,
 }
 
-/// An order to make calls.
+/// A command to make calls.
 #[derive(Debug, Clone, Copy)]
 pub struct RunOrder {
     /// Number of calls.

@@ -25,7 +25,7 @@ const SOURCES: [(&str, &str); 4] = [
 /// Maximum number of traceback lines in a message.
 const TRACEBACK_LINES: usize = 14;
 
-/// An order to the worker, answered with one line.
+/// A command to the worker, answered with one line.
 #[derive(Debug, Serialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub(super) enum WorkerOrder<'a> {

@@ -115,7 +115,7 @@ impl FlowDriver<'_> {
     }
 }
 
-/// The order for a round, without its duration.
+/// The request for a round, without its duration.
 fn carried_order<'a>(
     point: &TransferPoint,
     length: TrialLength,
