@@ -28,7 +28,7 @@
 //! | [`show`] | `show`, `explain`, `devices`, `engines` |
 //! | [`plans`] | `plans`: the plans inside this program |
 //! | `remote` | the supervisor of ranks on other hosts |
-//! | `letter` | letters to ranks on other hosts |
+//! | `letter` | start messages of ranks on other hosts |
 //! | [`remote_rank`] | a rank that the agent of a host has started |
 //! | [`host_agent`] | the agent of a host |
 //! | [`hosts`] | `hosts` |
