@@ -8,7 +8,7 @@
 //! | [`cuda_ipc`] | between GPUs of one host, into memory of other processes |
 //! | [`hip`] | the entries of these two for AMD GPUs |
 //! | [`fabric`] | any libfabric provider |
-//! | `registration` | GPU memory registered with network cards |
+//! | `registration` | GPU memory registered with NICs |
 //! | `staged` | any engine with sends, through pinned memory at both ends |
 //! | [`verbs`] | RDMA devices, directly through libibverbs |
 //! | [`posix`], [`uring`], [`mpiio`] | engines for files |

@@ -40,7 +40,7 @@ pub(super) struct CudaIpc {
     contacts: Contacts,
     far: IpcMemories,
     regions: RegionTable<Arc<dyn Memory>>,
-    /// Descriptors of these, which peers get with the card.
+    /// Descriptors of these, which peers get with the endpoint address.
     described: Vec<(RegionId, Descriptor)>,
     peers: Vec<PeerRings>,
     /// One per peer and context.
@@ -369,10 +369,10 @@ struct IpcCard {
     regions: Vec<Descriptor>,
 }
 
-/// Returns the card with rings and regions.
+/// Returns the endpoint address with rings and regions.
 ///
 /// # Errors
-/// If there are more regions than a card has room for.
+/// If there are more regions than an endpoint address has room for.
 pub(super) fn encode_card(
     rings: EndpointAddress,
     described: &[(RegionId, Descriptor)],
@@ -388,7 +388,7 @@ pub(super) fn encode_card(
     )))
 }
 
-/// Decodes a peer's card: the peer with the card of its rings, and its regions.
+/// Decodes a peer's endpoint address: the peer with the address of its rings, and its regions.
 pub(super) fn decode_card(
     contacts: &Contacts,
     neighbor: &PeerEndpoint,

@@ -401,7 +401,7 @@ fn more_peers_than_it_was_opened_for_are_refused() {
     assert!(refused.contains("opened for 1 peers"), "{refused}");
 }
 
-/// A card names only the peer that it is for, because a target of a fan-in has thousands of peers.
+/// An endpoint address names only the peer that it is for, because a target of a fan-in has thousands of peers.
 #[test]
 fn a_card_does_not_grow_with_the_peers() {
     let options = EngineOptions::new();

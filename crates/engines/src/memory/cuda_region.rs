@@ -142,7 +142,7 @@ pub(crate) fn context_of(
     Ok(Some(Arc::clone(&gpu.context)))
 }
 
-/// Returns whether a rank will have GPU memory that engines register with network cards.
+/// Returns whether a rank will have GPU memory that engines register with NICs.
 pub(crate) fn is_of_gpu(memory: RankMemory<'_>) -> bool {
     vendor_of_memory(memory.name).is_some()
 }

@@ -33,7 +33,7 @@ pub(crate) struct Contacts {
     engine: &'static str,
     /// This rank.
     rank: Peer,
-    /// One for each call of `cards`.
+    /// One entry for each request for endpoint addresses.
     mailboxes: Vec<Arc<Arena>>,
     /// For each peer, the mailbox that holds the peer's rings, and their slot in that mailbox.
     places: BTreeMap<Peer, (usize, usize)>,

@@ -1,4 +1,4 @@
-//! Two workers in one process, connected by their cards like two ranks.
+//! Two workers in one process, connected by their endpoint addresses like two ranks.
 
 use tonnage_engine::memory::Request;
 use tonnage_engine::{Locality, OpenRequest};

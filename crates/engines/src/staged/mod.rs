@@ -14,7 +14,7 @@
 //!
 //! Only sends of the engine below are used, and their receives are slots of the peer's ring. An arrived piece is copied
 //! into its memory, and acknowledged once the GPU has copied it. An operation is done when all of its pieces are. So a
-//! completed write is visible to the peer, independent of the engine below and its network. Network cards never write
+//! completed write is visible to the peer, independent of the engine below and its network. NICs never write
 //! into GPU memory, so no flush is needed.
 
 mod channel;
@@ -75,7 +75,7 @@ pub(crate) fn open_staged(
     })?)
 }
 
-/// Advice for GPU memory that no card registers, as the end of a sentence.
+/// Advice for GPU memory that no NIC registers, as the end of a sentence.
 pub(crate) const INSTEAD: &str = "add --engine-option staging=pinned, which moves the bytes through pinned host memory \
                                   and records it, or choose host memory such as --memory host";
 

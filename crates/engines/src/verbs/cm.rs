@@ -21,7 +21,7 @@ use super::peers::PairCard;
 use super::worker::Worker;
 
 impl Worker {
-    /// The rdma_cm part of a card; `None` if rdma_cm is not used.
+    /// The rdma_cm part of an endpoint address; `None` if rdma_cm is not used.
     pub(super) fn card_by_cm(&mut self, rank: u32) -> Result<Option<CmCard>> {
         let Some(side) = &mut self.cm else {
             return Ok(None);
@@ -177,7 +177,7 @@ impl Worker {
         went_on.map_err(|why| self.cm_failure(side, index, &why, None))
     }
 
-    /// Accepts a request with the secret from the card of an awaited peer, and rejects all others.
+    /// Accepts a request with the secret from an awaited peer's endpoint address, and rejects all others.
     fn answer(&mut self, side: &mut CmSide, id: CmHandle, event: &CmEvent) -> Result<()> {
         let shown = PairIntroduction::parse(&event.private);
         let is_expected =
@@ -396,11 +396,11 @@ pub(super) struct CmSide {
     pub(super) address: IpAddr,
     /// Listening identifier and its port, while requests are expected.
     listener: Option<(CmHandle, u16)>,
-    /// Secrets in the cards of peers, by rank.
+    /// Secrets in the endpoint addresses of peers, by rank.
     pub(super) secrets: BTreeMap<u32, CardSecret>,
     /// Queue pairs queued since the last [`Worker::meet_by_cm`].
     pub(super) pending: Vec<PendingConnection>,
-    /// Number of rejected requests, which did not carry a card's secret.
+    /// Number of rejected requests, which did not carry an expected secret.
     pub(super) strangers: u64,
     granted: GrantedTerms,
 }

@@ -1,7 +1,8 @@
 //! Private data of rdma_cm connections: it proves to each side that the other is the peer, and the queue pair, known
 //! from the control channel.
 //!
-//! This file has the layout, the rdma_cm part of a card, and which side sends the request. Sending is in `cm`.
+//! This file has the layout, the rdma_cm part of an endpoint address, and which side sends the request. Sending is in
+//! `cm`.
 
 use std::net::IpAddr;
 
@@ -14,7 +15,7 @@ const MAGIC: [u8; 4] = *b"tcm1";
 /// Length of the private data. The library allows a request at most 56 bytes.
 pub(super) const PRIVATE_BYTES: usize = 32;
 
-/// Secret in the card for one peer, which that peer has to send when it connects.
+/// Secret in the endpoint address for one peer, which that peer has to send when it connects.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct CardSecret([u8; 16]);
 
@@ -44,7 +45,7 @@ impl std::fmt::Debug for CardSecret {
     }
 }
 
-/// The rdma_cm part of a card.
+/// The rdma_cm part of an endpoint address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CmCard {
     /// IP address of this side of the connection.
@@ -58,7 +59,7 @@ pub(super) struct CmCard {
 /// Private data of one side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PairIntroduction {
-    /// The secret of the other side's card.
+    /// The secret in the other side's endpoint address.
     pub(super) secret: CardSecret,
     /// The sending rank.
     pub(super) from: u32,

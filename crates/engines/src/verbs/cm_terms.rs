@@ -11,7 +11,7 @@ use super::cm::CmStep;
 /// Returns the path of a queue pair: rdma_cm's, overridden by the options. An option of zero was not given.
 ///
 /// # Errors
-/// If rdma_cm's path contradicts an option or the peer's card; names both values.
+/// If rdma_cm's path contradicts an option or the peer's endpoint address; names both values.
 pub(super) fn agreed(wanted: &PathTo, granted: &PathTo) -> Result<PathTo, String> {
     let (number, promised) = (granted.number, wanted.number);
     if number != promised {

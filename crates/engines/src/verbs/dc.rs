@@ -92,7 +92,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Assigns the next initiator to a peer, round-robin, and returns a card with the address of the target.
+    /// Assigns the next initiator to a peer, round-robin, and returns the endpoint address of the target.
     pub(super) fn target_card(&mut self, rank: u32) -> Result<EndpointAddress> {
         let (Some(target), false) = (self.target, self.peers.pairs().is_empty()) else {
             return Err(Error::Failed("verbs:dc has no target".into()));
@@ -247,7 +247,7 @@ pub(super) struct OwnTarget {
 }
 
 /// Card of a worker for one peer. It may contain the access key, because only ranks of the run can read the channel
-/// that cards travel over.
+/// that endpoint addresses travel over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TargetCard {
     /// Description of device and port.
@@ -263,12 +263,12 @@ pub(super) struct TargetCard {
     pub(super) over_ethernet: bool,
     /// Bytes that first contact reads.
     pub(super) mailbox: FarBytes,
-    /// The rank that this card is for.
+    /// The rank that this address is for.
     pub(super) peer: u32,
 }
 
 impl TargetCard {
-    /// Parses a card for rank `own`. The initiators of `own` have packets of `mtu` bytes.
+    /// Parses an endpoint address for rank `own`. The initiators of `own` have packets of `mtu` bytes.
     pub(super) fn parse(card: &EndpointAddress, own: u32, mtu: u32) -> Result<Self, String> {
         let card: Self = serde_json::from_slice(&card.0)
             .map_err(|error| format!("its address cannot be read ({error})"))?;
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_card_that_does_not_fit_is_refused() {
-        // InfiniBand cards may have no GID.
+        // InfiniBand NICs may have no GID.
         let without_gid = TargetCard {
             gid: None,
             ..card()

@@ -66,7 +66,7 @@ fn slot_order(order: Access) -> KreadSlotOrder {
 }
 
 impl KernelWorker {
-    /// Converts the flows of an order for the module.
+    /// Converts the flows of a carried trial for the module.
     fn flows(&self, order: &CarriedOrder<'_>) -> Result<Vec<KreadFlow>> {
         let each = self.pairs_per_peer();
         let flow = |flow: &tonnage_engine::carried::CarriedFlow| {

@@ -541,7 +541,7 @@ pub(super) struct KernelCard {
 }
 
 impl KernelCard {
-    /// Parses a peer's card, which has to be for rank `own` and have `pairs` queue pairs.
+    /// Parses a peer's endpoint address, which has to be for rank `own` and have `pairs` queue pairs.
     pub(super) fn parse(card: &EndpointAddress, own: u32, pairs: u32) -> Result<Self, String> {
         let card: Self = serde_json::from_slice(&card.0)
             .map_err(|error| format!("its address cannot be read ({error})"))?;

@@ -9,11 +9,11 @@
 //! | `worker`, `send_queue` | lanes, posting and completions; pending work requests of a queue pair |
 //! | `completions` | completions that were taken from the device and not yet returned by a poll |
 //! | `memories` | registered host and GPU memories, and the page of first contact |
-//! | `peers` | the queue pairs to each peer: creating them, cards, connecting |
+//! | `peers` | the queue pairs to each peer: creating them, endpoint addresses, connecting |
 //! | `cm`, `cm_terms` | connecting by rdma_cm: its steps and the terms of a path |
 //! | `cm_port`, `cm_private` | the prerequisites of rdma_cm; the private data that both sides exchange |
 //! | `transport` | the supported transports, and the refusals of others |
-//! | `dc` | DC: the device, a worker's initiators and its target, cards |
+//! | `dc` | DC: the device, a worker's initiators and its target, endpoint addresses |
 //! | `kernel_session` | the session of the kernel's module |
 //! | `kernel_worker`, `kernel_carrier` | a worker over that session; carrying out its trials |
 //! | `contact` | first contact |

@@ -1,4 +1,4 @@
-//! The queue pairs to each peer: creating them, exchanging cards, and connecting.
+//! The queue pairs to each peer: creating them, exchanging endpoint addresses, and connecting.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::send_queue::SendQueue;
 use super::worker::Worker;
 
 impl Worker {
-    /// Creates the queue pairs to a peer, and the card with their addresses.
+    /// Creates the queue pairs to a peer, and the endpoint address that names them.
     pub(super) fn card(&mut self, rank: u32) -> Result<EndpointAddress> {
         let port = Arc::clone(&self.port);
         let about = |why| {
@@ -85,7 +85,7 @@ impl Worker {
         })
     }
 
-    /// Connects the queue pairs to a peer with those in its card.
+    /// Connects the queue pairs to a peer with those in its endpoint address.
     pub(super) fn connect_one(&mut self, neighbor: &PeerEndpoint) -> Result<()> {
         let (rank, own) = (neighbor.peer, self.config.rank);
         let failed =
@@ -386,7 +386,7 @@ pub(super) struct PairCard {
     pub(super) reads_as_initiator: u8,
     /// Bytes that first contact reads.
     pub(super) mailbox: FarBytes,
-    /// The rank that this card is for.
+    /// The rank that this address is for.
     pub(super) peer: u32,
     /// The rdma_cm part; `None` if rdma_cm is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,5 @@
-//! Engine `cuda-ipc` between two processes over the double, and on a GPU if `make test-gpu` allows it. This test
-//! program starts itself again as the target.
+//! Engine `cuda-ipc` between two processes over the simulated driver, and on a GPU if `make test-gpu` allows it. This
+//! test program starts itself again as the target.
 //!
 //! It checks, while it runs, that arrivals are reported after their data, even if there are more of them than a ring
 //! has entries, and that neither side allocates memory per operation. Results of whole runs are checked in the

@@ -1,10 +1,10 @@
-//! Engines `cuda` and `hip`: the same cases over the doubles of the drivers and, if this machine has a GPU, over the
+//! Engines `cuda` and `hip`: the same cases over simulated drivers and, if this machine has a GPU, over the
 //! real one. There, the speed is also compared with a raw loop of the same calls. `make test-gpu` runs these.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `main` | drivers, a lane between two memories, and cases for every driver |
-//! | `cards` | requirements of network cards: exporting memory, and flushing their writes |
+//! | `cards` | requirements of NICs: exporting memory, and flushing their writes |
 //! | `speed` | measurements, on real drivers only |
 //! | `nvbandwidth` | the same copies by NVIDIA's own program |
 #![cfg(test)]

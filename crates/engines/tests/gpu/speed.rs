@@ -195,7 +195,7 @@ fn ways_of_copying_have_the_expected_order() {
 
 fn order_of_ways(driver: &Driver) {
     let devices = driver.library().devices().unwrap();
-    // AMD's runtime chooses how it copies, and the link that the kernel reports may be inside the card.
+    // AMD's runtime chooses how it copies, and the link that the kernel reports may be inside the GPU's board.
     let is_known = driver.maker.driver.name == NVIDIA.name;
     let nominal = nominal_link_bytes_per_s(&devices[0].pci_address).filter(|_| is_known);
     let of = |ends, how| rate_of(driver, ends, how, LARGE);

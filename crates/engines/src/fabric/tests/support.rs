@@ -115,7 +115,7 @@ pub(super) fn side_in(domain: &dyn Domain, rank: u32, peers: &[u32], sleeps: boo
     }
 }
 
-/// Exchanges cards and regions: returns the neighbors of each side.
+/// Exchanges endpoint addresses and regions: returns the neighbors of each side.
 pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<PeerEndpoint>> {
     let ranks: Vec<u32> = sides.iter().map(|side| side.rank).collect();
     let place = |rank: u32| ranks.iter().position(|&known| known == rank).unwrap();
@@ -126,7 +126,7 @@ pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<PeerEndpoint>> {
         for peer in peers {
             let descriptor = sides[place(peer)].region.descriptor.clone();
             sides[index].far.push((peer, descriptor));
-            // Makes all cards of a side at once, as a run does.
+            // Makes all endpoint addresses of a side at once, as a run does.
             let wanted = sides[place(peer)].peers.clone();
             let made = sides[place(peer)]
                 .engine
