@@ -14,7 +14,7 @@ const PEERS: [&str; 3] = [
     "sys/memory_peers/amdkfd/version",
 ];
 
-/// Without this kernel option no other device reaches memory on a GPU's card.
+/// Without this kernel option no other device reaches memory of a GPU.
 const PEER_TO_PEER: &str = "CONFIG_PCI_P2PDMA";
 
 const DMABUF: &str = "dmabuf of AMD GPUs";

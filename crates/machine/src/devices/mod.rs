@@ -403,7 +403,7 @@ mod tests {
         machine
     }
 
-    /// Two partitions of an AMD card, with the addresses that the runtime reports.
+    /// Two partitions of an AMD GPU, with the addresses that the runtime reports.
     fn two_parts() -> cuda::DriverAnswer {
         let mut hip = cuda::DriverAnswer::default();
         hip.gpus = vec![cuda::tests::gpu(); 2];

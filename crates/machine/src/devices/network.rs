@@ -30,7 +30,7 @@ pub struct NetworkInterface {
     /// Location on the PCI bus; absent if it is not a PCI device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<PciFunction>,
-    /// RDMA devices of the same card.
+    /// RDMA devices of the same NIC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rdma_devices: Vec<String>,
 }

@@ -14,7 +14,7 @@ use super::pci::numa_node;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PciPath {
-    /// None: both are functions of one card.
+    /// None: both are functions of one device.
     Card,
     /// One PCIe switch.
     Switch,
@@ -132,7 +132,7 @@ fn node(tree: &Tree, topology: &Topology, place: &Path) -> Option<u32> {
     }
 }
 
-/// Returns the card of a function: the path of its slot, and its address without the function number.
+/// Returns the device of a function: the path of its slot, and its address without the function number.
 fn card(place: &Path) -> Option<(&Path, &str)> {
     Some((place.parent()?, name(place)?.rsplit_once('.')?.0))
 }

@@ -253,7 +253,7 @@ fn why_none(tree: &Tree, networks: &[NetworkInterface]) -> Absent {
     )
 }
 
-/// Returns the address of an RDMA card without a driver, and the module that it needs.
+/// Returns the address of an RDMA NIC without a driver, and the module that it needs.
 fn idle_card(tree: &Tree) -> Option<(String, &'static str)> {
     functions(tree).into_iter().find_map(|path| {
         if tree.exists(path.join("driver")) {
