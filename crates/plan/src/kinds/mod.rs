@@ -5,7 +5,7 @@
 //! | [`transfer`] | experiments between memories |
 //! | [`files`] | experiments with files |
 //! | [`connect`] | experiments with connections |
-//! | [`stress`] | transfers drawn from a seed |
+//! | [`stress`] | random transfers from a seed |
 //! | [`tune`] | options searched for the best transfer |
 //! | [`collective`] | operations that all ranks call together |
 //!

@@ -6,7 +6,7 @@
 //! | `options` | the options of an experiment |
 //! | [`point`] | one cell, with everything fixed |
 //! | `expand` | the point of an experiment, the checks of its options, and what makes it a kind |
-//! | [`draw`] | transfers drawn from a seed, each repeatable by a command line |
+//! | [`draw`] | random transfers from a seed, each repeatable by a command line |
 //! | `random` | pseudorandom numbers from a seed |
 //!
 //! A draw is measured as its transfer is; see `tonnage_bench`.
