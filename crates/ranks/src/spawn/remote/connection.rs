@@ -147,7 +147,7 @@ impl Connection {
         lock(&self.input).is_some()
     }
 
-    /// Returns the pipe for orders to this connection.
+    /// Returns the pipe for commands to this connection.
     pub(super) fn give_input(&mut self, input: ChildStdin) {
         *lock(&self.input) = Some(input);
     }

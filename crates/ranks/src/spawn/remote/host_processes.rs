@@ -211,7 +211,7 @@ impl RemoteHosts {
     }
 }
 
-/// Returns the order for an independent process. Its rank is not 0, so that it does not have to listen for others.
+/// Returns the command for an independent process. Its rank is not 0, so that it does not have to listen for others.
 fn start_order(
     host: usize,
     start: &HostProcessStart<'_>,

@@ -16,7 +16,7 @@ use crate::bootstrap::secret::Secret;
 use tonnage_units::identity::{AddressSource, Identity, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Bound on a letter to a rank. It can be large: it holds the records of a resumed file.
+/// Bound on a rank's start message. The message can be large: it holds the records of a resumed file.
 const LETTER_BYTES_MAX: u64 = 1 << 32;
 
 /// Prefix of our lines.
@@ -80,7 +80,7 @@ pub struct AgentHello {
     pub addresses: Vec<HostAddress>,
 }
 
-/// An order to an agent.
+/// A command to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentOrder {
     /// Listen on candidate addresses of rank 0 and answer trials.

@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | [`list`] | parsing hosts and their numbers of ranks | here |
 //! | [`command`] | ssh's command line, and the script that finds or receives the program on the host | here |
-//! | [`messages`] | orders, reports and letters to ranks: the lines that pass through ssh | both |
+//! | [`messages`] | commands, reports and start messages of ranks: the lines that pass through ssh | both |
 //! | `faults` | failures of ssh, and programs that do not match, with the next thing to try | here |
 //! | `connection` | one ssh | here |
 //! | `pipes` | threads that read pipes, and their lines | both |

@@ -104,7 +104,7 @@ impl RemoteHosts {
         ))))
     }
 
-    /// Sends an order to these hosts and waits for the reports that `pick` accepts.
+    /// Sends a command to these hosts and waits for the reports that `pick` accepts.
     pub(super) fn ask_hosts<T>(
         &mut self,
         hosts: &[usize],
