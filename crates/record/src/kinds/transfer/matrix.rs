@@ -1,12 +1,12 @@
 //! The verdict on a matrix of pairs: which ranks send or receive slowly, and which individual pairs are slow.
 //!
-//! Rates are compared by their logarithms, so that half as fast is as far from the center as twice as fast. The center
-//! is the median. The width is 1.4826 times the median absolute deviation (MAD), which equals the standard deviation if
-//! deviations are normal. Neither changes as long as no more than half of the pairs are slow. Pairs within a host and
-//! pairs across hosts use different paths, so each kind has its own center. Slow ranks are marked one at a time,
-//! slowest first, and the rates of a marked rank are then excluded when others are judged. The best turn of each pair
-//! counts, because a slow link is slow in every turn, while interference from other programs is not. If pairs whose
-//! ends share a CPU are slow as a group, they are not judged, because they say nothing about the path.
+//! Rates are compared by their logarithms, so that half as fast is as far from the median rate as twice as fast. The
+//! center is the median. The width is 1.4826 times the median absolute deviation (MAD), which equals the standard
+//! deviation if deviations are normal. Neither changes as long as no more than half of the pairs are slow. Pairs within
+//! a host and pairs across hosts use different paths, so each kind has its own median. Slow ranks are marked one at a
+//! time, slowest first, and the rates of a marked rank are then excluded when others are judged. The best turn of each
+//! pair counts, because a slow link is slow in every turn, while interference from other programs is not. If pairs
+//! whose ends share a CPU are slow as a group, they are not judged, because they say nothing about the path.
 
 use serde::{Deserialize, Serialize};
 
