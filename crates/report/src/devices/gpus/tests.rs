@@ -107,7 +107,7 @@ fn amd_gpus_are_drawn_with_facts_from_the_kernel() {
         page.contains("  hip:0 ") && !page.contains("  module  "),
         "{page}"
     );
-    // If a card has two partitions, neither name stands for the card.
+    // If a GPU has two partitions, neither name stands for the whole GPU.
     let part = found.hip[0].clone();
     found.hip.push(CudaGpu { number: 1, ..part });
     let names = GpuNames::new(&found);
