@@ -5,7 +5,7 @@
 //! | [`mapping`], `smaps` | mapped memory, which holds all payload; the kernel's statistics of it |
 //! | [`copy`], [`fold`] | copying and reducing memory by the CPU |
 //! | [`wide`] | loops over plain numbers with the CPU's widest instructions |
-//! | [`registrable`] | host or device memory that network cards register |
+//! | [`registrable`] | host or device memory that NICs register |
 //! | [`clock`] | the clock of the timed loops |
 //! | [`cuda`], [`hip`], [`libfabric`], [`mpi`], [`nvml`], [`pmix`], [`verbs`] | C libraries that are loaded at run time |
 //! | [`library`], `header`, `signal_actions` | loading a C library and its symbols; declarations of C headers; signal handlers that libraries replace |

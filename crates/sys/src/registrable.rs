@@ -1,4 +1,4 @@
-//! Memory that a network card registers: of the host, or of a device. [`crate::verbs`] and [`crate::libfabric`]
+//! Memory that a NIC registers: of the host, or of a device. [`crate::verbs`] and [`crate::libfabric`]
 //! register it.
 
 use std::os::fd::AsRawFd;
@@ -18,7 +18,7 @@ pub(crate) fn put<T>(all: &mut Vec<Option<T>>, value: T) -> usize {
     free.unwrap_or(all.len() - 1)
 }
 
-/// Device memory to be registered by a network card: by its file, or by its address.
+/// Device memory to be registered by a NIC: by its file, or by its address.
 #[derive(Debug)]
 pub struct DeviceBytes {
     address: u64,
@@ -29,7 +29,7 @@ pub struct DeviceBytes {
 }
 
 impl DeviceBytes {
-    /// Describes GPU memory by its address. The kernel must be able to find it for the card.
+    /// Describes GPU memory by its address. The kernel must be able to find it for the NIC.
     pub fn by_address(buffer: &Arc<DeviceBuffer>) -> Self {
         Self {
             address: buffer.address(),
@@ -136,7 +136,7 @@ impl RegisteredBytes {
         }
     }
 
-    /// Returns the address of a range, for a card. The CPU may not be able to access it.
+    /// Returns the address of a range, for a NIC. The CPU may not be able to access it.
     #[inline]
     pub(crate) fn at(&self, offset: u64, len: u64) -> Result<u64, OutOfRange> {
         OutOfRange::check(offset, len, self.len).map(|()| self.address.wrapping_add(offset))

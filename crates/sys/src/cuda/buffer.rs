@@ -116,7 +116,7 @@ impl DeviceBuffer {
         self.mapping.as_ref().map(|mapping| mapping.is_exportable)
     }
 
-    /// Whether network cards may access the mapping, according to the driver; `None` if the memory is not a mapping or
+    /// Whether NICs may access the mapping, according to the driver; `None` if the memory is not a mapping or
     /// the driver does not report it.
     pub fn is_for_cards(&self) -> Option<bool> {
         self.mapping.as_ref()?.is_for_cards

@@ -1,4 +1,4 @@
-//! GPU memory for network cards: its file (a dmabuf), and flushing a card's writes to it.
+//! GPU memory for NICs: its file (a dmabuf), and flushing a NIC's writes to it.
 //!
 //! [`crate::verbs`] and [`crate::libfabric`] register it. Each driver makes the file by a call of its own. The flushing
 //! call came with CUDA 11.3, and is looked up when it is first needed.
@@ -68,7 +68,7 @@ functions! { pub(super) FlushCalls by Introduced:
     flush = (c"cuFlushGPUDirectRDMAWrites", 11, 3) => (c_int, c_int) -> Code;
 }
 
-/// Ordering of a network card's writes to GPU memory with the GPU's own work.
+/// Ordering of a NIC's writes to GPU memory with the GPU's own work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WritesOrdering {
     /// The driver orders them.
@@ -114,14 +114,14 @@ impl DeviceBuffer {
 }
 
 impl CudaContext {
-    /// Returns the ordering of network cards' writes to memory of this GPU with its own work.
+    /// Returns the ordering of NICs' writes to memory of this GPU with its own work.
     pub fn writes_ordering(&self) -> WritesOrdering {
         let of = |which| self.library.attribute(self.ordinal, which).ok();
         WritesOrdering::from_attributes(of(Attribute::WritesOrdering), of(Attribute::FlushOptions))
     }
 }
 
-/// Flushes network cards' writes to GPU memory.
+/// Flushes NICs' writes to GPU memory.
 #[derive(Debug)]
 pub struct CardWrites {
     context: Arc<CudaContext>,
@@ -140,7 +140,7 @@ impl CardWrites {
         Ok(Self { context, calls })
     }
 
-    /// Waits until the GPU's own work sees all earlier writes of network cards.
+    /// Waits until the GPU's own work sees all earlier writes of NICs.
     ///
     /// # Errors
     /// The driver's reason.

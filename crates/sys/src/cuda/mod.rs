@@ -15,7 +15,7 @@
 //! | `ipc` | GPU memory allocated by another process |
 //! | `flags` | words that a stream writes after the data, for the CPU |
 //! | `vmm` | allocations by virtual-memory handles |
-//! | `dmabuf` | GPU memory as a file, and for network cards |
+//! | `dmabuf` | GPU memory as a file, and for NICs |
 //! | `buffer` | GPU memory, and host memory known to the driver |
 //! | `stream` | ordered copies, and the times between them |
 //! | `raw_loop` | a loop of plain driver calls, as a baseline for speed tests |

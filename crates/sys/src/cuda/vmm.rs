@@ -41,7 +41,7 @@ pub(super) struct PhysicalProperties {
     location: MemoryLocation,
     windows: *mut c_void,
     compression: u8,
-    /// Whether network cards are to access it.
+    /// Whether NICs are to access it.
     gpu_direct: u8,
     usage: u16,
     reserved: [u8; 4],
@@ -78,7 +78,7 @@ pub(super) struct VmmMapping {
     bytes: usize,
     /// Allocation sizes are multiples of this many bytes.
     pub(super) granularity: usize,
-    /// Whether network cards may access it, according to the driver; `None` if the driver does not report it.
+    /// Whether NICs may access it, according to the driver; `None` if the driver does not report it.
     pub(super) is_for_cards: Option<bool>,
     /// False if the driver has refused memory that can be exported by its handle.
     pub(super) is_exportable: bool,

@@ -2,7 +2,7 @@
 //!
 //! HIP's own call (`hipMemGetHandleForAddressRange`, since HIP 7.0) is not used. Its file covers the whole buffer of
 //! the kernel driver, in which an allocation of less than 2 MiB can begin anywhere, and it does not return the offset.
-//! A card would get access to a neighbour's bytes. ROCr's call, which HIP's is built on, returns the offset, and older
+//! A NIC would get access to a neighbour's bytes. ROCr's call, which HIP's is built on, returns the offset, and older
 //! releases have it too. Memory that was mapped by a handle is the whole of its buffer.
 
 use std::ffi::{CStr, c_char, c_int, c_void};

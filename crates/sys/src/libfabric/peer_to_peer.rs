@@ -1,4 +1,4 @@
-//! The promise that a card accesses device memory directly.
+//! The promise that a NIC accesses device memory directly.
 //!
 //! Providers with FI_HMEM may instead copy such memory through host buffers, without reporting it. Since 1.14 this can
 //! be forbidden. [`super::endpoint`] registers the memory.
@@ -7,7 +7,7 @@ use super::open::{Fid, check};
 use super::{Libfabric, abi};
 use crate::error::LibraryError;
 
-/// Answer of a provider to the request that only the card moves bytes of device memory.
+/// Answer of a provider to the request that only the NIC moves bytes of device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerToPeer {
     /// It has promised that.

@@ -1,4 +1,4 @@
-//! DC queue pairs (Dynamically Connected transport of mlx5 cards). An initiator reaches any target by an address in
+//! DC queue pairs (Dynamically Connected transport of mlx5 NICs). An initiator reaches any target by an address in
 //! each work request; a worker has one target, and addresses of other workers' targets.
 //!
 //! Makes them, with the attributes of each of their states. [`super::dc_post`] posts to them. Whether a device supports

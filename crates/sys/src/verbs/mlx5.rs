@@ -1,4 +1,4 @@
-//! libmlx5, the part of rdma-core for mlx5 cards: the calls of its direct verbs, looked up once, and device queries.
+//! libmlx5, the part of rdma-core for mlx5 NICs: the calls of its direct verbs, looked up once, and device queries.
 //!
 //! [`super::dc_pair`] makes DC queue pairs.
 

@@ -306,7 +306,7 @@ impl Queues {
         let registered = taken.ok_or_else(not_registered)?;
         let code = self.deregister_pieces(&registered.pieces);
         let memory = registered.bytes.memory;
-        // Device memory is scarce, and without a registration the card cannot access it.
+        // Device memory is scarce, and without a registration the NIC cannot access that memory.
         let is_kept = code != 0 || matches!(memory, RegisteredMemory::Host(_));
         if is_kept && !self.retired.iter().any(|kept| kept.is(&memory)) {
             self.retired.push(memory);

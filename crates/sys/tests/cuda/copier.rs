@@ -12,7 +12,7 @@ use super::{Double, arena, loaded};
 
 const SIZE: u64 = 16 << 10;
 
-/// Contexts of the two GPUs of a double.
+/// Contexts of the two GPUs of a simulated driver.
 struct Pair {
     contexts: [Arc<CudaContext>; 2],
     _double: Double,
@@ -208,8 +208,8 @@ fn ends_that_cannot_be_copied_between_are_named() {
     assert_eq!(refused(0, 3, second), stranger);
 }
 
-/// Memory waits only for its own context. Without the copier's wait, the double would copy to an address that no longer
-/// exists, and that failure would persist.
+/// Memory waits only for its own context. Without the copier's wait, the simulated driver would copy to an address that
+/// no longer exists, and that failure would persist.
 #[test]
 fn a_copier_waits_before_it_releases_memory() {
     let pair = Pair::with("gpus 2");

@@ -1,18 +1,18 @@
-//! The doubles of drivers' libraries, compiled by the C compiler of the machine: `double.c` is NVIDIA's or AMD's, and
+//! Simulated driver libraries, compiled by the C compiler of the machine: `double.c` is NVIDIA's or AMD's, and
 //! `double_nvml.c` NVIDIA's management library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// A copy of the double that shares nothing with other copies. It is removed when this is dropped.
+/// A copy of the simulated library that shares nothing with other copies. It is removed when this is dropped.
 pub struct Double {
     directory: tempfile::TempDir,
     /// Name of the file.
     name: &'static str,
 }
 
-/// Names of the real libraries, which the doubles use too.
+/// Names of the real libraries, which the simulated libraries use too.
 const LIBCUDA: &str = "libcuda.so.1";
 const LIBNVML: &str = "libnvidia-ml.so.1";
 const LIBHIP: &str = "libamdhip64.so.6";
@@ -22,27 +22,27 @@ const LIBHIP: &str = "libamdhip64.so.6";
     reason = "not every test that includes this file has a use for all of it"
 )]
 impl Double {
-    /// Makes a double that these lines configure (`double.c` lists them); `None` with a printed skip without a C
-    /// compiler.
+    /// Makes a simulated driver that these lines configure (`double.c` lists them); `None` with a printed skip without
+    /// a C compiler.
     pub fn with(lines: &str) -> Option<Self> {
         static BYTES: OnceLock<Option<Vec<u8>>> = OnceLock::new();
         let bytes = BYTES.get_or_init(|| compiled("double.c", &[]));
         Some(Self::of(LIBCUDA, bytes.as_ref()?, lines))
     }
 
-    /// Makes a double of the management library that these lines configure (`double_nvml.c` lists them).
+    /// Makes a simulated management library that these lines configure (`double_nvml.c` lists them).
     pub fn nvml(lines: &str) -> Option<Self> {
         Some(Self::of(LIBNVML, &compiled("double_nvml.c", &[])?, lines))
     }
 
-    /// A double of AMD's runtime and of its compiler.
+    /// Makes a simulated AMD runtime and compiler.
     pub fn hip(lines: &str) -> Option<Self> {
         static BYTES: OnceLock<Option<Vec<u8>>> = OnceLock::new();
         let bytes = BYTES.get_or_init(|| compiled("double.c", &["-DHIP"]));
         Some(Self::of(LIBHIP, bytes.as_ref()?, lines))
     }
 
-    /// A double of a driver that lacks the newest call.
+    /// Makes a simulated driver that lacks the newest call.
     pub fn old(lines: &str) -> Option<Self> {
         let bytes = compiled("double.c", &["-DOLD_DRIVER"])?;
         Some(Self::of(LIBCUDA, &bytes, lines))

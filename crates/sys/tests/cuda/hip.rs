@@ -22,7 +22,7 @@ fn gpus_are_described_by_the_runtime() {
     assert_eq!(device.compute, "gfx90a:sramecc+:xnack-");
     // The runtime's number of copy engines is not used.
     assert_eq!((device.multiprocessors, device.copy_engines), (3, None));
-    // Parts of a card use the PCI function number.
+    // Parts of a GPU use the PCI function number.
     let devices = Libcuda::load_of(&AMD, double.path().to_str())
         .unwrap()
         .devices()

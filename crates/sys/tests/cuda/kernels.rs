@@ -7,7 +7,7 @@ use super::{opened, opened_everywhere};
 
 const SIZE: u64 = 4096;
 
-/// Initial byte of the double's memory.
+/// Initial byte of the simulated GPU's memory.
 const RAW: u8 = 0xee;
 
 pub fn numbers(place: u64) -> PatternNumbers {

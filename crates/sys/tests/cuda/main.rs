@@ -40,14 +40,14 @@ fn loaded(double: &Double) -> Result<Arc<Libcuda>, CudaFailure> {
     Libcuda::load(double.path().to_str())
 }
 
-/// Opens the first GPU of a double. Building this crate needs a C compiler, so the doubles can be compiled.
+/// Opens the first GPU of a simulated driver. Building this crate needs a C compiler, so the driver can be compiled.
 fn opened(lines: &str) -> (Double, Arc<CudaContext>) {
     let double = Double::with(lines).unwrap();
     let context = CudaContext::open(&loaded(&double).unwrap(), 0).unwrap();
     (double, context)
 }
 
-/// Opens the first GPU of a double of AMD's runtime.
+/// Opens the first GPU of a simulated AMD runtime.
 fn opened_hip(lines: &str) -> (Double, Arc<CudaContext>) {
     let double = Double::hip(lines).unwrap();
     let library = Libcuda::load_of(&AMD, double.path().to_str()).unwrap();
@@ -55,12 +55,12 @@ fn opened_hip(lines: &str) -> (Double, Arc<CudaContext>) {
     (double, context)
 }
 
-/// Opens the first GPUs of both makers' doubles.
+/// Opens the first GPUs of both makers' simulated drivers.
 fn opened_both(lines: &str) -> [(Double, Arc<CudaContext>); 2] {
     [opened(lines), opened_hip(lines)]
 }
 
-/// Opens the first GPUs of both doubles, and of the real drivers under `make test-gpu`.
+/// Opens the first GPUs of both simulated drivers, and of the real drivers under `make test-gpu`.
 fn opened_everywhere() -> Vec<(Option<Double>, Arc<CudaContext>)> {
     let doubles = opened_both("").into_iter();
     let mut all: Vec<_> = doubles
@@ -154,7 +154,7 @@ fn memory_is_copied_bounded_and_given_back() {
     assert_eq!(context.memory_bytes().unwrap().0, 1 << 20);
 }
 
-/// Otherwise, the double would not detect a stray access.
+/// Otherwise, the simulated driver would not detect a stray access.
 #[test]
 fn the_cpu_cannot_reach_memory_of_the_double() {
     let (_double, context) = opened("");

@@ -1,4 +1,4 @@
-//! Pairs of GPUs as the driver describes them, and the management library, each over its double.
+//! Pairs of GPUs as the driver describes them, and the management library, each over a simulated library.
 
 use tonnage_sys::cuda::{CudaPeer, Libcuda};
 use tonnage_sys::error::LibraryErrorKind;

@@ -1,4 +1,4 @@
-//! Memory by virtual-memory handles, and memory of GPUs for network cards.
+//! Memory by virtual-memory handles, and memory of GPUs for NICs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -146,7 +146,7 @@ fn a_gpu_that_is_refused_access_is_named_when_it_needs_it() {
     }
 }
 
-/// Memory is mapped even if it cannot be exported, or if network cards cannot access it. The latter is reported.
+/// Memory is mapped even if it cannot be exported, or if NICs cannot access it. The latter is reported.
 #[test]
 fn what_the_driver_grants_of_mapped_memory_is_reported() {
     for (lines, for_cards) in [

@@ -1,4 +1,4 @@
-//! Registrations of device memory, with a double of libibverbs that records requests.
+//! Registrations of device memory, with a simulated libibverbs that records requests.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -28,7 +28,7 @@ thread_local! {
     static FLAGS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Opens queues of the double's device, in the folder of the library.
+/// Opens queues of the simulated device, in the folder of the library.
 fn queues() -> (tempfile::TempDir, Queues) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("libibverbs.so.1");
@@ -55,7 +55,7 @@ fn queues() -> (tempfile::TempDir, Queues) {
 fn asked(queues: &Queues) -> ([i64; 4], i64) {
     let library = &queues.context.library.library;
     let noted = library.symbol_without_version(c"tonnage_double").unwrap();
-    // SAFETY: the double has six numbers there.
+    // SAFETY: the simulated library has six numbers there.
     let [offset, length, address, file, _, open] = unsafe { *noted.cast::<[i64; 6]>().as_ptr() };
     ([offset, length, address, file], open)
 }
