@@ -207,7 +207,7 @@ fn ranks_meet_where_all_can_come_or_the_host_is_named_in_time() {
     meets_at(page, 0);
     let chosen = by_ssh(&ssh, dir.path(), "hosts h0,h1 --control-interface eth1", "").succeed();
     meets_at(chosen, 1);
-    // Frames for rank 0's host go to a MAC address that no card has, as if a firewall dropped them.
+    // Frames for rank 0's host go to a MAC address that no NIC has, as if a firewall dropped them.
     let address = hosts.address(0);
     let nobody = "lladdr 02:00:00:00:00:99 dev eth0 nud permanent";
     ip(&hosts, 1, &format!("neigh replace {address} {nobody}"));

@@ -1,4 +1,4 @@
-//! Cases, drawn from a seed and a number alone, so that each can be reproduced.
+//! Random cases, chosen from a seed and a number alone, so that each can be reproduced.
 
 use std::fmt;
 
@@ -204,7 +204,7 @@ fn mpi_cases() -> impl Strategy<Value = Case> {
     (works, Just(2), moments, faults, whom).prop_map(possible)
 }
 
-/// A moment before the work is drawn.
+/// A moment before the work is chosen.
 #[derive(Debug, Clone, Copy)]
 enum Drawn {
     After(u64),
@@ -248,7 +248,7 @@ impl Work {
     }
 }
 
-/// The value drawn from a seed and a number, for a family of cases.
+/// The random value from a seed and a number, for a family of cases.
 pub fn drawn<T>(of: impl Strategy<Value = T>, seed: u64, number: u64, family: u8) -> T {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -259,8 +259,9 @@ pub fn drawn<T>(of: impl Strategy<Value = T>, seed: u64, number: u64, family: u8
     of.new_tree(&mut runner).unwrap().current()
 }
 
-/// Makes a drawn case valid: pairs need an even number of ranks, ranks are below their number, and a stopped supervisor
-/// is the user's own doing. Ranks that do not participate in a traffic have their own steps, which rank 0 has not.
+/// Makes a random case valid: pairs need an even number of ranks, ranks are below their number, and a stopped
+/// supervisor is the user's own doing. Ranks that do not participate in a traffic have their own steps, which rank 0
+/// has not.
 fn possible((work, ranks, drawn, fault, whom): (Work, u32, Drawn, Fault, Whom)) -> Case {
     let pairs = |traffic: &str| traffic.starts_with("pair");
     let is_pairs = matches!(

@@ -1,8 +1,8 @@
-//! Random faults: a run, a moment and a signal are drawn from a seed, and the same promises are checked after each.
+//! Random faults: a run, a moment and a signal are chosen from a seed, and the same promises are checked after each.
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`cases`] | cases, drawn from a seed and a number |
+//! | [`cases`] | random cases from a seed and a number |
 //! | [`family`] | running all cases of a family, and repeating those that were only late |
 //! | [`hosts`] | runs on several hosts: their cases, promises and runs |
 //! | [`promises`] | promises that hold after any fault |
@@ -13,7 +13,7 @@
 //! single case to run. `FAULT_HOSTS_CASE` is the number of a single case on several hosts; there is one such case for
 //! every ten others.
 //!
-//! A case is the same whenever it is drawn, but its processes' activity at the moment of the signal is not. A broken
+//! A case is the same whenever it is chosen, but its processes' activity at the moment of the signal is not. A broken
 //! promise may therefore take several tries to reproduce. Faults that were found and fixed have regular tests among the
 //! end-to-end tests.
 

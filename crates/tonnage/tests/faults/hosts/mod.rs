@@ -1,4 +1,4 @@
-//! Faults in runs on several hosts, drawn from a seed and a number alone. Hosts are network namespaces with a link for
+//! Faults in runs on several hosts, chosen from a seed and a number alone. Hosts are network namespaces with a link for
 //! control and one for data. Running cases is in [`runs`], promises are in [`promises`].
 
 mod promises;
