@@ -10,12 +10,12 @@ pub struct Bound {
     pub what: String,
     /// The bound.
     pub bytes_per_s: f64,
-    /// Half width of its 95 % confidence interval, over five equal parts of the measurement (Student's t). Absent if
-    /// the bound is a best value, or was not measured.
+    /// Half width of the bound's 95 % confidence interval, over five equal parts of the measurement (Student's t).
+    /// Absent if the bound is a best value, or was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95_bytes_per_s: Option<f64>,
-    /// Nominal speed of the links of the network cards that were used, if they report it or it was given. It is then
-    /// the bound, unless the user stated one, or devices behind the network cards are slower, as `what` then notes.
+    /// Nominal speed of the links of the used NICs, if they report it or it was given. This speed is then the bound,
+    /// unless the user stated one, or devices behind the NICs are slower, as `what` then notes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
 }

@@ -32,7 +32,7 @@ macro_rules! with_kinds {
             File = "file": files::FileBody { file, as_file };
             /// Connection set-up.
             Connect = "connect": connect::ConnectBody { connect, as_connect };
-            /// Transfers drawn at random from a seed.
+            /// Random transfers from a seed.
             Stress = "stress": stress::StressBody { stress, as_stress };
             /// A search for the best options.
             Tune = "tune": tune::TuneBody { tune, as_tune };

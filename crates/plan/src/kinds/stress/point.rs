@@ -1,4 +1,4 @@
-//! A point of a stress: all values that its transfers are drawn from.
+//! A point of a stress: all values that determine its random transfers.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub struct StressPoint {
     pub memory: String,
     /// Seed of the draws.
     pub seed: u64,
-    /// Time after which no further transfer is drawn.
+    /// Time after which no further transfer is chosen.
     pub duration_ns: u64,
 }
 

@@ -20,9 +20,9 @@ use crate::spread::spread;
 pub struct StressBody {
     /// The requested point.
     pub point: StressPoint,
-    /// Time from the first draw to the end.
+    /// Time from the first random transfer to the end.
     pub elapsed_ns: u64,
-    /// Transfers by engine and operation, in this order; empty if nothing was drawn.
+    /// Transfers by engine and operation, in this order; empty if no transfer was chosen.
     pub rows: Vec<StressRow>,
     /// The first transfer that failed, or that was running when the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ pub struct StressBody {
 }
 
 impl StressBody {
-    /// Creates the body of a point before anything is drawn.
+    /// Creates the body of a point before any transfer is chosen.
     pub fn new(point: StressPoint) -> Self {
         Self {
             point,
@@ -66,7 +66,7 @@ pub struct StressRow {
     pub draws: u64,
     /// Number of these that failed.
     pub failures: u64,
-    /// Number of transfers that were drawn but not tried, because the engine or the machine lacks something they need.
+    /// Number of transfers that were chosen but not tried, because the engine or the machine lacks something they need.
     pub skipped: u64,
     /// Reason for the first skipped one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -175,9 +175,9 @@ pub struct Trial {
     /// Measured interval: from the aligned start to the last completion or arrival on any rank, including the closing
     /// flush and `target_flush_ns`.
     pub window_ns: u64,
-    /// Time in which targets of plain writes flushed data that network cards had written to GPU memory, on their own
-    /// clocks: the longest of each round. It is at the end of the measured interval. Absent if no flush was needed or
-    /// made.
+    /// Time in which targets of plain writes flushed data that NICs had written to GPU memory, on the targets' own
+    /// clocks: the longest of each round. The flush is at the end of the measured interval. Absent if no flush was
+    /// needed or made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_flush_ns: Option<u64>,
     /// Operations completed. A round trip of a ping-pong counts as two.
