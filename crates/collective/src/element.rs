@@ -37,15 +37,15 @@ impl Dtype {
 tonnage_units::names! {
     /// How the ranks' elements are combined.
     pub enum Reduction: "reduction" {
-        /// Their sum.
+        /// Sum of the elements.
         Sum = "sum",
-        /// Their product.
+        /// Product of the elements.
         Prod = "prod",
         /// The smallest.
         Min = "min",
         /// The largest.
         Max = "max",
-        /// Their sum divided by the number of ranks.
+        /// Sum of the elements divided by the number of ranks.
         Avg = "avg",
     }
 }

@@ -147,7 +147,7 @@ impl WorkerConfig {
 
 /// One device of one engine, shared by a rank's workers.
 pub trait Domain: Send + Sync {
-    /// Its capabilities.
+    /// Returns the device's capabilities.
     fn caps(&self) -> &Caps;
     /// Actual choices and grants to record.
     fn report(&self) -> EngineReport;

@@ -34,9 +34,9 @@ pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
 /// system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locality {
-    /// The same machine and PID namespace: each process finds the other and its files by PID.
+    /// The processes are on one machine and in one PID namespace: each finds the other and its files by PID.
     SameContainer,
-    /// The same machine, but the processes cannot see each other.
+    /// The processes are on one machine, but cannot see each other.
     SameMachine,
     /// Another machine, reachable only through a network.
     OtherMachine,
@@ -56,7 +56,7 @@ impl Locality {
 /// A peer to connect to.
 #[derive(Debug, Clone)]
 pub struct PeerEndpoint {
-    /// Its rank.
+    /// The peer's rank.
     pub peer: Peer,
     /// The address that the peer's worker made for this worker.
     pub card: EndpointAddress,

@@ -89,7 +89,7 @@ pub struct OpenRequest<'a> {
 /// Memory of a rank, before it is allocated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RankMemory<'a> {
-    /// Its name in the list of memories, with the variant.
+    /// The memory's name in the list of memories, with the variant.
     pub name: &'a str,
     /// The GPU assigned to the rank; `None` if none was named.
     pub gpu: Option<u32>,

@@ -25,7 +25,7 @@ pub struct Library {
 /// Facts known to a process that is about to join the others.
 #[derive(Debug, Clone, Copy)]
 pub struct BeforeJoin<'a> {
-    /// Its place in the run.
+    /// The process's place in the run.
     pub identity: &'a Identity,
     /// Files to load.
     pub libraries: &'a Libraries,

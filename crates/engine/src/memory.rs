@@ -70,11 +70,12 @@ impl MemoryEntry {
 /// A device on a machine's bus that has its own memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BusDevice {
-    /// Its name in the process that reports it, such as "cuda:0". Another process may number it differently.
+    /// The device's name in the process that reports it, such as "cuda:0". Another process may number the device
+    /// differently.
     pub name: String,
-    /// Its PCI address, the same for all processes of the machine, and for all slices of a device.
+    /// The device's PCI address, the same for all processes of the machine, and for all slices of a device.
     pub pci_address: String,
-    /// Its UUID, from its driver. Slices of one device may have the same.
+    /// The device's UUID, from its driver. Slices of one device may have the same UUID.
     pub uuid: String,
     /// The link between it and the rest of the machine; `None` if its speed is unknown.
     pub link: Option<BusLink>,
@@ -89,14 +90,14 @@ pub struct BusDevice {
 /// A link of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BusLink {
-    /// Its kind, such as "PCIe".
+    /// Kind of the link, such as "PCIe".
     pub kind: String,
     /// Nominal speed in one direction.
     pub bytes_per_s: u64,
 }
 
 impl BusDevice {
-    /// Its name and its PCI address.
+    /// Returns the device's name and PCI address.
     pub fn title(&self) -> String {
         format!("{} ({})", self.name, self.pci_address)
     }

@@ -5,7 +5,7 @@
 /// The part of an engine's or a memory's name after a colon.
 #[derive(Debug, Clone, Copy)]
 pub struct NameVariant {
-    /// Its meaning, in capitals, for help and messages.
+    /// Meaning of the variant, in capitals, for help and messages.
     pub what: &'static str,
     /// Values that exist on every machine.
     pub everywhere: &'static [&'static str],

@@ -54,12 +54,12 @@ impl Verb {
     /// Verbs that do not notify the peer, and that change no word atomically.
     pub const ONE_SIDED: [Self; 2] = [Self::Write, Self::Read];
 
-    /// Whether it atomically changes a word of the peer's memory.
+    /// Whether the verb atomically changes a word of the peer's memory.
     pub fn is_atomic(self) -> bool {
         matches!(self, Self::FetchAdd | Self::CompareSwap)
     }
 
-    /// Whether it brings bytes from the peer, so that its completion already is an answer.
+    /// Whether the verb brings bytes from the peer, so that its completion already is an answer.
     pub fn fetches(self) -> bool {
         self == Self::Read || self.is_atomic()
     }
@@ -194,7 +194,8 @@ pub enum Ending {
     Done,
     /// Something arrived from the peer: a write-imm, or a send that filled a posted receive.
     Arrived,
-    /// It failed with this code of the engine; [`Engine::failure`](crate::Engine::failure) explains it.
+    /// The operation failed with this code of the engine; [`Engine::failure`](crate::Engine::failure) explains the
+    /// code.
     Failed(i32),
 }
 

@@ -38,7 +38,7 @@ pub struct EngineReport {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LibraryReport {
-    /// Its name and release: "libfabric 1.22", "Open MPI v4.1.4".
+    /// Name and release of the library: "libfabric 1.22", "Open MPI v4.1.4".
     pub version: String,
     /// The file that it was loaded from.
     pub library: String,

@@ -159,7 +159,7 @@ impl<T> RegionTable<T> {
         self.known.len()
     }
 
-    /// Whether it is empty.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }

@@ -105,7 +105,7 @@ pub struct ResolvedLane {
 /// Behaviour of a [`TestEngine`], and a log of the calls made to it.
 #[derive(Default)]
 pub struct TestScript {
-    /// Number of its first region and its first lane, and first byte of its descriptors and addresses.
+    /// Number of the worker's first region and its first lane, and first byte of its descriptors and addresses.
     pub first: u32,
     /// Name that its failures report.
     pub failure: String,
@@ -519,15 +519,15 @@ pub type WorkerFn = Arc<dyn Fn(&WorkerConfig) -> Result<Box<dyn Engine + Send>> 
 
 /// A device that answers with these fields.
 pub struct TestDomain {
-    /// Its capabilities.
+    /// Capabilities of the domain.
     pub caps: Caps,
-    /// Its report.
+    /// Report of the domain.
     pub report: EngineReport,
-    /// Its address.
+    /// Address of the domain's device.
     pub stream_address: Option<IpAddr>,
     /// The devices that the payload has to cross.
     pub wire_devices: Vec<WireDevice>,
-    /// Its workers.
+    /// Creates the workers of the domain.
     pub workers: WorkerFn,
 }
 

@@ -42,7 +42,7 @@ pub type ElementBytes = [u8; 8];
 pub struct WrongAt {
     /// The rank that has it in its output.
     pub rank: u32,
-    /// Its index there.
+    /// Index of the element there.
     pub element: u64,
     /// Expected bytes, padded with 0.
     pub expected: ElementBytes,

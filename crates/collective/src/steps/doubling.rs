@@ -253,7 +253,7 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
         call.exchange(out, round);
     }
     if let Some(peer) = excess_partner {
-        // Its block has arrived, so it has entered the call.
+        // The peer's block has arrived, so the peer has entered the call.
         for (message, chunk) in (result..).zip(without(out, peer)) {
             let from = call.place(out, 0).beyond(chunk.at);
             out.put(peer, message, (from, output(chunk.at)), chunk.bytes);

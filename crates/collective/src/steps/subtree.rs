@@ -28,7 +28,7 @@ impl Branch {
         }
     }
 
-    /// Its first rank.
+    /// First rank of the branch.
     fn first(&self, context: &CallContext) -> u32 {
         let rank = context.shape.root;
         CallContext { rank, ..*context }.after(self.from_root)

@@ -657,7 +657,7 @@ pub(super) struct PathFlush {
 /// A lane over several paths.
 #[derive(Debug)]
 pub(super) struct PathLane {
-    /// Its paths, grouped by rail, the same number for each.
+    /// Paths of the lane, grouped by rail, the same number for each.
     pub(super) paths: Vec<LanePath>,
     pub(super) flushing: Option<PathFlush>,
     /// How its operations are cut.
