@@ -22,7 +22,7 @@ use super::value::parse_flag;
 /// A long option that belongs to tonnage and not to IOR.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnOption {
-    /// Its name without the two hyphens.
+    /// The option's name without the two hyphens.
     pub name: String,
     /// True if it takes a value.
     pub value: bool,
@@ -265,11 +265,11 @@ const KEY: &str = "O.";
 
 /// The names of an option.
 pub struct OptionNames<'a> {
-    /// Its letter.
+    /// The option's letter.
     pub short: Option<char>,
-    /// Its names with two hyphens.
+    /// The option's names with two hyphens.
     pub long: Vec<&'a str>,
-    /// Its keys for `-O`, which are not case-sensitive.
+    /// The option's keys for `-O`, which are not case-sensitive.
     pub keys: Vec<&'a str>,
 }
 
