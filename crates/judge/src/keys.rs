@@ -57,9 +57,9 @@ pub struct PointKeys(Vec<(String, String)>);
 pub struct KeyDifference {
     /// The key.
     pub key: String,
-    /// Its value on the first side.
+    /// The key's value on the first side.
     pub a: Option<String>,
-    /// Its value on the second side.
+    /// The key's value on the second side.
     pub b: Option<String>,
 }
 

@@ -41,7 +41,7 @@ impl LogSummary {
         })
     }
 
-    /// The same mean and variance, with a different number of values.
+    /// Returns the same mean and variance with a different number of values.
     #[must_use]
     pub fn with_count(self, count: usize) -> Self {
         Self { count, ..self }

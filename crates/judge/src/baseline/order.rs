@@ -9,7 +9,7 @@ use super::BaselineEntry;
 pub struct CheckStep<'a> {
     /// The point's JSON.
     pub point: &'a str,
-    /// Its entries.
+    /// Entries of the step.
     pub entries: Vec<&'a BaselineEntry>,
 }
 

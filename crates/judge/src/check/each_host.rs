@@ -11,7 +11,7 @@ use super::{CHECK_FORMAT, CheckReport, CheckVerdict};
 pub struct HostVerdict {
     /// The host.
     pub host: String,
-    /// Its verdict.
+    /// Verdict of the host.
     pub verdict: CheckVerdict,
     /// One line, at most 80 bytes.
     pub reason: String,
