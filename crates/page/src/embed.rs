@@ -49,7 +49,7 @@ const NAME_CHARS_MAX: usize = 200;
 pub struct PageFile {
     /// File name without its directory.
     pub name: String,
-    /// Its records, in order.
+    /// Records of the file, in order.
     pub records: Vec<Record>,
     /// Message about unreadable lines of the file, shown on the page.
     pub left_out: Option<String>,
