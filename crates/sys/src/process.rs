@@ -86,7 +86,7 @@ pub fn end_with_this_process(command: &mut Command) {
 pub struct ProcessStat {
     /// Letter of its state, such as `T` (stopped) or `Z` (ended, but not yet waited for by its parent).
     pub state: char,
-    /// Its parent process; 0 for one outside this container.
+    /// The process's parent; 0 for a parent outside this container.
     pub parent: u32,
     /// Start in ticks since boot. A process number is reused; together with this it is unique.
     pub start_ticks: u64,

@@ -36,7 +36,7 @@ pub struct DmabufFile {
 /// Memory to export: an allocation, or mapped physical memory from its first byte on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExportedMemory {
-    /// Its first address.
+    /// First address of the memory.
     pub(crate) address: CudaAddress,
     /// Size in bytes.
     pub(crate) bytes: u64,

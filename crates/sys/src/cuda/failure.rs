@@ -51,7 +51,7 @@ pub enum CudaFailure {
     Call {
         /// The call's symbol.
         call: &'static str,
-        /// Its result.
+        /// Result of the call.
         code: Code,
         /// The driver's name of the code, such as "CUDA_ERROR_OUT_OF_MEMORY"; empty if it has none.
         name: String,

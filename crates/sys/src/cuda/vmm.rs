@@ -228,7 +228,7 @@ impl VmmMapping {
         })
     }
 
-    /// Returns its first address.
+    /// Returns the first address of the mapping.
     pub(super) fn address(&self) -> CudaAddress {
         self.address.unwrap_or(0)
     }

@@ -63,9 +63,9 @@ pub struct KreadPath {
     pub number: u32,
     /// First packet sequence number of that queue pair.
     pub first_packet: u32,
-    /// Its local identifier (LID), on InfiniBand.
+    /// Local identifier (LID) of that queue pair's port, on InfiniBand.
     pub lid: u16,
-    /// Its GID, if packets carry addresses.
+    /// GID of that port, if packets carry addresses.
     pub gid: Option<[u8; 16]>,
     /// Payload bytes of a packet.
     pub mtu_bytes: u32,
@@ -130,7 +130,7 @@ pub enum KreadSlotOrder {
 pub struct KreadFlow {
     /// First of its lanes.
     pub lane: u32,
-    /// Number of its lanes.
+    /// Number of the flow's lanes.
     pub lanes: u32,
     /// Address of the first slot at the peer, and the number of accessible bytes there.
     pub remote: (u64, u64),
@@ -195,7 +195,7 @@ pub struct KreadLatencies {
     pub min_ns: u64,
     /// The largest.
     pub max_ns: u64,
-    /// Their sum.
+    /// Sum of the latencies.
     pub sum_ns: u64,
 }
 

@@ -122,7 +122,7 @@ pub struct Offer {
 /// A provider that is part of a library, with or without a device here.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListedProvider {
-    /// Its name, such as "tcp", "verbs" or "ofi_rxm".
+    /// The provider's name, such as "tcp", "verbs" or "ofi_rxm".
     pub provider: String,
     /// Version of the provider.
     pub version: Release,

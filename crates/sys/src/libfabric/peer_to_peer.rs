@@ -10,9 +10,9 @@ use crate::error::LibraryError;
 /// Answer of a provider to the request that only the NIC moves bytes of device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerToPeer {
-    /// It has promised that.
+    /// The provider has promised direct access.
     Required,
-    /// It does not know the option: it may copy through host memory.
+    /// The provider does not know the option: it may copy through host memory.
     NotConfirmed,
 }
 

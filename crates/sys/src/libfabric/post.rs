@@ -15,9 +15,9 @@ use crate::registrable::RegisteredBytes;
 /// Result of posting an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Posted {
-    /// It is in flight; a completion will follow.
+    /// The operation is in flight; a completion will follow.
     Pending,
-    /// It was injected and is done; no completion follows.
+    /// The operation was injected and is done; no completion follows.
     Injected,
     /// The queue is full: poll, then try again.
     Again,

@@ -99,7 +99,7 @@ pub fn start(path: Option<&Path>, env: Env<'_>) -> Result<Arc<World>, NoMpi> {
             *state = State::Running(Arc::clone(&world));
             Ok(world)
         }
-        // It cannot be started twice.
+        // MPI cannot be started twice.
         Err(why) => {
             *state = State::Failed(why.clone());
             Err(NoMpi::Failed(why))

@@ -68,7 +68,7 @@ impl Finished {
 /// The reason why a request was not accepted.
 #[derive(Debug)]
 pub enum PostError {
-    /// Its bytes lie outside the arena.
+    /// The request's bytes lie outside the arena.
     Outside(OutOfRange),
     /// No such file is open in this ring.
     NoFile(FileId),

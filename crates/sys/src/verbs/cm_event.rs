@@ -64,7 +64,7 @@ impl CmEventKind {
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CmEvent {
-    /// Its kind.
+    /// Kind of the event.
     pub kind: CmEventKind,
     /// The library's name for it.
     pub name: String,

@@ -56,7 +56,8 @@ pub struct WorkRequest {
     pub len: u32,
     /// Immediate data of a write-imm, or the addend of a fetch-add.
     pub imm: u32,
-    /// Whether it has a completion, which also means that all earlier ones on the same queue pair have ended.
+    /// Whether the request has a completion, which also means that all earlier requests on the same queue pair have
+    /// ended.
     pub signalled: bool,
 }
 

@@ -30,7 +30,7 @@ use crate::registrable::{DeviceBytes, RegisteredBytes, RegisteredMemory, put};
 pub struct RegionAccess {
     /// Whether their writes may become visible in a different order.
     pub relaxed: bool,
-    /// Whether they may use atomic operations on it.
+    /// Whether peers may use atomic operations on the region.
     pub atomics: bool,
 }
 
