@@ -184,7 +184,7 @@ fn after_an_interruption() {
             .into_iter()
             .filter(|&pid| command_line(pid) == exact);
         sleeping.for_each(|pid| {
-            // It may have ended since.
+            // The process may have ended since.
             let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
         });
         status = owner.child.try_wait().unwrap();
