@@ -212,7 +212,7 @@ enum Drawn {
 }
 
 impl Work {
-    /// Name of its family.
+    /// Returns the name of the work's family.
     pub fn family(&self) -> &'static str {
         match self {
             Self::Transfer(..) => "transfer",
@@ -340,7 +340,7 @@ impl Case {
                      --trials 2 --stonewall 400ms {more}"
                 )
             }
-            // Its launcher knows the number of ranks.
+            // The run's launcher knows the number of ranks.
             Work::Mpi(_, calls) => {
                 return format!(
                     "file --engine mpiio --layout shared --path t --block 256M --transfer 512,4k --trials 2 \

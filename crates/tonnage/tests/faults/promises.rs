@@ -138,7 +138,7 @@ fn grace(case: &Case, seen: &Seen) -> Duration {
 
 fn wrong_code(case: &Case, code: i32) -> Option<String> {
     if let Some(launcher) = case.launcher() {
-        // It may exit with 0 when it is told to end, regardless of its processes' exit codes.
+        // The launcher may exit with 0 when it is told to end, regardless of its processes' exit codes.
         let is_its_own = launcher == MPICH && case.whom == Whom::Supervisor;
         return (code == 0 && !is_its_own).then(|| "its exit code is 0".to_owned());
     }
@@ -305,7 +305,7 @@ pub mod tests {
         }
     }
 
-    /// It gets no more time than a run takes.
+    /// The run gets no more time than a run takes.
     #[test]
     fn without_its_results_file_a_run_comes_to_its_end() {
         let case = Case {

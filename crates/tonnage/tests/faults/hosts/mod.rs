@@ -40,13 +40,13 @@ enum Work {
 /// A fault on one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// Its data link is cut for good, while the control channel works.
+    /// The host's data link is cut for good, while the control channel works.
     DataCut,
     /// All of its links are cut for good.
     HostCut,
-    /// Its rank is killed.
+    /// The host's rank is killed.
     Kill,
-    /// Its rank is stopped.
+    /// The host's rank is stopped.
     Stop,
 }
 

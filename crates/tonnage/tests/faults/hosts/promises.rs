@@ -86,7 +86,7 @@ fn wrong_causes(case: &Case, ranks: &[(i32, String)]) -> Vec<String> {
             "no rank, too many or a wrong one is named: {ranks:#?}"
         ));
     }
-    // It is resumed after the others have reported it, and is too late.
+    // The stopped rank is resumed after the other ranks have reported it, and is too late.
     if case.fault == Fault::Stop && !own.is_empty() {
         wrong.push(format!("the rank that was stopped reports it too: {own:?}"));
     }
