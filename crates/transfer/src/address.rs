@@ -82,12 +82,12 @@ impl RemoteMemory {
         self.owner
     }
 
-    /// Returns its size in bytes.
+    /// Returns the memory's size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns its name for calls without a session.
+    /// Returns the memory's name for calls without a session.
     pub fn id(&self) -> RemoteId {
         RemoteId {
             peer: self.owner,

@@ -61,13 +61,13 @@ impl EndpointConfig {
 pub struct EngineParts {
     /// The engine.
     pub engine: Box<dyn Engine + Send>,
-    /// Its domain, to be kept until the engine is closed; `None` if the caller keeps it.
+    /// The engine's domain, to be kept until the engine is closed; `None` if the caller keeps it.
     pub domain: Option<Arc<dyn Domain>>,
     /// The capabilities of its domain.
     pub caps: Caps,
-    /// Its name, such as "fabric:tcp".
+    /// The engine's name, such as "fabric:tcp".
     pub name: String,
-    /// Its device, if it has one.
+    /// The engine's device, if it has one.
     pub device: Option<String>,
     /// Removes what a killed process left behind on this machine
     /// ([`Lifecycle::clean_up`](tonnage_engine::Lifecycle::clean_up)).

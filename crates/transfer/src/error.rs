@@ -142,7 +142,7 @@ impl TransferError {
         }))
     }
 
-    /// Returns its kind.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> TransferErrorKind {
         self.0.kind
     }

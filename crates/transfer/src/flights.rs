@@ -21,13 +21,13 @@ pub enum TransferStatus {
     Failed,
 }
 
-/// Its ticket is held.
+/// The operation's ticket is held.
 const HELD: u8 = 1;
-/// Its extras are in use.
+/// The operation's extras are in use.
 const EXTRAS: u8 = 2;
-/// Its ticket was queued: its end goes into the list of ends.
+/// The operation's ticket was queued: its end goes into the list of ends.
 const QUEUED: u8 = 4;
-/// Its session waits for its end.
+/// The operation's session waits for its end.
 const AWAITED: u8 = 8;
 
 /// One operation or batch: the fields that every operation touches.

@@ -50,12 +50,12 @@ impl LocalMemory {
         }
     }
 
-    /// Returns its size in bytes: at least the requested size, rounded up to pages.
+    /// Returns the memory's size in bytes: at least the requested size, rounded up to pages.
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()
     }
 
-    /// Returns its name for calls without a session.
+    /// Returns the memory's name for calls without a session.
     pub fn id(&self) -> LocalId {
         self.id
     }
@@ -93,7 +93,7 @@ impl LocalMemory {
         TransferError::from_error(TransferErrorKind::OutOfRange, subject, error)
     }
 
-    /// Returns whether it is registered with this endpoint.
+    /// Returns whether the memory is registered with this endpoint.
     pub(crate) fn is_registered_with(&self, cell: &SharedEndpoint) -> bool {
         self.cell.is_same(cell)
     }

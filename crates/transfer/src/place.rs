@@ -44,7 +44,7 @@ impl ProcessPlace {
         format!("its process (pid {} on {}) has ended", self.pid, self.host)
     }
 
-    /// Returns its process id in its own container.
+    /// Returns the process's ID in its own container.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }

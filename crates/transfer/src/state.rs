@@ -66,7 +66,7 @@ pub struct SessionOptions {
 /// A session, which the endpoint keeps until nothing of it is in flight.
 pub(crate) struct SessionState {
     pub(crate) peer: Peer,
-    /// Its local memory.
+    /// The session's local memory.
     pub(crate) region: u32,
     pub(crate) lanes: [Option<Lane>; SESSION_VERBS],
     /// Set once its handle is dropped: the number of operations and batches that the engine still has to end.

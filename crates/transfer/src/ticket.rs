@@ -32,7 +32,7 @@ impl Ticket {
         }
     }
 
-    /// Returns its last known state. Polls nothing.
+    /// Returns the operation's last known state. Polls nothing.
     pub fn status(&self) -> TransferStatus {
         match self.slot.get() {
             NONE => TransferStatus::Done,
@@ -122,7 +122,7 @@ impl Ticket {
         Ok(())
     }
 
-    /// Returns whether it has ended; if not, has a task woken when it does.
+    /// Returns whether the operation has ended; if not, has a task woken when it does.
     #[inline]
     pub(crate) fn ended_or_wake(&self, waker: &Waker) -> Poll<TransferResult<()>> {
         let slot = self.slot.get();
