@@ -32,7 +32,7 @@ pub enum Error {
     Rank {
         /// The rank that failed, which need not be the one that reports it.
         rank: u32,
-        /// Its host name, or "unknown host" if it never reported one.
+        /// The rank's host name, or "unknown host" if it never reported one.
         host: String,
         /// The failure, and the next thing to try.
         message: String,

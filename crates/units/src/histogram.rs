@@ -82,7 +82,7 @@ pub struct BinnedLatencies {
     pub min_ns: u64,
     /// The largest.
     pub max_ns: u64,
-    /// Their sum.
+    /// Sum of the latencies.
     pub sum_ns: u64,
 }
 
