@@ -86,7 +86,9 @@ pub(super) fn refuse_at(words: &[String], here: &str) -> Option<String> {
         faults: Vec::new(),
     };
     rewriting.read(rest.get(1..)?.to_vec())?;
-    rewriting.message(global)
+    let message = rewriting.message(global)?;
+    // What is read here as foreign may be right all the same: a line that every check accepts is never refused.
+    super::check(words).is_err().then_some(message)
 }
 
 /// Error for the name of another program in place of a command.
@@ -124,6 +126,8 @@ enum Known {
     No,
     Flag,
     TakesValue,
+    /// The next word is its value, unless that is an option.
+    MayTakeValue,
     /// Help and version: the parser answers.
     Answered,
 }
@@ -143,6 +147,12 @@ impl Rewriting<'_> {
             match self.known(&word) {
                 Known::Answered => return None,
                 Known::Flag => self.own_flag(word),
+                Known::MayTakeValue => {
+                    let is_value = words.front().is_some_and(|next| !next.starts_with('-'));
+                    let value = is_value.then(|| words.pop_front()).flatten();
+                    self.line.push(word);
+                    self.line.extend(value);
+                }
                 Known::TakesValue => {
                     let (option, value) = match word.split_once('=') {
                         Some((option, value)) => (option.to_owned(), value.to_owned()),
@@ -202,6 +212,9 @@ impl Rewriting<'_> {
             (None, true) if !is_letter => Known::Flag,
             (None, false) if !is_letter => Known::No,
             (_, true) if !is_optional => Known::TakesValue,
+            (Some(_), true) if !argument.is_require_equals_set() && !word.contains('=') => {
+                Known::MayTakeValue
+            }
             _ => Known::Flag,
         }
     }

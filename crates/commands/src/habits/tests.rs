@@ -59,6 +59,20 @@ fn accepted_answer(command: &str, row: &Row, typed: &str) -> Option<Vec<String>>
 }
 
 #[test]
+fn a_line_that_the_checks_accept_is_never_refused() {
+    for line in [
+        "tonnage file --path t --block 64k --transfer 16k --ranks 3 --layout shared --read-shuffled 5 --phases write,read",
+        "tonnage file --path t --ranks 2 --read-shuffled --verify=write",
+        "tonnage transfer --engine shm --op put --sizes 8 --ranks 2 --iodepth 4 --bidir",
+        "tonnage verify --engine shm --collectives",
+    ] {
+        let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+        super::check(&words).unwrap();
+        assert_eq!(super::own::refuse_at(&words, "here"), None, "{line}");
+    }
+}
+
+#[test]
 fn every_habit_has_an_answer_that_is_accepted() {
     let all = ["transfer", "collective", "file", "tune"];
     let mut answered = 0;

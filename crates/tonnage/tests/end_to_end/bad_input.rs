@@ -48,7 +48,7 @@ fn a_wrong_request_is_one_error_and_leaves_nothing() {
         show notes.txt                                        => notes.txt, line 1 | not a record
         show other.json                                       => other.json, line 1 | not a record
         show newer.jsonl                                      => schema version 99, and this tonnage reads versions 2 to 3
-        explain MsgSiz                                        => no column or term "MsgSiz" | "MsgSize
+        explain MgsSize                                       => no column or term "MgsSize" | "MsgSize
         expalin                                               => explain
     "#;
     for [arguments, reason] in rows(&refused.replace("SHM", shm)) {
