@@ -9,8 +9,8 @@
 //! 3. When the operation has ended, the receiving end compares the bytes. For a read this is the initiator. For a
 //!    write-imm or send the target compares before it passes the arrival on. For a plain write the target compares when
 //!    the initiator has proof of delivery and asks for it.
-//! The loop sees the completion after the comparison. For a read the initiator compares; otherwise the target replies
-//! that it compared. Until then no other operation may touch a byte of the slot at either end.
+//!    The loop sees the completion after the comparison. For a read the initiator compares; otherwise the target replies
+//!    that it compared. Until then no other operation may touch a byte of the slot at either end.
 //!
 //! `mailboxes` has the requests and replies. A difference doesn't end the trial: `ComparisonFindings` keeps it, so that
 //! all ranks stay in step and fail the point together after the trial. There is one exception: a write-imm notification
