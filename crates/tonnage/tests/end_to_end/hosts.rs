@@ -91,7 +91,9 @@ pub(super) fn reads(record: &Record, bytes_per_s: f64, within: f64, share: fn(&T
             "{what}: {read:.0} % where threads had {:.0} % of their CPUs",
             100.0 * share
         );
-        assert!(share < 0.9, "{said}: {record:#?}");
+        // A thread without its CPU for a part of the time cannot reach more than the rest.
+        let is_explained = share < 0.9 || part(best) > (1.0 - within) * share;
+        assert!(is_explained, "{said}: {record:#?}");
         println!("skip: {said}");
     }
 }
