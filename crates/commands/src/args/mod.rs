@@ -29,7 +29,8 @@ pub mod version;
 
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use tonnage_plan::options::one_of;
 use tonnage_report::Format;
 
@@ -64,6 +65,15 @@ pub struct Cli {
     pub log_level: LogLevel,
 }
 
+/// Returns the help that this process's arguments ask for. It is made only when it is asked for: every rank of a run
+/// parses its arguments.
+fn help() -> Option<clap::Error> {
+    let program = Cli::command();
+    let overview = overview::text(&program);
+    let program = short_help::shorten(program.override_help(overview));
+    program.try_get_matches().err()
+}
+
 /// Meaning of the exit codes of all commands but `check`, which has more.
 const EXIT_CODES: &str = "Exit codes: 0 everything was measured, 1 something failed, 2 the request is wrong, \
                           128 + signal when interrupted.";
@@ -74,11 +84,10 @@ impl Cli {
     /// # Errors
     /// The parser's answer: help, the version, or why the command line is wrong.
     pub fn parse_arguments() -> Result<Self, clap::Error> {
-        let program = Self::command();
-        let overview = overview::text(&program);
-        let mut program = short_help::shorten(program.override_help(overview));
-        let matches = program.try_get_matches_from_mut(std::env::args_os())?;
-        Self::from_arg_matches(&matches).map_err(|wrong| wrong.format(&mut program))
+        Self::try_parse().map_err(|answer| match answer.kind() {
+            ErrorKind::DisplayHelp => help().unwrap_or(answer),
+            _ => answer,
+        })
     }
 
     /// Returns the page that is not the help of one command: `tonnage help launch`.
