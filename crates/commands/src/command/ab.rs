@@ -153,7 +153,7 @@ fn check(side: &str, arguments: &[String]) -> Result<()> {
         );
     }
     let is_long = |word: &String, name: &str| word == name || word.starts_with(&format!("{name}="));
-    for option in ["--format", "--print-plan"] {
+    for option in ["--format", "--print-plan", "--dry-run"] {
         if arguments.iter().any(|word| is_long(word, option)) {
             return wrong(&format!(
                 "`tonnage ab` reads the records itself: leave {option} out"

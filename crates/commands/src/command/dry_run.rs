@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use tonnage_plan::Planned;
-use tonnage_units::Bytes;
+use tonnage_units::quantity::human::size;
 
 /// Time per point for opening engines and measuring its bound: from a host at rest to a busy one.
 const OVERHEAD_OF_POINT: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(700)];
@@ -29,7 +29,7 @@ pub fn page(points: &[Planned], ranks: u32, runs: u32) -> String {
         unknown += usize::from(time.is_none());
         if at < LISTED_MAX {
             let time = time.map_or_else(|| "-".to_owned(), seconds);
-            let moved = moved.map_or_else(String::new, |bytes| format!(", {}", Bytes(bytes)));
+            let moved = moved.map_or_else(String::new, |bytes| format!(", {}", size(bytes)));
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{time:>10}  {}{moved}", point.name());
         }
@@ -43,12 +43,13 @@ pub fn page(points: &[Planned], ranks: u32, runs: u32) -> String {
         .saturating_mul(runs);
     let with = |overhead: Duration| {
         let all = total + overhead.saturating_mul(count) + OVERHEAD_OF_RUN.saturating_mul(runs);
-        format!("{:.0}", all.as_secs_f64().ceil())
+        all.as_secs_f64().ceil()
     };
     let [least, most] = OVERHEAD_OF_POINT.map(with);
-    let points = match points.len() {
-        1 => "1 point".to_owned(),
-        count => format!("{count} points"),
+    let all = match (unknown, least == most) {
+        (0, false) => format!("about {least} to {most} s"),
+        (0, true) => format!("about {least} s"),
+        _ => format!("at least {least} s"),
     };
     let runs = if runs > 1 {
         format!(", {runs} runs")
@@ -57,23 +58,29 @@ pub fn page(points: &[Planned], ranks: u32, runs: u32) -> String {
     };
     let _ = writeln!(
         text,
-        "\n{points} with {ranks} ranks{runs}: {} of warm-up and trials, about {least} to {most} s in all",
+        "\n{} with {}{runs}: {} of warm-up and trials, {all} in all",
+        counted(points.len(), "point"),
+        counted(ranks as usize, "rank"),
         seconds(total)
     );
     if unknown > 0 {
         let _ = writeln!(
             text,
-            "{unknown} of them end after a number of operations or bytes: their time depends on the speed and is not counted"
+            "not counted: {} with a number of operations or bytes, whose time depends on the speed",
+            counted(unknown, "point")
         );
     }
     if bytes > 0 {
-        let _ = writeln!(
-            text,
-            "{} in files are written or read in each run",
-            Bytes(bytes)
-        );
+        let _ = writeln!(text, "files: {} written or read in each run", size(bytes));
     }
     text
+}
+
+fn counted(number: usize, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
+    }
 }
 
 fn seconds(time: Duration) -> String {
@@ -114,15 +121,12 @@ mod tests {
         let text = of("tonnage transfer --engine shm --op write --ranks 2 --sizes 8 --iters 1000");
         assert!(text.starts_with("         -  "), "{text}");
         assert!(
-            text.contains("1 of them end after a number of operations"),
+            text.contains("not counted: 1 point with a number of operations"),
             "{text}"
         );
         let text = of(
             "tonnage file --path t --block 1M --transfer 64k --ranks 2 --trials 3 --phases write,read",
         );
-        assert!(
-            text.contains("12 MiB in files") || text.contains("12M in files"),
-            "{text}"
-        );
+        assert!(text.contains("files: 12 MiB written or read"), "{text}");
     }
 }

@@ -12,7 +12,7 @@ use tonnage_units::{Error, Result};
 use super::block::{Block, check_summary};
 use super::job::Job;
 use super::measure::resolve::{identity_of, reports_for_all};
-use super::measure::start;
+use super::measure::{start, start_or_print};
 use super::print;
 use super::rank_count::how_many;
 use crate::args::common::RankArgs;
@@ -27,7 +27,10 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
         IorRequest::Run(asked) => {
             let (options, own) = *asked;
             let job = job(&options, &own)?;
-            start(&job, own.results.print_plan || options.dry_run)
+            if options.dry_run {
+                return start(&job, true);
+            }
+            start_or_print(&job, &own.results)
         }
     }
 }

@@ -55,7 +55,8 @@ pub fn layers(args: &LayersArgs) -> Result<ExitCode> {
     start_or_print(&layers_job(args)?, &args.results)
 }
 
-fn start_or_print(job: &Job, results: &ResultArgs) -> Result<ExitCode> {
+/// Starts a job, or prints its points or its plan instead.
+pub fn start_or_print(job: &Job, results: &ResultArgs) -> Result<ExitCode> {
     if !results.dry_run {
         return start(job, results.print_plan);
     }
