@@ -443,3 +443,33 @@ proptest! {
         }
     }
 }
+
+/// A check compares points as text, so a baseline of an earlier version must not keep its keys.
+#[test]
+fn a_baseline_with_the_keys_of_schema_2_is_that_of_today() {
+    const RENAMED: [(&str, &str); 4] = [
+        ("\"threads\"", "\"workers\""),
+        ("\"access\"", "\"addresses\""),
+        ("\"bound\"", "\"limit\""),
+        ("\"depth\"", "\"window\""),
+    ];
+    let built = build_baseline(&host("n1", &[10.0; 5]), &request()).unwrap();
+    let now = built.baseline.to_toml().unwrap();
+    let mut old = built.baseline.clone();
+    for entry in old.kinds.iter_mut().flat_map(|kind| &mut kind.entries) {
+        let with_old_key = |json: String, (new, old): &(&str, &str)| {
+            assert!(json.contains(new), "{json}");
+            json.replace(new, old)
+        };
+        let json = RENAMED.iter().fold(entry.point.clone(), with_old_key);
+        let given = tonnage_plan::given::GivenPoint::new(json);
+        (entry.point, entry.checksum) = (given.json, given.checksum);
+    }
+    let old = old.to_toml().unwrap();
+    let old = old
+        .replace("\nbound = ", "\nlimit = ")
+        .replace("\nof-bound = ", "\nof-limit = ");
+    assert_ne!(old, now);
+    let read = |text: &str| Baseline::from_toml(text, "b.toml").unwrap();
+    assert_eq!(read(&old), read(&now));
+}
