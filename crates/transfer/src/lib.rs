@@ -11,7 +11,7 @@
 //! ```
 //! use std::time::Duration;
 //! use tonnage_transfer::{
-//!     EndpointCard, EndpointConfig, RemoteMemory, TransferResult, Transport, TransportOptions,
+//!     EndpointConfig, PeerAddress, RemoteMemory, TransferResult, Transport, TransportOptions,
 //! };
 //!
 //! # fn main() -> TransferResult<()> {
@@ -22,9 +22,9 @@
 //! let source = one.allocate("host", 4096)?;
 //! let target = two.allocate("host", 4096)?;
 //!
-//! let (to_two, to_one) = (one.card_for(2)?.encode(), two.card_for(1)?.encode());
-//! one.connect(&[EndpointCard::decode(&to_one)?], TIMEOUT)?;
-//! two.connect(&[EndpointCard::decode(&to_two)?], TIMEOUT)?;
+//! let (to_two, to_one) = (one.address_for(2)?.encode(), two.address_for(1)?.encode());
+//! one.connect(&[PeerAddress::decode(&to_one)?], TIMEOUT)?;
+//! two.connect(&[PeerAddress::decode(&to_two)?], TIMEOUT)?;
 //! let remote = RemoteMemory::decode(&target.remote().encode())?;
 //!
 //! let session = one.session(&source, &remote)?;
