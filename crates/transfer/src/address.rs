@@ -10,8 +10,8 @@ use tonnage_engine::{Descriptor, EndpointAddress, Peer};
 use crate::error::{ErrorSubject, TransferError, TransferErrorKind, TransferResult};
 use crate::place::ProcessPlace;
 
-/// Longest accepted line. An engine's card has at most [`Card::BYTES_MAX`] bytes, each at most four characters in the
-/// line.
+/// Longest accepted line. An engine's address has at most [`EndpointAddress::BYTES_MAX`] bytes, each at most four
+/// characters in the line.
 const LINE_BYTES_MAX: usize = 5 * EndpointAddress::BYTES_MAX;
 
 /// Address of an endpoint, made for one of its peers.
@@ -44,7 +44,7 @@ impl PeerAddress {
         self.to
     }
 
-    /// Returns the card as a line of text, without the newline.
+    /// Returns the address as a line of text, without the newline.
     pub fn encode(&self) -> String {
         encode(self)
     }

@@ -56,8 +56,8 @@ impl EndpointConfig {
     }
 }
 
-/// An engine that the caller opened, for [`TransferEndpoint::from_parts`]. The engine precedes its domain, so that it closes
-/// first.
+/// An engine that the caller opened, for [`TransferEndpoint::from_parts`]. The engine precedes its domain, so that it
+/// closes first.
 pub struct EngineParts {
     /// The engine.
     pub engine: Box<dyn Engine + Send>,
@@ -170,8 +170,8 @@ impl TransferEndpoint {
         Ok(LocalMemory::new(self.cell.clone(), region, memory))
     }
 
-    /// Returns the card that this peer needs to connect to this endpoint. Each side makes its card for the other before
-    /// either connects.
+    /// Returns the address that this peer needs to connect to this endpoint. Each side makes its address for the other
+    /// before either connects.
     ///
     /// # Errors
     /// If the engine has no room for another peer.
@@ -179,15 +179,15 @@ impl TransferEndpoint {
         self.cell.borrow().address_for(peer)
     }
 
-    /// Connects to the peers that made these cards, and waits for first contact. The peers have to connect to this
-    /// endpoint at the same time. It can be called again for more peers, and again with the same cards for peers that
-    /// were not reached in time. A lost peer stays lost: a process that replaces it connects under another number.
+    /// Connects to the peers that made these addresses, and waits for first contact. The peers have to connect to this
+    /// endpoint at the same time. It can be called again for more peers, and again with the same addresses for peers
+    /// that were not reached in time. A lost peer stays lost: a process that replaces it connects under another number.
     ///
     /// # Errors
-    /// `Usage` for a card that is not for this endpoint; nothing has then been done for the others either.
+    /// `Usage` for an address that is not for this endpoint; nothing has then been done for the others either.
     /// `Unavailable` for a peer that the engine cannot reach, `PeerLost` for one that has ended, and `Deadline`.
-    pub fn connect(&self, cards: &[PeerAddress], timeout: Duration) -> TransferResult<()> {
-        self.cell.borrow().connect(cards, timeout)
+    pub fn connect(&self, addresses: &[PeerAddress], timeout: Duration) -> TransferResult<()> {
+        self.cell.borrow().connect(addresses, timeout)
     }
 
     /// Resolves a session between a memory of this endpoint and a peer's.
@@ -238,8 +238,8 @@ impl TransferEndpoint {
         self.add_remote_with(remote, SessionOptions::default())
     }
 
-    /// Like [`Self::add_remote`], with guarantees for the writes of such calls. If the engine cannot give one, the first
-    /// of these calls fails.
+    /// Like [`Self::add_remote`], with guarantees for the writes of such calls. If the engine cannot give one, the
+    /// first of these calls fails.
     pub fn add_remote_with(&self, remote: &RemoteMemory, options: SessionOptions) -> RemoteId {
         let id = remote.id();
         self.remove_remote(id);

@@ -1,9 +1,9 @@
 //! Moves bytes between the memories of processes over any tonnage engine: shared memory, or a network by libfabric.
 //!
 //! A [`Transport`] is an engine opened by name, and a [`TransferEndpoint`] is one thread's part of it. Memory is
-//! registered with an endpoint, and endpoints are connected by their [addresses](PeerAddress). A [`Session`] is a local memory,
-//! a remote memory and a peer, resolved once; its operations name offsets only. Each operation returns a [`Ticket`] to
-//! poll or wait for. The operations of an [`AsyncSession`] are futures, which an [`Executor`] runs.
+//! registered with an endpoint, and endpoints are connected by their [addresses](PeerAddress). A [`Session`] is a local
+//! memory, a remote memory and a peer, resolved once; its operations name offsets only. Each operation returns a
+//! [`Ticket`] to poll or wait for. The operations of an [`AsyncSession`] are futures, which an [`Executor`] runs.
 //!
 //! This example connects two endpoints of one process. Between two processes, addresses and memories travel as lines of
 //! text, over any channel that the program has:
@@ -59,8 +59,8 @@
 //! - **Dropping** a ticket, a future, a session or a memory with operations in flight neither waits nor cancels. Memory
 //!   lent to these operations stays lent until they have ended. This side cannot protect a peer's memory: it must stay
 //!   registered as long as any peer uses it.
-//! - **Trust.** A peer's identity is not verified: it is the endpoint that its card names. Offsets are checked on both
-//!   sides. Anyone who holds a [`RemoteMemory`] can read and write that memory, and it is not encrypted.
+//! - **Trust.** A peer's identity is not verified: it is the endpoint that its address names. Offsets are checked on
+//!   both sides. Anyone who holds a [`RemoteMemory`] can read and write that memory, and it is not encrypted.
 //! - **Speed.** Posting and polling with a session allocates nothing, takes no lock and reads no clock.
 //!
 //! | module | contents |
@@ -72,7 +72,8 @@
 //! | `future`, `executor` | operations as futures |
 //! | `named` | operations without a session |
 //! | `memory`, `address` | memory, and the addresses that processes exchange |
-//! | `state`, `progress`, `flights`, `slab`, `cell` | internal: the state of an endpoint, and how its handles share it |
+//! | `state`, `progress`, `flights`, `slab`, `cell` | internal: the state of an endpoint, and how its handles share it
+//! |
 //! | `place` | the host and container of a process, and detection of its end |
 //! | `error` | errors |
 //!

@@ -546,13 +546,13 @@ impl EndpointState {
         })
     }
 
-    /// Connects to the endpoints that made these cards, and waits until they have connected too.
+    /// Connects to the endpoints that made these addresses, and waits until they have connected too.
     pub(crate) fn connect(
         &mut self,
         cards: &[PeerAddress],
         timeout: Duration,
     ) -> TransferResult<()> {
-        // All cards are checked before anything is done for one.
+        // All addresses are checked before anything is done for one.
         for (at, card) in cards.iter().enumerate() {
             self.check_address(card, &cards[..at])?;
         }
@@ -620,7 +620,7 @@ impl EndpointState {
         Ok(())
     }
 
-    /// Makes first contact with the peers of these cards. Returns an error once one of their processes ends.
+    /// Makes first contact with the peers of these addresses. Returns an error once one of their processes ends.
     fn meet(&mut self, cards: &[PeerAddress], timeout: Duration) -> TransferResult<()> {
         let deadline = Instant::now().checked_add(timeout);
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
