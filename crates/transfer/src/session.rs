@@ -281,7 +281,7 @@ impl Session {
         } else {
             let (own, far) = (self.local_bytes, self.remote_bytes);
             format!(
-                "{len} bytes at offset {local} of a local memory of {own} bytes and at offset {remote} of a remote one of                  {far} bytes: that lies outside"
+                "{len} bytes at offset {local} of a local memory of {own} bytes and at offset {remote} of a remote one of {far} bytes: that lies outside"
             )
         };
         self.error(TransferErrorKind::OutOfRange, verb.name(), reason)
