@@ -4,6 +4,7 @@ TOOLS=$PWD/target/tools
 LOGS=$PWD/target/test
 SKIPS=()
 FAILED=()
+PASSED_ALONE=()
 BEGAN=$SECONDS
 SLOWEST=10
 
@@ -52,6 +53,7 @@ report() {
     grep -hE '^(test [^ ]+ .*\.\.\. FAILED|FAILED )' "$LOGS"/*.log 2>/dev/null
     awk '/^successes:$/ { failures = 0 } /^failures:$/ { failures = 1 }
         failures && / panicked at / { print; getline; print "  " $0 }' "$LOGS"/*.log 2>/dev/null
+    [ ${#PASSED_ALONE[@]} = 0 ] || printf 'failed beside other tests and passed alone: %s\n' "${PASSED_ALONE[@]}"
     if [ "$status" = 0 ]; then printf 'Passed'; else printf 'Failed%s' "${FAILED[*]:+: ${FAILED[*]}}"; fi
     printf ' in %d s, with %d skipped.\n' $((SECONDS - BEGAN)) ${#SKIPS[@]}
     exit "$status"

@@ -1,5 +1,8 @@
 # For test.sh: the tests. Output of passing tests is shown, so that a test which skips itself is seen.
 
+# If more tests fail, the load of the machine is not the reason.
+ALONE_MAX=3
+
 # Beside the code, and in the documentation; rustdoc gives no times.
 unit_tests() {
     timed_tests unit --lib --bins
@@ -43,6 +46,23 @@ run_tests() {
     read -ra cargo <<<"$2"
     read -ra programs <<<"$3"
     say "cargo test, $name"
-    cargo test --workspace --locked --no-fail-fast "${cargo[@]}" -- --show-output "${programs[@]}" 2>&1 |
-        tee "$LOGS/$name.log" | sed -uE 's/^(test .* \.\.\. .*) <[0-9.]+s>$/\1/' || FAILED+=("$name")
+    cargo_test "$name" --show-output "${programs[@]}" || pass_alone || FAILED+=("$name")
+}
+
+# cargo_test LOG ARGUMENTS_OF_THE_TEST_PROGRAMS..., with the `cargo` of run_tests.
+cargo_test() {
+    cargo test --workspace --locked --no-fail-fast "${cargo[@]}" -- "${@:2}" 2>&1 |
+        tee "$LOGS/$1.log" | sed -uE 's/^(test .* \.\.\. .*) <[0-9.]+s>$/\1/'
+}
+
+# Runs the tests that failed once more, without others beside them. Tests of speed and of time limits can fail on a machine
+# whose CPUs others take. One that passes now is named at the end of the output, and its first failure is shown there.
+pass_alone() {
+    local failed=()
+    [ ${#programs[@]} != 0 ] || return
+    mapfile -t failed < <(sed -nE 's/^test ([^ ]+)( - should panic)? \.\.\. FAILED.*/\1/p' "$LOGS/$name.log" | sort -u)
+    if [ ${#failed[@]} = 0 ] || [ ${#failed[@]} -gt "$ALONE_MAX" ]; then return 1; fi
+    say "${#failed[@]} of them failed and run again alone"
+    cargo_test "$name-alone" --show-output --test-threads=1 --exact "${failed[@]}" || return
+    PASSED_ALONE+=("${failed[@]}")
 }

@@ -56,8 +56,6 @@ fn a_search_ends_with_a_command_line_that_runs() {
         let winner = body.winner.as_ref().unwrap();
         races_are_sound(&body.tried);
         if engine == "fabric:tcp" {
-            // A latency test has one operation in flight.
-            assert!(!winner.command.contains("--depth 1 "), "{body:#?}");
             assert!(record.wire_proof.is_some() && record.canary.is_some());
         }
         let summary = winner.run.summary.as_ref().unwrap();
