@@ -1,4 +1,4 @@
-//! Text from users that may run right to left. Whatever it contains, the text around it keeps its order.
+//! Handles text from users that may contain right-to-left characters. These never change the order of surrounding text.
 
 use maud::{Markup, html};
 
@@ -20,8 +20,7 @@ pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> Markup {
     }
 }
 
-/// Removes direction-changing characters, for places without isolation: sentences with names, text in drawings,
-/// attributes.
+/// Removes direction-changing characters from text that cannot be isolated: sentences with names, drawings, attributes.
 pub(crate) fn without_direction_marks(text: &str) -> String {
     let turns = |it: char| matches!(it, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.replace(turns, REPLACEMENT.encode_utf8(&mut [0; 4]))

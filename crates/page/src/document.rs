@@ -1,4 +1,4 @@
-//! The frame of a page: head, contents, and the parts in order.
+//! The frame of a page: HTML head, table of contents, and the parts of the page in order.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -8,13 +8,11 @@ use crate::results::ResultPart;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// Parts of a page.
 pub(crate) struct PageParts<'a> {
-    /// The title.
     pub(crate) title: &'a str,
-    /// Names of the files.
+    /// Names of the files with records.
     pub(crate) files: &'a [String],
-    /// Number of measured, skipped and failed points.
+    /// Sentence with the number of measured, skipped and failed points.
     pub(crate) counts: String,
     /// Verdicts of a comparison and of a baseline check, if any.
     pub(crate) verdicts: Vec<Markup>,
@@ -24,15 +22,15 @@ pub(crate) struct PageParts<'a> {
     pub(crate) overview: Markup,
     /// Results per configuration.
     pub(crate) results: Vec<ResultPart>,
-    /// Explanations of columns.
+    /// Explanations of the columns shown on the page.
     pub(crate) definitions: Markup,
     /// Hosts, engines and memories.
     pub(crate) environment: Markup,
-    /// Links that contain the records.
+    /// One download link per file, containing its records.
     pub(crate) links: Vec<Markup>,
 }
 
-/// The whole page. A `plain` page has neither style nor script.
+/// The whole page. If `plain`, it has neither style nor script.
 pub(crate) fn document(parts: &PageParts<'_>, plain: bool) -> Markup {
     html! {
         (DOCTYPE)
@@ -81,7 +79,7 @@ fn head(title: &str, plain: bool) -> Markup {
         head {
             meta charset="utf-8";
             meta name="viewport" content="width=device-width, initial-scale=1";
-            // Supports dark and light mode even without styles.
+            // Lets browsers apply their dark or light mode to a page without styles.
             meta name="color-scheme" content="light dark";
             title { (title) }
             @if !plain { style { (PreEscaped(STYLE)) } }

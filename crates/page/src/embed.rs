@@ -1,7 +1,7 @@
-//! Embeds records in a page: each file is a link with its compressed content. Readers without this program can save it,
+//! Embeds records in a page: each file is a link whose URL holds its compressed content. A browser can save that file,
 //! and [`records_of_page`] reads it back.
 //!
-//! A link works even where scripts and styles are removed. Text from records cannot be mistaken for one, because
+//! The links work even if a viewer removes scripts and styles. Text from records cannot be mistaken for a link, because
 //! everything else on the page is escaped.
 
 use std::io::{BufReader, Read, Write};
@@ -23,22 +23,22 @@ use crate::bidi::without_direction_marks;
 /// Start of every page.
 pub const PAGE_BEGIN: &str = "<!DOCTYPE html>";
 
-/// Start of a link to a file of records. It is unique, because `<` is escaped in text.
+/// Start of a link to a file of records. No other text on the page contains it, because `<` is escaped there.
 const LINK_BEGIN: &str = "<a class=\"records\" download=\"";
 
-/// Prefix of a data URL.
+/// Start of a link's data URL, before the encoded content.
 const DATA: &str = "data:application/gzip;base64,";
 
-/// Text between file name and URL.
+/// Text between a link's file name and its URL.
 const HREF_BEGIN: &str = "\" href=\"";
 
 /// Suffix of a saved file's name.
 const SAVED_END: &str = ".gz";
 
-/// Above this number of records, compression is fast instead of small.
+/// Files with more records than this are compressed fast; smaller ones are compressed as small as possible.
 const PACKED_SMALL_MAX: usize = 2000;
 
-/// Maximum size of an uncompressed file, so that an untrusted page cannot exhaust memory.
+/// Maximum size of a decompressed file, so that an untrusted page cannot exhaust memory.
 const UNPACKED_BYTES_MAX: u64 = 1 << 30;
 
 /// Maximum length of a file name, in characters.
@@ -55,7 +55,7 @@ pub struct PageFile {
     pub left_out: Option<String>,
 }
 
-/// A link with the compressed records of a file, one per line, followed by their number.
+/// A link with the compressed records of a file, one record per line. The number of records follows the link.
 ///
 /// # Errors
 /// If a record cannot be serialized.
@@ -87,10 +87,10 @@ pub fn is_page(text: &[u8]) -> bool {
     text.starts_with(PAGE_BEGIN.as_bytes())
 }
 
-/// Extracts the files of records from a page. `path` is used only in messages.
+/// Extracts the files of records from a page. `path` appears only in error messages.
 ///
 /// # Errors
-/// `Usage` for a page without records, from another program, damaged, or truncated.
+/// `Usage` if the page has no records, was made by another program, or is damaged or truncated.
 pub fn records_of_page(page: &str, path: &Path) -> Result<Vec<PageFile>> {
     let mut files = Vec::new();
     for link in page.split(LINK_BEGIN).skip(1) {

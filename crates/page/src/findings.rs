@@ -7,7 +7,7 @@ use tonnage_report::transfer::canary_doubt;
 
 use crate::bidi::{isolated, listed};
 
-/// Maximum number of points to name per remark; beyond that, only their number is shown.
+/// Maximum number of points to name for one remark. For more points, only their number is shown.
 const NAMED_MAX: usize = 4;
 
 /// Remarks of one kind: each text once, with its points.
@@ -96,7 +96,7 @@ pub(crate) fn counts(records: &[Record]) -> String {
     }
 }
 
-/// Unreadable lines of files, then failures, skips and remarks; each text once.
+/// Unreadable lines of files, then failures, skips and remarks. Each distinct text appears once.
 pub(crate) fn findings(records: &[Record], left_out: &[String]) -> Markup {
     let failed = Remarks::collect(records, |record| match &record.outcome {
         Outcome::Failed { why } => vec![why.clone()],
@@ -122,7 +122,7 @@ pub(crate) fn findings(records: &[Record], left_out: &[String]) -> Markup {
     }
 }
 
-/// Doubts about a record: canary, CPU loss, path, and its own remarks.
+/// Doubts about a record: a disturbed canary, lost CPU time, an unproven path, and the record's remarks.
 fn doubts(record: &Record) -> Vec<String> {
     let mut all = record.remarks.clone();
     all.extend(record.canary_doubt().map(|doubt| canary_doubt(&doubt)));

@@ -48,25 +48,23 @@ use document::PageParts;
 pub use embed::PageFile;
 use plot::Numbers;
 
-/// Input of a page.
 #[derive(Debug)]
 pub struct PageRequest {
-    /// Title.
     pub title: String,
     /// Files of records to show and embed.
     pub files: Vec<PageFile>,
-    /// A comparison, with the names of its sides.
+    /// A comparison to show, with the names of its two sides.
     pub comparison: Option<(Comparison, [String; 2])>,
     /// A baseline to compare the hosts with, and its file name.
     pub baseline: Option<(Baseline, String)>,
-    /// Whether to leave out script and style, for viewers that forbid and report both.
+    /// Whether to leave out script and style, for viewers that block them and report an error.
     pub plain: bool,
 }
 
 /// Makes a page. Failed attempts that were repeated successfully in the same file are embedded but not shown.
 ///
 /// # Errors
-/// If a record cannot be serialized, or `Usage` if the baseline has none of the recorded kinds of hosts.
+/// `Usage` if the baseline does not cover any kind of host in the records; otherwise if a record cannot be serialized.
 pub fn page(request: PageRequest) -> Result<String> {
     let links = request.files.iter().map(embed::link);
     let links: Vec<_> = links.collect::<Result<_>>()?;
@@ -105,7 +103,7 @@ pub fn page(request: PageRequest) -> Result<String> {
         environment: places::environment(&records),
         links,
     };
-    // Frees memory first: the page is about as large as its records.
+    // Halves the peak memory: the page is about as large as its records.
     drop(records);
     Ok(document::document(&parts, request.plain).into_string())
 }

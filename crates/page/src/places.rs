@@ -118,7 +118,7 @@ fn date(unix_ns: u64) -> String {
     )
 }
 
-/// Hosts with the same facts.
+/// Hosts whose facts are equal.
 struct EqualHosts {
     facts: Vec<(String, String)>,
     hosts: BTreeSet<String>,
@@ -126,7 +126,7 @@ struct EqualHosts {
     uncertainty_ns_max: u64,
 }
 
-/// Groups of equal hosts with all known facts, and engines and memories as actually used.
+/// Groups of equal hosts with all known facts, then the engines and memories that were actually used.
 pub(crate) fn environment(records: &[Record]) -> Markup {
     let mut kinds: Vec<EqualHosts> = Vec::new();
     let mut before = None;
@@ -194,7 +194,7 @@ fn machine_facts(group: &HostGroup) -> Vec<(String, String)> {
     facts
 }
 
-/// Engines and memories as actually used: each distinct set of facts with its number of points.
+/// Engines and memories that were actually used: each distinct set of facts, with its number of points.
 fn effective(records: &[Record]) -> Markup {
     let mut answers: Vec<(Vec<(String, String)>, usize)> = Vec::new();
     let mut before = None;

@@ -24,7 +24,7 @@ pub(crate) struct ResultPart {
     pub(crate) body: Markup,
 }
 
-/// Results in record order, with the two sides separate. The columns shown are added to `columns`.
+/// Results in the order of the records, each side of a comparison separately. Adds the columns shown to `columns`.
 pub(crate) fn results(
     records: &[Record],
     numbers: Numbers,
@@ -46,12 +46,12 @@ pub(crate) fn results(
     all
 }
 
-/// Side of a comparison that a record belongs to.
+/// Side of the comparison (A or B) that a record belongs to.
 fn side(record: &Record) -> Option<&'static str> {
     record.side.as_ref().map(|side| side.name.letter())
 }
 
-/// The label, or the first parts of the configuration, or else the number of the part.
+/// The section's label; without a label, the first parts of its configuration; without these, its number.
 fn heading(section: &Section, records: &[Record], number: usize) -> String {
     let heading = match (&section.label, section.configuration.as_slice()) {
         (Some(label), _) => label.clone(),
@@ -80,7 +80,7 @@ fn body(
     }
 }
 
-/// All figures of these records in CSV form. Figures that are equal in all rows appear in one line.
+/// All figures of these records in CSV form. A figure that is equal in all rows takes one line instead of a column.
 fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
     let rows: Vec<Row<'_>> = records.iter().flat_map(Row::all_of_record).collect();
     let mut kinds: Vec<&Record> = Vec::new();

@@ -1,4 +1,4 @@
-//! Draws report tables as HTML. Attributes replace styles, for viewers that forbid them.
+//! Draws report tables as HTML. Formatting uses attributes, because some viewers forbid styles.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,8 @@ where
                     }
                 }
                 tbody align="right" {
-                    // HTML allows omitting the end tags of rows and cells, which shortens a page with many of them.
+                    // HTML allows omitting the end tags of rows and cells, which makes a page with many rows much
+                    // shorter.
                     @for line in lines {
                         (PreEscaped("<tr>"))
                         @for (at, cell) in line.enumerate() {

@@ -8,7 +8,6 @@ const LOG_FROM: f64 = 30.0;
 /// Maximum number of ticks.
 const TICKS_MAX: usize = 9;
 
-/// One axis.
 #[derive(Debug, Clone)]
 pub(crate) struct Axis {
     /// Title, with the unit of the labels.
@@ -18,16 +17,15 @@ pub(crate) struct Axis {
     high: f64,
     begin: f64,
     end: f64,
-    /// Ticks, in the unit of the values.
     pub(crate) ticks: Vec<AxisTick>,
 }
 
 /// A tick with its value and label.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AxisTick {
-    /// The value, in the unit of the plotted values.
+    /// Position on the axis, in the unit of the plotted values.
     pub(crate) value: f64,
-    /// The label, in the unit of the title.
+    /// Label in the unit of the axis title.
     pub(crate) label: String,
 }
 
@@ -46,8 +44,8 @@ impl Axis {
         Self::new(title, true, (low / 1.15, high * 1.15), ticks)
     }
 
-    /// An axis of non-negative values. It starts at 0, or is logarithmic if the range is large. Labels show values
-    /// times `scale`.
+    /// An axis of non-negative values. It starts at 0, or is logarithmic if the values span a large range. Labels show
+    /// the values multiplied by `scale`.
     pub(crate) fn of_amounts(title: &str, values: &[f64], scale: f64) -> Self {
         let positive: Vec<f64> = values
             .iter()
@@ -113,7 +111,6 @@ impl Axis {
         Self::new(title, false, (low, high), ticks)
     }
 
-    /// A linear axis with these ticks.
     pub(crate) fn with_ticks(title: &str, low: f64, high: f64, ticks: Vec<AxisTick>) -> Self {
         Self::new(title, false, (low, high), ticks)
     }
@@ -130,14 +127,14 @@ impl Axis {
         }
     }
 
-    /// Sets the positions of both ends.
+    /// Sets the coordinates of the axis ends.
     #[must_use]
     pub(crate) fn between(mut self, begin: f64, end: f64) -> Self {
         (self.begin, self.end) = (begin, end);
         self
     }
 
-    /// Position of a value. Values outside the range are moved to its end.
+    /// Coordinate of a value. A value outside the range gets the nearer end of the axis.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let at = |value: f64| {
             if self.log {

@@ -1,4 +1,4 @@
-//! A line plot as SVG. Lines differ primarily by shape and dashes, and also by colour. Everything is an attribute.
+//! A line plot as SVG. Lines differ by mark shape and dashes as well as colour. Formatting uses attributes, not styles.
 
 use maud::{Markup, html};
 
@@ -30,61 +30,51 @@ pub(crate) const LINES_MAX: usize = 8;
 /// Stroke style between the marks of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StrokeStyle {
-    /// Straight.
     Solid,
-    /// Dashed.
     Dashed,
-    /// Dotted.
     Dotted,
-    /// Marks only.
+    /// No stroke: only marks.
     Nothing,
 }
 
 /// Style of the marks of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MarkStyle {
-    /// Filled, with tooltips.
+    /// Filled marks with tooltips.
     Filled,
-    /// Outlined, with tooltips.
+    /// Outlined marks with tooltips.
     Hollow,
     /// No marks, unless the line has a single mark and would otherwise be invisible.
     Nothing,
 }
 
-/// One line.
 #[derive(Debug, Clone)]
 pub(crate) struct ChartLine {
-    /// Name in the legend; `None` if another line names it.
+    /// Name in the legend; `None` if the legend entry of another line covers this one.
     pub(crate) name: Option<String>,
-    /// Index of colour and shape; `None` for grey without marks.
+    /// Index of the line's colour and mark shape; `None` for a grey line without marks.
     pub(crate) look: Option<usize>,
-    /// Stroke style between the marks.
     pub(crate) stroke: StrokeStyle,
-    /// Style of the marks.
     pub(crate) mark_style: MarkStyle,
-    /// Marks of the line.
     pub(crate) marks: Vec<ChartMark>,
 }
 
-/// One mark.
 #[derive(Debug, Clone)]
 pub(crate) struct ChartMark {
     /// Value on the horizontal axis.
     pub(crate) x: f64,
     /// Value on the vertical axis.
     pub(crate) y: f64,
-    /// Interval on the vertical axis.
+    /// Confidence interval on the vertical axis.
     pub(crate) interval: Option<(f64, f64)>,
     /// Tooltip.
     pub(crate) text: String,
 }
 
-/// A plot.
 #[derive(Debug)]
 pub(crate) struct Chart {
     /// Number of the plot on its page.
     pub(crate) number: usize,
-    /// Title.
     pub(crate) title: String,
     /// Description for screen readers.
     pub(crate) description: String,
@@ -92,7 +82,6 @@ pub(crate) struct Chart {
     pub(crate) x: Axis,
     /// Vertical axis.
     pub(crate) y: Axis,
-    /// Lines.
     pub(crate) lines: Vec<ChartLine>,
     /// Spans of the horizontal axis without progress, with tooltips.
     pub(crate) spans: Vec<(f64, f64, String)>,
@@ -103,7 +92,7 @@ pub(crate) struct Chart {
 /// Height of a legend entry.
 const ENTRY: f64 = 19.0;
 
-/// Maximum name length for two legend entries per row, in characters.
+/// Longest name, in characters, for which the legend shows two entries per row.
 const NAME_CHARS_BESIDE_MAX: usize = 52;
 
 impl Chart {
@@ -194,7 +183,7 @@ impl Chart {
         let intervals = intervals.filter_map(|(mark, (x, _))| {
             let (low, high) = mark.interval?;
             let (low, high) = (self.y.place(low), self.y.place(high));
-            // An error bar with caps.
+            // An error bar: a vertical line with a cap at each end.
             let x = px(*x);
             Some(format!(
                 "M{x} {}V{}m-3 0h6M{x} {}m-3 0h6",
@@ -329,7 +318,7 @@ pub(crate) fn cut(name: &str) -> String {
     }
 }
 
-/// A mark at a position. `data-v` holds its tooltip.
+/// A mark at a position. The attribute `data-v` holds its tooltip.
 fn shape(look: usize, (x, y): (f64, f64), hollow: bool, text: Option<&str>) -> Markup {
     let fill = hollow.then_some("none");
     let (x, y) = (px(x), px(y));

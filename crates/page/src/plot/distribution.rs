@@ -36,7 +36,7 @@ const MAX_AT: f64 = 4.6;
 struct Point {
     name: String,
     latencies: LatencyHistogram,
-    /// Exact extremes; the histogram has only three digits.
+    /// Exact minimum and maximum. The histogram keeps only three significant digits.
     extremes_ns: (u64, u64),
     bounds: Option<LowerBounds>,
 }
@@ -103,7 +103,7 @@ fn names(rows: &[&Row<'_>]) -> Vec<String> {
         .zip(rows)
         .map(|(keys, row)| {
             let own = keys.iter().filter(|(key, _)| shared.get(key).is_none());
-            // Values that follow from the size are left out.
+            // The keys that follow from the size, such as the footprint, would repeat it.
             let size = keys.get("size");
             let own = own.filter(|(key, value)| {
                 *key == "size" || (*key != "footprint" && Some(*value) != size)
@@ -146,7 +146,7 @@ impl Point {
         found as f64
     }
 
-    /// Whether a quantile is a lower bound.
+    /// Whether the latency at this quantile is only a lower bound.
     fn is_bound(&self, quantile: f64, ns: f64) -> bool {
         self.bounds.is_some_and(|bounds| match quantile {
             it if it <= 0.0 => false,
@@ -156,7 +156,7 @@ impl Point {
     }
 }
 
-/// Position of a quantile: each additional nine takes the same space.
+/// Position of a quantile. Equal distances separate p90, p99, p99.9 and p99.99.
 fn quantile_position(quantile: f64) -> f64 {
     match quantile >= 1.0 {
         true => MAX_AT,
@@ -253,7 +253,7 @@ fn begin_ns(bin: i32) -> f64 {
 
 /// Histogram line of one point.
 fn histogram_line(look: usize, point: &Point, bins: &[i32], fractions: &[f64]) -> ChartLine {
-    // Empty bins at both ends are left out, except one per side where the line drops to zero.
+    // Drops the empty bins at both ends. One empty bin per side stays, so that the line visibly falls to zero.
     let filled = |part: &f64| *part > 0.0;
     let first = fractions.iter().position(filled).unwrap_or(0);
     let last = fractions.iter().rposition(filled).unwrap_or(0);

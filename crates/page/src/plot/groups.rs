@@ -9,7 +9,7 @@ use tonnage_record::figures::{Row, figure_by_field};
 /// Figures that give the size of a point, in order of preference.
 const SIZES: [&str; 2] = ["size_bytes", "transfer_bytes"];
 
-/// Keys that repeat the size or follow from it.
+/// Keys that repeat the size or follow from the size.
 const OF_SIZE: [&str; 5] = [
     "size",
     "transfer",
@@ -29,7 +29,7 @@ pub(crate) struct PointGroup<'a> {
     pub(crate) points: Vec<(f64, Row<'a>)>,
 }
 
-/// Groups in the order of their first points. Unmeasured parts are left out.
+/// Groups in the order of their first points. Parts of records without a measured value are left out.
 pub(crate) fn groups(records: &[Record]) -> Vec<PointGroup<'_>> {
     let mut all: Vec<(Vec<(String, String)>, PointGroup<'_>)> = Vec::new();
     let mut places: HashMap<Vec<(String, String)>, usize> = HashMap::new();
@@ -39,7 +39,7 @@ pub(crate) fn groups(records: &[Record]) -> Vec<PointGroup<'_>> {
             continue;
         };
         let keys = PointKeys::from_row(&row);
-        // Values equal to the operation size, such as the default distance between slots, are left out.
+        // Drops keys that follow from the size, and values equal to the size, such as the default stride.
         let in_words = keys.get("size").or_else(|| keys.get("transfer"));
         let follows = |key: &str, value: &str| OF_SIZE.contains(&key) || Some(value) == in_words;
         let own = keys.iter().filter(|(key, value)| !follows(key, value));

@@ -1,5 +1,5 @@
-//! Draws the pairs of ranks as a heat map. Slow ranks and pairs are also marked by shape: a triangle next to a row or
-//! above a column, a cross on a pair.
+//! Draws the pairs of ranks as a heat map. Marks also point out slow ranks and pairs: a triangle next to the row or
+//! above the column of a rank, a cross on a pair.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ const TOP: f64 = 46.0;
 /// Maximum width of a cell.
 const CELL_MAX: f64 = 34.0;
 
-/// Colours from slow to fast, each distinguishable from the next.
+/// Colours from slow to fast, distinguishable from their neighbours.
 const COLOURS: [&str; 6] = [
     "#5b1a18", "#a8402c", "#d98a4b", "#d9c98f", "#8fb8c9", "#3f7fa8",
 ];
@@ -34,7 +34,7 @@ const COLOURS: [&str; 6] = [
 /// Outline and inner colour of the cross on a slow pair.
 const CROSS: [&str; 2] = ["#111", "#fff"];
 
-/// Minimum fraction of the median for each colour except the first.
+/// Lower limit of each colour except the first, as a fraction of the median.
 const FROM: [f64; 5] = [0.5, 0.75, 0.9, 0.97, 1.05];
 
 /// All matrices of these records.
@@ -58,7 +58,7 @@ pub(crate) fn matrices(records: &[Record], numbers: &mut Numbers) -> Vec<Markup>
     drawn
 }
 
-/// Rates of pairs, with their verdict.
+/// Rates of all pairs, and the verdict on them.
 struct Matrix<'a> {
     verdict: &'a MatrixVerdict,
     /// Rates by sender and receiver.
@@ -155,7 +155,7 @@ impl<'a> Matrix<'a> {
         (LEFT + at(receiver) * cell, TOP + at(sender) * cell)
     }
 
-    /// Rank labels, as many as fit.
+    /// Labels with rank numbers. If the cells are small, only every n-th rank gets one.
     fn labels(&self, cell: f64) -> Markup {
         let every = (22.0 / cell).ceil().max(1.0) as usize;
         html! {

@@ -1,4 +1,5 @@
-//! Plots: SVG with meaning in shapes and text. Each has a description and its numbers as text.
+//! Plots as SVG. Shapes and text carry the meaning, not only colour. Each plot has a description and its numbers as
+//! text.
 //!
 //! | file | draws |
 //! | --- | --- |
@@ -38,7 +39,7 @@ pub(crate) struct PagePlots {
 }
 
 impl PagePlots {
-    /// Starts with the next of these numbers.
+    /// Numbers the plots with `numbers`.
     pub(crate) fn new(numbers: Numbers) -> Self {
         Self {
             numbers,

@@ -1,4 +1,4 @@
-//! Numbers plots. IDs of their titles and descriptions contain the number.
+//! Numbers the plots of a page. The number is part of the IDs of a plot's title and description.
 
 /// Counter for the plots on a page.
 #[derive(Debug, Default)]

@@ -1,4 +1,5 @@
-//! Draws the ratios of a comparison: one row per point with interval and verdict, and the margin in the background.
+//! Draws the ratios of a comparison. Each point is a row with its interval and verdict; the background shows the
+//! margin.
 
 use maud::{Markup, html};
 use tonnage_judge::compare::Comparison;
@@ -11,7 +12,7 @@ use super::axis::{Axis, bounds};
 use super::chart::{GREY, WIDTH, cut, figure, px};
 use super::numbers::Numbers;
 
-/// Maximum number of rows per plot; more rows start a new plot.
+/// Maximum number of rows per plot. Further rows go into another plot.
 const ROWS_MAX: usize = 40;
 
 const ROW: f64 = 24.0;

@@ -1,4 +1,4 @@
-//! Rates over time for trials that were split into intervals, with standstills.
+//! Draws rates over time, with standstills, for trials that were divided into intervals.
 
 use maud::{Markup, html};
 use tonnage_record::Record;
@@ -17,10 +17,10 @@ const TRIALS_DRAWN_MAX: usize = 32;
 /// Maximum number of standstills to mark and list.
 const STANDSTILLS_MAX: usize = 64;
 
-/// Maximum number of clients with separate lines.
+/// Maximum number of clients that get a line of their own.
 const CLIENTS_DRAWN_MAX: usize = 7;
 
-/// Series of all trials that have one, including a trial aborted by a failure.
+/// Plots of all recorded series, including the series of a trial that failed midway.
 pub(crate) fn series(records: &[Record], numbers: &mut Numbers) -> Vec<Markup> {
     let mut drawn: Vec<Markup> = Vec::new();
     let mut left_out = 0;
@@ -101,7 +101,7 @@ fn one(title: &str, series: &TrialSeries, window_ns: u64, numbers: &mut Numbers)
     })
 }
 
-/// One line for all clients together, and one for each of the first few.
+/// A line for all clients together, and one for each of the first `CLIENTS_DRAWN_MAX` clients.
 fn lines(series: &TrialSeries, begins: &[u64], lengths: &[u64]) -> Vec<ChartLine> {
     let line = |name: String, look: usize, operations: &[u64]| {
         let each = operations.iter().zip(begins.iter().zip(lengths));
@@ -127,7 +127,7 @@ fn lines(series: &TrialSeries, begins: &[u64], lengths: &[u64]) -> Vec<ChartLine
     std::iter::once(all).chain(clients).collect()
 }
 
-/// Spans in which a client stood still, with a sentence for each.
+/// Time spans in which a client moved nothing, and a sentence about each.
 fn standstills(series: &TrialSeries) -> (Vec<(f64, f64, String)>, Vec<String>) {
     let words = |it: &tonnage_record::transfer::Standstill| {
         let (begin, end) = (it.begin_ns as f64 / 1e9, it.end_ns as f64 / 1e9);

@@ -27,7 +27,7 @@ const PERCENTILES: [(&str, &str, StrokeStyle); 3] = [
     ("latency_ns_p999", "p99.9", StrokeStyle::Dotted),
 ];
 
-/// Maximum number of groups in a percentile plot; each has three lines.
+/// Maximum number of groups in a percentile plot. Each group has three lines.
 const PERCENTILE_LINES_MAX: usize = 4;
 
 /// Whether there is more than one size.
@@ -130,7 +130,7 @@ fn bounds(look: usize, group: &PointGroup<'_>) -> ChartLine {
     }
 }
 
-/// If all bounds are equal, keeps a single line that belongs to no group.
+/// If all bounds are equal, replaces their lines by a single one that belongs to no group.
 fn keep_one_bound(lines: &mut Vec<ChartLine>) {
     let longest = lines
         .iter()
@@ -241,7 +241,7 @@ fn chart(
     let sizes: Vec<f64> = marks().map(|mark| mark.x).collect();
     let ends =
         marks().flat_map(|mark| mark.interval.map_or([mark.y; 2], |(low, high)| [low, high]));
-    // Limit the lower end of an interval, so that one reaching zero does not stretch the scale.
+    // Cut off the interval's lower part, because an interval that reaches zero would stretch a logarithmic scale.
     let least = marks().map(|mark| mark.y).fold(f64::INFINITY, f64::min);
     let values: Vec<f64> = ends.map(|end| end.max(least / 2.0)).collect();
     if sizes.is_empty() {

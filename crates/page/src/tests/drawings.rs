@@ -1,5 +1,5 @@
-//! Compares drawings with their records: marks, converted back with the axis ticks, must match the values within a
-//! pixel.
+//! Compares drawings with their records. Each mark is converted back to a value with the axis ticks, and must match the
+//! record within a pixel.
 
 use std::str::FromStr;
 
@@ -59,7 +59,7 @@ impl Ticks {
     }
 }
 
-/// Circles of a drawing: the marks of its first line, and one in the legend.
+/// Centres of a drawing's circles: the marks of the first line, and one in the legend.
 fn circles(plot: &str) -> Vec<(f64, f64)> {
     let xs: Vec<f64> = attributes(plot, "cx");
     let marks = xs.into_iter().zip(attributes::<f64>(plot, "cy"));
@@ -162,7 +162,7 @@ fn slow_rows_columns_and_pairs_are_marked_in_shape() {
     }
     assert!(page.contains("Rank 5 sends slowly to all others at"));
     assert!(page.contains("From rank 7 to rank 9 it is"));
-    // Nothing is marked if nothing is slow.
+    // Without slow ranks and pairs, nothing is marked.
     let clean = page_of(&[matrix(8, 99, 99, (9, 9))], true);
     assert!(
         !clean.contains("class=\"slow-row\"") && clean.contains("No rank and no pair is slow.")
@@ -195,7 +195,7 @@ fn ratios_have_their_verdicts_and_their_places() {
     insta::assert_snapshot!(text.replace("><", ">\n<"));
 }
 
-/// The complete drawing of one sweep, to detect any attribute change.
+/// Pins the complete drawing of one sweep, so that any change of an attribute is noticed.
 #[test]
 fn the_drawing_of_a_sweep() {
     let page = page_of(&sweep(), true);

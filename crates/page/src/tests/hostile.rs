@@ -1,4 +1,4 @@
-//! User-chosen names must appear only as text on the page.
+//! Names that users choose must appear only as text on the page, never as markup.
 
 use proptest::prelude::*;
 use tonnage_record::Record;
@@ -7,7 +7,7 @@ use super::page_of;
 use super::samples::sweep;
 use crate::embed::records_of_page;
 
-/// Records with this name in all places where users can choose one.
+/// Records that contain this name wherever a user can choose one.
 fn named(name: &str) -> Vec<Record> {
     let mut records = sweep();
     for record in &mut records {
@@ -27,7 +27,7 @@ fn named(name: &str) -> Vec<Record> {
     records
 }
 
-/// Tags and attribute names, in order, without text and values.
+/// Tags and attribute names of a page in order, without text and attribute values.
 fn skeleton(page: &str) -> Vec<String> {
     let mut tags = Vec::new();
     for part in page.split('<').skip(1) {
@@ -76,7 +76,8 @@ fn hostile_names_are_text() {
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
 }
 
-/// A direction-changing name must appear alone: in an isolating element, a cell, a command line, or a tooltip.
+/// A name with direction-changing characters must stand alone: in an isolating element, a cell, a command line or a
+/// tooltip.
 #[test]
 fn text_after_a_name_keeps_its_order() {
     let turning = "a\u{202e}b";

@@ -1,4 +1,4 @@
-//! Whole pages from synthetic records: required content, forbidden content, and drawings compared with the records.
+//! Whole pages from synthetic records: required and forbidden content, and drawings that match the records.
 
 mod drawings;
 mod hostile;
@@ -75,7 +75,7 @@ fn a_page_makes_no_requests() {
         }
         assert_eq!(text.matches("<script").count(), usize::from(!plain));
         assert_eq!(text.matches("<style").count(), usize::from(!plain));
-        // Without them, the page is otherwise the same.
+        // Everything else on the page is the same with and without style and script.
         assert!(text.contains("color-scheme"));
     }
 }
@@ -264,10 +264,10 @@ fn hosts_are_compared_with_a_baseline() {
         rows[1].contains(">n1<") && rows[1].contains(">pass"),
         "{rows:?}"
     );
-    // Its columns are explained like all others.
+    // The columns of the baseline check are explained like all other columns.
     assert!(text.contains("Median of the runs of all hosts of this kind"));
     assert!(text.contains("<a href=\"#verdicts\">"));
-    // A baseline for other hosts is refused.
+    // A baseline that covers only other kinds of hosts is refused.
     let mut other = on("n3", 0, 1.0);
     other.environment[0].machine.cpu.model = "Another".to_owned();
     let said = beside(vec![other]).unwrap_err().to_string();

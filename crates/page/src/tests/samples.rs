@@ -1,14 +1,13 @@
-//! Test records: a real one with modified values.
+//! Test records: one real record with modified values.
 
 use serde_json::{Value, json};
 use tonnage_record::Record;
 
 const RECORD: &str = include_str!("record.json");
 
-/// Sizes of a sweep.
 pub(super) const SIZES: [u64; 4] = [64, 1024, 65536, 1 << 20];
 
-/// A record with this size and further changes.
+/// A record of operations of this size, modified by `change`.
 pub(super) fn record(size_bytes: u64, change: impl FnOnce(&mut Value)) -> Record {
     let mut value: Value = serde_json::from_str(RECORD).unwrap();
     value["point"]["size_bytes"] = size_bytes.into();
@@ -36,7 +35,7 @@ pub(super) fn sweep() -> Vec<Record> {
     each.collect()
 }
 
-/// A trial of four intervals; rank 0 stands still in one of them.
+/// A trial of four intervals. Rank 0 moves nothing in one of them.
 pub(super) fn series() -> Record {
     record(65536, |it| {
         let trial = &mut it["trials"][0];
