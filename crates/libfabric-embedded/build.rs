@@ -28,7 +28,7 @@ const INCLUDES: [&str; 4] = [
     "prov/tcp/include",
 ];
 
-/// The crate's table of sizes, offsets and values.
+/// The C file with the table of sizes, offsets and values.
 const LAYOUT: &str = "c/layout.c";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .opt_level(2)
         .debug(false)
         .flag("-fvisibility=hidden")
-        // Third-party code: its warnings depend on the compiler and help no one here.
+        // The warnings of third-party code depend on the compiler, and nobody here can act on them.
         .warnings(false)
         .cargo_warnings(false)
         .try_compile("tonnage_libfabric")?;

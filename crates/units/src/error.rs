@@ -78,8 +78,8 @@ impl Error {
         }
     }
 
-    /// Standard output has no reader any more, for example because `head` has closed it. The exit code is that of
-    /// SIGPIPE.
+    /// Returns the error for a standard output without a reader, for example after `head` has ended. Its exit code is
+    /// that of SIGPIPE.
     pub fn output_closed() -> Self {
         Self::Interrupted {
             signal: SIGPIPE,
@@ -87,13 +87,13 @@ impl Error {
         }
     }
 
-    /// Whether this only means that standard output has no reader any more, which needs no message.
+    /// Returns whether this error only means that standard output lost its reader. It then needs no message.
     pub fn is_output_closed(&self) -> bool {
         matches!(self, Self::Interrupted { signal, .. } if *signal == SIGPIPE)
     }
 
-    /// A thread or process could not be started. If the system ran out of resources, the message says how to allow
-    /// more.
+    /// Returns the error for a thread or process that could not be started. If the system ran out of resources, the
+    /// message also gives the limits to raise.
     pub fn start_error(what: impl std::fmt::Display, source: &io::Error) -> Self {
         let advice = match source.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {
@@ -140,7 +140,7 @@ mod tests {
         let interrupted = |rank| Error::Interrupted { signal: 2, rank };
         assert_eq!(interrupted(None).exit_code(), 130);
         assert!(!interrupted(None).is_output_closed());
-        // A shell reports the same code for a program that SIGPIPE has ended.
+        // A shell reports the same exit code, 141, for a program that SIGPIPE has ended.
         let closed = Error::output_closed();
         assert!(closed.exit_code() == 141 && closed.is_output_closed());
         assert_eq!(Error::Failed("x".into()).exit_code(), 1);

@@ -12,7 +12,8 @@ use crate::{Error, Result};
 pub use hdr_v2::BYTES_MAX as HDR_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
-/// Count, minimum, maximum, sum, number of unfinished operations and the shortest of these. They precede the bins.
+/// Encoded size of the exact figures, which precede the bins: count, minimum, maximum, sum, number of unfinished
+/// operations and the shortest wait of one.
 const EXACT_BYTES: usize = 8 + 8 + 8 + 16 + 8 + 8;
 
 /// Maximum length of the output of [`LatencyHistogram::encode`]; [`LatencyHistogram::decode`] refuses longer input.
@@ -22,11 +23,11 @@ pub const ENCODED_BYTES_MAX: usize = EXACT_BYTES + hdr_v2::BYTES_MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LowerBounds {
-    /// Samples of operations that were due and never ended. Each is counted with the time from when it was due to the
-    /// end of its trial. With any of these, the mean and the largest latency are lower bounds.
+    /// Number of operations that were due and never ended. The latency of each is counted as its wait from its due time
+    /// to the end of the trial. If there are any, the mean and the largest latency are lower bounds.
     pub unfinished: u64,
-    /// Percentiles of this or more are lower bounds: they rest on unfinished operations, or lie beyond the 60 s range of
-    /// the histogram.
+    /// Percentiles of at least this value are lower bounds. They either include unfinished operations, or exceed the
+    /// histogram's range of 60 s.
     pub from_ns: u64,
 }
 
@@ -47,14 +48,14 @@ impl LowerBounds {
 pub struct Unfinished {
     /// Number of operations, at least 1.
     pub count: u64,
-    /// Wait of the one that was due last.
+    /// Wait of the operation that was due last.
     pub shortest_ns: u64,
-    /// Wait of the one that was due first.
+    /// Wait of the operation that was due first.
     pub longest_ns: u64,
 }
 
 impl Unfinished {
-    /// Operations that had waited for `ns` or less.
+    /// Returns the number of operations that had waited for `ns` or less.
     fn up_to(&self, ns: u64) -> u64 {
         let steps = u128::from(self.count - 1);
         let span_ns = u128::from(self.longest_ns - self.shortest_ns);
@@ -78,16 +79,15 @@ pub struct BinnedLatencies {
     pub bins: Vec<u64>,
     /// Number of latencies.
     pub samples: u64,
-    /// The smallest.
+    /// The smallest latency.
     pub min_ns: u64,
-    /// The largest.
+    /// The largest latency.
     pub max_ns: u64,
     /// Sum of the latencies.
     pub sum_ns: u64,
 }
 
 impl BinnedLatencies {
-    /// Adds the latencies of another.
     pub fn merge(&mut self, other: &Self) {
         if other.samples == 0 {
             return;
@@ -129,9 +129,9 @@ struct ExactFigures {
     min_ns: u64,
     max_ns: u64,
     sum_ns: u128,
-    /// Samples that are lower bounds.
+    /// Number of unfinished operations, whose samples are lower bounds.
     unfinished: u64,
-    /// The smallest of these samples.
+    /// Shortest wait of an unfinished operation; `u64::MAX` if there are none.
     least_unfinished_ns: u64,
 }
 
@@ -195,7 +195,7 @@ impl ExactFigures {
         Some((exact, rest))
     }
 
-    /// Whether these figures are consistent with the samples in these bins.
+    /// Returns whether these figures are consistent with the counts of the bins.
     fn agrees_with(&self, pairs: &[(usize, u64)]) -> bool {
         let (Some((first, _)), Some((last, _))) = (pairs.first(), pairs.last()) else {
             return *self == Self::EMPTY;
@@ -204,7 +204,7 @@ impl ExactFigures {
         self.count == pairs.iter().map(|(_, count)| count).sum::<u64>()
             && hdr_v2::index_of(self.min_ns.min(hdr_v2::HIGH_NS)) == *first
             && hdr_v2::index_of(self.max_ns.min(hdr_v2::HIGH_NS)) == *last
-            // If there are samples, this also implies that the smallest is not larger than the largest.
+            // If there are samples, these two conditions also imply that the minimum does not exceed the maximum.
             && samples * u128::from(self.min_ns) <= self.sum_ns
             && self.sum_ns <= samples * u128::from(self.max_ns)
             && match self.unfinished {
@@ -231,13 +231,13 @@ impl LatencyHistogram {
                 bins,
                 exact: ExactFigures::EMPTY,
             },
-            // Only bounds that contradict each other are refused, and these are constants.
+            // `new_with_bounds` only refuses bounds that contradict each other; these constants do not.
             Err(_) => unreachable!(),
         }
     }
 
-    /// Counts one latency, without allocating or failing. Above 60 s it is counted in the last bin, but the exact
-    /// figures include it unchanged.
+    /// Counts one latency, without allocating or failing. A latency above 60 s goes into the last bin; the exact
+    /// figures include its true value.
     #[inline]
     pub fn record(&mut self, latency_ns: u64) {
         self.bins.saturating_record(latency_ns.min(hdr_v2::HIGH_NS));
@@ -247,7 +247,7 @@ impl LatencyHistogram {
         self.exact.sum_ns += u128::from(latency_ns);
     }
 
-    /// Counts operations that never ended, each as a lower bound of its latency.
+    /// Counts operations that never ended. The wait of each is a lower bound of its latency.
     pub fn record_unfinished(&mut self, waits: &Unfinished) {
         if waits.count == 0 {
             return;
@@ -277,12 +277,12 @@ impl LatencyHistogram {
         });
     }
 
-    /// The figures that are lower bounds; `None` if all are known.
+    /// Returns which figures are lower bounds; `None` if none is.
     pub fn lower_bounds(&self) -> Option<LowerBounds> {
         let bin_ns = |ns: u64| self.bins.lowest_equivalent(ns.min(hdr_v2::HIGH_NS));
         let unfinished =
             (self.exact.unfinished > 0).then(|| bin_ns(self.exact.least_unfinished_ns));
-        // The last bin does not distinguish longer samples.
+        // Samples above 60 s share the last bin, so a percentile in that bin is a lower bound.
         let beyond = (self.exact.max_ns > hdr_v2::HIGH_NS).then(|| bin_ns(hdr_v2::HIGH_NS));
         Some(LowerBounds {
             unfinished: self.exact.unfinished,
@@ -316,7 +316,8 @@ impl LatencyHistogram {
     }
 
     /// Returns the latency that a fraction `quantile` (0.0 to 1.0) of all samples does not exceed; `None` when empty.
-    /// It has three digits and is never outside the exact extremes. For a lower bound, it is the lower end of the bin.
+    /// It has three digits and is never outside the exact extremes. If it is a lower bound, it is the lower end of its
+    /// bin.
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
         let mut value = self.bins.value_at_quantile(quantile);
         if self
@@ -331,7 +332,7 @@ impl LatencyHistogram {
     /// Adds all latencies of `other`.
     pub fn merge(&mut self, other: &Self) {
         if other.count() == 0 {
-            // Empty histograms are common: ranks that wait while others take their turn have them.
+            // Empty histograms are common, because ranks that do not initiate operations have no latencies.
             return;
         }
         for (index, count) in other.index_counts() {
@@ -349,7 +350,7 @@ impl LatencyHistogram {
         self.exact = ExactFigures::EMPTY;
     }
 
-    /// Returns the recorded_bins latencies, to three digits, with the number of samples of each, in ascending order.
+    /// Returns the recorded latencies, to three digits, each with its number of samples, in ascending order.
     pub fn recorded_bins(&self) -> impl Iterator<Item = (u64, u64)> {
         let bins = self.bins.iter_recorded();
         bins.map(|bin| {
@@ -419,8 +420,8 @@ impl LatencyHistogram {
         });
     }
 
-    /// Adds the increase of counts of the same bins since `earlier`. Minimum, maximum and mean are then known to three
-    /// digits only.
+    /// Adds the growth of the bins' counts since `earlier`. Minimum, maximum and mean are then known to three digits
+    /// only.
     pub fn add_counts(&mut self, bins: &[u64], earlier: &[u64]) {
         let earlier = earlier.iter().copied().chain(std::iter::repeat(0));
         for (index, (&count, earlier)) in bins.iter().zip(earlier).enumerate() {
@@ -432,7 +433,7 @@ impl LatencyHistogram {
         }
     }
 
-    /// Adds `count` latencies with the same value, which must be within the range.
+    /// Adds `count` latencies of the same value, which must not exceed 60 s.
     fn add_equal_values(&mut self, value_ns: u64, count: u64) {
         self.bins.saturating_record_n(value_ns, count);
         self.exact
@@ -444,8 +445,8 @@ impl LatencyHistogram {
         hdr_v2::encode(self.index_counts())
     }
 
-    /// Decodes a histogram from the HdrHistogram V2 encoding with these bins. Minimum, maximum and mean are then known
-    /// to three digits only.
+    /// Decodes a histogram with the same bins from the HdrHistogram V2 encoding. Minimum, maximum and mean are then
+    /// known to three digits only.
     ///
     /// # Errors
     /// If the encoding has other bins or is damaged.
@@ -458,7 +459,7 @@ impl LatencyHistogram {
         Ok(histogram)
     }
 
-    /// (bin, count) of every bin that is not empty, ascending.
+    /// Returns (bin, count) of every bin that is not empty, in ascending order.
     fn index_counts(&self) -> impl Iterator<Item = (usize, u64)> {
         self.bins.iter_recorded().map(|bin| {
             (
@@ -469,7 +470,8 @@ impl LatencyHistogram {
     }
 }
 
-/// Merges two encoded histograms into `left`. Used by a reduction along a tree. An empty `left` takes `right` as it is.
+/// Merges two encoded histograms into `left`, for reductions along the tree of ranks. An empty `left` takes `right` as
+/// it is.
 ///
 /// # Errors
 /// When either is not an encoded histogram; `left` is then unchanged.

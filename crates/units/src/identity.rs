@@ -15,7 +15,7 @@ pub struct Identity {
     /// Number of ranks on this host, if the launcher provides it.
     pub local_size: Option<u32>,
     /// Origin of these values: "RANK/WORLD_SIZE", "OMPI_COMM_WORLD_*", "tonnage --ranks", …. Once the ranks have met,
-    /// the way they found each other is appended: "OMPI_COMM_WORLD_*, PMIx".
+    /// the mechanism by which they met is appended: "OMPI_COMM_WORLD_*, PMIx".
     pub source: String,
     /// How the ranks find each other.
     pub meeting: Meeting,
@@ -37,10 +37,10 @@ pub enum Meeting {
         host: String,
         /// TCP port.
         port: u16,
-        /// Origin of the address: it decides how messages name it and which change they suggest.
+        /// Origin of the address. Messages name the address by it and suggest the setting to change.
         source: AddressSource,
     },
-    /// The launcher passes on rank 0's address and the secret that rank 0 has made.
+    /// The launcher hands rank 0's address and secret to the other ranks.
     Exchange(Exchange),
     /// Rank 0 is on the first host of a Slurm step, and all ranks know the port.
     FirstHost {
@@ -48,7 +48,7 @@ pub enum Meeting {
         host: String,
         /// TCP port.
         port: u16,
-        /// True if the step has other hosts too; otherwise the ranks meet on 127.0.0.1.
+        /// True if the step has more than one host. If not, the ranks meet on 127.0.0.1.
         others: bool,
     },
 }
@@ -80,7 +80,7 @@ impl AddressSource {
         }
     }
 
-    /// Advice if this host is not rank 0's.
+    /// Advice for a host that is not rank 0's.
     pub fn suggest_other_host(self) -> &'static str {
         match self {
             Self::Option => "--master must name the host of rank 0",

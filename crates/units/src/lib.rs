@@ -15,8 +15,8 @@
 //! | [`wire`] | the name of a device that payload crosses |
 //! | [`lock`] | locking a mutex even if its last holder panicked |
 //!
-//! Nothing here knows an engine, a plan or a rank. Next: `tonnage_sys` for the operating system, `tonnage_engine` for
-//! the contract of engines.
+//! Nothing here depends on engines, plans or ranks. The operating system is in `tonnage_sys`; the contract of engines
+//! is in `tonnage_engine`.
 #![forbid(unsafe_code)]
 
 pub mod error;

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-/// Longest word that is printed whole. Longer ones are user data such as a mistyped argument; a path may be this long.
+/// Longest word that is printed whole, enough for a long path. Longer words are user data, such as a mistyped argument,
+/// and are cut.
 const WORD_CHARACTERS_MAX: usize = 300;
 
 /// Number of characters kept of a longer word.
 const WORD_CHARACTERS_LEFT: usize = 60;
 
-/// Length limit of a message in characters. The last quarter is kept for the end of the message, which holds the
+/// Length limit of a message in characters. A quarter of it is reserved for the end of the message, which holds the
 /// advice.
 const CHARACTERS_MAX: usize = 4000;
 

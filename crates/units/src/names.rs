@@ -47,10 +47,12 @@ impl Visitor<'_> for NameVisitor {
     }
 }
 
-/// Declares an enum whose values have names on the command line, in plans and in records. The kind (for messages), each
-/// value's name and each value's doc comment are written once; other names that are read too follow a `|`. They yield
-/// `ALL`, `name`, `FromStr` (which suggests the nearest name), `Display`, both serde traits, and [`Named`] for help. A
-/// default, if there is one, follows the kind. The crate that uses this macro needs serde.
+/// Declares an enum whose values have names on the command line, in plans and in records. You write the kind (for
+/// messages), each value's name and each value's doc comment once. A `|` separates aliases, which are accepted but not
+/// listed. A default, if there is one, follows the kind.
+///
+/// The macro generates `ALL`, `name`, `FromStr` (which suggests the nearest name), `Display`, both serde traits, and
+/// [`Named`] for help. The crate that uses the macro needs serde.
 ///
 /// ```
 /// tonnage_units::names! {
@@ -80,7 +82,7 @@ macro_rules! names {
         $crate::names_schema!($type, concat!($($about_all, "\n"),+), $($name, concat!($($about, "\n"),+)),+);
 
         impl $type {
-            /// All of them, in listing order.
+            /// All values, in listing order.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$choice),+];
 
             /// The name on the command line, in plans and in records.
@@ -161,7 +163,7 @@ macro_rules! names_schema {
     };
 }
 
-/// Expands to nothing, because only the feature has schemas.
+/// Without the feature `schema`, there is no trait to implement.
 #[cfg(not(feature = "schema"))]
 #[doc(hidden)]
 #[macro_export]
@@ -192,9 +194,10 @@ pub fn quote(text: &str) -> String {
     }
 }
 
-/// Returns the likely intended choice, if one is near: within a typo or two, or with `text` as its beginning.
+/// Returns the choice that the user probably meant: the nearest one if it differs by few typos, or else the first one
+/// that begins with `text`.
 pub fn nearest<'a>(text: &str, choices: &[&'a str]) -> Option<&'a str> {
-    // The cost is the product of both lengths, and a text this long is near no name.
+    // The cost is the product of both lengths, and all names are shorter than this.
     if text.len() > 64 {
         return None;
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A value that can be merged in any order, and therefore on the way up a tree of ranks.
+/// A value that can be merged in any order, so that a tree of ranks can merge it on the way to the root.
 pub trait Reduce {
     /// Adds another contribution.
     fn merge(&mut self, other: Self);

@@ -31,13 +31,13 @@ where
     text.parse().map_err(de::Error::custom)
 }
 
-/// Serializes a number as an integer if the format has one that large, and otherwise as text. Both parse back to the
-/// same value.
+/// Serializes a number as an integer if the format's integers can hold it, and as text otherwise. Both parse back to
+/// the same value.
 ///
 /// # Errors
 /// The serializer's error.
 pub fn write_count<S: Serializer>(count: u64, serializer: S) -> Result<S::Ok, S::Error> {
-    // TOML's integers are signed.
+    // TOML's integers are signed, so a count above `i64::MAX` does not fit.
     match i64::try_from(count) {
         Ok(count) => serializer.serialize_i64(count),
         Err(_) => serializer.collect_str(&count),

@@ -1,15 +1,15 @@
 //! The HdrHistogram V2 encoding of the one histogram shape that tonnage uses: 1 ns to 60 s, three significant digits.
 //!
-//! The bytes are those that every HDR library reads and writes (a test compares them with the `hdrhistogram` crate's
-//! own). The codec is written here because decoding must survive whatever a peer or a damaged file holds: it works on a
-//! bounded slice, allocates no more memory than its input has bytes, and refuses every other shape. What the counts
-//! mean is in [`super::histogram`].
+//! Every HDR library can read and write these bytes; a test compares them with those of the `hdrhistogram` crate. The
+//! codec is written here because decoding must survive any input from a peer or a damaged file. It works on a bounded
+//! slice, allocates no more memory than its input has bytes, and refuses every other shape. The meaning of the counts
+//! is in [`super::histogram`].
 
 use crate::{Error, Result};
 
 /// Smallest value with a bin of its own.
 pub const LOW_NS: u64 = 1;
-/// Largest value that can be distinguished from larger ones.
+/// Upper end of the range. Histograms count a larger latency as this value.
 pub const HIGH_NS: u64 = 60_000_000_000;
 /// Significant decimal digits of a bin.
 pub const DIGITS: u8 = 3;
@@ -20,7 +20,7 @@ pub const BYTES_MAX: usize = HEADER_BYTES + BINS * VARINT_BYTES_MAX;
 
 /// Three digits need 2 × 10³ steps in a bucket, rounded up to a power of two: 2¹¹.
 const SUB_BUCKET_BITS: u32 = 11;
-/// Every bucket but the first uses only the upper half of its steps.
+/// Half the steps of a bucket. Every bucket but the first uses only its upper half.
 const HALF: usize = 1 << (SUB_BUCKET_BITS - 1);
 /// Doublings of 2¹¹ until `HIGH_NS` is covered, plus one.
 const BUCKETS: usize = 26;

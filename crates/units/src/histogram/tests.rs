@@ -41,7 +41,7 @@ fn nothing_is_lost_beyond_the_range() {
         of(&[hour_ns, hour_ns + 2]).mean_ns(),
         Some(hour_ns as f64 + 1.0)
     );
-    // The last bin begins at its lower end.
+    // The quantile lies in the last bin, so it is a lower bound: the lower end of that bin.
     let last_ns = hdr_v2::value_of(hdr_v2::index_of(hdr_v2::HIGH_NS));
     assert_eq!(histogram.quantile_ns(0.75), Some(last_ns));
     assert!(same(
@@ -95,13 +95,13 @@ fn figures_that_rest_on_waits_are_lower_bounds() {
         [0.5, 0.9, 0.99, 0.999].map(|it| histogram.quantile_ns(it).unwrap());
     let bounds = histogram.lower_bounds().unwrap();
     assert!(bounds.has_extremes() && bounds.unfinished == 10);
-    // However long the ten would have taken, 985 of a thousand were faster.
+    // The ten unfinished operations cannot change these percentiles, because 985 of 1000 operations were faster.
     assert!(!bounds.has_percentile(p50) && !bounds.has_percentile(p90));
-    // The true latencies of the ten may be below or above these 2 s.
+    // p99 and p99.9 depend on the true latencies of the ten, which may be below or above 2 s.
     for bound_ns in [p99, p999] {
         assert!(bounds.has_percentile(bound_ns), "{bound_ns}: {bounds:?}");
     }
-    // The fifth of the ten, rounded down to its bin.
+    // p99 is the wait of the fifth unfinished operation, rounded down to its bin.
     let fifth_ns = 1_000_000_000 + 4 * 2_000_000_000 / 9;
     assert!(
         p99 <= fifth_ns && (fifth_ns - p99) * 1000 <= fifth_ns,
@@ -122,7 +122,7 @@ fn figures_that_contradict_the_bins_are_refused() {
     }
 }
 
-/// Each figure is wrong alone, while the others are consistent.
+/// Decoding refuses exactly those figures that contradict the others.
 #[test]
 fn each_figure_has_its_bounds() {
     let good = of(&[10, 20, 30]);
@@ -147,7 +147,7 @@ fn each_figure_has_its_bounds() {
     };
     assert!(unfinished(3, 10) && unfinished(1, 30));
     assert!(!unfinished(4, 10) && !unfinished(1, 9) && !unfinished(1, 31));
-    // Both are in one bin, and the smallest would be larger than the largest.
+    // Minimum and maximum fall into the same bin, so only the sum shows that the minimum exceeds the maximum.
     let mut one = of(&[1_000_001]);
     one.exact.min_ns = 1_000_002;
     assert!(LatencyHistogram::decode(&one.encode()).is_err());
@@ -179,7 +179,7 @@ fn counts_of_bins_are_added_with_their_exact_figures() {
     let mut sum = of(&[5]);
     sum.merge_binned(&binned);
     assert!(same(&sum, &of(&[5, 10, 10, 1_000_001])));
-    // Without samples there are no extremes either.
+    // Merging a set without samples must not change the extremes.
     sum.merge_binned(&BinnedLatencies::default());
     assert!(same(&sum, &of(&[5, 10, 10, 1_000_001])));
 }

@@ -13,7 +13,7 @@ pub(super) fn split(text: &str) -> Option<(&str, &str)> {
     plain.then_some((number, unit.trim_start()))
 }
 
-/// Why a number times a factor is not a `u64`.
+/// Reasons why a number times a factor is not a `u64`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WholeError {
     /// Digits remain after the decimal point.
@@ -26,7 +26,7 @@ pub(super) enum WholeError {
 pub(super) fn whole(number: &str, factor: u64) -> Result<u64, WholeError> {
     let (before, after) = number.split_once('.').unwrap_or((number, ""));
     let after = after.trim_end_matches('0');
-    // No factor has more than 41 powers of two or five, so a product with more decimal places is never whole.
+    // No factor has more than 41 powers of two or five, so a product with more than 41 decimal places is never whole.
     if after.len() > 41 {
         return Err(WholeError::Fraction);
     }
