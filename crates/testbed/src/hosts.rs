@@ -13,7 +13,7 @@ use crate::tool::{probe, require, run, within};
 use crate::workspace::Workspace;
 use crate::{Error, LinkRates, Result};
 
-/// Maximum number of hosts. One byte of the address is the host's number, and the switch has the last address.
+/// Maximum number of hosts. One byte of an address numbers the hosts, and the switch has 254 in this byte.
 const COUNT_MAX: usize = 250;
 
 /// Maximum number of links of a host: the number of NICs in the largest real machines.
@@ -24,8 +24,8 @@ const LINKS_MAX: usize = 32;
 pub struct HostsSpec {
     /// Number of hosts, 1 to 250.
     pub count: usize,
-    /// Number of links of each host, 1 to 32. Links with the same number form a rail: they reach each other and no
-    /// others.
+    /// Number of links of each host, 1 to 32. Links with the same number form a rail: they can reach each other, but no
+    /// link of another rail.
     pub links: usize,
     /// Rates of each link; [`Link::set_rates`] changes those of one link.
     pub rates: LinkRates,
@@ -41,8 +41,8 @@ impl Default for HostsSpec {
     }
 }
 
-/// Some hosts on one switch. When this is dropped, or its process ends in any way, all programs in the hosts are ended
-/// and everything is removed.
+/// One or more hosts on one switch. When this value is dropped, or its process ends in any way, all programs in the
+/// hosts are killed and the hosts are removed.
 #[derive(Debug)]
 pub struct Hosts {
     count: usize,
@@ -51,12 +51,12 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Creates hosts named h0, h1, …, which can look up each other's addresses by these names. First removes leftovers
-    /// of processes that were killed together with their guardians.
+    /// Creates hosts named h0, h1, …, and enters these names in their /etc/hosts. Before that, removes hosts whose
+    /// owner and guardian were both killed.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] without root, `ip`, `tc` or the kernel features that these need. [`Error::Failed`] for a
-    /// number of hosts or links that is out of range and for everything else.
+    /// [`Error::Unavailable`] without root, `ip`, `tc` or the kernel features that these need. [`Error::Failed`] if the
+    /// number of hosts or links is out of range, and for any other failure.
     pub fn new(spec: HostsSpec) -> Result<Self> {
         for (number, what, most) in [
             (spec.count, "hosts", COUNT_MAX),
@@ -105,7 +105,7 @@ impl Hosts {
     /// Returns the address of a host, which is that of its first link.
     ///
     /// # Panics
-    /// If no host has this number. The same holds for all functions that take a host's number.
+    /// If no host has this number. Every function that takes a host's number panics in this case.
     pub fn address(&self, host: usize) -> Ipv4Addr {
         self.link(host, 0).address()
     }
@@ -127,8 +127,8 @@ impl Hosts {
         (0..self.links).map(move |rail| self.link(host, rail))
     }
 
-    /// Returns the address of the switch, where programs run that belong to no host. It is on the rail of the first
-    /// links.
+    /// Returns the address of the switch, the network namespace for programs that belong to no host. The address is on
+    /// rail 0, the rail of the first links.
     pub fn switch_address(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, 0, 254)
     }
@@ -143,33 +143,33 @@ impl Hosts {
         self.workspace.folder()
     }
 
-    /// Returns the program that runs others in a host: `on HOST PROGRAM [ARGUMENT…]`, where HOST is 0, 1, … or
-    /// "switch".
+    /// Returns the path of the script `on`, which runs a program in a host: `on HOST PROGRAM [ARGUMENT…]`. HOST is 0,
+    /// 1, … or "switch".
     pub fn on(&self) -> PathBuf {
         self.folder().join("bin/on")
     }
 
-    /// Returns a command for a program in a host. The process that starts becomes the program, so that signals reach
-    /// it; standard streams, environment and working directory are as usual.
+    /// Returns a command for a program in a host. The child process executes the program itself, so that signals reach
+    /// the program. Standard streams, environment and working directory are inherited.
     pub fn command(&self, host: usize, program: impl AsRef<OsStr>) -> Command {
         self.command_on(&self.number(host).to_string(), program)
     }
 
-    /// Returns a command for a program at the switch, which reaches all hosts through their first links. Its outgoing
-    /// traffic is shaped only by the hosts' receive rates.
+    /// Returns a command for a program at the switch, which reaches all hosts through their first links. Only the
+    /// hosts' receive rates limit its outgoing traffic.
     pub fn switch_command(&self, program: impl AsRef<OsStr>) -> Command {
         self.command_on("switch", program)
     }
 
     fn command_on(&self, place: &str, program: impl AsRef<OsStr>) -> Command {
-        // `sh` runs the script. Executing the script directly could fail, because a child that another thread is just
-        // starting may still have it open for writing.
+        // `sh` runs the script. Executing the script directly could fail, because a child that another thread is
+        // starting may still have the script open for writing.
         let mut command = Command::new("sh");
         command.arg(self.on()).arg(place).arg(program);
         command
     }
 
-    /// Runs `work` in a thread that has entered a host's network: its connections and listeners are the host's.
+    /// Runs `work` in a thread that has entered a host's network, so that its sockets belong to the host.
     ///
     /// # Errors
     /// [`Error::Failed`] if the thread cannot enter the network, or the work panicked.
@@ -177,7 +177,7 @@ impl Hosts {
         within(&self.namespace(host), work)
     }
 
-    /// Ends all programs in the hosts and removes everything. Dropping does the same, but only prints errors.
+    /// Kills all programs in the hosts and removes the hosts. Dropping does the same, but only prints errors.
     ///
     /// # Errors
     /// [`Error::Failed`] if something could not be removed.
@@ -199,7 +199,7 @@ impl Hosts {
         let failed = |error: std::io::Error| {
             Error::Failed(format!("cannot write in {}: {error}", folder.display()))
         };
-        // Mount point that passes the control groups into a host's /sys.
+        // A host's /sys gets the control groups through this mount point.
         fs::create_dir(folder.join("cgroup")).map_err(failed)?;
         fs::create_dir(folder.join("bin")).map_err(failed)?;
         fs::write(self.on(), include_str!("on.sh")).map_err(failed)?;
@@ -211,7 +211,7 @@ impl Hosts {
             let _ = writeln!(names, "{} {}", link.address(), link.name());
         }
         let _ = writeln!(names, "{} switch", self.switch_address());
-        // The machine's own entries come last, so that they cannot hide the hosts.
+        // The machine's own entries come last, so that they cannot override the names of hosts.
         names += &fs::read_to_string("/etc/hosts").unwrap_or_default();
         fs::write(folder.join("hosts"), names).map_err(failed)
     }
@@ -225,7 +225,7 @@ impl Hosts {
             ip(&format!("link add {bridge} type bridge"))?;
             ip(&format!("link set {bridge} up"))?;
         }
-        // The other bridges have no address, so that the switch does not connect rails.
+        // The bridges of the other rails have no address, so that the switch does not connect rails.
         let (address, first) = (self.switch_address(), bridge(0));
         ip(&format!("address add {address}/24 dev {first}")).map(drop)
     }
@@ -241,7 +241,7 @@ impl Hosts {
                 link.set_rates(rates)?;
             }
         }
-        // With a single link there is nothing to separate.
+        // A single link needs no separation.
         if links.len() > 1 {
             separate_links(&links)?;
         }

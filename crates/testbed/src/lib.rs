@@ -2,9 +2,9 @@
 //!
 //! A host is a network namespace. It has its own interface `eth0` with its own address, and programs in it see its own
 //! host name, /etc/hosts and /sys/class/net. It may have more links: `eth1` and so on. Links of the same number form a
-//! rail; they reach each other and no others. Each rail is a bridge, and all bridges are in a namespace of their own,
-//! the switch. The machine's network is not touched, and several sets of hosts may exist at once. All hosts share the
-//! machine's CPUs, memory, files and processes.
+//! rail; they can reach each other, but no link of another rail. Each rail is a bridge, and all bridges are in one more
+//! namespace, the switch. The machine's network is not touched, and several sets of hosts may exist at once. All hosts
+//! share the machine's CPUs, memory, files and processes.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -18,7 +18,7 @@
 //! | `tool.rs` | running system programs and classifying their failures; running code in a network namespace |
 //! | `main.rs` | `make hosts`: the same for interactive use |
 //!
-//! The crate needs root, and `ip` and `tc`. The measuring program does not depend on any of this.
+//! The crate needs root, `ip` and `tc`. Only tests and `make hosts` use it.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +39,7 @@ pub use ssh::Ssh;
 /// Why hosts could not be created, or why an operation on them failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// This machine lacks something, which the text names: a reason for a test to skip itself.
+    /// This machine lacks a requirement, named in the text. Tests skip themselves on this error.
     #[error("{0}")]
     Unavailable(String),
     /// An unexpected failure.

@@ -10,10 +10,10 @@ use crate::tool::{probe, run, within};
 use crate::workspace::Workspace;
 use crate::{Error, LinkRates, Rate, Result};
 
-/// Longest wait for a link to come up; one second is normal on some kernels.
+/// Longest wait for a link to come up. On some kernels a link usually needs one second.
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// First routing table to use. A new namespace has only tables 253 to 255.
+/// First routing table to use. A new namespace uses only tables 253 to 255.
 const FIRST_TABLE: usize = 100;
 
 /// Makes an interface answer ARP requests only for its own address, so that the addresses of one rail cannot be reached
@@ -21,7 +21,7 @@ const FIRST_TABLE: usize = 100;
 const ARP_IGNORE: &str = "/proc/sys/net/ipv4/conf/all/arp_ignore";
 
 /// A cable from an interface of a host to a port of the switch. Links of the same number form a rail: they share a
-/// bridge of the switch and a subnet, and reach no others.
+/// bridge of the switch and a subnet, and cannot reach other rails.
 #[derive(Debug, Clone, Copy)]
 pub struct Link<'a> {
     workspace: &'a Workspace,
@@ -68,8 +68,8 @@ impl<'a> Link<'a> {
         format!("{one}.{two}.{rail}.0/24")
     }
 
-    /// Returns the name with which programs in the hosts look up the address: `h0`, and `h0-rail1` for link 1. The port
-    /// of the switch has the same name.
+    /// Returns the name by which programs in the hosts look up this link's address: `h0` for link 0, `h0-rail1` for
+    /// link 1. The port of the switch has the same name.
     pub fn name(&self) -> String {
         let Self { host, rail, .. } = self;
         if *rail == 0 {
@@ -83,7 +83,7 @@ impl<'a> Link<'a> {
         self.workspace.host_space(self.host)
     }
 
-    /// Creates both ends, and attaches the port to the rail's bridge.
+    /// Creates both ends of the cable, and attaches the switch's end to the rail's bridge.
     pub(crate) fn create(&self) -> Result<()> {
         let (space, switch) = (self.space(), self.workspace.switch_space());
         let (interface, port, bridge) = (self.interface(), self.name(), bridge(self.rail));
@@ -99,7 +99,7 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// Cuts the cable: the interface stays up, but has no carrier. The host's other links are not affected.
+    /// Cuts the cable: the interface stays up, but loses its carrier. The host's other links are not affected.
     ///
     /// # Errors
     /// [`Error::Failed`] if the system refuses.
@@ -121,8 +121,8 @@ impl<'a> Link<'a> {
         run("ip", &format!("-n {switch} link set {port} {state}")).map(drop)
     }
 
-    /// Waits until the link carries traffic. The kernel checks changed links once a second at most, and a port of the
-    /// switch forwards only after that.
+    /// Waits until the link carries traffic. The kernel checks changed links at most once a second, and the port of the
+    /// switch forwards only after this check.
     pub(crate) fn wait(&self) -> Result<()> {
         let (space, switch, name) = (self.space(), self.workspace.switch_space(), self.name());
         let since = Instant::now();
@@ -144,8 +144,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Changes both rates. Outgoing traffic is delayed before it leaves the host. Incoming traffic is shaped at the
-    /// host's port of the switch, where traffic from several hosts comes together and may be dropped.
+    /// Changes both rates. The host's interface delays outgoing traffic. The host's port of the switch shapes incoming
+    /// traffic; this port may drop packets, because traffic from several hosts meets there.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the kernel cannot shape traffic; [`Error::Failed`] if the system refuses.
@@ -159,7 +159,7 @@ impl<'a> Link<'a> {
     /// # Errors
     /// [`Error::Failed`] if the system refuses.
     pub fn counters(&self) -> Result<LinkCounters> {
-        // This thread's file is needed, because the process's file shows the machine's own interfaces.
+        // The file must be this thread's own, because the one of the process shows the machine's interfaces.
         let path = "/proc/thread-self/net/dev";
         let table = within(&self.space(), || fs::read_to_string(path))?
             .map_err(|error| Error::Failed(format!("cannot read {path}: {error}")))?;
@@ -170,8 +170,9 @@ impl<'a> Link<'a> {
     }
 }
 
-/// Separates the links of a host. By default, Linux assigns addresses to hosts, not to interfaces. It answers for all
-/// of them on every interface, and chooses the outgoing interface by the destination, not by the source address.
+/// Separates the links of a host. By default, Linux assigns addresses to hosts, not to interfaces: every interface
+/// answers for all addresses of the host. It also chooses the outgoing interface by the destination, not by the source
+/// address.
 ///
 /// Afterwards a packet from the address of a link leaves through this link or not at all: destinations on other rails
 /// fail with "no route to host". `links` are all links of one host.

@@ -1,6 +1,6 @@
-//! `make hosts`: some hosts on this machine, and a shell to use them.
+//! `make hosts`: creates hosts on this machine, and runs a shell that can use them.
 //!
-//! Everything is removed when the shell ends, or when this program does, even if it is killed.
+//! The hosts are removed when the shell ends, or when this program ends, even by SIGKILL.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 use clap::Parser;
 use tonnage_testbed::{Error, Hosts, HostsSpec, LinkRates, Rate, Result, Slurm, Ssh};
 
-/// Slurm programs that are run at the switch, so that they can be typed as on a cluster.
+/// Slurm programs with a wrapper that runs them at the switch, so that users can type them as on a cluster.
 const SLURM_PROGRAMS: [&str; 7] = [
     "srun", "sbatch", "salloc", "scancel", "sinfo", "squeue", "scontrol",
 ];
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<u8> {
-    // Ctrl-C is for the command; the hosts are removed when the command ends.
+    // Ctrl-C is for the command. This program ignores it, and removes the hosts when the command ends.
     let interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted)
         .map_err(|error| Error::Failed(format!("cannot prepare for SIGINT: {error}")))?;
@@ -84,7 +84,7 @@ fn run(arguments: &Arguments) -> Result<u8> {
     };
     let mut command = command_of(arguments);
     command.env("PATH", path_of(&hosts)?);
-    // These are set if this program was started in a Slurm step. Programs in the hosts would take them for their own.
+    // This program may itself run in a Slurm step. Programs in the hosts would take the step's variables for their own.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SLURM_") {
             command.env_remove(name);
@@ -131,7 +131,7 @@ fn command_of(arguments: &Arguments) -> Command {
     command
 }
 
-/// Returns PATH with the folder that has the program `on` in front.
+/// Returns PATH with the folder of the program `on` in front.
 fn path_of(hosts: &Hosts) -> Result<OsString> {
     let usual = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let folders = std::iter::once(hosts.folder().join("bin")).chain(std::env::split_paths(&usual));
@@ -142,7 +142,7 @@ fn path_of(hosts: &Hosts) -> Result<OsString> {
 fn write_slurm_programs(hosts: &Hosts) -> Result<()> {
     for program in SLURM_PROGRAMS {
         let path = hosts.folder().join("bin").join(program);
-        // The folder is removed from the path, so that the search does not find this file again.
+        // The wrapper removes its own folder from PATH, so that the search finds the real program.
         let text = format!(
             "#!/bin/sh\nbin=${{0%/*}}\nPATH=${{PATH#$bin:}} exec \"$bin/on\" switch {program} \"$@\"\n"
         );

@@ -1,4 +1,4 @@
-//! Rate of a link, and of its two directions.
+//! Rates of a link in its two directions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,8 +18,8 @@ const UNITS: [(&str, u64); 4] = [
     ("bit", 1),
 ];
 
-/// Up to this rate the small bucket is enough. Above it, more tokens are needed between two runs of the kernel's
-/// shaper.
+/// Highest rate for which the small bucket suffices. Above it, the kernel's shaper uses more tokens between two of its
+/// runs.
 const SMALL_BUCKET_UP_TO_BITS_PER_S: u64 = 1_000_000_000;
 
 /// TCP payload of a full Ethernet frame, with time stamps.
@@ -49,7 +49,8 @@ impl Rate {
         self.bits_per_s as f64 / 8.0 * PAYLOAD_PER_FRAME_BYTES / FRAME_BYTES
     }
 
-    /// Bucket size of the shaper. With a larger bucket, a short or a pausing transfer would run far ahead of the rate.
+    /// Returns the shaper's bucket size. With a larger bucket, a short or intermittent transfer would exceed the rate
+    /// for too long.
     pub(crate) fn burst(self) -> &'static str {
         if self.bits_per_s <= SMALL_BUCKET_UP_TO_BITS_PER_S {
             "128kb"
@@ -59,13 +60,13 @@ impl Rate {
     }
 }
 
-/// Rates of a link, each with its own shaper; `None` is limited only by the CPU. For the same rate both ways, convert a
-/// [`Rate`] with `into`.
+/// Rates of a link, each with its own shaper. A direction with `None` is limited only by the CPU. `into` converts a
+/// [`Rate`] to the same rate in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkRates {
     /// Rate at which the host sends.
     pub send: Option<Rate>,
-    /// Rate at which the host receives, from all others together.
+    /// Rate at which the host receives from all other hosts together.
     pub receive: Option<Rate>,
 }
 

@@ -1,7 +1,8 @@
 //! A real Slurm with these hosts as its nodes: one munged and one slurmctld at the switch, a slurmd in each host.
 //!
-//! The daemons are child processes in the foreground. They and their jobs run inside the hosts' network namespaces, so
-//! they end with the hosts in any case. Ports are Slurm's usual ones, because every set of hosts has its own.
+//! The daemons are child processes in the foreground. Daemons and jobs run inside the hosts' network namespaces, so
+//! they end with the hosts in any case. All sets of hosts can use Slurm's usual ports, because each set has its own
+//! network.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::tool::{output, require};
 use crate::{Error, Hosts, Result};
 
-/// A cluster starts in less than a second; on a busy machine it may take longer.
+/// A cluster usually starts in less than a second; the rest is for busy machines.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time that a daemon gets to terminate.
@@ -25,7 +26,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Nominal CPUs and memory of each node. Slurm does not check them, and does not bind tasks.
 const NODE: &str = "CPUs=8 RealMemory=8000 State=UNKNOWN";
 
-/// A running Slurm with one node per host, of the same name, in one partition. Dropping it ends jobs and daemons.
+/// A running Slurm with one node per host, of the same name, in one partition. Dropping it ends its jobs and daemons.
 #[derive(Debug)]
 pub struct Slurm<'a> {
     hosts: &'a Hosts,
@@ -38,7 +39,7 @@ impl<'a> Slurm<'a> {
     ///
     /// # Errors
     /// [`Error::Unavailable`] if Slurm or munge is not installed, [`Error::Failed`] if a daemon does not start. The
-    /// message has the end of its log.
+    /// error includes the end of the daemon's log.
     pub fn start(hosts: &'a Hosts) -> Result<Self> {
         Self::start_with(hosts, "")
     }
@@ -98,7 +99,7 @@ impl<'a> Slurm<'a> {
     }
 
     fn prepare(&self, command: &mut Command) {
-        // If this process itself runs in a Slurm job, that must not be visible.
+        // Programs of this Slurm must not see the variables of a Slurm job that runs this process.
         for (name, _) in std::env::vars_os() {
             if name.as_encoded_bytes().starts_with(b"SLURM_") {
                 command.env_remove(name);
@@ -152,12 +153,12 @@ impl<'a> Slurm<'a> {
         self.wait("all nodes are idle", |slurm| {
             let mut sinfo = slurm.command("sinfo");
             sinfo.args(["--noheader", "--states=idle", "--format=%D"]);
-            // Fails until slurmctld answers.
+            // `sinfo` fails until slurmctld answers.
             Ok(output(&mut sinfo).is_ok_and(|nodes| nodes.trim() == wanted))
         })
     }
 
-    /// Polls until `ready`, and fails if a daemon ends.
+    /// Polls until `ready` returns true, and fails if a daemon ends before.
     fn wait(&mut self, what: &str, mut ready: impl FnMut(&Self) -> Result<bool>) -> Result<()> {
         let since = Instant::now();
         while !ready(self)? {
@@ -195,12 +196,12 @@ impl<'a> Slurm<'a> {
     /// Cancels jobs, because their processes would outlive slurmd, and waits until they are gone.
     fn end_jobs(&self) {
         let ask = |program: &str, arguments: &[&str]| {
-            // The client retries for a long time if the controller has ended already.
+            // `timeout` is needed because a client retries for a long time if the controller has ended.
             let mut command = self.command("timeout");
             output(command.args(["5", program]).args(arguments))
         };
         let since = Instant::now();
-        // Without an answer there is nothing to wait for; all jobs end with the hosts anyway.
+        // If `squeue` fails, stop waiting: all jobs end with the hosts anyway.
         while ask("squeue", &["--noheader"]).is_ok_and(|jobs| !jobs.trim().is_empty())
             && since.elapsed() < END_TIMEOUT
         {
@@ -213,8 +214,8 @@ impl<'a> Slurm<'a> {
 impl Drop for Slurm<'_> {
     fn drop(&mut self) {
         self.end_jobs();
-        // In reverse order, so that no daemon loses one that it depends on. Errors mean that a daemon has ended
-        // already.
+        // In reverse order, so that no daemon loses one that it depends on. `kill_process` fails only if the daemon has
+        // already ended.
         for (_, mut daemon) in self.daemons.drain(..).rev() {
             if let Some(pid) = i32::try_from(daemon.id()).ok().and_then(Pid::from_raw) {
                 let _ = kill_process(pid, Signal::TERM);
@@ -226,7 +227,8 @@ impl Drop for Slurm<'_> {
             let _ = daemon.kill();
             let _ = daemon.wait();
         }
-        // Another Slurm may be started on the same hosts. Files that cannot be removed now are removed with the hosts.
+        // The folder must go, because another Slurm may be started on the same hosts. If removal fails, the folder is
+        // removed with the hosts.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 use crate::tool::{output, require, tool};
 use crate::{Error, Hosts, Result};
 
-/// Path of the daemon, which must be started by its full path.
+/// Path of sshd, which refuses to start without its full path.
 const DAEMON: &str = "/usr/sbin/sshd";
 
-/// The daemon requires this folder, which the system's service would create.
+/// sshd requires this folder. Usually the system's ssh service creates it.
 const EMPTY_FOLDER: &str = "/run/sshd";
 
-/// A daemon listens after some milliseconds; on a busy machine it may take longer.
+/// An sshd usually listens after some milliseconds; the rest is for busy machines.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Running sshd processes. They end when this is dropped; sessions end with the hosts.
+/// Running sshd processes. Dropping this value ends them; open sessions end with the hosts.
 #[derive(Debug)]
 pub struct Ssh<'a> {
     hosts: &'a Hosts,
@@ -49,11 +49,11 @@ impl<'a> Ssh<'a> {
         Ok(ssh)
     }
 
-    /// Starts another sshd in a host, after the shell commands in `before`. These may mount things that only the
-    /// sessions of this sshd see.
+    /// Starts another sshd in a host, after the shell commands in `before`. Mounts made by these commands are visible
+    /// only in this sshd's sessions.
     ///
     /// # Errors
-    /// [`Error::Failed`] if it does not start.
+    /// [`Error::Failed`] if the sshd does not start.
     pub fn serve(&mut self, host: usize, port: u16, before: &str) -> Result<()> {
         let configuration = self.folder.join(format!("sshd-{host}-{port}"));
         let folder = self.folder.display();
@@ -129,7 +129,7 @@ impl<'a> Ssh<'a> {
         };
         write("authorized", public("key.pub")?)?;
         let key = public("host_key.pub")?;
-        // Hosts with other ports are listed in brackets.
+        // OpenSSH puts a host with a port other than 22 in brackets.
         write("known_hosts", format!("h*,[h*]:* {key}"))?;
         let folder = self.folder.display();
         write(
@@ -140,7 +140,7 @@ impl<'a> Ssh<'a> {
             ),
         )?;
         let program = self.program();
-        // Its folder is removed from the path, so that the search does not find this file again.
+        // The wrapper removes its own folder from PATH, so that the search finds the real ssh.
         let text = format!(
             "#!/bin/sh\nbin=${{0%/*}}\nPATH=$(printf %s \":$PATH:\" | sed \"s|:$bin:|:|g; s|^:||; s|:$||\") \\\n\
              exec \"{}\" switch ssh -F {folder}/config \"$@\"\n",
@@ -159,7 +159,7 @@ fn failed(path: &Path, error: std::io::Error) -> Error {
 impl Drop for Ssh<'_> {
     fn drop(&mut self) {
         for daemon in &mut self.daemons {
-            // Both fail only if it has ended already.
+            // Both calls fail only if the daemon has already ended.
             let _ = daemon.kill();
             let _ = daemon.wait();
         }

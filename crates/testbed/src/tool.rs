@@ -12,8 +12,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::{Error, Result};
 
-/// Error texts of programs if the kernel or the container does not support the request. Only [`probe`] interprets them
-/// this way. In other requests, which have worked before, they are failures.
+/// Error texts of system programs when the kernel or the container does not support a request. Only [`probe`]
+/// interprets them this way. Elsewhere the same texts are failures, because a probe has succeeded before.
 const LACKING: [&str; 5] = [
     "Operation not permitted",
     "Permission denied",
@@ -22,8 +22,8 @@ const LACKING: [&str; 5] = [
     "Specified qdisc kind is unknown",
 ];
 
-/// Returns a command for a system program, with English messages. Administrators' directories are searched too, because
-/// not every user has them in PATH.
+/// Returns a command for a system program, with English messages. It also searches the sbin directories, because not
+/// every user has them in PATH.
 pub(crate) fn tool(program: impl AsRef<OsStr>) -> Command {
     let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     path.push(":/usr/sbin:/sbin");
@@ -95,7 +95,7 @@ fn package_hint(program: &OsStr) -> String {
     format!(" (on Debian or Ubuntu: apt-get install {package})")
 }
 
-/// Fails if a program cannot be found.
+/// Fails with [`Error::Unavailable`] if a program is not installed.
 pub(crate) fn require(programs: &[&str]) -> Result<()> {
     let path = tool("sh")
         .get_envs()
@@ -158,7 +158,7 @@ mod tests {
         };
         let refused = saying("Operation not permitted");
         assert!(matches!(probe("sh", &refused), Err(Error::Unavailable(_))));
-        // Without `probe` the same text is a failure, because such a request does not depend on the machine.
+        // `run` reports the same text as a failure, because only probes depend on the machine's features.
         let again = run("sh", &refused);
         assert!(matches!(&again, Err(Error::Failed(why)) if why.contains("not permitted")));
         let failed = probe("sh", &saying("File exists"));

@@ -1,13 +1,14 @@
 //! The folder and namespaces of one set of hosts on this machine, and their guaranteed removal.
 //!
 //! A set has a folder /run/tonnage-testbed/PID-NUMBER, and network namespaces with the prefix tonnage-PID-NUMBER-.
-//! Everything of the set lives in these two, so that any process that knows the name can remove it. The guardian does
-//! that: a shell with `clean.sh` in a process group of its own. It waits until a pipe that only the owner holds is
-//! closed. Dropping [`Workspace`] closes it, and the kernel closes it if the owner ends in any other way, even by
-//! SIGKILL.
+//! Nothing of the set lives outside these two, so any process that knows the set's name can remove it.
 //!
-//! Owner and guardian share a lock on a file in the folder. If the lock is free, both are gone, and the next
-//! [`Workspace::claim`] removes the folder. Unlike process IDs, a lock cannot be confused by reuse.
+//! The guardian removes the set when its owner ends. It is a shell that runs `clean.sh` in a process group of its own,
+//! and waits until a pipe is closed that only the owner holds. Dropping [`Workspace`] closes the pipe; if the owner
+//! ends in any other way, even by SIGKILL, the kernel closes it.
+//!
+//! Owner and guardian share a lock on a file in the folder. If the lock is free, both have ended, and the next
+//! [`Workspace::claim`] removes the folder. A process ID would not do, because the kernel reuses it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -24,7 +25,7 @@ use crate::tool::{output, tool};
 use crate::{Error, Result};
 
 const ROOT: &str = "/run/tonnage-testbed";
-/// Longest wait for other processes to remove leftovers. One set of hosts takes six seconds at most, and more than a
+/// Longest wait for other processes to remove leftovers. Removing one set takes at most six seconds, and more than a
 /// few sets are rare.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 const CLEAN: &str = include_str!("clean.sh");
@@ -36,7 +37,7 @@ pub(crate) struct Workspace {
     folder: PathBuf,
     /// `None` once everything is removed.
     guardian: Option<Child>,
-    /// Held for the lifetime of this value, even if the guardian is killed.
+    /// The lock is held as long as this value lives, even if the guardian is killed.
     _lock: File,
 }
 
@@ -44,8 +45,8 @@ impl Workspace {
     /// Creates a workspace, after removing leftovers of other processes.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if nothing can be created under /run, [`Error::Failed`] if another process keeps the
-    /// lock.
+    /// [`Error::Unavailable`] if nothing can be created under /run. [`Error::Failed`] if another process does not
+    /// release the lock in time.
     pub(crate) fn claim() -> Result<Self> {
         fs::create_dir_all(ROOT)
             .map_err(|error| Error::Unavailable(format!("cannot make {ROOT}: {error}")))?;
@@ -75,22 +76,22 @@ impl Workspace {
         })
     }
 
-    /// Returns the network namespace of a host.
+    /// Returns the name of a host's network namespace.
     pub(crate) fn host_space(&self, host: usize) -> String {
         format!("{}h{host}", prefix(&self.name))
     }
 
-    /// Returns the network namespace of the switch.
+    /// Returns the name of the switch's network namespace.
     pub(crate) fn switch_space(&self) -> String {
         format!("{}switch", prefix(&self.name))
     }
 
-    /// Returns the workspace's folder, which is removed with it.
+    /// Returns the workspace's folder, which is removed with the workspace.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Removes everything, and waits until that is done.
+    /// Removes the namespaces and the folder, and waits for completion.
     pub(crate) fn remove(&mut self) -> Result<()> {
         let Some(mut guardian) = self.guardian.take() else {
             return Ok(());
@@ -128,7 +129,7 @@ fn clean(folder: &Path, name: &str, when: &str) -> Command {
     command
 }
 
-/// Takes the lock on all folders. Other processes hold it while they remove leftovers.
+/// Takes the lock on all folders. A process holds it while it removes leftovers.
 fn lock_within(all: &File, timeout: Duration) -> Result<()> {
     let until = Instant::now() + timeout;
     loop {
@@ -147,13 +148,13 @@ fn lock_within(all: &File, timeout: Duration) -> Result<()> {
     }
 }
 
-/// Removes sets that have lost both owner and guardian. Returns the errors; failed removals block no other set. The
-/// caller holds the lock on all folders.
+/// Removes sets whose owner and guardian have both ended. A set that cannot be removed does not prevent the removal of
+/// others; its error is returned. The caller holds the lock on all folders.
 fn sweep() -> Result<Vec<Error>> {
     let mut resisted = Vec::new();
     for name in names()? {
         let folder = Path::new(ROOT).join(&name);
-        // A missing lock file means that removal or creation was interrupted.
+        // A set without a lock file was interrupted during its creation or removal.
         let lock = File::open(folder.join("lock")).ok();
         let is_held = lock.as_ref().is_some_and(|lock| {
             flock(lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
@@ -173,7 +174,7 @@ fn names() -> Result<BTreeSet<String>> {
     for entry in folders.flatten() {
         names.extend(entry.file_name().to_str().and_then(name_of));
     }
-    // This folder does not exist before the first namespace.
+    // The first namespace creates /run/netns, so the folder may be missing.
     for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
         let file_name = entry.file_name();
         let space = file_name
@@ -200,7 +201,7 @@ fn new_folder() -> Result<(String, PathBuf)> {
         let folder = Path::new(ROOT).join(&name);
         match fs::create_dir(&folder) {
             Ok(()) => return Ok((name, folder)),
-            // The folder of an earlier process with this ID, which its guardian is still removing.
+            // The guardian of an earlier process with the same ID is still removing this folder.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(cannot("make", &folder, error)),
         }

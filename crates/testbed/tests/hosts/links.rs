@@ -1,4 +1,4 @@
-//! Hosts reach each other, and links carry what they should.
+//! Hosts can reach each other, and a link carries its configured rate.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -31,7 +31,7 @@ fn a_program_sees_only_its_own_host() {
         .lines()
         .map(str::to_owned)
         .collect();
-    // Tunnels of loaded modules appear in every namespace.
+    // The kernel puts interfaces for tunnels into every namespace if their modules are loaded.
     interfaces.retain(|name| ["eth0", "lo"].contains(&name.as_str()) || name.starts_with("veth"));
     assert_eq!(interfaces, ["eth0", "lo"]);
     assert!(shell(0, "cat /etc/hosts").contains("10.77.0.2 h1"));
@@ -49,17 +49,18 @@ fn a_program_sees_only_its_own_host() {
     );
 }
 
-/// Measures how many bytes per second one stream from host 0 delivers to host 1. Repeats until `enough` or
-/// [`MEASUREMENTS_MAX`].
+/// Measures how many bytes per second one stream from host 0 delivers to host 1. Repeats until `enough` returns true,
+/// at most [`MEASUREMENTS_MAX`] times.
 fn stream(hosts: &Hosts, mut enough: impl FnMut(f64) -> bool) -> Vec<f64> {
     let (listener, address) = listen(hosts, 1, 0);
     let mut out = connect(hosts, 0, address).unwrap();
     let (mut into, _) = listener.accept().unwrap();
-    // The buffers are small: after a pause of this process, a full buffer would be read faster than the link delivers.
+    // The buffer is small: after a pause of this process, a large buffer would be drained faster than the link
+    // delivers.
     rustix::net::sockopt::set_socket_recv_buffer_size(&into, 1 << 20).unwrap();
     let sender = std::thread::spawn(move || {
         let block = vec![0u8; 1 << 20];
-        // Until the other side hangs up.
+        // The write fails when the receiver closes the connection.
         while out.write_all(&block).is_ok() {}
     });
     let mut block = vec![0u8; 1 << 20];
@@ -94,7 +95,7 @@ fn assert_never_above(rate: Rate, found: &[f64]) {
     );
 }
 
-/// Any machine can fill a slow link. On faster links, the test checks only that nothing bypasses the shaper.
+/// Any machine can fill a slow link. For fast links, the test checks only that no traffic bypasses the shaper.
 #[test]
 fn a_link_carries_its_theoretical_rate() {
     let Some(hosts) = two_hosts(None) else { return };
@@ -118,7 +119,7 @@ fn set_rates(hosts: &Hosts, rates: LinkRates) {
     }
 }
 
-/// The kernel has this shaper on host 0's link, and the shaper has counted the traffic.
+/// Asserts that the kernel shapes host 0's link at `rate`, and that traffic passed through the shaper.
 fn assert_shaped(hosts: &Hosts, rate: Rate) {
     let space = hosts.namespace(0);
     let shown =

@@ -1,5 +1,5 @@
-//! Real hosts on this machine: they reach each other, their links can be cut and shaped, and nothing stays behind, no
-//! matter how their owner ends.
+//! Tests with real hosts on this machine: hosts can reach each other, links can be cut and shaped, and nothing is left
+//! behind however the owner ends.
 //!
 //! Without root, `ip` or `tc` these tests skip themselves and print why.
 
@@ -25,7 +25,7 @@ mod support {
     use rustix::net::{self, AddressFamily, SocketType, sockopt::Timeout};
     use tonnage_testbed::{Error, Hosts, HostsSpec, Rate};
 
-    /// Enough time for a peer to answer. Without an answer by then, there is none.
+    /// A peer that has not answered after this time never will.
     const ANSWER: Duration = Duration::from_secs(5);
 
     /// Creates two hosts with links of this rate both ways. If this machine cannot have hosts, prints the reason and
@@ -59,7 +59,7 @@ mod support {
         (listener, address)
     }
 
-    /// Connects from a host, by the route that it chooses.
+    /// Connects from a host, over the interface that its routes select.
     pub fn connect(hosts: &Hosts, from: usize, to: SocketAddr) -> std::io::Result<TcpStream> {
         hosts
             .within(from, || {
@@ -68,7 +68,7 @@ mod support {
             .unwrap()
     }
 
-    /// Connects from the address of a link.
+    /// Connects from a host with the source address of one of its links.
     pub fn connect_from(
         hosts: &Hosts,
         from: usize,
@@ -80,7 +80,7 @@ mod support {
             .within(from, || {
                 let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
                 net::bind(&socket, &address)?;
-                // Without a limit, an unanswered connection attempt would be repeated for minutes.
+                // Without a limit, the kernel would retry an unanswered connection for minutes.
                 net::sockopt::set_socket_timeout(&socket, Timeout::Send, Some(ANSWER))?;
                 net::connect(&socket, &to)?;
                 net::sockopt::set_socket_timeout(&socket, Timeout::Send, None)?;
@@ -89,14 +89,14 @@ mod support {
             .unwrap()
     }
 
-    /// Returns the output of a command; it must succeed.
+    /// Runs a command that must succeed, and returns its output.
     pub fn printed(command: &mut Command) -> String {
         let output = command.output().unwrap();
         assert!(output.status.success(), "{command:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Polls until `ready`; panics with `what` after two minutes, which is enough on any busy machine.
+    /// Polls until `ready` returns true. Panics with `what` after two minutes, which suffices on any busy machine.
     pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
         let since = Instant::now();
         while !ready() {
@@ -124,7 +124,7 @@ mod support {
         found
     }
 
-    /// Whether both the folder and the namespaces are gone.
+    /// Returns whether both the folder and the namespaces are gone.
     pub fn is_gone(folder: &Path) -> bool {
         !folder.exists() && spaces(folder).is_empty()
     }

@@ -10,7 +10,7 @@ use tonnage_testbed::{Hosts, HostsSpec, LinkCounters};
 
 use super::support::{connect, connect_from, listen, printed, some_hosts, wait_until};
 
-/// Enough payload to stand out from all other traffic.
+/// Large enough to be distinguished from all other traffic.
 const PAYLOAD_BYTES: usize = 8 << 20;
 
 /// Upper bound on a link's traffic other than payload: ARP requests and neighbour announcements of the kernel.
@@ -23,7 +23,7 @@ fn two_hosts_with_two_links() -> Option<Hosts> {
     })
 }
 
-/// Returns both ends of a connection between links of the same number: in host 0, and in host 1.
+/// Connects link `rail` of host 0 to the same link of host 1, and returns the two ends in this order.
 fn connection(hosts: &Hosts, rail: usize) -> (TcpStream, TcpStream) {
     let (listener, address) = listen(hosts, 1, rail);
     let out = connect(hosts, 0, address).unwrap();
@@ -104,7 +104,7 @@ fn a_rail_cannot_be_reached_from_another() {
     let Some(hosts) = two_hosts_with_two_links() else {
         return;
     };
-    // From both hosts, so that the return path is right too.
+    // Both hosts connect, so that the test covers the return path too.
     for (from, to) in [(0, 1), (1, 0)] {
         for rail in [0, 1] {
             let (_same, address) = listen(&hosts, to, rail);
@@ -114,7 +114,7 @@ fn a_rail_cannot_be_reached_from_another() {
             assert_eq!(refused, Errno::HOSTUNREACH, "rail {rail} of h{from}");
         }
     }
-    // Even if a program adds a route: no interface on rail 1 answers for an address of rail 0.
+    // Host 0 now has a route to rail 0 over rail 1. Still, no interface on rail 1 may answer for an address of rail 0.
     let ip = |arguments: &[&str]| {
         let space = hosts.namespace(0);
         printed(Command::new("ip").args(["-n", &space]).args(arguments))
@@ -154,7 +154,7 @@ fn a_cut_link_does_not_stop_the_other() {
         }
         let mut bytes = [0; 8];
         ends[1 - cut].1.read_exact(&mut bytes).unwrap();
-        // New connections are possible too.
+        // The other link accepts new connections too.
         connection(&hosts, 1 - cut);
         let into = &mut ends[cut].1;
         into.set_read_timeout(Some(Duration::from_millis(300)))

@@ -1,8 +1,7 @@
-//! A link limits a host's traffic in each direction, regardless of the number of peers, and each link does so
-//! separately.
+//! Each link limits what its host sends and what it receives, regardless of the number of peers and of other links.
 //!
-//! The bytes are the interfaces' counters: the shaper lets no more through, whatever this process does meanwhile. The
-//! lower bound depends on other programs, so it is measured several times.
+//! The tests read the interfaces' byte counters. The upper bound always holds, because the shaper lets no more bytes
+//! through. The lower bound depends on the load of the machine, so it is measured several times.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -14,14 +13,14 @@ use tonnage_testbed::{Hosts, HostsSpec, LinkRates, Rate};
 
 use super::support::{connect, listen, printed, some_hosts};
 
-/// Time over which streams are measured, and the maximum number of such measurements.
+/// Time over which a counter is measured, and the maximum number of such measurements.
 const MEASUREMENT_TIME: Duration = Duration::from_millis(1000);
 const MEASUREMENTS_MAX: usize = 8;
 
-/// The shaper's bucket, which may be full when a measurement begins.
+/// Size of the shaper's bucket, which may be full when a measurement begins.
 const BUCKET_BYTES: f64 = 131_072.0;
 
-/// A stream from one host to another on a rail, as fast as possible until it is dropped.
+/// A stream from one host to another on a rail. It runs at full speed until it is dropped.
 struct Stream {
     into: TcpStream,
     threads: Vec<JoinHandle<()>>,
@@ -50,7 +49,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // `shutdown` and `join` fail only if the stream has already ended.
         let _ = self.into.shutdown(Shutdown::Both);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -72,7 +71,7 @@ fn received(hosts: &Hosts, host: usize, rail: usize) -> u64 {
     hosts.link(host, rail).counters().unwrap().received_bytes
 }
 
-/// Asserts that a counter never grows faster than `rate` allows, and that it reaches at least half of it once.
+/// Asserts that a counter never grows faster than `rate` allows, and reaches at least half of this rate once.
 fn assert_bounded(what: &str, rate: Rate, counter: impl Fn() -> u64) {
     let bytes_per_s = rate.bits_per_s() as f64 / 8.0;
     let mut found = Vec::new();
@@ -111,12 +110,12 @@ fn assert_faster(what: &str, rate: Rate, counter: impl Fn() -> u64) {
     panic!("{what} should be faster than {rate}: {found:?} of it");
 }
 
-/// Slow enough to be reached even if other programs use the CPUs.
+/// A rate that a stream reaches even if other programs use the CPUs.
 fn slow() -> Rate {
     "100mbit".parse().unwrap()
 }
 
-/// Streams between a server and three clients.
+/// Pairs of hosts for a server and three clients: one stream per pair, from the first host to the second.
 const READS: [(usize, usize); 3] = [(0, 1), (0, 2), (0, 3)];
 const WRITES: [(usize, usize); 3] = [(1, 0), (2, 0), (3, 0)];
 
@@ -191,7 +190,8 @@ fn each_link_is_shaped_independently() {
     };
     hosts.link(0, 0).set_rates(faster.into()).unwrap();
     hosts.link(0, 1).set_rates(rate.into()).unwrap();
-    // On a busy machine a single stream may stay below half of its link: the shaper's queue holds few packets.
+    // Three streams each way, because on a busy machine one stream may stay below half of the rate: the shaper's queue
+    // holds few packets.
     let pairs = [(0, 1), (0, 1), (0, 1), (1, 0), (1, 0), (1, 0)];
     let _all = [streams(&hosts, 0, &pairs), streams(&hosts, 1, &pairs)];
     for (rail, rate) in [(0, faster), (1, rate)] {

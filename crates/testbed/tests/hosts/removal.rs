@@ -1,4 +1,4 @@
-//! Nothing stays behind, no matter how the owner of hosts ends.
+//! Nothing is left behind, however the owner of the hosts ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -26,7 +26,7 @@ impl Sleeper {
         Self { seconds }
     }
 
-    /// A script that ignores SIGTERM.
+    /// Returns a script that ignores SIGTERM and sleeps twice.
     fn script(&self) -> String {
         format!("trap '' TERM; sleep {} & wait; sleep {0}", self.seconds)
     }
@@ -60,7 +60,8 @@ impl Owner {
             "echo \"${{PATH%%/bin:*}}\"; exec on 0 sh -c \"{}\"",
             sleeper.script()
         );
-        // `nohup` and shells without job control start these tests with signals ignored, and children inherit that.
+        // `nohup` and shells without job control start these tests with signals ignored, and child processes inherit
+        // this.
         let mut child = Command::new("env")
             .arg("--default-signal=HUP,INT,QUIT,TERM")
             .arg(env!("CARGO_BIN_EXE_tonnage-testbed"))
@@ -87,12 +88,13 @@ impl Owner {
         send(self.child.id() as i32, signal);
     }
 
-    /// Waits until it has ended and nothing of it is left.
+    /// Waits until the owner has ended and no part of its hosts is left.
     fn leaves_nothing(mut self) {
         wait_until("the owner ends", || {
             self.child.try_wait().unwrap().is_some()
         });
-        // The guardian, which has the folder among its arguments, removes the folder before it ends.
+        // The guardian removes the folder before it ends. The folder is among its arguments, so a running guardian is
+        // found by it.
         wait_until("nothing is left", || {
             let beside = processes_with(self.folder.to_str().unwrap());
             is_gone(&self.folder) && !self.sleeper.runs() && beside.is_empty()
@@ -101,9 +103,9 @@ impl Owner {
 }
 
 impl Drop for Owner {
-    /// A failed test must not leave a process that holds its standard error, because `make` would wait for it.
+    /// A failed test must not leave a process that holds standard error open, because `make` would wait for it.
     fn drop(&mut self) {
-        // Both fail only if it has been waited for already.
+        // Both calls fail only if the process has already been waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -148,7 +150,7 @@ fn after_the_guardian_was_killed() {
     let Some(hosts) = two_hosts(None) else { return };
     let folder = hosts.folder().to_owned();
     send(guardian_of(&folder), Signal::KILL);
-    // The owner is alive, so other processes remove nothing.
+    // Creating other hosts removes leftovers, but must not remove hosts whose owner is alive.
     drop(two_hosts(None));
     assert_eq!(printed(&mut hosts.command(0, "hostname")), "h0");
     hosts.close().unwrap();
@@ -173,18 +175,18 @@ fn after_an_interruption() {
         return;
     }
     let mut owner = Owner::start(4);
-    // The owner leaves this signal to the command, as with Ctrl-C, and removes the hosts when the command has ended.
+    // The owner leaves SIGINT to the command, as with Ctrl-C, and removes the hosts when the command has ended.
     owner.signal(Signal::INT);
     let exact = format!("sleep {} ", owner.sleeper.seconds);
     let mut status = None;
-    // The script sleeps twice.
+    // The script sleeps twice, so the loop may have to kill two processes.
     wait_until("the owner ends after its command", || {
         let sleeping = processes_with(&exact);
         let sleeping = sleeping
             .into_iter()
             .filter(|&pid| command_line(pid) == exact);
         sleeping.for_each(|pid| {
-            // The process may have ended since.
+            // The process may have ended in the meantime.
             let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
         });
         status = owner.child.try_wait().unwrap();
@@ -209,7 +211,7 @@ fn after_owner_and_guardian_were_killed_the_next_use_removes() {
     send(guardian_of(&owner.folder), Signal::KILL);
     owner.signal(Signal::KILL);
     owner.child.wait().unwrap();
-    // Another test may have claimed a workspace already; but nothing else removes leftovers.
+    // A new set of hosts removes the leftovers. A concurrent test may have done so already.
     drop(two_hosts(None));
     owner.leaves_nothing();
 }
@@ -217,7 +219,7 @@ fn after_owner_and_guardian_were_killed_the_next_use_removes() {
 #[test]
 fn a_namespace_created_too_late_is_removed_at_the_next_use() {
     let Some(hosts) = two_hosts(None) else { return };
-    // As if the owner had been killed while creating the namespace, and its guardian had been faster.
+    // Imitates an owner that was killed while it created a namespace, after the guardian had finished its removal.
     let late = format!("tonnage-{}-4000000000-h0", std::process::id());
     printed(Command::new("ip").args(["netns", "add", &late]));
     let other = format!("tonnage-other-{}", std::process::id());
@@ -238,7 +240,7 @@ fn leftovers_that_cannot_be_removed_block_nothing_and_keep_mounted_files() {
     ));
     let inside = left.join("inside");
     fs::create_dir_all(&inside).unwrap();
-    // Files in a mounted file system must not be removed, and the folder cannot be removed while it is mounted.
+    // The removal must not delete files in a mounted file system. Nor can it delete the folder before `umount`.
     let mounted = Command::new("mount")
         .args(["-t", "tmpfs", "tonnage-test"])
         .arg(&inside)
@@ -277,7 +279,7 @@ fn variables_of_a_slurm_step_do_not_reach_the_hosts() {
 #[test]
 fn without_root_the_reason_is_printed() {
     let is_root = rustix::process::geteuid().is_root();
-    // The copy is in a folder that the unprivileged user can enter.
+    // The unprivileged user needs a copy of the program in a folder that it can enter.
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = folder.path().join("tonnage-testbed");
@@ -289,8 +291,7 @@ fn without_root_the_reason_is_printed() {
         }
         command.args(["--", "true"]).output()
     };
-    // If a concurrent test starts a process while the copy is being written, that process holds the copy open for a
-    // moment.
+    // If a concurrent test forks while the copy is being written, its child holds the copy open for a moment.
     let is_busy = |output: &std::io::Result<std::process::Output>| {
         let error = output.as_ref().err();
         error.is_some_and(|error| error.kind() == std::io::ErrorKind::ExecutableFileBusy)

@@ -1,4 +1,4 @@
-//! A real Slurm on these hosts.
+//! Tests of a real Slurm on these hosts.
 
 use tonnage_testbed::{Error, Hosts, Slurm};
 
@@ -38,7 +38,7 @@ fn two_clusters_run_at_once_and_leave_nothing() {
     let Some(second) = start(&other) else { return };
     let seconds = format!("{}", 200_000 + std::process::id());
     let sleeping = format!("sleep {seconds}");
-    // A job that is still running when its cluster ends.
+    // This job still runs when its cluster ends.
     let job = ["-N1", "--output=/dev/null", "--wrap", &sleeping];
     printed(first.command("sbatch").args(job));
     wait_until("the job runs", || !processes_with(&sleeping).is_empty());
