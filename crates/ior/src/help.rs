@@ -25,7 +25,7 @@ fn table(out: &mut String, args: &[Arg]) {
         let does = arg.get_help().map(ToString::to_string).unwrap_or_default();
         let mut before = format!("  {}", names(arg).join(", "));
         let mut lines = wrap(&does, WIDTH - INDENT).into_iter();
-        // Names that leave no room get lines of their own.
+        // If the names are too long for their column, they get lines of their own.
         if before.chars().count() + 2 > INDENT {
             for names in wrap(&before[2..], WIDTH - 2) {
                 line(out, &format!("  {names}"));
@@ -58,7 +58,7 @@ fn names(arg: &Arg) -> Vec<String> {
         .iter()
         .map(|long| format!("--{long}{}", value("=")));
     let mut shown: Vec<String> = short.into_iter().chain(long).collect();
-    // If an option has another name, its keys are left out.
+    // The keys of `-O` are listed only for options without another name.
     if shown.is_empty() {
         let assigned = if takes_value(arg) {
             value("=")

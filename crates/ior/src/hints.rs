@@ -7,11 +7,11 @@ use tonnage_units::{Error, Result};
 /// Prefixes of hints. IOR passes both kinds to MPI-IO, without the prefix.
 const PREFIXES: [&str; 2] = ["IOR_HINT__MPI__", "IOR_HINT__GPFS__"];
 
-/// Hints by name, and a warning about a suspicious line.
+/// Hints by name, and a warning about a suspicious line of the hints file.
 #[derive(Debug, Default)]
 pub struct Hints {
     pub hints: BTreeMap<String, String>,
-    /// Warning about the first line of the file that IOR treats as a comment although it looks like a hint.
+    /// Warning about the first line that looks like a hint although IOR treats it as a comment.
     pub suspicious_line: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub fn collect(
         ))
     })?;
     for (number, line) in (1..).zip(text.lines().map(str::trim)) {
-        // IOR treats every other line as a comment.
+        // IOR treats every line without this prefix as a comment.
         if !line.starts_with("IOR_HINT") {
             let is_meant = !line.starts_with('#') && line.to_ascii_uppercase().contains("IOR_HINT");
             found.suspicious_line = found

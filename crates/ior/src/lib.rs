@@ -8,8 +8,8 @@
 //! | [`help`] | the table of options |
 //! | [`block`] | IOR's result block, drawn from records |
 //!
-//! Nothing is measured here: a command line becomes a plan like any other (`tonnage_plan`), `tonnage_bench` runs the
-//! plan, and the result block is drawn from its record (`tonnage_record`). Next: [`options`].
+//! Nothing is measured here. A command line becomes a plan like any other (`tonnage_plan`), and `tonnage_bench` runs
+//! the plan. The result block is drawn from the run's record (`tonnage_record`).
 
 #![forbid(unsafe_code)]
 

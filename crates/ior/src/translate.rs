@@ -1,7 +1,7 @@
-//! From IOR's options to a plan with one file experiment.
+//! Translates IOR's options to a plan with one file experiment.
 //!
-//! This module alone defines the meaning of each option. As for every other plan, the experiment is checked when the
-//! plan is expanded.
+//! This module alone defines the meaning of each option. The experiment itself is checked when the plan is expanded, as
+//! for every plan.
 
 use std::collections::BTreeMap;
 
@@ -19,17 +19,17 @@ use tonnage_units::{Error, Result};
 
 use super::options::{Api, IorOptions, Stripes};
 
-/// Placement of the ranks on hosts. It has only facts that all ranks know, because ranks with different plans refuse
-/// each other.
+/// Placement of the ranks on hosts. It contains only facts that all ranks know, because ranks with different plans
+/// refuse to join each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankPlacement {
     /// Number of all ranks.
     pub ranks: u32,
-    /// True if all ranks are known to be on one host before they have joined.
+    /// True if all ranks are known to share a host before they join.
     pub one_host: bool,
 }
 
-/// Returns the plan for a checked command line, with these hints for MPI-IO.
+/// Returns the plan for a checked command line, with the given MPI-IO hints.
 pub fn plan(
     options: &IorOptions,
     hints: BTreeMap<String, String>,
@@ -97,7 +97,7 @@ fn work(options: &IorOptions, placement: &RankPlacement) -> Result<WorkOptions> 
         } else {
             FileOrder::Sequential
         }),
-        // IOR's default of -1 leaves the seed to the program.
+        // -1 is IOR's default and leaves the choice of the seed to the program.
         seed: options.shuffle_seed.filter(|&seed| seed != -1).map(seed),
         read_shift: shift(options, placement)?,
         read_shuffled: (options.reorder_random > 0 && options.reads())
@@ -142,8 +142,8 @@ fn verify(options: &IorOptions) -> Option<Verify> {
     (!after.is_empty()).then_some(Verify::After(after))
 }
 
-/// Returns the seed of the data, or `None` if the run needs none. IOR's scripts pass the same options to the writing
-/// and the reading run.
+/// Returns the seed of the data, or `None` if the run neither writes nor verifies. IOR's scripts pass the same options
+/// to the writing and the reading run, so an unneeded seed is not an error.
 fn signature(options: &IorOptions) -> Option<i64> {
     let used = options.writes() || options.prefill_bytes > 0 || verify(options).is_some();
     options.signature.filter(|_| used)
@@ -155,7 +155,7 @@ fn seed(number: i64) -> Count {
     Count(u64::try_from(number).unwrap_or_else(|_| negative()))
 }
 
-/// Decides when data is synced. `-Y` includes `-e`: after the last write, all writes are on stable storage. A run that
+/// Returns when data is synced. `-Y` syncs after every write, the last one included, so it implies `-e`. A run that
 /// only reads has nothing to sync.
 fn fsync(options: &IorOptions) -> Fsync {
     if !options.writes() {
@@ -168,9 +168,9 @@ fn fsync(options: &IorOptions) -> Fsync {
     }
 }
 
-/// Returns the distance to the rank that wrote the data this rank reads: Q nodes on, as in IOR. On one host it is Q
-/// ranks on, where IOR would silently read the rank's own data. The number of ranks per node is known once all ranks
-/// have joined.
+/// Returns the distance from this rank to the rank whose data it reads, or `None` without `-C`. The distance is Q
+/// nodes, as in IOR. If all ranks share a node, it is Q ranks instead; IOR would silently read the rank's own data.
+/// Nodes become ranks only when all ranks have joined, because the number of ranks per node is not known earlier.
 fn shift(options: &IorOptions, placement: &RankPlacement) -> Result<Option<ReadShift>> {
     if !options.reorder || !options.reads() {
         return Ok(None);
@@ -207,7 +207,7 @@ fn stripes(stripes: Stripes) -> Result<StripeCount> {
     }
 }
 
-/// Zero means none, as in IOR.
+/// Returns `None` for zero, which means "none" in IOR.
 fn nonzero(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
 }
@@ -252,7 +252,7 @@ mod tests {
         plan.to_toml().unwrap()
     }
 
-    /// Command lines of the Cori report, and every option that none of them has.
+    /// The command lines of the report on Cori, and every option that they do not use.
     #[test]
     fn command_lines_are_plans() {
         let lines = [
@@ -269,7 +269,8 @@ mod tests {
         insta::assert_snapshot!(plans.join("\n"));
     }
 
-    /// Each rank knows only its own host, so hosts with different numbers of ranks must not produce different plans.
+    /// Each rank knows only its own host. Even if hosts have different numbers of ranks, all ranks must compute the
+    /// same plan.
     #[test]
     fn data_is_read_from_another_node_or_on_one_node_from_another_rank() {
         for (line, hosts, expected) in [
@@ -307,7 +308,8 @@ mod tests {
         }
     }
 
-    /// Scripts use one set of options for both of their runs; options of the other run are ignored, as in IOR.
+    /// Scripts use the same options for their writing and their reading run. Options of the other run are ignored, as
+    /// in IOR.
     #[test]
     fn options_of_the_other_run_are_allowed() {
         for line in ["-w -C", "-w -Z -X 3", "-r -e -k", "-r -G 7", "-r -R -G 7"] {
@@ -319,7 +321,7 @@ mod tests {
     #[test]
     fn negative_numbers_mean_the_same_as_in_ior() {
         for (line, part) in [
-            // As in IO500's scripts.
+            // IO500's scripts pass negative signatures.
             ("-w -G -1386302275", "data-seed = 2908665021"),
             ("-w -G=-1", "data-seed = 4294967295"),
             ("-r -Z -X -5", "read-shuffled = 4294967291"),

@@ -6,7 +6,7 @@ use super::figures::{BlockFigures, Pass};
 
 pub(super) const HEAD: &str = "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter\n";
 
-/// Returns a header and one line for each pass.
+/// Returns a header and one line per pass.
 pub fn render(point: &FilePoint, figures: &BlockFigures) -> String {
     let mut out = HEAD.to_owned();
     for pass in &figures.passes {

@@ -1,8 +1,9 @@
-//! Points in time in IOR's format, `Sat Nov 21 17:28:09 2026`; in UTC, which is the same on every host.
+//! Dates in IOR's format, `Sat Nov 21 17:28:09 2026`. They are in UTC, so that they do not depend on the host's time
+//! zone.
 
 use jiff::Timestamp;
 
-/// Formats a point in time, given in nanoseconds since 1970.
+/// Formats a time, given in nanoseconds since 1970.
 pub fn date(unix_ns: u64) -> String {
     let time = Timestamp::from_nanosecond(unix_ns.into()).unwrap_or_default();
     time.strftime("%a %b %e %H:%M:%S %Y").to_string()
@@ -12,7 +13,7 @@ pub fn date(unix_ns: u64) -> String {
 mod tests {
     use super::date;
 
-    /// Compares with the output of `date -u -d @SECONDS`.
+    /// The expected dates are output of `date -u -d @SECONDS`.
     #[test]
     fn dates_are_those_of_the_calendar() {
         for (seconds, text) in [

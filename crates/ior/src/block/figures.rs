@@ -1,8 +1,8 @@
 //! Converts a record to IOR's figures, by IOR's definitions.
 //!
-//! The bandwidth is bytes over the time from first open to last close; IOPS are transfers over the time from first to
-//! last transfer. Only the latency differs: IOR prints the mean of the fastest rank, and this block the mean over all
-//! ranks.
+//! Bandwidth is bytes over the time from first open to last close. IOPS are transfers over the time from first to last
+//! transfer. Only the latency differs from IOR: IOR prints the mean of the fastest rank, and this block prints the mean
+//! over all ranks.
 
 use tonnage_plan::files::Phase;
 use tonnage_record::FileRecord;
@@ -19,7 +19,7 @@ pub const MB: f64 = 1e6;
 /// All figures of the result block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlockFigures {
-    /// Write and read of each repetition, in the order in which they ran.
+    /// One write or read of one repetition each, in the order in which they ran.
     pub passes: Vec<Pass>,
     /// Summaries over the repetitions, for each measured phase.
     pub summaries: Vec<SummaryRow>,
@@ -42,13 +42,13 @@ pub struct Pass {
     pub operations_per_s: f64,
     /// Time per transfer, averaged over the ranks.
     pub latency_s: f64,
-    /// From the first rank's start of opening to the last rank's end.
+    /// Time from the first rank's start of opening to the last rank's end of opening.
     pub open_s: f64,
-    /// The same for the transfers.
+    /// Time from the first rank's first transfer to the last rank's last transfer.
     pub transfer_s: f64,
-    /// The same for closing.
+    /// Time from the first rank's start of closing to the last rank's end of closing.
     pub close_s: f64,
-    /// From the first open to the last close.
+    /// Time from the first open to the last close.
     pub total_s: f64,
 }
 
@@ -59,12 +59,12 @@ pub struct SummaryRow {
     pub access: &'static str,
     /// Spread of the bandwidth, in bytes per second.
     pub bandwidth: RepetitionSpread,
-    /// Spread of transfers over total time, unlike the IOPS of the result table.
+    /// Spread of transfers per second of total time. The IOPS of the result table exclude opening and closing.
     pub operations: RepetitionSpread,
-    /// Mean of the total time.
+    /// Mean of the total time in seconds.
     pub total_s_mean: f64,
-    /// With wear-out: time of the stonewall, or of the last transfer if that was earlier, and the mean bandwidth per
-    /// rank until then in bytes per second.
+    /// With wear-out: the mean time at which the stonewall ended a rank's part, and the mean bandwidth per rank until
+    /// then in bytes per second. If the last transfer ended before the stonewall, its time counts.
     pub stonewall: Option<(f64, f64)>,
     /// Bytes moved in the first repetition.
     pub bytes: u64,
@@ -92,7 +92,7 @@ impl BlockFigures {
             trials.map(|trial| pass(phase.phase, trial, tasks))
         });
         let mut passes: Vec<Pass> = all.collect();
-        // The sort is stable, so that write stays before read in each repetition.
+        // The sort is stable, so the write of each repetition stays before its read.
         passes.sort_by_key(|pass| pass.repetition);
         let measured = record
             .body
@@ -119,7 +119,7 @@ impl BlockFigures {
     }
 }
 
-/// IOR has no mixed phase, and no IOR command line creates one.
+/// Every phase is a write or a read here, because no IOR command line creates a mixed phase.
 fn access(phase: Phase) -> &'static str {
     if phase.writes() { "write" } else { "read" }
 }
@@ -148,7 +148,7 @@ fn summary(options: &IorOptions, phase: &PhaseRecord, tasks: u32) -> SummaryRow 
     let worn_out = options.wear_out;
     let walls = trials.iter().filter_map(|trial| {
         let wall = trial.stonewall.filter(|_| worn_out)?;
-        // If everything was moved before the stonewall, the time of the last transfer counts, as in IOR.
+        // If all transfers ended before the stonewall, the time of the last transfer counts, as in IOR.
         Some((wall.after_ns.min(trial.last_done_ns), wall.payload_bytes))
     });
     let walls: Vec<_> = walls.collect();
@@ -179,8 +179,8 @@ fn spread(values: impl Iterator<Item = f64>) -> RepetitionSpread {
     }
 }
 
-/// Returns the number of hosts, and of ranks on rank 0's host. `hosts` has the ranks of each host. Without them, all
-/// ranks count as being on one host.
+/// Returns the number of hosts, and the number of ranks on rank 0's host. Each item of `hosts` lists the ranks of one
+/// host. If `hosts` is empty, all ranks count as one host's.
 fn nodes(hosts: &[&str], ranks: u32) -> (u64, u64) {
     let first = hosts.iter().find_map(|ranks| {
         let ranks = number_list::parse(ranks).ok()?;

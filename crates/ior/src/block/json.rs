@@ -1,4 +1,4 @@
-//! The result block for `-O summaryFormat=JSON`, and parts that the text format shares. The keys are IOR's.
+//! The result block for `-O summaryFormat=JSON`, and the parts that it shares with the text format. The keys are IOR's.
 
 use serde_json::{Map, Value, json};
 use tonnage_engine::{Fact, Facts};
@@ -10,10 +10,10 @@ use super::date::date;
 use super::figures::{BlockFigures, MB, MIB, Pass, SummaryRow};
 use crate::options::IorOptions;
 
-/// The IOR release with this format of the result block.
+/// The IOR release whose result block is imitated.
 pub const VERSION: &str = "4.1.0";
 
-/// Marks a block as tonnage's, not IOR's own.
+/// Text in every block that distinguishes it from a block of IOR itself.
 pub(super) const MEASURED_BY: &str = "measured by tonnage";
 
 /// Returns the block as one JSON object.
@@ -58,8 +58,8 @@ pub fn render(
     format!("{whole:#}\n")
 }
 
-/// Returns the hints that MPI-IO used for the opened file: those of the first group of ranks, because IOR prints those
-/// of rank 0.
+/// Returns the hints that MPI-IO used for the opened file. IOR prints the hints of rank 0, so these are the hints of
+/// the first group of ranks.
 pub fn hints_taken<'a>(record: FileRecord<'a>) -> Option<&'a Facts> {
     let first = record.record.effective.first()?;
     match first.engine.facts.get("hints")? {
@@ -68,7 +68,7 @@ pub fn hints_taken<'a>(record: FileRecord<'a>) -> Option<&'a Facts> {
     }
 }
 
-/// Returns the operating system and the first host.
+/// Returns the operating system and the name of the first host.
 pub fn machine(record: FileRecord<'_>) -> String {
     let first = record.environment.first();
     let host = first.and_then(|group| group.hosts.first());
@@ -226,8 +226,8 @@ fn parameters(options: &IorOptions, record: FileRecord<'_>, figures: &BlockFigur
         "outlierThreshold": options.outlier_s,
         "dryRun": u8::from(options.dry_run),
         "nodes": figures.nodes,
-        // Zero because these options are refused: memory is never hogged, short transfers are continued, and files with
-        // wrong data are not kept.
+        // The next fields are 0 because their options are refused. tonnage never hogs memory, always continues short
+        // transfers, and never keeps files with wrong data.
         "memoryPerTask": 0,
         "memoryPerNode": 0,
         "tasksPerNode": figures.tasks_on_node_0,

@@ -5,10 +5,10 @@
 //! | [`figures`] | from a record to IOR's figures |
 //! | [`text`] | the table of IOR 4 |
 //! | [`json`], [`csv`] | the formats of `-O summaryFormat=` |
-//! | [`date`] | points in time in IOR's format |
+//! | [`date`] | dates in IOR's format |
 //!
-//! tonnage's own reports on a record are in `tonnage_report`. The block shows no figure that the record lacks; it would
-//! be lost otherwise.
+//! Every figure of the block comes from a record, so nothing is lost if the block is not kept. tonnage's own reports of
+//! records are in `tonnage_report`.
 
 pub mod csv;
 pub mod date;
@@ -21,7 +21,7 @@ use tonnage_record::FileRecord;
 use super::options::{IorOptions, SummaryFormat};
 use figures::BlockFigures;
 
-/// Facts about a run that the block shows but no record or option contains.
+/// Facts about a run that the block shows but neither the record nor the options contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunFacts {
     /// The command line, beginning with the program's name.
@@ -42,7 +42,7 @@ pub fn render(options: &IorOptions, run: &RunFacts, record: FileRecord<'_>) -> S
     }
 }
 
-/// Whether a text consists of a tonnage result block in any format and nothing else, so that a new one may replace it.
+/// Returns whether a text is exactly one tonnage result block, in any format. The caller may then overwrite it.
 pub fn is_block(text: &str) -> bool {
     let lines = || text.lines().filter(|line| !line.trim().is_empty());
     if let Some(rows) = text.strip_prefix(csv::HEAD) {

@@ -1,4 +1,4 @@
-//! The rows are compared with IOR 4's output for the same amounts and times, including blanks.
+//! Compares the rows of the result block with IOR 4's output for the same amounts and times, including blanks.
 
 use serde_json::{Value, json};
 use tonnage_record::{Body, FileRecord, Record};
@@ -19,7 +19,7 @@ fn run() -> RunFacts {
     }
 }
 
-/// Nanoseconds of open, transfers, close and the total.
+/// Nanoseconds of opening, of the transfers, of closing, and in total.
 struct Times(u64, u64, u64, u64);
 
 /// One repetition with `operations` transfers of 4 KiB on two ranks.
@@ -86,7 +86,7 @@ fn sample(more: &str) -> (IorOptions, Record) {
     (options, record)
 }
 
-/// Bandwidths and times from IOR 4.0.0's own output for -F -b 512m -t 4k on two tasks.
+/// The expected bandwidths and times are from IOR 4.0.0's own output for -F -b 512m -t 4k on two tasks.
 #[test]
 fn rows_are_those_of_ior() {
     let (options, record) = sample("");
@@ -112,7 +112,7 @@ fn the_block_reads_from_top_to_bottom() {
     insta::assert_snapshot!(render(&options, &run(), file(&record)));
 }
 
-/// IOR prints 0.51 s and 995.63 MiB/s per rank for a stonewall at 1 s that was never reached.
+/// For this run, whose stonewall at 1 s is never reached, IOR prints 0.51 s and 995.63 MiB/s per rank.
 #[test]
 fn a_stonewall_that_was_never_reached_ends_with_the_last_transfer() {
     let options = options("-F -b 512m -t 4k -D 1 -O stoneWallingWearOut=1");
@@ -183,7 +183,7 @@ fn repetitions_alternate_and_are_summarized_as_by_ior() {
         ("read ", true),
     ];
     assert_eq!(begins, expected);
-    // The standard deviation of 1024 and 512 divides by the count, not by one less.
+    // The standard deviation is that of the population: it divides by the count, not by the count minus one.
     let summary = "write        1024.00     512.00     768.00     256.00  262144.00  131072.00  196608.00   65536.00    1.50000 ";
     assert!(text.contains(summary), "{text}");
 }

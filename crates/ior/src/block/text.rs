@@ -1,4 +1,5 @@
-//! The result block in the format of IOR 4. Widths, precisions and blanks are IOR's own, because scripts cut by column.
+//! The result block in the format of IOR 4. Widths, precisions and blanks match IOR's, because scripts cut the block by
+//! column.
 
 use std::fmt::Write;
 
@@ -105,8 +106,8 @@ fn hints(out: &mut String, record: FileRecord<'_>) -> std::fmt::Result {
     writeln!(out, "}}\n")
 }
 
-/// Prints the rows of all repetitions. As in IOR with `-v`, a `remove` row follows each repetition with files that were
-/// removed. The time for that is not measured here, and a dash stands for it.
+/// Prints the rows of all repetitions. As in IOR with `-v`, a `remove` row follows each repetition whose files were
+/// removed. The row has dashes instead of times, because the removal is not measured.
 fn rows(
     out: &mut String,
     options: &IorOptions,

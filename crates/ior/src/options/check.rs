@@ -1,5 +1,5 @@
-//! Combinations of options. Checks that depend on the machine or the number of ranks are made when the plan is
-//! expanded.
+//! Checks combinations of options. Checks that depend on the machine or the number of ranks follow later, when the plan
+//! is expanded.
 
 use tonnage_units::{Error, Result};
 
@@ -108,7 +108,7 @@ fn phases(options: &IorOptions) -> Result<()> {
     })
 }
 
-/// IOR accepts these options for every API and ignores them for others than MPI-IO.
+/// These options have an effect only with MPI-IO. IOR silently ignores them for other APIs; here they are refused.
 fn only_mpiio(options: &IorOptions) -> Result<()> {
     let given = [
         (options.collective, "-c"),

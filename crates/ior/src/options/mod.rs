@@ -8,8 +8,8 @@
 //! | [`value`] | sizes, numbers and names |
 //! | [`check`] | combinations of options |
 //!
-//! Covers the options of IOR 3.0.1 and 4.x. Of the rest of tonnage, only its errors are used here, so that the fuzz
-//! target can include this folder.
+//! The options are those of IOR 3.0.1 and 4.x. Of tonnage's other modules, this folder uses only the error type, so
+//! that the fuzz target can include it.
 
 pub mod check;
 pub mod others;
@@ -22,8 +22,8 @@ pub use value::{Api, Stripes, SummaryFormat};
 
 /// A command line of IOR, with IOR's defaults and units.
 ///
-/// A long name with the prefix `O.` is IOR's key for `-O`, in any case; it is not accepted as an option of its own.
-/// Options without another name can only be set through `-O`.
+/// A long name with the prefix `O.` is one of IOR's keys for `-O`, in upper or lower case. `--O.KEY` itself is not
+/// accepted on the command line. Options without another name can only be set through `-O`.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 pub struct IorOptions {
@@ -228,17 +228,17 @@ pub struct IorOptions {
 }
 
 impl IorOptions {
-    /// Returns the paths of `-o`.
+    /// Returns the paths of `-o`, which `@` separates.
     pub fn paths(&self) -> Vec<&str> {
         self.path.split('@').collect()
     }
 
-    /// Whether files are written: because of `-w`, or because no phase was requested.
+    /// Returns whether the run writes files: because of `-w`, or because no phase was requested.
     pub fn writes(&self) -> bool {
         self.write || self.no_phase_given()
     }
 
-    /// Whether files are read: because of `-r` or `-R` (which also reads), or because no phase was requested.
+    /// Returns whether the run reads files: because of `-r` or `-R`, or because no phase was requested.
     pub fn reads(&self) -> bool {
         self.read || self.check_read || self.no_phase_given()
     }

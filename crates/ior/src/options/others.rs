@@ -1,16 +1,16 @@
-//! IOR options without a field in [`super::IorOptions`]: they change nothing here, or are refused.
+//! IOR options without a field in [`super::IorOptions`]: they have no effect here, or are refused.
 
-/// The option's names, the name of its value, and its help or a replacement. A name without a hyphen is a key of `-O`.
-/// A flag has an empty value name.
+/// The option's names, the name of its value, and its help or replacement. A name without a hyphen is a key of `-O`.
+/// The value's name is empty for a flag.
 pub type OptionRow = (&'static str, &'static str, &'static str);
 
-/// Flags for tonnage's fixed behaviour.
+/// Flags that request tonnage's fixed behaviour, with a description of it.
 pub const ALWAYS: &[OptionRow] = &[
     ("-q quitOnError", "", "Wrong data ends the run"),
     ("summaryAlways", "", "The summary is printed"),
 ];
 
-/// Sets any of the options by IOR's long names.
+/// The option that sets other options by IOR's long names.
 pub const DIRECTIVES: OptionRow = (
     "-O",
     "KEY=VALUE",

@@ -63,7 +63,7 @@ fn phases_follow_the_options() {
     }
 }
 
-/// Command lines of the Cori report, and common variants of them.
+/// Command lines from a report on the Cori supercomputer, and common variants of them.
 #[test]
 fn command_lines_of_reports_are_read() {
     let posix = options("-w -a POSIX -F -C -e -g -k -b 4m -t 4m -s 1638 -o /scratch/IOR_file -v");
@@ -87,7 +87,7 @@ fn command_lines_of_reports_are_read() {
     assert!(iops.shuffled > 0 && iops.writes() && iops.reads());
 }
 
-/// IOR 4 also finds `-m` in `-b1m` and `-k` in `-t64k`.
+/// IOR 4 also reads the flag `-m` in `-b1m` and the flag `-k` in `-t64k`. This parser must not.
 #[test]
 fn an_attached_value_is_only_a_value() {
     let attached = options("-b1m -t64k -okeep");
@@ -168,7 +168,7 @@ fn sizes_are_powers_of_two() {
     }
 }
 
-/// Refused lines => the fault => the next thing to try.
+/// Refused command line => the fault in its message => the suggested next step.
 const REFUSALS: [&str; 51] = [
     "-b 4m -t 3m => -b 4194304 is not a whole number => such as -b 3145728",
     "-b 1m -t 4m => -b 1048576 is not a whole number => such as -b 4194304",
@@ -258,7 +258,7 @@ fn every_name_has_one_row() {
     assert_eq!(names.len(), count);
 }
 
-/// One option in every spelling: separate, attached, with an equals sign, and as a directive.
+/// Returns every spelling of an option with this value: separate, attached, with an equals sign, and through `-O`.
 fn ways(arg: &clap::Arg, value: &str) -> Vec<Vec<String>> {
     let mut ways = Vec::new();
     let names = OptionNames::new(arg);

@@ -1,5 +1,4 @@
-//! Values, parsed as IOR does. Each error has the fault and the accepted form; the caller puts the option's name in
-//! front.
+//! Parses values as IOR does. Each error gives the fault and the accepted form; the caller adds the option's name.
 
 /// Interface that moves the bytes (`-a`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +59,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     ))
 }
 
-/// Parses a whole number that may be negative. IOR allows that for seeds.
+/// Parses a whole number that may be negative, as IOR allows for seeds.
 pub fn parse_signed(text: &str) -> Result<i64, String> {
     let below = |_| "is too small: write -2147483648 or more".to_owned();
     match text.strip_prefix('-') {
@@ -72,7 +71,7 @@ pub fn parse_signed(text: &str) -> Result<i64, String> {
     }
 }
 
-/// Parses a time. As in IOR, a negative one means none.
+/// Parses a time. As in IOR, a negative time means no limit or pause, like 0.
 pub fn parse_time(text: &str) -> Result<u64, String> {
     match text.strip_prefix('-') {
         None => parse_size(text),

@@ -2,12 +2,12 @@
 //! name (`--posix.odirect`). The last letter of a group may take its value from the rest of the word or the next word
 //! (`-b4m`, `-b 4m`, `-b=4m`).
 //!
-//! clap parses twice. The first pass splits the words, with all options declared but without types. It puts tonnage's
-//! own options aside, rejects refused ones, replaces directives by the options that they name, and keeps the last value
-//! of each option. The second pass parses the result as [`IorOptions`].
+//! clap parses twice. The first pass knows the names of all options, but not their types. It puts tonnage's own options
+//! aside, and rejects refused options. It replaces each directive (`-O KEY=VALUE`) by the options that it names, and
+//! keeps the last value of each option. The second pass parses the result as [`IorOptions`].
 //!
 //! IOR 4 also looks for flags in an attached value, so that its `-b1m` includes `-m` and its `-t64k` includes `-k`.
-//! This parser does not imitate that.
+//! This parser does not.
 
 use std::collections::BTreeMap;
 
@@ -35,11 +35,12 @@ pub struct ParsedLine {
     pub ior: IorOptions,
     /// tonnage's own options, in order, with values attached by an equals sign.
     pub own: Vec<String>,
-    /// True if help was requested; then the rest does not matter.
+    /// True if help was requested; the other fields are then irrelevant.
     pub help: bool,
 }
 
-/// Parses a command line of IOR that may also have options of `own`. [`super::check`] checks combinations of options.
+/// Parses an IOR command line that may also contain the options in `own`. [`super::check`] checks combinations of
+/// options.
 pub fn read(words: &[String], own: &[OwnOption]) -> Result<ParsedLine> {
     let mut collected = CollectedOptions::default();
     let help = match split_words(words, own) {
@@ -57,7 +58,7 @@ pub fn read(words: &[String], own: &[OwnOption]) -> Result<ParsedLine> {
     Ok(ParsedLine { ior, own, help })
 }
 
-/// Returns every option on the command line with its value, in order; the value is [`MORE`] for a flag without one.
+/// Returns every option on the command line with its value, in order. The value of a flag without one is [`MORE`].
 fn split_words(words: &[String], own: &[OwnOption]) -> clap::error::Result<Vec<(String, String)>> {
     let ours = own.iter().map(|option| {
         let name = option.name.clone();
@@ -103,10 +104,10 @@ fn split_words(words: &[String], own: &[OwnOption]) -> clap::error::Result<Vec<(
 
 /// Prefix of the argument IDs of tonnage's own options.
 const OURS: &str = "own ";
-/// Value of a flag that was given without one. No command-line word can contain it.
+/// Stands for the value of a flag that was given without one. No command-line word can contain this character.
 const MORE: &str = "\0";
 
-/// Turns `arg` into an option that may be repeated and takes any text; a flag also accepts `=N`.
+/// Turns `arg` into an option that may be repeated and takes any text. If it is a flag, it also accepts `=N`.
 fn untyped(arg: Arg, takes_value: bool) -> Arg {
     let arg = arg.action(ArgAction::Append).allow_hyphen_values(true);
     match takes_value {
@@ -118,7 +119,7 @@ fn untyped(arg: Arg, takes_value: bool) -> Arg {
     }
 }
 
-/// The last value of each option, by its field in [`IorOptions`].
+/// The last value of each option; the keys are the fields of [`IorOptions`].
 #[derive(Default)]
 struct CollectedOptions {
     flags: BTreeMap<String, (Arg, u64)>,
@@ -142,7 +143,7 @@ impl CollectedOptions {
             return Ok(());
         }
         let arg = find(|arg| arg.get_id() == id);
-        // clap returns only names that are declared here.
+        // clap returns only declared options, so `find` always succeeds.
         let Some(arg) = arg else { return Ok(()) };
         if id != DIRECTIVES.0 {
             let shown = OptionNames::new(&arg).word();
@@ -162,7 +163,7 @@ impl CollectedOptions {
         Ok(())
     }
 
-    /// Records one option; `shown` is its name as given.
+    /// Records one option. `shown` is the option's name as the user typed it.
     fn set(&mut self, arg: Arg, shown: &str, value: &str) -> Result<()> {
         let id = arg.get_id().to_string();
         if value.is_empty() {
@@ -185,7 +186,7 @@ impl CollectedOptions {
             ),
         };
         match (ALWAYS.iter().find(|row| row.0 == id), times) {
-            // Setting the flag to 0 would ask to turn off behaviour that cannot be turned off; leaving it out is fine.
+            // This behaviour cannot be turned off, so setting its flag to 0 is an error. Omitting the flag is fine.
             (Some((_, _, does)), Some(0)) => {
                 let does = does.to_lowercase();
                 return Err(Error::Usage(format!(
@@ -274,7 +275,6 @@ pub struct OptionNames<'a> {
 }
 
 impl<'a> OptionNames<'a> {
-    /// Returns the names of this option.
     pub fn new(arg: &'a Arg) -> Self {
         let all = arg
             .get_long()
@@ -289,7 +289,7 @@ impl<'a> OptionNames<'a> {
         Self { short, long, keys }
     }
 
-    /// Returns the name that [`IorOptions`] accepts, as a word.
+    /// Returns a word for this option that [`IorOptions`] accepts.
     fn word(&self) -> String {
         match (self.short, self.long.first(), self.keys.first()) {
             (Some(short), _, _) => format!("-{short}"),
@@ -352,7 +352,7 @@ fn wrong_word(error: &clap::Error, words: &[String], own: &[OwnOption]) -> Error
     }
 }
 
-/// Error for a value, with the option's name in front.
+/// Error for a wrong value, prefixed with the option's name.
 fn wrong_value(error: &clap::Error) -> Error {
     let name = context(error, ContextKind::InvalidArg);
     let name = name.split(' ').next().unwrap_or_default();
