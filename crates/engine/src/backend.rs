@@ -1,5 +1,5 @@
-//! The contract of backends of collectives. A list row describes a backend before it is opened, so that a wrong request
-//! is refused before any rank starts. [`GroupCalls`] are the calls of backends that live in this process.
+//! Contract for backends of collectives. A list row describes a backend before it is opened, so a wrong request is
+//! refused before any rank starts. [`GroupCalls`] is the trait of backends that run in this process.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ pub struct BackendEntry {
     pub needs: &'static str,
     /// The text that may follow the colon.
     pub variant: BackendVariant,
-    /// Variants that are tried if no backend is named.
+    /// Variants to try if the user names no backend.
     pub usual: &'static [&'static str],
-    /// True for a library that knows the ranks only if its own launcher has started them.
+    /// True for a library that works only in ranks started by its own launcher.
     pub needs_launcher: bool,
     /// Supported operations.
     pub ops: &'static [Collective],
@@ -35,12 +35,12 @@ pub struct BackendEntry {
     pub in_place_always: &'static [Collective],
     /// True if `--algorithm` and `--chunk` have an effect.
     pub has_algorithms: bool,
-    /// Libraries that it loads at run time and that `--library NAME=PATH` can choose.
+    /// Libraries that the backend loads at run time and that `--library NAME=PATH` can choose.
     pub libraries: &'static [Library],
     /// Hooks for a library with process-wide state.
     pub lifecycle: Lifecycle,
-    /// Opens it on this rank, if a library in this process makes its calls. Called by all ranks, on the main thread.
-    /// `None` if `tonnage_bench` opens it, with ranks and engines.
+    /// Opens the backend on this rank, if it calls a library in this process. All ranks call this on their main thread.
+    /// `None` for backends that `tonnage_bench` opens itself, because they need its ranks and engines.
     pub open: Option<OpenGroupCalls>,
 }
 
@@ -62,7 +62,7 @@ pub struct OpenGroup<'a> {
     pub libraries: &'a Libraries,
 }
 
-/// A call to be repeated.
+/// A call that a benchmark repeats.
 #[derive(Debug, Clone)]
 pub struct GroupCall {
     /// Element counts of each rank of a group.
@@ -79,10 +79,10 @@ pub struct GroupCall {
     pub output: u64,
 }
 
-/// Calls of one rank through a library in this process. The caller takes the times.
+/// Calls of one rank to a library in this process. The caller measures the time.
 pub trait GroupCalls {
-    /// Prepares a call, and returns the offset where its result will be: `output`, or, in place, wherever the library
-    /// puts it. All ranks call this, and then wait for each other.
+    /// Prepares a call and returns the offset of its result: `output`, or for an in-place call the offset that the
+    /// library chose. All ranks prepare, then wait for each other.
     ///
     /// # Errors
     /// [`Error::Unavailable`] for a call that the library does not support, with an alternative.
@@ -100,18 +100,18 @@ pub trait GroupCalls {
     /// The library's message.
     fn call(&mut self) -> Result<()>;
 
-    /// Choices and grants to record.
+    /// The library, version and options in use, for the record.
     fn report(&self) -> EngineReport;
 }
 
 /// The text that may follow the colon of a backend's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackendVariant {
-    /// None is allowed.
+    /// No text is allowed.
     Nothing,
-    /// An engine of this program, with its own variant.
+    /// The name of one of this program's engines, with the engine's own variant if it has any.
     Engine,
-    /// One of these is required.
+    /// One of these texts is required.
     OneOf(&'static [BackendPart]),
 }
 
@@ -120,9 +120,9 @@ pub enum BackendVariant {
 pub struct BackendPart {
     /// The text.
     pub name: &'static str,
-    /// The library behind it, for `tonnage engines`.
+    /// The library that this variant uses, for `tonnage engines`.
     pub about: &'static str,
-    /// Ending of the sentence that [`BackendEntry::needs`] starts; may be empty.
+    /// Appended to [`BackendEntry::needs`] to complete its sentence; may be empty.
     pub needs: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Rows of backends that `tonnage_bench` opens itself, because they need its engines or their own processes.
+//! Rows of the backends that `tonnage_bench` opens itself: they need its engines or start processes of their own.
 
 use tonnage_collective::{Collective, Dtype, Reduction};
 
@@ -23,7 +23,7 @@ pub const NATIVE: BackendEntry = BackendEntry {
     open: None,
 };
 
-/// The memory of torch's GPU tensors, by torch's name for that device.
+/// PyTorch's device name for GPU memory, also on AMD GPUs.
 pub const TORCH_GPU_MEMORY: &str = "cuda";
 
 /// Libraries behind torch.distributed, and a variant that calls none.

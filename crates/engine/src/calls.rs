@@ -1,8 +1,8 @@
-//! The contract of engines for files. Opening, syncing and closing block, and so do reads and writes of most engines.
-//! An engine that can keep several transfers in flight offers a [`FileQueue`] for them.
+//! Contract for file engines. Opening, syncing and closing block; in most engines, so do reads and writes. An engine
+//! that can keep several transfers in flight offers a [`FileQueue`].
 //!
-//! A [`FileDomain`] is one engine as a rank uses it for one point; a [`FileCalls`] belongs to one thread of the rank. The
-//! loops in `tonnage_loops::files` know only these types, and decide which bytes go where.
+//! A [`FileDomain`] is one engine, opened by a rank for one point. A [`FileCalls`] belongs to one thread of the rank.
+//! The loops in `tonnage_loops::files` know only these types, and decide which bytes are read or written.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,27 +25,27 @@ pub struct FileEntry {
     pub about: &'static str,
     /// Options of its own, which `--engine-option NAME=VALUE` sets.
     pub options: &'static [EngineOption],
-    /// True if it can keep several transfers in flight, so that `--depth` has an effect.
+    /// True if the engine can keep several transfers in flight, so that `--depth` has an effect.
     pub queues: bool,
-    /// True if several threads of a rank can use it at once.
+    /// True if several threads of a rank can use the engine at once.
     pub threads: bool,
-    /// True if all ranks can make one call together (`--collective`), each through its own view (`--file-view`), and if
-    /// hints have an effect.
+    /// True if the engine supports collective calls of all ranks (`--collective`), file views (`--file-view`) and
+    /// hints.
     pub collective: bool,
-    /// True if it can bypass the page cache (`--direct`).
+    /// True if the engine can bypass the page cache (`--direct`).
     pub direct: bool,
-    /// Libraries that it loads at run time and that `--library NAME=PATH` can choose.
+    /// Libraries that the engine loads at run time and that `--library NAME=PATH` can choose.
     pub libraries: &'static [Library],
     /// Hooks for a library with process-wide state.
     pub lifecycle: Lifecycle,
-    /// Opens it on this rank for one point. Called by all ranks, on the main thread.
+    /// Opens the engine on this rank for one point. All ranks call this on their main thread.
     pub open: fn(&OpenFiles<'_>) -> Result<Arc<dyn FileDomain>>,
 }
 
 /// Arguments for opening an engine for files on one rank.
 #[derive(Debug, Clone)]
 pub struct OpenFiles<'a> {
-    /// Intended use, already checked against the entry.
+    /// Intended use, already checked against the engine's list row.
     pub usage: &'a FileUse,
     /// This rank.
     pub rank: u32,
@@ -110,18 +110,18 @@ pub struct FileUse {
     pub collective: bool,
     /// True if each rank sees only its own parts of the shared file.
     pub file_view: bool,
-    /// True if a stonewall may end a phase before its last transfer.
+    /// True if a stonewall may end a phase early, before its last transfer.
     pub stonewalled: bool,
-    /// Bytes that one rank moves in a phase that is not cut short.
+    /// Bytes that one rank moves in a complete phase.
     pub bytes_of_rank: u64,
 }
 
-/// An engine for files as one rank uses it for one point.
+/// A file engine, opened by one rank for one point.
 pub trait FileDomain: Send + Sync {
-    /// Actual choices (library, version, flags, …) to record.
+    /// The library, version, flags and other choices in use, for the record.
     fn report(&self) -> EngineReport;
-    /// Makes the part that one thread of the rank owns. `memory` holds all bytes that its transfers refer to; it is
-    /// page-aligned and lives as long as the `Arc`. Thread 0 is the rank's main thread.
+    /// Creates the part that one thread of the rank owns. `memory` is page-aligned and holds the source or destination
+    /// of every transfer. Thread 0 is the rank's main thread.
     ///
     /// # Errors
     /// If queues or registrations cannot be made.
@@ -131,25 +131,25 @@ pub trait FileDomain: Send + Sync {
 /// A file to open, and how to open it.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenFile<'a> {
-    /// The number by which other calls refer to the file, from 0; chosen by the caller.
+    /// The number by which later calls refer to the file. The caller chooses it, counting from 0.
     pub file: u32,
     /// Path of the file.
     pub path: &'a Path,
-    /// True when it will be read.
+    /// True if the file will be read.
     pub read: bool,
-    /// True when it will be written.
+    /// True if the file will be written.
     pub write: bool,
-    /// True to create it: an existing file of that name is then an error (`O_EXCL`). Otherwise it must exist, be a
-    /// regular file and not be reached through a link. The file is never truncated here.
+    /// True to create the file; a file that already exists is then an error (`O_EXCL`). Otherwise the file must exist,
+    /// be a regular file, and not be a symbolic link. Opening never truncates a file.
     pub create: bool,
-    /// True if all ranks open this same file together.
+    /// True if all ranks open this file together.
     pub shared: bool,
     /// The only parts of the file that this rank will access, with `--file-view`.
     pub view: Option<FileView>,
 }
 
-/// Equally spaced parts of a file. Transfers still use offsets in the file; an engine that passes views on to its
-/// library converts them with [`FileView::offset_in`].
+/// Equally spaced parts of a file. Transfers always use offsets in the file. An engine whose library expects offsets in
+/// the view converts them with [`FileView::offset_in`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileView {
     /// Offset of the first part.
@@ -161,7 +161,8 @@ pub struct FileView {
 }
 
 impl FileView {
-    /// Converts an offset in the file to one in the view, which counts only visible bytes. The byte must be visible.
+    /// Converts an offset in the file to an offset in the view, in which hidden bytes do not count. The byte must be
+    /// visible.
     pub fn offset_in(&self, offset: u64) -> u64 {
         let from_begin = offset - self.begin;
         from_begin / self.stride_bytes * self.block_bytes + from_begin % self.stride_bytes
@@ -181,10 +182,10 @@ pub struct FileTransfer {
     pub len: u64,
 }
 
-/// A call that blocks until it is done.
+/// A call that blocks until the operation is complete.
 #[derive(Debug, Clone, Copy)]
 pub enum FileCall<'a> {
-    /// Opens a file; the time it takes is reported.
+    /// Opens a file.
     Open(OpenFile<'a>),
     /// Reads from a file into memory. With `--collective`, all ranks make the call together.
     Read(FileTransfer),
@@ -204,13 +205,13 @@ pub enum FileCall<'a> {
 
 /// File calls of one thread, which owns its open files.
 pub trait FileCalls: Send {
-    /// Executes one call and returns the number of bytes moved, 0 for calls that move none. Reads and writes allocate
-    /// nothing and take no lock.
+    /// Executes one call and returns the number of bytes moved, which is 0 for open, sync and close. Reads and writes
+    /// do not allocate memory or take locks.
     ///
     /// # Errors
     /// The failure, with the file's path and the offset; the caller adds the rank.
     fn call(&mut self, call: &FileCall<'_>) -> Result<u64>;
-    /// Device and inode of an open file; `None` if the engine does not know them, or has no such file.
+    /// Device and inode of an open file; `None` if the engine cannot report them, or `file` is not open.
     fn identity(&self, file: u32) -> Option<(u64, u64)> {
         let _ = file;
         None
@@ -219,22 +220,23 @@ pub trait FileCalls: Send {
     fn queue(&mut self) -> Option<&mut dyn FileQueue> {
         None
     }
-    /// Choices that the engine made on its own while it ran, and hints that took effect, to record.
+    /// For the record: choices that the engine made while it ran, and hints that took effect.
     fn chosen(&self) -> Facts {
         Facts::default()
     }
 }
 
-/// Reads and writes with several in flight: the post and poll of an [`Engine`](crate::Engine), without peers.
+/// Several reads and writes in flight: like `post` and `poll` of an [`Engine`](crate::Engine), but without peers.
 pub trait FileQueue {
-    /// Takes transfers in order and returns the number taken; fewer than all means "wait, then try again". `op.lane` is
-    /// [`lane_of`] the file, `op.local` an offset in the thread's memory, `op.remote` one in the file.
+    /// Takes operations in order and returns the number taken. If that is fewer than all, wait and try again. `op.lane`
+    /// is [`lane_of`] the file, `op.local` is an offset in the thread's memory, and `op.remote` an offset in the file.
     ///
     /// # Errors
     /// If the queue is dead, or a range lies outside the memory.
     fn post(&mut self, ops: &[Op]) -> Result<usize>;
-    /// Fills `done` with completions and returns their number. Never blocks. `len` is the number of bytes moved. That
-    /// is all of them, or the ending is `Failed` with the error number (`libc::EIO`, …; 0 for the end of the file).
+    /// Fills `done` with completions and returns their number; never blocks. A completed operation has moved all of its
+    /// `len` bytes. Otherwise its ending is `Failed` with an error number such as `libc::EIO`, or 0 at the end of the
+    /// file.
     ///
     /// # Errors
     /// If the queue is dead.
@@ -244,7 +246,7 @@ pub trait FileQueue {
     /// # Errors
     /// If the queue is dead.
     fn wait(&mut self) -> Result<()>;
-    /// Returns the most transfers that were in flight since the last call: submitted, and not yet completed.
+    /// Returns the largest number of transfers in flight since the last call of this function.
     fn take_most_in_flight(&mut self) -> u32;
 }
 

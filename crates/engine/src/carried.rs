@@ -1,8 +1,8 @@
-//! The contract of workers whose trials run elsewhere, such as in the kernel. They receive a whole trial as one order
-//! and time it themselves, as backends of collectives in another process do.
+//! Contract for workers whose trials run elsewhere, such as in the kernel. Such a worker receives a whole trial as one
+//! order, and measures the time itself.
 //!
-//! Domains report by [`Caps::carried`](crate::Caps::carried) that their workers are of this kind. Registering,
-//! connecting, lanes and failures work as for any engine; single operations cannot be posted.
+//! A domain reports by [`Caps::carried`](crate::Caps::carried) that its workers are of this kind. Registering,
+//! connecting, lanes and failures work as in any engine, but single operations cannot be posted.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,12 +15,12 @@ use crate::{Access, Lane, Verb};
 
 /// Runs the trials of a worker.
 pub trait TrialCarrier {
-    /// Copies parts of the worker's memory to the place where operations read theirs: offset and length of each part.
+    /// Copies parts of the worker's memory, each given as offset and length, to the memory that carried operations use.
     ///
     /// # Errors
     /// If a part does not lie in the memory.
     fn take_over(&mut self, stretches: &[(u64, u64)]) -> Result<()>;
-    /// Copies such parts back, so that the worker's memory holds the bytes that arrived.
+    /// Copies these parts back, so that the worker's memory holds the bytes that arrived.
     ///
     /// # Errors
     /// If a part does not lie in the memory.
@@ -30,8 +30,8 @@ pub trait TrialCarrier {
     /// # Errors
     /// If it cannot be carried out.
     fn begin(&mut self, order: &CarriedOrder<'_>) -> Result<Arc<dyn CarriedProgress>>;
-    /// Runs the prepared order on the calling thread. Returns once all issued operations have completed and all writes
-    /// have arrived.
+    /// Runs the prepared order on the calling thread. Returns after every issued operation has completed and every
+    /// write has arrived.
     ///
     /// # Errors
     /// If an operation fails, nothing completes for too long, or the run was stopped.
@@ -58,27 +58,27 @@ pub struct CarriedOrder<'a> {
     pub verb: Verb,
     /// Payload of each operation.
     pub size_bytes: u32,
-    /// Operations in flight of each flow, or operations of each batch.
+    /// Operations in flight per flow, or operations per batch.
     pub depth: u32,
-    /// True if a batch is issued only once the one before it has completed.
+    /// True if each batch is issued only after the previous one has completed.
     pub in_batches: bool,
-    /// Number of slots at either end.
+    /// Number of slots at each end.
     pub slots: u64,
-    /// Distance between the starts of two slots.
+    /// Distance between the starts of neighbouring slots.
     pub stride_bytes: u64,
     /// Slot order at the initiator and at the target.
     pub orders: (Access, Access),
     /// The flows.
     pub flows: &'a [CarriedFlow],
-    /// Limit on the operations of all flows together.
+    /// Limit on the operations of all flows together; `None` for no limit.
     pub operations_max: Option<u64>,
-    /// How long operations are issued.
+    /// How long to issue operations; `None` for no time limit.
     pub duration: Option<Duration>,
-    /// How long the order may go without a completion before it fails.
+    /// The longest time without a completion before the order fails.
     pub patience: Duration,
     /// True to record latencies.
     pub timed: bool,
-    /// Ends the order early once true.
+    /// Ends the order early when it becomes true.
     pub stop: &'a AtomicBool,
 }
 
@@ -93,16 +93,16 @@ pub struct CarriedFlow {
     pub remote: u64,
     /// Seed of the slot orders.
     pub seed: u64,
-    /// Operations issued by earlier orders. The slot orders continue from there.
+    /// Operations that earlier orders issued. The slot orders continue from there.
     pub issued: u64,
 }
 
 /// Outcome of an order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CarriedTrial {
-    /// Operations of each flow. All of them have completed.
+    /// Number of operations issued for each flow, all of which have completed.
     pub issued: Vec<u64>,
-    /// The most operations that were in flight.
+    /// The largest number of operations in flight at once.
     pub in_flight_max: u64,
 }
 

@@ -8,7 +8,7 @@ use tonnage_units::{Result, WireDevice};
 
 use crate::{Engine, EngineReport, Peer, Verb};
 
-/// The upper bound that a path's utilization refers to.
+/// The upper bound that a path's utilization is relative to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BoundKind {
@@ -16,8 +16,8 @@ pub enum BoundKind {
     None,
     /// The fastest copy of the same bytes within the memory.
     MemoryCopy,
-    /// Bandwidth of concurrent plain TCP streams between the same ranks, one for each queue pair of each worker of each
-    /// flow.
+    /// Bandwidth of concurrent plain TCP streams between the same ranks. Each flow of each worker has one stream per
+    /// queue pair.
     SocketStream,
     /// The nominal speed of the domain's device.
     Link {
@@ -26,23 +26,23 @@ pub enum BoundKind {
     },
 }
 
-/// Who moves bytes into and out of memory of a device, such as a GPU.
+/// Who moves bytes to or from device memory, such as GPU memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceMemoryAccess {
-    /// Not known: the engine does not accept such memory, or leaves the choice to a library.
+    /// Not known: the engine does not accept device memory, or a library decides who moves the bytes.
     #[default]
     Unknown,
-    /// The device itself: the initiating rank orders copies from it.
+    /// The device itself, in copies that the initiating rank starts.
     Copies,
-    /// The device itself: the ranks at both ends order copies to and from host memory.
+    /// The device itself. The rank at each end copies bytes between its device memory and host memory.
     Staging,
-    /// Another device, such as a NIC.
+    /// Another device, such as a NIC, accesses the device memory directly.
     Cards,
 }
 
 impl DeviceMemoryAccess {
-    /// Returns whether all bytes cross the link between the device and the rest of its machine.
+    /// Returns whether all bytes cross the link between the device and the rest of its host.
     pub fn crosses_link(self) -> bool {
         matches!(self, Self::Staging | Self::Cards)
     }
@@ -55,35 +55,37 @@ pub struct Caps {
     pub verbs: &'static [Verb],
     /// Immediate bits that a write-imm carries.
     pub immediate_bits: u32,
-    /// Operations that one worker may have in flight on one lane; `post` takes no more until some complete.
+    /// Operations that one worker may have in flight on one lane. At this limit, `post` takes no more until some
+    /// complete.
     pub depth: u32,
-    /// The largest single operation.
+    /// Size limit of a single operation.
     pub message_bytes_max: u64,
     /// False if completions are synthetic and no byte moves (the `null` engine).
     pub moves_bytes: bool,
-    /// True if a completed write is visible to the peer. False: only [`Engine::flush`] proves it.
+    /// True if a completed write is visible to the peer. If false, only [`Engine::flush`] proves that the write has
+    /// arrived.
     pub delivered: bool,
-    /// True if a lane can be asked to complete a write only once it is visible to the peer
+    /// True if a lane can delay completions of writes until the bytes are visible to the peer
     /// ([`LaneSpec::delivered`](crate::LaneSpec::delivered)). Irrelevant if `delivered` is true.
     pub delivery_on_request: bool,
-    /// True if a completed send has filled one of the peer's receives. False: it may only have left this side, so flow
-    /// control must keep senders from overrunning their receivers.
+    /// True if a completed send has filled one of the peer's receives. If false, a completed send may only have left
+    /// this side, so flow control must keep senders from overrunning their receivers.
     pub sends_taken: bool,
-    /// True if the device executes peers' requests without this side's CPU. A target of write and read then sleeps
+    /// True if the device executes peers' requests without this side's CPU. The target of writes and reads then sleeps
     /// instead of polling.
     pub passive_target: bool,
-    /// True if an arrived write-imm identifies the peer that it came from. Irrelevant for a worker with one peer.
+    /// True if an arrived write-imm reports the peer that sent it. Irrelevant for a worker with one peer.
     pub arrivals_named: bool,
     /// True if a peer's write may become visible only while this side polls, as with sockets. A loop that waits for a
-    /// byte then polls after every look at it.
+    /// byte to change must then also poll.
     pub arrives_by_polling: bool,
-    /// True if a lane can be asked to make the last byte of a write visible last.
+    /// True if a lane can guarantee that the last byte of a write becomes visible last.
     pub ordered_writes: bool,
-    /// True if peers map each other's memory, so that it must be allocated shared.
+    /// True if peers map each other's memory, which must then be allocated as shared memory.
     pub shared_memory: bool,
     /// True if trials run elsewhere ([`Engine::carrier`]), and single operations cannot be posted.
     pub carried: bool,
-    /// Upper bound of its bandwidth.
+    /// Upper bound of the bandwidth.
     pub bound: BoundKind,
 }
 
@@ -117,16 +119,16 @@ pub struct WorkerConfig {
     pub rank: Peer,
     /// This worker's index within the rank. Worker `w` exchanges data only with workers `w` of other ranks.
     pub worker: u32,
-    /// The most peers that it will be connected to.
+    /// Limit on the number of peers that the worker will be connected to.
     pub peers_max: u32,
-    /// The most operations kept in flight on one lane.
+    /// Limit on the operations in flight on one lane.
     pub depth: u32,
-    /// Queue pairs that the engine itself makes for each peer; more than one only if trials [run
+    /// Queue pairs that the engine itself creates for each peer. More than one only if trials [run
     /// elsewhere](Caps::carried).
     pub queue_pairs: u32,
-    /// True if the worker will sleep until completions arrive ([`Engine::arm`]) and not only poll for them.
+    /// True if the worker sleeps until completions arrive ([`Engine::arm`]); false if it only polls.
     pub sleeps: bool,
-    /// A calibrated clock. An engine that compares its own methods needs one.
+    /// A calibrated clock, for engines that measure which of their methods is the fastest.
     pub clock: Clock,
 }
 
@@ -149,15 +151,15 @@ impl WorkerConfig {
 pub trait Domain: Send + Sync {
     /// Returns the device's capabilities.
     fn caps(&self) -> &Caps;
-    /// Actual choices and grants to record.
+    /// The library, versions, options and limits in use, for the record.
     fn report(&self) -> EngineReport;
-    /// This host's address on the device, so that the socket stream used as the bound crosses the same device. `None`:
-    /// the address of the control channel is used.
+    /// This host's address on the device. The socket streams that measure the bound use this address, and so cross the
+    /// same device. `None`: they use the address of the control channel.
     fn stream_address(&self) -> Option<IpAddr> {
         None
     }
-    /// A name, the same in all processes of the machine, for the component that limits this domain: a bound that
-    /// several ranks share counts once. `None` if the device's name in the report already is one.
+    /// Name of the component that limits this domain, the same in all processes of the machine. Ranks that share the
+    /// component share one bound. `None` if the device's name in the report identifies the component.
     fn bound_place(&self) -> Option<&str> {
         None
     }
@@ -165,14 +167,15 @@ pub trait Domain: Send + Sync {
     fn device_memory_by(&self) -> DeviceMemoryAccess {
         DeviceMemoryAccess::Unknown
     }
-    /// The devices that the payload must cross, so that their counters can prove it. Of several, each carries a part;
-    /// devices that no worker uses are left out. Empty if no device counts traffic (memory), or none can be identified.
+    /// The devices that the payload must cross; their counters can prove that it did. If there are several, each carries
+    /// a part. Devices that no worker uses are left out. Empty if no device counts traffic, as with memory, or if no
+    /// device can be identified.
     fn wire_devices(&self) -> Vec<WireDevice> {
         Vec::new()
     }
-    /// Makes a worker's own engine.
+    /// Creates a worker's own engine.
     ///
     /// # Errors
-    /// If queues cannot be made.
+    /// If the device's queues cannot be created.
     fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>>;
 }

@@ -1,4 +1,4 @@
-//! One worker's part of an engine: its registrations, its peers, its lanes, its completions.
+//! One worker's part of an engine: registrations, peers, lanes and completions.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::memory::Memory;
 use crate::report::Facts;
 use crate::{Completion, Failure, Lane, LaneSpec, Op, Peer, Region, RegionId};
 
-/// Opaque endpoint address of one worker, made for one of its peers. At most [`EndpointAddress::BYTES_MAX`] bytes.
+/// Opaque endpoint address of one worker, for one of its peers. At most [`EndpointAddress::BYTES_MAX`] bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointAddress(pub Vec<u8>);
 
@@ -25,25 +25,25 @@ impl EndpointAddress {
     }
 }
 
-/// Encodes a value as JSON. Cannot fail for numbers, strings and lists of them.
+/// Encodes a value as JSON. This cannot fail for numbers, strings and lists of them.
 pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-/// Where a peer's process runs relative to this one. The ranks of a run determine it once, so engines need not ask the
-/// system.
+/// Where a peer's process runs relative to this one. The ranks of a run determine this once, so engines need not find
+/// it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locality {
-    /// The processes are on one machine and in one PID namespace: each finds the other and its files by PID.
+    /// Both processes are on one machine and in one PID namespace: each can find the other, and its files, by PID.
     SameContainer,
-    /// The processes are on one machine, but cannot see each other.
+    /// Both processes are on one machine, but in different containers: they cannot see each other.
     SameMachine,
-    /// Another machine, reachable only through a network.
+    /// The peer is on another machine, reachable only through a network.
     OtherMachine,
 }
 
 impl Locality {
-    /// Why memory cannot be shared through the peer's process; `None` if it can.
+    /// The reason why memory cannot be shared through the peer's process; `None` if it can.
     pub fn separation(self) -> Option<&'static str> {
         match self {
             Self::SameContainer => None,
@@ -60,12 +60,12 @@ pub struct PeerEndpoint {
     pub peer: Peer,
     /// The address that the peer's worker made for this worker.
     pub card: EndpointAddress,
-    /// Where its process runs.
+    /// Where the peer's process runs.
     pub locality: Locality,
 }
 
 impl PeerEndpoint {
-    /// A peer in the same container, such as another worker of this process in an engine's tests.
+    /// A peer in the same container. Engine tests use this for another worker of the same process.
     pub fn same_container(peer: Peer, card: EndpointAddress) -> Self {
         Self {
             peer,
@@ -82,20 +82,20 @@ pub enum Flush {
     Delivered,
     /// In progress: a completion with the flush's tag follows once everything has arrived.
     Posted,
-    /// No room now: poll, then try again.
+    /// No room now: poll, then flush again.
     Again,
 }
 
 /// Load of one rail of a worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RailLoad {
-    /// Bytes of the parts given to it.
+    /// Bytes of the parts posted to this rail.
     pub bytes: u64,
-    /// Polls during which it had parts in flight.
+    /// Polls during which this rail had parts in flight.
     pub busy_polls: u64,
     /// Polls during which any rail had parts in flight.
     pub polls: u64,
-    /// Number of peers that it reaches.
+    /// Number of peers that this rail reaches.
     pub peers: u32,
     /// Parts in flight now.
     pub in_flight: u64,
@@ -104,45 +104,45 @@ pub struct RailLoad {
 /// Outcome of [`Engine::arm`]: how to wait for completions.
 #[derive(Debug, Clone, Copy)]
 pub enum ArmOutcome<'a> {
-    /// Completions may already be there: poll, and arm again before sleeping.
+    /// Completions may be ready: poll, and call `arm` again before sleeping.
     Ready,
-    /// Nothing can be polled until this descriptor is readable.
+    /// There is nothing to poll until this descriptor is readable.
     Sleep(BorrowedFd<'a>),
-    /// This engine, as it was opened, supports polling only.
+    /// The engine, as opened, can only be polled.
     Unsupported,
 }
 
-/// One worker's part of an engine. It lives on one thread at a time, so it needs no locks.
+/// One worker's part of an engine. It lives on one thread at a time, so no locks are needed.
 ///
-/// The order of calls: `register`, `cards`, `connect`, `meet`, then `lane` and the loop of `post` and `poll`. All of
-/// them may be called again later, for more memories, peers and lanes.
+/// The order of calls is `register`, `endpoint_addresses`, `connect`, `meet` and `lane`, then a loop of `post` and
+/// `poll`. Each may be called again later, for more memories, peers and lanes.
 pub trait Engine {
-    /// Registers a memory with the device, for operations of this worker and of its peers. The engine keeps everything
-    /// that its registration needs.
+    /// Registers a memory with the device, for operations of this worker and of its peers. The engine keeps the memory
+    /// alive while it is registered.
     ///
     /// # Errors
-    /// [`Unavailable`](tonnage_units::Error::Unavailable) for a memory that the engine cannot use, naming one that it
-    /// can; otherwise the device's reason.
+    /// [`Unavailable`](tonnage_units::Error::Unavailable) for a memory that the engine cannot use; the message names a
+    /// memory that it can. Otherwise the device's reason.
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region>;
-    /// Undoes a registration. Its lanes have been released, and it has no operation in flight.
+    /// Undoes a registration. The caller has released its lanes, and no operation on the region is in flight.
     ///
     /// # Errors
-    /// If it is in use, or was never made.
+    /// If the region is in use, or was never registered.
     fn deregister(&mut self, region: RegionId) -> Result<()>;
-    /// Returns this worker's address for each of these peers, in their order. The addresses may all be equal.
+    /// Returns this worker's address for each of these peers, in the same order. The addresses may all be equal.
     ///
     /// # Errors
     /// If the engine cannot serve this many peers.
     fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>>;
-    /// Connects to peers. An engine refuses an incompatible peer here (another version, another host). Called again for
-    /// more peers.
+    /// Connects to peers; called again for more peers. Here an engine refuses incompatible peers, such as one with
+    /// another version or on another host.
     ///
     /// # Errors
     /// If a peer cannot be reached; the message names it.
     fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()>;
-    /// Makes first contact with the peers connected since the last call, after they have connected too. Needed by
-    /// transports on which both sides must take part, or which do setup lazily that should not be timed. Polls until it
-    /// is done, or until `stopped` returns true.
+    /// Makes first contact with the peers connected since the last call; those peers have connected too. Transports
+    /// need this if both sides must take part in setup, or if setup would otherwise happen in the first timed
+    /// operation. Polls until contact is made or `stopped` returns true.
     ///
     /// # Errors
     /// If a peer cannot be reached; the message names the pair.
@@ -152,53 +152,53 @@ pub trait Engine {
     /// Resolves a lane. Resolving the same specification again costs nothing.
     ///
     /// # Errors
-    /// If the engine cannot do what the lane asks.
+    /// If the engine does not support the lane's kind or promises.
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane>;
-    /// Releases a lane that has nothing in flight. Its handle may be reused.
+    /// Releases a lane that has nothing in flight. Its number may be reused.
     fn release(&mut self, lane: Lane);
-    /// Announces the length of the write-imms that a peer sends from now on, so that an engine which cuts them knows
-    /// when one has fully arrived. `None`: that peer sends no more.
+    /// Announces the length of a peer's write-imms. An engine that cuts write-imms into parts needs the length to know
+    /// when one has fully arrived. `None`: the peer sends no more.
     ///
     /// # Errors
-    /// If the engine could not tell which peer's parts arrive, or if, at the end, some write-imms have arrived only in
-    /// part.
+    /// If the engine could not tell from which peer a part comes, or if, at the end, some write-imms have arrived only
+    /// in part.
     fn expect(&mut self, _peer: Peer, _bytes: Option<u32>) -> Result<()> {
         Ok(())
     }
-    /// Hands over operations in order and returns the number taken; fewer than all means "poll, then try again".
-    /// Allocates nothing, takes no lock, reads no clock.
+    /// Takes operations in order and returns the number taken. If that is fewer than all, poll and post the rest again.
+    /// `post` allocates nothing, takes no lock and reads no clock.
     ///
     /// # Errors
-    /// If the engine is dead or an operation lies outside its regions. An error means that this call took nothing. If a
-    /// later operation cannot be taken, the call ends early and the next call returns its error.
+    /// If the engine is dead or an operation lies outside its regions. After an error, no operation of this call was
+    /// taken. If only a later operation is at fault, `post` takes those before it; the next call returns the error.
     fn post(&mut self, ops: &[Op]) -> Result<usize>;
-    /// Proves that all completed writes of the lane have arrived at the peer, on every path that they took.
+    /// Proves that all completed writes of the lane have arrived at the peer, on every path that the writes used.
     ///
     /// # Errors
     /// As [`Self::post`].
     fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush>;
-    /// Waits until the memories registered here hold everything that peers' plain writes have brought. Such writes
-    /// cause no completion on this side, so a target calls this once the writers have ended, before anything reads the
-    /// bytes.
+    /// Waits until the memories registered here hold everything that peers' plain writes have sent. Such writes cause
+    /// no completion on this side, so a target calls this after the writers have ended and before it reads the bytes.
     ///
-    /// An engine whose writes are visible as soon as their initiator sees the completion returns `false`. There is no
-    /// default implementation: an engine on top of others must ask each of them, and could forget to.
+    /// An engine returns `false` if its writes are visible as soon as the initiator sees the completion. There is no
+    /// default implementation, because an engine that wraps others must ask each of them, and its author could forget.
     ///
-    /// Returns whether this side has to wait; an engine may return true even if nothing was pending. The time of the
-    /// call then counts towards a trial's measured interval.
+    /// Returns whether this side has to wait, which may be true even if nothing was pending. If true, the time of the
+    /// call counts towards the trial's measured interval.
     ///
     /// # Errors
     /// The device's reason.
     fn flush_incoming(&mut self) -> Result<bool>;
-    /// Fills `done` with completions and returns their number. Never blocks, and keeps the transport making progress.
-    /// Allocates nothing, takes no lock, reads no clock.
+    /// Fills `done` with completions and returns their number. Never blocks, and lets the transport make progress.
+    /// Allocates nothing, takes no lock and reads no clock.
     ///
     /// # Errors
-    /// If the engine is dead. One failed operation is a completion that ended as [`Failed`](crate::Ending::Failed).
+    /// If the engine is dead. A failed operation is not an error but a completion that ended as
+    /// [`Failed`](crate::Ending::Failed).
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize>;
-    /// Explains a failed completion; called before the next poll.
+    /// Explains a failed completion. The caller asks before the next poll.
     fn failure(&self, done: &Completion) -> Failure;
-    /// Prepares for sleeping until something can be polled. Only called if [`WorkerConfig::sleeps`] is set. The
+    /// Prepares for sleeping until there is something to poll. Only called if [`WorkerConfig::sleeps`] is set. The
     /// descriptor stays the same for the engine's life.
     ///
     /// [`WorkerConfig::sleeps`]: crate::WorkerConfig::sleeps
@@ -208,9 +208,8 @@ pub trait Engine {
     fn arm(&mut self) -> Result<ArmOutcome<'_>> {
         Ok(ArmOutcome::Unsupported)
     }
-    /// Informs the engine whether operations posted from now on are outside the timed trials, so that it may try out
-    /// alternatives. Returns whether it has finished its search. The warm-up of a point continues until all engines
-    /// have.
+    /// Informs the engine whether the operations posted from now on are untimed, so that it may try out alternatives.
+    /// Returns whether the engine has finished trying. A point's warm-up continues until all engines have finished.
     fn settle(&mut self, _trying: bool) -> bool {
         true
     }
@@ -218,18 +217,18 @@ pub trait Engine {
     fn carrier(&mut self) -> Option<&mut dyn TrialCarrier> {
         None
     }
-    /// Returns the load of each rail since the last call, counting operations of this side only; empty if there is only
-    /// one rail.
+    /// Returns the load of each rail since the last call, for operations that this side initiated; empty if there is
+    /// only one rail.
     fn take_rail_loads(&mut self) -> Vec<RailLoad> {
         Vec::new()
     }
-    /// Returns the events that the engine's devices have reported since the last call, such as a port that went down:
-    /// the library's text and the device's name. Empty for devices that report nothing.
+    /// Returns the events that the engine's devices reported since the last call, such as a port that went down. Each
+    /// has the library's text and the device's name. Empty for devices that report nothing.
     fn take_device_events(&mut self) -> Vec<String> {
         Vec::new()
     }
-    /// Choices that the engine made on its own since the lanes were resolved (a copy method, an inline limit), for the
-    /// record; empty if it makes none.
+    /// Choices that the engine made on its own since the lanes were resolved, such as a copy method, for the record.
+    /// Empty if it makes none.
     fn chosen(&self) -> Facts {
         Facts::default()
     }

@@ -1,4 +1,4 @@
-//! An engine's list row, which describes it before it is opened, and the arguments for opening it.
+//! An engine's list row, which describes the engine before it is opened, and the arguments for opening it.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -21,29 +21,31 @@ pub struct Entry {
     pub name: &'static str,
     /// One line for `--help` and `tonnage engines`.
     pub about: &'static str,
-    /// The part that must follow the name after a colon, such as "PROVIDER" in `fabric:PROVIDER`; `None` if nothing
-    /// may.
+    /// The part that must follow the name after a colon, such as "PROVIDER" in `fabric:PROVIDER`; `None` for engines
+    /// without variants.
     pub variant: Option<NameVariant>,
     /// Options of its own, which `--engine-option NAME=VALUE` sets.
     pub options: &'static [EngineOption],
     /// True if `--devices` has an effect.
     pub has_devices: bool,
-    /// Libraries that it loads at run time and that `--library NAME=PATH` can choose.
+    /// Libraries that the engine loads at run time and that `--library NAME=PATH` can choose.
     pub libraries: &'static [Library],
     /// Hooks for a library with process-wide state.
     pub lifecycle: Lifecycle,
-    /// The device memory that holds its bytes by default; without that device, which not every machine has, there is
-    /// nothing to move. `None` for an engine that works with host memory.
+    /// Name of the device memory that the engine moves bytes in by default. Machines without that device cannot run the
+    /// engine. `None` for an engine that works with host memory.
     pub device_memory: Option<&'static str>,
-    /// True if it moves bytes within one process. The ranks of its points are then threads of rank 0's process.
+    /// True if the engine moves bytes within one process. The ranks of its points are then threads of rank 0's process.
     pub one_process: bool,
-    /// The verbs that it supports, so that a wrong request is refused before any rank starts.
+    /// The supported verbs, so that a wrong request is refused before any rank starts.
     pub verbs: &'static [Verb],
-    /// True if it supports `--op write --ping-pong` (see [`Caps::ordered_writes`](crate::Caps::ordered_writes)).
+    /// True if the engine supports `--op write --ping-pong` (see
+    /// [`Caps::ordered_writes`](crate::Caps::ordered_writes)).
     pub ordered_writes: bool,
-    /// True if bytes really move, so that they can be verified.
+    /// True if the engine really moves bytes, so that they can be verified.
     pub moves_bytes: bool,
-    /// Opens its domains on this machine: one for each requested device, or one that it chooses.
+    /// Opens the engine's domains on this machine: one for each requested device, or one on a device that the engine
+    /// chooses.
     pub open: fn(&OpenRequest<'_>) -> Result<Domains>,
 }
 
@@ -54,7 +56,7 @@ pub enum DeviceRequest<'a> {
     Own,
     /// All devices that can reach the other ranks.
     All,
-    /// These, in this order; one may be named twice.
+    /// These devices, in this order. A device may be named twice.
     Named(&'a [String]),
 }
 
@@ -71,8 +73,8 @@ pub struct OpenRequest<'a> {
     pub libraries: &'a Libraries,
     /// True if all ranks reach each other through the loopback interface.
     pub one_network: bool,
-    /// NUMA node of the first CPU that this rank may use, for choosing a near device. `None`: the calling thread's
-    /// node.
+    /// NUMA node of the first CPU that this rank may use. The engine prefers a device near it. `None`: the calling
+    /// thread's node.
     pub near_node: Option<u32>,
     /// PIDs of this container's ranks, including this one; empty if unknown.
     pub processes: &'a [u32],
@@ -91,14 +93,15 @@ pub struct OpenRequest<'a> {
 pub struct RankMemory<'a> {
     /// The memory's name in the list of memories, with the variant.
     pub name: &'a str,
-    /// The GPU assigned to the rank; `None` if none was named.
+    /// The GPU assigned to the rank; `None` if none was assigned.
     pub gpu: Option<u32>,
-    /// The device that will hold its bytes, as that rank reports it. `None` for host memory, or if no rank was asked.
+    /// The device that will hold the memory, as that rank reports it. `None` for host memory, or if the rank was not
+    /// asked.
     pub device: Option<&'a BusDevice>,
 }
 
 impl Default for OpenRequest<'_> {
-    /// A request for an engine that can do everything.
+    /// A request by a rank that uses every verb and shares its network with all other ranks.
     fn default() -> Self {
         static NO_OPTIONS: EngineOptions = EngineOptions::new();
         static NO_LIBRARIES: Libraries = Libraries::new();
@@ -138,8 +141,8 @@ impl OpenRequest<'_> {
 }
 
 impl Entry {
-    /// A row for an engine that moves bytes, without variants, options, devices and libraries. Callers set the fields
-    /// that differ.
+    /// A row for an engine that moves bytes, without variants, options, devices and libraries. Callers then set the
+    /// fields that differ.
     pub const fn new(
         name: &'static str,
         about: &'static str,
@@ -164,7 +167,7 @@ impl Entry {
     }
 
     /// Checks options against the engine's own, and returns those that differ from the defaults. `variant` is the text
-    /// after the engine's name; if it is layered ("tcp;ofi_rxm"), the lowest layer counts.
+    /// after the engine's name. In a layered variant ("tcp;ofi_rxm"), the lowest layer counts.
     ///
     /// # Errors
     /// `Usage` for an unknown name or value, listing the known ones, and for an option that has no effect on this
@@ -178,7 +181,8 @@ impl Entry {
         )
     }
 
-    /// Names of its variants that exist on every machine, or just its own name if it has no variants.
+    /// Full names of the engine's variants that exist on every machine, or just the engine's name if it has no
+    /// variants.
     pub fn names_everywhere(&self) -> Vec<String> {
         if self.device_memory.is_some() {
             return Vec::new();
@@ -192,7 +196,7 @@ impl Entry {
         }
     }
 
-    /// The verbs supported under a full name, which includes the text after the colon.
+    /// The verbs that the engine supports under this name, which may include a variant after a colon.
     pub fn verbs_for(&self, name: &str) -> &'static [Verb] {
         let (_, variant) = split_name(name);
         let known = self.variant.map_or(&[][..], |known| known.one_sided);
@@ -202,7 +206,7 @@ impl Entry {
         }
     }
 
-    /// Whether native collectives can use it: they move bytes by write-imm.
+    /// Whether native collectives can use the engine: they move bytes by write-imm.
     pub fn carries_collectives(&self) -> bool {
         self.moves_bytes && self.verbs.contains(&Verb::WriteImm)
     }

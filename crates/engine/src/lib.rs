@@ -1,39 +1,40 @@
-//! Everything that the author of an engine or a memory needs: the contract between code that moves bytes and code that
-//! measures it.
+//! The contract between code that moves bytes and code that measures it: everything that the author of an engine or a
+//! memory needs.
 //!
-//! An **engine** moves bytes. Its list row, an [`Entry`], describes it before it is opened, and opens it. A [`Domain`]
-//! is one of its devices, shared by a rank's workers. An [`Engine`] belongs to one worker.
+//! An **engine** moves bytes. Its list row, an [`Entry`], describes the engine before it is opened, and opens it. A
+//! [`Domain`] is one of the engine's devices, shared by a rank's workers. An [`Engine`] belongs to one worker.
 //!
-//! A **memory** holds bytes: a list row, a [`MemoryEntry`](memory::MemoryEntry), allocates a
-//! [`Memory`](memory::Memory). A worker's engine registers memories; a [`Region`] is a memory as the engine knows it.
+//! A **memory** holds bytes. Its list row, a [`MemoryEntry`](memory::MemoryEntry), allocates a
+//! [`Memory`](memory::Memory). A worker's engine registers memories; a [`Region`] is a registered memory.
 //!
-//! A [`Lane`] is everything that stays the same from one operation to the next, resolved once: verb, peer, both
-//! regions, promises. An [`Op`] then holds offsets only, and a [`Completion`] reports how it [ended](Ending).
+//! A [`Lane`] holds everything that stays the same from one operation to the next, resolved once: verb, peer, both
+//! regions, promises. An [`Op`] then holds offsets only, and a [`Completion`] reports how the operation
+//! [ended](Ending).
 //!
 //! | module | contents, in the order in which an author meets them |
 //! | --- | --- |
 //! | `name` | how users write the name of an engine or a memory |
 //! | `entry` | an engine's list row, and the arguments for opening it |
-//! | `options`, `library` | the engine's own options; libraries that it loads, and state of theirs that lives as long as the process |
+//! | `options`, `library` | the engine's own options; the libraries that it loads, and their process-wide state |
 //! | `domain` | a device: its capabilities, its report, its workers |
 //! | `engine` | a worker's calls: register, connect, lane, post, poll |
-//! | `operation` | types that pass through the timed loops |
+//! | `operation` | operations, completions, and the lanes that carry operations |
 //! | `tables` | numbered tables in which engines keep lanes and regions |
 //! | `failure` | why an operation failed |
 //! | [`paths`] | several paths for each flow, over any engine |
 //! | `report` | choices and grants to record |
 //! | [`memory`] | where bytes live |
 //! | [`pattern`] | the data written for verification |
-//! | [`carried`] | workers with trials that run elsewhere |
-//! | [`calls`] | the same contract for files |
+//! | [`carried`] | workers whose trials run elsewhere |
+//! | [`calls`] | the contract for file engines |
 //! | [`backend`], [`backends`] | the contract for collectives, and the backends that need ranks and engines |
 //! | `lists` | the lists that a program passes down |
-//! | `testing` | a device, its workers and a memory for tests, behind the feature of that name |
+//! | `testing` | a device, its workers and a memory for tests, behind the feature `testing` |
 //!
 //! The calls of a worker, in order:
 //!
 //! ```text
-//! Entry::open → Domain::worker → register(memory) → cards(peers) ⇄ connect(cards) → meet
+//! Entry::open → Domain::worker → register(memory) → endpoint_addresses(peers) ⇄ connect(peers) → meet
 //!     → lane(verb, peer, regions) → post, poll, … flush, poll → release(lane) → deregister(region)
 //! ```
 //!
@@ -43,12 +44,12 @@
 //! Rules that the types cannot express:
 //!
 //! - `post` and `poll` allocate nothing, take no lock and read no clock.
-//! - Every operation that was taken completes exactly once.
+//! - Every operation that `post` took completes exactly once.
 //! - Both sides check every offset, because a peer may be faulty or hostile.
 //! - A missing capability is an [`Unavailable`](tonnage_units::Error::Unavailable) error that explains how to get it.
 //!   There is no silent fallback.
 
-// Authors of engines in other crates read these docs. The other crates have comments only where they help.
+// Authors of engines in other crates read this documentation, so every public item has some.
 #![warn(missing_docs, clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 

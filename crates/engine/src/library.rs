@@ -1,5 +1,4 @@
-//! Libraries that engines load at run time: how the command line chooses one, and hooks for library state that lives as
-//! long as the process.
+//! Libraries that engines load at run time: how the command line chooses one, and hooks for their process-wide state.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,16 +15,16 @@ pub type Libraries = BTreeMap<String, PathBuf>;
 pub struct Library {
     /// The name before the "=" of `--library`.
     pub name: &'static str,
-    /// The environment variable that names its file if the command line does not.
+    /// The environment variable that names the library's file if the command line does not.
     pub variable: &'static str,
-    /// The library that is used by default.
+    /// The file that is loaded by default.
     pub about: &'static str,
 }
 
-/// Facts known to a process that is about to join the others.
+/// Facts known to a process before it joins the other ranks.
 #[derive(Debug, Clone, Copy)]
 pub struct BeforeJoin<'a> {
-    /// The process's place in the run.
+    /// The process's rank and host in the run.
     pub identity: &'a Identity,
     /// Files to load.
     pub libraries: &'a Libraries,
@@ -41,21 +40,21 @@ impl BeforeJoin<'_> {
 /// Hooks for a library with process-wide state.
 #[derive(Debug, Clone, Copy)]
 pub struct Lifecycle {
-    /// Called on every rank of a run that uses the engine, before the ranks meet. A failure here is ignored. It must
-    /// occur again when the engine is opened, which reports it.
+    /// Called on every rank of a run that uses the engine, before the ranks meet. A failure here is ignored, but must
+    /// occur again when the engine is opened, where it is reported.
     pub before_join: fn(&BeforeJoin<'_>),
-    /// Called by one rank of each container before any of its ranks opens the engine. Refuses to open the paths of this
-    /// many workers if they would exhaust a resource of the container, such as shared memory. A failure that concerns a
+    /// Called by one rank of each container before any of its ranks opens the engine. Refuses if this number of
+    /// worker-to-peer paths would exhaust a resource of the container, such as shared memory. A failure that concerns a
     /// single path must be reported when the engine is opened.
     pub before_open: fn(&OpenRequest<'_>, paths: u64) -> Result<()>,
-    /// Called on all ranks together when a run has ended normally; does nothing if nothing was started.
+    /// Called on all ranks together when a run has ended normally. Does nothing if the library was never started.
     pub finish: fn() -> Result<()>,
-    /// Removes resources that a killed process has left on this machine. Its run has ended.
+    /// Removes resources that a killed process has left on this machine; called after the process's run has ended.
     pub clean_up: fn(pid: u32),
 }
 
 impl Lifecycle {
-    /// For engines that leave nothing behind and start nothing.
+    /// For engines whose libraries have no process-wide state and leave nothing behind.
     pub const NONE: Self = Self {
         before_join: |_| (),
         before_open: |_, _| Ok(()),

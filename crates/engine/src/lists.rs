@@ -1,4 +1,4 @@
-//! Everything that a program can measure with, as lists. The program passes them down; the code that receives them
+//! Lists of everything that a program can measure with. The program passes these lists down; code that receives them
 //! knows no row by name.
 
 use tonnage_units::names::{nearest, quote, unknown_name_error};
@@ -51,7 +51,7 @@ impl Lists {
         backend::find(self.backends, name)
     }
 
-    /// Names of the backends that can run over an engine, which need not be in the list.
+    /// Names of the backends that can run over this engine, which need not be in the list of engines.
     pub fn native_backends(&self, engine: &str) -> Vec<String> {
         let all = self.backends.iter();
         all.filter(|entry| entry.variant == BackendVariant::Engine)
@@ -59,11 +59,11 @@ impl Lists {
             .collect()
     }
 
-    /// Backends that are tried if the user names none. These are: backends over an engine, with every engine that
-    /// exists on all machines; backends of a single library; and the usual variants of backends with several libraries.
+    /// Backends to try if the user names none: backends over an engine, with every engine that exists on all machines;
+    /// backends of a single library; and the usual variants of backends with several libraries.
     ///
-    /// Backends that need a launcher are included only if `launched`: one started the ranks and informed each of them
-    /// about the others. Whether this machine has all of them is not known here.
+    /// Backends that need a launcher are included only if `launched`: a launcher started the ranks and informed each of
+    /// them about the others. A listed backend may still be missing on this machine.
     pub fn usual_backends(&self, launched: bool) -> Vec<String> {
         let engines = || {
             let all = self.engines.iter();
@@ -97,15 +97,15 @@ impl Lists {
         })
     }
 
-    /// Whether a plan names a memory that is not in the list, and the name is not just a typo of one that is.
+    /// Whether a name in a plan is neither in the list of memories nor a likely typo of a listed name.
     pub fn lacks_memory(&self, memory: &str) -> bool {
         let (name, _) = split_name(memory);
         let names: Vec<_> = self.memories.iter().map(|entry| entry.name).collect();
         !name.is_empty() && !names.contains(&name) && nearest(name, &names).is_none()
     }
 
-    /// Finds the row of a memory by its name in a point. An optional experiment may have taken the name from a longer
-    /// list.
+    /// Finds the row of a memory by its name in a point. The name may be missing from this list: optional experiments
+    /// can use memories that only some versions have.
     ///
     /// # Errors
     /// [`Error::Unavailable`] for a name that is not in the list.
@@ -144,7 +144,7 @@ impl Lists {
         })
     }
 
-    /// The environment variables that choose these libraries.
+    /// The environment variables that choose the libraries' files.
     pub fn variables(&self) -> Vec<&'static str> {
         self.libraries().map(|library| library.variable).collect()
     }

@@ -1,6 +1,6 @@
 //! The [`Memory`] trait: where bytes live, and how they are filled, compared and copied there.
 //!
-//! The data written for verification are in [`crate::pattern`]. The memories themselves are in
+//! The data written for verification is in [`crate::pattern`]. The memories themselves are in
 //! `tonnage_engines::memory`, one [`MemoryEntry`] each. This module does not know which rank or flow uses which part of
 //! a memory.
 
@@ -27,25 +27,25 @@ pub struct MemoryEntry {
     pub name: &'static str,
     /// One line for help and `tonnage engines`.
     pub about: &'static str,
-    /// The part that may follow the name after a colon, such as "DEVICE" in `gpu:DEVICE`; `None` if nothing may.
+    /// The part that may follow the name after a colon, such as "DEVICE" in `gpu:DEVICE`; `None` for memories without
+    /// variants.
     pub variant: Option<NameVariant>,
-    /// True if the CPU can address it. If not, options that must look at single bytes are refused before any rank
-    /// starts.
+    /// True if the CPU can address the memory. If false, options that read or write single bytes are refused before any
+    /// rank starts.
     pub host_addressable: bool,
-    /// True if it is GPU memory, or memory pinned for a GPU; that may be the GPU assigned to the rank.
+    /// True if it is GPU memory, or memory pinned for a GPU; it can then use the GPU assigned to the rank.
     pub takes_gpu: bool,
     /// Options of its own, which `--memory-option NAME=VALUE` sets.
     pub options: &'static [EngineOption],
-    /// Allocates it and places every page, so that no work is left for the first access.
+    /// Allocates the memory and touches every page, so that the first access is not slower than later ones.
     pub allocate: fn(&Request<'_>) -> Result<Arc<dyn Memory>>,
     /// Bytes still available, given the part of the name after the colon; `None` if unknown. Asked before any rank
-    /// allocates, so that a request that is too large is refused instead of half touched.
+    /// allocates, so that a request that is too large is refused before pages are touched.
     pub available: fn(&str) -> Option<AvailableMemory>,
-    /// The device that will hold its bytes, and where that is in the machine. `None` for host memory, or if the device
-    /// is unknown; the allocation then reports why. Asked before engines are opened, so that each engine knows its
-    /// peers' devices too.
+    /// The device that will hold the memory. `None` for host memory, or if the device is unknown; the allocation then
+    /// reports why. Asked before engines are opened, so that each engine also knows its peers' devices.
     pub device: fn(&Request<'_>) -> Option<BusDevice>,
-    /// Libraries that it loads at run time, chosen by `--library` or their environment variables.
+    /// Libraries that the memory loads at run time, chosen by `--library` or environment variables.
     pub libraries: &'static [Library],
 }
 
@@ -77,13 +77,14 @@ pub struct BusDevice {
     pub pci_address: String,
     /// The device's UUID, from its driver. Slices of one device may have the same UUID.
     pub uuid: String,
-    /// The link between it and the rest of the machine; `None` if its speed is unknown.
+    /// The link between the device and the rest of the machine; `None` if its speed is unknown.
     pub link: Option<BusLink>,
-    /// Why some of its links are unknown.
+    /// Why some of the device's links are unknown.
     pub links_unknown: Option<String>,
-    /// Nominal speed of its memory, reads and writes together; `None` if unknown.
+    /// Nominal speed of the device's memory, reads and writes together; `None` if unknown.
     pub memory_bytes_per_s: Option<u64>,
-    /// The mechanism that lets several processes use it concurrently. Without one it serves them one after the other.
+    /// The mechanism by which several processes can use the device concurrently. `None` if the device serves processes
+    /// one after the other.
     pub shared_by: Option<String>,
 }
 
@@ -106,9 +107,9 @@ impl BusDevice {
 /// Bytes of a memory that are still available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AvailableMemory {
-    /// To all processes of the machine together.
+    /// Available to all processes of the machine together.
     pub machine_bytes: u64,
-    /// To the processes of this container together; `None` if the container has no limit.
+    /// Available to the processes of this container together; `None` if the container has no limit.
     pub container_bytes: Option<u64>,
 }
 
@@ -117,19 +118,19 @@ pub struct AvailableMemory {
 pub struct Request<'a> {
     /// The part of `--memory` after the colon; empty when there is none.
     pub variant: &'a str,
-    /// Bytes of this worker; or of all workers of the host, when the question is whether they fit.
+    /// Bytes for this worker. When asking whether memory suffices: bytes for all workers of the host.
     pub bytes: u64,
     /// True if peers map it.
     pub shared: bool,
     /// The NUMA node to prefer.
     pub node: Option<u32>,
-    /// True if the user named that node: failing to bind memory to it is then an error, not only a remark.
+    /// True if the user named the node. Failure to bind memory to it is then an error instead of a remark.
     pub node_required: bool,
     /// The GPU assigned to the rank; `None` leaves the choice to the memory's name.
     pub gpu: Option<u32>,
-    /// Options that differ from the defaults, possibly including those of other memories; `None` for the defaults.
+    /// Options that differ from the defaults, possibly including options of other memories; `None` for the defaults.
     pub options: Option<&'a EngineOptions>,
-    /// Library files to load; `None` if the user could not choose any.
+    /// Library files to load; `None` if the user had no means to choose any.
     pub libraries: Option<&'a Libraries>,
 }
 
@@ -146,8 +147,8 @@ impl Request<'_> {
 
 /// Memory that engines can register and peers can reach. Bytes are identified by their offset.
 ///
-/// All access goes through the memory's owner: code elsewhere must not assume that the CPU can reach the bytes. An
-/// engine whose own kind of device moves the bytes checks by type whether a memory is of that kind.
+/// All access goes through this trait: code elsewhere must not assume that the CPU can reach the bytes. An engine of
+/// the same kind of device may check by downcasting whether a memory is of that kind.
 pub trait Memory: Any + Send + Sync {
     /// Number of bytes.
     fn bytes(&self) -> u64;
@@ -162,11 +163,11 @@ pub trait Memory: Any + Send + Sync {
     fn driver_start_ns(&self) -> Option<u64> {
         None
     }
-    /// The actual memory: kind, pages, node, and why it is less than requested.
+    /// The actual memory: kind, pages and node, and the reason for any difference from the request.
     fn report(&self) -> MemoryReport;
-    /// Fills `offset..offset + len` with the data that `key` defines; `origin` is where the key's offset 0 lies. The
-    /// default implementations of this function and the next three are for memory that the CPU can address. Other
-    /// memories override them, or refuse.
+    /// Fills `offset..offset + len` with the data that `key` defines; `origin` is the memory offset that corresponds to
+    /// the key's offset 0. The default implementations of `fill`, `verify`, `read` and `write` are for memory that the
+    /// CPU can address. Other memories override them, or refuse.
     ///
     /// # Errors
     /// If the range lies outside, or the device fails.
@@ -203,10 +204,11 @@ pub trait Memory: Any + Send + Sync {
         let written = host_arena_of(self)?.write(offset, bytes);
         written.map_err(|error| Error::Failed(error.to_string()))
     }
-    /// Measures the fastest copies between two areas of this memory: the bound for transfers that stay in it. `slots`
-    /// yields the next source slot and destination slot for each copy.
+    /// Measures the fastest copies between two areas of this memory: the bound for transfers within it. `slots` yields
+    /// the source slot and destination slot of each copy.
     ///
-    /// Copiers that share memory get the same `turns`, so that their rates in a turn add up to their combined rate.
+    /// Copiers that share memory get the same `turns`, so they copy simultaneously. The sum of their rates in a turn is
+    /// their combined rate.
     ///
     /// # Errors
     /// If an area lies outside, the device fails, or no copy within this memory is implemented.
@@ -240,7 +242,7 @@ fn not_addressable_error(memory: &MemoryReport) -> Error {
 }
 
 impl dyn Memory {
-    /// The mapped bytes, for an engine that reads and writes them with the CPU.
+    /// The mapped bytes, for the engine of this name, which accesses them with the CPU.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the CPU cannot address them.
@@ -256,13 +258,13 @@ impl dyn Memory {
 /// Bytes as a device sees them.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceMemory<'a> {
-    /// The interface that the device's driver offers: "cuda", "hip", …
+    /// The programming interface of the device's driver: "cuda", "hip", …
     pub interface: &'static str,
-    /// The device's number in that interface.
+    /// The device's number in this interface.
     pub device: u32,
     /// The device's address of the bytes.
     pub address: u64,
-    /// A file through which another device can reach the bytes, if they can be exported.
+    /// The dmabuf through which another device can reach the bytes; `None` if they cannot be exported.
     pub dmabuf: Option<Dmabuf<'a>>,
 }
 
@@ -271,7 +273,7 @@ pub struct DeviceMemory<'a> {
 pub struct Dmabuf<'a> {
     /// The dmabuf file.
     pub file: BorrowedFd<'a>,
-    /// Offset of the memory's first byte in it.
+    /// Offset of the memory's first byte in the file.
     pub offset: u64,
 }
 
@@ -280,7 +282,7 @@ pub struct Dmabuf<'a> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct MemoryReport {
-    /// The name in the list of memories.
+    /// The memory's name in the list of memories.
     pub kind: String,
     /// Size in bytes, a whole number of pages.
     pub bytes: u64,
@@ -290,8 +292,8 @@ pub struct MemoryReport {
     /// Bytes that the kernel backs with transparent huge pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transparent_huge_bytes: Option<u64>,
-    /// How it was allocated, if there are several methods: the option's value and its meaning. For mapped GPU memory
-    /// also the allocation granularity in bytes.
+    /// The allocation method, if there are several: the option's value and its meaning. For mapped GPU memory also the
+    /// allocation granularity in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated: Option<String>,
     /// True if peers can map it.
@@ -305,15 +307,15 @@ pub struct MemoryReport {
     /// The requested NUMA node; absent if the choice was left to the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numa_asked: Option<u32>,
-    /// Why it is not bound to the chosen node.
+    /// Why the memory is not bound to the chosen node.
     pub why_not_bound: Option<String>,
-    /// Why its pages are not larger: one reason for each larger page size.
+    /// Why the pages are not larger: one reason for each larger page size.
     pub why_not_larger_pages: Vec<String>,
-    /// The device that it belongs to, or that pinned it; absent for memory that no device knows.
+    /// The device that holds or pinned the memory; absent for memory that no device knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Why its device does not fill and compare it itself. Its bytes are then copied through the host for that, outside
-    /// of every measurement. Absent if the device does, and for host memory.
+    /// Why the device does not fill and compare the memory itself. Bytes are then copied through the host, outside of
+    /// every measurement. Absent if the device does both, and for host memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_filled_by_copies: Option<String>,
 }
@@ -333,16 +335,17 @@ impl MemoryReport {
     }
 }
 
-/// Two areas of one memory: the source and the destination of piecewise copies.
+/// Two areas of one memory: the source and the destination of copies. Each area consists of slices, and each slice of
+/// pieces.
 #[derive(Debug, Clone, Copy)]
 pub struct CopyRange {
     /// Offset of the source.
     pub from: u64,
     /// Offset of the destination.
     pub to: u64,
-    /// Bytes of one copy, except for the last of a slice.
+    /// Bytes of each copy except the last one of a slice.
     pub piece_bytes: u64,
-    /// Bytes of the last copy of a slice, which ends at the end of the footprint.
+    /// Bytes of the last copy of each slice. It can be shorter, because a slice ends where the footprint ends.
     pub last_piece_bytes: u64,
     /// Distance between the starts of two neighbouring pieces.
     pub stride_bytes: u64,
@@ -365,8 +368,8 @@ impl CopyRange {
         self.slices * ((self.pieces - 1) * self.piece_bytes + self.last_piece_bytes)
     }
 
-    /// Returns the offsets of a source slot's and a destination slot's piece, from the start of their areas, and the
-    /// number of bytes to copy: the shorter of both.
+    /// Returns where to copy for a pair of source slot and destination slot: both offsets, each from the start of its
+    /// area. The third value is the number of bytes, which is the shorter of the two pieces.
     #[inline]
     pub fn copy_offsets(&self, (from, to): (u64, u64)) -> (u64, u64, u64) {
         let ((from, whole), (to, room)) = (self.piece_range(from), self.piece_range(to));
@@ -386,12 +389,12 @@ impl CopyRange {
     }
 }
 
-/// Timing of turns that all copiers share. The default is for a lone copier: it starts at once.
+/// Timing of the turns of all copiers. By default, for a single copier, the first turn starts at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CopyRepetitions {
     /// Start of the first turn, on the copier's clock; 0 means at once.
     pub start_ns: u64,
-    /// The most bytes that any copier copies in a pass, which sets the length of a turn for all.
+    /// The most bytes that any copier copies in a pass. This determines the length of every copier's turns.
     pub pass_bytes: u64,
 }
 
@@ -400,7 +403,7 @@ pub struct CopyRepetitions {
 pub struct CopyRate {
     /// The method, such as "memcpy".
     pub method: String,
-    /// True if these are additional turns, of the method that was this copier's fastest.
+    /// True for additional turns of the method that was fastest for this copier.
     pub is_choice: bool,
     /// Bytes copied per second in each turn.
     pub turns_bytes_per_s: Vec<f64>,

@@ -5,7 +5,7 @@
 /// The part of an engine's or a memory's name after a colon.
 #[derive(Debug, Clone, Copy)]
 pub struct NameVariant {
-    /// Meaning of the variant, in capitals, for help and messages.
+    /// Placeholder for the variant, in capitals, for help and messages.
     pub what: &'static str,
     /// Values that exist on every machine.
     pub everywhere: &'static [&'static str],
@@ -13,7 +13,7 @@ pub struct NameVariant {
     pub with_device: &'static [&'static str],
     /// Values that support only reads and writes.
     pub one_sided: &'static [&'static str],
-    /// True if the name means nothing without one.
+    /// True if the name needs a variant.
     pub required: bool,
 }
 
@@ -25,7 +25,7 @@ impl NameVariant {
     }
 }
 
-/// Splits the value of `--engine` or `--memory` into name and variant; the variant of "shm" is empty.
+/// Splits the value of `--engine` or `--memory` into name and variant, which is empty if there is no colon.
 pub fn split_name(name: &str) -> (&str, &str) {
     name.split_once(':').unwrap_or((name, ""))
 }

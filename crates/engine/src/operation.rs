@@ -1,4 +1,4 @@
-//! Types that pass through the timed loops: operations and their completions, and the lanes that carry them.
+//! Types for the timed loops: operations, their completions, and the lanes that carry them.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,13 +59,13 @@ impl Verb {
         matches!(self, Self::FetchAdd | Self::CompareSwap)
     }
 
-    /// Whether the verb brings bytes from the peer, so that its completion already is an answer.
+    /// Whether the verb fetches bytes from the peer, so that its completion is proof that the peer was reached.
     pub fn fetches(self) -> bool {
         self == Self::Read || self.is_atomic()
     }
 
-    /// Bytes at [`Op::local`] that an atomic operation uses: for [`Self::CompareSwap`] the expected and the new value,
-    /// followed by the old value; otherwise only the old value.
+    /// Bytes at [`Op::local`] that an atomic operation uses. [`Self::CompareSwap`] uses three words: the expected
+    /// value, the new value and the returned old value. [`Self::FetchAdd`] uses one: the old value.
     pub fn local_words_bytes(self) -> u32 {
         match self {
             Self::CompareSwap => 3 * WORD_BYTES,
@@ -74,12 +74,12 @@ impl Verb {
     }
 }
 
-/// What a lane is for: one of the verbs, or the receives for a peer's sends.
+/// Purpose of a lane: operations of one verb, or receives for a peer's sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneKind {
     /// Operations of this verb towards the peer.
     Initiate(Verb),
-    /// Receives for the peer's sends; `post` hands over buffers.
+    /// Receives for the peer's sends: `post` posts the buffers.
     Receive,
 }
 
@@ -108,7 +108,7 @@ impl Lane {
 #[repr(transparent)]
 pub struct RegionId(pub u32);
 
-/// A registered memory as a peer reaches it. Opaque except to the engine.
+/// A registered memory, described for a peer. Only the engine can decode it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Descriptor(pub Vec<u8>);
 
@@ -119,12 +119,12 @@ impl Descriptor {
     }
 }
 
-/// Memory as one worker's engine knows it.
+/// A memory as one worker's engine knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
-    /// For lanes of this worker.
+    /// Identifies the memory in lanes of this worker.
     pub id: RegionId,
-    /// For lanes of its peers.
+    /// Identifies the memory in lanes of its peers.
     pub descriptor: Descriptor,
 }
 
@@ -137,17 +137,17 @@ pub struct LaneSpec<'a> {
     pub peer: Peer,
     /// This worker's region, to which [`Op::local`] is an offset.
     pub local: RegionId,
-    /// The peer's region, to which [`Op::remote`] is an offset; for a send, the region that holds the peer's receives
-    /// for it. Ignored for receives.
+    /// The peer's region, to which [`Op::remote`] is an offset. For a send, the region that holds the peer's receives
+    /// for this sender. Ignored for receives.
     pub remote: &'a Descriptor,
-    /// The last byte of a write must become visible last, because the peer waits for it by polling its memory. Only set
-    /// if [`Caps::ordered_writes`](crate::Caps::ordered_writes) is.
+    /// True if the last byte of a write must become visible last, because the peer waits for it by polling its memory.
+    /// Only set if [`Caps::ordered_writes`](crate::Caps::ordered_writes) is.
     pub ordered: bool,
-    /// Writes must become visible in the order in which they were posted. With one path to the peer they always do.
-    /// With [several](crate::paths), a lane with this promise uses only one of them and does not cut operations.
+    /// True if writes must become visible in the order in which they were posted, which they always do on a single
+    /// path. With [several paths](crate::paths), such a lane uses only one of them and does not cut operations.
     pub in_order: bool,
-    /// A completion must mean that the bytes are visible to the peer, because the result depends on it. Only set if
-    /// [`Caps::delivery_on_request`](crate::Caps::delivery_on_request) is.
+    /// True if completion must mean that the bytes are visible to the peer, because the measured result depends on it.
+    /// Only set if [`Caps::delivery_on_request`](crate::Caps::delivery_on_request) is.
     pub delivered: bool,
 }
 
@@ -166,13 +166,13 @@ impl<'a> LaneSpec<'a> {
     }
 }
 
-/// One operation: 32 bytes, offsets only, so that no pointer crosses a process boundary.
+/// One operation: 32 bytes. It holds offsets only, so that no pointer crosses a process boundary.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Op {
     /// The lane to use.
     pub lane: Lane,
-    /// Returned in the completion.
+    /// Returned in the operation's completion.
     pub tag: u32,
     /// Offset of the local bytes in the lane's local region; for an atomic operation, offset of its words
     /// ([`Verb::local_words_bytes`]).
@@ -190,7 +190,7 @@ const _: () = assert!(size_of::<Op>() == 32);
 /// Kind of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// An operation that this side posted has completed (a receive is reported as `Arrived` instead).
+    /// An operation that this side posted has completed. Receives report `Arrived` instead.
     Done,
     /// Something arrived from the peer: a write-imm, or a send that filled a posted receive.
     Arrived,
@@ -204,9 +204,9 @@ pub enum Ending {
 pub struct Completion {
     /// The tag of the operation, or of the receive that was filled; 0 for an arrived write-imm.
     pub tag: u32,
-    /// The lane of a completed or failed operation. For an arrival, `lane.0` is the peer that it came from, because an
-    /// arrived write-imm has no lane on this side; [`Lane::UNNAMED`] if
-    /// [`Caps::arrivals_named`](crate::Caps::arrivals_named) is not set.
+    /// The lane of a completed or failed operation. For an arrival, `lane.0` is the sending peer, because an arrived
+    /// write-imm has no lane on this side. [`Lane::UNNAMED`] if [`Caps::arrivals_named`](crate::Caps::arrivals_named)
+    /// is not set.
     pub lane: Lane,
     /// Payload bytes.
     pub len: u32,

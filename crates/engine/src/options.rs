@@ -1,12 +1,11 @@
-//! Engine-specific and memory-specific options: the values that they accept, and checking them before a rank starts.
+//! Options of engines and memories: the accepted values, and checks before any rank starts.
 
 use std::collections::BTreeMap;
 
 use tonnage_units::names::{nearest, quote};
 use tonnage_units::{Error, Result};
 
-/// Options of an engine or of memories, by name, as a point and its record hold them: only values that differ from the
-/// defaults.
+/// Options of an engine or of memories, by name. Points and records hold only the values that differ from the defaults.
 pub type EngineOptions = BTreeMap<String, String>;
 
 /// One option of an engine, set by `--engine-option NAME=VALUE`, or of a memory, set by `--memory-option`.
@@ -16,7 +15,7 @@ pub struct EngineOption {
     pub name: &'static str,
     /// The values that it accepts.
     pub kind: OptionKind,
-    /// The variants of the engine on which it has an effect; empty for all, and always empty for a memory.
+    /// The engine variants on which the option has an effect; empty for all. Always empty for a memory.
     pub variants: &'static [&'static str],
     /// One line for help.
     pub about: &'static str,
@@ -25,10 +24,10 @@ pub struct EngineOption {
 /// The values that an option accepts.
 #[derive(Debug, Clone, Copy)]
 pub enum OptionKind {
-    /// One of these, the default first.
+    /// One of these values, the default first.
     Choice(&'static [&'static str]),
-    /// One of these, the default first. All but the default are specific to GPU memory. They are refused if neither end
-    /// has any, and `tune` does not try them unasked.
+    /// One of these values, the default first. All but the default are specific to GPU memory: they are refused if
+    /// neither end has GPU memory. `tune` does not try them unless asked to.
     OfGpuMemory(&'static [&'static str]),
     /// A whole number within inclusive bounds.
     Number {
@@ -39,9 +38,9 @@ pub enum OptionKind {
         /// Upper bound.
         max: u64,
     },
-    /// A whole number within inclusive bounds, or one of some words.
+    /// A whole number within inclusive bounds, or one of several words.
     NumberOr {
-        /// The words.
+        /// The accepted words.
         words: &'static [&'static str],
         /// The default value: a number, or the first word if `None`.
         default: Option<u64>,
@@ -53,7 +52,7 @@ pub enum OptionKind {
 }
 
 impl EngineOption {
-    /// One of some values, the default first, on all variants.
+    /// An option with these values, the default first, on all variants.
     pub const fn choice(
         name: &'static str,
         values: &'static [&'static str],
@@ -67,7 +66,7 @@ impl EngineOption {
         }
     }
 
-    /// A whole number within inclusive bounds, on all variants.
+    /// An option with a whole number within inclusive bounds, on all variants.
     pub const fn bounded(
         name: &'static str,
         default: u64,
@@ -112,7 +111,7 @@ impl EngineOption {
             .unwrap_or_else(|| self.default())
     }
 
-    /// The requested number, or the default; 0 if the option accepts none.
+    /// The requested number, or the default; 0 if the option has no number.
     pub fn number(&self, asked: &EngineOptions) -> u64 {
         self.value(asked).parse().unwrap_or(0)
     }
@@ -189,7 +188,7 @@ pub(crate) fn find_option<'a>(known: &'a [EngineOption], name: &str) -> Option<&
 /// Checks options against those of an engine or of a memory; see [`Entry::check_options`](crate::Entry::check_options).
 ///
 /// # Errors
-/// As there.
+/// The same as [`Entry::check_options`](crate::Entry::check_options).
 pub fn check_options(
     of: OptionsOwner<'_>,
     known: &[EngineOption],

@@ -1,15 +1,15 @@
-//! The pattern that is written into memory for verification, so that a byte that moved differs from one that did not.
+//! The pattern that is written into memory for verification. With it, a byte that moved differs from one that did not.
 //!
-//! The 64-bit word at offset `o` of a flow is a mix of (seed, trial, flow, o / 8). So a block differs if it arrives at
-//! the wrong offset, comes from an earlier trial or another flow, or never arrives; and the mismatch names its offset.
-//! The mixing function is the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-//! generators", OOPSLA 2014). It is a bijection, so two different offsets never share a word.
+//! The 64-bit word at offset `o` of a flow is a mix of (seed, trial, flow, o / 8). So bytes differ from the pattern if
+//! they never arrive, arrive at a wrong offset, or belong to another trial or flow. The mixing function is the
+//! finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014). It
+//! is a bijection, so two different offsets of a flow never have the same word.
 
 use tonnage_sys::mapping::Arena;
 
 use tonnage_units::{Error, Result};
 
-/// Bytes that are generated or compared at a time, on the stack.
+/// Bytes that are generated or compared at a time, in a buffer on the stack.
 const CHUNK: usize = 4096;
 
 /// Identifies the data of one flow in one trial.
@@ -32,8 +32,8 @@ impl Key {
         }
     }
 
-    /// The key of a location that holds data from `bytes` further on in the flow, or from before it if the number
-    /// wraps: bytes that were moved from one slot to another.
+    /// The key for a location with bytes that were moved there from another slot. They come from `bytes` further on in
+    /// the flow; a wrapped negative number means from before.
     pub fn ahead(self, bytes: u64) -> Self {
         Self {
             ahead: self.ahead.wrapping_add(bytes),
@@ -41,8 +41,8 @@ impl Key {
         }
     }
 
-    /// The key of filler for a location that data of this key will overwrite. No filler byte equals the data byte, so
-    /// even one byte that did not move is found.
+    /// The key of filler, for a location that this key's data will overwrite. No filler byte equals the data byte, so
+    /// even one byte that was not overwritten is found.
     pub fn poison(self) -> Self {
         Self {
             inverted: !self.inverted,
@@ -50,8 +50,8 @@ impl Key {
         }
     }
 
-    /// Parameters from which a device can compute the pattern itself, for data starting at `offset`; `origin` is where
-    /// the key's offset 0 lies.
+    /// Parameters from which a device can compute the pattern itself, for data starting at `offset`. `origin` is the
+    /// memory offset that corresponds to the key's offset 0.
     ///
     /// # Errors
     /// If the offset lies before `origin`.
@@ -72,8 +72,8 @@ impl Key {
     }
 }
 
-/// Parameters from which part of the pattern is computed. The 64-bit word that contains byte `place + i`, counted from
-/// the least significant byte, is `mix(base ^ (place + i) / 8 * GOLDEN) ^ inverted`; the sum and the product wrap.
+/// Parameters for computing part of the pattern. Byte `place + i` is in the word `mix_bits(base ^ ((place + i) / 8 *
+/// GOLDEN)) ^ inverted`, counted from the least significant byte. The sum and the product wrap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyNumbers {
     /// Position of the first byte in the flow's data.
@@ -180,7 +180,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes the key's data to `offset..offset + len` of the arena; the flow's offset 0 lies at `origin`.
+/// Writes the key's data to `offset..offset + len` of the arena. The flow's offset 0 is at `origin`.
 ///
 /// # Errors
 /// If the range lies outside the arena or before `origin`.
@@ -215,7 +215,7 @@ pub fn verify(
     })
 }
 
-/// Bytes of one copy, except for the first and the last.
+/// Bytes of each copy except the first and the last.
 const PIECE: u64 = 256 * CHUNK as u64;
 
 /// Like [`fill`], for memory that is reachable only through `write`.
@@ -264,8 +264,8 @@ pub fn verify_by(
     })
 }
 
-/// Start of the comparison chunk that contains a byte, for a range that starts at `offset`. A check from there finds
-/// the same mismatches as a check of the whole range.
+/// Start of the comparison chunk that contains a byte, if a range that starts at `offset` is checked. A check that
+/// starts there finds the same mismatches as a check of the whole range.
 ///
 /// # Errors
 /// If the range lies before `origin`.
@@ -277,7 +277,7 @@ pub fn chunk_start(origin: u64, offset: u64, byte: u64, key: Key) -> Result<u64>
         .max(offset))
 }
 
-/// Splits a range into pieces of whole chunks.
+/// Splits a range into pieces that end at chunk boundaries.
 fn each_piece(
     origin: u64,
     offset: u64,
@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn moved_bytes_match_a_key_shifted_by_the_distance() {
         let (arena, key) = (arena(), Key::new(3, 0, 0, 1));
-        // Moved forward and backward, by a distance that is not a whole number of words.
+        // Moved towards the start and towards the end, by distances that are not whole words.
         for (from, to) in [(4099u64, 37u64), (37, 4099)] {
             let mut bytes = [0; 21];
             fill(&arena, 64, 64, 8192, key).unwrap();
@@ -408,7 +408,8 @@ mod tests {
         }
     }
 
-    /// Compares memory that is reachable only through copies with an arena: ranges over several pieces, at odd offsets.
+    /// Compares two ways of filling and verifying: in an arena, and by copies. The ranges span several pieces and start
+    /// at odd offsets.
     #[test]
     fn memory_reached_by_copies_gives_the_same_results() {
         const BYTES: u64 = 3 << 20;

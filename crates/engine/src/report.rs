@@ -1,20 +1,20 @@
-//! An engine's report once it is open, as recorded: common fields, and engine-specific facts.
+//! Report of an open engine, for the record: common fields, and facts that only this engine has.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Choices and grants.
+/// The library, device, options and limits that an engine uses.
 ///
 /// In JSON this is one flat object: the facts are keys next to the fields.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct EngineReport {
-    /// The name in the list of engines; for collectives, the full name of the backend, including the text after the
-    /// colon.
+    /// The engine's name in the list of engines. For collectives, the full name of the backend, including the text
+    /// after the colon.
     pub name: String,
-    /// The loaded library; absent if there is none.
+    /// The library that the engine loaded; absent if there is none.
     #[serde(flatten)]
     pub library: Option<LibraryReport>,
     /// The library's provider or driver.
@@ -40,7 +40,7 @@ pub struct EngineReport {
 pub struct LibraryReport {
     /// Name and release of the library: "libfabric 1.22", "Open MPI v4.1.4".
     pub version: String,
-    /// The file that it was loaded from.
+    /// The file from which the library was loaded.
     pub library: String,
 }
 
@@ -54,15 +54,15 @@ pub struct Facts(pub BTreeMap<String, Fact>);
 pub mod fact_names {
     /// False if bytes do not really move.
     pub const MOVES_BYTES: &str = "moves_bytes";
-    /// The clock that latencies are read from.
+    /// The clock from which latencies are computed.
     pub const CLOCK: &str = "clock";
-    /// Devices that `all` left out, each with the reason.
+    /// Devices that `--devices all` left out, each with the reason.
     pub const DEVICES_LEFT_OUT: &str = "devices_left_out";
     /// Hints that had no effect, each with its reason.
     pub const HINTS_NOT_TAKEN: &str = "hints_not_taken";
     /// Version of the Python that a worker runs in.
     pub const PYTHON: &str = "python";
-    /// Version of CUDA in a worker's Python.
+    /// Version of CUDA in the Python that a worker runs in.
     pub const CUDA: &str = "cuda";
     /// Doubts about the measurement, which the table shows too.
     pub const REMARKS: &str = "remarks";
@@ -87,12 +87,12 @@ impl Facts {
         }
     }
 
-    /// A fact by its name.
+    /// The fact of this name.
     pub fn get(&self, name: &str) -> Option<&Fact> {
         self.0.get(name)
     }
 
-    /// Texts of facts with this name, including list elements and facts in nested groups.
+    /// Texts of all facts with this name, including elements of lists and facts in nested groups.
     pub fn texts(&self, name: &str) -> Vec<&str> {
         let mut found = Vec::new();
         for (own, fact) in &self.0 {
@@ -129,7 +129,7 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// Collects its texts if `is_named`, and the texts of nested facts called `name`.
+    /// Collects this fact's texts if `is_named`, and the texts of nested facts called `name`.
     fn add_texts<'a>(&'a self, is_named: bool, name: &str, found: &mut Vec<&'a str>) {
         match self {
             Self::Text(text) if is_named => found.push(text),
@@ -141,7 +141,7 @@ impl Fact {
         }
     }
 
-    /// The text, if it is one.
+    /// The text, if this fact is one.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),

@@ -1,4 +1,4 @@
-//! Tables of the things that an engine hands out by number: its lanes and its registered memories.
+//! Tables of the lanes and registered memories that an engine identifies by numbers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,7 +6,7 @@ use tonnage_units::{Error, Result};
 
 use crate::{Completion, Lane, Peer, RegionId};
 
-/// The lanes of a worker. The number of a released lane is reused; the others keep theirs.
+/// The lanes of a worker. The number of a released lane is reused.
 #[derive(Debug)]
 pub struct LaneTable<T>(Vec<Option<T>>);
 
@@ -26,19 +26,19 @@ impl<T> LaneTable<T> {
         self.peek(lane).ok_or_else(|| never_resolved(lane))
     }
 
-    /// A lane that may have been released already.
+    /// A lane, or `None` if it has been released.
     #[inline]
     pub fn peek(&self, lane: Lane) -> Option<&T> {
         self.0.get(lane.0 as usize)?.as_ref()
     }
 
-    /// A lane that may have been released already, for changing it.
+    /// Like [`Self::peek`], but mutable.
     #[inline]
     pub fn peek_mut(&mut self, lane: Lane) -> Option<&mut T> {
         self.0.get_mut(lane.0 as usize)?.as_mut()
     }
 
-    /// A resolved lane, for changing it.
+    /// Like [`Self::get`], but mutable.
     ///
     /// # Errors
     /// If it was never resolved, or has been released.
@@ -47,7 +47,8 @@ impl<T> LaneTable<T> {
         self.peek_mut(lane).ok_or_else(|| never_resolved(lane))
     }
 
-    /// Finds the first lane that fits, because the same specification may be resolved again.
+    /// Finds the first lane for which `fits` returns true, so that resolving a specification again returns the same
+    /// lane.
     pub fn find(&self, fits: impl Fn(&T) -> bool) -> Option<Lane> {
         let fits = |lane: &Option<T>| lane.as_ref().is_some_and(&fits);
         self.0.iter().position(fits).map(|at| Lane(at as u32))
@@ -62,7 +63,7 @@ impl<T> LaneTable<T> {
         Lane(at as u32)
     }
 
-    /// Removes a lane; `None` if it does not exist.
+    /// Removes a lane and returns its state; `None` if it does not exist.
     pub fn release(&mut self, lane: Lane) -> Option<T> {
         self.0.get_mut(lane.0 as usize)?.take()
     }
@@ -77,16 +78,16 @@ impl<T> LaneTable<T> {
         self.0.iter().flatten()
     }
 
-    /// All lanes with their numbers, for changing them.
+    /// All lanes with their numbers, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Lane, &mut T)> {
         let all = (0..).map(Lane).zip(&mut self.0);
         all.filter_map(|(lane, state)| Some((lane, state.as_mut()?)))
     }
 
-    /// Checks that no lane uses a region that is to be deregistered.
+    /// Checks that no lane uses a region, so that the region can be deregistered.
     ///
     /// # Errors
-    /// If one does.
+    /// If a lane uses the region.
     pub fn check_unused(&self, region: RegionId, region_of: impl Fn(&T) -> RegionId) -> Result<()> {
         if !self.iter().any(|lane| region_of(lane) == region) {
             return Ok(());
@@ -118,7 +119,7 @@ impl<T> Default for RegionTable<T> {
 }
 
 impl<T> RegionTable<T> {
-    /// The number of the next registration.
+    /// The number that the next registration will get.
     pub fn next(&self) -> RegionId {
         RegionId(self.next)
     }

@@ -1,12 +1,12 @@
-//! Test doubles: a device, its workers and a memory that behave as a test demands.
+//! Test doubles: a device, its workers and a memory, which behave as a test prescribes.
 //!
-//! A [`TestEngine`] is a handle to a [`TestScript`]. The test keeps a clone of the handle that the code under test owns as
-//! its engine. Through the script it decides which calls are refused, completed, delayed or answered, and reads which
-//! calls were made. No bytes move unless a hook of the script moves them.
+//! A [`TestEngine`] is a handle to a [`TestScript`]. The code under test owns one clone of the handle and the test
+//! another. Through the script, the test decides which calls are refused, completed, delayed or answered, and sees
+//! which calls were made. No bytes move unless a hook of the script moves them.
 //!
-//! Operations stay in flight until the test completes them. If the script has [`TestScript::ends`], they complete when
-//! polled. A [`TestDomain`] is a modified device, or one with the test's own workers; a [`TestMemory`] is memory that
-//! the CPU cannot address.
+//! Operations stay in flight until the test completes them, or, with [`TestScript::ends`], until they are polled. A
+//! [`TestDomain`] is a modified device, or one with the test's own workers. A [`TestMemory`] is memory that the CPU
+//! cannot address.
 //!
 //! Without [`TestScript::keeps_handed`] or a hook that allocates, posting and polling allocate nothing once
 //! [`TestScript::in_flight`] has its capacity.
@@ -32,14 +32,13 @@ use crate::{
     RegionId, Verb, WorkerConfig,
 };
 
-/// How an operation in flight ends when it is polled; `None` leaves it in flight.
+/// Returns how an operation in flight ends when polled; `None` leaves it in flight.
 pub type EndingFn = Box<dyn FnMut(&Op) -> Option<Ending> + Send>;
 
-/// Whether an operation is taken.
+/// Returns whether an operation is taken.
 pub type AcceptFn = Box<dyn FnMut(&Op) -> bool + Send>;
 
-/// Called with each operation that is taken and the peer of its lane. The completion that it returns arrives on this
-/// side.
+/// Called with each operation taken, and the peer of its lane. The returned completion then arrives on this side.
 pub type ArrivalFn = Box<dyn FnMut(Peer, &Op) -> Option<Completion> + Send>;
 
 /// Every operation succeeds at the next poll.
@@ -47,7 +46,7 @@ pub fn ends_at_once() -> EndingFn {
     Box::new(|_| Some(Ending::Done))
 }
 
-/// Every operation succeeds at the next poll, except on this lane, where nothing completes.
+/// Every operation succeeds at the next poll, except on this lane, where operations never complete.
 pub fn ends_except_on(lane: Lane) -> EndingFn {
     Box::new(move |op| (op.lane != lane).then_some(Ending::Done))
 }
@@ -64,7 +63,8 @@ pub fn failing_after(operations: u64, code: i32) -> EndingFn {
     })
 }
 
-/// The first `operations` complete at once, and the later ones only after `stall_ns` have passed.
+/// The first `operations` complete at once. All others wait until `stall_ns` have passed since the first of them was
+/// polled.
 pub fn stalling_after(operations: u64, stall_ns: u64) -> EndingFn {
     let (clock, mut ended, mut until_ns) = (Clock::new(), 0, None);
     Box::new(move |_| {
@@ -98,63 +98,64 @@ pub struct ResolvedLane {
     pub peer: Peer,
     /// This worker's region.
     pub local: RegionId,
-    /// The peer's.
+    /// The peer's region.
     pub remote: Descriptor,
 }
 
 /// Behaviour of a [`TestEngine`], and a log of the calls made to it.
 #[derive(Default)]
 pub struct TestScript {
-    /// Number of the worker's first region and its first lane, and first byte of its descriptors and addresses.
+    /// First number of the worker's regions and lanes, and first byte of its descriptors and addresses.
     pub first: u32,
     /// Name that its failures report.
     pub failure: String,
-    /// Only memory that the CPU can address can be registered.
+    /// If true, only memory that the CPU can address can be registered.
     pub needs_host_memory: bool,
-    /// Resolving the same lane again gives a new one.
+    /// If true, resolving the same lane again gives a new one.
     pub lanes_distinct: bool,
     /// Peers that cannot be reached.
     pub unreachable: Vec<Peer>,
-    /// First contact never happens.
+    /// If true, `meet` does not return until it is stopped.
     pub never_meets: bool,
-    /// Every call that can fail fails.
+    /// If true, every call that can fail fails.
     pub dead: bool,
-    /// The next post is an error.
+    /// If true, the next post is an error.
     pub post_fails: bool,
-    /// A post of zero operations panics.
+    /// If true, a call of `post` without operations panics.
     pub panics_at_nothing: bool,
-    /// Number of posts, from the first on, that take nothing.
+    /// Number of next calls of `post` that take nothing.
     pub busy: u32,
     /// The most operations that one post takes; `None` for all.
     pub post_max: Option<usize>,
     /// The most operations in flight; `None` for no limit.
     pub room: Option<usize>,
-    /// Which operations are taken; `None` for all.
+    /// Decides which operations are taken; `None` for all.
     pub takes: Option<AcceptFn>,
-    /// The peers' answers.
+    /// Produces the peers' answers to operations taken.
     pub answers: Option<ArrivalFn>,
     /// Called at the start of each poll.
     pub before_poll: Option<Box<dyn FnMut() + Send>>,
-    /// How operations end; `None` if a test ends them by hand.
+    /// Decides how operations end; `None` if the test ends them itself.
     pub ends: Option<EndingFn>,
-    /// The most operations that end in one poll; `None` for as many as fit.
+    /// The most operations that end in one poll; `None` for no limit.
     pub poll_max: Option<usize>,
     /// Outcomes of the next flushes.
     pub flush_answers: VecDeque<Flush>,
-    /// Later flushes are posted; otherwise they report that all has been delivered.
+    /// If true, flushes without a prepared outcome are posted. If false, they report that everything has been
+    /// delivered.
     pub posts_flushes: bool,
     /// Result of [`Engine::flush_incoming`].
     pub waits_for_incoming: bool,
-    /// Result of [`Engine::take_device_events`], returned once.
+    /// Result of the next call of [`Engine::take_device_events`].
     pub device_events: Vec<String>,
-    /// Operations are logged in [`Self::handed`].
+    /// If true, operations are logged in [`Self::handed`].
     pub keeps_handed: bool,
 
     /// Operations and flushes that were taken and have not ended, oldest first.
     pub in_flight: VecDeque<Op>,
-    /// Completions for the next polls; while there are any, a poll ends nothing else.
+    /// Completions for the next polls. While there are any, a poll does not end operations in flight.
     pub done: VecDeque<Completion>,
-    /// Operations that each post took, unless it took none.
+    /// The operations that each post took; posts that took nothing are left out.
     pub handed: Vec<Vec<Op>>,
     /// Number of calls of `post`.
     pub posts: u64,
@@ -188,7 +189,7 @@ pub struct TestScript {
     pub regions_asked: usize,
     /// Number of calls of `deregister`.
     pub deregistered: usize,
-    /// Peers that it has been connected to.
+    /// Peers that the engine has been connected to.
     pub connected: Vec<PeerEndpoint>,
     /// The completion last passed to `failure`.
     pub explained: Option<Completion>,
@@ -204,7 +205,7 @@ impl TestScript {
         Ok(())
     }
 
-    /// Ends the oldest operations in flight.
+    /// Ends the `count` oldest operations in flight.
     pub fn end(&mut self, count: usize, ending: Ending) {
         assert!(
             count <= self.in_flight.len(),
@@ -215,7 +216,7 @@ impl TestScript {
             .extend(ended.map(|op| Completion::new(&op, ending)));
     }
 
-    /// Reports a completion of this operation; a second one if it has already ended.
+    /// Reports a completion of this operation, even if it has already completed.
     pub fn end_op(&mut self, op: &Op, ending: Ending) {
         let is_it = |other: &Op| (other.lane, other.tag) == (op.lane, op.tag);
         if let Some(at) = self.in_flight.iter().position(is_it) {
@@ -224,7 +225,7 @@ impl TestScript {
         self.done.push_back(Completion::new(op, ending));
     }
 
-    /// Number of lanes and regions that have not been given back.
+    /// Number of lanes that were not released, and of regions that were not deregistered.
     pub fn left(&self) -> (usize, usize) {
         (self.lanes.len(), self.regions.len())
     }
@@ -241,18 +242,19 @@ impl TestScript {
         }
     }
 
-    /// Peer of a lane; a lane that was never resolved has its peer's number.
+    /// Peer of a lane. A lane that was never resolved counts as a lane to the peer of the same number.
     fn peer(&self, lane: Lane) -> Peer {
         let index = lane.0.wrapping_sub(self.first) as usize;
         self.resolved.get(index).map_or(lane.0, |lane| lane.peer)
     }
 }
 
-/// An engine that behaves as its script demands. Clones share the script.
+/// An engine that behaves as its script prescribes. Clones share the script.
 #[derive(Clone, Default)]
 pub struct TestEngine {
     script: Arc<Mutex<TestScript>>,
-    /// Nothing ever arrives on the first; the second keeps it open.
+    /// A pair of sockets. The engine sleeps on the first, to which nothing is ever written. The second keeps the first
+    /// open.
     descriptor: Option<Arc<(UnixStream, UnixStream)>>,
 }
 
@@ -265,14 +267,14 @@ impl TestEngine {
         }
     }
 
-    /// Adds a descriptor to sleep on.
+    /// Adds a descriptor on which the engine's user can sleep.
     #[must_use]
     pub fn sleeping(mut self) -> Self {
         self.descriptor = UnixStream::pair().ok().map(Arc::new);
         self
     }
 
-    /// The script. Do not hold the lock during a call of the engine.
+    /// Locks the script. Do not hold the lock during a call of the engine.
     pub fn lock(&self) -> MutexGuard<'_, TestScript> {
         lock(&self.script)
     }
@@ -495,7 +497,7 @@ impl Engine for TestEngine {
     }
 }
 
-/// Everything that a device can promise, without an upper bound.
+/// Capabilities of a device that keeps every promise and has no upper bound of its bandwidth.
 pub const CAPS: Caps = Caps {
     verbs: &Verb::ALL,
     immediate_bits: 32,
@@ -517,7 +519,7 @@ pub const CAPS: Caps = Caps {
 /// Makes workers.
 pub type WorkerFn = Arc<dyn Fn(&WorkerConfig) -> Result<Box<dyn Engine + Send>> + Send + Sync>;
 
-/// A device that answers with these fields.
+/// A device whose answers are these fields.
 pub struct TestDomain {
     /// Capabilities of the domain.
     pub caps: Caps,
@@ -561,7 +563,7 @@ impl TestDomain {
     /// Opened devices, each modified by `change`.
     ///
     /// # Errors
-    /// If they could not be opened.
+    /// If the devices could not be opened.
     pub fn wrap_all(opened: Result<Domains>, change: impl Fn(&mut Self)) -> Result<Domains> {
         let opened = opened?.into_iter();
         Ok(opened.map(|inner| Self::wrap(inner, &change)).collect())
@@ -590,7 +592,7 @@ impl Domain for TestDomain {
     }
 }
 
-/// Memory of a device "far": an arena that the CPU reaches only through calls of [`Memory`].
+/// Memory of a device called "far": an arena that can be accessed only through [`Memory`]'s methods.
 pub struct TestMemory(Mutex<Arena>);
 
 impl TestMemory {

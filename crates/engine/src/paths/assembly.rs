@@ -1,5 +1,5 @@
-//! Write-imms that have arrived in part. Each part carries the immediate of the whole. The target counts one arrival
-//! once all parts with that immediate have arrived.
+//! Write-imms that have arrived in part. Each part carries the immediate of the whole write-imm. The target reports one
+//! arrival after all parts with that immediate have arrived.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,14 +8,14 @@ use tonnage_units::{Error, Result};
 
 use crate::{Completion, Lane, Peer};
 
-/// The most incomplete write-imms of one worker. More of them means that parts are missing.
+/// Limit on the incomplete write-imms of one worker. If there are more, parts must be missing.
 const INCOMPLETE_MAX: usize = 1 << 20;
 
-/// Room for incomplete write-imms beyond the usual number in flight. The initiator's depth does not limit them: while
-/// one path's sockets are full, another's hold megabytes of parts.
+/// Room for incomplete write-imms beyond the usual number in flight. The initiator's depth does not limit their number:
+/// while one path's sockets are full, another path's sockets hold megabytes of parts.
 const OVERFLOW_ENTRIES: usize = 1 << 16;
 
-/// Number of parts in each of a peer's write-imms.
+/// The number of parts in each write-imm of one peer.
 #[derive(Debug)]
 struct ExpectedParts {
     peer: Peer,
@@ -31,10 +31,10 @@ type PendingParts = HashMap<(Peer, u32), u32, BuildHasherDefault<PairHasher>>;
 pub(super) struct PartAssembly {
     expected: Vec<ExpectedParts>,
     pending: PendingParts,
-    /// The most entries that `pending` may hold: half of its capacity, because a fuller table allocates when it clears
-    /// out removed entries.
+    /// The most entries that `pending` may hold. It is half of the capacity, because a fuller table allocates memory
+    /// when it cleans up removed entries.
     pending_max: usize,
-    /// Entries that `pending` has no room for. A table large enough for all of them would not stay in a cache.
+    /// Entries for which `pending` has no room. One table for all entries would not fit in a cache.
     overflow: PendingParts,
 }
 
@@ -56,10 +56,10 @@ impl PartAssembly {
         self.expected.iter().map(|one| one.peer)
     }
 
-    /// Stops expecting write-imms from a peer.
+    /// Stops expecting write-imms from a peer in parts.
     ///
     /// # Errors
-    /// If some have arrived only in part, or parts are left over.
+    /// If some write-imms have arrived only in part, or if there are parts left over.
     pub(super) fn finish(&mut self, peer: Peer) -> Result<()> {
         let Some(at) = self.expected.iter().position(|one| one.peer == peer) else {
             return Ok(());
@@ -80,14 +80,14 @@ impl PartAssembly {
         }
     }
 
-    /// Counts a part, and returns the whole arrival if it was the last one.
+    /// Counts a part, and returns the arrival of the whole write-imm if this was its last part.
     ///
     /// # Errors
     /// If there are so many incomplete write-imms that parts must be missing.
     #[inline]
     pub(super) fn add_part(&mut self, part: &Completion) -> Result<Option<Completion>> {
         let whole = match part.lane {
-            // There is only one peer to choose from.
+            // Arrivals are unnamed only if there is a single peer.
             Lane::UNNAMED => self.expected.first(),
             Lane(peer) => self.expected.iter().find(|one| one.peer == peer),
         };
@@ -112,7 +112,8 @@ impl PartAssembly {
         Ok(Some(Completion { len, ..*part }))
     }
 
-    /// The table that counts a write-imm: the one that already contains it, else the small one while it has room.
+    /// The table that counts the parts of a write-imm: the table that already contains it, else `pending` while it has
+    /// room.
     #[inline]
     fn table_for(&mut self, key: (Peer, u32)) -> &mut PendingParts {
         let has_room = self.pending.len() < self.pending_max;
@@ -128,8 +129,8 @@ impl PartAssembly {
 }
 
 /// A hash of two numbers that are mostly consecutive: one multiplication by 2^64 over the golden ratio (Knuth, The Art
-/// of Computer Programming, volume 3, section 6.4). Peers choose the immediates; one that chose badly would only slow
-/// down its own target.
+/// of Computer Programming, volume 3, section 6.4). It need not resist attacks: peers choose the immediates, but a bad
+/// choice only slows down their own target.
 #[derive(Debug, Default)]
 struct PairHasher(u64);
 
@@ -170,12 +171,12 @@ mod tests {
     fn tables_do_not_grow_when_one_path_is_far_ahead_of_another() {
         let mut assembly = PartAssembly::default();
         assembly.expect(1, 20, 2, 16);
-        // A removed entry can leave a tombstone that takes room until the table is cleaned up. Capacity increases only
-        // if a table has grown.
+        // A removed entry can leave a tombstone that occupies room until the table is cleaned up. The capacity
+        // increases only if the table grows.
         let capacities =
             |assembly: &PartAssembly| [assembly.pending.capacity(), assembly.overflow.capacity()];
         let at_first = capacities(&assembly);
-        // The second path lags by this many write-imms; each of its parts completes the oldest.
+        // The second path lags behind the first by this many write-imms. Each of its parts completes the oldest one.
         for behind in [1, 100, OVERFLOW_ENTRIES as u32] {
             let wholes = 3 * OVERFLOW_ENTRIES as u32;
             let mut ended = 0;

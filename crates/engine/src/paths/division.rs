@@ -76,7 +76,7 @@ impl Division {
     }
 }
 
-/// How an operation is cut: equal shares, one per rail, and each share into parts.
+/// How an operation is cut: into one equal share per rail, and each share into parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RailShares {
     /// Number of rails that an operation is spread over.
@@ -92,7 +92,7 @@ impl RailShares {
         cut: None,
     };
 
-    /// Bytes of each share except the last, which may be shorter.
+    /// Bytes of each share; the last may be shorter.
     #[inline]
     pub fn share_bytes(self, len: u32) -> u32 {
         match self.rails {
@@ -101,7 +101,7 @@ impl RailShares {
         }
     }
 
-    /// Number of shares of an operation of `len` bytes. They use one rail each, starting with the first; a short
+    /// Number of shares of an operation of `len` bytes. Each share uses one rail, starting with the first rail. A short
     /// operation leaves the last rails unused.
     #[inline]
     pub fn count(self, len: u32) -> u32 {
@@ -111,7 +111,7 @@ impl RailShares {
         }
     }
 
-    /// Number of parts of a share of `len` bytes, and the bytes of each except the last.
+    /// Number of parts of a share of `len` bytes, and the bytes of each part except the last.
     #[inline]
     pub fn parts_of_share(self, len: u32) -> (u32, u32) {
         self.cut.map_or((1, len), |cut| cut.parts(len))
@@ -151,7 +151,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Number of parts of an operation of `len` bytes, and the bytes of each except the last.
+    /// Number of parts of an operation of `len` bytes, and the bytes of each part except the last.
     #[inline]
     pub fn parts(self, len: u32) -> (u32, u32) {
         if len <= self.chunk_bytes {
@@ -228,7 +228,7 @@ mod tests {
             (count(0), count(1), count(9), count(8), count(1 << 20)),
             (1, 1, 5, 8, 8)
         );
-        // With 64 parts at most, each of two rails gets 32.
+        // 64 parts at most; each of the two rails gets 32.
         assert_eq!(parts(2, Some((64 << 10, 64)), 1 << 20), 16);
         assert_eq!(parts(2, Some((64, 64)), 1 << 20), 64);
         assert_eq!(parts(2, Some((64, 64)), 130), 2 + 2);
@@ -278,7 +278,7 @@ mod tests {
                 assert_eq!(Rails::Stripe.for_peer(rank, peer, devices), 0..devices);
             }
         }
-        // Three targets of rank 0 over four rails use three of them.
+        // Rank 0 has three targets over four rails: three rails are used.
         let used = [1, 2, 3].map(|peer| Rails::RoundRobin.for_peer(0, peer, 4).start);
         assert_eq!(used, [1, 2, 3]);
     }

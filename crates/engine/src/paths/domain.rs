@@ -11,7 +11,7 @@ use crate::{
     BoundKind, Caps, DeviceMemoryAccess, Domain, Engine, EngineReport, Facts, Verb, WorkerConfig,
 };
 
-/// Devices, each with the same number of endpoints per worker.
+/// Several devices, each with the same number of endpoints per worker.
 pub(super) struct PathsDomain {
     /// At least one.
     devices: Vec<Arc<dyn Domain>>,
@@ -23,7 +23,8 @@ impl PathsDomain {
     pub(super) fn new(devices: Vec<Arc<dyn Domain>>, division: Division) -> Self {
         let all = devices.iter().map(|device| *device.caps());
         let mut caps = all.reduce(common_caps).unwrap_or(Caps::new(&[], 0, 0));
-        // A path's or part's promise about its last byte does not extend to the others.
+        // Writes are ordered within a path, not between paths. So a divided flow cannot promise that a write's last
+        // byte becomes visible last.
         caps.ordered_writes &= !division.divides_flows();
         Self {
             devices,
@@ -132,7 +133,7 @@ impl Domain for PathsDomain {
 
     fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         let shares = self.division.shares(self.devices.len());
-        // A path carries parts, and an operation has several.
+        // An operation in flight can have several parts in flight on a path, so a path needs a greater depth.
         let depth = config.depth.saturating_mul(shares.parts_max());
         let of_path = WorkerConfig {
             depth: depth.min(self.caps.depth.max(config.depth)),

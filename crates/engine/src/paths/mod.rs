@@ -1,20 +1,20 @@
 //! Several paths for each flow: rails, queue pairs, and the parts that a long operation is cut into.
 //!
-//! [`divide`] wraps domains so that each of their workers has several engines. The result is an [`Engine`] like any
-//! other: it spreads operations over its paths in turn, cuts those that are too long, and merges their parts into one
-//! completion. It knows no engine by name. If there is only one path and nothing to cut, the wrapper is left out
-//! entirely. With several rails, a path is one queue pair of one rail, and the queue pairs of a rail are adjacent.
+//! [`divide`] wraps domains so that each worker has several engines, one per path. The wrapper is an [`Engine`] like
+//! any other: it spreads operations over its paths in turn, cuts long ones, and merges the completions of their parts.
+//! It knows no engine by name. With several rails, a path is one queue pair of one rail, and the queue pairs of a rail
+//! are adjacent.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `division` | lengths of parts, the number of paths, and how devices share them |
+//! | `division` | lengths of parts, the number of paths, and how paths share the devices |
 //! | `domain` | capabilities common to all paths |
 //! | `worker` | registering, connecting, lanes, cutting, posting and polling on all paths |
 //! | `operations` | operations with parts still in flight |
 //! | `assembly` | write-imms that have arrived in part |
 //!
-//! Both ends assign operations to their paths in the same order, so that the n-th send still meets the n-th receive.
-//! Between paths nothing is ordered: neither bytes nor completions.
+//! Both ends assign operations to paths in the same order, so that the n-th send still fills the n-th receive. Nothing
+//! is ordered between paths: neither bytes nor completions.
 //!
 //! [`Engine`]: crate::Engine
 
@@ -33,9 +33,9 @@ pub use division::{Cut, Division, RailShares, Rails};
 use crate::Domains;
 use domain::PathsDomain;
 
-/// Wraps domains so that their workers have several paths: one wrapper per domain, or a single one around all domains
-/// if workers have several rails. Returns the domains unchanged if nothing is divided, or if they make the only
-/// requested division, queue pairs, themselves.
+/// Wraps domains so that their workers have several paths: one wrapper per domain, or a single wrapper around all
+/// domains if workers have several rails. Returns the domains unchanged if the division divides nothing. The same holds
+/// if it only asks for queue pairs and the domains create these themselves.
 pub fn divide(domains: Domains, division: Division) -> Domains {
     let makes_its_own = domains.iter().all(|domain| domain.caps().carried);
     if division == Division::NONE || (makes_its_own && division.divides_only_queue_pairs()) {

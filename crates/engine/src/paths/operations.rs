@@ -1,5 +1,5 @@
-//! Operations that were posted to paths and have not completed. The tag of an operation's parts is the
-//! index of its entry plus 1.
+//! Operations whose parts were posted to paths and have not all completed. All parts of an operation have the same tag:
+//! the index of the operation's entry plus 1.
 
 use tonnage_units::{Error, Result};
 
@@ -12,13 +12,13 @@ struct InFlight {
     lane: Lane,
     len: u32,
     imm: u32,
-    /// Number of parts that have not completed; 0 in a free entry.
+    /// Number of parts that have not completed; 0 if the entry is free.
     parts_left: u32,
-    /// A part has failed and the failure was reported; the remaining parts complete silently.
+    /// True if a part has failed and the failure was reported. The remaining parts then complete silently.
     failed: bool,
 }
 
-/// Entries for operations in flight. They are allocated with the lanes, so that posting allocates nothing.
+/// Entries for operations in flight. They are allocated when lanes are resolved, so posting allocates nothing.
 #[derive(Debug, Default)]
 pub(super) struct PathOperations {
     entries: Vec<InFlight>,
@@ -31,12 +31,12 @@ impl PathOperations {
         let (from, to) = (self.entries.len(), self.entries.len().max(count));
         self.entries.resize(to, InFlight::default());
         self.free.reserve(to);
-        // Low indices are used first, so that few entries stay in the cache.
+        // Low indices are used first, so that the entries in use stay in the cache.
         self.free.splice(0..0, (from as u32..to as u32).rev());
     }
 
-    /// Takes an entry for an operation with this many parts, and returns the tag of its parts, which is never 0; `None`
-    /// if all entries are in use.
+    /// Takes an entry for an operation with this many parts. Returns the tag of the parts, which is never 0; `None` if
+    /// all entries are in use.
     #[inline]
     pub(super) fn begin(
         &mut self,
@@ -57,24 +57,24 @@ impl PathOperations {
         Some(at + 1)
     }
 
-    /// The lane of the operation with this part tag.
+    /// The lane of the operation whose parts have this tag.
     #[inline]
     pub(super) fn lane_of(&self, tag: u32) -> Option<Lane> {
         let entry = self.entries.get(tag.wrapping_sub(1) as usize)?;
         Some(entry.lane)
     }
 
-    /// Adds a part to the operation with this part tag.
+    /// Adds a part to the operation whose parts have this tag.
     pub(super) fn add_part(&mut self, tag: u32) {
         if let Some(entry) = self.entries.get_mut(tag.wrapping_sub(1) as usize) {
             entry.parts_left += 1;
         }
     }
 
-    /// Completes a part, and returns the completion of the whole operation if it is due now.
+    /// Completes a part. Returns the completion of the operation if this part is its last, or its first to fail.
     ///
     /// # Errors
-    /// If nothing with this tag is in flight.
+    /// If no operation whose parts have this tag is in flight.
     #[inline]
     pub(super) fn end_part(&mut self, part: &Completion) -> Result<Option<Completion>> {
         let at = part.tag.wrapping_sub(1);

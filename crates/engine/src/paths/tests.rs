@@ -48,7 +48,7 @@ fn operations_take_their_paths_in_turn_and_keep_their_names() {
                 .iter()
                 .all(|op| op.lane == Lane(10 * (path as u32 + 1) + 1))
         );
-        // In one call.
+        // One call posts all of a path's operations.
         assert_eq!(bench.path(path, |script| script.handed.len()), 1);
         for part in &posted {
             bench.completes(path, part, Ending::Done);
@@ -77,7 +77,7 @@ fn a_long_operation_is_cut_and_completes_once_with_its_last_part() {
     let done = bench.polled();
     assert_eq!((done[0].tag, done[0].lane, done[0].len), (5, lane, 250));
     assert_eq!(done.len(), 1);
-    // If an engine completes a part twice, it is reported.
+    // A second completion of a part is an error.
     bench.completes(0, &first[0], Ending::Done);
     let error = bench.worker.poll(&mut [Completion::EMPTY; 4]).unwrap_err();
     assert!(error.to_string().contains("twice"), "{error}");
@@ -97,7 +97,7 @@ fn parts_wait_for_room_on_their_path_while_other_paths_continue() {
         bench.posted(0).iter().map(|op| op.imm).collect::<Vec<_>>(),
         [90, 92, 94]
     );
-    // No more are taken than there are entries; nothing is lost.
+    // The worker takes only as many operations as it has entries. It loses none of them.
     bench.path(0, |script| script.room = Some(0));
     bench.path(1, |script| script.room = Some(0));
     let more: Vec<Op> = (6..100).map(|tag| op(lane, tag, 8)).collect();
@@ -157,7 +157,7 @@ fn a_flush_asks_every_path_that_was_used_and_waits_for_all() {
     assert_eq!((done.len(), done[0].tag, done[0].lane), (1, 7, lane));
     let asked = |path| bench.path(path, |script| script.flushes);
     assert_eq!([asked(0), asked(1), asked(2)], [1, 2, 0]);
-    // Nothing was posted since then.
+    // Nothing was posted since the last flush.
     assert_eq!(bench.worker.flush(lane, 8).unwrap(), Flush::Delivered);
     // Peers may have written on any path.
     assert!(bench.worker.flush_incoming().unwrap());
@@ -358,7 +358,7 @@ fn released_lanes_leave_no_entries_behind() {
 }
 
 proptest! {
-    /// However operations are cut, posted in pieces and completed in any order: each completes once, and its parts
+    /// Operations are cut, posted in pieces and completed in any order. Each operation completes once, and its parts
     /// cover its bytes.
     #[test]
     fn every_operation_completes_once_and_its_parts_cover_its_bytes(
@@ -378,7 +378,7 @@ proptest! {
             posted += bench.worker.post(&ops[posted..]).unwrap();
             for path in 0..queue_pairs as usize {
                 let all = bench.posted(path);
-                // Completes some of its parts, in a different order.
+                // Completes the parts posted since the last round, sometimes in reverse order.
                 let mut parts = all[seen[path]..].to_vec();
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 if state >> 63 == 1 { parts.reverse(); }

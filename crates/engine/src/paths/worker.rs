@@ -1,5 +1,5 @@
-//! A worker's engine over several paths: one engine of the device for each path, and the operations in flight on all of
-//! them.
+//! A worker's engine over several paths. Each path has its own engine; the operations in flight are tracked for all
+//! paths together.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,10 +18,10 @@ use crate::{
     RegionId, RegionTable, WorkerConfig,
 };
 
-/// Parts that a lane may queue for the engines of its paths, beyond those of one operation.
+/// Parts of a lane that may wait for room in the engines of its paths, in addition to the parts of one operation.
 const STAGED_MAX: usize = 64;
 
-/// A failed operation, as reported to the caller and as its path reported it.
+/// A failed operation: its tag and lane, and the failure that its path reported.
 struct FailedPart {
     reported: (u32, Lane),
     path: usize,
@@ -34,24 +34,24 @@ pub(super) struct PathsWorker {
     pub(super) division: Division,
     /// How operations are cut.
     shares: RailShares,
-    /// The most operations kept in flight on one lane.
+    /// Limit on the operations in flight on one lane.
     depth: u32,
-    /// The most operations that a path's engine takes on one lane.
+    /// Limit on the operations in flight on one lane of a path's engine.
     path_depth: u32,
     arrivals_named: bool,
     regions: RegionTable<Vec<RegionId>>,
     lanes: LaneTable<PathLane>,
     pub(super) in_flight: PathOperations,
     assembly: PartAssembly,
-    /// Number of parts that wait on all paths.
+    /// Number of parts that wait on all paths together.
     pub(super) staged: usize,
-    /// The most parts of one lane that may wait.
+    /// Limit on the waiting parts of one lane.
     pub(super) staged_max: usize,
-    /// The path that is polled next.
+    /// Index of the path to poll next.
     next: usize,
-    /// Failures of the last poll.
+    /// Failures that the last poll returned.
     failed: Vec<FailedPart>,
-    /// Load of each rail since it was last read.
+    /// Load of each rail since the last call of `take_rail_loads`.
     pub(super) rails: Vec<RailLoad>,
     epoll: PathEpoll,
 }
@@ -106,8 +106,7 @@ impl PathsWorker {
         rails.start * queue_pairs..rails.end * queue_pairs
     }
 
-    /// Returns the completion of the whole operation that this part belongs to; `None` if more of its parts are to
-    /// come.
+    /// Returns the completion to report for a part; `None` if more parts of its operation are still in flight.
     #[inline]
     fn complete_part(&mut self, path: usize, part: &Completion) -> Result<Option<Completion>> {
         if part.ending == Ending::Arrived && part.tag == 0 {
@@ -122,7 +121,7 @@ impl PathsWorker {
         let Some(whole) = ended else { return Ok(None) };
         Ok(Some(match part.ending {
             Ending::Done => whole,
-            // A receive was filled: peer and length are those of the arrival.
+            // A receive was filled: its completion has the arrival's peer and length.
             Ending::Arrived => Completion {
                 tag: whole.tag,
                 ..*part
@@ -138,7 +137,7 @@ impl PathsWorker {
         }))
     }
 
-    /// Resolves a lane on each path that it uses, and adds them to `lane_paths`.
+    /// Resolves a lane on each path that the lane uses, and adds the results to `lane_paths`.
     fn resolve(
         &mut self,
         spec: &LaneSpec<'_>,
@@ -147,7 +146,8 @@ impl PathsWorker {
         lane_paths: &mut Vec<LanePath>,
     ) -> Result<()> {
         let all = self.paths_to(spec.peer);
-        // Lanes that use only one path are spread over the paths.
+        // A lane in order uses only one path. The peer's number selects the path, so that such lanes are spread over
+        // all paths.
         let only = all.start + spec.peer as usize % all.len();
         for (path, (&local, remote)) in locals.iter().zip(remotes).enumerate() {
             if !all.contains(&path) || spec.in_order && only != path {
@@ -239,7 +239,7 @@ impl Engine for PathsWorker {
     }
 
     fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
-        // Both ends use this order.
+        // Both ends meet on their paths in this order.
         let mut paths = self.paths.iter_mut().filter(|path| path.connected);
         paths.try_for_each(|path| path.engine.meet(stopped))
     }
@@ -285,7 +285,7 @@ impl Engine for PathsWorker {
             turns: vec![0; shares.rails as usize],
         });
         let lanes = self.lanes.iter().count();
-        // A flush takes an entry too.
+        // Each lane needs one more entry, for a flush.
         self.in_flight
             .grow_to(lanes * (self.path_depth as usize + 1));
         for path in &mut self.paths {
@@ -330,7 +330,7 @@ impl Engine for PathsWorker {
         for op in ops {
             match self.stage(op) {
                 Ok(true) => taken += 1,
-                // The operations before it were taken; the next call starts with this one.
+                // The operations before this one were taken. The next call starts with this one and returns the error.
                 Err(error) if taken == 0 => return Err(error),
                 Ok(false) | Err(_) => break,
             }
@@ -343,8 +343,8 @@ impl Engine for PathsWorker {
         let lane = self.lanes.get_mut(index)?;
         let flushing = match lane.flushing.take() {
             Some(flushing) => flushing,
-            // One part more than there are paths, so that the flush does not complete before all of them have been
-            // asked.
+            // Starts with one extra part, which ends after all paths have been asked. Otherwise the flush could
+            // complete before that.
             None => match self.in_flight.begin((index, tag), 0, 0, 1) {
                 Some(tag) => PathFlush { next: 0, tag },
                 None => return Ok(Flush::Again),
@@ -404,7 +404,7 @@ impl Engine for PathsWorker {
                     kept += 1;
                 }
             }
-            // Also if the buffer is full: the next poll then starts with another path.
+            // `next` advances even if the buffer is full, so that the next poll starts with another path.
             self.next = if path + 1 == self.paths.len() {
                 0
             } else {
@@ -432,7 +432,8 @@ impl Engine for PathsWorker {
     }
 
     fn arm(&mut self) -> Result<ArmOutcome<'_>> {
-        // Parts that wait for room are posted when something completes, which makes a path's descriptor readable.
+        // Parts that wait for room need no descriptor of their own. Room appears when an operation completes, and the
+        // completion makes the path's descriptor readable.
         let leading = self.paths.iter_mut().enumerate();
         for (index, path) in leading.filter(|(_, path)| path.connected) {
             match path.engine.arm()? {
@@ -448,7 +449,7 @@ impl Engine for PathsWorker {
     }
 
     fn settle(&mut self, trying: bool) -> bool {
-        // Informs every path, whatever the first ones return.
+        // Informs every path, even after one has returned false.
         let settled = self.paths.iter_mut().map(|path| path.engine.settle(trying));
         settled.fold(true, |all, one| all & one)
     }
@@ -492,7 +493,7 @@ impl Engine for PathsWorker {
 }
 
 impl PathsWorker {
-    /// Cuts an operation and queues its parts; returns whether there was room.
+    /// Cuts an operation and queues its parts; returns false if there is no room for all of them.
     #[inline]
     pub(super) fn stage(&mut self, op: &Op) -> Result<bool> {
         let lane = self.lanes.get_mut(op.lane)?;
@@ -517,7 +518,7 @@ impl PathsWorker {
         Ok(true)
     }
 
-    /// Counts a poll for each rail with parts in flight: a measure of its busy time without reading a clock.
+    /// Counts this poll for each rail with parts in flight. The counts measure busy time without reading a clock.
     #[inline]
     pub(super) fn count_busy(&mut self) {
         let (mut any, queue_pairs) = (false, self.division.queue_pairs as usize);
@@ -531,7 +532,7 @@ impl PathsWorker {
         }
     }
 
-    /// Posts waiting parts, as far as there is room.
+    /// Posts waiting parts, as long as the engines have room.
     #[inline]
     pub(super) fn post_staged(&mut self) -> Result<()> {
         if self.staged > 0 {
@@ -552,7 +553,7 @@ impl PathsWorker {
     }
 }
 
-/// Queues the parts of an operation, share by share, each on its own rail.
+/// Queues the parts of an operation, share by share. Each share has its own rail.
 fn stage_parts(paths: &mut [Path], lane: &mut PathLane, op: &Op) {
     let shares = lane.shares;
     let share_bytes = shares.share_bytes(op.len);
@@ -579,21 +580,21 @@ fn stage_parts(paths: &mut [Path], lane: &mut PathLane, op: &Op) {
 /// One path of a worker.
 pub(super) struct Path {
     pub(super) engine: Box<dyn Engine + Send>,
-    /// Parts that the rail's engine has not taken yet, in order.
+    /// Parts that the path's engine has not taken yet, in order.
     pub(super) staged: Vec<Op>,
     /// Index of the path's rail.
     pub(super) rail: usize,
     /// True if the path reaches some peer; other paths need not be polled.
     pub(super) connected: bool,
-    /// Parts and flushes that the rail's engine has taken and that have not completed.
+    /// Parts and flushes that the path's engine has taken and that have not completed.
     pub(super) in_flight: u64,
-    /// Bytes of the parts posted since this count was last read.
+    /// Bytes of the parts posted since the last call of `take_rail_loads`.
     pub(super) bytes: u64,
 }
 
 impl Path {
-    /// Posts as many parts as its engine has room for. Calls `on_taken` with the tag of each part taken; it returns
-    /// whether the part belongs to an operation that counts_load towards the load.
+    /// Posts as many parts as the path's engine has room for. Calls `on_taken` with the tag of each part taken.
+    /// `on_taken` returns whether the part's operation counts towards the load.
     #[inline]
     pub(super) fn post_staged(&mut self, mut on_taken: impl FnMut(u32) -> bool) -> Result<()> {
         if self.staged.is_empty() {
@@ -612,7 +613,7 @@ impl Path {
         }
     }
 
-    /// Posts parts of other lanes behind one that there is no room for: a slow peer must not block the others.
+    /// Posts parts of other lanes if the first part's lane has no room, because a slow peer must not block the others.
     fn post_other_lanes(&mut self, mut on_taken: impl FnMut(u32) -> bool) -> Result<()> {
         let mut at = 1;
         while at < self.staged.len() {
@@ -641,28 +642,28 @@ pub(super) struct LanePath {
     pub(super) path: usize,
     /// The lane in the path's own engine.
     pub(super) lane: Lane,
-    /// True if it carried anything since the last flush.
+    /// True if the path has carried anything for this lane since the last flush.
     pub(super) used: bool,
 }
 
-/// A flush that some paths have not been asked for yet.
+/// A flush that has not yet been passed on to all paths.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PathFlush {
     /// The path to ask next.
     pub(super) next: usize,
-    /// Tag of its parts.
+    /// Tag of the flush's parts.
     pub(super) tag: u32,
 }
 
 /// A lane over several paths.
 #[derive(Debug)]
 pub(super) struct PathLane {
-    /// Paths of the lane, grouped by rail, the same number for each.
+    /// Paths of the lane, grouped by rail. Each rail has the same number.
     pub(super) paths: Vec<LanePath>,
     pub(super) flushing: Option<PathFlush>,
-    /// How its operations are cut.
+    /// How the lane's operations are cut.
     pub(super) shares: RailShares,
-    /// True if it carries operations that count towards the load; false for receives and for flow control of senders.
+    /// True if operations of this lane count towards the load. False for receives and for the messages of flow control.
     pub(super) counts_load: bool,
     /// Parts that no path has taken yet.
     pub(super) staged: usize,
@@ -671,7 +672,7 @@ pub(super) struct PathLane {
 }
 
 impl PathLane {
-    /// Takes the path for the next part on a rail; an operation that is not spread uses rail 0.
+    /// Returns the path for the next part on a rail. Operations that are not striped use rail 0.
     #[inline]
     pub(super) fn next_path(&mut self, rail: usize) -> LanePath {
         let of_rail = self.paths.len() / self.turns.len();
@@ -690,17 +691,17 @@ impl PathLane {
 /// The descriptors of all paths in one epoll instance.
 #[derive(Debug, Default)]
 pub(super) struct PathEpoll {
-    /// Created with the first path that has a descriptor.
+    /// Created when the first descriptor is added.
     epoll: Option<OwnedFd>,
-    /// Paths with a descriptor in it; a descriptor stays the same for a path's life.
+    /// Paths whose descriptors have been added. A path's descriptor never changes.
     known: Vec<usize>,
 }
 
 impl PathEpoll {
-    /// Adds the descriptor of a path, unless it is already there.
+    /// Adds the descriptor of a path, unless it was added before.
     ///
     /// # Errors
-    /// If the system has no descriptor left, or cannot wait for this one.
+    /// If the process has no descriptor left, or if epoll does not accept this one.
     pub(super) fn add(&mut self, path: usize, descriptor: BorrowedFd<'_>) -> Result<()> {
         if self.known.contains(&path) {
             return Ok(());
@@ -718,7 +719,7 @@ impl PathEpoll {
         Ok(())
     }
 
-    /// The descriptor for all of them; `None` if none was added.
+    /// A descriptor that is readable when any path's is; `None` if no path's was added.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.epoll.as_ref().map(AsFd::as_fd)
     }
@@ -736,7 +737,7 @@ impl PathsWorker {
     }
 }
 
-/// Decodes the messages of all of a peer's paths; each device has `queue_pairs` of them.
+/// Decodes the messages of all of a peer's paths: `queue_pairs` for each device.
 fn decode_paths(
     message: &[u8],
     paths: usize,

@@ -23,7 +23,7 @@ fn a_striped_operation_has_an_equal_part_on_each_rail() {
     let parts = [bench.posted(0), bench.posted(1)];
     assert_eq!(ranges(&parts[0]), [(1000, 5000, 126)]);
     assert_eq!(ranges(&parts[1]), [(1126, 5126, 125)]);
-    // Only the second part is in flight during the second poll.
+    // Rail 0 is not busy in the second poll: only the part on rail 1 is still in flight.
     bench.completes(0, &parts[0][0], Ending::Done);
     assert!(bench.polled().is_empty());
     bench.completes(1, &parts[1][0], Ending::Done);
@@ -125,7 +125,7 @@ fn rails_have_the_capabilities_that_all_of_them_share() {
         );
         assert!(!caps.delivered && !caps.delivery_on_request && caps.arrives_by_polling);
         assert_eq!(caps.bound, BoundKind::Link { bytes_per_s: 12 });
-        // Each peer has one path, so its writes keep their order.
+        // Round-robin gives each peer one path, so its writes stay in order.
         assert!(caps.ordered_writes);
     }
     let striped = divide(

@@ -1,5 +1,4 @@
-//! A worker with paths over engines that keep posted operations until a test completes them, and access to those
-//! engines.
+//! A worker over several paths for tests. The engines of the paths keep posted operations until a test completes them.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,12 +14,13 @@ use crate::{
 
 pub(super) const ALL: Caps = Caps { depth: 8, ..CAPS };
 
-/// Regions, lanes, descriptors and addresses of each path start with a number of its own.
+/// First number of a path's regions, lanes, descriptors and addresses. It differs for each path, so mixed-up paths are
+/// noticed.
 fn first_of(path: usize) -> u32 {
     10 * (path as u32 + 1) + 1
 }
 
-/// A device that exposes the engine of each path.
+/// A device that adds the engine of each path to `shown`.
 pub(super) fn device(shown: &Arc<Mutex<Vec<TestEngine>>>, caps: Caps) -> Arc<dyn Domain> {
     let shown = Arc::clone(shown);
     let worker = move |_: &WorkerConfig| {
@@ -29,7 +29,7 @@ pub(super) fn device(shown: &Arc<Mutex<Vec<TestEngine>>>, caps: Caps) -> Arc<dyn
             first: first_of(all.len()),
             failure: format!("path {}", all.len()),
             keeps_handed: true,
-            // Only the first path has something to wait for.
+            // Only the first path reports that it had to wait for incoming writes.
             waits_for_incoming: all.is_empty(),
             ..TestScript::default()
         });
@@ -61,7 +61,7 @@ pub(super) fn bench(queue_pairs: u32, cut: Option<(u32, u32)>, caps: Caps) -> Be
     bench_over(1, division, caps)
 }
 
-/// A worker over two devices, with paths that lead to both peers or to one of the peers 1 and 2.
+/// A worker over two devices. Depending on `division`, each of the peers 1 and 2 is reached by one or both rails.
 pub(super) fn two_rails(division: Division) -> Bench {
     bench_over(2, division, ALL)
 }
@@ -86,7 +86,7 @@ fn bench_over(devices: usize, division: Division, caps: Caps) -> Bench {
     });
     let region = worker.register(&memory.unwrap()).unwrap();
     let cards = worker.endpoint_addresses(&[1, 2]).unwrap();
-    // The worker is connected to itself.
+    // The peers' addresses are the worker's own.
     let peers = [1, 2].into_iter().zip(cards);
     let peers: Vec<_> = peers
         .map(|(peer, card)| PeerEndpoint::same_container(peer, card))
@@ -100,7 +100,7 @@ fn bench_over(devices: usize, division: Division, caps: Caps) -> Bench {
 }
 
 impl Drop for Bench {
-    /// Checks that each path was given only objects that it had made itself.
+    /// Checks that each path was only given regions and lanes that it had created itself.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -126,7 +126,7 @@ impl Bench {
         self.worker.lane(&spec).unwrap()
     }
 
-    /// Makes every path refuse operations on a lane, which was the first or second to be resolved.
+    /// Makes every path refuse operations on a lane.
     pub(super) fn refuse(&self, lane: Lane) {
         for engine in self.shown.lock().unwrap().iter() {
             let mut script = engine.lock();
@@ -151,7 +151,7 @@ impl Bench {
         self.path(index, |script| script.done.push_back(completion));
     }
 
-    /// Completes a part as a path would.
+    /// Completes a part, as the engine of its path would.
     pub(super) fn completes(&self, index: usize, part: &Op, ending: Ending) {
         self.path(index, |script| script.end_op(part, ending));
     }
