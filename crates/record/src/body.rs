@@ -1,7 +1,7 @@
 //! Access to a body of any kind: its point, its parts, and figures that several kinds share.
 //!
-//! Bodies implement [`KindBody`], each in its own module such as [`transfer`](crate::transfer). Figures shared by
-//! several kinds use it. [`kinds`](crate::kinds) lists the kinds.
+//! Each kind's body implements [`KindBody`] in a module of its own, such as [`transfer`](crate::transfer). Figures
+//! shared by several kinds read bodies through this trait. [`kinds`](crate::kinds) lists the kinds.
 
 use std::fmt::Debug;
 
@@ -14,14 +14,15 @@ use crate::histogram::{HistogramData, Latency};
 use crate::outcome::Outcome;
 use crate::spread::Spread;
 
-/// A part of a record. Each part is a row of CSV.
+/// A part of a record. CSV has one row per part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The whole record.
     Whole,
-    /// One of its steps or phases, by index.
+    /// A step or phase of the record, by index.
     Nth(usize),
-    /// A part of a step or phase, such as the reads of a phase, by both indices.
+    /// A part of a step or phase, such as the reads of a phase. The indices are that of the step or phase, and that
+    /// within it.
     Inside(usize, usize),
 }
 
@@ -36,11 +37,11 @@ pub struct PointOptions<'a> {
     pub engine_options: &'a EngineOptions,
     /// Number of ranks that take part.
     pub ranks: u32,
-    /// Threads per rank, if each has its own engine.
+    /// Threads per rank, for kinds whose threads each have an engine of their own.
     pub threads: Option<u32>,
     /// Traffic pattern between the ranks, if they exchange anything.
     pub traffic: Option<Traffic>,
-    /// Requested sockets of the threads that exchange bytes.
+    /// Requested sockets of the threads that exchange bytes with each other.
     pub place: Option<PairPlace>,
     /// Name of the memory, if it can be chosen.
     pub memory: Option<&'a str>,
@@ -70,18 +71,18 @@ impl<'a> PointOptions<'a> {
     }
 }
 
-/// Body of any kind: its options, its parts, and figures that several kinds share. Parts without such figures return
-/// `None`.
+/// Common interface of all bodies: options, parts, and figures that several kinds share. For parts without such a
+/// figure, the methods return `None`.
 pub trait KindBody: Debug {
     /// Returns the options of the point.
     fn options(&self) -> PointOptions<'_>;
 
-    /// Returns the name of a part's engine, including the text after the colon.
+    /// Returns the full name of a part's engine, such as `fabric:tcp`.
     fn engine(&self, _: Part) -> &str {
         self.options().engine
     }
 
-    /// Returns whether the engine with this name moved a part's bytes, for records with several engines.
+    /// Returns whether the engine with this name moved a part's bytes. Matters for records with several engines.
     fn is_moved_by(&self, _: Part, _engine: &str) -> bool {
         true
     }
@@ -96,7 +97,7 @@ pub trait KindBody: Debug {
         self.verb(part).map(Verb::name)
     }
 
-    /// Returns the parts with their own figures. Each is a row of CSV.
+    /// Returns the parts that have figures of their own. CSV has one row per part.
     fn parts(&self) -> Vec<Part> {
         vec![Part::Whole]
     }
@@ -122,17 +123,17 @@ pub trait KindBody: Debug {
         None
     }
 
-    /// Returns the time that a part was measured for, summed over its trials, without opening and warming up. For the
-    /// whole record this covers all parts.
+    /// Returns the time for which a part was measured, summed over its trials. Opening and warm-up don't count. For the
+    /// whole record, the time covers all parts.
     fn measured_ns(&self, part: Part) -> u64;
 
-    /// Returns the outcome of a part that can fail or be skipped without the others, such as one backend; `None` for a
-    /// part without its own.
+    /// Returns the outcome of a part that can fail or be skipped independently, such as one backend. `None` if the part
+    /// cannot.
     fn outcome(&self, _: Part) -> Option<&Outcome> {
         None
     }
 
-    /// Returns whether a part was skipped while others were measured.
+    /// Returns whether at least one part was skipped while others were measured.
     fn lacks_a_part(&self) -> bool {
         false
     }
@@ -143,19 +144,19 @@ pub trait KindBody: Debug {
 pub struct Moved<'a> {
     /// Bandwidth over the trials.
     pub bandwidth_bytes_per_s: Spread,
-    /// Mean operations per second over the trials; `None` for kinds with their own rate.
+    /// Mean operations per second over the trials; `None` for kinds that define a rate of their own.
     pub message_rate_per_s: Option<f64>,
     /// Operations of all trials.
     pub operations: u64,
     /// Payload of all trials.
     pub payload_bytes: u64,
-    /// CPU time per operation of the threads that issue them.
+    /// CPU time that issuing threads spent per operation.
     pub cpu_ns_per_operation: f64,
-    /// Upper bound of this part; `None` if that of the record applies.
+    /// Upper bound of this part; `None` if the record's bound applies.
     pub bound: Option<&'a Bound>,
     /// Mean bandwidth / bound.
     pub utilization: Option<f64>,
-    /// The trials.
+    /// The same for each trial.
     pub trials: Vec<MovedInTrial>,
 }
 
@@ -164,7 +165,7 @@ pub struct Moved<'a> {
 pub struct MovedInTrial {
     /// Payload / measured interval.
     pub bandwidth_bytes_per_s: f64,
-    /// Operations / measured interval; `None` for kinds with their own rate.
+    /// Operations / measured interval; `None` for kinds that define a rate of their own.
     pub message_rate_per_s: Option<f64>,
     /// CPU time per operation; `None` if there were no operations.
     pub cpu_ns_per_operation: Option<f64>,

@@ -8,14 +8,15 @@ use serde::{Deserialize, Serialize};
 pub struct Bound {
     /// Description, such as "memory copy by rep movsb, 2 copiers at once".
     pub what: String,
-    /// The bound.
+    /// The bound itself.
     pub bytes_per_s: f64,
-    /// Half width of the bound's 95 % confidence interval, over five equal parts of the measurement (Student's t).
-    /// Absent if the bound is a best value, or was not measured.
+    /// Half width of the bound's 95 % confidence interval (Student's t). The samples are five equal parts of the
+    /// bound's measurement. Absent if the bound is a best value, or was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95_bytes_per_s: Option<f64>,
-    /// Nominal speed of the links of the used NICs, if they report it or it was given. This speed is then the bound,
-    /// unless the user stated one, or devices behind the NICs are slower, as `what` then notes.
+    /// Nominal speed of the links of the used NICs, if the NICs report it or the user gave it. This speed is then the
+    /// bound, with two exceptions: the user stated a bound, or devices behind the NICs are slower. `what` names the
+    /// exception.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
 }
@@ -36,12 +37,12 @@ impl Bound {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Links {
-    /// Number of links that carried payload.
+    /// Number of links that carried payload of the point.
     pub used: u32,
     /// Total speed of the used links.
     pub used_bytes_per_s: f64,
-    /// Number of links that the ranks of that side have opened.
+    /// Number of links that the ranks on that side have opened, including links without payload.
     pub all: u32,
-    /// Total speed of all links.
+    /// Total speed of all opened links.
     pub all_bytes_per_s: f64,
 }

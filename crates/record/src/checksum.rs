@@ -1,7 +1,7 @@
 //! The line of a record, with a checksum that reveals later changes of the line.
 //!
-//! The checksum is the CRC-32 of zlib, in eight hexadecimal digits, over the line up to the comma before the key
-//! `checksum`, which is the last one. It reveals accidental changes and damage, not forgery.
+//! The checksum is zlib's CRC-32 in eight hexadecimal digits. It covers the line up to the comma before the last key,
+//! `checksum`. It reveals accidental changes and damage, not forgery.
 
 use super::Record;
 use tonnage_units::{Error, Result};
@@ -9,7 +9,7 @@ use tonnage_units::{Error, Result};
 const KEY: &str = r#","checksum":""#;
 const DIGITS: usize = 8;
 
-/// Text that follows the digits.
+/// Text after the digits of the checksum.
 const END: &str = r#""}"#;
 
 /// Returns the record as one line of JSON, without the newline.
@@ -25,7 +25,7 @@ pub fn line_with_checksum(record: &Record) -> Result<String> {
     Ok(format!("{text}{KEY}{sum:0DIGITS$x}{END}"))
 }
 
-/// Returns whether a line is as it was written. A line without a checksum counts as unchanged.
+/// Returns whether a line is still as the writer wrote it. A line without a checksum counts as unchanged.
 pub(crate) fn is_unchanged(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     let Some(at) = line.len().checked_sub(KEY.len() + DIGITS + END.len()) else {
@@ -33,7 +33,7 @@ pub(crate) fn is_unchanged(line: &[u8]) -> bool {
     };
     let (text, tail) = line.split_at(at);
     let Some(sum) = tail.strip_prefix(KEY.as_bytes()) else {
-        // If the key appears anywhere else, the line was changed.
+        // The writer puts the key only at the end. If it appears elsewhere, the line was changed.
         return !line
             .windows(KEY.len())
             .any(|window| window == KEY.as_bytes());

@@ -1,13 +1,13 @@
-//! CPU time that ranks did not get during their trials, because a quota was used up or their CPUs ran other threads.
+//! CPU time that ranks lost during their trials. Either a quota was used up, or their CPUs ran other threads.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Record;
 
-/// Maximum number of ranks in a record: those that lost the most.
+/// Maximum number of ranks in a record's list of CPU losses. The ranks that lost the most are kept.
 pub const CPU_LOSSES_MAX: usize = 16;
 
-/// On any busy machine, threads wait for a CPU for about this fraction of their time. A larger loss is recorded.
+/// A loss of more than this fraction is recorded. On any busy machine, threads wait for a CPU for about this long.
 pub const LOSS_RECORDED: f64 = 0.05;
 
 /// A loss of at least this fraction gets a remark.
@@ -21,13 +21,13 @@ pub struct CpuLoss {
     pub rank: u32,
     /// Name of the rank's host.
     pub host: String,
-    /// Time during which waits were counted in the trials, summed over the rank's threads.
+    /// Time over which waits were counted in the trials, summed over the rank's threads.
     pub thread_ns: u64,
-    /// Time in which these threads were runnable but had no CPU, whatever the cause. Absent if the kernel does not
-    /// count it.
+    /// Part of that time in which the threads were runnable but had no CPU, for any reason. Absent if the kernel does
+    /// not count waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ns: Option<u64>,
-    /// True if threads of this run share CPUs, so that they also wait for each other.
+    /// True if threads of this run share CPUs, and so also wait for each other.
     pub shares_cpus: bool,
     /// The quota of the rank's control group, if it was used up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,21 +44,20 @@ pub struct UsedQuota {
     pub periods: u64,
     /// Periods in which the group was throttled.
     pub throttled_periods: u64,
-    /// Time for which it was throttled, summed over CPUs.
+    /// Time for which the group was throttled, summed over CPUs.
     pub throttled_ns: u64,
 }
 
 impl CpuLoss {
-    /// Returns the fraction of the threads' time lost to a quota, at most; `None` if no quota was used up.
+    /// Returns an upper limit for the fraction of the threads' time lost to a quota; `None` if no quota was used up.
     pub fn lost_to_quota(&self) -> Option<f64> {
         let quota = self.quota?;
         let most_ns = self.wait_ns.unwrap_or(self.thread_ns).min(self.thread_ns);
         Some(quota.throttled_ns.min(most_ns) as f64 / self.thread_ns.max(1) as f64)
     }
 
-    /// Returns the fraction of the threads' time in which their CPUs ran threads of other programs or of the kernel, at
-    /// least. `None` if it cannot be known, because the kernel does not count it or because threads of this run share
-    /// CPUs.
+    /// Returns a lower limit for the fraction of the threads' time in which their CPUs ran other programs or the
+    /// kernel. `None` if the kernel does not count waits, or if threads of this run share CPUs.
     pub fn lost_to_others(&self) -> Option<f64> {
         let wait_ns = self.wait_ns.filter(|_| !self.shares_cpus)?;
         let throttled_ns = self.quota.map_or(0, |quota| quota.throttled_ns);
@@ -66,13 +65,13 @@ impl CpuLoss {
         Some(others_ns as f64 / self.thread_ns.max(1) as f64)
     }
 
-    /// Returns the fraction lost for any reason.
+    /// Returns the fraction lost to a quota and to other threads together.
     pub fn fraction(&self) -> f64 {
         let both = self.lost_to_quota().unwrap_or(0.0) + self.lost_to_others().unwrap_or(0.0);
         both.min(1.0)
     }
 
-    /// Returns whether other threads took enough CPU time for a remark.
+    /// Returns whether threads of other programs or the kernel took enough CPU time for a remark.
     pub fn is_disturbed(&self) -> bool {
         self.lost_to_others()
             .is_some_and(|part| part >= LOSS_REMARKED)
@@ -80,7 +79,7 @@ impl CpuLoss {
 }
 
 impl Record {
-    /// Returns the largest fraction that a rank lost, if it is enough for a remark.
+    /// Returns the largest fraction that any rank lost, if it is large enough for a remark.
     pub fn worst_cpu_loss(&self) -> Option<f64> {
         let parts = self.cpu_losses.iter().map(CpuLoss::fraction);
         parts
@@ -109,7 +108,7 @@ mod tests {
         }
     }
 
-    /// A quota makes threads wait too. The part it explains must not be blamed on other programs.
+    /// Threads also wait while a quota throttles them. This part of the wait must not be blamed on other programs.
     #[test]
     fn a_loss_is_split_between_quota_and_others() {
         let parts = |loss: &CpuLoss| (loss.lost_to_quota(), loss.lost_to_others());

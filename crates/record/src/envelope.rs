@@ -1,4 +1,4 @@
-//! The envelope: a record around a body of any kind.
+//! The envelope of a record: all fields except those of the body, which differ between kinds.
 //!
 //! [`crate::kinds`] has the bodies, and [`crate::environment`] the descriptions of engines and hosts.
 
@@ -18,10 +18,10 @@ use crate::outcome::Outcome;
 use crate::side::Side;
 use crate::wire_proof::WireProof;
 
-/// Version of the format. Version 2 had other keys: `window`, `limit`, `addresses` and `workers`.
+/// Version of the format. Version 2 had different names for four keys: `window`, `limit`, `addresses` and `workers`.
 pub const SCHEMA_VERSION: u32 = 3;
 
-/// Oldest version that is still read. A record that was read has the current version and keys.
+/// Oldest version that this program reads. Reading converts a record to the current version and keys.
 pub const SCHEMA_VERSION_MIN: u32 = 2;
 
 /// One point of a plan with its outcome: one line of JSON.
@@ -31,7 +31,7 @@ pub struct Record {
     /// Version of the format.
     #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
-    /// The same in all records written by one start of tonnage.
+    /// ID of the run: equal in all records written by one start of tonnage.
     pub run_id: String,
     /// The plan's name.
     pub plan: String,
@@ -41,7 +41,8 @@ pub struct Record {
     pub tonnage: Program,
     /// Measured, skipped or failed.
     pub outcome: Outcome,
-    /// True if the plan allows machines without the point's requirements: if it is skipped, the run has not failed.
+    /// True if the plan allows machines that lack the point's requirements. Skipping the point is then no failure of
+    /// the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
     /// The requested point, and its results.
@@ -55,10 +56,10 @@ pub struct Record {
     /// pinned, or run on CPUs for which the kernel reports no socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placed: Option<Placed>,
-    /// A cache-line ping-pong before and after the point. It shows whether the path between two CPUs changed.
+    /// Result of a cache-line ping-pong before and after the point. It shows whether the path between two CPUs changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
-    /// Upper bound that utilization refers to. Parts with their own bounds, such as phases, contain them.
+    /// Upper bound that utilization refers to. Parts with bounds of their own, such as phases, contain these.
     #[serde(alias = "limit", default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
     /// Counters of the devices that the payload had to cross. Absent if the engine names none, or if the point was not
@@ -76,13 +77,13 @@ pub struct Record {
     /// Remarks that a reader must know, such as a file system's limitations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// Published figures for this cell, from each published table of the plan that has it.
+    /// Published figures for this point, one entry from each published table of the plan that contains it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published_rows: Vec<PublishedRow>,
     /// Number of the repetition of the plan, counted from 0. Absent unless the plan was repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repetition: Option<u32>,
-    /// The side of a comparison that this point was measured for. Absent unless two sides took turns.
+    /// The side of a comparison that this point was measured for. Absent unless the run measured two sides in turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side: Option<Side>,
     /// CRC-32 of the line before this key, in eight hexadecimal digits; `None` in memory.
@@ -90,7 +91,7 @@ pub struct Record {
     pub checksum: Option<String>,
 }
 
-/// A record of a known kind: the envelope, with the body as its concrete type.
+/// A record of a known kind: the envelope, and the body with its concrete type.
 #[derive(Debug)]
 pub struct TypedRecord<'a, B> {
     /// The whole record.
@@ -107,7 +108,7 @@ impl<B> Clone for TypedRecord<'_, B> {
     }
 }
 
-/// Gives access to the envelope's fields next to the typed `body`.
+/// Lets callers use the envelope's fields directly on a typed record.
 impl<B> std::ops::Deref for TypedRecord<'_, B> {
     type Target = Record;
 
@@ -116,11 +117,11 @@ impl<B> std::ops::Deref for TypedRecord<'_, B> {
     }
 }
 
-/// Published figures for the cell of a record.
+/// Published figures for the point of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PublishedRow {
-    /// The machine, and anything else that a reader must know.
+    /// The machine of the figures, and anything else that a reader must know.
     pub what: String,
     /// Headers, as tables print them, with the published units.
     pub columns: Vec<String>,
@@ -134,41 +135,41 @@ pub struct PublishedRow {
 pub struct Program {
     /// Cargo's version.
     pub version: String,
-    /// Commit that it was built from, with "-dirty" if the tree had changes; "unknown" outside a checkout.
+    /// Commit that the program was built from, with "-dirty" if the tree had changes; "unknown" outside a checkout.
     pub git_revision: String,
 }
 
-/// The cache-line ping-pong between the CPUs of the first pair, before and after the point.
+/// Result of the cache-line ping-pong between the CPUs of the first pair, before and after the point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Canary {
     /// The canary ran.
     Measured {
-        /// CPUs that it ran on.
+        /// CPUs that exchanged the cache line.
         cpus: [u32; 2],
         /// Median one-way time before the point.
         before_ns: f64,
         /// Median one-way time after the point.
         after_ns: f64,
-        /// True if the two differ by more than a fifth: the path between the two CPUs changed. Virtual machines switch
-        /// between two such times. The trials show whether the results changed with it.
+        /// True if the two times differ by more than a fifth: the path between the two CPUs changed. On virtual
+        /// machines, the time switches between two such values. The trials show whether the results changed too.
         changed: bool,
     },
     /// The canary could not run.
     Skipped {
-        /// Reason, and the next step.
+        /// Why it could not run, and what to do about it.
         why: String,
     },
 }
 
-/// If rates and latencies of the trials differ by no more than this, they show no change of the machine.
+/// If rates and latencies of the trials differ by at most this fraction, the machine is assumed not to have changed.
 const TRIALS_AGREE: f64 = 0.1;
 
-/// A canary that changed around a point, if the point's trials disagree or are too few to compare.
+/// A canary that changed around a point whose trials disagree or cannot be compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CanaryDoubt {
-    /// CPUs that it ran on.
+    /// CPUs that exchanged the cache line.
     pub cpus: [u32; 2],
     /// Median one-way time before the point.
     pub before_ns: f64,
@@ -178,8 +179,8 @@ pub struct CanaryDoubt {
     pub trials_differ_by: Option<f64>,
 }
 
-/// Relative difference between the fastest and the slowest trial, by rate or by latency, whichever is larger. `None`
-/// for fewer than two trials.
+/// Relative difference between the fastest and the slowest trial. The larger of the differences by rate and by latency.
+/// `None` for fewer than two trials.
 fn differ_by(trials: &[Trial]) -> Option<f64> {
     let range = |values: Vec<f64>| {
         let least = values.iter().copied().reduce(f64::min)?;
@@ -218,8 +219,8 @@ impl Record {
         }
     }
 
-    /// Returns a canary that changed around this point, unless the trials show that the point's results stayed the
-    /// same.
+    /// Returns a doubt if the canary changed around this point. `None` if the trials agree, because the results then
+    /// did not change.
     pub fn canary_doubt(&self) -> Option<CanaryDoubt> {
         let Some(Canary::Measured {
             cpus,
@@ -250,14 +251,14 @@ impl Record {
         }
     }
 
-    /// Returns the sockets of the threads that exchange bytes: the actual ones, or the requested ones if none were
-    /// recorded.
+    /// Returns the sockets of the threads that exchange bytes: the actual sockets, or the requested ones if the actual
+    /// ones were not recorded.
     pub fn placement(&self) -> Option<Placed> {
         let asked = self.body.any().options().place.map(Placed::from);
         self.placed.or(asked)
     }
 
-    /// Returns the record with its typed body, if it is of this kind.
+    /// Returns the record with its typed body, if the record is of this kind.
     pub fn of_kind<B: Kind>(&self) -> Option<TypedRecord<'_, B>> {
         let body = B::of(&self.body)?;
         Some(TypedRecord { record: self, body })

@@ -1,5 +1,5 @@
-//! Configuration used by ranks, and their hosts. Identical ranks and hosts are described once, so that a record of
-//! 44,000 ranks stays small.
+//! Configuration that ranks used, and their hosts. Equal ranks and equal hosts are described once, so that even a
+//! record of 44,000 ranks stays small.
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::EngineReport;
@@ -10,7 +10,7 @@ use tonnage_units::{PairPlace, number_list};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Effective {
-    /// Ranks, such as "0-3,8".
+    /// Ranks with this configuration, such as "0-3,8".
     pub ranks: String,
     /// The engine's report: its name, library, provider and device, and its choices.
     pub engine: EngineReport,
@@ -18,22 +18,22 @@ pub struct Effective {
     pub memory: Memories,
     /// CPU of each thread, `null` if not pinned.
     pub cpus: Vec<Option<u32>>,
-    /// Socket of each of these CPUs, `null` if the kernel reports none or the thread is not pinned. Absent in records
-    /// of files and of older versions.
+    /// Socket of each of these CPUs, `null` if the thread is not pinned or the kernel reports no socket. Absent in
+    /// records of files and of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<Option<u32>>,
-    /// True if the host has more threads than CPUs, so that they yield instead of spinning.
+    /// True if the host has more threads than CPUs. Waiting threads then yield their CPU instead of spinning.
     pub yielding: bool,
 }
 
 tonnage_units::names! {
     /// Actual sockets of the threads that exchange bytes with each other.
     pub enum Placed: "place of pairs" {
-        /// Initiator and target of each pair on one socket.
+        /// In each pair, initiator and target are on one socket.
         Near = "near",
-        /// Initiator and target of each pair on two sockets.
+        /// In each pair, initiator and target are on different sockets.
         Far = "far",
-        /// Some on one socket, some on two.
+        /// Some pairs are on one socket, others on two.
         Mixed = "mixed",
     }
 }
@@ -63,7 +63,7 @@ impl From<PairPlace> for Placed {
     }
 }
 
-/// Memory of a rank's threads: one description if it is the same for all.
+/// Memory of a rank's threads. If it is equal for all threads, it is described once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
@@ -103,13 +103,13 @@ impl From<Vec<MemoryReport>> for Memories {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostGroup {
-    /// Ranks that run there, such as "0-3,8".
+    /// Ranks on these hosts, such as "0-3,8".
     pub ranks: String,
     /// Launcher, and how the ranks found each other: "tonnage --ranks", "OMPI_COMM_WORLD_*, PMIx", …
     pub launcher: String,
     /// CPU model, governor, kernel, NUMA nodes, huge pages, library versions, …
     pub machine: tonnage_machine::Environment,
-    /// These hosts, each with its differences from the shared description.
+    /// These hosts, each with its differences from `machine`.
     pub hosts: Vec<HostEntry>,
 }
 
@@ -119,14 +119,14 @@ pub struct HostGroup {
 pub struct HostEntry {
     /// The host's name.
     pub name: String,
-    /// Ranks that run there, such as "0-3,8".
+    /// Ranks on this host, such as "0-3,8".
     pub ranks: String,
     /// Offset of this host's clock from rank 0's: subtract it from a local time. 0 on rank 0's own host.
     pub clock_offset_ns: i64,
-    /// Largest possible error of the offset: half the best round trip, plus 100 ppm of the estimate's age. Both as of
-    /// the start of the point.
+    /// Largest possible error of the offset at the start of the point: half the best round trip, plus 100 ppm of the
+    /// estimate's age.
     pub clock_uncertainty_ns: u64,
-    /// Memory of this host; absent if it equals the group's.
+    /// Memory of this host; absent if it equals the group's amount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_total_bytes: Option<u64>,
     /// Free huge pages of this host, in the order of the group's pools; absent if they equal the group's.
@@ -145,7 +145,7 @@ pub struct DescribedHost {
     pub host: HostEntry,
 }
 
-/// Amounts of memory that differ between otherwise identical hosts.
+/// Amounts of memory, which differ slightly even between otherwise identical hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnMemory {
     total_bytes: Option<u64>,
@@ -154,7 +154,7 @@ pub struct OwnMemory {
 }
 
 impl OwnMemory {
-    /// Removes these amounts from a description, which makes it equal for otherwise identical hosts.
+    /// Moves these amounts out of a description. The descriptions of otherwise identical hosts are then equal.
     pub fn take(machine: &mut tonnage_machine::Environment) -> Self {
         let memory = &mut machine.memory;
         let pools = memory.huge_pools.iter_mut();
@@ -164,7 +164,7 @@ impl OwnMemory {
         }
     }
 
-    /// Restores these amounts.
+    /// Restores these amounts in a description.
     pub fn put_back(&self, machine: &mut tonnage_machine::Environment) {
         machine.memory.total_bytes = self.total_bytes;
         for (pool, free) in machine.memory.huge_pools.iter_mut().zip(&self.free) {
@@ -173,7 +173,7 @@ impl OwnMemory {
     }
 }
 
-/// Firmware of otherwise identical hosts reserves slightly different amounts of memory.
+/// Hosts count as equal if their memory differs by at most this fraction: firmware reserves slightly different amounts.
 const MEMORY_FRACTION_ALIKE: f64 = 0.01;
 
 impl HostGroup {
@@ -273,7 +273,7 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    /// Descriptions of identical hosts are sent as one.
+    /// Without memory amounts, descriptions of identical hosts are equal, so that they can be sent once.
     #[test]
     fn identical_hosts_are_equal_without_their_memory_amounts() {
         let both = [machine("x", 1_000, 3), machine("x", 1_001, 4)];
@@ -322,7 +322,7 @@ mod tests {
             panic!("{first:#?}")
         };
         assert_eq!((a.memory_total_bytes, &a.huge_pages_free), (None, &None));
-        // The expected differences are kept.
+        // The third host differs within the limits, and keeps its own values.
         assert_eq!((c.name.as_str(), c.ranks.as_str()), ("c", "4-5"));
         assert_eq!((c.clock_offset_ns, c.clock_uncertainty_ns), (-28, 40));
         assert_eq!(c.memory_total_bytes, Some((1 << 40) - 4096));

@@ -1,6 +1,6 @@
-//! Grouping of answers, so that identical answers of many ranks are listed once.
+//! Groups equal answers of many ranks, so that each answer is listed once.
 
-/// Groups sources by their answer, in order of first appearance.
+/// Lists each distinct answer with its sources, in order of first appearance.
 pub fn by_answer<S, A: PartialEq>(each: impl Iterator<Item = (S, A)>) -> Vec<(A, Vec<S>)> {
     let mut groups: Vec<(A, Vec<S>)> = Vec::new();
     for (source, answer) in each {

@@ -21,7 +21,7 @@ pub enum LatencyKind {
     Batch,
     /// Half the round trip of a ping-pong in which each side waits for data to arrive.
     OneWay,
-    /// The time an operation was due to its completion.
+    /// From the time an operation was due to its completion.
     Response,
     /// One step of setting up a thread's connections.
     Step,
@@ -35,8 +35,8 @@ pub enum LatencyKind {
 pub struct Latency {
     /// Kind of one sample.
     pub kind: LatencyKind,
-    /// True if the written bytes are in the peer's memory when a sample ends. Absent for reads and ping-pongs, whose
-    /// kind implies it, and for engines that move nothing.
+    /// True if the written bytes are in the peer's memory when a sample ends. Absent for reads and ping-pongs, because
+    /// their bytes have always arrived by then. Also absent for engines that move nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<bool>,
     /// Number of samples.
@@ -53,9 +53,9 @@ pub struct Latency {
     pub latency_ns_p99: u64,
     /// 99.9th percentile.
     pub latency_ns_p999: u64,
-    /// Maximum. Exact, even beyond the histogram's range.
+    /// Exact maximum, even beyond the histogram's range.
     pub latency_ns_max: u64,
-    /// Present if some of these figures are lower bounds.
+    /// Marks some of these figures as lower bounds; absent if all figures are exact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower_bounds: Option<LowerBounds>,
 }
@@ -79,7 +79,7 @@ impl Latency {
     }
 }
 
-/// A histogram in the standard HdrHistogram V2 encoding, in base64. Any HDR library can merge it.
+/// A histogram in the standard HdrHistogram V2 encoding, as base64. Any HdrHistogram library can read and merge it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HistogramData {
@@ -101,7 +101,7 @@ impl HistogramData {
         }
     }
 
-    /// Decodes the histogram. Minimum, maximum and mean are then exact to three digits only.
+    /// Decodes the histogram. Its minimum, maximum and mean are exact to three significant digits only.
     ///
     /// # Errors
     /// If the encoding, unit or shape differs, or the data are damaged.

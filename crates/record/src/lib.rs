@@ -1,4 +1,4 @@
-//! Records: one line of results per point, with everything that a reader needs to understand it a year later.
+//! Records: one line of results per point, with all facts that a reader needs to understand the point a year later.
 //!
 //! A [`Record`] is an envelope (run, program, outcome, hosts, canary, bound, proof of path) around the [`Body`] of one
 //! kind of experiment. In JSON it is one flat object: `kind` selects the body type, and `point` is the requested point.
@@ -13,7 +13,7 @@
 //! | [`histogram`], [`spread`], [`bound`] | latencies, statistics over trials, upper bounds |
 //! | [`cpu_loss`], [`network_path`] | CPU time that ranks did not get; settings of the paths of their sockets |
 //! | [`wire_proof`] | counters of the devices that the payload should have crossed |
-//! | [`side`] | the side of a comparison, if two took turns |
+//! | [`side`] | the side that a record belongs to, if two sides were compared |
 //! | [`published`] | published figures for comparison with a record |
 //! | [`writer`], [`read`], [`checksum`] | files of records: writing, reading, resuming after an interruption, detecting changes |
 //! | [`links`] | symbolic links at the end of an output path |

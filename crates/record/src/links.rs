@@ -1,5 +1,5 @@
-//! Symbolic links at the end of an output path. The directory may be writable for other users, who could put a link
-//! there.
+//! Resolves symbolic links at the end of an output path. If other users can write to the directory, they could put a
+//! link there.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,12 +10,12 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, readlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Maximum number of links followed: the same as in the kernel.
+/// Maximum number of links to follow, which is the kernel's limit.
 const LINKS_MAX: usize = 40;
 
-/// Resolves the symbolic links at the end of a path. Each must belong to this user or to root, because another user's
-/// link would decide which file is written. A link in /proc, such as the target of /dev/stdout or /dev/fd/3, is kept,
-/// because its text is not a file name.
+/// Resolves the symbolic links at the end of a path. Each link must belong to this user or to root, because otherwise
+/// another user would decide which file is written. A link in /proc, such as the target of /dev/stdout or /dev/fd/3, is
+/// kept: its text is not a file name.
 ///
 /// # Errors
 /// `PermissionDenied` for another user's link, and errors of the system.
@@ -30,8 +30,8 @@ pub fn resolve_links(path: &Path) -> io::Result<PathBuf> {
             return Ok(path);
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Owner and text are read through one descriptor, so both belong to the same link even if the name changes
-        // meanwhile.
+        // Read the owner and the text through one descriptor. Both then belong to the same link, even if another link
+        // takes its name meanwhile.
         let link = match rustix::fs::open(&path, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(path),
             opened => opened?,
@@ -78,7 +78,7 @@ mod tests {
         }
         let error = resolve_links(&at("d")).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::LOOP.raw_os_error()));
-        // A pipe has no name of its own, but can be written through these links.
+        // A pipe has no file name, but can be written through these links.
         let (_reads, writes) = std::io::pipe().unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&writes);
         for link in ["/dev/fd", "/proc/self/fd"] {

@@ -1,12 +1,12 @@
-//! Settings of the network paths used by ranks' TCP sockets.
+//! Settings of the network paths that the ranks' TCP sockets use.
 
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of paths in a record.
 pub const NETWORK_PATHS_MAX: usize = 256;
 
-/// TCP sockets of a host's ranks that use one path with the same settings. All values are read from the kernel after
-/// the trials, from sockets that the engine still had open.
+/// The TCP sockets of a host's ranks that use one path with the same settings. The values are read from the kernel
+/// after the trials, from sockets that the engine still has open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NetworkPath {
@@ -18,14 +18,14 @@ pub struct NetworkPath {
     pub interface: String,
     /// MTU of the interface.
     pub mtu_bytes: u32,
-    /// MTU of the route; absent if it does not define one.
+    /// MTU of the route; absent if the route does not define one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_mtu_bytes: Option<u32>,
     /// Queueing discipline at the root of the interface.
     pub qdisc: String,
     /// Congestion control of the sockets.
     pub congestion_control: String,
-    /// Maximum number of sockets of a rank; at most 256 per rank are inspected.
+    /// Largest number of sockets that a rank has on this path. At most 256 sockets per rank are inspected.
     pub sockets: u32,
     /// Smallest send buffer, after the kernel's autotuning.
     pub send_buffer_bytes_min: u64,
@@ -38,7 +38,7 @@ pub struct NetworkPath {
 }
 
 impl NetworkPath {
-    /// Merges sockets with the same path and settings. Returns false, without merging, if they differ.
+    /// Merges the sockets of `other` if path and settings are equal. Otherwise returns false without merging.
     pub fn merge_if_equal(&mut self, other: &Self) -> bool {
         let key = |path: &Self| {
             (

@@ -1,13 +1,13 @@
-//! Identity of a file of records: its name, and the file that had the name when it was opened. [`super::writer`] writes
-//! files.
+//! Identity of a file of records: its name, and the file that had this name when it was opened. [`super::writer`]
+//! writes the file.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A file name that must keep referring to the same file. Checking it needs no writer, so a hanging file system blocks
-/// only the checking thread.
+/// The name of a file, with the identity of the file that it must keep referring to. Checks don't need the writer. If
+/// the file system hangs, only the checking thread is blocked.
 pub struct RecordPlace {
     path: PathBuf,
     /// Device and inode number of the file.
@@ -15,7 +15,7 @@ pub struct RecordPlace {
 }
 
 impl RecordPlace {
-    /// Captures the identity of a file that was opened by this name; `None` if its metadata cannot be read.
+    /// Captures the identity of `file`, which was opened by the name `path`. `None` if its metadata cannot be read.
     pub(super) fn from_opened(path: &Path, file: &File) -> Option<Self> {
         let opened = file.metadata().ok()?;
         Some(Self {
@@ -24,16 +24,16 @@ impl RecordPlace {
         })
     }
 
-    /// Describes the change if the name no longer refers to the file. A file system that doesn't answer, for example
-    /// during a fail-over, is not a change.
+    /// Describes the change if the name no longer refers to the file. If the file system doesn't answer, for example
+    /// during a fail-over, this does not count as a change.
     pub fn why_not_same(&self) -> Option<String> {
         let what = describe_change(&self.path, self.file).ok()??;
         Some(format!("{} {what}", self.path.display()))
     }
 }
 
-/// Describes the change if a name no longer refers to the file with this device and inode number; `None` if it still
-/// does.
+/// Describes the change if a name no longer refers to the file with this device and inode number. `None` if nothing
+/// changed.
 ///
 /// # Errors
 /// If the file system does not answer.
@@ -71,7 +71,7 @@ mod tests {
         assert!(place.why_not_same().unwrap().ends_with("by another file"));
         fs::rename(&aside, &path).unwrap();
         assert_eq!(place.why_not_same(), None);
-        // If the directory was replaced, the error is a different one from a removed name.
+        // If the parent is no longer a directory, the system returns a different error than for a removed file.
         fs::rename(&sub, dir.path().join("away")).unwrap();
         fs::write(&sub, "").unwrap();
         assert_eq!(place.why_not_same(), None);

@@ -1,8 +1,8 @@
-//! Published figures for comparison: which columns a table can have, and which of its rows belongs to a record.
+//! Published figures for comparison: the columns that a table can have, and the row that belongs to a record.
 //!
-//! Columns are named as tables print them. Columns that are options of the point (size, batch, rails) select the row.
+//! Columns have the names that tables print. Columns with options of the point (size, batch, rails) select the row.
 //! Measured columns are compared in the published unit, which may be any unit of the same quantity.
-//! [`tonnage_plan::published`] has the tables of plans; reports print the comparison.
+//! [`tonnage_plan::published`] reads the tables in plans, and reports print the comparison.
 
 use tonnage_plan::published::{PublishedCell, PublishedTable};
 use tonnage_units::names::{nearest, quote};
@@ -16,15 +16,15 @@ use crate::kinds::transfer::figures::{FIGURES, FROM_POINT};
 /// A column of a published table.
 #[derive(Clone, Copy)]
 pub struct PublishedColumn {
-    /// The figure.
+    /// The figure that the column shows.
     pub figure: &'static Figure,
-    /// Factor from the unit of CSV to the published unit.
+    /// Factor that converts a value from the unit of CSV to the published unit.
     pub factor: f64,
-    /// True if the column is an option of the point.
+    /// True if the column is an option of the point, which selects the row.
     pub is_key: bool,
 }
 
-/// Units of one quantity, with the factor from the unit of CSV.
+/// Units of one quantity. Each has the factor that converts a value from the unit of CSV.
 type UnitFamily = &'static [(&'static str, f64)];
 
 const GIBI: f64 = (1u64 << 30) as f64;
@@ -48,7 +48,7 @@ impl PublishedColumn {
     /// Returns the column with this header.
     ///
     /// # Errors
-    /// `Usage` for an unknown column, with the most similar known one.
+    /// `Usage` for an unknown column. The message suggests the most similar known one.
     pub fn from_header(header: &str) -> Result<Self> {
         let mut all = columns();
         if let Some(column) = all.find(|column| column.figure.name == header) {
@@ -92,7 +92,7 @@ impl PublishedColumn {
         ours.map(|number| number * self.factor)
     }
 
-    /// Returns whether the record has this cell's value.
+    /// Returns whether the record has the value in this cell.
     fn matches_cell(&self, row: &Row<'_>, cell: &PublishedCell) -> bool {
         match ((self.figure.value)(row), cell) {
             (Value::Count(ours), PublishedCell::Text(text)) => {
@@ -106,7 +106,7 @@ impl PublishedColumn {
     }
 }
 
-/// Returns the current name of a column that plans for an older version name.
+/// Returns the current name of a column that was renamed. Plans for an older version may use the old name.
 fn current_name(name: &str) -> &str {
     match name {
         "Window" => "Depth",
@@ -118,7 +118,7 @@ fn current_name(name: &str) -> &str {
     }
 }
 
-/// Columns that are possible in a table of transfers or collectives.
+/// Columns that a table of transfers or collectives can have.
 fn columns() -> impl Iterator<Item = PublishedColumn> {
     let asked = FROM_POINT.iter().chain(collective::FROM_POINT);
     let keys = asked.copied().flatten();
@@ -169,10 +169,10 @@ fn unknown_column_error(header: &str) -> Error {
     ))
 }
 
-/// Rejects tables with unknown columns, without measured columns, or with several rows for one point.
+/// Rejects tables that have unknown columns, no measured column, or several rows for one point.
 ///
 /// # Errors
-/// `Usage`, with the most similar known column.
+/// `Usage`. For an unknown column, the message suggests the most similar known one.
 pub fn check(tables: &[PublishedTable]) -> Result<()> {
     for table in tables {
         let columns = table
@@ -189,7 +189,7 @@ pub fn check(tables: &[PublishedTable]) -> Result<()> {
         let mut cells: Vec<Vec<&PublishedCell>> = Vec::new();
         for (row, number) in table.rows.iter().zip(1..) {
             let words = columns.iter().zip(row).find(|(column, cell)| {
-                // Only numbers can be compared.
+                // Cells of measured columns must be numbers, because only numbers can be compared.
                 !column.is_key && cell.number().is_none()
             });
             if let Some((column, _)) = words {
@@ -213,7 +213,7 @@ pub fn check(tables: &[PublishedTable]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the rows of tables that belong to the point of a record.
+/// Returns the rows of published tables that belong to the point of a record.
 pub fn rows_of(record: &Record, tables: &[PublishedTable]) -> Vec<PublishedRow> {
     let Some(cell) = Row::all_of_record(record).into_iter().next() else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Reading files of records, complete or cut off in their last line.
+//! Reads files of records. The last line may be incomplete.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -13,10 +13,10 @@ use tonnage_plan::Point;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
-/// Maximum length of a record. A longer line means that the file is something else.
+/// Maximum length of a record. If a line is longer, the file is not a file of records.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
-/// Beginning of every record.
+/// The first bytes of every record.
 const RECORD_BEGIN: &[u8] = br#"{"schema_version":"#;
 
 /// Content of a file of records.
@@ -26,15 +26,15 @@ pub struct ReadOutcome {
     pub records: Vec<Record>,
     /// True if the last line is incomplete: the run that wrote it was interrupted.
     pub truncated_tail: bool,
-    /// Bytes up to the end of the last complete record. The broken line follows.
+    /// Number of bytes up to the end of the last complete record. An incomplete line may follow.
     pub good_bytes: u64,
 }
 
-/// Reads all records of a file. An incomplete last line is left out and reported.
+/// Reads all records of a file. If the last line is incomplete, it is left out, and `truncated_tail` is set.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read. [`Error::Usage`] if it does not exist. Also [`Error::Usage`], with the
-/// line number, if a line is not a record or has another schema version.
+/// line number, if a complete line is not a record or has an unknown schema version.
 pub fn read_records(path: &Path) -> Result<ReadOutcome> {
     read_records_of(BufReader::new(open(path)?), path)
 }
@@ -42,7 +42,7 @@ pub fn read_records(path: &Path) -> Result<ReadOutcome> {
 /// Reads all records from a reader; `path` is its name in error messages.
 ///
 /// # Errors
-/// As [`read_records`], except that the file exists.
+/// As for [`read_records`], except that a missing file cannot occur.
 pub fn read_records_of(reader: impl BufRead, path: &Path) -> Result<ReadOutcome> {
     let mut outcome = ReadOutcome {
         records: Vec::new(),
@@ -79,10 +79,10 @@ pub struct ReadableRecords {
     pub left_out: Vec<(u64, String)>,
 }
 
-/// Reads the readable records of a file, for callers that can do without a few.
+/// Reads the readable records of a file and leaves out the others, for callers that don't need every record.
 ///
 /// # Errors
-/// As [`read_records`], except for lines that are not records.
+/// As for [`read_records`], except that unreadable lines are not errors.
 pub fn read_readable(path: &Path) -> Result<ReadableRecords> {
     read_readable_of(BufReader::new(open(path)?), path)
 }
@@ -90,7 +90,7 @@ pub fn read_readable(path: &Path) -> Result<ReadableRecords> {
 /// Reads the readable records from a reader; `path` is its name in error messages.
 ///
 /// # Errors
-/// As [`read_readable`], except that the file exists.
+/// As for [`read_readable`], except that a missing file cannot occur.
 pub fn read_readable_of(reader: impl BufRead, path: &Path) -> Result<ReadableRecords> {
     let mut readable = ReadableRecords {
         records: Vec::new(),
@@ -118,7 +118,7 @@ fn open(path: &Path) -> Result<File> {
     })
 }
 
-/// Calls `take` with each line, including its newline, and its number.
+/// Calls `take` with each line's number and text, including the newline.
 fn each_line(
     mut reader: impl BufRead,
     path: &Path,
@@ -163,8 +163,8 @@ pub(super) fn name_too_long(path: &Path) -> Error {
     ))
 }
 
-/// Returns whether exactly this point was measured, in this repetition if there are several. Skipped and failed points
-/// have to be tried again.
+/// Returns whether exactly this point was measured; with several repetitions, in this repetition. Skipped and failed
+/// points don't count, because they have to be tried again.
 pub fn already_measured(records: &[Record], point: &Point, repetition: Option<u32>) -> bool {
     let mut measured = records.iter().filter(|record| {
         let is_of = |nth: u32| record.repetition.unwrap_or(0) == nth;
@@ -173,27 +173,27 @@ pub fn already_measured(records: &[Record], point: &Point, repetition: Option<u3
     measured.any(|record| record.body.is_of(point))
 }
 
-/// Removes unsuccessful attempts that were repeated later: after an interrupted run is resumed, only the final outcome
-/// of a point matters.
+/// Removes failed and skipped attempts that were repeated later. In a resumed file, only the final outcome of a point
+/// matters.
 pub fn final_attempts(records: &[Record]) -> Vec<Record> {
     let kept = records.iter().zip(are_final(records));
     let kept = kept.filter(|(_, is_final)| *is_final);
     kept.map(|(record, _)| record.clone()).collect()
 }
 
-/// Like [`final_attempts`], but takes the records by value.
+/// Does the same as [`final_attempts`], but takes the records by value and avoids copies.
 pub fn kept_attempts(mut records: Vec<Record>) -> Vec<Record> {
     let mut are_final = are_final(&records).into_iter();
     records.retain(|_| are_final.next().unwrap_or(true));
     records
 }
 
-/// Returns for each record whether to keep it: false for an unsuccessful attempt that was repeated later.
+/// Returns for each record whether to keep it. It is false for a failed or skipped attempt that was repeated later.
 fn are_final(records: &[Record]) -> Vec<bool> {
     let mut seen = HashSet::new();
     let mut kept = Vec::with_capacity(records.len());
     for record in records.iter().rev() {
-        // Points don't implement `Hash`; their debug text serves as the key.
+        // The debug text of a point serves as the key, because points don't implement `Hash`.
         let turn = record.side.as_ref().map(|side| side.turn);
         let key = format!("{:?} {:?} {turn:?}", record.body.point(), record.repetition);
         let is_last = seen.insert(key);
@@ -203,9 +203,9 @@ fn are_final(records: &[Record]) -> Vec<bool> {
     kept
 }
 
-/// Returns whether a broken line begins like a record. Any other line must not be dropped.
+/// Returns whether an incomplete line begins like a record. Any other incomplete line must not be dropped.
 fn is_begun_record(line: &[u8]) -> bool {
-    // Some file systems fill unwritten parts with zeros.
+    // Ignore zeros at the end: after a crash, some file systems fill unwritten parts with zeros.
     let zeros = line.iter().rev().take_while(|&&byte| byte == 0).count();
     let written = &line[..line.len() - zeros];
     written.starts_with(RECORD_BEGIN) || RECORD_BEGIN.starts_with(written)
@@ -214,7 +214,7 @@ fn is_begun_record(line: &[u8]) -> bool {
 enum LineProblem {
     /// The text is damaged or incomplete.
     NotJson(String),
-    /// JSON, but not a record that this version reads.
+    /// The text is JSON, but not a record that this version reads.
     NotRecord(String),
 }
 
@@ -226,10 +226,11 @@ struct RecordHead {
     tonnage: Option<Program>,
 }
 
-/// Parses a line. The version is checked first, because records of other versions may lack fields that this program
-/// expects.
+/// Parses a line. The version is checked before other fields, because records of other versions may lack fields that
+/// this program expects.
 fn parse(line: &[u8]) -> Result<Record, LineProblem> {
-    // A line that begins like a known version's is parsed once. Only if that fails is its head parsed first.
+    // Fast path: a line that begins with a known version is parsed as a record directly. Only if that fails is the head
+    // parsed.
     let quickly = is_of_known_version(line)
         .then(|| parse_json(line).ok())
         .flatten();
@@ -279,7 +280,7 @@ fn parse(line: &[u8]) -> Result<Record, LineProblem> {
     )))
 }
 
-/// Returns whether a line begins as the writer of a version that is read begins one.
+/// Returns whether a line begins like a record of a version that this program reads.
 fn is_of_known_version(line: &[u8]) -> bool {
     let rest = line.strip_prefix(RECORD_BEGIN);
     let mut versions = SCHEMA_VERSION_MIN..=SCHEMA_VERSION;
@@ -289,7 +290,7 @@ fn is_of_known_version(line: &[u8]) -> bool {
     })
 }
 
-/// Releases unused capacity: most lists have one entry, but were allocated for four large ones.
+/// Releases unused capacity. The parser reserves space for four entries, but most lists have a single large one.
 fn shrink_to_fit(mut record: Record) -> Record {
     record.effective.shrink_to_fit();
     for group in &mut record.environment {
@@ -310,8 +311,8 @@ fn parse_json<T: DeserializeOwned>(line: &[u8]) -> Result<T, LineProblem> {
     })
 }
 
-/// Describes the fault in a line. The parser's line and column are removed, because they refer to this line alone and
-/// would be mistaken for positions in the file.
+/// Describes the error in a line. The parser's line and column are removed: they count within this line, and would be
+/// mistaken for positions in the file.
 fn describe(line: &[u8], error: &serde_json::Error) -> String {
     let text = line.trim_ascii_end();
     if text.iter().all(|&byte| byte == 0) {

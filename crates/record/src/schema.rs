@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::Record;
 use crate::kinds::BODIES;
 
-/// Returns the schema, in draft 2020-12. Objects must not have properties that are not listed.
+/// Returns the schema, in draft 2020-12. Objects must not have properties that the schema does not list.
 pub fn schema() -> Value {
     let mut schema = SchemaSettings::draft2020_12()
         .into_generator()
@@ -33,7 +33,8 @@ fn close(schema: &mut Value) {
         Value::Object(map) => {
             map.values_mut().for_each(close);
             if map.get("properties").is_some_and(Value::is_object) && map.contains_key("type") {
-                // Maps such as an engine's own facts may have any keys.
+                // Only objects with listed properties are closed: maps, such as an engine's own facts, may have any
+                // keys.
                 map.entry("additionalProperties")
                     .or_insert(Value::Bool(false));
             }

@@ -1,4 +1,4 @@
-//! The side of a comparison that a record was measured for, if two sides took turns.
+//! The side of a comparison that a record was measured for.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,13 +22,13 @@ impl SideName {
     }
 }
 
-/// Side of an A/B comparison that a record belongs to, and its place in the order of runs.
+/// Side of a comparison that a record belongs to, and its position in the order of runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Side {
     /// A or B.
     pub name: SideName,
-    /// Number of the run among those of both sides, counted from 0, in chronological order.
+    /// Number of this run in chronological order over both sides, counted from 0.
     pub turn: u32,
     /// Settings deliberately changed on side B, such as "variables.FI_SHM_TX_SIZE"; empty if the sides are two command
     /// lines.

@@ -1,17 +1,17 @@
-//! Mean and confidence of a figure across trials. Never across operations, because those of one trial are correlated.
+//! Mean and confidence interval of a figure over trials. Never over the operations of one trial, which are correlated.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Mean and spread of one figure across trials.
+/// Mean and spread of one figure over the trials.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
     /// Arithmetic mean.
     pub mean: f64,
-    /// Smallest trial.
+    /// Smallest value of a trial.
     pub min: f64,
-    /// Largest trial.
+    /// Largest value of a trial.
     pub max: f64,
     /// Sample standard deviation; absent for one trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,20 +22,19 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Half width of the 95 % confidence interval as a fraction of the mean; `None` for one trial, and if the mean is
-    /// 0.
+    /// Returns the half width of the 95 % confidence interval as a fraction of the mean. `None` for a single trial, and
+    /// if the mean is 0.
     pub fn ci95_fraction(&self) -> Option<f64> {
         let known = self.ci95.filter(|_| self.mean > 0.0);
         known.map(|ci95| ci95 / self.mean)
     }
 }
 
-/// With fewer trials, an interval says more about Student's t than about the machine.
+/// Minimum number of trials to judge an interval. With two trials, Student's t alone makes the interval very wide.
 const CONFIDENCE_TRIALS_MIN: usize = 3;
 
-/// Computes mean, extremes, sample standard deviation and half width of the 95 % confidence interval of one figure
-/// across trials, in the figure's own unit. A single value has no deviation and no interval; an empty slice gives
-/// zeros.
+/// Computes mean, extremes, sample standard deviation and 95 % confidence interval of one figure over the trials. The
+/// unit is that of the values. A single value has no deviation and no interval; an empty slice gives zeros.
 pub fn spread(values: &[f64]) -> Spread {
     if values.is_empty() {
         return Spread::default();
@@ -56,22 +55,22 @@ pub fn spread(values: &[f64]) -> Spread {
     }
 }
 
-/// A mean that is robust against a few outliers, with its error.
+/// A mean that a few outliers barely affect, with its standard error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trimmed {
     /// Mean without the lowest and the highest fifth of the values.
     pub mean: f64,
-    /// Standard error of the mean; infinite for fewer than three values.
+    /// Standard error of the mean; infinite with fewer than three values.
     pub error: f64,
-    /// Degrees of freedom of the error.
+    /// Degrees of freedom of the standard error.
     pub freedom: u32,
 }
 
-/// One in this many values is left out at each end, so that one outlier among five has no influence.
+/// One value in this many is left out at each end. Of five values, the smallest and the largest are then ignored.
 const TRIMMED_PART: usize = 5;
 
-/// Computes a trimmed mean, with its standard error after Yuen (1974): that of the winsorized values. `None` without
-/// values.
+/// Computes a trimmed mean and its standard error, which follows Yuen (1974): it is derived from the winsorized values.
+/// `None` without values.
 pub fn trimmed_mean(values: &[f64]) -> Option<Trimmed> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -105,7 +104,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Returns the quantile of Student's t distribution. Infinite without a degree of freedom.
+/// Returns the quantile of Student's t distribution; infinite without degrees of freedom.
 pub fn student_t_quantile(probability: f64, freedom: impl Into<f64>) -> f64 {
     let student = StudentsT::new(0.0, 1.0, freedom.into());
     student.map_or(f64::INFINITY, |student| student.inverse_cdf(probability))
@@ -117,7 +116,7 @@ fn sum_of_squares(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }
 
-/// Returns whether the half width of the 95 % confidence interval is at most `fraction` of the mean. Always false for
+/// Returns whether the half width of the 95 % confidence interval is at most `fraction` of the mean. Always false with
 /// fewer than three trials.
 pub fn ci_narrow_enough(values: &[f64], fraction: f64) -> bool {
     if values.len() < CONFIDENCE_TRIALS_MIN {
@@ -129,7 +128,7 @@ pub fn ci_narrow_enough(values: &[f64], fraction: f64) -> bool {
         .is_some_and(|ci95| ci95 <= fraction * spread.mean.abs())
 }
 
-/// Geometric mean of a figure across trials, with the 95 % confidence interval of its logarithm.
+/// Geometric mean of a figure over the trials, with a 95 % confidence interval computed on the logarithms.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GeometricSpread {
@@ -144,7 +143,7 @@ pub struct GeometricSpread {
 }
 
 impl GeometricSpread {
-    /// Computes the geometric spread of values above 0; `None` without any.
+    /// Computes the geometric spread of positive values; `None` without values.
     pub fn from_values(values: &[f64]) -> Option<Self> {
         if values.is_empty() {
             return None;
@@ -158,8 +157,8 @@ impl GeometricSpread {
         })
     }
 
-    /// Returns whether the interval extends at most `fraction` of the mean above it; it then extends less below. Always
-    /// false for fewer than three `trials`.
+    /// Returns whether the interval reaches at most `fraction` of the mean above the mean. Its lower part is always
+    /// shorter. Always false with fewer than three `trials`.
     pub fn is_narrow(&self, trials: usize, fraction: f64) -> bool {
         let narrow = |high: f64| high <= self.mean * (1.0 + fraction);
         trials >= CONFIDENCE_TRIALS_MIN && self.high.is_some_and(narrow)
@@ -180,7 +179,8 @@ mod tests {
 
     #[test]
     fn spread_of_known_values() {
-        // Mean 5, squares sum to 32; the 97.5 % quantile of t with 7 degrees of freedom is 2.364624251592785.
+        // The mean is 5, and the squared deviations add up to 32. 2.3646… is the 97.5 % quantile of t with 7 degrees of
+        // freedom.
         let found = spread(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
         assert_eq!((found.mean, found.min, found.max), (5.0, 2.0, 9.0));
         assert_close(found.stddev, (32.0f64 / 7.0).sqrt());
@@ -190,7 +190,8 @@ mod tests {
         );
     }
 
-    /// The middle three of 1 to 5 are kept. The winsorized values 2, 2, 3, 4, 4 have a sum of squares of 4 about 3.
+    /// The mean is over 2, 3 and 4. The winsorized values are 2, 2, 3, 4, 4, and their squared deviations from 3 add up
+    /// to 4.
     #[test]
     fn a_trimmed_mean_does_not_follow_an_outlier() {
         let of = |last| trimmed_mean(&[2.0, 4.0, 3.0, 1.0, last]).unwrap();
@@ -259,10 +260,10 @@ mod tests {
         let of = |ratios: &[f64]| GeometricSpread::from_values(ratios).unwrap();
         let found = of(&[2.0, 8.0]);
         assert!((found.mean - 4.0).abs() < 1e-12);
-        // One outlier must not cause an interval that extends below zero.
+        // The interval of an ordinary mean would extend below zero because of the outlier.
         let found = of(&[1.2, 1.3, 1.25, 1.2, 30.0]);
         assert!(found.mean < 3.0 && found.low.unwrap() > 0.0, "{found:?}");
-        // Reciprocal values have the reciprocal interval.
+        // The reciprocals of the values have the reciprocal interval.
         let (one, other) = (of(&[1.0, 2.0, 4.0]), of(&[1.0, 0.5, 0.25]));
         assert_close(one.high, 1.0 / other.low.unwrap());
         assert_close(Some(one.mean), 1.0 / other.mean);
@@ -281,7 +282,7 @@ mod tests {
         let values = [0.99, 1.0, 1.01];
         assert!(ci_narrow_enough(&values, 0.025));
         assert!(!ci_narrow_enough(&values, 0.0248));
-        // The same relative to any other mean.
+        // The same holds for any other mean.
         let values = values.map(|value| 10.0 * value);
         assert!(ci_narrow_enough(&values, 0.025));
         assert!(!ci_narrow_enough(&values, 0.0248));

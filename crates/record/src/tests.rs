@@ -60,7 +60,7 @@ fn only_a_skip_may_be_optional() {
     }
 }
 
-/// The point as in plans: that of the record, with its kind.
+/// The point of a record in the form that plans use, which includes the kind.
 fn point_of(record: &Record) -> Point {
     let mut point = serde_json::to_value(record).unwrap()["point"].take();
     point["kind"] = record.body.kind().into();
@@ -106,7 +106,7 @@ fn a_file_cut_anywhere_is_resumed() {
     let directory = tempfile::tempdir().unwrap();
     for cut in 0..=whole.len() {
         let path = file_in(&directory, &whole[..cut]);
-        // A complete record without its newline counts.
+        // The record before the cut counts even if only its newline is missing.
         let whole_records =
             usize::from(cut + 1 >= line(1).len()) + usize::from(cut + 1 >= whole.len());
         let (records, mut writer) = resume(&path).unwrap();
@@ -225,7 +225,7 @@ fn a_full_disk_is_an_error_at_once() {
     );
 }
 
-/// Accepts this many bytes, then fails.
+/// A sink that accepts this many bytes and then fails.
 struct Narrow(usize);
 
 impl io::Write for Narrow {
@@ -393,7 +393,7 @@ fn editing_a_published_figure_does_not_repeat_measurements() {
         body: FileBody::new(point.clone(), reading).into(),
         ..record
     };
-    // The resumed plan has no published figures and a different threshold.
+    // Published figures and the outlier threshold don't matter: the resumed plan has neither, but the same point.
     let records = [record];
     assert!(already_measured(
         &records,
@@ -414,7 +414,8 @@ fn a_record_that_was_changed_is_refused_and_named() {
         read_records(&path).map(|file| file.records)
     };
     assert_eq!(read(&whole).unwrap(), [sample(8)]);
-    // Every byte counts, including those of the checksum. Only changes to its key are not detected.
+    // A change of any byte is detected, even in the checksum itself. Only changes of the key `checksum` are not
+    // detected.
     let key = whole.find(",\"checksum\"").unwrap();
     let is_key = |at: &usize| (key..key + ",\"checksum\"".len()).contains(at);
     for at in (0..whole.len() - 1).filter(|at| !is_key(at)) {
@@ -433,7 +434,7 @@ fn a_record_that_was_changed_is_refused_and_named() {
             assert!(error.contains(part), "{error}");
         }
     }
-    // Users who want to edit a record remove the checksum.
+    // Users can edit a record if they remove its checksum.
     let (text, _) = whole.split_once(",\"checksum\"").unwrap();
     let without = format!("{text}}}\n").replace("\"time_unix_ns\":1,", "\"time_unix_ns\":2,");
     assert_eq!(read(&without).unwrap()[0].time_unix_ns, 2);

@@ -1,4 +1,4 @@
-//! Proof that the payload of a point crossed the expected devices, based on their counters.
+//! Proof, from device counters, that the payload of a point crossed the expected devices.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,27 @@ use serde::{Deserialize, Serialize};
 
 use tonnage_units::WireKind;
 
-/// Maximum number of devices listed individually. Devices that the payload did not cross, or that had errors, come
-/// first.
+/// Maximum number of devices in the list. Devices with errors, and devices that the payload did not cross, come first.
 pub const DEVICES_MAX: usize = 256;
 
-/// Counters of the devices from before the warm-up to after the last trial. They include other traffic, so they can
-/// prove only "at least as much as the payload".
+/// Counters of the devices from before the warm-up to after the last trial. Other traffic is counted too, so they only
+/// prove that a device carried at least the payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WireProof {
-    /// True if every device that an engine named carried at least 99 % of the payload that should have crossed it, and
-    /// every rank's engine named one.
+    /// True if every rank's engine named a device, and every named device carried at least 99 % of the payload expected
+    /// there.
     pub crossed: bool,
     /// Number of devices that engines named, on all hosts.
     pub devices_named: u32,
     /// Number of devices that the payload crossed.
     pub devices_crossed: u32,
-    /// The devices. If there are more than 256, only those that were not crossed, or that counted errors, drops or
-    /// retransmits.
+    /// The devices. If there are more than 256, only devices that the payload did not cross, or that counted errors,
+    /// drops or retransmits.
     pub devices: Vec<DevicePath>,
-    /// TCP counters of the hosts with payload that goes through network interfaces.
+    /// TCP counters of hosts whose payload goes through network interfaces.
     pub tcp: Vec<TcpPath>,
-    /// Unproven parts, in sentences; empty if `crossed`.
+    /// Sentences on the unproven parts; empty if `crossed`.
     pub why: Vec<String>,
 }
 
@@ -37,7 +36,7 @@ pub struct WireProof {
 pub struct DevicePath {
     /// The host's name.
     pub host: String,
-    /// The ranks that use it, such as "0-3,8".
+    /// The ranks that use the device, such as "0-3,8".
     pub ranks: String,
     /// Interface or RDMA port.
     pub kind: WireKind,
@@ -46,36 +45,36 @@ pub struct DevicePath {
     /// The port of an RDMA device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u32>,
-    /// Payload that these ranks sent through all devices they share.
+    /// Payload that these ranks sent through all their shared devices together.
     pub sent_bytes_expected: u64,
-    /// Payload that these ranks received through all devices they share.
+    /// Payload that these ranks received through all their shared devices together.
     pub received_bytes_expected: u64,
-    /// Bytes that this device counted as sent, including headers and other traffic; absent if it does not count them.
+    /// Bytes that the device counted as sent, including headers and other traffic; absent without such a counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_bytes: Option<u64>,
-    /// Bytes that this device counted as received; absent if it does not count them.
+    /// Bytes that the device counted as received; absent without such a counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_bytes: Option<u64>,
     /// True if the device carried its part of the payload.
     pub crossed: bool,
-    /// Increase of all counters of the device, by the kernel's names.
+    /// Increase of all counters of the device, by the kernel's names for them.
     pub counters: BTreeMap<String, u64>,
 }
 
-/// TCP of one host (or network namespace), over all connections.
+/// TCP counters of one host (or network namespace), over all its connections.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpPath {
     /// The host's name.
     pub host: String,
-    /// Ranks on this host with engines that named an interface.
+    /// Ranks on this host whose engines named an interface.
     pub ranks: String,
-    /// Increase of its counters in /proc/net/snmp and /proc/net/netstat.
+    /// Increase of the host's counters in /proc/net/snmp and /proc/net/netstat.
     pub counters: BTreeMap<String, u64>,
 }
 
 impl WireProof {
-    /// An empty proof, to which hosts are added.
+    /// Returns an empty proof. Hosts are added later.
     pub fn empty() -> Self {
         Self {
             crossed: true,

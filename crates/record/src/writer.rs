@@ -1,9 +1,9 @@
-//! Writing records: one JSON line each, written to the file as soon as its point has ended.
+//! Writes records to a file, one JSON line each, as soon as a point has ended.
 //!
-//! A file of records survives an interrupted run. A line is written with one call. A line that did not fit is removed
-//! again, or if that fails, it is the last and only broken line. If another process removes or changes the file, this
-//! is noticed at the next record or at the end; [`RecordPlace`] can check it in between. A file belongs to one run at a
-//! time: it is locked while open. [`super::read`] reads files.
+//! A file of records survives an interrupted run. A line is written with one call. If a line does not fit, its
+//! beginning is removed again; if that fails, it stays as the last and only broken line. The writer notices at the next
+//! record, or at the end, if another process has removed or changed the file. [`RecordPlace`] can check this in
+//! between. A file is locked while it is open, so that only one run writes to it. [`super::read`] reads files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -22,7 +22,7 @@ use tonnage_units::{Error, Result};
 
 use super::read::{ReadOutcome, missing, name_too_long, read_records};
 
-/// A record takes a few kilobytes. With less free space than this, a sweep would not get far.
+/// Minimum free space to start with. A record takes a few kilobytes, so a sweep would soon fail with less.
 const FREE_BYTES_MIN: u64 = 1 << 20;
 
 /// Appends records to a file, or to any other sink.
@@ -36,14 +36,14 @@ enum Sink {
     /// A regular file, opened for appending.
     File {
         file: File,
-        /// The name that the file was opened by, which must keep referring to this file.
+        /// The name that the file was opened by. It must keep referring to this file.
         path: PathBuf,
-        /// End of the last whole line.
+        /// Length of the file up to the end of the last whole line.
         good_bytes: u64,
-        /// True if a broken line follows `good_bytes` and must be removed first.
+        /// True if a broken line follows `good_bytes`. It must be removed before the next line is written.
         broken: bool,
     },
-    /// A pipe, a terminal, or memory: output cannot be taken back.
+    /// A pipe, a terminal, or memory. Written bytes cannot be removed again.
     Stream(Box<dyn Write + Send>),
 }
 
@@ -51,8 +51,8 @@ impl RecordWriter {
     /// Creates a file, or truncates an existing one.
     ///
     /// # Errors
-    /// [`Error::Io`] with the path if it cannot be created. [`Error::Usage`] if another run has it open, or if it is a
-    /// FIFO without a reader.
+    /// [`Error::Io`] with the path if the file cannot be created. [`Error::Usage`] if another run has it open, or if it
+    /// is a FIFO without a reader.
     pub fn create(path: &Path) -> Result<Self> {
         let file = open(path, true)?;
         if is_regular(&file) {
@@ -64,7 +64,7 @@ impl RecordWriter {
     /// Appends to a file, or creates it.
     ///
     /// # Errors
-    /// [`Error::Io`] with the path if it cannot be opened. [`Error::Usage`] if its last line is broken (which
+    /// [`Error::Io`] with the path if the file cannot be opened. [`Error::Usage`] if its last line is broken (which
     /// [`resume`] repairs), if another run has it open, or if it is a FIFO without a reader.
     pub fn append(path: &Path) -> Result<Self> {
         let file = open(path, true)?;
@@ -78,7 +78,7 @@ impl RecordWriter {
         Self::to_file(path, file)
     }
 
-    /// Writes to a sink that is not a file; `name` is its name in error messages.
+    /// Writes to a sink that is not a file. Error messages call it `name`.
     pub fn to_sink(sink: impl Write + Send + 'static, name: impl Into<String>) -> Self {
         Self {
             sink: Sink::Stream(Box::new(sink)),
@@ -109,8 +109,8 @@ impl RecordWriter {
     ///
     /// # Errors
     /// [`Error::Io`] with the path and the next step: the disk is full, the pipe closed, … The writer remains usable: a
-    /// file's earlier lines stay intact, and a broken one is removed before the next. [`Error::Failed`] if another
-    /// process has removed, replaced or changed the file. Nothing more is written to it then.
+    /// file's earlier lines stay intact, and a broken line is removed before the next one. [`Error::Failed`] if another
+    /// process has removed, replaced or changed the file. Nothing more is written to this file.
     pub fn write(&mut self, record: &Record) -> Result<()> {
         let text = checksum::line_with_checksum(record)? + "\n";
         self.check_untouched()?;
@@ -118,7 +118,7 @@ impl RecordWriter {
             .map_err(|error| self.failed(error))
     }
 
-    /// Returns the identity of the file; `None` for a pipe.
+    /// Returns the identity of the file; `None` for a stream.
     pub fn place(&self) -> Option<RecordPlace> {
         match &self.sink {
             Sink::File { file, path, .. } => RecordPlace::from_opened(path, file),
@@ -126,8 +126,8 @@ impl RecordWriter {
         }
     }
 
-    /// Fails if records would go to a file that can no longer be found, or follow bytes of another process. The system
-    /// reports neither: a removed file can be written while it is open, and appending to a changed one works.
+    /// Fails if another process has removed, replaced or changed the file. The system reports neither: writing to a
+    /// removed file works while it is open, and so does appending to a changed one.
     fn check_untouched(&self) -> Result<()> {
         let Sink::File {
             file,
@@ -187,7 +187,7 @@ impl RecordWriter {
         }
     }
 
-    /// Finishes the file. A regular file is then on stable storage: network file systems report a full disk only here.
+    /// Finishes the file. The sync also reveals a full disk, which network file systems report only then.
     ///
     /// # Errors
     /// [`Error::Io`] if the data cannot be stored. [`Error::Failed`] if another process has removed, replaced or
@@ -223,13 +223,13 @@ impl RecordWriter {
 }
 
 /// Resumes an interrupted file: returns its complete records, and a writer that appends to them. A broken last line is
-/// dropped.
+/// removed.
 ///
 /// # Errors
-/// As [`read_records`] and [`RecordWriter::append`].
+/// As for [`read_records`] and [`RecordWriter::append`].
 pub fn resume(path: &Path) -> Result<(Vec<Record>, RecordWriter)> {
-    // The file is opened, and so locked, before it is read, so that no other run appends after the records that were
-    // read.
+    // Opening locks the file. This happens before reading, so that no other run can append records after the ones read
+    // here.
     let mut file = open(path, false)?;
     if !is_regular(&file) {
         let path = path.display();
@@ -253,11 +253,12 @@ pub fn resume(path: &Path) -> Result<(Vec<Record>, RecordWriter)> {
     Ok((records, RecordWriter::to_file(path, file)?))
 }
 
-/// Checks before measuring whether a results file could be written. The directory must exist, the name must not be a
-/// directory, both must be writable, no other run may have the file, and at least 1 MiB must be free. Changes nothing.
+/// Checks before measuring whether a results file could be written, without changing anything. The directory must
+/// exist, and the name must not be a directory. Both must be writable, no other run may have the file open, and at
+/// least 1 MiB must be free.
 ///
 /// # Errors
-/// [`Error::Usage`] if another name is needed, [`Error::Io`] if the system refuses this one.
+/// [`Error::Usage`] if the user must choose another name, [`Error::Io`] if the system refuses this one.
 pub fn check_writable(path: &Path) -> Result<()> {
     let shown = path.display();
     let directory = directory_of(path)?;
@@ -271,8 +272,8 @@ pub fn check_writable(path: &Path) -> Result<()> {
         }
         Ok(found) => {
             access(path, Access::WRITE_OK).map_err(|error| write_error(path, error))?;
-            // Opening a FIFO would wait for its other end. A file without read permission is checked when it is opened
-            // for writing.
+            // Only regular files are opened here: opening a FIFO would wait for its other end. Without read permission,
+            // the lock is checked later, when the file is opened for writing.
             if found.is_file()
                 && let Ok(file) = File::open(path)
             {
@@ -308,7 +309,7 @@ fn check_room(path: &Path, free_bytes: u64) -> Result<()> {
     )))
 }
 
-/// Returns the directory of the file, which need not exist yet.
+/// Returns the directory of a file that need not exist yet.
 fn directory_of(path: &Path) -> Result<PathBuf> {
     if path.file_name().is_none() && !path.is_dir() {
         return Err(Error::Usage(format!(
@@ -322,9 +323,9 @@ fn directory_of(path: &Path) -> Result<PathBuf> {
     Ok(parent.unwrap_or(Path::new(".")).to_owned())
 }
 
-/// Opens a file for appending, and locks it against other runs.
+/// Opens a file for appending, and locks it so that no other run can write to it.
 fn open(path: &Path, create: bool) -> Result<File> {
-    // Another user with write access to the directory may have put a link there, or may do so now.
+    // Another user with write access to the directory may have put a link there, or may do so at this moment.
     let end = &resolve_links(path).map_err(|error| write_error(path, error))?;
     let nofollow = match end.starts_with("/proc") {
         true => OFlags::empty(),
@@ -344,7 +345,7 @@ fn open(path: &Path, create: bool) -> Result<File> {
             .custom_flags(flags.bits().cast_signed())
             .open(end)
     };
-    // Opened for reading too if permitted, because its last byte is checked.
+    // Opened for reading too if permissions allow it, because the file's last byte is checked.
     let there = with(true, false).or_else(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => with(false, false),
         io::ErrorKind::NotFound if create => with(true, true),
@@ -373,14 +374,16 @@ fn open(path: &Path, create: bool) -> Result<File> {
     Ok(file)
 }
 
-/// Locks the file. Two runs writing one file would interleave their records, and each would resume with the other's.
+/// Locks the file. If two runs wrote to one file, their records would mix, and each would resume with the other's
+/// records.
 fn lock(file: &File, path: &Path, how: FlockOperation) -> Result<()> {
     match flock(file, how) {
         Err(Errno::WOULDBLOCK) => Err(Error::Usage(format!(
             "another run is writing its results to {}: name another file, or wait until it has ended",
             path.display()
         ))),
-        // Some network file systems have no locks. Another run is then noticed at the next record by the file's size.
+        // Some network file systems have no locks. Another run is then noticed at the next record, because the file's
+        // size changed.
         Ok(()) | Err(_) => Ok(()),
     }
 }
@@ -434,7 +437,7 @@ mod tests {
         assert_eq!(read_records(&path).unwrap().records, [sample(1), sample(2)]);
     }
 
-    /// The target of the link must be neither written nor created.
+    /// If the target of the link belongs to another user, it must be neither written nor created.
     #[test]
     fn a_link_of_another_user_is_refused() {
         if !rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! Figures that records of every kind have, and options shared by several kinds.
+//! Figures that records of every kind have, and figures of options that several kinds share.
 
 use super::engine::memory_of;
 use super::{Figure, format_pairs};
@@ -45,7 +45,7 @@ pub const ASKED: &[Figure] = &[
     }),
 ];
 
-/// Options of kinds with ranks that exchange bytes.
+/// Options of kinds whose ranks exchange bytes.
 pub const EXCHANGE: &[Figure] = &[
     Figure::of_option(
         "Threads",
@@ -84,10 +84,10 @@ const MEMORY_OF: Figure = Figure::of_option(
     },
 );
 
-/// Memory, for kinds that have no other option of an exchange.
+/// The memory option, for kinds that show none of the other options of an exchange.
 pub const MEMORY: &[Figure] = &[MEMORY_OF];
 
-/// Operation, for kinds that have several.
+/// The operation, for kinds with several operations.
 pub const OPERATION: &[Figure] = &[Figure::of_option(
     "Op",
     "op",

@@ -1,4 +1,4 @@
-//! Figures from an engine's own report. Any engine that reports one of them gets its column.
+//! Figures from the engine's own report. They appear for every engine that reports them.
 
 use tonnage_engine::{EngineReport, Fact, fact_names};
 
@@ -36,19 +36,19 @@ pub const ENGINE: &[Figure] = &[
     },
 ];
 
-/// Reports from the engine that moved a row's bytes.
+/// Returns a text from the reports of the engine that moved a row's bytes.
 fn text_of_row(row: &Row<'_>, of: impl Fn(&EngineReport) -> Option<String>) -> String {
     let own = |engine: &EngineReport| row.body().is_moved_by(row.part, &engine.name);
     text_by_ranks(row.record, |engine| of(engine).filter(|_| own(engine)))
 }
 
-/// Returns library, provider and device of a row in one text; empty if there is no library.
+/// Returns library, provider and device of a row in one text; empty if the engine uses no library.
 pub fn transport_of_row(row: &Row<'_>) -> String {
     text_of_row(row, describe_transport)
 }
 
-/// Returns the versions of a row's library, and of the Python that called it, with their ranks; `None` if all ranks
-/// have the same.
+/// Returns the versions of a row's library, and of the Python that called it, with the ranks that use each. `None` if
+/// all ranks use the same versions.
 pub fn different_versions(row: &Row<'_>) -> Option<String> {
     let own = row.record.effective.iter();
     let own = own.filter(|one| row.body().is_moved_by(row.part, &one.engine.name));
@@ -66,7 +66,7 @@ fn versions(engine: &EngineReport) -> Option<String> {
     })
 }
 
-/// Returns the kind of memory of a row's ranks; `None` if it is unknown or they differ.
+/// Returns the kind of memory of a row's ranks; `None` if the kind is unknown or not the same for all ranks.
 pub fn memory_of<'a>(row: &Row<'a>) -> Option<&'a str> {
     let own = row.record.effective.iter();
     let own = own.filter(|one| row.body().is_moved_by(row.part, &one.engine.name));
@@ -75,7 +75,7 @@ pub fn memory_of<'a>(row: &Row<'a>) -> Option<&'a str> {
     kinds.all(|kind| kind == first).then_some(first)
 }
 
-/// Returns library, provider and device in one text; empty if there is no library.
+/// Returns library, provider and device of a record in one text; empty if the engine uses no library.
 pub fn transport_of_record(record: &Record) -> String {
     text_by_ranks(record, describe_transport)
 }
@@ -83,7 +83,7 @@ pub fn transport_of_record(record: &Record) -> String {
 fn describe_transport(engine: &EngineReport) -> Option<String> {
     let library = library(engine)?;
     let provider_with_version = provider(engine).map(|provider| format!(", provider {provider}"));
-    // A provider for memory names its only device after itself.
+    // A provider for shared memory has a single device with the provider's own name, which would be redundant.
     let device = devices(engine).filter(|device| engine.provider.as_ref() != Some(device));
     let device = device.map(|device| format!(", device {device}"));
     Some(library + &provider_with_version.unwrap_or_default() + &device.unwrap_or_default())
@@ -109,7 +109,8 @@ fn devices(engine: &EngineReport) -> Option<String> {
     (!names.is_empty()).then(|| names.join(","))
 }
 
-/// Joins the ranks' answers: one text if all agree, otherwise each with its ranks; empty if no rank answers.
+/// Joins the ranks' answers. If all ranks agree, the text appears once, otherwise each text with its ranks. Empty
+/// without answers.
 pub fn text_by_ranks(record: &Record, of: impl Fn(&EngineReport) -> Option<String>) -> String {
     let effective = record.effective.iter();
     let answers = effective.filter_map(|one| Some((one.ranks.as_str(), of(&one.engine)?)));

@@ -1,4 +1,4 @@
-//! One figure, its style and its value, and the rows of a record that figures apply to.
+//! A figure with its style and value, and the rows of a record that figures are computed for.
 
 use crate::body::{KindBody, Part, PointOptions};
 use crate::envelope::Record;
@@ -10,19 +10,19 @@ pub type Figures = &'static [&'static [Figure]];
 pub struct Figure {
     /// The header of tables, with its unit.
     pub name: &'static str,
-    /// The name in CSV, with the unit in which CSV gives it.
+    /// Name in CSV, including the unit of the CSV values.
     pub field: &'static str,
-    /// Definition of the figure.
+    /// Definition of the figure for users.
     pub meaning: &'static str,
     /// How the figure is computed from measured values.
     pub computed: &'static str,
-    /// Style of its values in tables.
+    /// Style of the value in tables.
     pub style: Style,
     /// Direction of improvement; `None` for options, and for figures that are neither good nor bad.
     pub better: Option<Better>,
     /// Computes the figure's value, in the unit of `field`.
     pub value: fn(&Row<'_>) -> Value,
-    /// Computes the figure's value in each trial, in order; `None` for figures of all trials together.
+    /// Computes the figure's value in each trial, in order; `None` for a figure that has no value per trial.
     pub trials: Option<fn(&Row<'_>) -> TrialValues>,
 }
 
@@ -73,7 +73,7 @@ impl Figure {
     }
 }
 
-/// Values of a figure in the trials of a part; `None` for trials without one.
+/// Values of a figure, one per trial of a part; `None` for trials without the figure.
 pub type TrialValues = Vec<Option<f64>>;
 
 /// Direction in which a figure improves.
@@ -88,9 +88,9 @@ pub enum Better {
 /// Style of a value in tables.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Style {
-    /// The value as it is.
+    /// The value unchanged.
     Plain,
-    /// A number multiplied by this factor, with three significant digits.
+    /// A number that is multiplied by this factor and shown with three significant digits.
     Scaled(f64),
     /// A number with prefix k, M or G.
     Rate,
@@ -103,7 +103,7 @@ pub(crate) const MICROSECONDS: Style = Style::Scaled(1e-3);
 /// Fractions as percentages.
 pub(crate) const PERCENT: Style = Style::Scaled(100.0);
 
-/// A value as in CSV.
+/// Value of a figure, in the unit of CSV.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// Not in the record.
@@ -114,12 +114,12 @@ pub enum Value {
     Count(u64),
     /// Any other number.
     Number(f64),
-    /// A lower bound of the actual number.
+    /// A lower bound: the actual number is at least this.
     AtLeast(f64),
 }
 
 impl Value {
-    /// Returns the number, if it is one. For a lower bound this is the bound.
+    /// Returns the number; for a lower bound, the bound.
     pub fn number(&self) -> Option<f64> {
         match *self {
             Self::Count(count) => Some(count as f64),
@@ -143,7 +143,7 @@ impl From<&str> for Value {
     }
 }
 
-/// An empty text is an unknown value.
+/// An empty text becomes an unknown value.
 impl From<String> for Value {
     fn from(text: String) -> Self {
         match text.is_empty() {
@@ -183,12 +183,12 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
-/// A record, or a part of one, that figures apply to.
+/// A record, or a part of a record, for which figures are computed.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
     /// The record.
     pub record: &'a Record,
-    /// The part of the record that the row shows.
+    /// The part of the record that this row covers.
     pub part: Part,
 }
 
@@ -199,7 +199,7 @@ impl<'a> Row<'a> {
         parts.map(|part| Self { record, part }).collect()
     }
 
-    /// Returns the body behind its common interface.
+    /// Returns the body through its common interface.
     pub(crate) fn body(&self) -> &'a dyn KindBody {
         self.record.body.any()
     }

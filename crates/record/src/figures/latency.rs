@@ -1,4 +1,4 @@
-//! Figures of latencies. The sample depends on the row: operations, transfers of a phase, or steps.
+//! Figures of latencies. One latency sample is an operation, a transfer of a phase, or a step, depending on the row.
 
 use super::{Better, Figure, Row, Value};
 use crate::histogram::{Latency, LatencyKind};
@@ -124,10 +124,10 @@ pub const DELIVERED: &[Figure] = &[Figure {
     ..Figure::PLAIN
 }];
 
-/// The figure that lists which figures are lower bounds.
+/// Name of the figure that lists which of the row's other figures are lower bounds.
 const LOWER_BOUNDS: &str = "lower_bounds";
 
-/// Returns the columns of a row that are lower bounds.
+/// Returns the names of the row's figures that are lower bounds.
 fn lower_bounds(row: &Row<'_>) -> Value {
     let others = super::of(&row.record.body).filter(|figure| figure.field != LOWER_BOUNDS);
     let is_bound = |figure: &&Figure| matches!((figure.value)(row), Value::AtLeast(_));
@@ -157,13 +157,13 @@ fn extreme<T: Into<Value>>(row: &Row<'_>, of: fn(&Latency) -> T) -> Value {
     })
 }
 
-/// Returns a figure of the row's latencies; unknown if none were recorded.
+/// Returns a figure of the row's latencies; unknown if no latencies were recorded.
 fn latency<T: Into<Value>>(row: &Row<'_>, of: impl FnOnce(&Latency) -> T) -> Value {
     row.body().latency(row.part).map(of).into()
 }
 
 impl LatencyKind {
-    /// Returns the name, as records have it.
+    /// Returns the name as it appears in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Operation => "operation",

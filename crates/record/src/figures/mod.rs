@@ -1,7 +1,8 @@
-//! Figures: everything that can be read from a record. Each is declared once with its names, meaning, style and value.
+//! Figures: all values that can be read from a record. Each is declared once with its names, meaning, style and value.
 //!
-//! A figure belongs to a record or to a part of one: a step, a phase, or its reads. Tables, CSV and `tonnage explain`
-//! use the lists here and add nothing to them. Figures with the same field have the same meaning everywhere.
+//! A figure belongs to a record or to a part of a record: a step, a phase, or the reads of a phase. Tables, CSV and
+//! `tonnage explain` show exactly the figures listed here. Figures with the same field have the same meaning in every
+//! kind.
 //!
 //! | module | figures |
 //! | --- | --- |
@@ -12,7 +13,7 @@
 //! | `latency` | kinds with latencies |
 //! | `proof` | observations around a point: canary, devices |
 //!
-//! [`crate::kinds`] has the figures of each kind, and the list of all figures that the kind uses.
+//! [`crate::kinds`] has the figures of individual kinds, and for each kind the list of all figures that it uses.
 
 pub(crate) mod common;
 pub mod engine;
@@ -28,7 +29,7 @@ pub(crate) use figure::{GIGA, MICROSECONDS, PERCENT, format_pairs};
 
 macro_rules! figures {
     ($($(#[doc = $about:literal])+ $Kind:ident = $name:literal: $module:ident::$Body:ident { $body:ident, $record:ident };)+) => {
-        /// Name and figures of every kind.
+        /// Name and figures of each kind.
         pub const KINDS: &[(&str, Figures)] = &[$(($name, $crate::kinds::$module::figures::FIGURES)),+];
 
         /// Figures of the body's kind, in the order of CSV.
@@ -43,7 +44,7 @@ macro_rules! figures {
 
 with_kinds!(figures);
 
-/// Figures of all kinds, each once, in the order of CSV.
+/// Figures of all kinds in the order of CSV. A figure of several kinds appears once.
 pub fn all_figures() -> Vec<&'static Figure> {
     distinct_figures(
         KINDS
@@ -52,7 +53,7 @@ pub fn all_figures() -> Vec<&'static Figure> {
     )
 }
 
-/// Removes figures that occur more than once.
+/// Keeps the first of all figures with the same field.
 pub fn distinct_figures(figures: impl Iterator<Item = &'static Figure>) -> Vec<&'static Figure> {
     let mut kept: Vec<&Figure> = Vec::new();
     for figure in figures {

@@ -1,4 +1,4 @@
-//! Figures of kinds that move bytes: bandwidth, its bound, and amounts.
+//! Figures of kinds that move bytes: bandwidth, its upper bound, and amounts.
 
 use super::{Better, Figure, GIGA, PERCENT, Row, Style, Value};
 use crate::body::{Moved, MovedInTrial};
@@ -119,7 +119,7 @@ const VERIFIED_OF: Figure = Figure {
     ..Figure::PLAIN
 };
 
-/// Verified bytes, for kinds that count no operations.
+/// Verified bytes, for kinds that don't count operations.
 pub const VERIFIED: &[Figure] = &[VERIFIED_OF];
 
 /// Amounts of all trials.
@@ -161,7 +161,7 @@ fn moved<T: Into<Value>>(row: &Row<'_>, of: fn(&Moved<'_>) -> T) -> Value {
     row.body().moved(row.part).as_ref().map(of).into()
 }
 
-/// Unknown for an engine that moves nothing.
+/// Returns a figure of the bandwidth; unknown if the engine moves no bytes.
 fn bandwidth(row: &Row<'_>, of: fn(&Spread) -> Option<f64>) -> Value {
     let moved = row.body().moved(row.part);
     let moved = moved.filter(|moved| moved.payload_bytes > 0);
@@ -180,7 +180,8 @@ fn trials(row: &Row<'_>) -> impl Iterator<Item = MovedInTrial> {
 }
 
 fn bandwidths(row: &Row<'_>) -> Vec<Option<f64>> {
-    // If other trials moved bytes, a trial that moved none has a bandwidth, which is 0.
+    // A trial without bytes has a bandwidth of 0 if other trials moved bytes. If no trial did, the bandwidth is
+    // unknown.
     let moved = row.body().moved(row.part);
     let moves_bytes = moved.is_some_and(|moved| moved.payload_bytes > 0);
     trials(row)
@@ -198,7 +199,7 @@ fn cpu_times(row: &Row<'_>) -> Vec<Option<f64>> {
         .collect()
 }
 
-/// Unknown if the record has no utilization, for example for reads from the page cache.
+/// Returns the utilization of each trial; unknown if the record has none, for example for reads from the page cache.
 fn utilizations(row: &Row<'_>) -> Vec<Option<f64>> {
     let said = row
         .body()

@@ -80,7 +80,7 @@ fn canary(row: &Row<'_>, of: fn([f64; 2]) -> f64) -> Value {
 }
 
 impl TcpPath {
-    /// Returns counters that should not have changed but did, without retransmits explained by reordering.
+    /// Returns counters of trouble that increased. Retransmits that reordering explains are left out.
     pub fn troubles(&self) -> impl Iterator<Item = (&String, &u64)> {
         let reordering = Reordering::from_counters(&self.counters).filter(Reordering::is_likely);
         let is_explained = move |name: &str| reordering.is_some() && Reordering::explains(name);
@@ -90,7 +90,7 @@ impl TcpPath {
 }
 
 impl WireProof {
-    /// Returns the number of errors, drops and retransmits of all devices and TCP.
+    /// Returns the total of errors, drops and retransmits that devices and TCP counted.
     pub fn troubles(&self) -> u64 {
         let devices = self.devices.iter().flat_map(|device| &device.counters);
         let devices = devices.filter(|(name, _)| is_trouble(name));

@@ -1,4 +1,4 @@
-//! Rules that hold for the figures of all kinds.
+//! Rules that the figures of all kinds must follow.
 
 use std::collections::{HashMap, HashSet};
 
@@ -72,7 +72,7 @@ fn definitions_are_sentences() {
     }
 }
 
-/// Units of headers, each with its spelling in field names.
+/// Units in headers, and the spellings of each in field names.
 const UNITS: &[(&str, &[&str])] = &[
     ("B", &["bytes"]),
     ("MB", &["bytes"]),
@@ -90,7 +90,7 @@ const UNITS: &[(&str, &[&str])] = &[
     ("%", &["fraction", "percent", "utilization"]),
 ];
 
-/// Words that may follow the unit.
+/// Words that may follow the unit in a field name.
 const STATISTICS: &[&str] = &[
     "",
     "mean",
@@ -141,7 +141,7 @@ fn fields_end_with_their_unit() {
     }
 }
 
-/// A transfer with one trial for each of `bytes`, moved with ten operations in one second.
+/// A transfer with one trial per entry of `bytes`. Each trial moves these bytes with ten operations in one second.
 fn moved_in_trials(bytes: &[u64]) -> crate::Record {
     let mut record = crate::tests::sample(8);
     let Body::Transfer(body) = &mut record.body else {
@@ -167,7 +167,7 @@ fn moved_in_trials(bytes: &[u64]) -> crate::Record {
     record
 }
 
-/// An engine that moves nothing must have operations, and an unknown bandwidth rather than 0.
+/// If the engine moves no bytes, operations are known, and the bandwidth is unknown rather than 0.
 #[test]
 fn a_point_that_moved_no_bytes_has_no_bandwidth() {
     let of = |record: &crate::Record, field: &str| {
@@ -188,7 +188,7 @@ fn a_point_that_moved_no_bytes_has_no_bandwidth() {
     }
     let rates = (Value::Number(10.0), Some(vec![Some(10.0); 2]));
     assert_eq!(of(&none, "message_rate_per_s_mean"), rates);
-    // If other trials moved bytes, a trial that moved none has a bandwidth, which is 0.
+    // A trial without bytes has a bandwidth of 0 if other trials moved bytes.
     let some = moved_in_trials(&[0, 600]);
     let expected = (Value::Number(300.0), Some(vec![Some(0.0), Some(600.0)]));
     assert_eq!(of(&some, "bandwidth_bytes_per_s_mean"), expected);

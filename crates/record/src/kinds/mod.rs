@@ -1,6 +1,7 @@
 //! The list of all kinds of experiments.
 //!
-//! A kind consists of a folder (its body and its figures) and a line here. Nothing else in this crate lists all kinds.
+//! A kind is a folder with its body and figures, and a line in the list below. Nothing else in this crate lists all
+//! kinds.
 
 pub mod collective;
 pub mod connect;
@@ -20,8 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::body::KindBody;
 
-/// Passes the list to a macro. Each line has the variant of [`Body`], the kind's name in records, its module and its
-/// body type. The last two names are the accessors of a [`Record`](crate::Record) for the body and for the typed
+/// Passes the list of kinds to a macro. A line has the variant of [`Body`], the kind's name in records, its module, and
+/// its body type. Last come two accessors of [`Record`](crate::Record): one returns the body, the other the typed
 /// record.
 macro_rules! with_kinds {
     ($then:ident) => {
@@ -62,7 +63,7 @@ macro_rules! bodies {
             $($(#[doc = $about])+ $Kind(Box<$module::$Body>),)+
         }
 
-        /// Schema definitions with properties that are merged into the envelope.
+        /// Names of the schema definitions whose properties are merged into the envelope.
         #[cfg(feature = "schema")]
         pub(crate) const BODIES: &[&str] = &[$(stringify!($Body)),+];
 
@@ -74,15 +75,15 @@ macro_rules! bodies {
                 }
             }
 
-            /// Returns the point as in the record.
+            /// Returns the point as JSON, as it appears in the record.
             pub fn point_json(&self) -> serde_json::Value {
                 match self {
-                    // Every point was serialized as JSON before.
+                    // Serializing cannot fail: every point was already serialized to JSON before.
                     $(Self::$Kind(body) => serde_json::to_value(&body.point).unwrap_or_default()),+
                 }
             }
 
-            /// Returns the requested point, for comparisons by its debug output.
+            /// Returns the requested point, whose debug output is compared with that of others.
             pub fn point(&self) -> &dyn std::fmt::Debug {
                 match self {
                     $(Self::$Kind(body) => &body.point),+
@@ -97,7 +98,7 @@ macro_rules! bodies {
                 }
             }
 
-            /// Returns the body behind its common interface.
+            /// Returns the body through its common interface.
             pub fn any(&self) -> &dyn KindBody {
                 match self {
                     $(Self::$Kind(body) => &**body),+

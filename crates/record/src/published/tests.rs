@@ -1,4 +1,4 @@
-//! Known and unknown columns, and the rows that belong to a point.
+//! Columns that exist or don't, and the rows that belong to a point.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn text(text: &str) -> PublishedCell {
 
 #[test]
 fn a_column_may_have_another_unit_of_the_same_quantity() {
-    // A gigabyte per second; a thousand microseconds, or a million nanoseconds.
+    // Each header is followed by a value in the unit of CSV, and the same value in the header's unit.
     for (header, value, expected) in [
         ("Avg BW (GB/s)", 1e9, 1.0),
         ("Avg BW (Gb/s)", 1e9, 8.0),

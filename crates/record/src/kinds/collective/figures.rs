@@ -1,4 +1,4 @@
-//! Figures of experiments with collectives. A record has one row per backend.
+//! Figures of collectives. A record has one row per backend.
 
 use crate::collective::{BackendRecord, CollectiveBody, CollectiveSummary, CollectiveTrial};
 use crate::figures::common::{ASKED, MEMORY, OPERATION, OUTCOME};
@@ -9,12 +9,12 @@ use crate::figures::{Better, Figure, Figures, PERCENT, Row, TrialValues, Value};
 use tonnage_collective::Collective;
 use tonnage_plan::collective::RankTime;
 
-/// All figures of a record of collectives.
+/// All figures of a record of a collective.
 pub const FIGURES: Figures = &[
     ASKED, ENGINE, MEMORY, OPERATION, CALL, TIMES, BANDWIDTH, LATENCY, VERIFIED, OUTCOME, BACKEND,
 ];
 
-/// Figures that follow from the point alone, measured or not.
+/// Figures that follow from the point alone, even if it was not measured.
 pub(crate) const FROM_POINT: Figures = &[CALL];
 
 const BY_BACKEND: &str = "As it was asked for, or as the backend chose it in the warm-up.";
@@ -231,8 +231,8 @@ fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&CollectiveSummary) -> T) -> Va
     summary.map(of).into()
 }
 
-/// Returns the maximum number of bytes that a rank gives or gets. Only the root, or the second half of the ranks, can
-/// differ from the others.
+/// Returns the largest number of bytes that any rank gives or gets. The first rank, the root and the last rank suffice:
+/// only the root, or the second half of the ranks, can differ from the others.
 fn amount(row: &Row<'_>, of: fn(&CollectiveBody, u32) -> u64) -> Value {
     let body = body(row).filter(|body| body.point.op != Collective::Barrier);
     let most = body.map(|body| {
@@ -243,7 +243,7 @@ fn amount(row: &Row<'_>, of: fn(&CollectiveBody, u32) -> u64) -> Value {
     most.into()
 }
 
-/// Returns values of the trials. `of` gets each trial and its time, combined over ranks as the point specifies.
+/// Returns a value for each trial. `of` gets the trial and its time, combined over ranks by the point's `across`.
 fn of_trials(row: &Row<'_>, of: fn(&CollectiveTrial, f64) -> f64) -> TrialValues {
     let across = body(row).map_or(RankTime::Max, |body| body.point.across);
     let trials = backend(row).into_iter().flat_map(|backend| &backend.trials);

@@ -1,7 +1,7 @@
-//! The body of an experiment with collectives: for each backend its trials and their summary.
+//! The body of a collective: for each backend, its trials and their summary.
 //!
-//! The time of an iteration is combined from those of all ranks, each on its own clock: slowest rank, mean, and fastest
-//! rank. The parts of a record are its backends.
+//! Each rank measures the time of an iteration on its own clock. A trial holds the slowest rank's time, the mean and
+//! the fastest rank's time. The parts of a record are its backends.
 
 pub(crate) mod figures;
 
@@ -16,10 +16,10 @@ use crate::histogram::{HistogramData, Latency};
 use crate::outcome::Outcome;
 use crate::spread::Spread;
 
-/// Maximum number of ranks with times in a record.
+/// Maximum number of ranks whose individual times are in a record.
 pub const RANKS_KEPT_MAX: usize = 1024;
 
-/// An experiment with collectives: the point and its results.
+/// A collective: the point and its results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveBody {
@@ -53,9 +53,9 @@ impl CollectiveBody {
 pub struct BackendRecord {
     /// Name of the backend, as in `--backend`.
     pub backend: String,
-    /// Outcome of the point on this backend. It is independent of other backends.
+    /// Outcome of the point on this backend. One backend can fail while others are measured.
     pub backend_outcome: Outcome,
-    /// True if results actually replaced the inputs.
+    /// True if the results actually overwrote the inputs.
     pub really_in_place: bool,
     /// The requested or chosen algorithm; absent if the backend does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,17 +71,17 @@ pub struct BackendRecord {
     /// Summary of the trials; absent unless measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<CollectiveSummary>,
-    /// Times of all iterations, each on its slowest rank; absent if calls follow each other.
+    /// Times of all iterations, each on its slowest rank. Absent for back-to-back calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<HistogramData>,
 }
 
-/// One timed repetition over all ranks. If calls follow each other, a rank's time of an iteration is the time of all
-/// calls / their number.
+/// One timed repetition over all ranks. With back-to-back calls, a rank's time of an iteration is its total time
+/// divided by the number of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveTrial {
-    /// Number of iterations.
+    /// Number of iterations in the trial.
     pub iterations: u64,
     /// Time of an iteration on its slowest rank, mean over the iterations.
     pub call_ns_rank_max: f64,
@@ -107,37 +107,39 @@ pub struct CollectiveSummary {
     pub call_ns_rank_mean: f64,
     /// Time on the fastest rank, mean over the trials.
     pub call_ns_rank_min: f64,
-    /// Size / `call_ns`. The mean is that of the mean time, with the same relative confidence interval; absent for a
-    /// barrier.
+    /// Size / time of an iteration. The mean is the size / mean of `call_ns`, with the same relative confidence
+    /// interval. Absent for a barrier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algbw_bytes_per_s: Option<Spread>,
     /// `algbw_bytes_per_s` multiplied by the operation's factor; absent for a barrier and for one rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busbw_bytes_per_s: Option<Spread>,
-    /// Mean of `busbw_bytes_per_s` / the bound; absent without one.
+    /// Mean of `busbw_bytes_per_s` / `bus_bound`; absent without a bound.
     #[serde(
         alias = "busbw_limit_fraction",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     pub busbw_bound_fraction: Option<f64>,
-    /// Times of the iterations, each on its slowest rank; absent if calls follow each other.
+    /// Latency of the iterations, each on its slowest rank. Absent for back-to-back calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
     /// Bytes of results that were verified.
     pub verified_bytes: u64,
-    /// Ranks in ascending order. With more than 1,024 ranks, those that most often began last.
+    /// Times of individual ranks, in ascending order. With more than 1,024 ranks, only the ranks that most often began
+    /// last.
     pub rank_times: Vec<RankCalls>,
-    /// Groups in ascending order. With more than 1,024 groups, the slowest. Empty if all ranks form one group.
+    /// Times of individual groups, in ascending order. With more than 1,024 groups, only the slowest. Empty if all
+    /// ranks form one group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub group_times: Vec<GroupTimes>,
 }
 
-/// Times of one group of ranks, which called at the same time as the others. Means over iterations and trials.
+/// Times of one group of ranks, means over iterations and trials. All groups called at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupTimes {
-    /// The group, counted from 0; its ranks follow from `groups` of the point.
+    /// Number of the group, counted from 0. The field `groups` of the point determines its ranks.
     pub group: u32,
     /// Time of an iteration on the slowest rank of the group.
     pub group_call_ns_rank_max: f64,
@@ -166,7 +168,7 @@ pub struct RankCalls {
     pub rank: u32,
     /// The rank's time of an iteration, mean over the trials.
     pub call_ns_mean: f64,
-    /// Number of iterations that it began after all other ranks, by synchronized clocks.
+    /// Number of iterations that this rank began later than all other ranks, by synchronized clocks.
     pub began_last: u64,
 }
 

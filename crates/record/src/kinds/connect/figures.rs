@@ -1,4 +1,4 @@
-//! Figures of experiments with connections. A record has one row for the whole and one per step.
+//! Figures of connection set-up. A record has one row for the whole record and one per step.
 
 use crate::body::Part;
 use crate::connect::{ConnectBody, ConnectSummary};
@@ -82,17 +82,17 @@ fn body<'a>(row: &Row<'a>) -> Option<&'a ConnectBody> {
     row.record.connect()
 }
 
-/// A figure of the point, in every row.
+/// Returns a figure of the point. All rows show it.
 fn point<T: Into<Value>>(row: &Row<'_>, of: fn(&ConnectBody) -> T) -> Value {
     body(row).map(of).into()
 }
 
-/// Returns the body in the row of the whole record.
+/// Returns the body, but only in the row of the whole record.
 fn whole<'a>(row: &Row<'a>) -> Option<&'a ConnectBody> {
     body(row).filter(|_| row.part == Part::Whole)
 }
 
-/// A figure of the whole record; steps have only latencies.
+/// Returns a figure of the whole record. In the rows of steps it is unknown, because steps have only latencies.
 fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&ConnectSummary) -> T) -> Value {
     whole(row)
         .and_then(|body| body.summary.as_ref())

@@ -1,7 +1,7 @@
-//! The body of an experiment with connections: the number that can be set up per second, and the cost of each step.
+//! The body of a connection set-up: the connections set up per second, and the cost of each step.
 //!
-//! Every thread sets up a connection to each of its peers, closes it, and starts over, until the trial ends. Latencies
-//! are those of one set-up by one thread, and of its steps. The steps are the record's parts.
+//! Every thread sets up a connection to each of its peers, closes all of them, and starts over, until the trial ends.
+//! The latencies are those of a thread's whole set-up and of its steps. The steps are parts of the record.
 
 pub(crate) mod figures;
 
@@ -13,7 +13,7 @@ use crate::body::{KindBody, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
 use crate::spread::Spread;
 
-/// An experiment with connections: the point and its results.
+/// A connection set-up: the point and its results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectBody {
@@ -98,13 +98,13 @@ impl ConnectBody {
 pub struct ConnectTrial {
     /// Measured interval: from the aligned start to the last close on any rank.
     pub window_ns: u64,
-    /// Connections that were set up and closed again. Each is counted once, not once per end.
+    /// Connections that were set up and closed again. A connection counts once, not once per end.
     pub connections: u64,
     /// `connections` / measured interval.
     pub connections_per_s: f64,
     /// CPU time of all threads inside the measured interval.
     pub cpu_ns: u64,
-    /// Delay of the last rank's actual start after the aligned start.
+    /// Delay from the aligned start to the last rank's actual start.
     pub start_skew_ns: u64,
 }
 
@@ -134,7 +134,7 @@ pub struct StepRecord {
     pub histogram: HistogramData,
 }
 
-/// A step of setting up a thread's connections.
+/// A step in setting up a thread's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -143,13 +143,13 @@ pub enum Step {
     Open,
     /// Registering the worker's memory with the device.
     Register,
-    /// The control channel's part: sending endpoint addresses to peers, and waiting for the slowest rank between steps.
+    /// Exchanging endpoint addresses through the control channel, and waiting for the slowest rank between steps.
     Exchange,
-    /// The engine's part of connecting to the peers.
+    /// Connecting to the peers in the engine.
     Connect,
-    /// Waiting until the first byte has gone in each direction.
+    /// Waiting until the first byte has arrived in each direction.
     FirstByte,
-    /// Closing everything again. Not part of the total.
+    /// Closing the connections again. Not part of the total.
     Close,
     /// The whole set-up, from opening to the first byte.
     Total,

@@ -1,7 +1,7 @@
 //! The body of a file experiment: bytes between memory and files.
 //!
-//! Times of a phase are counted from the common start on rank 0's clock, so that times of different hosts are
-//! comparable. docs/METHODOLOGY.md defines the figures.
+//! Times of a phase count from the common start, on rank 0's clock, so that times from different hosts are comparable.
+//! docs/METHODOLOGY.md defines the figures.
 
 pub(crate) mod figures;
 
@@ -24,12 +24,12 @@ pub struct FileBody {
     /// Published figures for the same options, for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
-    /// A rank is reported as an outlier if its time exceeds the mean by this much; automatic if absent.
+    /// A rank is an outlier if its time exceeds the mean by this much. If absent, the program chose the threshold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlier_ns: Option<u64>,
     /// Storage of the files. Ranks with the same storage are listed together.
     pub storage: Vec<Storage>,
-    /// One entry per finished phase, in order, with its repetitions. Includes phases that finished before a failure.
+    /// One entry per finished phase, in order. If the point failed, the phases that finished before are listed.
     pub phases: Vec<PhaseRecord>,
 }
 
@@ -46,8 +46,8 @@ impl FileBody {
     }
 }
 
-/// The parts of a record are its phases. A phase that both reads and writes has two additional parts, for the latencies
-/// of each. If no phase finished, the whole record is a part.
+/// The parts of a record are its phases. A phase that reads and writes has two additional parts, for the latencies of
+/// reads and of writes. If no phase finished, the whole record is a part.
 impl KindBody for FileBody {
     fn options(&self) -> PointOptions<'_> {
         let point = &self.point;
@@ -134,7 +134,7 @@ impl FileBody {
         }
     }
 
-    /// Returns the phase that a part is, or belongs to.
+    /// Returns the phase that this part is, or that contains it.
     pub fn phase_around(&self, part: Part) -> Option<&PhaseRecord> {
         match part {
             Part::Nth(at) | Part::Inside(at, _) => self.phases.get(at),
@@ -142,8 +142,7 @@ impl FileBody {
         }
     }
 
-    /// Returns the latencies of a part: the reads or the writes of a phase, or all transfers of a phase in only one
-    /// direction.
+    /// Returns the latencies of a part. For a phase in one direction, these are the latencies of all its transfers.
     pub fn transfers(&self, part: Part) -> Option<&TransferLatency> {
         match (part, self.phase_around(part)?.latencies.as_slice()) {
             (Part::Nth(_), [only]) => Some(only),
@@ -153,13 +152,13 @@ impl FileBody {
     }
 }
 
-/// The file system of some ranks' files.
+/// The file system that holds the files of some ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Storage {
-    /// Ranks, such as "0-3,8".
+    /// Ranks with files there, such as "0-3,8".
     pub ranks: String,
-    /// The directory of their files.
+    /// Directory of the files.
     pub directory: String,
     /// Kind of the file system: "ext4", "tmpfs", "lustre", …
     pub file_system: String,
@@ -207,21 +206,21 @@ pub struct PhaseTrial {
     pub trial: u32,
     /// Number of transfers.
     pub operations: u64,
-    /// Reads among these.
+    /// Number of reads among the transfers.
     pub reads: u64,
     /// Bytes moved.
     pub payload_bytes: u64,
-    /// From the first open begun to the last close ended.
+    /// From the begin of the first open to the end of the last close.
     pub total_ns: u64,
     /// `payload_bytes` / total time.
     pub bandwidth_bytes_per_s: f64,
-    /// From the first transfer begun to the last transfer ended, including its sync.
+    /// From the begin of the first transfer to the end of the last transfer, including its sync.
     pub transfer_ns: u64,
     /// `operations` / transfer time.
     pub operations_per_s: f64,
-    /// Opening, from the first begun to the last ended.
+    /// From the begin of the first open to the end of the last open.
     pub open_ns: u64,
-    /// Closing, from the first begun to the last ended.
+    /// From the begin of the first close to the end of the last close.
     pub close_ns: u64,
     /// Time for a rank to open its files.
     pub open_of_rank: RankTimes,
@@ -239,17 +238,17 @@ pub struct PhaseTrial {
     pub cpu_ns: u64,
     /// Part of `cpu_ns` used by the transfers and their syncs.
     pub transfer_cpu_ns: u64,
-    /// Maximum number of transfers that any thread had in flight: submitted to the system and not completed. 1 if each
-    /// transfer is a blocking call; absent in records of older versions.
+    /// Maximum number of transfers that any thread had in flight, submitted to the system but not completed. 1 if each
+    /// transfer is a blocking call. Absent in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_max: Option<u32>,
-    /// Time when the first rank had made all its transfers, from the common start.
+    /// Time from the common start until the first rank had made all its transfers.
     pub first_done_ns: u64,
-    /// Bytes of all ranks by then, to within one interval of the series.
+    /// Bytes of all ranks at `first_done_ns`, to within one interval of the series.
     pub first_done_bytes: u64,
-    /// Time when the last rank had made all its transfers.
+    /// Time from the common start until the last rank had made all its transfers.
     pub last_done_ns: u64,
-    /// Bytes and transfers that had completed by the stonewall; absent without one.
+    /// Figures at the stonewall; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stonewall: Option<StonewallFigures>,
     /// Bytes of all ranks over time.
@@ -257,10 +256,10 @@ pub struct PhaseTrial {
     /// State of the page cache before the phase; absent for phases that only write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheState>,
-    /// Bytes that were verified after the phase; absent if none were checked.
+    /// Bytes that were verified after the phase; absent if no bytes were checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_bytes: Option<u64>,
-    /// Seed of the data; absent if none was written or checked.
+    /// Seed of the data; absent if no data was written or checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_seed: Option<u64>,
 }
@@ -295,19 +294,19 @@ pub struct Outlier {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StonewallFigures {
-    /// Time from the common start.
+    /// Time from the common start to the stonewall.
     pub after_ns: u64,
-    /// Exact number of transfers that had ended by then.
+    /// Exact number of transfers that had ended at the stonewall.
     pub operations: u64,
     /// Bytes of these transfers.
     pub payload_bytes: u64,
-    /// Bytes of the rank that had moved the least.
+    /// Bytes of the rank that had moved the least data.
     pub rank_bytes_min: u64,
-    /// Bytes of the rank that had moved the most.
+    /// Bytes of the rank that had moved the most data.
     pub rank_bytes_max: u64,
-    /// `payload_bytes` over the time from the first transfer's begin to the stonewall.
+    /// `payload_bytes` / time from the begin of the first transfer to the stonewall.
     pub bandwidth_bytes_per_s: f64,
-    /// Transfers of each rank once all had reached the same number; absent without wear-out.
+    /// Number of transfers per rank when all ranks had made the same number; absent without wear-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worn_out_transfers: Option<u64>,
 }
@@ -318,7 +317,7 @@ pub struct StonewallFigures {
 pub struct Series {
     /// Length of one interval. The first begins at the common start.
     pub interval_ns: u64,
-    /// Bytes of the transfers that ended in each interval, up to the last nonempty one.
+    /// Bytes of the transfers that ended in each interval. The last interval listed is the last one with any bytes.
     pub bytes: Vec<u64>,
 }
 
@@ -328,16 +327,16 @@ pub struct Series {
 pub struct CacheState {
     /// Bytes that the phase was going to read.
     pub bytes: u64,
-    /// Bytes of these that were in the page cache before.
+    /// Bytes among these that were in the page cache before the phase.
     pub resident_bytes: u64,
-    /// How the figures were obtained: "cachestat" or "mincore", with "of a sample" if there were too many pieces to
-    /// query each. Otherwise the reason that they are unknown; `resident_bytes` is then 0 and meaningless.
+    /// How `resident_bytes` was obtained: "cachestat" or "mincore", with "of a sample" if not every piece was queried.
+    /// Otherwise why it is unknown; `resident_bytes` is then 0 and meaningless.
     pub how: String,
     /// True if the state is known on all ranks.
     pub known: bool,
-    /// True if cached bytes were dropped before.
+    /// True if cached bytes were dropped before the phase.
     pub dropped: bool,
-    /// True if the transfers were direct, so that the page cache was not used.
+    /// True if the transfers were direct, and so bypassed the page cache.
     pub direct: bool,
 }
 
@@ -367,14 +366,14 @@ pub struct PhaseSummary {
     pub bandwidth_bytes_per_s: Spread,
     /// Transfers per second over the repetitions.
     pub operations_per_s: Spread,
-    /// CPU time per transfer, including its share of the syncs but not opening and closing.
+    /// CPU time per transfer. Includes the transfer's share of the syncs, but not opening and closing.
     pub cpu_ns_per_operation: f64,
     /// CPU time per GiB, including opening and closing.
     pub cpu_ns_per_gib: f64,
-    /// Upper bound that utilization refers to: that of the storage.
+    /// Upper bound of the storage, which utilization refers to.
     #[serde(alias = "limit", default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
-    /// Mean bandwidth / bound; 1.0 is all of the bound.
+    /// Mean bandwidth / bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! Figures of a stress. A record has one row per engine and operation.
+//! Figures of a stress run. A record has one row per engine and operation.
 
 use crate::figures::common::{ASKED, EXCHANGE, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;
@@ -7,7 +7,7 @@ use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, MESSAGE_RATE};
 use crate::figures::{Better, Figure, Figures, Row, Value};
 use crate::stress::{StressBody, StressRow};
 
-/// All figures of a record of a stress.
+/// All figures of a record of a stress run.
 pub const FIGURES: Figures = &[
     ASKED,
     ENGINE,

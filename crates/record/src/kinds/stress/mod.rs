@@ -1,7 +1,7 @@
-//! The body of a stress: transfers drawn from a seed for some time, and their outcomes.
+//! The body of a stress run: random transfers from a seed, and their outcomes.
 //!
-//! A record has one row per engine and operation, however many transfers there were. It also has the first transfer
-//! that failed, with the command line that repeats it.
+//! A record has one row per engine and operation, regardless of the number of transfers. It also has the first failed
+//! transfer, with the command line that repeats this transfer.
 
 pub(crate) mod figures;
 
@@ -14,17 +14,17 @@ use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
 use crate::histogram::Latency;
 use crate::spread::spread;
 
-/// A stress: the point and its results.
+/// A stress run: the point and its results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StressBody {
     /// The requested point.
     pub point: StressPoint,
-    /// Time from the first random transfer to the end.
+    /// Time from the first random transfer to the end of the run.
     pub elapsed_ns: u64,
-    /// Transfers by engine and operation, in this order; empty if no transfer was chosen.
+    /// Results by engine, then by operation; empty if no transfer was chosen.
     pub rows: Vec<StressRow>,
-    /// The first transfer that failed, or that was running when the run ended.
+    /// The first transfer that failed, or the one in progress when the run was ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_failure: Option<StressFailure>,
 }
@@ -58,17 +58,17 @@ impl StressBody {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StressRow {
-    /// Engine name, including the text after the colon.
+    /// Full name of the engine, such as `fabric:tcp`.
     pub engine: String,
     /// The operation.
     pub op: Verb,
     /// Number of transfers tried.
     pub draws: u64,
-    /// Number of these that failed.
+    /// Number of tried transfers that failed.
     pub failures: u64,
-    /// Number of transfers that were chosen but not tried, because the engine or the machine lacks something they need.
+    /// Number of transfers that were chosen but not tried, because the engine or the machine lacks a requirement.
     pub skipped: u64,
-    /// Reason for the first skipped one.
+    /// Reason for the first skipped transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped_why: Option<String>,
     /// Completed operations of the transfers that succeeded.
@@ -77,11 +77,11 @@ pub struct StressRow {
     pub payload_bytes: u64,
     /// Bytes that were verified.
     pub verified_bytes: u64,
-    /// Sum of the measured intervals of these transfers, without filling and verification.
+    /// Sum of the measured intervals of the successful transfers, without filling and verification.
     pub window_ns: u64,
     /// CPU time of initiating threads inside the measured intervals.
     pub initiator_cpu_ns: u64,
-    /// Latencies of individual operations, from transfers with a depth and from reads in ping-pongs.
+    /// Latencies of individual operations. Recorded by transfers with a depth, and by reads in ping-pongs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
 }
@@ -120,9 +120,9 @@ pub struct StressFailure {
     pub engine: String,
     /// Operation of the transfer.
     pub op: Verb,
-    /// The failed rank, its host, and the fault.
+    /// The failed rank, its host, and the error.
     pub why: String,
-    /// The command line that repeats it.
+    /// The command line that repeats the transfer.
     pub command: String,
 }
 

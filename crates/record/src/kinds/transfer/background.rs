@@ -1,4 +1,4 @@
-//! A latency with and without a background load.
+//! Latency with and without a background load.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +11,13 @@ use tonnage_units::histogram::{LatencyHistogram, LowerBounds};
 tonnage_units::names! {
     /// CPUs of the threads that measure latency under load.
     pub enum MeasuringCpus: "CPUs of measuring threads" {
-        /// Each has its own CPU.
+        /// Each measuring thread has its own CPU.
         Own = "own",
-        /// Some share a CPU with threads of the load. The latency under load is then that of the scheduler, not of the
-        /// path.
+        /// Some measuring threads share a CPU with threads of the load. The latency under load then measures the
+        /// scheduler, not the path.
         WithLoad = "with-load",
-        /// Some share a CPU with each other. The latency without load is then also that of the scheduler.
+        /// Some measuring threads share a CPU with each other. The latency without load then also measures the
+        /// scheduler.
         Together = "together",
     }
 }
@@ -33,7 +34,7 @@ pub struct TrialLatency {
     pub latency_ns_p50: u64,
     /// 99th percentile.
     pub latency_ns_p99: u64,
-    /// Present if some of these figures are lower bounds.
+    /// Marks some of these figures as lower bounds; absent if all figures are exact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower_bounds: Option<LowerBounds>,
 }
@@ -57,11 +58,11 @@ impl TrialLatency {
     }
 }
 
-/// Background of one trial. The trial's own figures are those under load.
+/// Background load of one trial. The other figures of the trial were measured under this load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialBackground {
-    /// Measured interval: from its start to its last completion, including the closing flush.
+    /// Measured interval of the load: from its start to its last completion, including the closing flush.
     pub window_ns: u64,
     /// Operations completed.
     pub operations: u64,
@@ -94,7 +95,7 @@ impl TrialBackground {
         loaded_ns / idle_ns
     }
 
-    /// Returns a latency without and under load. Less than a nanosecond counts as one.
+    /// Returns a latency without and under load. A latency below one nanosecond counts as one.
     fn halves(&self, of: fn(&TrialLatency) -> u64) -> [f64; 2] {
         [&self.idle, &self.loaded].map(|half| of(half).max(1) as f64)
     }
@@ -108,13 +109,13 @@ pub struct LoadedLatency {
     pub idle_latency_ns: f64,
     /// Under load: geometric mean over the trials.
     pub loaded_latency_ns: f64,
-    /// `loaded_latency_ns` / `idle_latency_ns`, which equals the geometric mean of the trials' ratios; with its
-    /// confidence interval.
+    /// `loaded_latency_ns` / `idle_latency_ns`, with its confidence interval. Equals the geometric mean of the trials'
+    /// ratios.
     pub ratio: GeometricSpread,
-    /// True if a trial's latency without load is a lower bound.
+    /// True if the latency without load is a lower bound in some trial.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idle_at_least: bool,
-    /// True if a trial's latency under load is a lower bound.
+    /// True if the latency under load is a lower bound in some trial.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loaded_at_least: bool,
 }
@@ -130,8 +131,8 @@ impl LoadedLatency {
         Value::Number(self.loaded_latency_ns).lower_bound_if(self.loaded_at_least)
     }
 
-    /// Returns the ratio. It is a lower bound if only the latency under load is one, and unknown if the latency without
-    /// load is one.
+    /// Returns the ratio. If the latency without load is a lower bound, the ratio is unknown. If only the latency under
+    /// load is one, the ratio is a lower bound too.
     pub(super) fn ratio(&self) -> Value {
         match self.idle_at_least {
             true => Value::Unknown,
@@ -178,7 +179,7 @@ pub struct BackgroundSummary {
 }
 
 impl BackgroundSummary {
-    /// Summarizes the trials; `None` without any. `idle` is the latency without load over all of them.
+    /// Summarizes the trials; `None` without trials. `idle` is the latency without load over all trials.
     pub fn from_trials(trials: &[&TrialBackground], idle: Option<Latency>) -> Option<Self> {
         let bandwidths: Vec<f64> = trials
             .iter()
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn ratios_are_of_the_halves_of_a_trial() {
-        // A machine that is slow for a while is slow in both halves of a trial.
+        // If a machine is slow for a while, both halves of a trial are slow, and their ratio does not change.
         let all = summary(&[trial(100, 400), trial(200, 800), trial(100, 400)]);
         assert_eq!((all.operations, all.payload_bytes), (12, 12_000));
         for LoadedLatency { ratio, .. } in [all.p50, all.p99] {
@@ -239,7 +240,8 @@ mod tests {
         assert_eq!(TrialLatency::from_histogram(&LatencyHistogram::new()), None);
     }
 
-    /// Trials of a disturbed machine: the mean of their ratios is 6.6, although the latencies are 1066 and 1336.
+    /// Trials of a disturbed machine. The mean of their ratios would be 6.6, although the two latencies are 1066 and
+    /// 1336.
     #[test]
     fn a_ratio_is_the_quotient_of_its_two_latencies() {
         let all = summary(&[trial(1000, 1100), trial(50, 1250), trial(1300, 1350)]);

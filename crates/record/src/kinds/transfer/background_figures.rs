@@ -1,4 +1,4 @@
-//! Figures of a latency with and without a background.
+//! Figures of the latency with and without a background load.
 
 use super::TransferBody;
 use super::background::{BackgroundSummary, MeasuringCpus, TrialBackground};
@@ -12,7 +12,7 @@ const RATIO: &str = "Geometric mean over the trials of the ratio of their two ha
 const INTERVAL: &str =
     "Student's t over the logarithms of the trials' ratios; absent for one trial.";
 
-/// Figures of a latency under load.
+/// Figures of the load and of the latency under load.
 pub(super) const BACKGROUND: &[Figure] = &[
     Figure::of_option(
         "Background",

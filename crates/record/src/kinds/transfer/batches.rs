@@ -138,7 +138,7 @@ fn phase<T: Into<Value>>(row: &Row<'_>, of: fn(&BatchPhases) -> T) -> Value {
     phases.map(of).into()
 }
 
-/// Returns a figure of a point's batches.
+/// Returns an option of the point's batches; unknown if the pacing is not by batches.
 fn batches(row: &Row<'_>, of: fn(&Batching) -> Value) -> Value {
     let point = row.record.transfer().map(|body| &body.point);
     let has = point.filter(|point| batch(point).is_some());
@@ -158,7 +158,7 @@ pub(super) fn batch_bytes(point: &TransferPoint) -> Option<u64> {
     batch(point).map(|batch| u64::from(batch) * u64::from(point.slots.size_bytes))
 }
 
-/// Returns the bandwidth of the fastest batch, if only one batch uses the path at a time.
+/// Returns the bandwidth of the fastest batch; `None` if several batches use the path at a time.
 pub(super) fn fastest_batch_bytes_per_s(body: &TransferBody) -> Option<f64> {
     let latency = body.summary.as_ref()?.latency.as_ref()?;
     let alone = body.batches_at_once() == 1 && latency.kind == LatencyKind::Batch;

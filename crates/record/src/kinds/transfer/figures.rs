@@ -1,4 +1,4 @@
-//! Figures of transfers. A record has one row.
+//! Figures of transfers. A record has a single row.
 
 use tonnage_plan::transfer::{CqMode, SessionUse, TransferPoint, TrialLength};
 
@@ -46,7 +46,7 @@ pub const FIGURES: Figures = &[
     OUTCOME,
 ];
 
-/// Figures that follow from the point alone, measured or not.
+/// Figures that follow from the point alone, even if it was not measured.
 pub(crate) const FROM_POINT: Figures = &[
     ASKED, EXCHANGE, OPERATION, OPERATIONS, OFFERED, MEMORIES, BATCHES, IN_FLIGHT,
 ];
@@ -215,7 +215,7 @@ const OPERATIONS: &[Figure] = &[
     ),
 ];
 
-/// Bandwidth of individual batches.
+/// Bandwidth of the fastest batch.
 const BEST_BATCH: &[Figure] = &[Figure {
     name: "Max BW (GB/s)",
     field: "bandwidth_bytes_per_s_max_batch",
@@ -264,7 +264,7 @@ fn bus(row: &Row<'_>, of: fn(&Links) -> f64) -> Value {
         .into()
 }
 
-/// Figures of target threads.
+/// Figures of threads that are only targets.
 const AROUND: &[Figure] = &[Figure {
     name: "Target CPU (ns/op)",
     field: "target_cpu_ns_per_operation",
@@ -294,13 +294,13 @@ pub(super) fn point<T: Into<Value>>(row: &Row<'_>, of: fn(&TransferPoint) -> T) 
     body(row).map(|body| of(&body.point)).into()
 }
 
-/// Returns whether some of the participating threads are only targets.
+/// Returns whether some threads are only targets.
 fn has_servers(row: &Row<'_>) -> bool {
     body(row)
         .is_some_and(|body| !body.point.roles.bidirectional && !body.point.roles.all_initiate())
 }
 
-/// Returns a figure of the summary; unknown if nothing was measured.
+/// Returns a figure of the summary; unknown if the point was not measured.
 pub(super) fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&Summary) -> T) -> Value {
     let summary = body(row).and_then(|body| body.summary.as_ref());
     summary.map(of).into()
@@ -318,14 +318,14 @@ fn trial_length(length: &TrialLength) -> String {
     }
 }
 
-/// Returns the number of four-byte elements.
+/// Returns the size in elements of four bytes; `None` if it is not a multiple of four.
 fn elements(size_bytes: u32) -> Option<u32> {
     size_bytes.is_multiple_of(4).then_some(size_bytes / 4)
 }
 
 impl TypedRecord<'_, TransferBody> {
-    /// Returns the fraction of the trials' time in which the initiating threads had a CPU. They don't sleep, so other
-    /// threads took the rest. `None` if they do sleep, if they share CPUs with other threads, or if nothing was
+    /// Returns the fraction of the trials' time in which the initiating threads had a CPU. Initiating threads poll and
+    /// don't sleep, so other threads took the rest. `None` if threads wait for events or share CPUs, or if nothing was
     /// measured.
     pub fn cpu_share(&self) -> Option<f64> {
         let TransferBody { point, trials, .. } = self.body;
@@ -345,7 +345,7 @@ impl TypedRecord<'_, TransferBody> {
     }
 }
 
-/// Figures of both directions.
+/// Figures of each direction.
 const DIRECTIONS: &[Figure] = &[
     Figure {
         name: "BW forward (GB/s)",
@@ -408,7 +408,7 @@ fn mean_latency(direction: &PairDirection) -> Value {
     Value::from(direction.latency_ns_mean).lower_bound_if(direction.unfinished > 0)
 }
 
-/// Figures of the memories.
+/// Memory of the targets, and options of the memories.
 const MEMORIES: &[Figure] = &[
     Figure::of_option(
         "Target memory",

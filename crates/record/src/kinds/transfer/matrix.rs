@@ -1,41 +1,41 @@
 //! The verdict on a matrix of pairs: which ranks send or receive slowly, and which individual pairs are slow.
 //!
-//! Rates are compared by their logarithms, so that half as fast is as far from the median rate as twice as fast. The
-//! center is the median. The width is 1.4826 times the median absolute deviation (MAD), which equals the standard
-//! deviation if deviations are normal. Neither changes as long as no more than half of the pairs are slow. Pairs within
-//! a host and pairs across hosts use different paths, so each kind has its own median. Slow ranks are marked one at a
-//! time, slowest first, and the rates of a marked rank are then excluded when others are judged. The best turn of each
-//! pair counts, because a slow link is slow in every turn, while interference from other programs is not. If pairs
-//! whose ends share a CPU are slow as a group, they are not judged, because they say nothing about the path.
+//! Rates are compared by their logarithms, so that half and twice the median rate are equally far from it. The center
+//! is the median. The width is 1.4826 times the median absolute deviation (MAD), which equals the standard deviation if
+//! deviations are normal. Center and width are robust as long as at most half of the pairs are slow. Pairs within a
+//! host and pairs across hosts use different paths, so each kind has its own median. Slow ranks are marked one at a
+//! time, slowest first. The rates of a marked rank no longer count when other ranks are judged. Each pair is judged by
+//! its best turn: a slow link is slow in every turn, but other programs interfere only in some. Pairs whose ends share
+//! a CPU say nothing about the path, so they are not judged if they are slow as a group.
 
 use serde::{Deserialize, Serialize};
 
 use super::PairRate;
 
-/// A rate must be at least this factor below the median to be called slow, however narrow the distribution is.
+/// A rate is slow only if it is at least this factor below the median, even if the other rates are very close together.
 const SLOW_FACTOR: f64 = 1.3;
 
-/// A pair of a slow rank must be at least this factor below the level of that rank to be called slow individually. This
-/// level is based on few and short turns, which vary more than those of all pairs.
+/// A pair of a slow rank is slow individually only if it is at least this factor below that rank's level. The level is
+/// the median of few short turns, and thus varies more than the median of all pairs.
 const SLOW_AGAIN_FACTOR: f64 = 3.0;
 
-/// A rate must be this many widths below the median to be called slow. With a known width, normal noise exceeds this
-/// once in 3 million; with a width estimated from about thirty pairs, in a few of a thousand matrices.
+/// A rate is slow only if it is this many widths below the median. Normal noise with a known width exceeds this once in
+/// 3 million rates. With a width estimated from about thirty pairs, it does so in a few of a thousand matrices.
 const SLOW_WIDTHS: f64 = 5.0;
 
-/// Standard deviation of a normal distribution / its MAD.
+/// Standard deviation of a normal distribution, divided by the distribution's MAD.
 const MAD_SCALE: f64 = 1.4826;
 
-/// Fraction of a rank's pairs that must be slow for the rank to be slow. A rank that is fast with some peers, such as
-/// those of its rack, is not slow itself.
+/// A rank is slow if this fraction of its pairs is slow. A rank that is fast with some peers, such as those in its own
+/// rack, is not slow itself.
 const SLOW_PAIRS_FRACTION: f64 = 7.0 / 8.0;
 
-/// If at least this fraction of pairs is far above the median, the median is not the normal level: most pairs are
-/// slowed down.
+/// If at least this fraction of pairs is far above the median, most pairs are slow, and the median is not the normal
+/// rate.
 const FAST_FRACTION: f64 = 0.1;
 
-/// With fewer ranks than this, slow pairs say nothing about ranks. Each row then has at most two other ranks, and their
-/// median is no more robust than their mean.
+/// With fewer ranks, slow pairs cannot show that a rank is slow: each rank has at most two peers, and a median of two
+/// rates is not robust.
 const RANKS_MIN: u32 = 4;
 
 /// Verdict on the pairs of a matrix.
@@ -54,22 +54,22 @@ pub struct MatrixVerdict {
     /// Ranks that receive slowly from all others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_receivers: Vec<SlowRank>,
-    /// Pairs that are slower than their ranks are.
+    /// Pairs that are slower than the levels of their two ranks explain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_pairs: Vec<SlowPair>,
-    /// Number of pairs that are not judged, because they are slow as a group and both ends share a CPU.
+    /// Number of pairs that are not judged. Their ends share a CPU, and these pairs are slow as a group.
     #[serde(default, skip_serializing_if = "is_none")]
     pub on_one_cpu: u32,
-    /// Why slow ranks or pairs cannot be determined, if that is the case.
+    /// Why slow ranks or pairs cannot be determined; absent if they can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unclear: Option<Unclear>,
 }
 
-/// Center of the pairs that use the same kind of path.
+/// Center and width of the rates of pairs that use the same kind of path.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PairMiddle {
-    /// Median of their best rates.
+    /// Median of the pairs' best rates.
     pub median_bytes_per_s: f64,
     /// Width of these rates as a fraction of the median: 1.4826 times the MAD of their logarithms.
     pub width_fraction: f64,
@@ -89,7 +89,8 @@ pub enum Unclear {
 }
 
 impl MatrixVerdict {
-    /// Returns whether a pair is slow, individually or because of one of its ranks. `reads` is that of [`judge`].
+    /// Returns whether a pair is slow, individually or because of one of its ranks. `reads` has the same meaning as in
+    /// [`judge`].
     pub fn is_slow(&self, pair: &PairRate, reads: bool) -> bool {
         let (sender, receiver) = pair.direction(reads);
         let is = |slow: &[SlowRank], rank| slow_rank(slow, rank, pair.within_host).is_some();
@@ -99,7 +100,7 @@ impl MatrixVerdict {
             || pairs.any(|slow| (slow.sender, slow.receiver) == (sender, receiver))
     }
 
-    /// Returns the median and spread of the pairs within hosts, or of those across hosts.
+    /// Returns center and width of the pairs within hosts, or of the pairs across hosts.
     pub fn middle(&self, within_host: bool) -> Option<PairMiddle> {
         match within_host {
             true => self.within_hosts,
@@ -123,9 +124,9 @@ fn slow_rank(slow: &[SlowRank], rank: u32, within_host: bool) -> Option<&SlowRan
 pub struct SlowRank {
     /// The rank.
     pub rank: u32,
-    /// Median of its rates / median of all.
+    /// Median of the rank's rates / median of all rates of the same kind of path.
     pub of_median: f64,
-    /// True if the rank is slow with ranks of its own host; otherwise it is slow with ranks of other hosts.
+    /// True if the rank is slow with ranks on its own host, false if it is slow with ranks on other hosts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub within_host: bool,
 }
@@ -138,7 +139,7 @@ pub struct SlowPair {
     pub sender: u32,
     /// The receiving rank.
     pub receiver: u32,
-    /// The pair's rate / the median of all.
+    /// The pair's rate / median of all rates of the same kind of path.
     pub of_median: f64,
 }
 
@@ -148,9 +149,9 @@ struct LogRate {
     sender: u32,
     receiver: u32,
     within_host: bool,
-    /// Logarithm of the rate / the median of its kind; minus infinity if nothing moved.
+    /// Logarithm of the rate / median of its kind of path; minus infinity if the pair moved nothing.
     below: f64,
-    /// The rate is slow if `below` is less than this.
+    /// Threshold: the rate is slow if `below` is less than this.
     slow: f64,
 }
 
@@ -160,8 +161,8 @@ impl LogRate {
     }
 }
 
-/// Judges the pairs of a matrix of `ranks` ranks. With `reads`, bytes flow towards the initiator, which is then the
-/// receiver. `None` if nothing moved.
+/// Judges the pairs of a matrix of `ranks` ranks. If `reads`, bytes flow towards the initiator, so the initiator is the
+/// receiver. `None` if no pair moved any bytes.
 pub fn judge(ranks: u32, pairs: &[PairRate], reads: bool) -> Option<MatrixVerdict> {
     let mut rates = Vec::with_capacity(pairs.len());
     let mut unclear = (ranks < RANKS_MIN).then_some(Unclear::FewRanks);
@@ -197,7 +198,7 @@ pub fn judge(ranks: u32, pairs: &[PairRate], reads: bool) -> Option<MatrixVerdic
     })
 }
 
-/// Returns whether the pairs that share a CPU are slow as a group, compared with the other pairs of the same kind.
+/// Returns whether pairs whose ends share a CPU are slow as a group, compared with the other pairs of the same kind.
 fn are_slowed_by_cpus(pairs: &[&PairRate]) -> bool {
     let median = |shares_cpu| {
         let pairs = pairs.iter().filter(|pair| pair.shares_cpu == shares_cpu);
@@ -207,11 +208,11 @@ fn are_slowed_by_cpus(pairs: &[&PairRate]) -> bool {
     medians.is_some_and(|(shared, own)| SLOW_FACTOR * shared < own)
 }
 
-/// Returns the median rate of the pairs of one kind and the rates' spread; `None` if the pairs moved nothing.
+/// Returns center and width of the rates of one kind of path; `None` if the pairs moved nothing.
 fn middle(pairs: &[&PairRate]) -> Option<PairMiddle> {
     let rates = pairs.iter().map(|pair| pair.bandwidth_bytes_per_s_max);
     let logs: Vec<f64> = rates.filter(|rate| *rate > 0.0).map(f64::ln).collect();
-    // If exactly half of them are slow, the upper median takes the other half as normal.
+    // If exactly half of the pairs are slow, the upper median is a rate of the faster half.
     let median = upper_median(logs.iter().copied())?;
     let deviations = logs.iter().map(|log| -(log - median).abs());
     Some(PairMiddle {
@@ -239,9 +240,9 @@ fn compare(pairs: &[&PairRate], middle: PairMiddle, reads: bool) -> Vec<LogRate>
     pairs.iter().map(rate).collect()
 }
 
-/// Returns why the rates of one kind do not identify slow ranks or pairs, if that is the case.
+/// Returns why the rates of one kind of path don't identify slow ranks or pairs; `None` if they do.
 fn why_unclear(rates: &[LogRate], middle: PairMiddle) -> Option<Unclear> {
-    // If only a third of the median would count as slow, slow pairs cannot be distinguished from noise.
+    // If only rates below a third of the median would count as slow, slow pairs cannot be distinguished from noise.
     if -slow_threshold(middle) > 3f64.ln() {
         return Some(Unclear::WideRates);
     }
@@ -256,7 +257,8 @@ fn slow_pairs(rates: &[LogRate], senders: &[SlowRank], receivers: &[SlowRank]) -
             let known = slow_rank(slow, rank, rate.within_host);
             known.map_or(0.0, |known| known.of_median.ln())
         };
-        // A pair is expected to be as slow as the slower of its ranks.
+        // If one rank of the pair is slow, the pair is expected to be as slow as that rank; with two, as the slower
+        // one.
         let expected = of(senders, rate.sender).min(of(receivers, rate.receiver));
         let enough = match expected < 0.0 {
             true => rate.slow.min(-SLOW_AGAIN_FACTOR.ln()),
@@ -272,10 +274,10 @@ fn slow_pairs(rates: &[LogRate], senders: &[SlowRank], receivers: &[SlowRank]) -
     pairs.collect()
 }
 
-/// The two ends of a pair: sender and receiver.
+/// Functions that return the two ends of a rate: the sender and the receiver.
 const ENDS: [fn(&LogRate) -> u32; 2] = [|rate| rate.sender, |rate| rate.receiver];
 
-/// Summary of a rank's rates at one end, either with ranks of its own host or with ranks of other hosts.
+/// Summary of one rank's rates as sender or as receiver, with ranks either on its own host or on other hosts.
 #[derive(Default, Clone)]
 struct RankRates {
     median_below: f64,
@@ -329,7 +331,7 @@ fn rates_of_ranks(ranks: u32, rates: &[LogRate], end: fn(&LogRate) -> u32) -> Ve
     known.collect()
 }
 
-/// Returns the end and rank with the slowest rates among slow ranks.
+/// Returns the end (sender or receiver) and the number of the slowest rank that is slow.
 fn slowest(known: &[Vec<RankRates>; 2]) -> Option<(usize, u32)> {
     let ends = known.iter().enumerate();
     let all = ends.flat_map(|(at, ranks)| (0u32..).zip(ranks).map(move |known| (at, known)));
@@ -339,7 +341,7 @@ fn slowest(known: &[Vec<RankRates>; 2]) -> Option<(usize, u32)> {
     found.map(|(at, (rank, _))| (at, rank))
 }
 
-/// Excludes the rates of a marked rank from the counts of the ranks at their other ends.
+/// Removes the rates of a marked rank from the counts of both ends.
 fn exclude_rank(rates: &[LogRate], known: &mut [Vec<RankRates>; 2]) {
     for rate in rates {
         for (known, end) in known.iter_mut().zip(ENDS) {

@@ -44,16 +44,16 @@ pub struct TransferBody {
     /// Latencies of all operations in all trials and threads; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<HistogramData>,
-    /// Intervals of the trial in which the point failed, if `--interval` was given.
+    /// Intervals of the trial that was running when the point failed, if `--interval` was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<BrokenOff>,
-    /// CPUs of the threads that measure under a background load; absent without one.
+    /// CPUs of the threads that measure latency under a background load; absent without a load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measuring_cpus: Option<MeasuringCpus>,
-    /// Time that a rank's process needed to start the driver of its GPU and to initialize the GPU, measured by that
-    /// process; the longest of all ranks. This happens once per process, when its first point is opened, outside all
-    /// measured intervals. Every record of a run repeats it, so don't add it up over records. Absent if no memory is a
-    /// GPU's or pinned for one.
+    /// Time that a rank's process needed to start the driver of its GPU and to initialize the GPU. The largest value of
+    /// all ranks. This happens once per process, when its first point opens, outside all measured intervals. Every
+    /// record of a run repeats the value, so don't sum it over records. Absent unless some memory is a GPU's or pinned
+    /// for a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_start_ns: Option<u64>,
 }
@@ -72,7 +72,7 @@ impl TransferBody {
         }
     }
 
-    /// Returns the summary of the backgrounds of finished trials, even if the point failed later.
+    /// Returns the summary of the background load over the finished trials, even if the point failed later.
     pub fn background(&self) -> Option<Cow<'_, BackgroundSummary>> {
         let summary = self.summary.as_ref();
         if let Some(summary) = summary.and_then(|summary| summary.background.as_ref()) {
@@ -154,8 +154,8 @@ impl KindBody for TransferBody {
 }
 
 impl TransferBody {
-    /// Returns the number of batches in flight at once: the sum over the flows of one round, each with its batches to
-    /// one peer.
+    /// Returns the number of batches in flight at once: all flows of a round, times the batches that each has in
+    /// flight.
     pub fn batches_at_once(&self) -> u64 {
         let roles = self.point.roles;
         let flows = roles.flow_count() / u64::from(roles.round_count());
@@ -172,12 +172,12 @@ fn mean_per(sum: u64, count: u64) -> Option<f64> {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trial {
-    /// Measured interval: from the aligned start to the last completion or arrival on any rank, including the closing
+    /// Measured interval: from the aligned start to the last completion or arrival on any rank. It includes the closing
     /// flush and `target_flush_ns`.
     pub window_ns: u64,
-    /// Time in which targets of plain writes flushed data that NICs had written to GPU memory, on the targets' own
-    /// clocks: the longest of each round. The flush is at the end of the measured interval. Absent if no flush was
-    /// needed or made.
+    /// Time in which targets of plain writes flushed data that NICs had written to GPU memory. It is the longest flush
+    /// of each round, on the targets' own clocks, at the end of the measured interval. Absent if no flush was needed or
+    /// made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_flush_ns: Option<u64>,
     /// Operations completed. A round trip of a ping-pong counts as two.
@@ -197,15 +197,15 @@ pub struct Trial {
     /// Largest latency of the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_max: Option<u64>,
-    /// Number of samples of operations that were due and never ended. If there are any, the mean and the largest
-    /// latency are lower bounds.
+    /// Number of latency samples for operations that were due and never ended. If there are any, the mean and the
+    /// maximum are lower bounds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfinished: u64,
     /// CPU time of all initiating threads inside the measured interval.
     pub initiator_cpu_ns: u64,
-    /// CPU time of all threads that are only targets.
+    /// CPU time of all threads that are only targets, inside the measured interval.
     pub target_cpu_ns: u64,
-    /// Delay of the last rank's actual start after the aligned start.
+    /// Delay from the aligned start to the last rank's actual start.
     pub start_skew_ns: u64,
     /// Maximum number of operations that any thread had in flight, over all its lanes; absent in records of older
     /// versions.
@@ -214,16 +214,16 @@ pub struct Trial {
     /// Bytes that were verified after the trial; absent without `--verify`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_bytes: Option<u64>,
-    /// Paced runs: the longest stall, if any.
+    /// The longest stall of a paced run; absent without a stall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<Stall>,
-    /// Each direction, if pairs move bytes in both.
+    /// Figures of each direction, if pairs move bytes in both directions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directions: Option<TrialDirections>,
     /// Intervals of the trial, if `--interval` was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<TrialSeries>,
-    /// The background load, and the latency without it, if `--background` was given.
+    /// Figures of the background load, and the latency without load, if `--background` was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<TrialBackground>,
 }
@@ -248,44 +248,44 @@ pub struct Summary {
     /// Phases of batches, if their latency was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_phases: Option<BatchPhases>,
-    /// The background load, if there was one, and the latency without it.
+    /// Figures of the background load, and the latency without load, if there was a load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<BackgroundSummary>,
     /// Initiators' CPU time per operation.
     pub initiator_cpu_ns_per_operation: f64,
-    /// Target ranks' CPU time per operation.
+    /// CPU time of target threads per operation.
     pub target_cpu_ns_per_operation: f64,
-    /// Mean bandwidth / bound; 1.0 is all of the bound.
+    /// Mean bandwidth / bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<f64>,
-    /// Rails and their loads, if threads have several.
+    /// Rails and their loads, if threads have several rails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rails: Vec<Rail>,
-    /// The slowest rail, if one was 10 % below its share in every trial.
+    /// The slowest rail, if its rate was 10 % below its share in every trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_rail: Option<SlowRail>,
-    /// Each direction, if pairs move bytes in both.
+    /// Figures of each direction, if pairs move bytes in both directions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directions: Option<Directions>,
-    /// Each initiating rank, if requested.
+    /// Figures of each initiating rank, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub initiators: Vec<InitiatorFigures>,
     /// Operations actually posted for batches, if adjacent ones were merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_operations: Option<u64>,
-    /// Each pair, if pairs take turns; empty if there are more than 1,024.
+    /// Figures of each pair, if pairs take turns. Empty if there are more than 1,024 pairs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<PairRate>,
     /// Verdict on the pairs of a matrix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matrix: Option<MatrixVerdict>,
-    /// Fraction of compare-swaps that found the expected value, over verified trials.
+    /// Fraction of compare-swaps that found the expected value, over all verified trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swapped_fraction: Option<f64>,
-    /// Paced runs: the offered rate and the reached rate.
+    /// Offered and reached rate of a paced run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
-    /// With `--until-ci`: true if the confidence interval became narrow enough before the time was up.
+    /// With `--until-ci`: true if the confidence interval became narrow enough in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converged: Option<bool>,
 }
@@ -296,9 +296,9 @@ pub struct Summary {
 pub struct BatchPhases {
     /// Building the batch's operations.
     pub prepare: BatchPhase,
-    /// Posting the batch's operations, including waits for room.
+    /// Posting the batch's operations, including waits for free space in queues.
     pub post: BatchPhase,
-    /// From then until the last one has completed.
+    /// From the last post until the last completion of the batch.
     pub complete: BatchPhase,
 }
 
@@ -356,7 +356,7 @@ pub struct PairDirection {
     pub payload_bytes: u64,
     /// Bandwidth over the trials.
     pub bandwidth_bytes_per_s: Spread,
-    /// Mean of its latencies; absent if none were recorded.
+    /// Mean of the direction's latencies; absent if no latencies were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
     /// Number of latency samples for operations that were due and never ended. If there are any, the mean is a lower
@@ -365,7 +365,7 @@ pub struct PairDirection {
     pub unfinished: u64,
 }
 
-/// One rail over all ranks: the devices with the same index in their lists.
+/// One rail over all ranks: the devices that have the same index in each rank's list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rail {
@@ -374,16 +374,16 @@ pub struct Rail {
     /// Device of the initiating ranks, if all of them use this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Payload bytes that initiators posted to the rail in all trials, without answers of ping-pongs.
+    /// Payload bytes that initiators posted to the rail in all trials. Replies of ping-pongs don't count.
     pub payload_bytes: u64,
-    /// Rate while busy, over all initiating threads: `payload_bytes` / the part of the measured intervals in which it
-    /// had operations in flight. Estimated without clock reads: a thread counts the polls during which it had some.
+    /// Rate while busy, over all initiating threads: `payload_bytes` / the part of the measured intervals in which the
+    /// rail had operations in flight. Estimated without clock reads: a thread counts the polls while the rail is busy.
     pub busy_bytes_per_s: f64,
-    /// Fraction of the measured intervals in which it had operations in flight, mean over the initiating threads.
+    /// Fraction of the measured intervals in which the rail had operations in flight; mean over the initiating threads.
     pub busy_fraction: f64,
 }
 
-/// A rail that was slower than the others of its thread in every trial.
+/// A rail that was slower than the other rails of its thread in every trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SlowRail {
@@ -393,11 +393,11 @@ pub struct SlowRail {
     pub host: String,
     /// Index in the rank's list of devices.
     pub rail: u32,
-    /// Device of the rail, if that has a name.
+    /// Device of the rail, if it has a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Rate while busy / mean rate of the thread's other rails of the same kind. Below 0.9 in every trial; this is the
-    /// lowest value.
+    /// Lowest ratio of any trial: the rail's rate while busy / mean rate of the thread's other rails of the same kind.
+    /// The ratio was below 0.9 in every trial.
     pub share: f64,
 }
 
@@ -411,13 +411,13 @@ pub struct InitiatorFigures {
     pub operations: u64,
     /// Payload bytes of all trials.
     pub payload_bytes: u64,
-    /// `payload_bytes` / the rank's own time: from the aligned start of each trial to its last completion, including
-    /// the closing flush.
+    /// `payload_bytes` / the rank's own time. This time is from the aligned start of each trial to the rank's last
+    /// completion, including the closing flush.
     pub bandwidth_bytes_per_s: f64,
     /// Smallest latency; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_min: Option<u64>,
-    /// Mean of its latencies; absent if none were recorded.
+    /// Mean of the rank's latencies; absent if no latencies were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
     /// Number of latency samples for operations that were due and never ended. If there are any, the mean is a lower
@@ -426,8 +426,8 @@ pub struct InitiatorFigures {
     pub unfinished: u64,
 }
 
-/// One pair of ranks that had the path to itself during its turns. For a pair with a load from a file, bytes and rates
-/// are those of the trials, in which all pairs move their loads at once.
+/// One pair of ranks, which has the path to itself during its turns. With loads from a file, bytes and rates are those
+/// of the trials, in which all pairs move their loads at the same time.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PairRate {
@@ -435,28 +435,28 @@ pub struct PairRate {
     pub initiator: u32,
     /// The target rank.
     pub target: u32,
-    /// True if both are on one host.
+    /// True if both ranks are on one host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub within_host: bool,
     /// True if threads of both ranks share a CPU, so that they take turns on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shares_cpu: bool,
-    /// Payload bytes of all its turns.
+    /// Payload bytes of all turns of the pair.
     #[serde(default)]
     pub payload_bytes: u64,
-    /// Payload bytes of all its turns / their total time.
+    /// `payload_bytes` / total time of the pair's turns.
     pub bandwidth_bytes_per_s: f64,
-    /// Rate of its best turn.
+    /// Rate of the pair's best turn.
     #[serde(default)]
     pub bandwidth_bytes_per_s_max: f64,
-    /// Time from the aligned start until the load had arrived when the pair ran alone, nanoseconds. Median of as many
-    /// turns as trials. Only for loads from a file.
+    /// Time in nanoseconds from the aligned start until the load had arrived, while the pair ran alone. Median of one
+    /// turn per trial. Only for loads from a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ns_alone: Option<f64>,
-    /// Median of that time over the trials, while other pairs ran too. Only for loads from a file.
+    /// The same time while all pairs ran together; median over the trials. Only for loads from a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ns_together: Option<f64>,
-    /// Mean of its latencies; absent if none were recorded.
+    /// Mean of the pair's latencies; absent if no latencies were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
     /// Number of latency samples for operations that were due and never ended. If there are any, the mean is a lower
@@ -466,13 +466,13 @@ pub struct PairRate {
 }
 
 impl PairRate {
-    /// Returns the time together with other pairs / the time alone.
+    /// Returns the time with other pairs / the time alone.
     pub fn slowdown(&self) -> Option<f64> {
         let alone_ns = self.time_ns_alone.filter(|&ns| ns > 0.0)?;
         Some(self.time_ns_together? / alone_ns)
     }
 
-    /// Returns the sending and the receiving rank. With `reads`, bytes flow towards the initiator.
+    /// Returns the sending and the receiving rank. If `reads`, bytes flow towards the initiator.
     pub fn direction(&self, reads: bool) -> (u32, u32) {
         match reads {
             true => (self.target, self.initiator),

@@ -1,4 +1,4 @@
-//! Operations at a rate: the offered rate, and the results.
+//! Operations at a given rate: the offered rate, and the rate that was reached.
 
 use serde::{Deserialize, Serialize};
 use tonnage_plan::transfer::{Pacing, Rate, TransferPoint};
@@ -6,18 +6,18 @@ use tonnage_plan::transfer::{Pacing, Rate, TransferPoint};
 use super::figures::{point, summary};
 use crate::figures::{Better, Figure, PERCENT, Style};
 
-/// A period in which operations of one thread of a paced run to one rank were due or in flight and none of them ended.
-/// The period is far longer than this thread's other waits for completions.
+/// A period without completions: operations from a thread of a paced run to one rank were due or in flight, but none
+/// ended. The period is far longer than this thread's other waits for completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stall {
-    /// Length.
+    /// Length of the stall.
     pub length_ns: u64,
-    /// Begin, from the aligned start of the trial.
+    /// Begin of the stall, from the aligned start of the trial.
     pub begin_ns: u64,
-    /// Part of the stall that falls into a single iteration of the initiating thread's loop. If this is most of the
-    /// stall, the loop itself did not run: its process was stopped, its CPU was taken away, or a call of the engine
-    /// took that long.
+    /// Longest part of the stall that falls into a single iteration of the initiating thread's loop. If this is most of
+    /// the stall, the loop itself did not run. Its process was stopped, its CPU was taken away, or an engine call took
+    /// that long.
     pub loop_ns: u64,
     /// The initiating rank.
     pub rank: u32,
@@ -33,9 +33,9 @@ pub struct Pace {
     pub offered_per_s: f64,
     /// Completed operations per second, over all initiating ranks.
     pub reached_per_s: f64,
-    /// Fraction of the operations that were issued late or never, because the depth was reached or the loop was behind.
+    /// Fraction of the operations that were issued late or never, because the depth was reached or the loop was late.
     pub late_fraction: f64,
-    /// Fraction of the operations that were due and never issued.
+    /// Fraction of the operations that were due but never issued.
     #[serde(default)]
     pub never_issued_fraction: f64,
 }
@@ -69,7 +69,7 @@ pub(super) const OFFERED: &[Figure] = &[
     ),
 ];
 
-/// Reached rates, and causes of delays.
+/// Reached rates, and figures that explain delays.
 pub(super) const REACHED: &[Figure] = &[
     Figure {
         name: "Reached (op/s)",
@@ -125,7 +125,7 @@ fn rate(point: &TransferPoint) -> Option<Rate> {
     }
 }
 
-/// Returns the total over all initiating ranks of a value per rank.
+/// Returns a value per initiating rank, multiplied by the number of ranks that initiate at once.
 fn of_all_initiators(point: &TransferPoint, each: f64) -> f64 {
     each * f64::from(point.roles.initiating_at_once())
 }

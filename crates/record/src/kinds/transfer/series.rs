@@ -1,4 +1,4 @@
-//! A trial cut into intervals: the operations in each of them, and standstills of clients.
+//! A trial divided into intervals: the operations in each interval, and standstills of clients.
 
 use serde::{Deserialize, Serialize};
 use tonnage_units::quantity::human::number_at_least;
@@ -11,18 +11,18 @@ use tonnage_units::histogram::LowerBounds;
 pub struct TrialSeries {
     /// Length of an interval; the last one ends with the trial.
     pub interval_ns: u64,
-    /// Operations completed in each interval, over all clients. They add up to those of the trial.
+    /// Operations completed in each interval, over all clients. Their sum is the number of the trial's operations.
     pub operations: Vec<u64>,
-    /// Latencies of each interval, over all clients; empty if none were recorded.
+    /// Latencies of each interval, over all clients; empty if no latencies were recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<IntervalLatency>,
-    /// Each client, if there are at most 16.
+    /// Operations of each client, if there are at most 16 clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<ClientSeries>,
     /// The slowest and the fastest client of each interval, if there are more than 16 clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extremes: Vec<IntervalExtremes>,
-    /// Clients that moved nothing for at least one whole interval, and when; ordered by begin.
+    /// Times in which a client moved nothing for at least one whole interval, in order of their begin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub standstills: Vec<Standstill>,
     /// Number of standstills that are not listed.
@@ -42,7 +42,7 @@ pub const SERIES_CLIENTS_MAX: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IntervalLatency {
-    /// Number of samples. The other figures are 0 if there are none.
+    /// Number of samples. If it is 0, all other figures are 0 too.
     pub samples: u64,
     /// Median.
     pub latency_ns_p50: u64,
@@ -50,13 +50,13 @@ pub struct IntervalLatency {
     pub latency_ns_p99: u64,
     /// Maximum.
     pub latency_ns_max: u64,
-    /// Present if some of these figures are lower bounds.
+    /// Marks some of these figures as lower bounds; absent if all figures are exact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower_bounds: Option<LowerBounds>,
 }
 
 impl IntervalLatency {
-    /// Median, 99th percentile and maximum in microseconds, as tables print them.
+    /// Returns median, 99th percentile and maximum in microseconds, as tables print them.
     pub fn shown_us(&self) -> [String; 3] {
         let us = |ns: u64, is_bound: bool| number_at_least(ns as f64 / 1e3, is_bound);
         let is_bound = |ns| self.lower_bounds.is_some_and(|it| it.has_percentile(ns));
@@ -84,17 +84,17 @@ pub struct ClientSeries {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IntervalExtremes {
-    /// The rank with the fewest.
+    /// The rank with the fewest operations.
     pub slowest_rank: u32,
     /// Operations of the slowest rank.
     pub slowest_operations: u64,
-    /// The rank with the most.
+    /// The rank with the most operations.
     pub fastest_rank: u32,
     /// Operations of the fastest rank.
     pub fastest_operations: u64,
 }
 
-/// Consecutive intervals in which a client moved nothing before it had finished its part.
+/// Consecutive intervals in which a client moved nothing although it had not finished its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Standstill {
@@ -106,7 +106,7 @@ pub struct Standstill {
     pub end_ns: u64,
 }
 
-/// A trial that did not end, because its point failed.
+/// A trial that did not finish, because its point failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BrokenOff {
@@ -117,7 +117,7 @@ pub struct BrokenOff {
 }
 
 impl TrialSeries {
-    /// Returns the length of the interval with this index, in a trial of `window_ns`. Never 0.
+    /// Returns the length of the interval with this index, in a trial of `window_ns`. Returns at least 1.
     pub fn length_ns(&self, at: usize, window_ns: u64) -> u64 {
         let begin_ns = self.interval_ns.saturating_mul(at as u64);
         let is_last = at + 1 == self.operations.len();
@@ -128,7 +128,7 @@ impl TrialSeries {
         }
     }
 
-    /// Returns operations per second in each interval of a trial of `window_ns`.
+    /// Returns the operations per second in each interval of a trial of `window_ns`.
     pub fn operations_per_s(&self, window_ns: u64) -> impl Iterator<Item = f64> {
         let at = self.operations.iter().enumerate();
         at.map(move |(at, &count)| count as f64 * 1e9 / self.length_ns(at, window_ns) as f64)
@@ -148,7 +148,8 @@ mod tests {
         };
         let rates: Vec<f64> = series.operations_per_s(2_500_000_000).collect();
         assert_eq!(rates, [100.0, 200.0, 100.0]);
-        // If the measured interval is unknown, or the series continued after it.
+        // With an unknown measured interval of 0, or one that ends before the last interval, all intervals count as
+        // whole.
         let rates: Vec<f64> = series.operations_per_s(0).collect();
         assert_eq!(rates, [100.0, 200.0, 50.0]);
     }

@@ -1,4 +1,4 @@
-//! The body of a search: every candidate that was tried, and the winner's command line.
+//! The body of a search: all candidates that were tried, and the winner's command line.
 
 pub(crate) mod figures;
 
@@ -27,7 +27,7 @@ pub struct TuneBody {
 }
 
 impl TuneBody {
-    /// Creates the body of a point before anything is tried.
+    /// Creates the body of a point before any candidate is tried.
     pub fn new(point: TunePoint) -> Self {
         Self {
             point,
@@ -37,7 +37,7 @@ impl TuneBody {
         }
     }
 
-    /// Returns whether nothing could be measured: all candidates were refused.
+    /// Returns whether every candidate was refused, so that nothing could be measured.
     pub fn is_refused(&self) -> bool {
         let mut tried = self.tried.iter();
         self.winner.is_none() && tried.all(|it| it.outcome == TuneOutcome::Refused)
@@ -56,19 +56,19 @@ impl TuneBody {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneTry {
-    /// Pass over the dimensions, starting at 1.
+    /// Pass over the dimensions in which the race took place, starting at 1.
     pub pass: u32,
     /// The option that was varied.
     pub dimension: String,
-    /// The value, as on a command line; `default` if the option is not given.
+    /// Value of the option, as on a command line; `default` if the option is not given.
     pub value: String,
-    /// Number of the candidate's trials.
+    /// Number of trials of the candidate.
     pub rounds: u32,
-    /// Figure of the goal in these trials: bytes per second, operations per second, or nanoseconds. A geometric mean
-    /// that excludes the lowest and highest fifth.
+    /// Mean of the search's goal in these trials: bytes per second, operations per second, or nanoseconds. It is a
+    /// geometric mean without the lowest and the highest fifth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal_mean: Option<f64>,
-    /// Comparison with the winner of the race; absent for the winner, and if they had too few rounds in common.
+    /// Comparison with the winner of the race. Absent for the winner itself, and if both have too few rounds in common.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain: Option<TuneGain>,
     /// Outcome of the candidate.
@@ -78,12 +78,12 @@ pub struct TuneTry {
     pub why: Option<String>,
 }
 
-/// Relative improvement of a candidate over the winner of its race, in the rounds that both had; negative if it was
-/// worse.
+/// Relative improvement of a candidate over the winner of its race, in the rounds that both took part in. Negative if
+/// the candidate is worse.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneGain {
-    /// Geometric mean of the ratios without the lowest and highest fifth, minus 1.
+    /// Geometric mean of the ratios, without the lowest and the highest fifth, minus 1.
     pub mean: f64,
     /// Lower end of the 95 % confidence interval.
     pub low: f64,
@@ -102,12 +102,12 @@ tonnage_units::names! {
         AsGood = "as-good",
         /// The candidate may be better than the winner, or as good and cheaper.
         Tied = "not-told-apart",
-        /// The candidate was left out early, because it was worse than another value, or as good and costlier. It had
-        /// too few rounds for a comparison with the winner.
+        /// The candidate was left out early, because it was worse than another value, or as good and costlier. Its
+        /// rounds were too few for a comparison with the winner.
         LeftOut = "left-out",
         /// The candidate could not be measured.
         Refused = "refused",
-        /// The search ended before the race did.
+        /// The search ended before the end of the race.
         Unfinished = "unfinished",
     }
 }
@@ -116,9 +116,9 @@ tonnage_units::names! {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneWinner {
-    /// The command line that repeats it.
+    /// The command line that repeats the winner's run.
     pub command: String,
-    /// The winner's last run, after the races, with the last visit of each slot verified.
+    /// Results of the winner's last run, after the races. The last visit of each slot was verified.
     #[cfg_attr(feature = "schema", schemars(extend("unevaluatedProperties" = false)))]
     pub run: TransferBody,
 }

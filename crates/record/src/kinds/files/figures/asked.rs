@@ -1,11 +1,11 @@
-//! Figures of options, and of the storage of the files.
+//! Figures of options, and of the storage that holds the files.
 
 use tonnage_plan::files::{FilePoint, ReadFrom};
 
 use crate::figures::{Figure, Row, Style, Value, format_pairs};
 use crate::files::Storage;
 
-/// Figures that are known before anything is measured.
+/// Figures that are known before the experiment is measured.
 pub const FILES: &[Figure] = &[
     Figure::of_option(
         "Hints",
@@ -135,7 +135,7 @@ fn read_from(point: &FilePoint) -> String {
     }
 }
 
-/// Joins the distinct values over the ranks' storages.
+/// Joins the distinct values of all ranks' storages.
 fn storage(row: &Row<'_>, of: fn(&Storage) -> &String) -> Value {
     let storages = row.record.file().into_iter().flat_map(|body| &body.storage);
     let mut texts: Vec<&str> = storages.map(|storage| of(storage).as_str()).collect();

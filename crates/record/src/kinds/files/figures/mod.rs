@@ -1,6 +1,6 @@
-//! Figures of file experiments. A record has one row per phase. A phase that both reads and writes has two additional
-//! rows with the latencies of each. A figure covers all trials of a phase. Trials need no rows, because records have
-//! them and tables read [`Figure::trials`](super::Figure::trials).
+//! Figures of file experiments. A record has one row per phase. For a phase that reads and writes, two more rows have
+//! the latencies of reads and of writes. A figure covers all trials of a phase. Tables take values per trial from
+//! [`Figure::trials`](super::Figure::trials), so trials have no rows.
 
 mod asked;
 mod phase;

@@ -9,11 +9,11 @@ const GIB: f64 = 1024.0 * MIB;
 /// Nanoseconds as seconds.
 pub(super) const SECONDS: Style = GIGA;
 
-/// How times between ranks are computed.
+/// How times that span several ranks are computed.
 const BY_RANK_0: &str =
     "Mean over the trials, by rank 0's clock; the offsets of other hosts' clocks are taken away.";
 
-/// Names of a part.
+/// Phase of the row, and the direction of its transfers.
 pub const PART: &[Figure] = &[
     Figure {
         name: "Phase",
@@ -116,7 +116,7 @@ pub const TIMES: &[Figure] = &[
     },
 ];
 
-/// CPU cost of the bytes.
+/// CPU cost per GiB.
 pub const CPU_OF_BYTES: &[Figure] = &[Figure {
     name: "CPU (s/GiB)",
     field: "cpu_ns_per_gib",
@@ -137,7 +137,7 @@ pub(super) fn trials(row: &Row<'_>, of: fn(&PhaseTrial) -> Option<f64>) -> Vec<O
     trials.map(of).collect()
 }
 
-/// Returns the mean over the trials that have the figure.
+/// Returns the mean over those trials that have the figure.
 pub(super) fn mean(row: &Row<'_>, of: fn(&PhaseTrial) -> Option<f64>) -> Value {
     let values: Vec<f64> = trials(row, of).into_iter().flatten().collect();
     let sum: f64 = values.iter().sum();

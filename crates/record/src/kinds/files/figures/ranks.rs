@@ -1,4 +1,4 @@
-//! Figures of individual ranks in a phase, and of events in it.
+//! Figures of individual ranks in a phase, and of events during the phase.
 
 use super::phase::{SECONDS, mean, phase, trials};
 use crate::figures::{Better, Figure, Row, Value};
@@ -98,7 +98,7 @@ pub const RANKS: &[Figure] = &[
     },
 ];
 
-/// Reads among the transfers, stonewall, page cache, and data.
+/// Number of reads, stonewall, page cache, and data seed.
 pub const EVENTS: &[Figure] = &[
     Figure {
         name: "Reads",

@@ -1,10 +1,10 @@
-//! Verdicts on matrices with known slow parts.
+//! Verdicts on matrices whose slow ranks and pairs are known.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Rates of all pairs among `ranks` ranks.
+/// All pairs of `ranks` ranks, with the rates that `rate` gives.
 fn pairs(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
     let all = (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to)));
     let all = all.filter(|(from, to)| from != to);
@@ -19,17 +19,17 @@ fn pairs(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
     all.map(pair).collect()
 }
 
-/// Noise of a few percent that differs between pairs.
+/// A rate with noise of up to 3 % that differs between pairs.
 fn noisy(from: u32, to: u32) -> f64 {
     1e9 * (1.0 + 0.03 * f64::from((from * 7 + to * 13) % 11) / 11.0)
 }
 
-/// A rate with that noise, divided by `times` if it is slow.
+/// A noisy rate, divided by `times` if it is slow.
 fn slowed(from: u32, to: u32, times: f64, is_slow: bool) -> f64 {
     noisy(from, to) / if is_slow { times } else { 1.0 }
 }
 
-/// Slow senders, receivers and pairs.
+/// The senders, receivers and pairs that the verdict marks as slow.
 fn marked(verdict: &MatrixVerdict) -> (Vec<u32>, Vec<u32>, Vec<(u32, u32)>) {
     let ranks = |slow: &[SlowRank]| slow.iter().map(|one| one.rank).collect();
     let pairs = verdict.slow_pairs.iter();
@@ -68,7 +68,7 @@ fn a_rank_that_sends_at_a_tenth_is_a_row_and_one_that_receives_a_column() {
     assert!((0.009..0.011).contains(&verdict.slow_pairs[0].of_median));
 }
 
-/// About half of a good sender's bytes go to slow receivers; the slow ranks must be marked first.
+/// A good sender appears slow when half of its receivers are slow. Slow ranks must therefore be marked first.
 #[test]
 fn several_slow_ranks_are_marked_and_no_good_one() {
     for (ranks, slow) in [(5, 2), (7, 3), (6, 2), (16, 7)] {
@@ -88,7 +88,7 @@ fn several_slow_ranks_are_marked_and_no_good_one() {
 
 #[test]
 fn slow_pairs_are_unclear_if_most_are_slow_or_all_differ() {
-    // Two of six hosts in both directions: 18 of 30 pairs.
+    // The two slow ranks slow 18 of the 30 pairs.
     let most = pairs(6, |from, to| slowed(from, to, 10.0, from.min(to) < 2));
     let verdict = judge(6, &most, false).unwrap();
     assert_eq!(verdict.unclear, Some(Unclear::MostAreSlow));
@@ -121,7 +121,7 @@ fn few_ranks_have_slow_pairs_but_no_slow_ranks() {
     assert_eq!(judge(2, &pairs(2, |_, _| 0.0), false), None);
 }
 
-/// Hosts with two ranks each, which reach each other ten times as fast as other ranks.
+/// Pairs of ranks on hosts with two ranks each. The two ranks of a host reach each other ten times as fast as others.
 fn on_hosts(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
     let mut pairs = pairs(ranks, rate);
     for pair in &mut pairs {
@@ -133,7 +133,7 @@ fn on_hosts(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
     pairs
 }
 
-/// Six ranks share two CPUs. Ranks that share a CPU take turns on it, and are slow only for that reason.
+/// Six ranks run on two CPUs. Ranks on the same CPU take turns, and their pairs are slow only for this reason.
 #[test]
 fn pairs_on_one_cpu_are_not_compared_with_others() {
     let share = |from: u32, to: u32| from % 2 == to % 2;
@@ -146,7 +146,7 @@ fn pairs_on_one_cpu_are_not_compared_with_others() {
     let verdict = judge(6, &pairs, false).unwrap();
     assert_eq!(marked(&verdict), (vec![], vec![], vec![]));
     assert_eq!((verdict.on_one_cpu, verdict.unclear), (12, None));
-    // A link that is slower than the CPUs slows all pairs equally. A pair that is slower still is then slow
+    // All pairs share a link that is slower than the CPUs, so they are equally fast. A slower pair is then slow
     // individually.
     for pair in &mut pairs {
         let slow = (pair.initiator, pair.target) == (2, 0);
@@ -167,7 +167,7 @@ fn pairs_within_hosts_are_compared_with_each_other() {
             [false, true].map(|within| verdict.middle(within).unwrap().median_bytes_per_s);
         assert!((9.0..11.0).contains(&(within / across)));
     }
-    // The path out of the second host is slow, but copies between its ranks are not.
+    // Transfers out of the second host are slow, but transfers between its two ranks are not.
     let pairs = on_hosts(8, |from, to| {
         slowed(from, to, 10.0, from / 2 == 1 && to / 2 != 1)
     });
@@ -179,7 +179,7 @@ fn pairs_within_hosts_are_compared_with_each_other() {
             .all(|pair| pair.initiator / 2 == 1 && !pair.within_host)
     );
     assert_eq!(slow.count(), 2 * 6);
-    // Two ranks of one host that are slow only with each other are found.
+    // Two ranks of one host that are slow only with each other are found as slow pairs.
     let pairs = on_hosts(8, |from, to| {
         slowed(from, to, 4.0, from / 2 == 1 && to / 2 == 1)
     });
@@ -202,7 +202,7 @@ fn ranks_of_a_small_rack_are_not_slow_because_of_the_path_to_others() {
                     .all(|&(from, to)| (from < small) != (to < small))
             );
         } else {
-            // All but one of fifteen peers are behind the slow path, which looks the same as a slow rank.
+            // For these ranks, 14 of 15 peers are behind the slow path. This looks the same as a slow rank.
             assert_eq!((senders, receivers), (vec![0, 1], vec![0, 1]));
         }
     }
@@ -237,7 +237,7 @@ proptest! {
             judge(6, &rates, false).unwrap()
         };
         prop_assert_eq!(marked(&judged(1.29f64.ln())), (vec![], vec![], vec![]));
-        // By chance, a single pair may be far from others that are close together; all pairs of a rank never are.
+        // By chance, a single pair may be marked as slow, but never all pairs of a rank.
         let wide = judged(1.65f64.ln());
         prop_assert_eq!((wide.slow_senders, wide.slow_receivers), (vec![], vec![]));
     }
