@@ -19,7 +19,7 @@ use shared::{FollowSchedule, LeadSchedule};
 /// Parameters of a batch loop.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchLoop {
-    /// Operations per batch on each flow, in this worker's part.
+    /// This worker's share of a batch, in operations per flow.
     pub size: u32,
     /// Batches in flight together.
     pub in_flight: u32,
@@ -34,7 +34,7 @@ pub struct BatchLoop {
 pub struct BatchCounts {
     /// Operations that completed.
     pub completed: u64,
-    /// Operations actually posted: fewer if adjacent ones were merged.
+    /// Operations posted after merging adjacent operations.
     pub handed_over: u64,
 }
 
@@ -42,9 +42,9 @@ pub struct BatchCounts {
 pub enum BatchPart<'a> {
     /// Runs its own batches until `Until` ends the loop.
     Whole(&'a mut Until),
-    /// First worker of batches shared by the rank: begins batches until `Until` ends the loop, and does its share.
+    /// First worker of shared batches. It begins each batch until `Until` ends the loop, and posts its own share.
     Lead(&'a SharedBatches, &'a mut Until),
-    /// Another worker: does its share of the batches that the first one begins.
+    /// Any other worker of shared batches. It posts its share of each batch that the first worker begins.
     Follow(&'a SharedBatches),
 }
 
@@ -57,10 +57,11 @@ struct BatchBuilder {
     turn: usize,
 }
 
-/// Runs batches on each flow until `part` ends the loop and all batches have completed. `batching` gives the size of
-/// this worker's part.
+/// Runs batches on each flow until `part` ends the loop and all batches have completed. `batching.size` is this
+/// worker's share.
 ///
-/// A batch that is larger than the engine's queue is posted as room appears, as an application would.
+/// A batch that is larger than the engine's queue is posted in pieces, whenever the queue has room. Applications do the
+/// same.
 pub fn run_batch_loop<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
@@ -157,7 +158,7 @@ fn run_batches<R: Recorder, T: BatchSchedule>(
     }
 }
 
-/// Decides when batches begin and end. A batch is identified by its slot among those in flight.
+/// Decides when batches begin and end. A batch is identified by its slot, an index into the batches in flight.
 trait BatchSchedule {
     /// Returns the slot of a batch to begin now, if one is due.
     fn next(&mut self) -> Result<Option<u32>>;
@@ -171,7 +172,7 @@ trait BatchSchedule {
     /// Returns the slot of a batch that all workers have finished, once per batch.
     fn take_ended(&mut self) -> Option<u32>;
 
-    /// Whether no batch is left to begin or to wait for.
+    /// Returns true once no more batches will begin and all batches of this worker have ended.
     fn is_over(&self) -> bool;
 }
 
@@ -199,7 +200,7 @@ impl<'a> OwnSchedule<'a> {
 impl BatchSchedule for OwnSchedule<'_> {
     #[inline]
     fn next(&mut self) -> Result<Option<u32>> {
-        // Read the clock only if a slot is free.
+        // `grant` may read the clock, so call it only if a slot is free.
         if !self.over && !self.free.is_empty() {
             self.over = self.until.grant(1) == 0;
         }
@@ -234,7 +235,7 @@ impl BatchSchedule for OwnSchedule<'_> {
 struct BatchesInFlight<'a, T> {
     schedule: T,
     batches: &'a mut [BatchSlot],
-    /// Operations per batch in this worker's part, on all flows.
+    /// This worker's share of a batch, in operations on all flows together.
     operations: u64,
     completed: u64,
 }
@@ -254,7 +255,8 @@ impl<T: BatchSchedule> BatchesInFlight<'_, T> {
         Ok(place)
     }
 
-    /// Start time of the next operations to build. A batch starts before its first operation is built.
+    /// Returns the time at which building of the next operations begins. For the first operations this is the batch's
+    /// start.
     #[inline]
     fn time_to_build<R: Recorder>(&self, batch: &BatchBuilder, recorder: &R) -> u64 {
         match batch.built {
@@ -263,7 +265,7 @@ impl<T: BatchSchedule> BatchesInFlight<'_, T> {
         }
     }
 
-    /// Counts built operations and adds the time it took.
+    /// Adds the built operations to the batch's count, and the building time to its `prepare_ns`.
     #[inline]
     fn note_built<R: Recorder>(&mut self, place: u32, count: usize, begun_ns: u64, recorder: &R) {
         let batch = &mut self.batches[place as usize];
@@ -271,7 +273,7 @@ impl<T: BatchSchedule> BatchesInFlight<'_, T> {
         batch.prepare_ns += recorder.now_ns().saturating_sub(begun_ns);
     }
 
-    /// Notes that the whole batch was posted. An empty batch is done at this moment.
+    /// Notes that the whole batch was posted. An empty batch is done now, because no completion will follow.
     #[inline]
     fn note_posted<R: Recorder>(&mut self, place: u32, recorder: &mut R) {
         let batch = &mut self.batches[place as usize];
@@ -282,7 +284,7 @@ impl<T: BatchSchedule> BatchesInFlight<'_, T> {
         }
     }
 
-    /// Counts completed operations. The last one completes its batch, unless the batch is still being built.
+    /// Counts completed operations. The batch is done if no operation is left and the batch isn't still being built.
     #[inline]
     fn end<R: Recorder>(&mut self, place: u32, count: u64, unbuilt: Option<u32>, recorder: &mut R) {
         let batch = &mut self.batches[place as usize];
@@ -338,7 +340,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Builds the next operations of the batch, up to the room in `staged`.
+    /// Builds operations until `staged` is full or the batch is complete.
     #[inline]
     fn build_next(
         &mut self,
@@ -384,7 +386,7 @@ impl BatchBuilder {
     }
 }
 
-/// Returns whether `op` continues `last` on both sides and the merged operation is short enough.
+/// Returns whether `op` directly follows `last` in local and remote memory, and both together fit in `bytes_max`.
 #[inline]
 fn is_contiguous(last: &Op, op: &Op, bytes_max: u32) -> bool {
     let len = u64::from(last.len);

@@ -1,5 +1,5 @@
-//! The loop that times collectives of backends inside this process. Calls are few and long compared with clock reads:
-//! two reads per call, or two for the whole series if calls follow each other directly.
+//! Loops that time collective calls of a backend in this process. The clock is read twice per call, or twice per series
+//! if calls follow each other directly. These reads are short compared with a call.
 
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
@@ -20,12 +20,12 @@ impl CallSpan {
     }
 }
 
-/// Carries out the calls of this rank.
+/// Makes this rank's collective calls.
 pub trait Caller {
-    /// Waits until all ranks have arrived, by the backend's own means.
+    /// Waits until all ranks have arrived, using the backend itself.
     fn align(&mut self) -> Result<()>;
 
-    /// Carries out one call.
+    /// Makes one call.
     fn call(&mut self) -> Result<()>;
 }
 

@@ -1,10 +1,10 @@
-//! Credits: a message completes once its receiver has taken it.
+//! Credits hold back a send's completion until the receiver has consumed the message.
 //!
-//! Some engines complete a send when it has left this side, which would let a sender run away from its receiver. The
-//! window would bound nothing, receives would run out, and the measurement would show the transport's path for
-//! unexpected messages. Therefore each receiver counts the messages it has taken and writes the count into its sender's
-//! memory. The sender's port holds completions back until the count covers them. Counts only grow from the connection
-//! on, so a later count includes all earlier ones.
+//! Some engines complete a send once the message has left the sender. A sender could then run ahead of its receiver
+//! without limit. The depth would bound nothing, receives would run out, and the run would measure the transport's path
+//! for unexpected messages. Therefore each receiver counts the messages it has consumed and writes the count into its
+//! sender's memory. The sender's port holds completions back until the count covers them. Counts are never reset, so a
+//! later count includes all earlier ones.
 //!
 //! `tonnage_bench::opening::credit_lanes` registers the memory and connects the lanes.
 
@@ -16,7 +16,8 @@ use tonnage_engine::{Completion, Ending, Engine, Lane, Op, Peer};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-/// Distance between two counts in memory, so that no two peers write to one cache line.
+/// Distance between two counts in memory. Each count has its own cache line, so that no two peers write to the same
+/// line.
 const LINE_BYTES: u64 = 64;
 
 /// Bytes of a count.
@@ -31,17 +32,17 @@ struct PeerCredits {
     peer: Peer,
     /// Offset in the peer's memory where this worker writes its count.
     remote: u64,
-    /// Messages from the peer that were taken here.
+    /// Messages from the peer that this worker has consumed.
     taken: u64,
     /// The last count sent to the peer.
     told: u64,
-    /// A count is being written to the peer; its source bytes must not change.
+    /// True while a count is being written to the peer. The source bytes must not change during the write.
     telling: bool,
-    /// The lane that carries counts to the peer, while the peer sends messages.
+    /// The lane that carries counts to the peer. `None` until the first point in which the peer sends messages.
     tells: Option<Lane>,
     /// Completions passed on to the loop.
     released: u64,
-    /// Completions of messages that the peer may not have taken yet, in order.
+    /// Completions of messages that the peer may not have consumed yet, in order.
     held: VecDeque<Completion>,
 }
 
@@ -49,9 +50,9 @@ struct PeerCredits {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum LanePurpose {
     Other,
-    /// Messages of the account with this index. Their completions are held back.
+    /// Carries messages to the peer of this account. Their completions are held back.
     Sends(usize),
-    /// Counts of the account with this index.
+    /// Carries counts to the peer of this account.
     Tells(usize),
 }
 
@@ -71,20 +72,20 @@ pub struct Credits {
     accounts: Vec<PeerCredits>,
     /// Purposes of lanes, indexed by lane number.
     purposes: Vec<LanePurpose>,
-    /// Accounts of peers that send to this worker, indexed by the tags of their receives.
+    /// Accounts of peers that send to this worker, indexed by the tag of the receives for each peer.
     senders: Vec<usize>,
     /// Accounts of peers that this worker sends to.
     receivers: Vec<usize>,
     /// The index in `receivers` to check next.
     next: usize,
-    /// Messages taken for which credits have not been returned.
+    /// Consumed messages whose credits have not been returned.
     owed: u64,
     telling: CreditReturn,
     idle_polls: u32,
 }
 
 impl Credits {
-    /// Memory needed for the counts with this number of peers.
+    /// Returns the bytes needed for the counts of this number of peers.
     pub fn bytes(peers: usize) -> u64 {
         2 * LINE_BYTES * peers.max(1) as u64
     }
@@ -142,8 +143,8 @@ impl Credits {
         Ok(())
     }
 
-    /// Begins a point. `sends` are the lanes of this worker's messages, `tells` the lanes for counts in the order of
-    /// the receives' tags. At most `depth` messages are in flight on each lane.
+    /// Begins a point. `sends` lists the lanes of this worker's messages. `tells` lists the lanes that carry counts, in
+    /// the order of the receives' tags. At most `depth` messages are in flight on each lane.
     pub fn begin(
         &mut self,
         telling: CreditReturn,
@@ -184,8 +185,8 @@ impl Credits {
         self.purposes[at] = purpose;
     }
 
-    /// Holds back completions in `done` that are too early, and adds those that peers' counts cover by now. The engine
-    /// filled the first `count` entries; returns the new number of entries.
+    /// Takes completions out of `done` that no peer's count covers yet, and adds held-back ones that a count now
+    /// covers. The first `count` entries come from the engine. Returns the new number of entries.
     #[inline]
     pub fn hold_back_early(&mut self, done: &mut [Completion], count: usize) -> usize {
         let mut kept = 0;
@@ -232,7 +233,7 @@ impl Credits {
         kept
     }
 
-    /// Counts a message that filled the receive with this tag, and returns credits to its sender if enough are due.
+    /// Counts a message that filled the receive with this tag. If enough credits are due, returns them to the sender.
     #[inline]
     pub fn count_taken(&mut self, tag: u32, engine: &mut dyn Engine) -> Result<()> {
         let Some(&index) = self.senders.get(tag as usize) else {
@@ -248,7 +249,7 @@ impl Credits {
         self.return_credits(index, engine)
     }
 
-    /// Notes a poll without arrivals. After a few of them all credits are returned.
+    /// Counts a poll without arrivals. After `idle_polls` of these polls in a row, returns all credits.
     #[inline]
     pub fn return_when_idle(&mut self, engine: &mut dyn Engine) -> Result<()> {
         if self.owed == 0 {

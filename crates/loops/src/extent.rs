@@ -1,4 +1,4 @@
-//! Extents of the flows of a stream: endless, or with a fixed number of operations each.
+//! Length of a stream's flows: endless, or a fixed number of operations per flow.
 
 use tonnage_sys::clock::Clock;
 
@@ -8,29 +8,30 @@ use super::port::Port;
 use tonnage_engine::Flush;
 use tonnage_units::Result;
 
-/// Consequence of a completion.
+/// Consequence of a completion for its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlowStep {
-    /// Another operation of the flow takes its place in the window.
+    /// Another operation of the flow replaces the completed one.
     Next,
-    /// No operation takes its place.
+    /// No operation replaces the completed one.
     Retired,
     /// The flow's last operation has completed; [`StreamExtent::close`] closes the flow using this operation's tag.
     Last,
-    /// The flush that closed the flow has completed, not an operation.
+    /// The completion belongs to the flush that closes the flow, not to an operation.
     Flushed,
 }
 
-/// Extent of the flows of a stream. Its methods run inside the loop, so they must not allocate or take a lock.
+/// Decides how many operations each flow of a stream issues. The methods run inside the loop, so they must not allocate
+/// or take a lock.
 pub trait StreamExtent {
-    /// Hands out the initial tags of the flows.
+    /// Assigns the initial tags to flows.
     fn begin(&mut self, scratch: &mut Scratch, flows: usize);
 
     /// Notes that the operation, or the flush, with this tag has completed.
     fn ended(&mut self, flow_of_tag: &[u32], tag: u32) -> FlowStep;
 
-    /// Closes the flows with a completed last operation, and returns the number of flushes posted for this. `tags` has
-    /// the flow of each tag, and the list of retired tags, which this extends.
+    /// Closes flows with a completed last operation, and returns the number of flushes posted. `tags` contains the flow
+    /// of each tag and the list of retired tags. This method may add to that list.
     fn close(
         &mut self,
         port: &mut Port<'_>,
@@ -74,8 +75,8 @@ impl StreamExtent for UntilLoopEnds {
     }
 }
 
-/// Flows with a fixed number of operations each. A finished flow is closed while the others go on, so that each knows
-/// when its bytes had arrived. This costs one clock read per flow.
+/// Flows with a fixed number of operations each. A finished flow is closed while other flows continue, so that each
+/// flow has its own end time. This costs one clock read per flow.
 #[derive(Debug)]
 pub struct FlowLoads {
     flows: Vec<FlowLoad>,
@@ -91,7 +92,7 @@ pub struct FlowLoads {
 pub struct FlowLoad {
     /// Total number of operations.
     pub operations: u64,
-    /// Operations not yet placed in the window.
+    /// Operations that have not been assigned to a tag.
     unissued: u64,
     /// Operations that have not completed.
     open: u64,
@@ -102,7 +103,7 @@ pub struct FlowLoad {
 }
 
 impl FlowLoads {
-    /// Creates loads for at most `flows` flows. With `flushes`, each is closed by a flush.
+    /// Creates loads for at most `flows` flows. With `flushes`, each flow is closed by a flush.
     pub fn new(flows: usize, flushes: bool, clock: Clock) -> Self {
         Self {
             flows: Vec::with_capacity(flows),
@@ -266,7 +267,8 @@ mod tests {
         }
     }
 
-    /// An endless flow's progress is the number of operations it issued: nothing else would reveal a stall.
+    /// The progress of an endless flow is its number of issued operations. The stall watch has no other sign of
+    /// progress.
     #[test]
     fn an_endless_flow_makes_progress_with_each_operation() {
         let mut flows = [flow(0, 1), flow(1, 2)];
@@ -292,7 +294,7 @@ mod tests {
         assert_eq!(loads.ended(&tags, 2), FlowStep::Last);
         assert_eq!(progress(&loads), [Some(0), None]);
         assert!(!loads.is_closed());
-        // The engine has no room at first.
+        // The mock rejects the first flush.
         let mut close = |loads: &mut FlowLoads| {
             let posted = loads.close(&mut port, &flows, (&tags, &mut retired));
             (posted.unwrap(), loads.is_closed())

@@ -15,7 +15,7 @@ pub struct Flow {
     pub local_origin: u64,
     /// Offset of the flow's slice in the peer's memory.
     pub remote_origin: u64,
-    /// Operations issued since the flow was created. The low 32 bits are the immediate of the next one.
+    /// Operations issued since the flow was created. The low 32 bits are the immediate of the next operation.
     pub issued: u64,
     walk: FlowWalk,
     local_stride_bytes: u64,
@@ -52,7 +52,7 @@ impl Flow {
         }
     }
 
-    /// Describes the flow for an engine that runs trials on its own.
+    /// Describes the flow for an engine that runs trials itself.
     pub fn carried(&self, slots: &FlowSlots, initiator: u32) -> CarriedFlow {
         CarriedFlow {
             lane: self.lane,
@@ -85,7 +85,8 @@ impl Flow {
         }
     }
 
-    /// Returns an operation of one byte at the first slot. It uses up a receive without advancing the walk.
+    /// Returns an operation of one byte at the first slot. The operation uses up one receive of the peer and doesn't
+    /// advance the walk.
     pub fn filler_op(&self) -> Op {
         Op {
             lane: self.lane,
@@ -109,7 +110,7 @@ pub struct Receives {
 }
 
 impl Receives {
-    /// Receives at `target` for sends of `initiator`.
+    /// Creates the receives at `target` for sends of `initiator`.
     pub fn new(slots: &FlowSlots, initiator: u32, target: u32, lane: Lane, origin: u64) -> Self {
         Self {
             lane,

@@ -1,5 +1,5 @@
-//! Slots that a flow's operations use at both ends. Both ends compute the same walk from [`FlowSlots`] alone. Each
-//! therefore knows which slots the n-th operation uses on both sides, and where its data lands.
+//! Slots that a flow's operations use at both ends. Both ends compute the same walk from [`FlowSlots`] alone. Each end
+//! therefore knows the slots of the n-th operation on both sides.
 
 use tonnage_engine::{Access, Verb};
 use tonnage_units::Result;
@@ -7,7 +7,7 @@ use tonnage_units::Result;
 use super::walk::SlotWalk;
 use crate::permutation::{Permutation, mix_bits};
 
-/// Operation and slots that all flows of a point share.
+/// Verb and slot layout common to all flows of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowSlots {
     /// The verb.
@@ -20,7 +20,8 @@ pub struct FlowSlots {
     pub slots: u64,
     /// Orders of the slots at the initiator and at the target.
     pub orders: (Access, Access),
-    /// Number of result words of atomic operations at the initiator. Other operations use slots there.
+    /// Number of words at the initiator that receive results of atomic operations. Other operations use the initiator's
+    /// slots.
     pub word_places: u64,
     /// Seeds the orders.
     pub seed: u64,
@@ -53,13 +54,13 @@ enum RemoteWalk {
     Own(SlotWalk),
 }
 
-/// Fixed pairs of initiator and target slots, as in a page table. The orders at the two ends always differ, but data of
-/// one slot always land in the same slot.
+/// Fixed pairs of initiator and target slots, as in a page table. The orders at the two ends always differ, but data
+/// from one initiator slot always land in the same target slot.
 #[derive(Debug, Clone)]
 struct SlotPairing {
     permutation: Permutation,
     slots: u64,
-    /// 1 if the permutation alone might map every slot to itself.
+    /// Added to each permuted slot: 1 if the permutation could be the identity, otherwise 0.
     turn: u64,
 }
 
@@ -82,7 +83,7 @@ impl SlotPairing {
 }
 
 impl FlowWalk {
-    /// The walk of one flow. Different flows walk differently under random and permuted addresses.
+    /// Creates the walk of one flow. In random and permuted order, each flow visits the slots in its own order.
     pub fn new(slots: &FlowSlots, initiator: u32, target: u32) -> Self {
         let seed = slots.seed_of(initiator, target);
         if slots.op.is_atomic() {
@@ -95,7 +96,8 @@ impl FlowWalk {
         Self::with_orders(slots.orders, slots.slots, seed)
     }
 
-    /// A walk over `slots` slots (at least one) at each end, in the given orders at the initiator and the target.
+    /// Creates a walk over `slots` slots (at least one) at each end, in the given orders at the initiator and the
+    /// target.
     pub fn with_orders((local, remote): (Access, Access), slots: u64, seed: u64) -> Self {
         Self {
             local: SlotWalk::new(local, slots, seed),
@@ -148,9 +150,9 @@ impl FlowWalk {
         }
     }
 
-    /// Visits each slot in which the next `count` operations land, together with the source slot of its last data, and
-    /// marks it as used. The walk goes backwards and stops once all slots are used, so its cost doesn't grow with
-    /// `count`.
+    /// Visits each slot in which the next `count` operations land, and marks the slot as used. `visit` gets the slot
+    /// and the source slot of its last data. The search goes backwards and stops once all reachable slots are used, so
+    /// its cost doesn't grow with `count`.
     pub fn each_landing(
         &self,
         count: u64,

@@ -1,21 +1,17 @@
-//! The timed loops. They know engines only by their traits, allocate nothing and never wait for a lock while they run,
-//! and read the clock only as often as the measurement needs.
+//! The timed loops. They use engines only through traits. While a loop runs, it allocates nothing, never waits for a
+//! lock, and reads the clock only as often as the measurement needs.
 //!
 //! | file | loop |
 //! | --- | --- |
 //! | [`stream`], [`extent`] | a true sliding window; flows that end on their own |
-//! | [`batch`] | post B, wait for B; several batches can overlap |
+//! | [`batch`] | post B operations, wait for all B; several batches can overlap |
 //! | [`ping_pong`] | one operation, one answer; both sides |
 //! | [`paced`] | operations due at fixed times |
-//!
-//! [`calls`], [`collective`]
-//!
-//! collectives timed by two clock reads, per call or per series; native collectives
-//!
+//! | [`calls`], [`collective`] | collectives timed by two clock reads, per call or per series; native collectives |
 //! | [`files`] | file transfers, one at a time or several in flight; file content |
 //! | [`each`], [`library`] | layers between loop and engine: comparing every operation; the library for other programs |
-//! | [`credits`] | used by loops: a message completes once its receiver has taken it |
-//! | [`pulse`] | used by loops: progress, for a thread that samples it once per interval |
+//! | [`credits`] | used by loops: a message completes once its receiver has consumed it |
+//! | [`pulse`] | used by loops: publishes progress to a thread that samples it once per interval |
 //! | [`stall`] | used by loops: detects operations that make no progress |
 //! | [`flow`], [`flow_walk`], [`walk`], [`permutation`] | an initiator's traffic with a peer; the order in which it visits the slots of a buffer |
 //! | [`port`], [`until`], [`recorder`] | the engine as the loops see it; when a loop ends; what it records |
@@ -53,12 +49,13 @@ pub mod walk;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-/// Maximum number of operations posted, or completions polled, in one call. Sixteen already amortize the indirect call
-/// (4.79 ns per operation, 4.71 ns with a static call); 64 lets an engine ring one doorbell for a default window.
+/// Maximum number of operations posted, or completions polled, in one call. Sixteen would already amortize the indirect
+/// call: 4.79 ns per operation, compared with 4.71 ns for a static call. With 64, an engine can ring one doorbell for a
+/// default window.
 pub const BURST: usize = 64;
 
-/// Maximum number of operations of a batch that are built before they are posted (2.5 MiB of them). A larger batch
-/// takes several calls.
+/// Maximum number of operations of a batch that are built before they are posted. They take 2.5 MiB of memory. A larger
+/// batch takes several calls.
 pub const CALL_MAX: usize = 1 << 16;
 
 /// A batch in flight.
@@ -81,8 +78,8 @@ struct CachePadded<T>(T);
 
 /// Buffers of the loops, made once per point so that the loops allocate nothing.
 pub struct Scratch {
-    /// Tags not in flight, or in batch loops the free batch slots, longest free first. This order makes flows take
-    /// turns even on an engine that completes at once.
+    /// Free tags or, in batch loops, free batch slots. The longest free comes first. This order makes flows alternate
+    /// even on an engine that completes at once.
     ready: VecDeque<u32>,
     /// Time when the operation of each tag was posted (or due), nanoseconds.
     posted_ns: Vec<u64>,
@@ -135,7 +132,7 @@ impl Scratch {
         self
     }
 
-    /// Flows with operations still in flight, in a loop that keeps a window for each flow.
+    /// Returns the flows with operations in flight, after a loop with a separate window for each flow.
     pub fn waiting_flows(&self) -> Vec<u32> {
         let mut is_ready = vec![false; self.flow_of_tag.len()];
         let paced = self.paced.iter().flat_map(|flow| &flow.free);
@@ -158,8 +155,8 @@ impl Scratch {
         self.staged.clear();
     }
 
-    /// Distributes the tags over `flows` flows, one window each, keeping only tags of flows that pass `takes`. `flows`
-    /// must not exceed the number passed to [`Self::new`].
+    /// Distributes the tags over `flows` flows, one window each. Calls `takes` once per tag; if it returns false, the
+    /// tag is retired. `flows` must not exceed the number passed to [`Self::new`].
     fn share_out(&mut self, flows: usize, mut takes: impl FnMut(usize) -> bool) {
         self.ready.clear();
         self.retired.clear();

@@ -2,8 +2,8 @@
 //! therefore shows in every operation that it delayed. A closed loop would hide it by waiting (coordinated omission).
 //! Operations that were never issued count too: their waits are lower bounds of their latencies.
 //!
-//! The timetable gives each flow its operations in turn. Each flow has its own depth, so a stuck flow doesn't delay
-//! others: the loop passes over the stuck flow's operations and issues them once its completions make room.
+//! The timetable assigns operations to the flows round-robin. Each flow has its own depth, so a stuck flow doesn't
+//! delay others: the loop passes over the stuck flow's operations and issues them once its completions make room.
 
 use super::flow::Flow;
 use super::port::Port;
@@ -13,12 +13,12 @@ use tonnage_engine::{Completion, Ending, Op};
 use tonnage_units::Result;
 use tonnage_units::histogram::Unfinished;
 
-/// Flows are checked for stalls once per this number of turns that posted operations, or once per N such turns if the N
-/// flows are more.
+/// Number of loop iterations with new operations between two stall checks of the flows. With more flows than this, the
+/// number of flows is used instead.
 const LOOK_GRANTS: usize = 64;
 
-/// A standstill is a stall if it is this many times as long as the flow's other waits for a completion. An overload
-/// makes all of them long.
+/// The longest standstill is a stall if it exceeds the mean of all other standstills by this factor. In an overload all
+/// standstills are long, so none of them is a stall.
 const STALL_FACTOR: u64 = 20;
 
 /// The timetable of one worker.
@@ -39,7 +39,7 @@ pub struct Timetable {
 }
 
 impl Timetable {
-    /// An operation is due together with the first of its burst.
+    /// Time when an operation is due. All operations of a burst are due together.
     #[inline]
     fn due_ns(&self, index: u64) -> u64 {
         self.evenly_spaced_ns(index - self.place_in_burst(index))
@@ -155,15 +155,16 @@ impl Punctuality {
 pub(super) struct PacedFlow {
     /// Tags that are not in flight.
     pub(super) free: Vec<u32>,
-    /// Index of the flow's oldest operation that was not issued.
+    /// Index of the flow's next operation to issue.
     next: u64,
-    /// Number of operations from `next` on that the loop has passed over.
+    /// Number of the flow's operations, from `next` on, that are due and that the loop passed over.
     passed: u64,
     /// Operations that the engine rejected, in order.
     refused: Vec<Op>,
-    /// True while it is queued to issue operations that were passed over.
+    /// True while the flow is queued in `Scratch::behind`.
     is_queued: bool,
-    /// Time of the flow's last completion. If nothing was due or in flight then, the time from which something was.
+    /// Begin of the current standstill: the flow's last completion or, if nothing was in flight then, the due time of
+    /// the next operation.
     since_ns: u64,
 }
 
@@ -239,7 +240,7 @@ impl Scratch {
         }
     }
 
-    /// Returns the operations of the last timetable that were due by its end and never issued.
+    /// Returns the operations of the last timetable that were due by `ended_ns` and never issued, one entry per flow.
     pub fn never_issued(
         &self,
         flows: usize,
@@ -265,11 +266,11 @@ impl Scratch {
     }
 }
 
-/// Issues the operations of a timetable. Flows take turns, with at most the scratch's window in flight on each. The
-/// loop doesn't end before its timetable does, so the measured rate cannot exceed the offered rate.
+/// Issues the operations of a timetable. Flows alternate, each with at most the scratch's window in flight. The loop
+/// doesn't end before its timetable does, so the measured rate cannot exceed the offered rate.
 ///
-/// `scratch` must come from [`Scratch::for_paced`]. Afterwards it knows which operations were [never
-/// issued](Scratch::never_issued).
+/// `scratch` must come from [`Scratch::for_paced`]. Afterwards, [`Scratch::never_issued`] returns the operations that
+/// were never issued.
 pub fn paced<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
@@ -281,7 +282,7 @@ pub fn paced<R: Recorder>(
     run_paced_by_clock(|| clock.now_ns(), port, flows, timetable, scratch, recorder)
 }
 
-/// The loop, with any clock.
+/// The loop of [`paced`] with any clock, so that tests can use virtual time.
 #[inline]
 fn run_paced_by_clock<R: Recorder>(
     clock: impl Fn() -> u64,
@@ -321,7 +322,7 @@ fn run_paced_by_clock<R: Recorder>(
         if taken == staged.len() {
             staged.clear();
             taken = 0;
-            // Flows that are behind get up to half of a burst, so that neither they nor the others wait.
+            // Reserve up to half of a burst for flows that are behind, so that neither those flows nor the others wait.
             let room = BURST - behind.len().min(BURST / 2);
             let mut passes = flows.len();
             while next < operations
@@ -362,7 +363,7 @@ fn run_paced_by_clock<R: Recorder>(
             }
             issued += staged.len() as u64;
             in_flight += staged.len();
-            // With one flow, the check on idle turns suffices.
+            // With one flow, the stall check of idle polls suffices.
             grants += usize::from(flows.len() > 1 && !staged.is_empty());
             if grants == looks {
                 grants = 0;
@@ -406,8 +407,8 @@ fn run_paced_by_clock<R: Recorder>(
             true => recorder.now_ns().max(now_ns),
             false => now_ns,
         };
-        // The loop may have been stopped in this iteration. Without this line, the standstills below would not include
-        // it.
+        // The process may have been suspended during this iteration. Therefore note the iteration before the
+        // standstills, which are compared with the longest one.
         result.note_turn(looked_ns, now_ns);
         for completion in &done[..count] {
             if completion.ending == Ending::Done {
@@ -673,7 +674,7 @@ mod tests {
     const RATE_PER_S: f64 = 10_000.0;
     const OPERATIONS: u64 = 2_000;
     const GIVE_UP_NS: u64 = 401_000_000;
-    /// Virtual time per clock read. Completions follow within a few of these.
+    /// Virtual time per clock read. Completions follow within a few clock reads.
     const LOOK_NS: u64 = 2_000;
     /// Maximum virtual time for issuing the delayed operations: one after the other, two clock reads each.
     const DRAIN_NS: u64 = OPERATIONS * 2 * LOOK_NS;
@@ -735,7 +736,8 @@ mod tests {
             }
         }
 
-        /// The model: each affected operation that is due in the stall waits for its end; all others take no time.
+        /// Returns the expected latencies, sorted. Each affected operation that is due during the stall waits for the
+        /// stall's end; all others take no time.
         fn latencies_ns(&self) -> Vec<u64> {
             let latency_ns =
                 |index| match self.is_still(Self::due_ns(index)) && self.holds_up(index) {
@@ -862,7 +864,7 @@ mod tests {
                         near(latencies.mean_ns().unwrap() as u64, mean_ns),
                         "{case:?}: {latencies:?}"
                     );
-                    // Operations that are never issued are lower bounds, and are marked as such.
+                    // Latencies of operations that are never issued are lower bounds, and are marked as such.
                     let is_given_up = case.end_ns() > GIVE_UP_NS;
                     let unfinished = OPERATIONS - driven.result.completed;
                     assert_eq!(unfinished > 1000, is_given_up, "{case:?}: {unfinished}");
@@ -988,13 +990,13 @@ mod tests {
             .collect();
         let never: u64 = waits.iter().map(|waits| waits.count).sum();
         assert_eq!(never, OPERATIONS - result.completed);
-        // The last one was due at the end of the timetable and has waited since.
+        // The last operation was due at the end of the timetable and has waited since then.
         let shortest_ns = waits.iter().map(|waits| waits.shortest_ns).min().unwrap();
         assert_eq!(shortest_ns, result.ended_ns - Case::due_ns(OPERATIONS - 1));
         assert_eq!(result.late, result.late.max(never));
     }
 
-    /// A lane on which no operation ever ends is named, even while others go on.
+    /// A lane on which no operation ever ends is reported, even while other lanes make progress.
     #[test]
     fn a_lane_that_stays_stuck_ends_the_trial_and_is_named() {
         let (mut mock, stop) = (mock(1000), AtomicBool::new(false));
@@ -1048,7 +1050,7 @@ mod tests {
     }
 
     /// Bursts of 4 on `flows` flows, one operation per microsecond, in virtual time. Each clock read takes 100 ns, and
-    /// the one with number `long_look` 50 µs more.
+    /// clock read number `long_look` takes 50 µs more.
     fn bursts(flows: usize, long_look: Option<u64>) -> (Punctuality, Vec<u64>) {
         let (mut mock, stop) = (mock(1000), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
@@ -1105,7 +1107,8 @@ mod tests {
     #[test]
     fn bursts_that_were_held_up_are_late() {
         let (result, _) = bursts(1, Some(1000));
-        // 50 µs delay about 12 bursts of 4. All but the last burst are issued after the next one was due.
+        // 50 µs delay about 12 bursts of 4. All delayed bursts but the last are issued after the following burst was
+        // due.
         assert!((30..=60).contains(&result.late), "{result:?}");
     }
 }

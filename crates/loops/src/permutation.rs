@@ -10,7 +10,7 @@
 
 pub use tonnage_engine::pattern::{GOLDEN, mix_bits};
 
-/// Rounds of mixing. With two rounds, adjacent numbers visibly stay together when there are few slots.
+/// Rounds of mixing. With two rounds, adjacent numbers stay adjacent too often if the bound is small.
 const ROUNDS: usize = 3;
 
 /// A permutation of the numbers below a bound.
@@ -19,13 +19,13 @@ pub struct Permutation {
     below: u64,
     mask: u64,
     half: u32,
-    /// Summands and odd factors.
+    /// Summand and odd factor of each round.
     keys: [(u64, u64); ROUNDS],
 }
 
 impl Permutation {
     /// Creates a permutation of the numbers below `below` (at least one). Different seeds give different permutations,
-    /// as far as there are enough.
+    /// as far as enough permutations exist.
     pub fn new(below: u64, seed: u64) -> Self {
         let below = below.max(1);
         let bits = (u64::BITS - (below - 1).leading_zeros()).max(1);

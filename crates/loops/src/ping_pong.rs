@@ -1,8 +1,8 @@
 //! One operation, one answer. Each side waits for data to *arrive*, so half the round trip is a one-way latency.
 //!
-//! For write-imm and send, arrival is a completion at the target. For a plain write, arrival is seen as a change of its
-//! last byte, which needs an engine that writes the last byte last ([`tonnage_engine::Caps::ordered_writes`]). A read
-//! has no arrival. Ping-pong then keeps one read in flight at a time and rotates over the peers ([`read_round_robin`]).
+//! For write-imm and send, arrival is a completion at the target. For a plain write, arrival is a change of the slot's
+//! last byte. This requires an engine that writes the last byte last ([`tonnage_engine::Caps::ordered_writes`]). A read
+//! has no arrival, so a ping-pong of reads keeps one read in flight and rotates over the peers ([`read_round_robin`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use tonnage_units::{Error, Result};
 /// Checks of the last byte between two polls, if peers can write without this side polling.
 const LOOKS_PER_POLL: u32 = 32;
 
-/// Maximum number of own operations that may be incomplete when the next one is posted.
+/// Maximum number of this side's operations in flight when it posts the next one.
 const OUTSTANDING_MAX: u64 = 16;
 
-/// One direction of a plain-write ping-pong: the last byte of a slot counts the writes to it. The count belongs to the
-/// target's slot, whichever source slot the bytes come from.
+/// One direction of a plain-write ping-pong: the last byte of a slot counts the writes to it. Counts are kept per
+/// target slot, because different source slots may write to it.
 struct LastByteCounts {
     walk: FlowWalk,
     /// The slots of the next operation at the writer and at the target.
@@ -90,7 +90,7 @@ impl LastByteSignal {
         }
     }
 
-    /// Restores the expected old value in every incoming slot, because filling and other points overwrite them.
+    /// Writes the last expected count back to every incoming slot, because fills and other points overwrite the slots.
     pub fn reset_incoming(&self) -> Result<(), OutOfRange> {
         for (slot, &count) in self.into.counts.iter().enumerate() {
             let offset = self.into_origin + slot as u64 * self.stride_bytes + self.last_byte;
@@ -120,7 +120,7 @@ impl LastByteSignal {
     }
 }
 
-/// One end of a ping-pong: its flows, and a signal for each if arrivals are detected in memory.
+/// One end of a ping-pong: its flows and, if arrivals are detected in memory, a signal per flow.
 pub struct PingPongEnd {
     /// One flow per peer.
     pub flows: Vec<Flow>,
@@ -140,7 +140,7 @@ pub struct PingPongEnd {
 impl PingPongEnd {
     /// Creates one end with nothing in flight; `answers` is true on the answering side.
     pub fn new(flows: Vec<Flow>, signals: Vec<LastByteSignal>, answers: bool, caps: &Caps) -> Self {
-        // Each peer can have one unanswered operation, so the list never grows beyond this.
+        // Each peer can have one unanswered operation, so the list never exceeds this capacity.
         let unanswered = Vec::with_capacity(flows.len());
         Self {
             active: 0..flows.len(),

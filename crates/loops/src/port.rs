@@ -23,8 +23,8 @@ pub struct Arrivals {
     /// Wrapping sum of [`arrival_mix`] over all arrivals. It identifies the set of arrivals, independent of their
     /// order.
     pub set: u64,
-    /// Time of the first empty poll after the last arrival, or of taking the counters if that came first, in
-    /// nanoseconds on the worker's clock. 0 if nothing arrived.
+    /// Time when the last arrival was recorded, in nanoseconds on the worker's clock; 0 if nothing arrived. It is
+    /// recorded at the next empty poll, or earlier if the counters are taken.
     pub last_ns: u64,
 }
 
@@ -58,17 +58,17 @@ pub struct Port<'a> {
     receives: Vec<Receives>,
     /// Receives waiting to be posted, oldest first.
     staged: Vec<Op>,
-    /// False while the posted receives are being used up.
+    /// True if each arrival reposts its receive.
     reposting: bool,
-    /// Credits of receivers; `None` if a completion already implies that the receiver took the message.
+    /// Credits of receivers. `None` if a completion already implies that the receiver consumed the message.
     credits: Option<&'a mut Credits>,
     /// Operations, including flushes, that have not completed.
     outstanding: u64,
-    /// Maximum of `outstanding`.
+    /// Maximum of `outstanding` since it was last taken.
     most_in_flight: u64,
     /// Operations that completed.
     completed: u64,
-    /// Answers of peers that a loop is waiting for.
+    /// Number of peers' answers that a loop is waiting for.
     pub awaited: u64,
     /// Answers received.
     pub answered: u64,
@@ -85,10 +85,11 @@ pub struct Port<'a> {
 /// Spin-loop hints while arrivals gather, about 0.2 µs.
 const GATHER_SPINS: u32 = 10;
 
-/// Longest sleep. After it, the loop checks again conditions that depend only on the clock.
+/// Longest sleep. Afterwards the loop rechecks conditions that depend only on the clock.
 const NAP: Duration = Duration::from_millis(10);
 
-/// Idle polls per clock read. A loop that yields reads the clock more often, because each yield may last milliseconds.
+/// Idle polls per clock read, without and with yielding. A yielding loop reads the clock more often, because each yield
+/// may last milliseconds.
 const LOOK_TURNS: [u32; 2] = [256, 16];
 
 impl<'a> Port<'a> {
@@ -182,7 +183,8 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// Makes messages complete only once their receiver has taken them, and returns credits to this worker's senders.
+    /// Makes messages complete only once their receiver has consumed them, and returns credits to this worker's
+    /// senders.
     pub fn with_credits(mut self, credits: &'a mut Credits) -> Self {
         self.credits = Some(credits);
         self
@@ -213,7 +215,7 @@ impl<'a> Port<'a> {
     }
 
     /// Waits briefly after a poll with arrivals that returned fewer than `most` completions. If senders write into
-    /// memory that this worker polls, each poll takes away the cache line that a sender is about to write.
+    /// memory that this worker polls, each poll takes the cache line from a sender that is about to write it.
     pub fn with_accumulation(mut self, most: usize) -> Self {
         self.gathers = most;
         self
@@ -240,14 +242,14 @@ impl<'a> Port<'a> {
         self.reposting = false;
     }
 
-    /// Takes the counters of the trial that just ended and starts new ones.
+    /// Returns the arrival counters of the trial that just ended, and resets them.
     pub fn take_arrivals(&mut self) -> Arrivals {
         self.record_arrival_time();
         std::mem::take(&mut self.arrivals)
     }
 
-    /// Waits until the data of peers' plain writes are visible. Returns the time of this wait, at least 1 ns, or `None`
-    /// if the engine needs no wait.
+    /// Waits until the data of peers' plain writes are visible. Returns the duration of this wait, at least 1 ns, or
+    /// `None` if the engine needs no wait.
     pub fn flush_incoming(&mut self) -> Result<Option<u64>> {
         let began_ns = self.clock.now_ns();
         let is_needed = self.engine.flush_incoming()?;
@@ -265,7 +267,7 @@ impl<'a> Port<'a> {
         if count == 0 {
             return self.idle().map(|()| 0);
         }
-        // An engine that completes while posting is never idle, so its loops check the flag only here.
+        // A loop over an engine that completes while posting is never idle, so it checks the flag only here.
         self.check_stop()?;
         let (mut arrived, mut done_here) = (false, 0);
         for completion in &done[..count] {
@@ -408,8 +410,8 @@ impl<'a> Port<'a> {
         self.fail_if_stalled(found)
     }
 
-    /// Fails if one of the flows makes no progress; `count` is that of [`StallWatch::check_flows`]. Called
-    /// occasionally by loops that aren't idle.
+    /// Fails if one of the flows makes no progress. Passes `count` to [`StallWatch::check_flows`]. Called occasionally
+    /// by loops that aren't idle.
     #[cold]
     pub fn check_stalled_flows(
         &mut self,
@@ -456,7 +458,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Proves that written data has arrived, if completions alone do not.
+    /// Flushes all flows with issued operations, which proves that written data has arrived.
     pub fn flush(&mut self, flows: &[Flow]) -> Result<()> {
         let mut done = [Completion::EMPTY; BURST];
         for flow in flows.iter().filter(|flow| flow.issued > 0) {

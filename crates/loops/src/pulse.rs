@@ -18,7 +18,7 @@ use tonnage_units::lock::lock;
 pub struct Pulse {
     /// Written by the worker, so it has its own cache lines.
     completed: CachePadded<AtomicU64>,
-    /// Number of requests for latencies. Written once per interval, so that the worker keeps it in its cache.
+    /// Number of requests for latencies. It changes only once per interval, so it stays in the worker's cache.
     asked: CachePadded<AtomicU64>,
     /// The last request that the worker has answered.
     answered: AtomicU64,
@@ -62,15 +62,16 @@ impl Pulse {
         *lock(&self.followed) = None;
     }
 
-    /// Reports the progress of a trial that is carried out elsewhere from now on.
+    /// From now on, reports the progress of a trial that is carried out elsewhere.
     pub fn follow(&self, progress: Arc<dyn CarriedProgress>) {
         let told = Vec::new();
         *lock(&self.followed) = Some(FollowedTrial { progress, told });
     }
 
-    /// Stops following, with the results of the trial.
+    /// Stops following a trial and takes over its results.
     pub fn end_following(&self, operations: u64, latencies: Option<&BinnedLatencies>) {
-        // Both are changed under one lock, so that readers see the trial either before its end or complete.
+        // The count and the latencies are updated under one lock. Readers therefore see the trial either before its end
+        // or complete.
         let mut following = lock(&self.followed);
         self.completed.0.fetch_max(operations, Ordering::Relaxed);
         if let (Some(mut followed), Some(latencies)) = (following.take(), latencies) {
@@ -82,7 +83,7 @@ impl Pulse {
     pub fn completed(&self) -> u64 {
         let followed = lock(&self.followed);
         let told = followed.as_ref().and_then(|it| it.progress.operations());
-        // The last reported number remains valid if there are no further ones.
+        // If the trial reports no number, the last reported one remains valid.
         match told {
             Some(told) => self
                 .completed
@@ -166,7 +167,7 @@ pub struct PulseRecorder<'a, R> {
 }
 
 impl<'a, R: Recorder> PulseRecorder<'a, R> {
-    /// Updates this pulse. [`WorkerPulse::finish`] hands over the rest at the end.
+    /// Creates a recorder that updates `pulse`. [`WorkerPulse::finish`] hands over the remaining latencies at the end.
     pub fn new(inner: R, pulse: &'a Pulse) -> Self {
         let answered = pulse.asked.0.load(Ordering::Relaxed);
         pulse.answered.store(answered, Ordering::Release);
@@ -177,7 +178,7 @@ impl<'a, R: Recorder> PulseRecorder<'a, R> {
         }
     }
 
-    /// Hands latencies over, unless the previous ones have not been taken yet: then a later call does.
+    /// Hands latencies over if the previous ones have been taken and the lock is free. Otherwise a later call does so.
     #[cold]
     fn answer_request(&mut self, asked: u64) {
         let pulse = self.pulse;
@@ -263,7 +264,7 @@ mod tests {
         take(&pulse);
         counted.progress(2);
         assert!(pulse.is_answered());
-        // Until those are taken, the worker keeps the next ones.
+        // Until these latencies are taken, the worker keeps the later ones.
         counted.sample(25);
         pulse.request_latencies();
         counted.progress(3);

@@ -1,5 +1,5 @@
-//! Recorders of operations' times: into nothing, or into a histogram. Loops are compiled once for each recorder, so
-//! that recording nothing costs no clock read.
+//! Recorders of latencies: one discards them, the others fill histograms. Loops are compiled once per recorder, so that
+//! discarding latencies costs no clock read.
 
 use tonnage_sys::clock::Clock;
 
@@ -30,7 +30,7 @@ pub struct PhaseTimes {
     pub prepare_ns: u64,
     /// Posting the batch's operations, including waits for room.
     pub post_ns: u64,
-    /// From then until the last one has completed.
+    /// Waiting for the batch's last completion, after posting.
     pub complete_ns: u64,
 }
 
@@ -78,7 +78,7 @@ pub struct PhaseHistograms {
     pub prepare: LatencyHistogram,
     /// Posting the batch's operations.
     pub post: LatencyHistogram,
-    /// Waiting for the last one.
+    /// Waiting for the batch's last completion.
     pub complete: LatencyHistogram,
 }
 

@@ -1,6 +1,6 @@
-//! The target of one-sided operations. A target polls, because several transports move nothing unless their target
-//! polls, even for operations that should need no help from it. A worker without a part in the trial rests, and so does
-//! a target whose device is known to need no help.
+//! The target of one-sided operations. The target polls, because several transports move data only while their target
+//! polls, even for one-sided operations. A worker without traffic in the trial sleeps. So does a target whose device is
+//! known to need no polling.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ pub fn serve(port: &mut Port, over: &mut dyn FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Longest rest of a worker shortly before a start (`LOOK`), and otherwise (`REST`). Each check takes CPU time from a
-/// worker that moves bytes, if they share a CPU.
+/// Longest sleep between two checks: `LOOK` shortly before a start, otherwise `REST`. Each check takes CPU time from a
+/// worker that moves data on the same CPU.
 const LOOK: Duration = Duration::from_millis(1);
 const REST: Duration = Duration::from_millis(50);
 
-/// Lets a worker rest if it would only take CPU time from others. The thread that changes the awaited condition wakes
-/// the rank's sleepers. A wake-up while the worker is not resting costs one additional check.
+/// Lets a worker sleep if it would only take CPU time from others. The thread that changes the awaited condition wakes
+/// the rank's sleepers. A wake-up while the worker is not asleep costs one additional check.
 #[derive(Debug)]
 pub struct WorkerSleep {
     pub(crate) sleeper: Sleeper,
@@ -42,7 +42,7 @@ impl WorkerSleep {
         })
     }
 
-    /// Rests until `over` returns true.
+    /// Sleeps until `over` returns true.
     pub fn sleep_until(&self, port: &mut Port, mut over: impl FnMut() -> bool) -> Result<()> {
         while !over() {
             let most = match port.is_kept_awake() {

@@ -1,8 +1,8 @@
 //! Detects operations that make no progress, for example because the data path was cut while the control channel is
 //! alive.
 //!
-//! The loops check occasionally and only when they have time: when nothing completes, or after some dozens of turns
-//! that posted operations. [`super::port`] and its callers handle a stall.
+//! The loops check occasionally and only when they have time: when nothing completes, or after some dozens of
+//! iterations that posted operations. [`super::port`] and its callers handle a stall.
 
 use super::flow::Flow;
 
@@ -10,8 +10,8 @@ use super::flow::Flow;
 /// look like a stalled flow.
 const QUIET_LOOKS: u32 = 8;
 
-/// Operations may be without progress for the patience plus their longest such time so far, because an outage may also
-/// affect a slow operation. If this factor times their longest time is more, it is allowed instead.
+/// The allowed time without progress is the patience plus the longest such time so far, because an outage may also hit
+/// a slow operation. If this factor times the longest time is more, that product is allowed instead.
 const QUIET_FACTOR: u64 = 3;
 
 /// Slowest rate assumed for the first operations, when nothing is known of the path yet: 1 µs per byte (1 MB/s), a
@@ -49,13 +49,13 @@ struct WatchedProgress {
     quiet_looks: u32,
     /// False until the count was first seen to change.
     has_moved: bool,
-    /// Longest time without progress that has ended.
+    /// Longest earlier time without progress.
     longest_ns: u64,
 }
 
 impl WatchedProgress {
     /// Checks a count. After a pause between checks that is longer than `pause_ns_max`, the time without progress
-    /// starts from zero, because this process itself may have been stopped.
+    /// starts from zero, because this process itself may have been suspended.
     fn update(&mut self, count: u64, now_ns: u64, pause_ns_max: u64) {
         let is_first = self.looked_ns == 0;
         let paused = now_ns.saturating_sub(self.looked_ns) > pause_ns_max;
@@ -116,8 +116,9 @@ impl StallWatch {
         })
     }
 
-    /// Checks the flows of a worker that is posting operations: one of them may have used up its window and be stuck. A
-    /// stall missed because checks are too far apart is found once nothing more is posted.
+    /// Checks the flows of a worker that is posting operations, because one flow may be stuck while the others make
+    /// progress. If checks are too far apart to find the stall, [`Self::check_worker`] finds it once nothing more is
+    /// posted.
     ///
     /// `count` returns the progress of a flow by its index, or `None` if the flow has finished.
     pub fn check_flows(
@@ -165,7 +166,7 @@ mod tests {
         StallWatch::new(PATIENCE_NS, size_bytes, 2)
     }
 
-    /// Checks flows without an end.
+    /// Checks flows that never finish.
     fn at_flows(watch: &mut StallWatch, flows: &[Flow], at: (u64, u64)) -> Option<Stall> {
         watch.check_flows(flows, |index| Some(flows[index].issued), at)
     }
@@ -227,7 +228,8 @@ mod tests {
         assert_eq!(found(&mut watch, (5, 1), 5100), Some(6100));
     }
 
-    /// A gap of up to half the patience between two checks must not be mistaken for a stopped process.
+    /// A gap of up to half the patience between two checks must not be mistaken for a suspended process. After longer
+    /// gaps no stall is reported.
     #[test]
     fn checks_too_far_apart_find_no_stall() {
         for (step, expected) in [(500, Some(1600)), (501, None), (900, None)] {
@@ -308,7 +310,7 @@ mod tests {
         for at in 1..100 {
             assert_eq!(look(at, (at < 5).then_some(at)), None, "{at}");
         }
-        // A flow that has not finished is found.
+        // Once the second flow reports a count again, its stall is found.
         let found: Vec<_> = (100..200).filter_map(|at| look(at, Some(5))).collect();
         assert_eq!(
             found.first().and_then(|stall| stall.peer),

@@ -9,15 +9,15 @@ use super::{BURST, Scratch};
 use tonnage_engine::{Completion, Ending};
 use tonnage_units::Result;
 
-/// Flows are checked for stalls once per this number of turns that posted operations, or once per N such turns if the N
-/// flows are more. A check costs time per flow.
+/// Number of loop iterations with new operations between two stall checks of the flows. With more flows than this, the
+/// number of flows is used instead, because a check takes time per flow.
 const LOOK_GRANTS: usize = 64;
 
 /// Runs until `until` ends the loop and everything in flight has completed. Returns the number of completed operations.
 ///
-/// The window is per flow: a completion is replaced by an operation of the same flow, and the flows take turns. One
-/// clock read is both the end of completed operations and the start of the next ones. If the engine does not accept an
-/// operation at once, the wait is part of its latency.
+/// The window is per flow: a completed operation is replaced by an operation of the same flow, and the flows alternate.
+/// One clock read is both the end of completed operations and the start of the next ones. If the engine does not accept
+/// an operation at once, the wait is part of its latency.
 pub fn run_stream<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
@@ -28,7 +28,7 @@ pub fn run_stream<R: Recorder>(
     run_stream_extents(port, flows, scratch, until, recorder, &mut UntilLoopEnds)
 }
 
-/// A [`run_stream`] of flows that may end on their own. The loop also ends when all of them have.
+/// Like [`run_stream`], for flows that may end on their own. The loop also ends when all flows have ended.
 pub fn run_stream_extents<R: Recorder, E: StreamExtent>(
     port: &mut Port,
     flows: &mut [Flow],
@@ -125,7 +125,7 @@ mod tests {
             let told = port.take_most_in_flight();
             assert_eq!(told, mock.lock().most_in_flight as u64);
             assert_eq!(mock.lock().posted, operations);
-            // Flows take turns whatever the window: no flow may be starved by others.
+            // Flows alternate with any window, so that no flow starves.
             let [one, other] = [&flows[0], &flows[1]].map(|flow| flow.issued);
             assert!(one.abs_diff(other) <= depth as u64, "{one} and {other}");
             let most = mock.lock().most_in_flight;
@@ -154,7 +154,8 @@ mod tests {
         assert_eq!(recorder.readings.get(), 11);
     }
 
-    /// Nothing more is posted, so only completions count as progress.
+    /// Nothing completes for 200 ms, but the patience is only 50 ms. The time allowed for first operations must cover
+    /// the rest.
     #[test]
     fn operations_in_flight_at_the_end_get_their_time() {
         let (mut mock, stop) = (mock(64), AtomicBool::new(false));
@@ -194,12 +195,13 @@ mod tests {
         assert!(told.0.len() > 1 && told.0.last() == Some(&1000));
     }
 
-    /// Flows must be checked one by one while others post, because the worker as a whole is never quiet then.
+    /// Each flow must be checked separately, because a worker with other active flows is never quiet as a whole.
     #[test]
     fn a_stalled_flow_among_others_ends_the_loop() {
         let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         mock.lock().ends = Some(ends_except_on(Lane(1)));
-        // The watch is sure only if checks are less than half of this apart. Two busy CPUs may make that 25 ms or more.
+        // The watch finds a stall only if checks are at most half of this apart. On two busy CPUs they may be 25 ms
+        // apart or more.
         let watch = StallWatch::new(200_000_000, 0, 2);
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
         let (mut flows, mut scratch) = ([flow(0, 1), flow(1, 2)], Scratch::new(2, 4));

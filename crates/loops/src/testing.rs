@@ -1,5 +1,5 @@
-//! Test support for the loops, and for other crates through the feature `testing`: an engine that completes operations
-//! a few polls later, recorders, and flows.
+//! Test support for the loops, and for other crates through the feature `testing`: an engine that completes a few
+//! operations per poll, recorders, and flows.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -30,10 +30,11 @@ pub fn mock(post_max: usize) -> TestEngine {
     })
 }
 
-/// Far longer than any of these tests takes, so that a missing wake-up shows.
+/// Far longer than any of these tests takes, so that a missing wake-up is noticed.
 pub const LONG: Duration = Duration::from_secs(20);
 
-/// Rests until `over`, checking only every [`LONG`], while another thread runs `action`. Returns the elapsed time.
+/// Sleeps until `over` returns true, checking only every [`LONG`], while another thread runs `action`. Returns the
+/// elapsed time.
 pub fn rested(
     sleepers: &Sleepers,
     stop: &AtomicBool,
@@ -60,7 +61,7 @@ pub fn rested(
     Ok(began.elapsed())
 }
 
-/// Keeps samples. Its clock advances by one at each reading.
+/// A recorder that keeps samples. Its clock advances by one at each reading.
 #[derive(Default)]
 pub struct Counter {
     pub readings: std::cell::Cell<u64>,

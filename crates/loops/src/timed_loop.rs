@@ -1,4 +1,5 @@
-//! Runs a trial's loop. It is compiled here once per recorder, so that recording nothing reads no clock.
+//! Runs a trial's loop. Each loop is compiled once per recorder, so that a loop that records nothing doesn't read the
+//! clock.
 
 use tonnage_units::Result;
 use tonnage_units::histogram::LatencyHistogram;
@@ -23,15 +24,16 @@ pub enum LoopKind<'a> {
     ReadInTurn,
     /// A window on each flow. With loads, flows end on their own.
     Stream(Option<&'a mut FlowLoads>),
-    /// Batches that the worker has to itself.
+    /// Batches of this worker alone.
     Batch(BatchLoop),
-    /// A worker's share of batches that its rank's workers share. The first one begins them.
+    /// This worker's share of batches that the rank's workers share, and the worker's index. Worker 0 begins the
+    /// batches.
     SharedBatch(BatchLoop, &'a SharedBatches, u32),
     /// Operations due at fixed times.
     Paced(&'a Timetable),
 }
 
-/// Where a trial's times go.
+/// Destinations of a trial's times.
 pub struct Recording<'a> {
     /// Latencies of operations, or of batches.
     pub latencies: Option<&'a mut LatencyHistogram>,
@@ -46,7 +48,7 @@ pub struct Recording<'a> {
 pub struct LoopResults {
     /// Completed operations.
     pub operations: u64,
-    /// Operations actually posted for batches, after merging.
+    /// Operations posted for batches, after merging.
     pub handed_over: u64,
     /// Results of a paced loop.
     pub punctuality: Option<Punctuality>,
@@ -62,7 +64,7 @@ pub struct TimedLoop<'a, 'p> {
     pub flows: &'a mut [Flow],
     /// Buffers, large enough for these flows.
     pub scratch: &'a mut Scratch,
-    /// Ends the loop. Not used by paced loops, nor by shares of batches that another worker begins.
+    /// Ends the loop. Paced loops ignore it, and so do shares of batches that another worker begins.
     pub until: &'a mut Until,
 }
 

@@ -171,7 +171,7 @@ mod tests {
         for want in [1, 4] {
             let (took_ns, reads) = counted_down(20_000_000, want);
             assert!((20_000_000..20_100_000).contains(&took_ns), "{took_ns}");
-            // 400 in steady state, a few while the rate is being estimated, and a few near the end.
+            // About 400 reads in steady state, a few while the rate is being estimated, and a few near the end.
             assert!((400..460).contains(&reads), "{reads} readings");
         }
         // At the end time itself, the countdown is over.

@@ -72,8 +72,8 @@ impl SlotWalk {
                 slot
             }
             Access::Random => {
-                // SplitMix64. The high half of the product maps it to the slots without a division. The bias is below
-                // slots / 2^64.
+                // SplitMix64. The high half of the product maps the number to a slot without a division. The bias is
+                // below slots / 2^64.
                 self.state = self.state.wrapping_add(GOLDEN);
                 ((u128::from(mix_bits(self.state)) * u128::from(self.slots)) >> 64) as u64
             }

@@ -1,5 +1,5 @@
-//! Batches that the workers of a rank share. The first worker begins each batch, every worker does its share, and the
-//! first worker sees the end when the last share is done.
+//! Batches that the workers of a rank share. The first worker begins each batch, and every worker posts its share. A
+//! batch ends when the last share is done; only the first worker records the end.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -20,10 +20,11 @@ pub struct SharedBatches {
     begun: CachePadded<AtomicU64>,
     /// Set once no more batches will begin.
     over: AtomicBool,
-    /// Slots of the latest batches, indexed by batch number modulo the number of slots. All workers have read an entry
-    /// before it is overwritten: a later batch, which they read after it, has ended.
+    /// Slots of the latest batches, indexed by batch number modulo `in_flight`. An entry is reused only when every
+    /// worker has read it. Batch n + `in_flight` begins after batch n or a later batch has ended, and workers join
+    /// batches in order.
     announced: Box<[AtomicU32]>,
-    /// Unfinished shares of each batch in flight.
+    /// Number of unfinished shares of each batch in flight, indexed by slot.
     shares: Box<[CachePadded<AtomicU32>]>,
     /// Number of batches with all shares done. The first worker polls it.
     ended: CachePadded<AtomicU64>,
@@ -34,7 +35,8 @@ pub struct SharedBatches {
 }
 
 impl SharedBatches {
-    /// Creates the state for `workers` workers with `in_flight` batches in flight; `sleepers` if workers sleep.
+    /// Creates the state for `workers` workers and up to `in_flight` batches. Workers that sleep between batches need
+    /// `sleepers`.
     pub fn new(workers: u32, in_flight: u32, sleepers: Option<Arc<Sleepers>>) -> Self {
         Self {
             workers,
@@ -56,7 +58,7 @@ impl SharedBatches {
         self.over.store(false, Ordering::Relaxed);
     }
 
-    /// Ends the other workers' loops because this worker failed.
+    /// Makes the other workers' loops fail because `worker` failed.
     pub fn abandon(&self, worker: u32, why: &Error) {
         lock(&self.failure).get_or_insert_with(|| format!("thread {worker}: {why}"));
         self.failed.store(true, Ordering::Release);
@@ -93,12 +95,12 @@ impl SharedBatches {
     }
 }
 
-/// Schedule of the first worker, which begins the rank's batches and sees their ends.
+/// Schedule of the first worker, which begins the rank's batches and records their ends.
 pub(super) struct LeadSchedule<'a> {
     shared: &'a SharedBatches,
     until: &'a mut Until,
     free: &'a mut VecDeque<u32>,
-    /// Whether each slot holds a batch under way.
+    /// Whether each slot holds an unfinished batch.
     busy: &'a mut [bool],
     ended: u64,
     over: bool,
@@ -179,7 +181,7 @@ impl BatchSchedule for LeadSchedule<'_> {
     }
 }
 
-/// Schedule of the other workers, which join the batches that the first one begins.
+/// Schedule of the other workers, which join the batches that the first worker begins.
 pub(super) struct FollowSchedule<'a> {
     shared: &'a SharedBatches,
     joined: u64,
@@ -217,7 +219,7 @@ impl BatchSchedule for FollowSchedule<'_> {
         self.shared.note_done(place);
     }
 
-    /// Only the first worker sees the ends of batches.
+    /// Returns nothing, because only the first worker records the ends of batches.
     #[inline]
     fn take_ended(&mut self) -> Option<u32> {
         None
@@ -225,7 +227,8 @@ impl BatchSchedule for FollowSchedule<'_> {
 
     #[inline]
     fn is_over(&self) -> bool {
-        // `over` must be read first: every batch begun before it was set is then visible.
+        // Read `over` before `begun`. The first worker sets `over` after the last batch has begun, so `begun` is then
+        // final.
         self.shared.over.load(Ordering::Acquire)
             && self.shared.begun.0.load(Ordering::Acquire) == self.joined
             && self.done == self.joined
@@ -236,7 +239,7 @@ impl BatchSchedule for FollowSchedule<'_> {
 mod tests {
     use super::*;
 
-    /// Batches are counted from zero again, and the new trial isn't over because the previous one was.
+    /// `reset` sets the batch counts back to zero and clears `over`, which the previous trial set.
     #[test]
     fn each_trial_starts_from_zero() {
         let shared = SharedBatches::new(2, 1, None);

@@ -57,13 +57,13 @@ fn each_batch_is_complete_before_the_next_and_timed_once() {
         let operations = 5 * 2 * u64::from(size);
         assert_eq!(batched.completed, operations);
         assert_eq!(batched.handed_over, operations);
-        // Clock values after building, posting and ending.
+        // Each latency is three clock ticks: one reading after building, one after posting and one at the end.
         assert_eq!(samples, [3; 5]);
         assert!(mock.lock().most_in_flight <= 2 * size as usize);
     }
 }
 
-/// The counting clock advances by one per reading. A batch built in n turns therefore spends n ticks in Prepare, n in
+/// The counting clock advances by one per reading. A batch built in n passes therefore spends n ticks in Prepare, n in
 /// Post and 1 in Complete.
 #[test]
 fn phases_make_up_the_latency() {
@@ -117,7 +117,7 @@ fn the_requested_batches_are_in_flight_and_each_is_timed() {
         let together = u64::from(in_flight).min(batches) as usize;
         let most = mock.lock().most_in_flight;
         assert!(most <= together * 16, "{most} of {together}");
-        // Each poll completes five operations, and each batch begun is followed by one poll.
+        // The loop polls once after each batch that it begins, and each poll completes five operations.
         assert!(
             most + 5 * together > (together - 1) * 16,
             "{most} of {together}"
@@ -127,7 +127,8 @@ fn the_requested_batches_are_in_flight_and_each_is_timed() {
 
 #[test]
 fn adjacent_operations_are_merged_up_to_the_engines_maximum() {
-    // Slots of 8 bytes and a footprint of 8 slots: the ninth operation starts over.
+    // Each flow cycles through 8 slots of 8 bytes. The ninth operation uses the first slot again, so it isn't adjacent
+    // to the eighth.
     for (size, bytes_max, each) in [
         (4, u32::MAX, 1),
         (8, u32::MAX, 1),
@@ -167,7 +168,7 @@ fn only_operations_adjacent_at_both_ends_are_merged() {
     assert!(!is_contiguous(&last, &op(1, 0, 108), 16));
 }
 
-/// Shares of a batch of 8 on each of two flows.
+/// Each worker's share of a batch of 8 operations per flow.
 const SHARES: [u32; 3] = [3, 3, 2];
 
 /// Runs batches that three workers share, each on its own thread and engine; returns each worker's result.
@@ -249,8 +250,7 @@ fn workers_divide_batches_and_the_first_one_times_them() {
     }
 }
 
-/// One worker's engine completes nothing. The other workers may then begin only the batches that may be in flight
-/// together.
+/// One worker's engine completes nothing. The other workers may then begin only `in_flight` batches.
 #[test]
 fn no_batch_begins_before_the_last_share_of_the_one_before_is_done() {
     for (slow, in_flight) in [(0, 1), (1, 1), (2, 1), (2, 3)] {
@@ -272,7 +272,7 @@ fn no_batch_begins_before_the_last_share_of_the_one_before_is_done() {
                 while posted.load(Ordering::Relaxed) < all && began.elapsed() < LONG {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                // Leaves time for a batch that should not begin.
+                // Wait a little longer, so that a batch that wrongly begins is counted.
                 std::thread::sleep(Duration::from_millis(50));
                 stop.store(true, Ordering::Release);
             });
@@ -309,8 +309,8 @@ fn a_worker_that_fails_ends_the_loops_of_the_others() {
     }
 }
 
-/// Sleeping workers must be woken for their share and for the end; otherwise each batch would take as long as a 10 ms
-/// nap.
+/// Sleeping workers must be woken for each share and for the end of the loop. Otherwise each batch would take at least
+/// one nap of 10 ms.
 #[test]
 fn workers_that_sleep_between_batches_are_woken() {
     let mut mocks = [64, 64, 64].map(|room| mock(room).sleeping());

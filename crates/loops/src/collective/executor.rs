@@ -1,5 +1,5 @@
-//! Carries out the steps of collectives over an engine, using write-imm. The immediate identifies the message and the
-//! call it belongs to.
+//! Carries out the steps of collectives over an engine, with write-imm operations. Each immediate identifies a message
+//! and its call.
 //!
 //! `tonnage_collective::steps` defines the steps and explains why they are correct.
 
@@ -36,26 +36,26 @@ pub struct StepExecutor<'a> {
     done: [Completion; BURST],
 }
 
-/// Calls of one stream.
+/// Call count and arrivals of one stream.
 #[derive(Debug, Default)]
 struct StreamCalls {
     /// Number of calls so far. It is the same on all ranks between two calls.
     count: u64,
-    /// Mark last received for each message, separately for even and odd calls.
+    /// The last mark received under each message number, kept separately for even and odd calls.
     arrived: [Vec<CallMark>; 2],
 }
 
-/// State that outlives a point: call counts and arrivals.
+/// State that is kept from point to point: call counts, arrivals and grants.
 #[derive(Debug, Default)]
 pub struct CallState {
     measured: StreamCalls,
     aligning: StreamCalls,
-    /// Peers in ascending order, each with the number of its grants that this rank has not used.
+    /// Peers in ascending order, each with its number of unused grants to this rank.
     grants: Vec<(Peer, u32)>,
 }
 
 impl CallState {
-    /// State before the first call with these peers, in ascending order.
+    /// Creates the state before the first call. `peers` must be in ascending order.
     pub fn new(peers: &[Peer]) -> Self {
         let granted = |&peer: &Peer| (peer, GRANTS_INITIAL);
         Self {
@@ -64,9 +64,9 @@ impl CallState {
         }
     }
 
-    /// Clears arrivals and makes room for the messages of these scripts. All ranks must do this before they call other
-    /// scripts, while none of them is in a call. Otherwise old arrivals could match, because a mark repeats after about
-    /// 1,000 calls.
+    /// Clears arrivals and makes room for the messages of these scripts. Every rank must call this before it switches
+    /// to other scripts, while no rank is in a call. Otherwise an old arrival could be mistaken for a new one, because
+    /// marks repeat after about 1,000 calls.
     pub fn prepare_for_scripts(&mut self, measured: &Script, aligning: &Script) {
         for script in [measured, aligning] {
             for arrived in &mut self.calls(script.stream).arrived {
@@ -165,7 +165,7 @@ impl<'a> StepExecutor<'a> {
                 bytes,
             } => {
                 let op = match bytes {
-                    // Not every engine supports empty messages.
+                    // Send a dummy token, because not every engine supports empty messages.
                     0 => self.layout.token(),
                     bytes => Op {
                         local: at(from),
@@ -236,7 +236,8 @@ impl<'a> StepExecutor<'a> {
         folded.map_err(|error| Error::Failed(error.to_string()))
     }
 
-    /// Offset of a location in any rank's memory. All ranks have the same layout.
+    /// Returns the offset of `place` in memory. The offset is the same on every rank, because all ranks have the same
+    /// layout.
     #[inline]
     fn memory_offset(&self, place: Place, mark: CallMark) -> u64 {
         let base = match place.buffer {
@@ -309,6 +310,6 @@ pub struct WorkerView {
     pub clock: tonnage_sys::clock::Clock,
     /// True if the worker yields its CPU while it waits.
     pub yielding: bool,
-    /// True if arrivals happen only during a poll.
+    /// True if messages arrive only while the engine is polled.
     pub arrives_by_polling: bool,
 }

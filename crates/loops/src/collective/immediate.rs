@@ -1,19 +1,20 @@
 //! Immediates of native collectives: 32 bits that identify a message or a grant.
 //!
-//! Bit 31 distinguishes a grant from a message. A grant contains the rank that gives it. A message has its number in
-//! the lower 20 bits, the mark of its call above them, and the stream of the call in bit 30.
+//! Bit 31 is set for a grant, and the other bits are then the granting rank. In a message, bits 0 to 19 are its number,
+//! bits 20 to 29 the mark of its call, and bit 30 the call's stream.
 
-/// Bits of a message's number.
+/// Width of a message's number, in bits.
 const MESSAGE_BITS: u32 = 20;
 const GRANT: u32 = 1 << 31;
 const ALIGNING: u32 = 1 << 30;
 const MARK_MASK: u32 = (1 << (30 - MESSAGE_BITS)) - 1;
 
-/// Marks are call numbers modulo this. It is even, so that even and odd calls have even and odd marks.
+/// Number of distinct marks: a call's mark is its number modulo `MARKS`. `MARKS` is even, so that even calls always
+/// have even marks.
 const MARKS: u64 = MARK_MASK as u64 - 1;
 
-/// Stream of calls. Alignment barriers are counted separately: after a rooted call, a rank can be in the next barrier
-/// while another rank is still in the barrier before the call.
+/// Stream of calls. Each stream counts its own calls. After a rooted call, a rank can be in the next alignment barrier
+/// while another rank is still in the previous one. With a common count, both barriers would use the same scratch half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallStream {
     /// Measured calls.
@@ -54,7 +55,7 @@ pub enum DecodedImmediate {
         /// The number of the message.
         message: u32,
     },
-    /// The peer may be written to once more: part of its scratch is free.
+    /// Permits one more write to the peer, because part of its scratch is free again.
     Grant {
         /// The peer.
         from: u32,
@@ -115,8 +116,8 @@ mod tests {
             }
         }
 
-        /// Neighbouring calls must use different halves. Otherwise a rank that is one call ahead would write into the
-        /// half that is still being read.
+        /// Consecutive calls must use different scratch halves. Otherwise a rank that is one call ahead would write
+        /// into a half that its peer still reads.
         #[test]
         fn neighbouring_calls_have_other_marks_and_halves(call in 0..u64::MAX) {
             let (one, next) = (CallMark::for_call(call), CallMark::for_call(call + 1));

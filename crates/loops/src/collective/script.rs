@@ -16,13 +16,13 @@ pub struct Script {
     pub rank: u32,
     /// Number of ranks in the call.
     pub ranks: NonZeroU32,
-    /// The stream of the calls.
+    /// The stream that the calls belong to.
     pub stream: CallStream,
     /// The operation, for error messages.
     op: Collective,
     /// Reduces elements.
     pub kernel: Kernel,
-    /// Number of messages; message numbers are below it.
+    /// Exclusive upper bound of the message numbers.
     pub messages: u32,
 }
 
@@ -33,7 +33,7 @@ pub enum ResolvedStep {
     Put {
         /// The lane to the peer.
         lane: Lane,
-        /// The message number at the peer.
+        /// The number under which the peer awaits the message.
         message: u32,
         /// Source at this rank.
         from: Place,
@@ -55,7 +55,7 @@ pub enum ResolvedStep {
     },
     /// Uses up one grant from a peer.
     Claim {
-        /// Index of the peer among all peers.
+        /// Index of the peer in the ascending list of peers.
         place: u32,
         peer: Peer,
     },
@@ -64,7 +64,7 @@ pub enum ResolvedStep {
 /// A step that touches only this rank's memory.
 #[derive(Debug, Clone, Copy)]
 pub enum LocalWork {
-    /// Reduces elements into others.
+    /// Reduces the elements of `from` into those of `to`.
     Fold {
         /// Elements that are read.
         from: Place,
@@ -116,12 +116,12 @@ impl CallPosition {
     }
 }
 
-/// Parts of a script in addition to its program.
+/// Inputs of [`Script::new`] in addition to the program.
 #[derive(Debug, Clone, Copy)]
 pub struct ScriptParts<'a> {
     /// Position of this rank in the calling group. Steps name ranks by their index in the group.
     pub seat: CallPosition,
-    /// The stream of the calls.
+    /// The stream that the calls belong to.
     pub stream: CallStream,
     /// The shape of the call.
     pub shape: Shape,
@@ -189,7 +189,7 @@ impl ScriptParts<'_> {
         })
     }
 
-    /// Returns the peer's index among all peers, from its index in the group.
+    /// Converts a peer's index in the group to its index in `lanes`.
     fn place(&self, number: u32) -> Result<usize> {
         let peer: Peer = self.seat.rank(number);
         let known = self.lanes.binary_search_by_key(&peer, |(rank, _)| *rank);
@@ -200,8 +200,8 @@ impl ScriptParts<'_> {
         Ok(self.lanes[self.place(number)?].1)
     }
 
-    /// Returns the location in the memory of rank `rank` of the group. In place, input and output are parts of one
-    /// range that begins at the output offset.
+    /// Converts a place to its location in the memory of group member `rank`. An in-place call keeps its input and
+    /// output in one range, which begins at the output offset.
     fn resolve_place(&self, place: Place, rank: u32) -> Place {
         if !self.in_place {
             return place;
@@ -238,7 +238,7 @@ impl Script {
         })
     }
 
-    /// Adds the operation that the rank was waiting for to an error.
+    /// Adds the collective, the rank and the awaited message or grant to an error.
     #[cold]
     pub fn explain_wait(&self, error: Error, what: &str) -> Error {
         match error {
@@ -251,7 +251,7 @@ impl Script {
     }
 }
 
-/// The kernels' name for an element type.
+/// Converts an element type to the kernels' type.
 fn number_type(dtype: Dtype) -> Number {
     match dtype {
         Dtype::Float32 => Number::F32,
@@ -265,7 +265,7 @@ fn number_type(dtype: Dtype) -> Number {
     }
 }
 
-/// The kernels' name for a reduction. An average is a sum that is divided afterwards.
+/// Converts a reduction to the kernels' type. An average is a sum that is divided afterwards.
 fn fold(reduction: Option<Reduction>) -> Fold {
     match reduction {
         None | Some(Reduction::Sum | Reduction::Avg) => Fold::Sum,

@@ -10,7 +10,7 @@ const TELLING: CreditReturn = CreditReturn {
 const DATA: Lane = Lane(1);
 const COUNTS: Lane = Lane(2);
 
-/// Credits with ranks 5 and 7. Rank 7 both sends and receives.
+/// Credits with ranks 5 and 7. Rank 7 both sends and receives; rank 5 does neither.
 pub(crate) fn credits() -> Credits {
     let bytes = Credits::bytes(2) as usize;
     let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
@@ -204,7 +204,7 @@ fn lanes_of_the_previous_point_are_ignored() {
     let mut all = [done(DATA, 1), done(COUNTS, 2), done(Lane(4), 3)];
     let count = credits.hold_back_early(&mut all, 3);
     assert_eq!(tags(&all[..count]), [1, 2]);
-    // The first receive's tag now belongs to the peer that is first in this point.
+    // Tag 0 now belongs to rank 5, the first sender of this point.
     let mut mock = mock(9);
     for _ in 0..4 {
         credits.count_taken(0, &mut mock).unwrap();
@@ -232,12 +232,12 @@ fn a_poll_checks_some_receivers_and_the_next_one_the_others() {
         let word = credits.arena.word(Credits::count_offset(index)).unwrap();
         word.store(1, Ordering::Release);
     }
-    // The previous poll ended with the sixteenth peer.
+    // The previous poll checked peers 0 to 15, so this poll starts with peer 16.
     let count = credits.hold_back_early(&mut all, 0);
     assert!(tags(&all[..count]).into_iter().eq((16..20).chain(0..12)));
     let count = credits.hold_back_early(&mut all, 0);
     assert!(tags(&all[..count]).into_iter().eq(12..16));
-    // A point with fewer receivers starts with the first one.
+    // A new point starts with its first receiver.
     assert_eq!(credits.hold_back_early(&mut all, 0), 0);
     credits.begin(TELLING, 1, &lanes[..1], &[]).unwrap();
     assert_eq!(credits.hold_back_early(&mut all, 0), 0);

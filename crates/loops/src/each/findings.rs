@@ -1,11 +1,11 @@
-//! Results of comparing operations. A worker's engine adds to them and the worker reads them.
+//! Results of comparing operations. A worker's engine adds results, and the worker reads them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tonnage_units::lock::lock;
 
-/// Results since they were last taken.
+/// Results since the last [`Self::take`].
 #[derive(Debug, Default)]
 pub struct ComparisonFindings {
     moved_bytes: AtomicU64,
@@ -21,7 +21,7 @@ pub struct ComparisonFindings {
 pub struct TrialFindings {
     /// Payload of the compared operations.
     pub moved_bytes: u64,
-    /// Bytes of them that were correct.
+    /// Compared bytes that were correct.
     pub right_bytes: u64,
     /// The first difference, and the number of wrong operations.
     pub wrong: Option<String>,
@@ -42,7 +42,7 @@ impl ComparisonFindings {
         lock(&self.first_wrong).get_or_insert(what);
     }
 
-    /// Takes the results since the last call.
+    /// Returns the results since the last call and resets them.
     pub fn take(&self) -> TrialFindings {
         let count = self.wrong.swap(0, Ordering::Relaxed);
         let first = lock(&self.first_wrong).take();
@@ -56,7 +56,7 @@ impl ComparisonFindings {
         }
     }
 
-    /// With true, lets operations outside trials pass without comparing them.
+    /// Sets whether operations pass without comparison, as they do outside trials.
     pub fn set_pass_through(&self, passes: bool) {
         self.passes.store(passes, Ordering::Relaxed);
     }
@@ -66,7 +66,7 @@ impl ComparisonFindings {
         self.is_settled.store(is_settled, Ordering::Relaxed);
     }
 
-    /// Returns whether they know, as of the last poll.
+    /// Returns the value that the last poll set with `set_settled`.
     pub fn is_settled(&self) -> bool {
         self.is_settled.load(Ordering::Relaxed)
     }

@@ -3,7 +3,8 @@
 //!
 //! A worker has cells for each peer, in both directions. A cell carries one message at a time, and its reader answers
 //! before the next one is written, so no message is overwritten unread. Engines do not promise in which order the bytes
-//! of a write become visible. Therefore a message ends with a seal over all its words and its sequence number.
+//! of a write become visible. Therefore each message ends with a checksum of its other words, one of which contains the
+//! sequence number.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -100,7 +101,7 @@ pub(super) enum CellRow {
     Replies = 1,
 }
 
-/// Source rows for outgoing messages follow the rows that peers write to.
+/// Index of the first source row. Source rows hold outgoing messages and follow the rows that peers write to.
 const SOURCE_ROWS: u64 = 2;
 
 /// Bytes of all rows for one peer.
@@ -110,7 +111,7 @@ fn cell_at(row: u64, cell: usize) -> u64 {
     (row * CELLS as u64 + cell as u64) * CELL_BYTES
 }
 
-/// Messages that passed through a cell, in each direction.
+/// Number of messages written to the peer's cell, and read from this worker's cell.
 #[derive(Debug, Clone, Copy, Default)]
 struct MessageCounts {
     written: u64,
@@ -124,11 +125,11 @@ struct PeerCells {
     memory: Descriptor,
     /// Offset of this worker's cells in the peer's memory.
     remote: u64,
-    /// Counts for requests and for replies.
+    /// Message counts per cell: first for requests, then for replies.
     passed: [[MessageCounts; CELLS]; 2],
 }
 
-/// All cells of one worker. They and their sequence numbers outlive points.
+/// All cells of one worker. Cells and their sequence numbers are kept from point to point.
 pub struct Mailboxes {
     arena: Arc<Arena>,
     region: RegionId,
@@ -217,7 +218,8 @@ impl Mailboxes {
         self.peers[index].peer
     }
 
-    /// Returns the lane that carries messages to a peer. With `delivered`, a completed message has arrived.
+    /// Returns the lane that carries messages to a peer. With `delivered`, completion proves that the message has
+    /// arrived.
     pub(super) fn lane(
         &self,
         index: usize,

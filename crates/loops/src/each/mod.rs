@@ -1,21 +1,20 @@
 //! `--verify=each`: an engine between the loops and the real one that compares every operation before its slot is
-//! reused. The loops use it like any engine, so it costs nothing when absent.
+//! reused. The loops use it like any other engine, so runs without the option pay nothing.
 //!
 //! The data of an operation follow from its number in its flow. An operation posted by the loop takes these steps:
 //!
 //! 1. The initiator asks the target to prepare. For a write, write-imm or send, the target fills the destination with
 //!    the inverse of the data. For a read, it fills the source with the data. Then it replies that it is ready.
-//! 2. The initiator fills its own slot: with the data, or for a read with their inverse. The operation begins.
-//! 3. When the operation has ended, the receiving end compares the bytes. For a read this is the initiator. For a
-//!    write-imm or send the target compares before it passes the arrival on. For a plain write the target compares when
-//!    the initiator has proof of delivery and asks for it.
-//!    The loop sees the completion after the comparison. For a read the initiator compares; otherwise the target replies
-//!    that it compared. Until then no other operation may touch a byte of the slot at either end.
+//! 2. The initiator fills its own slot: with the data or, for a read, with the inverse. Then it posts the operation.
+//! 3. When the operation has completed, the receiving end compares the bytes. The receiving end of a read is the
+//!    initiator. The target of a write-imm or send compares before it passes the arrival on. The target of a plain
+//!    write compares when the initiator asks for it, after proof of delivery. The loop sees the completion only after
+//!    the comparison. Until then no other operation may touch a byte of the slot at either end.
 //!
 //! `mailboxes` has the requests and replies. A difference doesn't end the trial: `ComparisonFindings` keeps it, so that
 //! all ranks stay in step and fail the point together after the trial. There is one exception: a write-imm notification
-//! without an operation in progress ends the run. That notification displaced the one of another operation, which would
-//! never arrive.
+//! without an operation in progress ends the run. It may have replaced the notification of another operation, which
+//! would then wait forever.
 
 mod findings;
 mod mailboxes;
@@ -54,7 +53,7 @@ pub struct ComparisonSetup<'a> {
     pub rank: Peer,
     /// The verb of all operations.
     pub verb: Verb,
-    /// The ranks that exchange bytes with this one.
+    /// The ranks that exchange data with this rank.
     pub peers: &'a [Peer],
     /// Maximum number of operations in flight on a lane.
     pub depth: u32,
@@ -64,7 +63,7 @@ pub struct ComparisonSetup<'a> {
     pub is_signalled: bool,
 }
 
-/// Kinds of inner tags, stored in the highest bits.
+/// Kinds of tags for the wrapped engine. The kind is stored in the tag's three highest bits.
 mod tags {
     pub(super) const OPERATION: u32 = 0;
     pub(super) const FLUSH: u32 = 1;
@@ -107,7 +106,7 @@ enum InitiatorStep {
     AwaitReady,
     /// Post the operation.
     Move,
-    /// Wait for its completion.
+    /// Wait for the operation's completion.
     AwaitDone,
     /// Prove the operation's delivery.
     Flush,
@@ -123,19 +122,19 @@ struct Outgoing {
     step: InitiatorStep,
     op: Op,
     number: u64,
-    /// The target has compared it.
+    /// True if the target has compared the operation.
     is_compared: bool,
-    /// A request is being sent; its bytes must not change.
+    /// True while a request is being sent. The request's bytes must not change during that time.
     is_writing: bool,
 }
 
 /// An operation at its target.
 #[derive(Debug, Clone, Copy, Default)]
 struct Incoming {
-    /// The operation, from its announcement until it was compared; always `None` for reads.
+    /// The operation, between its announcement and its comparison. Always `None` for reads.
     announced: Option<MailboxMessage>,
     reply: Option<MailboxMessage>,
-    /// A reply is being sent; its bytes must not change.
+    /// True while a reply is being sent. The reply's bytes must not change during that time.
     is_writing: bool,
 }
 
@@ -159,7 +158,7 @@ struct PostedReceive {
 /// Operations in both directions with one peer.
 struct PeerOperations {
     tells: Option<Lane>,
-    /// Operations accepted from the loop, and operations posted to the engine.
+    /// Operations accepted from the loop; `sent` counts the operations posted to the engine.
     issued: u64,
     sent: u64,
     receives: u64,
@@ -209,7 +208,7 @@ impl ComparingEngine {
     /// Wraps an engine that has nothing in flight.
     ///
     /// # Errors
-    /// If the engine cannot resolve the lanes for messages. The engine and its cells are dropped then.
+    /// If the engine cannot resolve the lanes for messages. In that case the engine and its cells are dropped.
     pub fn new(
         engine: Box<dyn Engine + Send>,
         mail: Mailboxes,
@@ -324,7 +323,7 @@ impl ComparingEngine {
         Ok(())
     }
 
-    /// Returns whether an operation in progress uses any byte of the same ranges at either end.
+    /// Returns whether `op` shares a byte with an operation in progress, at either end.
     fn overlaps(&self, index: usize, op: &Op) -> bool {
         let meets = |(one, other): (u64, u64), len: u32| {
             one < other + u64::from(op.len) && other < one + u64::from(len)
@@ -360,7 +359,7 @@ impl ComparingEngine {
         Ok(true)
     }
 
-    /// Performs the steps of an operation that need no answer, as far as the engine has room.
+    /// Performs steps of an operation until it must wait for a reply, a completion or room in the engine.
     fn advance(&mut self, index: usize, cell: usize) -> Result<()> {
         loop {
             let outgoing = self.peers[index].outgoing[cell];
@@ -464,7 +463,7 @@ impl ComparingEngine {
         self.advance(index, cell)
     }
 
-    /// Passes the completion on and frees the cell.
+    /// Passes an operation's completion to the loop and frees its cell.
     fn finish(&mut self, index: usize, cell: usize) -> Result<()> {
         let outgoing = &mut self.peers[index].outgoing[cell];
         outgoing.step = InitiatorStep::Free;
@@ -521,7 +520,7 @@ impl ComparingEngine {
             let (announced, kind) = match kind {
                 MessageKind::Prepare => {
                     let landing = self.prepare(index, request)?;
-                    // The target gets no further message about a read.
+                    // A read isn't kept, because the target gets no further message about it.
                     let announced = (self.verb != Verb::Read).then_some(landing);
                     (announced, MessageKind::Ready)
                 }
@@ -595,7 +594,8 @@ impl ComparingEngine {
         let Some((index, cell, announced)) = found else {
             let origin = named.map_or_else(String::new, |peer| format!(" from rank {peer}"));
             if self.verb == Verb::WriteImm {
-                // The operation whose notification was displaced would never be notified, so ranks cannot stay in step.
+                // If this notification replaced another operation's, that operation would wait forever. Therefore end
+                // the run.
                 return Err(Error::Failed(format!(
                     "an arrival{origin} with immediate {} belongs to no operation in progress: it arrived twice, or \
                      in place of another; {ENGINE_AT_FAULT}",
@@ -618,7 +618,7 @@ impl ComparingEngine {
         Ok(())
     }
 
-    /// Polls the engine and performs all steps that follow.
+    /// Polls the engine and performs all steps that are now possible.
     fn progress(&mut self) -> Result<()> {
         let count = self.engine.poll(&mut self.done[..])?;
         for at in 0..count {

@@ -17,11 +17,11 @@ use tonnage_units::{Error, Result};
 
 /// Size of the pool. Content repeats after this.
 pub const POOL_BYTES: u64 = 4 << 20;
-/// Compressible data has its zeros in the same part of each page of this size.
+/// Page size of compressible data. Each page has its zeros at the end.
 const PAGE_BYTES: usize = 4096;
 const CHUNK: usize = 4096;
 
-/// Content of sectors after their stamps.
+/// Source of the bytes that follow the stamp in each sector.
 pub struct ContentPool {
     bytes: Vec<u8>,
 }
@@ -112,8 +112,8 @@ impl ContentPool {
     }
 }
 
-/// Number of zeros at the end of each page for a percentage of compressible bytes. Stamps among the zeros do not
-/// compress, so more zeros make up for them.
+/// Returns the number of zeros at the end of each page for a percentage of compressible bytes. Stamps overwrite some
+/// zeros and don't compress, so extra zeros make up for the stamps.
 fn zeros_of_page(percent: u32) -> usize {
     let wanted = PAGE_BYTES * percent as usize / 100;
     let mut zeros = wanted;
@@ -123,7 +123,8 @@ fn zeros_of_page(percent: u32) -> usize {
     zeros
 }
 
-/// Bytes of keys among the last bytes of a page. The seeds don't count: they are the same in all stamps and compress.
+/// Returns the incompressible stamp bytes among the last bytes of a page: 8 per sector. The seeds don't count, because
+/// all stamps have the same seed.
 fn stamps_in_last(bytes: usize) -> usize {
     bytes / SECTOR_BYTES as usize * 8
 }
@@ -306,13 +307,13 @@ mod tests {
         assert!(others.copied().all(|byte| byte == 0));
     }
 
-    /// Later versions must be able to read files of earlier ones.
+    /// Later versions must be able to verify files that earlier versions wrote.
     #[test]
     fn the_content_of_files_does_not_change_between_versions() {
         let key = FileKey::new(1, 2);
         let (_, arena) = written(key, 0, 1024);
-        // Seed; `mix(1 ^ mix(3)) ^ GOLDEN`; `mix(1 ^ mix(!66))`, the pool's word at that offset. Computed by another
-        // program.
+        // Another program computed these words: the seed, the stamp's second word `mix(1 ^ mix(3)) ^ GOLDEN`, and the
+        // pool's word at this offset, `mix(1 ^ mix(!66))`.
         let words = [1, 0x2cad_4269_11a7_d3fd, 0xc90d_0214_131d_4bf8];
         for (at, expected) in [512, 520, 528].into_iter().zip(words) {
             let mut word = [0; 8];

@@ -1,4 +1,4 @@
-//! Wrong data that was read, and where it appears to come from.
+//! Differences between read and expected data, and the likely origin of wrong sectors.
 
 use super::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
 
@@ -83,7 +83,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Describes where a sector belongs according to its stamp.
+/// Describes the sector's origin according to its stamp.
 fn origin(files: &CandidateFiles<'_>, key: FileKey, at: u64, sector: &[u8]) -> String {
     if sector.iter().all(|&byte| byte == 0) {
         return " (zeros: never written)".into();
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn sectors_are_counted_from_the_start_of_the_file() {
-        // The last byte of one sector, and the first of the next.
+        // The wrong bytes are the last byte of one sector and the first 76 bytes of the next.
         let found = compared(1000, 100, 0..23);
         assert_eq!((found.wrong_bytes, found.wrong_sectors), (77, 2));
         assert_eq!(found.first[0], "t at offset 1023: expected 11, found 00");

@@ -1,5 +1,6 @@
-//! The loops over files: one transfer at a time, or several in a queue. Both read the clock once per transfer, or once
-//! per batch of completions, and allocate nothing.
+//! The loops over files: one transfer at a time, or several in a queue. The blocking loop reads the clock once per
+//! transfer, and again after a sync or vote. The queued loop reads it once per group of posts and once per group of
+//! completions. Neither loop allocates.
 //!
 //! [`super::sequence`] gives the offsets; `tonnage_bench` begins and ends phases.
 
@@ -23,7 +24,8 @@ use tonnage_units::{Error, Result};
 pub struct ThreadTask<'a> {
     /// The transfers on the data of one rank.
     pub places: Sequence,
-    /// First transfer of this thread, which makes `first`, `first + step`, `first + 2·step`, …
+    /// Index of this thread's first transfer. The thread makes the transfers `first`, `first + step`, `first + 2·step`,
+    /// …
     pub first: u64,
     /// Number of threads in the rank.
     pub step: u64,
@@ -44,11 +46,11 @@ pub struct ThreadTask<'a> {
     pub clock: Clock,
     /// Common start of all threads and ranks.
     pub start_ns: u64,
-    /// Time of the stonewall, if any. Transfers that ended by then are counted separately.
+    /// Time of the stonewall, if any. Transfers that end by this time are counted separately.
     pub wall_ns: Option<u64>,
     /// True if transfers continue after the stonewall.
     pub beyond_wall: bool,
-    /// The loop ends with an error if either becomes true.
+    /// The loop ends with an error if one of these flags becomes true.
     pub stop: [&'a AtomicBool; 2],
     /// Bytes moved so far, for progress reports.
     pub watched_bytes: &'a AtomicU64,
@@ -59,7 +61,7 @@ pub struct ThreadTask<'a> {
 pub struct BufferLayout {
     /// Start of the source for blocking writes: a copy of the pool, long enough for a transfer from any offset.
     pub source: u64,
-    /// Start of the slots, which hold reads and all transfers of a queue.
+    /// Start of the slots. Blocking reads use the first slot; a queue uses one slot per transfer.
     pub slots: u64,
     /// Distance from one slot to the next.
     pub stride: u64,
@@ -68,9 +70,10 @@ pub struct BufferLayout {
 }
 
 impl BufferLayout {
-    /// Layout with `slots` transfer slots, and a source of writes if `source`.
+    /// Creates a layout with `slots` transfer slots and, if `source` is true, a source for blocking writes.
     pub fn new(transfer_bytes: u64, slots: u32, source: bool) -> Self {
-        // Page-aligned slots: otherwise the kernel would move parts of adjacent slots too.
+        // Slots begin at page boundaries. Otherwise a page could hold parts of two slots, and the kernel moves whole
+        // pages.
         let stride = transfer_bytes.next_multiple_of(4096);
         let source_bytes = if source { POOL_BYTES + stride } else { 0 };
         Self {
@@ -96,7 +99,7 @@ pub struct Samples {
     /// Transfers that had ended by the stonewall.
     pub before_wall: u64,
     pub read_latencies: LatencyHistogram,
-    /// Latencies of writes. They include stamping the data, but not a sync after each write.
+    /// Latencies of writes, without syncs. In the blocking loop they include stamping the data.
     pub write_latencies: LatencyHistogram,
     /// Bytes over time.
     pub timeline: Timeline,
@@ -166,7 +169,7 @@ impl ThreadTask<'_> {
         Ok(local)
     }
 
-    /// Fills the slot of a queued write, unless it already holds the same part of the pool.
+    /// Fills the slot of a queued write, unless the slot already holds the same part of the pool. Then stamps the slot.
     fn fill_slot(&self, local: u64, offset: u64, holds: &mut Option<u64>) -> Result<()> {
         let (key, pool) = self.data.ok_or_else(no_data)?;
         let place = offset % POOL_BYTES;
@@ -244,7 +247,7 @@ pub fn run_blocking(
 pub struct TransfersInFlight {
     free: Vec<u32>,
     in_flight: Vec<(u64, TransferPlace)>,
-    /// Pool offset of the data in each slot, if it holds any.
+    /// Pool offset of the data in each slot. `None` if the slot's content is unknown.
     holds: Vec<Option<u64>>,
     staged: Vec<Op>,
 }
@@ -271,7 +274,7 @@ impl TransfersInFlight {
 }
 
 /// Keeps all slots in flight until the thread has made `until` transfers or the stonewall is reached. Transfers in
-/// flight at that time are finished and counted.
+/// flight at the stonewall are finished and counted, but not in `before_wall`.
 pub fn run_queued(
     queue: &mut dyn FileQueue,
     task: &ThreadTask<'_>,
@@ -340,13 +343,13 @@ fn stage_transfers(
             tag: slot,
             local,
             remote: place.offset,
-            // Checked when the plan was expanded: it fits.
+            // The length fits in 32 bits; plan expansion checks this.
             len: task.transfer_bytes as u32,
             imm: 0,
         });
         count += 1;
     }
-    // Latencies begin once all of these are filled, because they are posted together.
+    // Latencies begin once all these slots are filled, because their transfers are posted together.
     let now_ns = task.clock.now_ns();
     for op in &slots.staged[before..] {
         slots.in_flight[op.tag as usize].0 = now_ns;

@@ -1,6 +1,6 @@
-//! The sequence of transfers on the data of one rank in a phase; each of the rank's N threads makes every N-th
-//! transfer. Offsets follow from [`FilePattern`] alone, so ranks exchange none, and finding the n-th transfer takes
-//! constant time.
+//! The sequence of transfers on the data of one rank in a phase. Each of the rank's N threads makes every N-th
+//! transfer. Offsets follow from [`FilePattern`] alone, so ranks don't exchange offsets. Computing the n-th transfer
+//! takes constant time.
 
 use crate::permutation::{Permutation, mix_bits};
 use tonnage_engine::calls::{FileLayout, FileOrder};
@@ -26,7 +26,7 @@ pub struct FilePiece {
 /// The contiguous ranges of a file that some transfers cover. Each range is computed from its index, without a list.
 #[derive(Debug, Clone, Copy)]
 pub struct FilePieces {
-    /// Transfers that cover the ranges; `None` for a range at the beginning of a file.
+    /// Transfers that cover the ranges. `None` for a single range that begins at offset 0.
     places: Option<Sequence>,
     transfers: u64,
     transfers_of_piece: u64,
@@ -117,13 +117,14 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// The transfers on the data of rank `part`.
+    /// Creates the sequence for the data of rank `part`.
     pub fn new(pattern: &FilePattern, part: u32) -> Self {
         let shared = pattern.layout == FileLayout::Shared;
         let own = pattern.transfers_of_rank();
         let shuffle = (pattern.order == FileOrder::Shuffled).then(|| {
             if shared {
-                // One permutation over the whole file. Ranks take its elements in turn, so all get the same number.
+                // One permutation covers the whole file. Ranks take its elements round-robin, so each rank gets the
+                // same number.
                 Permutation::new(own * u64::from(pattern.ranks), pattern.seed)
             } else {
                 Permutation::new(own, mix_bits(pattern.seed) ^ u64::from(part))
@@ -185,8 +186,9 @@ impl Sequence {
         }
     }
 
-    /// Returns whether a transfer is a write. Reads are shuffled within short cycles (7 of every 10 transfers for 70
-    /// %), so that threads that take transfers in turn have about the same share.
+    /// Returns whether a transfer is a write. Reads and writes are shuffled within short cycles: for 70 % reads, 7 of
+    /// every 10 transfers are reads. Each of N threads makes every N-th transfer, and therefore gets about the same
+    /// share of reads.
     #[inline]
     fn writes(&self, index: u64) -> bool {
         match self.reads_of_turns {
@@ -300,7 +302,7 @@ mod tests {
             };
             let begin = begin / 100 * 100;
             prop_assert_eq!(reads(begin..begin + 100), percent);
-            // One of two threads that take transfers in turn gets its share of the reads, not all of them.
+            // One of two threads makes every second transfer. It must get its share of the reads, not all of them.
             let even = (0..10_000u64).step_by(2).filter(|&index| !places.writes(index)).count() as f64;
             prop_assert!((even / 5000.0 - f64::from(percent) / 100.0).abs() < 0.05);
         }

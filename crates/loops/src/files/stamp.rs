@@ -1,5 +1,5 @@
-//! Stamps of sectors: a seed, and a word computed from the seed, the file number and the sector's offset. They identify
-//! the file and the offset of each sector.
+//! Stamps of sectors: a seed, and a word computed from the seed, the file number and the sector's offset. A stamp
+//! identifies the file and offset of its sector.
 //!
 //! [`super::data`] has the content that follows a stamp in its sector.
 
@@ -24,7 +24,7 @@ pub struct FileKey {
 }
 
 impl FileKey {
-    /// Returns the key of file number `file` (ranks number the files) for a seed.
+    /// Returns the key of file number `file` for a seed. Files are numbered by rank.
     pub fn new(seed: u64, file: u32) -> Self {
         Self {
             seed,
@@ -49,7 +49,7 @@ impl FileKey {
         self.base ^ (sector_offset / SECTOR_BYTES).wrapping_mul(GOLDEN)
     }
 
-    /// Returns the offset in this file that a stamp's second word belongs to, if it is below `bytes`.
+    /// Converts a stamp's second word to the sector's offset in this file. `None` if the offset is not below `bytes`.
     pub fn place(self, word: u64, bytes: u64) -> Option<u64> {
         let index = (word ^ self.base).wrapping_mul(GOLDEN_INVERSE);
         let offset = index.checked_mul(SECTOR_BYTES)?;
@@ -84,7 +84,7 @@ impl FileKey {
         Ok(())
     }
 
-    /// Writes a stamp that is cut by an end of the transfer, or is not aligned in memory.
+    /// Writes the part of a stamp that lies within the transfer. Also handles stamps that are not aligned in memory.
     #[cold]
     fn stamp_part(
         self,

@@ -9,7 +9,7 @@ pub const INTERVALS: usize = 512;
 /// Intervals are initially 2^20 ns long, about a millisecond.
 const SHIFT_FIRST: u32 = 20;
 
-/// Bytes of transfers, by the interval in which they ended, since a common start.
+/// Bytes of finished transfers per interval since a common start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
     shift: u32,
@@ -59,8 +59,8 @@ impl Timeline {
         }
     }
 
-    /// Returns the bytes moved by an instant of a phase that ended at `end_ns`. Within an interval the rate is assumed
-    /// constant.
+    /// Estimates the bytes moved in the first `since_start_ns` of a phase that ended at `end_ns`. Assumes a constant
+    /// rate within each interval.
     pub fn bytes_at(&self, since_start_ns: u64, end_ns: u64) -> u64 {
         let whole = (since_start_ns >> self.shift) as usize;
         let before: u64 = self.bytes.iter().take(whole).sum();

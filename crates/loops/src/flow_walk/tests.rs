@@ -133,7 +133,7 @@ fn a_long_trial_is_not_searched_completely() {
 /// Number of slots compared per case.
 const STEPS: u64 = 40;
 
-/// Declarations that the module's file takes from kernel headers.
+/// Replaces the kernel headers that the kernel module's `walk.h` needs, and prints a walk.
 const KERNEL: &str = "#include <stdbool.h>\n#include <stdio.h>\ntypedef unsigned long long u64;\ntypedef unsigned int u32;\n\
     static inline int fls64(u64 x) { return x ? 64 - __builtin_clzll(x) : 0; }\n\
     static inline u64 mul_u64_u64_shr(u64 a, u64 b, unsigned int s) { return ((unsigned __int128)a * b) >> s; }\n\
@@ -151,7 +151,7 @@ fn number(access: Access) -> &'static str {
     }
 }
 
-/// Compares with the orders of the kernel module: a C compiler builds the module's own file here.
+/// Compares with the walk of the kernel module, by compiling the module's own `walk.h`.
 #[test]
 fn the_kernel_goes_through_the_same_slots() {
     let (mut program, mut ours) = (format!("{KERNEL}int main(void) {{\n"), String::new());

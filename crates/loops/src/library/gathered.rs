@@ -1,5 +1,5 @@
 //! Batches that go through the library in one call. Operations of one lane and tag that are posted together become one
-//! library operation. Its end is reported once per original operation.
+//! library operation. The end of that operation is reported once per original operation.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub struct BatchCapacity {
 }
 
 impl BatchCapacity {
-    /// An empty extent list for a batch.
+    /// Creates an empty extent list for a batch.
     pub(super) fn extent_list(self) -> Vec<Extent> {
         Vec::with_capacity((self.operations as usize).min(CALL_MAX))
     }
@@ -34,7 +34,7 @@ pub(super) struct GatheredBatches {
     batches: Vec<GatheredBatch>,
     /// Indices of unused batches.
     free: Vec<u32>,
-    /// Batches that the library had no room for, oldest first.
+    /// Batches not yet handed to the library, oldest first.
     held: VecDeque<u32>,
     /// The last batch of each lane, indexed by lane number.
     of_lanes: Vec<LaneBatch>,
@@ -43,7 +43,7 @@ pub(super) struct GatheredBatches {
     /// Completions not yet reported, each with the number of times to report it.
     ends: VecDeque<(Completion, u32)>,
     found: Box<[Completion]>,
-    /// A failed batch of the last poll: as reported to the loop, and as the library identifies it.
+    /// The first failed batch of the last poll: the completion reported to the loop, and the library's own completion.
     failed: Option<[Completion; 2]>,
 }
 
@@ -61,7 +61,7 @@ struct GatheredBatch {
     extents: Vec<Extent>,
 }
 
-/// Posts a list in one call; returns false if the queue is full.
+/// Posts a list of extents in one call; returns false if the queue is full.
 pub(super) type PostBatch<'a> = dyn FnMut(Lane, u64, &[Extent]) -> Result<bool> + 'a;
 
 impl GatheredBatches {
@@ -97,7 +97,7 @@ impl GatheredBatches {
         self.of_lanes.resize(lanes, LaneBatch::default());
     }
 
-    /// Accepts all operations, and posts as many batches as there is room for.
+    /// Accepts all operations, and posts batches while the library has room.
     pub(super) fn post(&mut self, ops: &[Op], call: &mut PostBatch<'_>) -> Result<usize> {
         self.calls += 1;
         for op in ops {
@@ -146,7 +146,7 @@ impl GatheredBatches {
         number
     }
 
-    /// Posts waiting batches, as far as there is room.
+    /// Posts waiting batches while the library has room.
     pub(super) fn hand_over(&mut self, call: &mut PostBatch<'_>) -> Result<()> {
         while let Some(&number) = self.held.front() {
             let batch = &self.batches[number as usize];
@@ -159,13 +159,13 @@ impl GatheredBatches {
         Ok(())
     }
 
-    /// Returns whether completions wait that the library does not know of. Batches that wait for room don't count: they
-    /// can only go on when another one completes.
+    /// Returns whether completions found earlier have not been reported yet. Batches that wait for room don't count,
+    /// because they can be posted only after another batch completes.
     pub(super) fn has_work(&self) -> bool {
         !self.ends.is_empty()
     }
 
-    /// Returns a completion as the library's calls identify it.
+    /// Converts a completion reported to the loop to the library's own completion.
     pub(super) fn with_library_id(&self, told: &Completion) -> Completion {
         match self.failed {
             Some([as_told, known]) if (as_told.lane, as_told.tag) == (told.lane, told.tag) => known,
@@ -190,7 +190,7 @@ impl GatheredBatches {
         (count > 0).then_some(count)
     }
 
-    /// Finds completions by `poll`. Returns the number reported, and the second result of `poll`.
+    /// Calls `poll` and reports the completions it finds. Returns the number reported, and the second result of `poll`.
     pub(super) fn poll(
         &mut self,
         done: &mut [Completion],
@@ -210,9 +210,9 @@ impl GatheredBatches {
                     };
                     let mut times = batch.extents.len() as u32;
                     if let Ending::Failed(_) = end.ending {
-                        // A loop ends at the first failure, so it is reported once.
+                        // A loop ends at the first failure, so the failure is reported once.
                         times = 1;
-                        // Loops report the first failure.
+                        // Keep only the first failure, because loops report no other.
                         self.failed.get_or_insert([of_each, *end]);
                     }
                     self.ends.push_back((of_each, times));

@@ -1,15 +1,15 @@
-//! Runs operations through the library for other programs (`tonnage_transfer`). This is itself an engine, between the
-//! loops and the real one; its operations are tickets or futures of the library. It takes over an engine with
-//! registered memory and connected peers, and returns it afterwards.
+//! Runs operations through `tonnage_transfer`, the library for other programs. [`LibraryEngine`] sits between the loops
+//! and the real engine, and each of its operations becomes a ticket or future of the library. It takes over a connected
+//! engine with registered memory, and returns that engine afterwards.
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `mod` | the engine, taking over another one, and completions for the loops |
-//! | `tickets` | operations with one ticket each |
-//! | `tasks` | operations awaited by one task each |
+//! | `mod` | the engine for the loops, and its completions |
+//! | `tickets` | operations, each with its own ticket |
+//! | `tasks` | operations, each awaited by a task |
 //! | `gathered` | batches in one call of the library |
 //!
-//! Kinds decide which points use the library; the loops don't know.
+//! The callers of the loops decide which points use the library. The loops themselves see only an engine.
 
 mod gathered;
 mod tasks;
@@ -50,7 +50,8 @@ pub enum Posting {
 pub struct LibraryCalls {
     /// The calls that post operations.
     pub posting: Posting,
-    /// Set if operations that are posted together become one library call: the room for such batches.
+    /// Initial room for batches, if operations that are posted together become one library call. `None` if each
+    /// operation is posted separately.
     pub gathers: Option<BatchCapacity>,
 }
 
@@ -64,7 +65,7 @@ pub struct AdoptedEngine<'a> {
     pub name: &'a str,
     /// This rank.
     pub rank: Peer,
-    /// The memory that its lanes access, and its handle in the engine.
+    /// The memory that the engine's lanes access, and the memory's handle in the engine.
     pub memory: (&'a Arc<dyn Memory>, RegionId),
     /// The connected peers, and the sizes of their memories.
     pub peers: &'a [(Peer, u64)],
@@ -74,7 +75,7 @@ pub struct AdoptedEngine<'a> {
 
 /// An engine that passes its operations through the library.
 pub struct LibraryEngine {
-    // Declared before the endpoint, which is closed with the last of its handles.
+    // Declared before `end`, and therefore dropped first: the endpoint closes when its last handle is dropped.
     calls: Calls,
     gathered: Option<GatheredBatches>,
     end: LocalEnd,
@@ -102,7 +103,7 @@ impl LibraryEngine {
     /// Takes over an engine that has nothing in flight.
     pub fn adopt(taken: AdoptedEngine<'_>, calls: LibraryCalls) -> Self {
         let lanes = taken.peers.len().max(1) as u32;
-        // A flush uses an entry too.
+        // One more than `depth` per lane, because a flush uses an entry too.
         let operations = lanes.saturating_mul(taken.depth.saturating_add(1));
         let config = EndpointConfig {
             peers_max: lanes,
@@ -348,7 +349,7 @@ impl Engine for LibraryEngine {
 }
 
 impl Calls {
-    /// Posts a list in one call; returns false if the queue is full.
+    /// Posts a list of extents in one call; returns false if the queue is full.
     fn post_batch(
         &mut self,
         endpoint: &TransferEndpoint,

@@ -1,5 +1,5 @@
-//! Operations that are awaited by one task each. A lane has as many tasks as operations in flight, each with a mailbox
-//! for its next operation. The library's executor runs them when the loop polls.
+//! Operations that are each awaited by a task. A lane has one task per operation in flight, and one more for a flush.
+//! Each task has a mailbox for its next operation. The library's executor runs the tasks when the loop polls.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,9 +18,9 @@ use super::{PollFailures, WantedLane, lane_of, never_resolved, token};
 pub(super) struct TaskCalls {
     executor: Executor<'static>,
     pub(super) lanes: Vec<Option<TaskLane>>,
-    /// Tasks per lane for operations, or for batches in one call, not counting the one for a flush.
+    /// Tasks per lane for operations or batches. Each lane has one more task for a flush.
     depth: u32,
-    /// Room for batches in one call, if these are used.
+    /// Initial room for batches, if operations that are posted together become one library call.
     gathers: Option<BatchCapacity>,
     outbox: TicketEnds,
     spare: SpareExtentLists,
@@ -50,8 +50,8 @@ enum TaskWork {
 }
 
 /// Mailbox for a task's next work.
-// The fields are separate cells. An enum with fields would be moved by loads that are wider than the stores just before
-// them, which stalls.
+// The fields are separate cells. An enum with fields would be moved by loads that are wider than the preceding stores.
+// Such loads stall, because the CPU cannot forward the stores to them.
 #[derive(Default)]
 struct TaskMailbox {
     work: Cell<Option<TaskWork>>,
@@ -178,7 +178,7 @@ impl TaskCalls {
             idle,
             len: 0,
         }));
-        // Each task polls its mailbox once, so that the next work wakes it.
+        // Let each task poll its mailbox once. This registers the waker for its first work.
         self.executor.poll_once()?;
         Ok(())
     }
@@ -188,7 +188,7 @@ impl TaskCalls {
         for mailbox in known.into_iter().flat_map(|lane| lane.mailboxes) {
             mailbox.put_work(TaskWork::End, 0);
         }
-        // The next call that returns a result reports the failure.
+        // If this fails, the next call that returns a result reports the failure.
         let _ = self.executor.poll_once();
     }
 
@@ -217,7 +217,7 @@ impl TaskCalls {
         Ok(ops.len())
     }
 
-    /// Posts a list in one call; returns false if all tasks are busy.
+    /// Posts a list of extents in one call; returns false if all tasks are busy.
     pub(super) fn post_batch(
         &mut self,
         (lane, token): (Lane, u64),
@@ -226,7 +226,7 @@ impl TaskCalls {
         let Some(Some(known)) = self.lanes.get(lane.0 as usize) else {
             return Err(never_resolved(lane));
         };
-        // Checked before the list is copied, because a rejected one is retried with every poll.
+        // Check this before copying the list, because a rejected batch is retried at every poll.
         if known.idle.borrow().is_empty() {
             return Ok(false);
         }
@@ -274,7 +274,7 @@ impl TaskCalls {
         Ok((count, works))
     }
 
-    /// Returns whether work waits for a poll that the engine does not know of.
+    /// Returns whether a poll would find ended operations or woken tasks. The engine knows about neither.
     pub(super) fn has_work(&self) -> bool {
         !self.outbox.borrow().is_empty() || self.executor.has_woken()
     }

@@ -1,5 +1,5 @@
-//! The library over an engine that counts its calls. Every operation must have gone through the library, posted in the
-//! requested way.
+//! Tests the library with an engine that counts its calls. Every operation must go through the library, and must be
+//! posted in the requested way.
 
 use super::*;
 use tonnage_engine::Verb;
@@ -78,12 +78,12 @@ fn op(lane: Lane, tag: u32) -> Op {
     }
 }
 
-/// Number of operations in each call.
+/// Number of operations in each of the engine's post calls.
 fn posts(counting: &TestEngine) -> Vec<usize> {
     counting.lock().handed.iter().map(Vec::len).collect()
 }
 
-/// Posts these operations and polls until all have ended, in batches as the loops do.
+/// Posts these operations and polls until all have ended, as the loops do.
 fn carry(library: &mut LibraryEngine, ops: &[Op]) -> Vec<Completion> {
     let (mut posted, mut ended) = (0, Vec::new());
     let mut done = [Completion::EMPTY; 64];
@@ -110,13 +110,13 @@ const WAYS: [Posting; 5] = [
 fn every_operation_goes_through_the_library_and_comes_back_with_its_own_tag() {
     for posting in WAYS {
         let (mut library, counting, lanes) = library(posting);
-        // As many as fit, all with one tag, like a batch of the loops.
+        // All operations have the same tag, as in a batch of the loops.
         let batch: Vec<Op> = (0..12).map(|at| op(lanes[at % FLOWS], 5)).collect();
         let ended = carry(&mut library, &batch);
         assert!(ended.iter().all(|done| done.tag == 5 && done.len == 24));
         let of_first = ended.iter().filter(|done| done.lane == lanes[0]);
         assert_eq!(of_first.count(), 6, "{posting:?}");
-        // The library posts one at a time even though the loop posts all together.
+        // The library posts one operation per call, even though the loop posts all together.
         assert_eq!(posts(&counting), [1; 12], "{posting:?}");
         assert_eq!(counting.lock().in_flight.len(), 0);
     }
@@ -139,7 +139,7 @@ fn lanes_are_created_as_the_session_requires() {
         )
     };
     use LaneSource::{Fresh, LookUp, Register};
-    // Three verbs times two sessions.
+    // Each of the two sessions has a lane for each of three verbs.
     assert_eq!(made(Posting::Tickets), (6, 0, 0, 0, 0));
     assert_eq!(made(Posting::Tasks), (6, 0, 0, 0, 0));
     assert_eq!(made(Posting::Named(LookUp)), (0, 3, 0, 0, 0));
@@ -169,7 +169,7 @@ fn without_room_fewer_operations_are_accepted() {
         counting.lock().room = Some(3);
         let ops: Vec<Op> = (0..40).map(|tag| op(lanes[0], tag)).collect();
         let taken = library.post(&ops).unwrap();
-        // A task accepts its operation and waits for room itself.
+        // Each task accepts one operation and waits for room in the engine itself.
         let most = match posting {
             Posting::Tasks => DEPTH as usize + 1,
             _ => 3,
@@ -206,8 +206,8 @@ fn ends_come_in_the_engines_order_and_arrivals_with_them() {
         (arrived.ending, arrived.imm, arrived.lane),
         (Ending::Arrived, 99, Lane(1))
     );
-    // If the poll has room only for the operation, the arrival comes with the next poll, though the engine has nothing
-    // more.
+    // If a poll has room only for the completion, the next poll returns the arrival, even though the engine itself
+    // returns nothing.
     library.post(&ops[..1]).unwrap();
     counting.lock().end(1, Ending::Done);
     counting.lock().done.push_back(arrival(1, 98, 0));
@@ -302,13 +302,14 @@ fn calls_that_the_library_lacks_are_errors() {
     assert!(error.contains("lies outside"), "{error}");
 }
 
-/// Operations of two lanes, posted together: one call per lane, and one completion per operation.
+/// Operations of two lanes are posted together. The library makes one call per lane and returns one completion per
+/// operation.
 #[test]
 fn operations_posted_together_are_one_call_if_requested() {
     for posting in WAYS {
         let (mut library, counting, lanes) = library_that(posting, Some(ROOM));
         let lanes_before = counting.lock().lanes_asked;
-        // More completions than a poll has room for.
+        // The batch has more completions than one poll has room for.
         let batch: Vec<Op> = (0..100).map(|at| op(lanes[at % FLOWS], 5)).collect();
         counting.lock().room = Some(100);
         for _ in 0..2 {
@@ -322,7 +323,7 @@ fn operations_posted_together_are_one_call_if_requested() {
             assert_eq!(of_first.count(), 50, "{posting:?}");
         }
         assert_eq!(posts(&counting), [50; 4], "{posting:?}");
-        // One lane per call, not per operation.
+        // Lanes are created per call, not per operation.
         let made = counting.lock().lanes_asked - lanes_before;
         let expected = match posting {
             Posting::Tickets | Posting::Tasks => 0,

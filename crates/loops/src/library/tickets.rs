@@ -1,5 +1,5 @@
-//! Operations with one ticket each, which the library's queue returns as they end. A lane is a session, or memory
-//! handles from which each operation finds its lane.
+//! Operations that each have a ticket. The library's queue returns the tickets as their operations end. A lane is
+//! either a session, or a pair of memory handles from which each operation looks up its lane.
 
 use tonnage_engine::{Completion, Flush, Lane, Op, Verb};
 use tonnage_transfer::{
@@ -52,14 +52,14 @@ impl TicketLane {
                 session.post_list_queued(self.verb, &list[..listed])
             }
             LaneLookup::Named(source, names) => {
-                // Each operation finds its own lane.
+                // Each operation looks up its own lane.
                 for (posted, op) in ops.iter().enumerate() {
                     let QueuedExtent { extent, token } = queued_of(op);
                     match endpoint.transfer_queued(*source, self.verb, *names, &extent, token) {
                         Ok(()) => {}
                         Err(error) if error.kind() == TransferErrorKind::Busy => return Ok(posted),
                         Err(error) if posted == 0 => return Err(error),
-                        // The next call reports it.
+                        // The next call reports the error.
                         Err(_) => return Ok(posted),
                     }
                 }
@@ -68,7 +68,8 @@ impl TicketLane {
         }
     }
 
-    /// Begins to prove delivery of writes; `None` if each operation has proved its own.
+    /// Begins a flush, which proves delivery of writes. Returns `None` if each operation already proves its own
+    /// delivery.
     fn flush(&self, endpoint: &TransferEndpoint) -> TransferResult<Option<Ticket>> {
         match &self.way {
             LaneLookup::Resolved(session) => session.flush(self.verb).map(Some),
@@ -148,14 +149,14 @@ impl TicketCalls {
                 Ok(0) => break,
                 Ok(posted) => taken += posted,
                 Err(error) if taken == 0 => return Err(error.into()),
-                // The next call reports it.
+                // The next call reports the error.
                 Err(_) => break,
             }
         }
         Ok(taken)
     }
 
-    /// Posts a list in one call; returns false if the queue is full.
+    /// Posts a list of extents in one call; returns false if the queue is full.
     pub(super) fn post_batch(
         &mut self,
         endpoint: &TransferEndpoint,

@@ -1,4 +1,4 @@
-//! Both loops over an in-memory file that can be slow, short of room, or damaged.
+//! Tests both loops with an in-memory file that can be slow, short of room, or damaged.
 
 use std::collections::VecDeque;
 
@@ -13,11 +13,11 @@ use tonnage_engine::calls::{FileLayout, FileOrder};
 const LEN: u64 = 1000;
 const COUNT: u64 = 40;
 const SEED: u64 = 11;
-/// Reads per 100 transfers.
+/// Values of `read_percent`: reads per 100 transfers.
 const WRITES: u32 = 0;
 const MIXED: u32 = 70;
 const READS: u32 = 100;
-/// Longer than any of these tests takes, and much longer than a few transfers in memory.
+/// Much longer than a few transfers in memory.
 const SOON_NS: u64 = 200_000_000;
 
 /// Owns everything that a task borrows.
@@ -112,13 +112,13 @@ struct Disk {
     /// Begin and end of each transfer, on the loops' clock.
     times: Vec<(u64, u64)>,
     clock: Clock,
-    /// The transfer with this index ends after this time.
+    /// The transfer with this index is delayed until this time.
     slow: Option<(usize, u64)>,
     /// The transfer with this index fails with this code.
     fails: Option<(usize, i32)>,
     /// The run is stopped during the transfer with this index.
     stops: Option<(usize, Arc<AtomicBool>)>,
-    /// The run is stopped after this number of waits, while no transfer ends.
+    /// No transfer completes, and the run is stopped after this number of waits.
     hangs: Option<(usize, Arc<AtomicBool>)>,
     sync_ns: u64,
     in_flight: VecDeque<Op>,
@@ -200,7 +200,7 @@ impl FileCalls for Disk {
 
 impl FileQueue for Disk {
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
-        // Accepts at most three per call.
+        // Accepts at most three operations per call.
         let taken = ops.len().min(3);
         let slots = |op: &Op| self.in_flight.iter().all(|other| other.local != op.local);
         assert!(
@@ -261,7 +261,7 @@ fn one_by_one(
     run_blocking(disk, task, until, samples, None, None)
 }
 
-/// One transfer at a time, until a vote ends the loop.
+/// Runs the blocking loop until a vote ends it.
 fn together(disk: &mut Disk, task: &ThreadTask<'_>, samples: &mut Samples, vote: Vote<'_>) {
     run_blocking(disk, task, COUNT, samples, None, Some(vote)).unwrap();
 }
@@ -346,7 +346,7 @@ fn written_data_is_correct_and_verified() {
             looks: 0,
         };
         let (task, mut samples) = (bench.task(READS), Samples::default());
-        // Two swapped bytes within one transfer.
+        // Swap two bytes within one transfer.
         disk.bytes.swap(7012, 7013);
         if bench.buffers.slots > 0 {
             run_blocking(
@@ -403,7 +403,7 @@ fn a_queue_keeps_all_slots_in_flight() {
     let mut disk = Disk::new(&bench);
     let mut samples = Samples::default();
     windowed(&mut disk, &bench.task(WRITES), COUNT, &mut samples).unwrap();
-    // The disk accepts three per call, and the loop posts the others after its first wait.
+    // The disk accepts three operations per call, and the loop posts the other four later.
     assert_eq!(disk.most_in_flight, 7);
     assert_eq!(samples.in_flight_max, 7);
     assert!(disk.waits > 0);
@@ -423,7 +423,7 @@ fn slots_forget_what_they_hold_before_other_data() {
             data: Some((key, &bench.pool)),
             ..bench.task(WRITES)
         };
-        // The transfer has the same offset in the same slot each time.
+        // Both transfers use the same offset and slot, so `forget` alone makes the loop fill the slot again.
         run_queued(&mut disk, &task, 1, (&mut samples, &mut slots), None).unwrap();
         assert_eq!(wrong_of(&disk, (key, &bench.pool), LEN).wrong_bytes, 0);
     }
@@ -470,7 +470,7 @@ fn latencies_of_sequential_transfers_add_up_to_the_total_time() {
     one_by_one(&mut disk, &task, COUNT, &mut samples).unwrap();
     let took_ns = bench.clock.now_ns() - begin_ns;
     let sum_ns = samples.read_latencies.mean_ns().unwrap() * COUNT as f64;
-    // No time between two transfers is lost, because the end of one is the begin of the next.
+    // No time between two transfers is lost, because each latency begins where the previous one ends.
     assert!(sum_ns <= took_ns as f64, "{sum_ns} of {took_ns}");
     assert!(sum_ns >= (disk.times[COUNT as usize - 1].1 - disk.times[0].0) as f64 * 0.999);
 }
@@ -505,7 +505,7 @@ fn transfers_in_flight_at_the_stonewall_finish_uncounted() {
         let mut samples = Samples::default();
         drive(&mut disk, &task, COUNT, &mut samples).unwrap();
         let before = disk.times.iter().filter(|(_, end)| *end <= wall_ns).count() as u64;
-        // The loop reads the clock after a transfer; a queue reads it once for all completions of a poll.
+        // The loops read the clock after a transfer has ended, so they may count fewer transfers than the disk.
         assert!(
             samples.before_wall <= before,
             "{} {before}",
@@ -518,7 +518,7 @@ fn transfers_in_flight_at_the_stonewall_finish_uncounted() {
             assert_eq!(samples.transfers, samples.before_wall + 1);
         }
         assert!(disk.in_flight.is_empty());
-        // Wear-out continues from here and doesn't change the count before the stonewall.
+        // With `beyond_wall`, the loop continues and doesn't change the count before the stonewall.
         let before_wall = samples.before_wall;
         task.beyond_wall = true;
         drive(&mut disk, &task, COUNT - 5, &mut samples).unwrap();
@@ -557,14 +557,14 @@ fn ranks_that_move_together_end_by_vote() {
     let mut asked = Vec::new();
     let mut vote = |over: bool| {
         asked.push(over);
-        // Another rank wants to stop before the sixth.
+        // Another rank wants to stop before the sixth transfer.
         Ok(asked.len() > 5)
     };
     let mut samples = Samples::default();
     together(&mut disk, &task, &mut samples, &mut vote);
     assert_eq!(samples.transfers, 5);
     assert_eq!(asked, [false; 6]);
-    // No rank stops before the others agree.
+    // This rank wants to stop, but continues until all ranks agree.
     task.wall_ns = Some(bench.start_ns);
     let mut left = 3;
     let mut vote = |over: bool| {
@@ -596,7 +596,7 @@ fn a_sync_follows_each_write_and_is_not_in_its_latency() {
     });
     assert!(follows, "{:?}", disk.did);
     assert!(samples.sync_ns >= writes * disk.sync_ns);
-    // If syncs were included, even the shortest latency would be longer.
+    // If latencies included syncs, even the shortest would exceed `sync_ns`.
     assert!(samples.write_latencies.min_ns().unwrap() < disk.sync_ns);
 }
 
@@ -646,7 +646,7 @@ fn a_run_that_is_stopped_ends_at_the_next_transfer() {
             let task = bench.task(WRITES);
             let error = drive(&mut disk, &task, COUNT, &mut samples).unwrap_err();
             assert_eq!(error.to_string(), "data/t: the run was stopped");
-            // A queue still has other transfers in flight.
+            // A queue also completes transfers that are already in flight.
             assert!((6..12).contains(&disk.times.len()), "{}", disk.times.len());
         }
     }
