@@ -52,7 +52,7 @@ pub struct RankArgs {
 
     /// Devices that carry the bytes, such as eth0 or mlx5_0,mlx5_1, or "all". The threads of a host take them in turn,
     /// or as --rails says. By default the engine chooses one. `tonnage devices` lists them.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
     pub devices: Vec<String>,
 
     /// Devices of one rank, such as 1=mlx5_2,mlx5_3, in place of --devices: its threads take them in turn, or as
@@ -184,8 +184,13 @@ pub struct ResultArgs {
     pub resume: Option<PathBuf>,
 
     /// Format of standard output: tables, JSON lines or CSV.
-    #[arg(long, value_name = "FORMAT", value_parser = one_of::<Format>(), default_value_t = Format::Table)]
+    #[arg(long, value_name = "FORMAT", value_parser = one_of::<Format>(), default_value_t = Format::Table,
+        default_value_if("json", "true", "jsonl"), conflicts_with = "json")]
     pub format: Format,
+
+    /// Write JSON lines: the same as --format jsonl.
+    #[arg(short = 'j', long)]
+    pub json: bool,
 
     /// End with exit code 1 unless the devices' own counters prove for every point that the payload crossed the
     /// expected devices.

@@ -59,8 +59,13 @@ pub struct CompareArgs {
     pub fail_on: Vec<FailOn>,
 
     /// Format of the comparison.
-    #[arg(long, value_name = "FORMAT", value_parser = one_of::<CompareFormat>(), default_value_t = CompareFormat::Table)]
+    #[arg(long, value_name = "FORMAT", value_parser = one_of::<CompareFormat>(), default_value_t = CompareFormat::Table,
+        default_value_if("json", "true", "json"), conflicts_with = "json")]
     pub format: CompareFormat,
+
+    /// Write JSON: the same as --format json.
+    #[arg(short = 'j', long)]
+    pub json: bool,
 
     /// Write it to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]

@@ -35,8 +35,13 @@ pub struct HistoryArgs {
     pub only: Vec<String>,
 
     /// Format of the history.
-    #[arg(long, value_name = "FORMAT", value_parser = one_of::<HistoryFormat>(), default_value_t = HistoryFormat::Table)]
+    #[arg(long, value_name = "FORMAT", value_parser = one_of::<HistoryFormat>(), default_value_t = HistoryFormat::Table,
+        default_value_if("json", "true", "json"), conflicts_with = "json")]
     pub format: HistoryFormat,
+
+    /// Write JSON: the same as --format json.
+    #[arg(short = 'j', long)]
+    pub json: bool,
 }
 
 impl HistoryArgs {

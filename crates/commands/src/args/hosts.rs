@@ -22,6 +22,7 @@ pub struct HostArgs {
     /// Start ranks on these hosts by ssh, one on each, or the number after a colon: h0,h1:4,user@h2. Rank 0 is on the
     /// first.
     #[arg(
+        short = 'H',
         long,
         value_name = "HOSTS",
         value_delimiter = ',',

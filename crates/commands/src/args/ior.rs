@@ -94,7 +94,7 @@ impl IorArgs {
 pub fn own_command() -> clap::Command {
     OwnArgs::command()
         .about("IOR's command lines, measured by tonnage")
-        .mut_arg("output", |output| output.short(None))
+        .mut_args(|argument| argument.short(None))
 }
 
 /// Returns the names of tonnage's options, hidden ones included, and whether each takes a value.

@@ -27,6 +27,7 @@ const WARMUP_DEFAULT: Nanos = Nanos(50_000_000);
 pub struct LayersArgs {
     /// Bytes of one write, and of each rank in a collective: a value or a sweep. [default: 100MB]
     #[arg(
+        short,
         long,
         alias = "size",
         value_name = "SWEEP",

@@ -200,8 +200,13 @@ pub struct ShowArgs {
     pub file: PathBuf,
 
     /// Draw tables, or write the records as JSON lines or CSV.
-    #[arg(long, value_name = "FORMAT", value_parser = one_of::<Format>(), default_value_t = Format::Table)]
+    #[arg(long, value_name = "FORMAT", value_parser = one_of::<Format>(), default_value_t = Format::Table,
+        default_value_if("json", "true", "jsonl"), conflicts_with = "json")]
     pub format: Format,
+
+    /// Write JSON lines: the same as --format jsonl.
+    #[arg(short = 'j', long)]
+    pub json: bool,
 }
 
 /// `tonnage explain`.
@@ -216,7 +221,7 @@ pub struct ExplainArgs {
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct DevicesArgs {
     /// Write JSON instead of text.
-    #[arg(long)]
+    #[arg(short, long)]
     pub json: bool,
 }
 

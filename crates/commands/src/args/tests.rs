@@ -291,3 +291,34 @@ fn verify_leaves_no_rank_out() {
         );
     }
 }
+
+#[test]
+fn json_is_the_format_of_each_command_that_has_one() {
+    for (line, json) in [
+        ("show r.jsonl", "Jsonl"),
+        ("compare a.jsonl", "Json"),
+        ("history r.jsonl", "Json"),
+        ("run tour", "Jsonl"),
+        ("transfer --engine shm --op write", "Jsonl"),
+    ] {
+        for option in ["--json", "-j"] {
+            let parsed = parse(&format!("tonnage {line} {option}")).unwrap();
+            assert!(
+                format!("{parsed:?}").contains(&format!("format: {json},")),
+                "{parsed:?}"
+            );
+        }
+        let both = format!("tonnage {line} --json --format csv");
+        assert_eq!(
+            parse(&both).unwrap_err().kind(),
+            ErrorKind::ArgumentConflict
+        );
+    }
+}
+
+#[test]
+fn the_commonest_options_have_letters() {
+    let letters = "tonnage transfer --engine verbs:rc --op write -s 8,64 -d mlx5_0 -H n1,n2 -j";
+    let names = "tonnage transfer --engine verbs:rc --op write --sizes 8,64 --devices mlx5_0 --hosts n1,n2 --json";
+    assert_eq!(parse(letters).unwrap(), parse(names).unwrap());
+}

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use tonnage_plan::options::command_line::quoted;
 use tonnage_plan::sweep::Sweep;
 
 use super::draft::filled;
-use super::tables::{HABITS, Row, SECONDS, SWEEPS};
-use super::values::{hosts, range, sweep, translated};
+use super::tables::{AMBIGUOUS, HABITS, Row, SECONDS, SWEEPS};
+use super::values::{dtype, hosts, range, sweep, translated};
 use super::{check, first_line, foreign, texts};
 use crate::args::Cli;
 
@@ -24,6 +24,8 @@ const COMMANDS: &[&str] = &[
     "stress",
     "verify",
     "layers",
+    "run",
+    "check",
 ];
 
 /// Options that a command cannot do without, and what a first try has for them.
@@ -84,9 +86,10 @@ pub(super) fn refuse_at(words: &[String], here: &str) -> Option<String> {
         kept: Vec::new(),
         hosts: Vec::new(),
         faults: Vec::new(),
+        is_ambiguous: false,
     };
     rewriting.read(rest.get(1..)?.to_vec())?;
-    let message = rewriting.message(global)?;
+    let message = rewriting.message(global, words)?;
     // What is read here as foreign may be right all the same: a line that every check accepts is never refused.
     super::check(words).is_err().then_some(message)
 }
@@ -119,13 +122,16 @@ struct Rewriting<'a> {
     hosts: Vec<String>,
     /// Foreign parts with their meaning.
     faults: Vec<String>,
+    /// Whether the line cannot be given, because a part of it has several meanings.
+    is_ambiguous: bool,
 }
 
 /// Kind of a word that begins with a dash.
 enum Known {
     No,
     Flag,
-    TakesValue,
+    /// The next word is its value; with its long name.
+    TakesValue(String),
     /// The next word is its value, unless that is an option.
     MayTakeValue,
     /// Help and version: the parser answers.
@@ -136,12 +142,28 @@ impl Rewriting<'_> {
     /// Reads all words; `None` if the parser should answer.
     fn read(&mut self, words: Vec<String>) -> Option<()> {
         let mut words: VecDeque<String> = words.into();
+        let has = |option: &str| words.iter().any(|word| word == option);
+        let is_by_hand = (has("--rank") || has("--master")) && !has("--world-size");
         while let Some(word) = words.pop_front() {
             if word == "--" {
                 return None;
             }
             if !word.starts_with('-') || word == "-" {
                 self.positional(&word)?;
+                continue;
+            }
+            if is_by_hand
+                && self.has("--world-size")
+                && (word == "--size" || word.starts_with("--size="))
+            {
+                let value = match word.split_once('=') {
+                    Some((_, value)) => value.to_owned(),
+                    None => words.pop_front()?,
+                };
+                self.faults.push(format!(
+                    "--size is about bytes, and the number of ranks is --world-size {value}"
+                ));
+                self.set(vec!["--world-size".to_owned(), value]);
                 continue;
             }
             match self.known(&word) {
@@ -153,12 +175,21 @@ impl Rewriting<'_> {
                     self.line.push(word);
                     self.line.extend(value);
                 }
-                Known::TakesValue => {
+                Known::TakesValue(long) => {
                     let (option, value) = match word.split_once('=') {
                         Some((option, value)) => (option.to_owned(), value.to_owned()),
                         None => (word, words.pop_front()?),
                     };
-                    self.own_value(option, &value);
+                    if long == "--devices"
+                        && self.has("--dtype")
+                        && let Some(dtype) = dtype(&value)
+                    {
+                        self.faults
+                            .push(format!("{option} {value} is --dtype {dtype} here"));
+                        self.set(vec!["--dtype".to_owned(), dtype]);
+                    } else {
+                        self.own_value(option, &long, &value);
+                    }
                 }
                 Known::No => self.foreign(&word, &mut words)?,
             }
@@ -211,7 +242,9 @@ impl Rewriting<'_> {
         match (long, takes_value) {
             (None, true) if !is_letter => Known::Flag,
             (None, false) if !is_letter => Known::No,
-            (_, true) if !is_optional => Known::TakesValue,
+            (_, true) if !is_optional => {
+                Known::TakesValue(format!("--{}", argument.get_long().unwrap_or_default()))
+            }
             (Some(_), true) if !argument.is_require_equals_set() && !word.contains('=') => {
                 Known::MayTakeValue
             }
@@ -232,34 +265,34 @@ impl Rewriting<'_> {
         self.line.push(word);
     }
 
-    /// Keeps an own option, with its value in tonnage's spelling.
-    fn own_value(&mut self, option: String, value: &str) {
+    /// Keeps an own option under its listed name, with its value in tonnage's spelling.
+    fn own_value(&mut self, option: String, long: &str, value: &str) {
         let each: Vec<_> = value
             .split(',')
-            .map(|part| translated(&option, part).unwrap_or_else(|| part.to_owned()))
+            .map(|part| translated(long, part).unwrap_or_else(|| part.to_owned()))
             .collect();
         let mut better = Some(each.join(",")).filter(|text| text != value);
         // Every engine that the plan knows has its own name; other values are asked of the parser.
         if better.is_some()
-            && !["--engine", "--backend"].contains(&option.as_str())
+            && !["--engine", "--backend"].contains(&long)
             && !self.is_refused(&[&option, value])
         {
             better = None;
         }
-        if SWEEPS.contains(&option.as_str()) && value.parse::<Sweep>().is_err() {
+        if SWEEPS.contains(&long) && value.parse::<Sweep>().is_err() {
             better = sweep(value);
         }
-        if SECONDS.contains(&option.as_str())
+        if SECONDS.contains(&long)
             && value.parse::<f64>().is_ok()
             && self.is_refused(&[&option, value])
         {
             better = Some(format!("{value}s"));
         }
-        self.line.push(option.clone());
+        self.line.push(long.to_owned());
         match better {
             Some(better) => {
                 self.faults
-                    .push(format!("{option} {value} is {option} {better} here"));
+                    .push(format!("{option} {value} is {long} {better} here"));
                 self.line.push(better);
             }
             None => self.line.push(value.to_owned()),
@@ -289,6 +322,10 @@ impl Rewriting<'_> {
             None => (word.to_owned(), None),
         };
         let next = words.front().filter(|next| !next.starts_with('-')).cloned();
+        if AMBIGUOUS.iter().any(|(typed, ..)| *typed == option) {
+            let value = attached.or_else(|| words.pop_front());
+            return self.ambiguous(&option, &value.unwrap_or_default());
+        }
         for row in HABITS {
             if !self.fits(row, &option) {
                 continue;
@@ -315,12 +352,42 @@ impl Rewriting<'_> {
             .find(|c: char| c.is_ascii_digit())
             .filter(|_| !option.starts_with("--"))?;
         let (letters, value) = option.split_at_checked(digits)?;
+        if AMBIGUOUS.iter().any(|(typed, ..)| *typed == letters) {
+            return self.ambiguous(letters, value);
+        }
         let mut rows = HABITS
             .iter()
             .filter(|row| row.takes_value && self.fits(row, letters));
         let (row, new) = rows.find_map(|row| Some((row, self.replacement(row, Some(value))?)))?;
         self.put(row, letters, new);
         Some(())
+    }
+
+    /// Names all meanings of an option that the command has; `None` if it has none of them.
+    fn ambiguous(&mut self, option: &str, value: &str) -> Option<()> {
+        let rows = AMBIGUOUS
+            .iter()
+            .filter(|(typed, _, here)| *typed == option && self.has(here));
+        let meanings: Vec<_> = rows
+            .map(|(_, meaning, here)| format!("for {meaning} use {here} {value}"))
+            .collect();
+        if meanings.is_empty() {
+            return None;
+        }
+        let meanings = meanings.join(", ");
+        self.faults.push(format!(
+            "{option} has several meanings elsewhere: {meanings}"
+        ));
+        self.is_ambiguous = true;
+        Some(())
+    }
+
+    /// Whether the command has an option, under its listed name.
+    fn has(&self, option: &str) -> bool {
+        let long = option.strip_prefix("--");
+        let arguments = self.command.get_arguments();
+        let mut arguments = arguments.chain(self.program.get_arguments());
+        arguments.any(|argument| argument.get_long() == long)
     }
 
     fn replacement(&self, row: &Row, value: Option<&str>) -> Option<Vec<String>> {
@@ -343,21 +410,13 @@ impl Rewriting<'_> {
     /// Whether the row is about this option in this command.
     fn fits(&self, row: &Row, option: &str) -> bool {
         let name = self.command.get_name();
-        let is_own = |word: &str| {
-            let long = word.strip_prefix("--");
-            let mut arguments = self
-                .command
-                .get_arguments()
-                .chain(self.program.get_arguments());
-            arguments.any(|argument| argument.get_long() == long)
-        };
         row.typed.split(' ').any(|typed| typed == option)
             && (row.commands.is_empty() || row.commands.split(' ').any(|command| command == name))
             && row
                 .to
                 .split(' ')
                 .filter(|word| word.starts_with("--"))
-                .all(is_own)
+                .all(|word| self.has(word))
     }
 
     /// Puts the words for a foreign option into the line.
@@ -400,6 +459,10 @@ impl Rewriting<'_> {
 
     /// Reads a word that is not an option: an engine, an operation, sizes or a host; `None` for other words.
     fn positional(&mut self, word: &str) -> Option<()> {
+        if self.command.get_positionals().next().is_some() {
+            self.line.push(word.to_owned());
+            return Some(());
+        }
         let is_collective = self.command.get_name() == "collective";
         let engine = if is_collective {
             "--backend"
@@ -407,10 +470,7 @@ impl Rewriting<'_> {
             "--engine"
         };
         for option in [engine, "--op"] {
-            let has = self
-                .command
-                .get_arguments()
-                .any(|argument| argument.get_long() == option.strip_prefix("--"));
+            let has = self.has(option);
             let value = translated(option, word)
                 .or_else(|| is_value(option, word, is_collective).then(|| word.to_owned()));
             if let (true, Some(value)) = (has, value) {
@@ -419,10 +479,7 @@ impl Rewriting<'_> {
                 return Some(());
             }
         }
-        let has_sizes = self
-            .command
-            .get_arguments()
-            .any(|argument| argument.get_long() == Some("sizes"));
+        let has_sizes = self.has("--sizes");
         let is_number = word.starts_with(|c: char| c.is_ascii_digit()) && !word.contains("..1.");
         if let (true, true, Some(sizes)) = (has_sizes, is_number, sweep(word)) {
             self.faults.push(format!("{word} is --sizes {sizes} here"));
@@ -434,8 +491,8 @@ impl Rewriting<'_> {
         Some(())
     }
 
-    /// Returns the error, if there is a foreign part.
-    fn message(mut self, global: &[String]) -> Option<String> {
+    /// Returns the error, if there is a foreign part or a required option is missing. `words` is the whole command line.
+    fn message(mut self, global: &[String], words: &[String]) -> Option<String> {
         let kept = |name: &str| {
             let found = self.kept.iter().rev().find(|(kept, _)| kept == name);
             found.map(|(_, value)| value.clone())
@@ -453,14 +510,20 @@ impl Rewriting<'_> {
             self.faults.push(format!("hosts are --hosts {all} here"));
             self.set(vec!["--hosts".to_owned(), all]);
         }
-        if self.faults.is_empty() {
-            return None;
-        }
         let command = self.command.get_name();
+        let is_only_incomplete = self.faults.is_empty();
+        if is_only_incomplete {
+            completions(command)?;
+            self.faults.push(missing_options(words)?);
+        }
+        let faults = format!("error: tonnage {command}: {}", self.faults.join("; "));
+        if self.is_ambiguous {
+            return Some(faults);
+        }
         let mut line = vec!["tonnage".to_owned()];
         line.extend(global.iter().cloned());
         line.append(&mut self.line);
-        let mut text = format!("error: tonnage {command}: {}", self.faults.join("; "));
+        let mut text = faults;
         let mut added = Vec::new();
         if check(&line).is_err() {
             added = missing(command, &line);
@@ -468,7 +531,7 @@ impl Rewriting<'_> {
         }
         match check(&line) {
             Ok(()) => {
-                if !added.is_empty() {
+                if !added.is_empty() && !is_only_incomplete {
                     text += &format!("\n  added, because it is required: {}", quoted(&added));
                 }
                 text += &format!("\n  {}", quoted(&line));
@@ -482,6 +545,21 @@ impl Rewriting<'_> {
         }
         Some(text)
     }
+}
+
+/// Names the required options that a command line lacks; `None` if that is not its fault.
+fn missing_options(words: &[String]) -> Option<String> {
+    let error = Cli::try_parse_from(words).err()?;
+    if error.kind() != ErrorKind::MissingRequiredArgument {
+        return None;
+    }
+    let Some(ContextValue::Strings(options)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let is_or_are = if options.len() == 1 { "is" } else { "are" };
+    let names = options.iter().filter_map(|option| option.split(' ').next());
+    let names = names.collect::<Vec<_>>().join(" and ");
+    Some(format!("{names} {is_or_are} required, e.g."))
 }
 
 /// Whether an option has this value, among the names that are never a host's.
@@ -517,14 +595,16 @@ fn is_value(option: &str, word: &str, is_collective: bool) -> bool {
     known.contains(&word) || prefixes.iter().any(|prefix| word.starts_with(prefix))
 }
 
+/// Returns the options that a command cannot do without, with values for a first try.
+fn completions(command: &str) -> Option<&'static [(&'static str, &'static str)]> {
+    let mut all = COMPLETIONS.iter();
+    let found = all.find(|(commands, _)| commands.split(' ').any(|name| name == command));
+    found.map(|(_, options)| *options)
+}
+
 /// Returns the options that a line of this command lacks.
 fn missing(command: &str, line: &[String]) -> Vec<String> {
-    let found = COMPLETIONS
-        .iter()
-        .find(|(commands, _)| commands.split(' ').any(|name| name == command));
-    let Some((_, options)) = found else {
-        return Vec::new();
-    };
+    let options = completions(command).unwrap_or_default();
     let has = |option: &str| {
         let begin = format!("{option}=");
         line.iter()
@@ -534,7 +614,7 @@ fn missing(command: &str, line: &[String]) -> Vec<String> {
     let mut words = Vec::new();
     let is_remote = has("--hosts") || has("--hostfile") || has("--rank");
     let is_rdma = line.iter().any(|word| foreign::is_rdma_device(word));
-    for (option, value) in *options {
+    for (option, value) in options {
         let value = match (*value, is_rdma, is_remote) {
             ("shm", true, _) => "verbs:rc",
             ("shm", false, true) => "fabric:tcp",

@@ -60,16 +60,37 @@ const UNITS: &str = "not needed: figures are in GB/s, 1e9 bytes; times 8 is Gb/s
 /// Habits in a command line of tonnage.
 pub const HABITS: &[Row] = &[
     value(
-        "-s -S -m -l --msg-size --msg_size --msgsize --message-size --message_size --msg-len --size --sz --bytes --length \
-         --len --block-size --block_size --bs --buffer-size --buffer_size --payload --payload-size",
+        "-S -m -l --msg-size --msg_size --msgsize --message-size --message_size --msg-len --sz --bytes --length --len \
+         --block-size --block_size --buffer-size --buffer_size --payload --payload-size",
         "--sizes {sweep}",
     ),
     flag("-a --all --all-sizes", "--sizes 2..8M"),
     only(
         "file",
         value(
-            "-s --size --filesize --file-size --file_size -b",
+            "-s --size --sizes --filesize --file-size --file_size -b",
             "--block {size}",
+        ),
+    ),
+    only(
+        "stress",
+        value(
+            "-s --size --sizes --msg-size --max-bytes",
+            "--max-size {size}",
+        ),
+    ),
+    only(
+        "connect",
+        no_value(
+            "-s --size --sizes --msg-size",
+            "connections carry no payload: sizes are those of `tonnage transfer`",
+        ),
+    ),
+    only(
+        "run",
+        no_value(
+            "-s --size --sizes --msg-size",
+            "sizes are in the plan: `tonnage plans NAME` prints one to edit",
         ),
     ),
     only(
@@ -128,12 +149,6 @@ pub const HABITS: &[Row] = &[
         "--iterations --iter --niter --niters --num-iters --num_iters --num-iter --num_iter --num-iterations --count -I",
         "--iters {int} --trials 1",
     ),
-    row(
-        "-n",
-        true,
-        "--iters {int} --trials 1",
-        "the number of ranks is --ranks",
-    ),
     value(
         "-t -D --time --seconds --secs --runtime --run-time --run_time --test-time",
         "--duration {time}",
@@ -167,7 +182,7 @@ pub const HABITS: &[Row] = &[
         value("-g --ngpus --num-gpus", "--ranks {int}"),
     ),
     value(
-        "-H -c --host --server --client --peer --connect --hostname --nodes --nodelist",
+        "-c --host --server --client --peer --connect --hostname --nodes --nodelist",
         "--hosts {peers}",
     ),
     value(
@@ -176,10 +191,10 @@ pub const HABITS: &[Row] = &[
     ),
     only(
         "collective",
-        value("-d --datatype --data-type --type", "--dtype {dtype}"),
+        value("--datatype --data-type --type", "--dtype {dtype}"),
     ),
     value(
-        "-d --device --dev --ib-dev --ib_dev --nic --nics --hca --rdma-dev --rdma-device --net-device --netdev --bind-dev \
+        "--device --dev --ib-dev --ib_dev --nic --nics --hca --rdma-dev --rdma-device --net-device --netdev --bind-dev \
          --iface --device-list --device_list -B",
         "--devices {}",
     ),
@@ -194,10 +209,7 @@ pub const HABITS: &[Row] = &[
         "--latency-test --lat --pingpong --ping --pp --ping_pong",
         "--ping-pong",
     ),
-    flag(
-        "-J -j --json --json-output --out_json --jsonl",
-        "--format jsonl",
-    ),
+    flag("-J --json-output --out_json --jsonl", "--json"),
     flag("--csv", "--format csv"),
     value("--output-format --out-format", "--format {format}"),
     value(
@@ -257,6 +269,11 @@ pub const HABITS: &[Row] = &[
     no_flag("-u --udp", "datagrams are not in this version"),
     no_flag("-U -C --cpu_util --cpu-util --histogram", MEASURED_ALWAYS),
 ];
+
+/// Options that mean different things in other programs: option, meaning there, option here. They are refused, and all
+/// meanings that the command has are named.
+pub const AMBIGUOUS: &[(&str, &str, &str)] =
+    &[("-n", "ranks", "--ranks"), ("-n", "operations", "--iters")];
 
 /// Values that other programs use, by option of tonnage: option, foreign value, value here.
 pub const VALUES: &[(&str, &str, &str)] = &[

@@ -75,6 +75,7 @@ pub struct VerifyArgs {
     /// Payload bytes of one operation: a value or a sweep. [default: 1 B, odd sizes, and around words, cache lines,
     /// pages, 64k and 1M; atomic operations have words of 8 B]
     #[arg(
+        short,
         long,
         alias = "size",
         value_name = "SWEEP",

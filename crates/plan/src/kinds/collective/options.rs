@@ -66,7 +66,7 @@ pub struct CallOptions {
 
     /// Bytes of each rank for all-reduce, reduce, broadcast and send-recv-*, of all ranks together for the others;
     /// rounded down to whole elements for each rank. A value or a sweep; none for barrier alone.
-    #[arg(long, alias = "size", value_name = SWEEP)]
+    #[arg(short, long, alias = "size", value_name = SWEEP)]
     #[serde(alias = "size")]
     pub sizes: Option<Sweep>,
 

@@ -135,7 +135,7 @@ pub struct OperationOptions {
 
     /// Payload bytes of one operation: a value or a sweep. [default: none, but 8 for atomic operations, and with
     /// --traffic-file the largest up to 1M that divides all its loads]
-    #[arg(long, aliases = ["size", "bs"], value_name = SWEEP)]
+    #[arg(short, long, aliases = ["size", "bs"], value_name = SWEEP)]
     #[serde(alias = "size", alias = "bs")]
     pub sizes: Option<Sweep>,
 
