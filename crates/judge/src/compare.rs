@@ -23,7 +23,7 @@ pub struct CompareRequest {
     pub metrics: Vec<Metric>,
     /// Keys of points that may differ.
     pub ignore: Vec<String>,
-    /// Differences in the surroundings to accept.
+    /// Differences in the surroundings that the user accepts.
     pub accept: Vec<String>,
     /// Margin and confidence.
     pub criteria: Criteria,
@@ -34,16 +34,16 @@ pub struct CompareRequest {
 pub struct Comparison {
     /// Margin and confidence.
     pub criteria: Criteria,
-    /// Number of runs per side: the maximum over its points. A resumed run does not count twice.
+    /// Number of runs per side: the largest number of any point. A resumed run does not count twice.
     pub runs: [usize; 2],
-    /// Differences in program, effective configuration, machine and variables, over all points that both sides have.
+    /// Differences in program, effective configuration, machine and variables, over all points that are on both sides.
     pub differences: Vec<Difference>,
     /// Verdicts.
     pub points: Vec<PointJudgement>,
 }
 
 impl Comparison {
-    /// Number of points with this verdict.
+    /// Returns the number of points with this verdict.
     pub fn count(&self, verdict: PointVerdict) -> usize {
         self.points
             .iter()
@@ -95,7 +95,8 @@ pub fn compare(sides: &Sides<'_>, request: &CompareRequest) -> Result<Comparison
     })
 }
 
-/// Judges a pair by each metric that has a value on either side, or once without a metric if there is none.
+/// Judges a pair by each metric that has a value on either side. Without any such metric, the pair is judged once
+/// without a metric.
 fn judge_pair(
     pair: [&SidePoint<'_>; 2],
     accepted: &AcceptedDifferences,
@@ -111,7 +112,7 @@ fn judge_pair(
     all
 }
 
-/// Accepted differences: those requested, and the settings deliberately changed on side B.
+/// Returns the accepted differences: those that the user accepts, and the settings deliberately changed on side B.
 fn accepted_differences(
     sides: &Sides<'_>,
     request: &CompareRequest,
@@ -165,7 +166,7 @@ fn differences(
     facts[0].differences(&facts[1], accepted)
 }
 
-/// The requested metrics, or the pair's default one.
+/// Returns the requested metrics, or the pair's default metric.
 fn metrics(pair: [&SidePoint<'_>; 2], request: &CompareRequest) -> Vec<Metric> {
     let rows: Vec<_> = pair.into_iter().flat_map(|point| &point.rows).collect();
     Metric::requested_or_default(&request.metrics, &rows)
@@ -180,7 +181,7 @@ fn nothing_in_common(found: &Matches, request: &CompareRequest) -> Error {
             "A and B have no points in common, for one of them has none".to_owned(),
         );
     };
-    // Keep the keys that are already ignored.
+    // The suggestion repeats the keys that are already ignored.
     let given = request.ignore.iter().map(String::as_str);
     let keys: Vec<&str> = given
         .chain(differing.iter().map(|it| it.key.as_str()))
@@ -192,7 +193,7 @@ fn nothing_in_common(found: &Matches, request: &CompareRequest) -> Error {
     ))
 }
 
-/// The error if no point has the requested metrics. It lists the available ones.
+/// Returns the error for requested metrics that no point has. It lists the available metrics.
 fn lacks_metric(request: &CompareRequest, found: &Matches, sides: [&[SidePoint<'_>]; 2]) -> Error {
     let rows: Vec<_> = found
         .pairs

@@ -1,7 +1,7 @@
-//! Correction for multiple points: among a hundred equal points, five differ "at 5 %" by chance.
+//! Correction for the number of points. Without it, five of a hundred equal points would differ "at 5 %" by chance.
 
-/// Benjamini-Hochberg adjusted p values, in input order. If decisions use a 5 % level on these, at most 5 % of the
-/// reported differences are false.
+/// Returns the Benjamini-Hochberg adjusted p values, in input order. If differences are reported for adjusted values up
+/// to 5 %, at most 5 % of the reported ones are false.
 pub fn adjust_p_values(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&left, &right| p[left].total_cmp(&p[right]));
@@ -22,7 +22,7 @@ mod tests {
     fn small_cases_by_hand() {
         assert_eq!(adjust_p_values(&[]), [] as [f64; 0]);
         assert_eq!(adjust_p_values(&[0.04]), [0.04]);
-        // 0.03 × 2 / 1 is above 0.04 × 2 / 2, so both get the latter.
+        // 0.03 × 2 / 1 = 0.06 exceeds 0.04 × 2 / 2 = 0.04, so both values become 0.04.
         assert_eq!(adjust_p_values(&[0.04, 0.03]), [0.04, 0.04]);
         assert_eq!(
             adjust_p_values(&[0.01, 0.9, 0.9, 0.9]),

@@ -5,17 +5,18 @@ use tonnage_units::{Error, Result, names};
 /// Fraction of reported differences that may be false.
 pub const FALSE_DISCOVERY_RATE: f64 = 0.05;
 
-/// Minimum number of runs per side for a verdict. One run is one sample of the machine.
+/// Minimum number of runs per side for a verdict, because one run is a single sample of the machine.
 pub const RUNS_MIN: usize = 3;
 
 /// Criteria of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Criteria {
-    /// Largest difference, as a fraction of the first side, that does not matter.
+    /// Largest difference that does not matter, as a fraction of the first side.
     pub margin: f64,
     /// Confidence level of intervals.
     pub confidence: f64,
-    /// Uses trials instead of runs if a side has fewer than [`RUNS_MIN`]. The verdict then holds only for these runs.
+    /// Uses trials instead of runs if a side has fewer than [`RUNS_MIN`] runs. The verdict then holds only for these
+    /// runs.
     pub by_trials: bool,
 }
 
@@ -30,7 +31,7 @@ impl Default for Criteria {
 }
 
 impl Criteria {
-    /// Checks the ranges.
+    /// Creates criteria, and checks their ranges.
     ///
     /// # Errors
     /// `Usage` for a margin outside 0..1 (1 excluded), or a confidence outside 0.5..=0.9999.
@@ -54,7 +55,7 @@ impl Criteria {
         })
     }
 
-    /// Logarithms of the smallest and largest ratio within the margin.
+    /// Returns the logarithms of the smallest and largest ratio within the margin.
     pub fn log_margins(&self) -> (f64, f64) {
         ((-self.margin).ln_1p(), self.margin.ln_1p())
     }
@@ -93,7 +94,7 @@ names! {
 }
 
 impl FailOn {
-    /// Whether this condition includes the verdict.
+    /// Returns whether this condition includes the verdict.
     pub fn includes(self, verdict: PointVerdict) -> bool {
         match self {
             Self::Worse => verdict == PointVerdict::Worse,

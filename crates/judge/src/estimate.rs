@@ -1,11 +1,12 @@
-//! Estimates the ratio of two sides, gives a verdict, and predicts how many more runs would decide it.
+//! Estimates the ratio of two sides, gives a verdict on it, and predicts the number of additional runs for a clear
+//! verdict.
 
 use tonnage_record::figures::Better;
 
 use crate::criteria::{Criteria, FALSE_DISCOVERY_RATE, PointVerdict};
 use crate::welch::{LogSummary, Welch};
 
-/// Upper limit when predicting more runs; larger numbers are impractical.
+/// Upper limit of the prediction, because more runs are impractical.
 const RUNS_MAX: usize = 1000;
 
 /// Ratio of two sides, second / first, with its uncertainty.
@@ -14,7 +15,8 @@ pub struct Estimate {
     sides: [LogSummary; 2],
     welch: Welch,
     interval: (f64, f64),
-    /// Probability of a difference this large between equal sides, for this point alone.
+    /// Probability of a difference this large between equal sides. It is for this point alone, without a correction for
+    /// the number of points.
     pub p: f64,
 }
 
@@ -46,7 +48,7 @@ impl Estimate {
         self.welch.difference.exp()
     }
 
-    /// Whether the values on each side are all equal, which indicates a coarse figure.
+    /// Returns whether the values on each side are all equal. The figure's resolution is then too coarse.
     pub fn is_without_spread(&self) -> bool {
         self.sides.iter().all(|side| side.variance == 0.0)
     }
@@ -56,7 +58,7 @@ impl Estimate {
         (self.interval.0.exp(), self.interval.1.exp())
     }
 
-    /// The verdict for a p value already adjusted for the number of points.
+    /// Returns the verdict, given a p value that is already adjusted for the number of points.
     pub fn verdict(&self, p_adjusted: f64, better: Better, criteria: &Criteria) -> PointVerdict {
         let (least, most) = criteria.log_margins();
         let (low, high) = self.interval;
@@ -73,10 +75,10 @@ impl Estimate {
         }
     }
 
-    /// Number of additional runs per side for a verdict other than unclear, if means and spreads stay the same. `None`
+    /// Returns the number of additional runs per side for a clear verdict, if means and spreads stay the same. `None`
     /// if a thousand are not enough.
     pub fn more_runs(&self, p_adjusted: f64, criteria: &Criteria) -> Option<usize> {
-        // Assume the same correction: changes in the other points are unknown.
+        // Assume the same correction as now, because changes in the other points are unknown.
         let correction = if self.p > 0.0 {
             p_adjusted / self.p
         } else {
@@ -91,7 +93,7 @@ impl Estimate {
         if !decided(RUNS_MAX) {
             return None;
         }
-        // More runs only narrow the interval, so bisection finds the smallest number.
+        // More runs only narrow the interval, so bisection finds the smallest sufficient number.
         let (mut too_few, mut enough) = (0, RUNS_MAX);
         while enough - too_few > 1 {
             let middle = too_few.midpoint(enough);
@@ -156,7 +158,7 @@ mod tests {
         };
         assert_eq!(verdict(3 + more), PointVerdict::Same);
         assert_eq!(verdict(3 + more - 1), PointVerdict::Unclear);
-        // Both sides get the same number of additional runs, even if one already has more.
+        // Both sides get the same number of additional runs, even if one side already has more.
         let many = [
             100.0, 93.0, 107.0, 95.0, 105.0, 99.0, 101.0, 94.0, 106.0, 97.0, 103.0,
         ];
@@ -169,7 +171,7 @@ mod tests {
         };
         assert_eq!(verdict(more), PointVerdict::Same);
         assert_eq!(verdict(more - 1), PointVerdict::Unclear);
-        // Exactly at the margin, no number of runs decides.
+        // If the ratio is exactly at the margin, no number of runs decides.
         let at = of(&[95.0, 100.0, 105.0], &[99.75, 105.0, 110.25]);
         assert_eq!(at.more_runs(at.p, &criteria), None);
     }

@@ -2,9 +2,10 @@
 //!
 //! The search splits the runs where Welch's t on logarithms is most significant, then searches each part again. Runs
 //! with a changed canary are shown but not judged, because the machine changed. A change must be larger than a margin.
-//! Its p value is multiplied by the number of split positions examined. The significance level is adjusted for the
-//! number of points and hosts. Series with a change are selected by Benjamini-Hochberg. Within a selected series, the
-//! level is reduced by the same fraction, as Benjamini and Bogomolov do for families of tests.
+//!
+//! A change's p value is multiplied by the number of split positions examined. The significance level is adjusted for
+//! the number of points and hosts: Benjamini-Hochberg selects the series with a change. Within a selected series, the
+//! level is reduced by the fraction of selected series, as Benjamini and Bogomolov do for families of tests.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +63,7 @@ pub struct HistoryRun {
     pub time_unix_ns: u64,
     /// Mean of its records.
     pub value: f64,
-    /// Whether the canary changed during the run. This run is then no evidence for or against a change.
+    /// Whether the canary changed during the run. Such a run is no evidence for or against a change.
     pub canary_changed: bool,
     /// Whether the value is a lower bound: the true value may be higher.
     pub is_lower_bound: bool,
@@ -77,7 +78,7 @@ pub struct HistoryChange {
     pub ratio: f64,
     /// P value of the difference, corrected for the number of split positions, points and hosts; at most 0.01.
     pub p: f64,
-    /// Differences in the surroundings between the last run before the change and the first one after it.
+    /// Differences in the surroundings between the last run before the change and the first run after it.
     pub differences: Vec<Difference>,
 }
 
@@ -88,7 +89,7 @@ struct MeasuredRun<'a> {
     rows: Vec<Row<'a>>,
 }
 
-/// Histories of all points in the records.
+/// Returns the histories of all points in the records.
 ///
 /// # Errors
 /// `Usage` if no record has a value of these metrics, or if the margin is not a fraction.
@@ -139,7 +140,7 @@ struct RunSeries<'a> {
 }
 
 fn with_changes(series: Vec<RunSeries<'_>>, margin: f64) -> Vec<PointHistory> {
-    // Series with too few runs have no split position and do not count as tests.
+    // Series with too few runs cannot be split, so they do not count as tests.
     let each = series.iter().map(|it| undisturbed_runs(&it.runs));
     let tested = each.filter(|runs| runs.len() >= 2 * RUNS_MIN);
     let p = tested.map(|runs| {
@@ -185,13 +186,13 @@ impl PCorrection {
         }
     }
 
-    /// The corrected p value, if it is small enough.
+    /// Returns the corrected p value, or `None` if it exceeds [`P_MAX`].
     fn apply(self, p: f64) -> Option<f64> {
         Some(p * self.factor).filter(|p| *p <= P_MAX)
     }
 }
 
-/// The runs considered in the search for changes.
+/// Returns the runs that the search for changes uses: those whose canary did not change.
 fn undisturbed_runs<'a, 'b>(runs: &'b [MeasuredRun<'a>]) -> Vec<&'b MeasuredRun<'a>> {
     let judged = runs.iter().filter(|measured| !measured.run.canary_changed);
     judged.collect()
@@ -247,7 +248,7 @@ fn measured_runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<MeasuredRun<'a>> 
     runs
 }
 
-/// Adds the changes within a sequence of runs.
+/// Adds the changes within a sequence of runs to `into`.
 fn find_changes(
     runs: &[&MeasuredRun<'_>],
     (margin, correction): (f64, PCorrection),
@@ -267,7 +268,7 @@ fn find_changes(
         }
         facts
     });
-    // If the lower side contains lower bounds, its true values may be higher and the change is not proven.
+    // If the lower side contains lower bounds, its true values may be higher, so the change is not proven.
     let lower = if ratio < 1.0 {
         &runs[at..]
     } else {
@@ -285,7 +286,7 @@ fn find_changes(
     find_changes(&runs[at..], (margin, correction), into);
 }
 
-/// The split position with the most significant difference.
+/// A split position, with the ratio of its two parts.
 struct Split {
     at: usize,
     ratio: f64,
@@ -293,7 +294,7 @@ struct Split {
     p: f64,
 }
 
-/// Returns the split with the smallest p value, among those with a change larger than the margin.
+/// Returns the most significant split among those whose change is larger than the margin.
 fn most_significant_split(values: &[f64], margin: f64) -> Option<Split> {
     let places = RUNS_MIN..(values.len() + 1).saturating_sub(RUNS_MIN);
     let number = places.len() as f64;
@@ -310,8 +311,8 @@ fn most_significant_split(values: &[f64], margin: f64) -> Option<Split> {
         };
         Some((found, welch.error))
     };
-    // If neither side of a split varies, the split is exactly at the step. Its p value comes from a rank test and may
-    // be larger than that of the neighbouring splits, so such a split is preferred.
+    // Prefer a split if neither of its sides varies, because it is exactly at the step. Its p value comes from a rank
+    // test and may be larger than the neighbouring splits'.
     let found = places
         .filter_map(at_place)
         .filter(|(found, _)| found.ratio.ln().abs() > -(1.0 - margin).ln())
@@ -358,7 +359,7 @@ mod tests {
         for record in &mut records[6..] {
             record["environment"][0]["machine"]["kernel"] = "6.2".into();
         }
-        // Files may be named in any order.
+        // The order of records and files must not matter.
         records.reverse();
         let found = history_of(&records);
         assert_eq!(found.runs.len(), 12);
@@ -389,7 +390,7 @@ mod tests {
             [6, 12]
         );
         assert!(history_of(&over(&STEADY.repeat(4))).changes.is_empty());
-        // 3 % is within the margin, and two runs are too few for a change.
+        // 3 % is within the margin. In the second case, two runs after the step are too few for a change.
         let mut small = STEADY.to_vec();
         small.extend(STEADY.map(|value| value * 0.97));
         assert!(history_of(&over(&small)).changes.is_empty());
@@ -400,8 +401,8 @@ mod tests {
         );
     }
 
-    /// Figures coarser than their spread, such as a p50 in whole nanoseconds, give no evidence beyond the order of the
-    /// runs.
+    /// If a figure is coarser than its spread, such as a p50 in whole nanoseconds, only the order of the runs is
+    /// evidence.
     #[test]
     fn without_any_spread_a_change_takes_more_runs() {
         let step = |runs: usize| [vec![197.0; runs], vec![208.0; runs]].concat();
@@ -414,7 +415,7 @@ mod tests {
         assert!(found[0].p > 0.0, "{found:?}");
     }
 
-    /// A moved virtual machine is not a change in the measured software.
+    /// A virtual machine that moved to another host is not a change in the measured software.
     #[test]
     fn runs_whose_canary_changed_are_shown_and_not_judged() {
         let mut values = STEADY.to_vec();
@@ -429,13 +430,13 @@ mod tests {
         let moved = disturbed(6..12);
         assert_eq!((moved.runs.len(), moved.changes.len()), (12, 0));
         assert!(moved.runs[6..].iter().all(|run| run.canary_changed));
-        // The index of a change counts runs that are only shown.
+        // The index of a change also counts the runs that are shown but not judged.
         let found = disturbed(4..7);
         let places: Vec<usize> = found.changes.iter().map(|change| change.at).collect();
         assert_eq!(places, [7]);
     }
 
-    /// Series of ten runs with a spread of 10 %.
+    /// Returns `count` series of ten runs each, without changes and with a spread of 10 %.
     fn noise(count: usize) -> Vec<RunSeries<'static>> {
         let mut source = NormalSource(18);
         let run = |value| MeasuredRun {
@@ -471,7 +472,7 @@ mod tests {
         assert!((1..=20).contains(&by_chance), "{by_chance}");
         let together = marked(&with_changes(noise(1000), 0.05));
         assert!(together.len() <= 1, "{together:?}");
-        // Real changes are found among many points without one.
+        // Real changes are found among many points that did not change.
         let mut all = noise(1000);
         for one in &mut all[100..150] {
             let after = one.runs[5..].iter_mut();
@@ -480,7 +481,7 @@ mod tests {
         let found = marked(&with_changes(all, 0.05));
         let right = found.iter().filter(|at| (100..150).contains(*at)).count();
         assert!(right >= 45 && found.len() - right <= 2, "{found:?}");
-        // Series with too few runs are not tests and do not raise the correction for others.
+        // Series with too few runs are not tests and do not change the correction of other series.
         let p = [1e-9, 1e-3, 0.5, 1.0];
         assert_eq!(PCorrection::from_p_values(&p).apply(1e-3), Some(2e-3));
         assert_eq!(PCorrection::from_p_values(&p).apply(0.006), None);

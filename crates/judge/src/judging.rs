@@ -1,4 +1,4 @@
-//! Judges one metric of one point: values of both sides, obstacles to a comparison, and the verdict.
+//! Judges one metric of one point: the values of both sides, the reasons against a comparison, and the verdict.
 
 use serde::Serialize;
 use tonnage_record::Outcome;
@@ -14,10 +14,10 @@ use crate::metric::Metric;
 use crate::surroundings::{AcceptedDifferences, CANARY, DifferenceWeight, facts_of_hosts};
 use crate::values::{SideFigure, SideValues};
 
-/// Canaries that differ by more than this, as a fraction of the faster one, indicate different machines.
+/// If the canaries differ by more than this fraction of the faster one, the sides ran on different machines.
 const CANARY_FRACTION_ALIKE: f64 = 0.2;
 
-/// At most one run in this many may be left out because of its canary. With more left out, the rest is a biased
+/// At most one in this many runs may be left out because of its canary. If more are left out, the rest is a biased
 /// selection of fast runs.
 const LEFT_OUT_PART: usize = 3;
 
@@ -70,12 +70,12 @@ pub struct SideRatio {
 pub(crate) struct PendingJudgement {
     /// The judgement so far.
     pub(crate) judged: PointJudgement,
-    /// Whether runs of a side were not measured. The remaining runs then cannot prove that nothing is worse.
+    /// Whether some runs of a side were not measured. The remaining runs then cannot prove that nothing is worse.
     lost: bool,
     estimate: Option<(Estimate, Metric)>,
 }
 
-/// Judges one metric of a pair, except for the part that depends on the number of points.
+/// Judges one metric of a pair. Only [`decide`] completes the verdict, because it depends on the number of points.
 pub(crate) fn judge(
     pair: [&SidePoint<'_>; 2],
     metric: Option<Metric>,
@@ -95,12 +95,12 @@ pub(crate) fn judge(
         true => values[side].trials.as_slice(),
         false => values[side].runs.as_slice(),
     });
-    // One or two runs do not show how much the next one would differ.
+    // One or two runs do not show how much another run would differ, so there is no estimate.
     let estimate = match too_few {
         true => None,
         false => Estimate::new(units[0], units[1], criteria),
     };
-    // The ratio must match the displayed values.
+    // The ratio must be computed from the displayed values, be they runs or trials.
     let shows_runs = !by_trials || estimate.is_none();
     let mut judged = PointJudgement {
         keys: pair[0].keys.shared_with(&pair[1].keys),
@@ -167,7 +167,7 @@ fn too_few_runs(values: &[SideValues; 2]) -> String {
     format!("{runs}; use `--runs 5`, or --by-trials for a verdict on these runs only")
 }
 
-/// Verdict and reason if a value is not above 0, so that no ratio exists.
+/// Returns a verdict and its reason if a value is 0 or less, so that no ratio exists.
 fn verdict_with_zeros(
     values: &[SideValues; 2],
     units: [&[f64]; 2],
@@ -201,7 +201,7 @@ fn verdict_with_zeros(
     (!sides.is_empty()).then_some((PointVerdict::Unclear, Some(why)))
 }
 
-/// The verdict if a side has no usable runs. A changed canary never hides a failure.
+/// Returns the verdict if a side has no usable runs. A changed canary never hides a failure.
 fn verdict_without_runs(
     values: &[SideValues; 2],
     judged: &mut PointJudgement,
@@ -237,14 +237,14 @@ fn verdict_without_runs(
             }
         }
     }
-    // A canary on one side must not hide failed runs on the other either.
+    // A canary that changed on one side must not hide failed runs on the other side either.
     match values.iter().any(|side| side.unmeasured > 0) {
         true => verdict.and(Some(PointVerdict::Missing)),
         false => verdict,
     }
 }
 
-/// Reasons why a difference would not reflect the compared change.
+/// Returns the reasons why a difference would not reflect the compared change.
 fn incomparable_reasons(
     pair: [&SidePoint<'_>; 2],
     values: &[SideValues; 2],
@@ -277,7 +277,7 @@ fn incomparable_reasons(
                 reasons.push(format!("{letter}: too few runs are left"));
             }
         }
-        // If sides alternated on one machine, the compared change itself causes the canaries to differ.
+        // If the sides alternated on one machine, different canaries are a consequence of the compared change.
         if !accepted.alternated {
             reasons.extend(canary_difference(values));
         }
@@ -285,7 +285,7 @@ fn incomparable_reasons(
     reasons
 }
 
-/// The reason if the canaries of the two sides indicate different distances between CPUs.
+/// Returns the reason if the canaries of the two sides indicate different distances between CPUs.
 fn canary_difference(values: &[SideValues; 2]) -> Option<String> {
     let (a, b) = (values[0].canary_ns()?, values[1].canary_ns()?);
     let differ = a.max(b) > a.min(b) * (1.0 + CANARY_FRACTION_ALIKE);
@@ -295,9 +295,9 @@ fn canary_difference(values: &[SideValues; 2]) -> Option<String> {
     })
 }
 
-/// Decides all points, with a correction for their number.
+/// Decides all points, and corrects for their number.
 pub(crate) fn decide(pending: &mut [PendingJudgement], criteria: &Criteria) {
-    // Points that are not compared do not count in the correction.
+    // Points that are not compared do not count as tests.
     let is_compared = |judged: &PointJudgement| judged.verdict == PointVerdict::Unclear;
     let compared = pending.iter().filter(|it| is_compared(&it.judged));
     let estimates = compared.filter_map(|it| it.estimate.as_ref());
@@ -376,14 +376,14 @@ pub(crate) fn decide(pending: &mut [PendingJudgement], criteria: &Criteria) {
     }
 }
 
-/// Whether a verdict still holds if values that are lower bounds turn out higher.
+/// Returns whether a verdict still holds if values that are lower bounds turn out higher.
 fn holds_for_bounds(judged: &PointJudgement, better: Better) -> bool {
     let is_bound = |side: &Option<SideFigure>| side.is_some_and(|side| side.is_lower_bound);
     let higher = match (judged.verdict, better) {
         (PointVerdict::Worse, Better::Low) | (PointVerdict::Better, Better::High) => [false, true],
         (PointVerdict::Better, Better::Low) | (PointVerdict::Worse, Better::High) => [true, false],
         (PointVerdict::Same, _) => [false, false],
-        // These verdicts make no claim.
+        // The other verdicts make no claim that a higher value could refute.
         _ => return true,
     };
     let bounds = [is_bound(&judged.a), is_bound(&judged.b)];
@@ -393,7 +393,7 @@ fn holds_for_bounds(judged: &PointJudgement, better: Better) -> bool {
         .all(|(is_bound, may_be_higher)| !is_bound || may_be_higher)
 }
 
-/// Reason for withholding a verdict because values are lower bounds.
+/// Returns the reason for withholding a verdict because values are lower bounds.
 fn bound_reason(judged: &PointJudgement) -> String {
     let sides = LETTERS.into_iter().zip([&judged.a, &judged.b]);
     let bounds = sides.filter(|(_, side)| side.is_some_and(|side| side.is_lower_bound));
@@ -408,7 +408,7 @@ fn bound_reason(judged: &PointJudgement) -> String {
     )
 }
 
-/// The judgement of a point that only one side has.
+/// Returns the judgement of a point that only one side has.
 pub(crate) fn judge_unmatched(
     side: usize,
     points: &[SidePoint<'_>],

@@ -1,4 +1,4 @@
-//! Keys of a point: its requested options as names and values. Points of two sides are matched by them.
+//! Keys of a point: its requested options as names and values. Two sides' points with the same keys are compared.
 //!
 //! Keys are derived from the point in the record, so a new option needs no code here. Names are those of the record,
 //! with dashes and without units: `size`, `pacing.depth`, `length.trials`.
@@ -12,7 +12,7 @@ use tonnage_units::names::{nearest, quote};
 use tonnage_units::quantity::human::{exact_duration, exact_size};
 use tonnage_units::{Error, Result};
 
-/// Most important keys, in display order; all others follow by name.
+/// The most important keys, in display order. All other keys follow, sorted by name.
 const IMPORTANT_KEYS: &[&str] = &[
     "kind",
     "label",
@@ -36,11 +36,10 @@ const IMPORTANT_KEYS: &[&str] = &[
 /// Figures that distinguish the parts of a record.
 const PART_FIGURES: &[&str] = &["phase", "transfers", "step"];
 
-/// Lists of engines that alternate. Each part of the record has its own engine.
+/// Keys that list the engines of a point whose parts alternate. Each part of the record has its own engine instead.
 const ENGINE_LISTS: &[&str] = &["engine", "engines", "backends"];
 
-/// Maps an old key value in a baseline to its current name. `send-recv` used to mean pairs, before the ring variant
-/// existed.
+/// Maps an old key value in a baseline to its current name. `send-recv` meant pairs before the ring variant existed.
 pub(crate) fn current_value<'a>(key: &str, value: &'a str) -> &'a str {
     match (key, value) {
         ("op", "send-recv") => "send-recv-pairs",
@@ -52,7 +51,7 @@ pub(crate) fn current_value<'a>(key: &str, value: &'a str) -> &'a str {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
 pub struct PointKeys(Vec<(String, String)>);
 
-/// A key in which two points differ, with both values. `None` means that the side does not have the key.
+/// A key in which two points differ, with both values. A value is `None` if the side does not have the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeyDifference {
     /// The key.
@@ -91,7 +90,7 @@ impl PointKeys {
         Self::sorted(keys)
     }
 
-    /// Keys of all parts of a record. Parts with equal keys get a `part` number.
+    /// Returns the keys of all parts of a record. Parts with equal keys get a `part` number.
     pub fn for_parts<'a>(rows: &[Row<'a>]) -> Vec<(Self, Row<'a>)> {
         let mut all: Vec<(Self, Row<'a>)> = Vec::with_capacity(rows.len());
         let mut plain: Vec<Self> = Vec::with_capacity(rows.len());
@@ -108,7 +107,7 @@ impl PointKeys {
         all
     }
 
-    /// Pairs of keys and values.
+    /// Iterates over the keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let pairs = self.0.iter();
         pairs.map(|(key, value)| (key.as_str(), value.as_str()))
@@ -121,8 +120,8 @@ impl PointKeys {
             .map(|(_, value)| value)
     }
 
-    /// Removes the named keys. `verify=each` always stays: figures that include verification of each operation match no
-    /// others.
+    /// Removes the named keys. `verify=each` always stays, because a figure that includes verifying each operation
+    /// matches only figures that do too.
     #[must_use]
     pub fn without(&self, names: &KeyNames) -> Self {
         let stays = |key: &str, value: &str| (key, value) == ("verify", "each");
@@ -132,7 +131,7 @@ impl PointKeys {
         Self(kept.cloned().collect())
     }
 
-    /// Keys with equal values on both sides.
+    /// Returns the keys with equal values on both sides.
     #[must_use]
     pub fn shared_with(&self, other: &Self) -> Self {
         let shared = self
@@ -142,7 +141,7 @@ impl PointKeys {
         Self(shared.cloned().collect())
     }
 
-    /// Keys in which two points differ.
+    /// Returns the keys in which two points differ.
     pub fn differences(&self, other: &Self) -> Vec<KeyDifference> {
         let added = other.iter().filter(|(key, _)| self.get(key).is_none());
         let names = self.iter().chain(added).map(|(key, _)| key);
@@ -174,7 +173,7 @@ impl PointKeys {
         first.unwrap_or_else(|| self.0.len().cmp(&other.0.len()))
     }
 
-    /// Keys that distinguish the parts of a record.
+    /// Returns the keys that distinguish the parts of a record.
     pub fn part_keys(&self) -> impl Iterator<Item = (&str, &str)> {
         let is_part_key =
             |key: &str| ["engine", "op", "part"].contains(&key) || PART_FIGURES.contains(&key);
@@ -198,7 +197,7 @@ impl FromIterator<(String, String)> for PointKeys {
     }
 }
 
-/// Parses a number with an optional unit, as formatted by [`format_leaf`], into the smallest unit.
+/// Parses a number with an optional unit, as formatted by [`format_leaf`], and converts it to the smallest unit.
 fn parse_amount(value: &str) -> Option<f64> {
     let (number, unit) = value.split_once(' ').unwrap_or((value, ""));
     let factor = match unit {
@@ -214,17 +213,17 @@ fn parse_amount(value: &str) -> Option<f64> {
     number.parse().ok().map(|number: f64| number * factor)
 }
 
-/// Sort position of a key: the important ones first, then by name.
+/// Returns the sort position of a key: important keys come first, the others follow by name.
 fn sort_key(key: &str) -> (usize, &str) {
     let last = key.rsplit('.').next().unwrap_or(key);
     let place = IMPORTANT_KEYS.iter().position(|first| *first == last);
     (place.unwrap_or(IMPORTANT_KEYS.len()), key)
 }
 
-/// Flattens any serializable value to pairs of path and value. New fields need no code here.
+/// Flattens any serializable value to pairs of path and value, so that a new field needs no code here.
 pub fn flattened(part: &impl Serialize) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
-    // These values come from records, so they can be serialized.
+    // The value comes from a record, so it can be serialized.
     flatten(
         &serde_json::to_value(part).unwrap_or_default(),
         "",
@@ -233,7 +232,7 @@ pub fn flattened(part: &impl Serialize) -> Vec<(String, String)> {
     pairs
 }
 
-/// Adds the leaves of a JSON value under their paths. A list is one value.
+/// Adds the leaves of a JSON value under their paths. A list counts as one leaf.
 pub(crate) fn flatten(value: &Value, path: &str, into: &mut Vec<(String, String)>) {
     match value {
         Value::Null => {}
@@ -250,7 +249,7 @@ pub(crate) fn flatten(value: &Value, path: &str, into: &mut Vec<(String, String)
     }
 }
 
-/// Removes the unit from a name and uses dashes.
+/// Removes the unit from a name, and replaces underscores by dashes.
 fn without_unit(name: &str) -> String {
     let bare = ["_bytes", "_ns", "-bytes", "-ns"]
         .iter()
@@ -303,7 +302,7 @@ impl KeyNames {
         Ok(names.iter().map(String::as_str).collect())
     }
 
-    /// Whether a key is named.
+    /// Returns whether these names include a key.
     pub fn matches(&self, key: &str) -> bool {
         let key = without_unit(key);
         self.0.iter().any(|name| {
@@ -313,7 +312,7 @@ impl KeyNames {
         })
     }
 
-    /// Whether no key is named.
+    /// Returns whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -325,7 +324,7 @@ impl<'a> FromIterator<&'a str> for KeyNames {
     }
 }
 
-/// Keys that points can have, even if these records lack them.
+/// Returns keys that points can have, even if none of the given records has them.
 pub(crate) fn known_names<'a>() -> impl Iterator<Item = &'a str> {
     IMPORTANT_KEYS.iter().copied()
 }
@@ -428,7 +427,7 @@ mod tests {
     }
 
     proptest! {
-        /// Sorting needs a consistent total order.
+        /// The order must be total and consistent, because sorting needs that.
         #[test]
         fn points_have_one_order(
             a in "[0-9x]{1,2}( KiB| ns)?", b in "[0-9x]{1,2}( KiB| ns)?", c in "[0-9x]{1,2}( KiB| ns)?",

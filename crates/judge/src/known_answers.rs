@@ -1,4 +1,4 @@
-//! Comparison with stored SciPy results, and simulations with known outcomes.
+//! Compares the statistics with stored SciPy results, and with simulations of known outcome.
 
 use serde_json::Value;
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -77,7 +77,7 @@ impl NormalSource {
     }
 }
 
-/// Fraction of 2,000 comparisons that end in this verdict, with `runs` runs per side and 20 points per file.
+/// Returns the fraction of 2,000 comparisons with this verdict: 100 files of 20 points, with `runs` runs per side.
 fn part(verdict: PointVerdict, runs: usize, ratio: f64, spread: f64) -> f64 {
     let criteria = Criteria::default();
     let mut source = NormalSource(18);
@@ -100,27 +100,27 @@ fn part(verdict: PointVerdict, runs: usize, ratio: f64, spread: f64) -> f64 {
     found as f64 / 2000.0
 }
 
-/// Runs on one machine vary by 1 % to 10 %, more on a shared one.
+/// The spreads include those of real machines: runs vary by 1 % to 10 %, and by more on shared machines.
 #[test]
 fn equal_sides_are_hardly_ever_worse() {
     for spread in [0.003, 0.01, 0.03, 0.1, 0.3] {
         let worse = part(PointVerdict::Worse, 7, 1.0, spread);
         assert!(worse <= 0.01, "{worse} at a spread of {spread}");
     }
-    // If runs vary little, the verdict is the same.
+    // If runs vary little, the verdict is *same*.
     let same = part(PointVerdict::Same, 7, 1.0, 0.01);
     assert!(same >= 0.99, "{same}");
 }
 
-/// The whole interval must be below -5 %. 7 runs achieve this in 9 of 10 cases, the 11 runs of `tonnage ab` nearly
-/// always.
+/// *Worse* requires that the whole interval is below -5 %. 7 runs achieve this in 9 of 10 cases, the 11 runs of
+/// `tonnage ab` nearly always.
 #[test]
 fn a_tenth_less_is_found() {
     let found = part(PointVerdict::Worse, 11, 0.9, 0.03);
     assert!(found >= 0.95, "{found}");
     let found = part(PointVerdict::Worse, 7, 0.9, 0.03);
     assert!((0.8..0.95).contains(&found), "{found}");
-    // A 10 % increase is worse only for metrics with lower values as better.
+    // Higher is better here, so an increase of 10 % is never worse.
     assert_eq!(part(PointVerdict::Worse, 11, 1.1, 0.03), 0.0);
 }
 

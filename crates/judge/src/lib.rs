@@ -1,4 +1,5 @@
-//! Verdicts: compares the records of two sides. This crate does not read files, measure or draw.
+//! Verdicts: compares the records of two sides, or of hosts with a baseline. This crate does not read files, measure or
+//! draw.
 //!
 //! | module | what lives there |
 //! | --- | --- |

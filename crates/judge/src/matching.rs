@@ -10,7 +10,7 @@ use tonnage_units::{Error, Result};
 use crate::keys::{KeyDifference, KeyNames, PointKeys};
 use crate::neighbours::Neighbours;
 
-/// Maximum number of unmatched points to find a nearest neighbour for. Each search visits all points of the other side.
+/// Maximum number of unmatched points that get a nearest neighbour. Each search visits all points of the other side.
 const NEAREST_FOR_MAX: usize = 200;
 
 /// A point, or one part of it, with all its rows on one side.
@@ -23,14 +23,15 @@ pub struct SidePoint<'a> {
 }
 
 impl SidePoint<'_> {
-    /// Number of runs that include it.
+    /// Returns the number of runs that include this point.
     pub fn runs(&self) -> usize {
         let ids = self.rows.iter().map(|row| row.record.run_id.as_str());
         ids.collect::<HashSet<_>>().len()
     }
 }
 
-/// Points of two sides, in order of first appearance. If repetitions use random order, points are sorted by value.
+/// Returns the points of two sides, in order of first appearance. If repetitions ran in random order, the points are
+/// sorted by value.
 pub fn points<'a>(sides: &[Vec<&'a Record>; 2]) -> [Vec<SidePoint<'a>>; 2] {
     let parts = part_keys_of_unmeasured(sides);
     [0, 1].map(|side| {
@@ -57,8 +58,9 @@ pub fn points<'a>(sides: &[Vec<&'a Record>; 2]) -> [Vec<SidePoint<'a>>; 2] {
     })
 }
 
-/// Keys of all parts of points that were not measured in some record, by the point's JSON. They come from records that
-/// did measure the point: an unmeasured record lacks the phases or steps it did not reach.
+/// Returns the keys of all parts of each point that was not measured in some record; the index is the point's JSON. An
+/// unmeasured record lacks the phases or steps that it did not reach. So the keys come from records that did measure
+/// the point.
 fn part_keys_of_unmeasured(sides: &[Vec<&Record>; 2]) -> HashMap<String, Vec<PointKeys>> {
     let records = || sides.iter().flatten();
     let points: HashSet<String> = records().filter_map(|record| unmeasured(record)).collect();
@@ -81,13 +83,13 @@ fn part_keys_of_unmeasured(sides: &[Vec<&Record>; 2]) -> HashMap<String, Vec<Poi
     parts
 }
 
-/// The point of a record that was not measured, or `None` if it was.
+/// Returns the point of a record that was not measured; `None` if it was measured.
 fn unmeasured(record: &Record) -> Option<String> {
     let is_measured = record.outcome == Outcome::Measured;
     (!is_measured).then(|| record.body.point_json().to_string())
 }
 
-/// Points with an index by key.
+/// Points, and the index of each by its keys.
 #[derive(Default)]
 struct SidePoints<'a> {
     places: HashMap<PointKeys, usize>,
@@ -114,21 +116,21 @@ impl<'a> SidePoints<'a> {
 pub struct UnmatchedPoint {
     /// Index among the points of its side.
     pub at: usize,
-    /// Differences from the nearest point of the other side, as values of the first and second side. `None` if no
-    /// search was made or the other side has no points.
+    /// Keys that differ from the nearest point of the other side. `None` if no search was made or the other side has no
+    /// points.
     pub nearest: Option<Vec<KeyDifference>>,
 }
 
 /// Matched pairs of points, by index, and points without a partner.
 #[derive(Debug, Default)]
 pub struct Matches {
-    /// Indices of the partners on both sides.
+    /// Index of each matched point on the first and the second side.
     pub pairs: Vec<(usize, usize)>,
-    /// Points that only the first side has, and only the second.
+    /// Points that only the first side has, and points that only the second side has.
     pub alone: [Vec<UnmatchedPoint>; 2],
 }
 
-/// Matches points: first those with all keys equal, then those that differ only in ignored keys.
+/// Matches points. Points with all keys equal are matched first, then points that differ only in ignored keys.
 ///
 /// # Errors
 /// `Usage` if ignoring the keys would merge several points of a side.
@@ -176,7 +178,7 @@ pub fn match_points(sides: [&[SidePoint<'_>]; 2], ignored: &KeyNames) -> Result<
     Ok(Matches { pairs, alone })
 }
 
-/// Matches the remaining points without the ignored keys, and removes the matched ones from `left`.
+/// Matches the remaining points by the keys that are not ignored, and removes the matched points from `left`.
 fn match_without_ignored(
     sides: [&[SidePoint<'_>]; 2],
     left: &mut [Vec<usize>; 2],
@@ -191,7 +193,7 @@ fn match_without_ignored(
     }
     let mut pairs = Vec::new();
     let mut groups: Vec<_> = groups.into_values().collect();
-    // Sorted so that error messages do not depend on hash order.
+    // The groups are sorted so that error messages do not depend on hash order.
     groups.sort_unstable();
     for group in groups {
         match &group {

@@ -1,4 +1,4 @@
-//! Metrics: figures with a better direction, and their short names.
+//! Metrics: figures for which higher or lower is better, and their short names.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use tonnage_record::figures::{Better, Figure, Row, Value, all_figures, figure_by
 use tonnage_units::names::{nearest, quote};
 use tonnage_units::{Error, Result};
 
-/// Short names and the CSV fields they stand for.
+/// Short names, and the CSV fields that they stand for.
 pub const NAMED: &[(&str, &str)] = &[
     ("bandwidth", "bandwidth_bytes_per_s_mean"),
     ("message-rate", "message_rate_per_s_mean"),
@@ -28,7 +28,7 @@ pub const NAMED: &[(&str, &str)] = &[
     ("connections", "connections_per_s_mean"),
 ];
 
-/// Default metrics: the first one with a value is used.
+/// Default metrics. The first one with a value is used.
 const DEFAULT_METRICS: &[&str] = &["bandwidth", "time", "connections", "latency-p50"];
 
 /// Default metrics of a transfer, by the purpose of its pacing.
@@ -40,7 +40,7 @@ fn defaults_of(aim: PacingAim) -> &'static [&'static str] {
     }
 }
 
-/// A figure of which either higher or lower values are better.
+/// A figure for which either higher or lower values are better.
 #[derive(Clone, Copy)]
 pub struct Metric {
     /// Requested name.
@@ -104,7 +104,7 @@ impl Metric {
         })
     }
 
-    /// The requested metrics, or the default one for these rows.
+    /// Returns the requested metrics, or the default metric for these rows.
     pub fn requested_or_default(requested: &[Self], rows: &[&Row<'_>]) -> Vec<Self> {
         if requested.is_empty() {
             return Self::default_for(rows).into_iter().collect();
@@ -112,8 +112,7 @@ impl Metric {
         requested.to_vec()
     }
 
-    /// The default metric: the first with a value above 0 in any row, otherwise the first with any value. `None` if
-    /// there is none.
+    /// Returns the default metric: the first one with a value above 0 in any row, or else the first one with any value.
     pub fn default_for(rows: &[&Row<'_>]) -> Option<Self> {
         let mut transfers = rows.iter().filter_map(|row| row.record.transfer());
         let first = transfers.next();
@@ -136,19 +135,19 @@ impl Metric {
         value.filter(|value| value.is_finite())
     }
 
-    /// Whether the value in a row is a lower bound: the true value may be higher.
+    /// Returns whether the value in a row is a lower bound: the true value may be higher.
     pub fn is_lower_bound(&self, row: &Row<'_>) -> bool {
         matches!((self.figure.value)(row), Value::AtLeast(_))
     }
 
-    /// Values per trial of a row; empty if the figure exists only over all trials.
+    /// Returns the values per trial of a row; empty if the figure exists only over all trials.
     pub fn trials(&self, row: &Row<'_>) -> Vec<f64> {
         let values = self.figure.trials.map(|trials| trials(row));
         let values = values.into_iter().flatten().flatten();
         values.filter(|value| value.is_finite()).collect()
     }
 
-    /// Whether this is a latency metric. Latency samples can be of several kinds.
+    /// Returns whether this is a latency metric. Its samples can be of several kinds.
     pub fn is_latency(&self) -> bool {
         self.figure.field.starts_with("latency_ns")
     }
@@ -185,7 +184,7 @@ mod tests {
     fn other_names_are_refused() {
         for (name, part) in [
             ("bandwith", "did you mean \"bandwidth\"?"),
-            // A figure without a better direction.
+            // Neither higher nor lower is better for this figure.
             ("size_bytes", "not a metric"),
             ("", "there are bandwidth"),
         ] {

@@ -1,5 +1,5 @@
-//! Finds the point on the other side that differs in the fewest keys. Each search visits all points, so keys and values
-//! are interned as numbers.
+//! Finds the point on the other side that differs in the fewest keys. Keys and values are interned as numbers, because
+//! each search visits all points.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ pub(crate) struct Neighbours {
     numbers: [Vec<NumberedKeys>; 2],
 }
 
-/// Interned keys and values, sorted.
+/// Keys and values as interned numbers, sorted.
 type NumberedKeys = Vec<(usize, usize)>;
 
 impl Neighbours {
@@ -24,7 +24,7 @@ impl Neighbours {
         }
     }
 
-    /// Differences from the nearest point of the other side, as values of the first and second side.
+    /// Returns the differences from the nearest point of the other side, with the first side's value first.
     pub(crate) fn nearest(&self, side: usize, at: usize) -> Option<Vec<KeyDifference>> {
         let own = self.numbers[side].get(at)?;
         let others = self.numbers[1 - side].iter().enumerate();
@@ -54,7 +54,7 @@ fn number_keys(sides: &[Vec<PointKeys>; 2]) -> [Vec<NumberedKeys>; 2] {
     })
 }
 
-/// Number of keys that only one has, or that have different values.
+/// Returns the number of keys that only one point has, or that have different values.
 fn count_differing(own: &[(usize, usize)], other: &[(usize, usize)]) -> usize {
     let (mut left, mut right, mut count) = (0, 0, 0);
     while let (Some(own), Some(other)) = (own.get(left), other.get(right)) {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     proptest! {
-        /// The count equals the number of differences reported.
+        /// The count equals the number of reported differences.
         #[test]
         fn differences_are_counted_as_they_are_named(a in any_keys(), b in any_keys()) {
             let [a_numbers, b_numbers] = number_keys(&[vec![a.clone()], vec![b.clone()]]);

@@ -10,7 +10,8 @@ use tonnage_units::{Error, Result};
 pub struct Sides<'a> {
     /// Records per side.
     pub records: [Vec<&'a Record>; 2],
-    /// Whether the sides alternated on one machine. Differences in the surroundings are then part of the comparison.
+    /// Whether the sides alternated on one machine. Differences in the surroundings then follow from the compared
+    /// change.
     pub alternated: bool,
 }
 

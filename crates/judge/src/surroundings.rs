@@ -1,8 +1,8 @@
 //! Differences in program, effective configuration, machine and variables between two sides.
 //!
-//! Differences in the machine and its variables make points incomparable unless they are accepted. Differences in the
-//! program and the effective configuration are only reported: they are the subject of the comparison, or follow from
-//! it.
+//! Differences in the machine and its variables make points incomparable unless the user accepts them. Differences in
+//! the program and the effective configuration are only reported, because they are the subject of the comparison or
+//! follow from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ pub struct Difference {
     pub weight: DifferenceWeight,
 }
 
-/// Key of the canary. It is not part of the surroundings but can be accepted like one.
+/// Key of the canary. The canary is not part of the surroundings, but its difference can be accepted in the same way.
 pub const CANARY: &str = "canary";
 
 /// Key of the names of hosts.
@@ -87,7 +87,7 @@ pub struct SurroundingFacts {
 }
 
 impl SurroundingFacts {
-    /// Facts about the hosts of a record, except those that always differ.
+    /// Returns the facts about the hosts of a record, except those that differ in every run.
     pub fn of_hosts(record: &Record) -> Self {
         let mut facts = Self::default();
         for group in &record.environment {
@@ -119,7 +119,7 @@ impl SurroundingFacts {
         facts
     }
 
-    /// Facts about the program and about engines and memory as actually used.
+    /// Returns the facts about the program, and about the engines and memory that were actually used.
     pub fn of_run(record: &Record) -> Self {
         let mut facts = Self::default();
         facts.add(
@@ -150,12 +150,12 @@ impl SurroundingFacts {
         self.memory_bytes.extend(other.memory_bytes);
     }
 
-    /// Names that can be accepted.
+    /// Returns the names that `--accept` accepts.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(|(_, key)| key.as_str())
     }
 
-    /// Differences from another side.
+    /// Returns the differences from another side.
     pub fn differences(&self, other: &Self, accepted: &AcceptedDifferences) -> Vec<Difference> {
         let none = BTreeSet::new();
         let keys: BTreeSet<_> = self.values.keys().chain(other.values.keys()).collect();
@@ -231,7 +231,7 @@ pub(crate) fn facts_of_machine(machine: &Environment) -> Vec<(String, String)> {
     facts
 }
 
-/// Whether two records describe the same hosts, apart from their clocks.
+/// Returns whether two records describe the same hosts, apart from their clocks.
 pub(crate) fn same_hosts(left: &Record, right: &Record) -> bool {
     let mut groups = left.environment.iter().zip(&right.environment);
     left.environment.len() == right.environment.len()
@@ -244,7 +244,7 @@ pub(crate) fn same_hosts(left: &Record, right: &Record) -> bool {
         })
 }
 
-/// Facts about the hosts of some rows. Consecutive records of the same hosts are read once.
+/// Returns the facts about the hosts of some rows. Consecutive records of the same hosts are evaluated once.
 pub(crate) fn facts_of_hosts(rows: &[Row<'_>]) -> SurroundingFacts {
     let mut facts = SurroundingFacts::default();
     let mut last: Option<&Record> = None;
@@ -257,7 +257,8 @@ pub(crate) fn facts_of_hosts(rows: &[Row<'_>]) -> SurroundingFacts {
     facts
 }
 
-/// Consequence of a difference. A library that only one side loaded was not used by the other side.
+/// Returns the consequence of a difference. A library that only one side loaded is only reported, because the other
+/// side did not use it.
 fn weight(
     area: FactArea,
     key: &str,
@@ -279,7 +280,7 @@ fn weight(
     }
 }
 
-/// Keys that can always be accepted, even if no record has them.
+/// Returns the keys that can always be accepted, even if no record has them.
 pub(crate) fn always_acceptable<'a>() -> impl Iterator<Item = &'a str> {
     [
         CANARY,

@@ -1,4 +1,4 @@
-//! Comparisons of records, from sides to verdicts.
+//! Comparisons of records, from two sides to verdicts.
 
 use serde_json::{Value, json};
 use tonnage_record::Record;
@@ -185,7 +185,7 @@ fn by_trials() -> CompareRequest {
     }
 }
 
-/// Applies regardless of how different the sides are, and whether they come from two files or `tonnage ab`.
+/// This holds however different the sides are, and for two files as for `tonnage ab`.
 #[test]
 fn fewer_than_three_runs_a_side_are_unclear() {
     for (a, b, said, more) in [
@@ -207,7 +207,7 @@ fn fewer_than_three_runs_a_side_are_unclear() {
             }
         }
     }
-    // Zeros are not the same either, and trials, which hardly vary, are not used unless requested.
+    // Two runs of 0 are not *same* either. Trials hardly vary, but they are not used unless requested.
     let idle = |name: &str| {
         changed(runs(name, 2, 1e10), |run: &mut Value| {
             run["summary"]["initiator_cpu_ns_per_operation"] = 0.0.into();
@@ -218,7 +218,8 @@ fn fewer_than_three_runs_a_side_are_unclear() {
     assert_eq!(only(&comparison).verdict, PointVerdict::Unclear);
 }
 
-/// Separate starts of the same program differ by 3 to 8 %, their trials by less. This must never give worse or better.
+/// Separate starts of the same program differ by 3 to 8 %, and their trials by less. This difference must never be
+/// called worse or better.
 #[test]
 fn equal_starts_are_never_worse() {
     let mut source = NormalSource(41);
@@ -234,7 +235,7 @@ fn equal_starts_are_never_worse() {
             let pooling = compared_as(&a, &b, &by_trials()).unwrap();
             pooled += usize::from(only(&pooling).verdict == PointVerdict::Worse);
         }
-        // The result if trials were pooled.
+        // With `--by-trials`, the same values would be called worse, so the test can fail.
         assert!(pooled >= 2, "{pooled} of 60 at {starts}");
     }
 }
@@ -250,11 +251,11 @@ fn trials_replace_too_few_runs_if_requested() {
             (PointVerdict::Worse, true)
         );
     }
-    // With enough runs the option has no effect.
+    // With enough runs, `--by-trials` has no effect.
     let (a, b) = (runs("a", 3, 1e10), runs("b", 3, 0.8e10));
     let comparison = compared_as(&a, &b, &by_trials()).unwrap();
     assert!(!only(&comparison).of_these_runs_only);
-    // One trial has no spread, so there is no estimate.
+    // A single trial has no spread, so there is no estimate.
     let one = |run: &str| vec![record(run, 64, &[1e10])];
     let comparison = compared_as(&one("a"), &one("b"), &by_trials()).unwrap();
     let judged = only(&comparison);
@@ -308,7 +309,7 @@ fn points_without_a_partner_name_the_nearest() {
     let missing = &comparison.points[1];
     assert!(missing.why[0].starts_with("only B has it"), "{missing:?}");
     assert!(missing.why[0].contains("size (1 MiB, 64 B)"), "{missing:?}");
-    // A failed point exists but has no value.
+    // A failed point is on the side, but has no value.
     let failed = |record: &mut Value| {
         record["outcome"] = json!({"status": "failed", "why": "it burns"});
         record["trials"] = json!([]);
@@ -343,7 +344,7 @@ fn ignored_keys_join_points_that_differ_in_them_alone() {
             "--ignore engine",
         ],
     );
-    // The hint keeps the keys that are already ignored.
+    // The suggestion repeats the keys that are already ignored.
     let larger = |record: &mut Value| record["point"]["size_bytes"] = 64.into();
     let b_larger = changed(b.clone(), larger);
     refusal(
@@ -358,14 +359,14 @@ fn ignored_keys_join_points_that_differ_in_them_alone() {
         (judged.verdict, judged.differing[0].key.as_str()),
         (PointVerdict::Same, "engine")
     );
-    // A point with an exact partner keeps it.
+    // A point that has an exact partner keeps it.
     let both = [a.clone(), changed(runs("a", 3, 0.5e10), null)].concat();
     let comparison = compared_as(&both, &b, &ignoring(&["engine"])).unwrap();
     assert_eq!(
         comparison.count(PointVerdict::Better) + comparison.count(PointVerdict::Missing),
         2
     );
-    // Points that would be merged are refused.
+    // The error if ignoring a key would merge several points of a side.
     let third = |record: &mut Value| record["point"]["engine"] = "fabric:tcp".into();
     let b = changed(runs("b", 3, 1e10), third);
     refusal(
@@ -390,7 +391,7 @@ fn sides_are_two_files_or_marked_in_one() {
     let mixed = [marked.clone(), records.clone()].concat();
     let error = sides_of_one_file(&mixed, "a").unwrap_err();
     assert!(error.to_string().contains("3 of its records"), "{error}");
-    // Each file with both sides would mix them.
+    // A file with both sides cannot serve as one side.
     let both = [
         marked.clone(),
         read(&changed(runs("c", 3, 1e10), side("b"))),
@@ -433,7 +434,7 @@ fn a_metric_that_no_point_has_is_refused_with_those_that_there_are() {
     );
 }
 
-/// A resumed run does not add runs to any point.
+/// A resumed run does not increase any point's number of runs.
 #[test]
 fn runs_are_counted_by_point() {
     let mut b = runs("b", 3, 1e10);
@@ -445,7 +446,7 @@ fn runs_are_counted_by_point() {
     assert_eq!(compared(&a, &b).runs, [3, 3]);
 }
 
-/// Below saturation, the bandwidth of a paced point equals the offered rate, regardless of the path. The bandwidth of a
+/// Below saturation, the bandwidth of a paced point equals the offered rate, whatever the path. The bandwidth of a
 /// ping-pong is just the inverse of its latency.
 #[test]
 fn points_are_compared_by_the_metric_of_their_pacing() {
@@ -472,13 +473,13 @@ fn points_are_compared_by_the_metric_of_their_pacing() {
             (judged.metric, judged.verdict),
             (Some(metric), PointVerdict::Worse)
         );
-        // Without latencies, bandwidth is used.
+        // Without latencies, the points are compared by bandwidth.
         let [a, b] = ["a", "b"].map(|name| changed(issued(&pacing, name, 1), without));
         assert_eq!(only(&compared(&a, &b)).metric, Some("bandwidth"));
     }
 }
 
-/// A latency known only as a lower bound can be worse than a lower one, but proves nothing else.
+/// A latency that is a lower bound can prove only that it is worse than a smaller latency.
 #[test]
 fn lower_bounds_bear_out_no_verdict_that_a_higher_value_would_change() {
     let of = |name: &str, ns: u64, is_bound: bool| {
@@ -516,7 +517,7 @@ fn lower_bounds_bear_out_no_verdict_that_a_higher_value_would_change() {
         let says = judged.why.iter().any(|why| why.contains("lower bound"));
         assert_eq!(says, expected == PointVerdict::Unclear, "{judged:?}");
     }
-    // A failed run is still reported.
+    // A failed run is still reported if values are lower bounds.
     let mut failed = of("b", MS, true);
     let extra = failed[0].clone();
     failed.push(extra);

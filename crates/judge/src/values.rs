@@ -1,4 +1,4 @@
-//! Values of a point on one side: from runs, or from trials if there are too few runs.
+//! Values of a point on one side. They come from runs, or from trials if there are too few runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,25 +25,25 @@ pub struct SideValues {
     pub not_measured: Option<String>,
     /// Distinct kinds of latency samples.
     pub sample_kinds: Vec<&'static str>,
-    /// Number of these runs with a lower bound as value.
+    /// Number of these runs whose value is a lower bound.
     pub lower_bounds: usize,
 }
 
 /// Value of one side as displayed in a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SideFigure {
-    /// Geometric mean of the runs, or of their trials if those are used, in the unit of the figure's CSV column. The
-    /// arithmetic mean if a value is 0.
+    /// Geometric mean of the runs, or of their trials if trials are used, in the unit of the figure's CSV column. If a
+    /// value is 0, it is the arithmetic mean.
     pub value: f64,
     /// Number of runs behind the value.
     pub runs: usize,
     /// Number of trials in these runs; 0 if the figure has no per-trial values.
     pub trials: usize,
-    /// Whether lower bounds are included: the true value may be higher.
+    /// Whether some of the values are lower bounds: the true value may be higher.
     pub is_lower_bound: bool,
 }
 
-/// All records of a point from one run.
+/// Values from all records of a point in one run.
 #[derive(Default)]
 struct RunValue {
     values: Vec<f64>,
@@ -108,7 +108,7 @@ impl SideValues {
         values
     }
 
-    /// Counts the runs that were not measured, and keeps the reason.
+    /// Counts the runs that were not measured, and keeps the last reason.
     pub fn unmeasured(rows: &[Row<'_>]) -> Self {
         let mut values = Self::default();
         let mut runs = BTreeSet::new();
@@ -121,12 +121,12 @@ impl SideValues {
         values
     }
 
-    /// Number of runs of any outcome.
+    /// Returns the number of runs, whatever their outcome.
     pub fn all_runs(&self) -> usize {
         self.runs.len() + self.changed + self.unmeasured
     }
 
-    /// Remarks on runs that were left out or not measured.
+    /// Returns remarks on runs that were left out or not measured.
     pub fn remarks(&self, letter: &str) -> Vec<String> {
         let runs = |number: usize| match number {
             1 => "1 run".to_owned(),
@@ -152,7 +152,7 @@ impl SideValues {
         remarks
     }
 
-    /// Keeps the reason of a record that was not measured, unless a later attempt succeeded.
+    /// Keeps the reason of a record that was not measured, unless a later attempt succeeded. Returns whether it did so.
     fn note_reason(&mut self, rows: &[Row<'_>], row: &Row<'_>) -> bool {
         let outcome = &row.record.outcome;
         let (Outcome::Skipped { why } | Outcome::Failed { why }) = outcome else {
@@ -165,7 +165,7 @@ impl SideValues {
         true
     }
 
-    /// Value of the side, from runs or trials; `None` if none are usable.
+    /// Returns the value of the side, from runs or trials; `None` if there are none.
     pub fn figure(&self, by_runs: bool) -> Option<SideFigure> {
         let units = if by_runs { &self.runs } else { &self.trials };
         let value = match units.iter().all(|value| *value > 0.0) {
@@ -180,7 +180,7 @@ impl SideValues {
         })
     }
 
-    /// Median of the canaries; `None` without any.
+    /// Returns the median of the canaries; `None` if there are none.
     pub fn canary_ns(&self) -> Option<f64> {
         let mut sorted = self.canaries_ns.clone();
         sorted.sort_by(f64::total_cmp);
@@ -195,8 +195,9 @@ impl SideValues {
     }
 }
 
-/// Whether a failed attempt was repeated successfully with --resume. The repeat measures in the same repetition or,
-/// without repetitions, exactly once. If several separate starts wrote to one file, each counts.
+/// Returns whether a failed attempt was repeated successfully with --resume. With repetitions, the repeat has the same
+/// repetition number. Without, it must be the only run that measured the point, because each of several separate starts
+/// in one file counts.
 fn was_repeated(rows: &[Row<'_>], row: &Row<'_>) -> bool {
     let later = rows
         .iter()

@@ -53,10 +53,10 @@ impl LogSummary {
     }
 }
 
-/// Difference of two means of logarithms: the logarithm of a ratio.
+/// Difference of two means of logarithms, which is the logarithm of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Welch {
-    /// Mean of the second side's logarithms minus that of the first.
+    /// Mean of the second side's logarithms minus the mean of the first side's.
     pub difference: f64,
     /// Standard error of the difference.
     pub error: f64,
@@ -78,7 +78,7 @@ impl Welch {
             error: variance.sqrt(),
             freedom: match squares > 0.0 {
                 true => variance.powi(2) / squares,
-                // Neither side varies.
+                // This is the case if neither side varies.
                 false => freedoms[0] + freedoms[1],
             },
             counts: [first.count, second.count],
@@ -94,10 +94,10 @@ impl Welch {
         }
     }
 
-    /// Two-sided probability of a difference at least this large between equal sides.
+    /// Returns the two-sided probability of a difference at least this large between equal sides.
     ///
     /// If no value varies, the spread is below the figure's resolution and t is infinite. Then only the order of the
-    /// values is evidence: p comes from a Mann-Whitney rank test of two sides that do not overlap.
+    /// values is evidence, and p comes from a Mann-Whitney rank test for sides that do not overlap.
     pub fn p(&self) -> f64 {
         let t = self.t().abs();
         if t.is_infinite() {
@@ -118,8 +118,8 @@ impl Welch {
     }
 }
 
-/// Two-sided p value of a rank test if all values of one side are above all of the other. Two of the equally likely
-/// assignments of values to sides are this extreme.
+/// Returns the two-sided p value of a rank test if all values of one side are above all values of the other. Of all
+/// equally likely assignments of values to sides, two are this extreme.
 fn p_of_separated([first, second]: [usize; 2]) -> f64 {
     let ways = (1..=first).map(|at| (second + at) as f64 / at as f64);
     (2.0 / ways.product::<f64>()).min(1.0)
@@ -139,12 +139,13 @@ mod tests {
         assert_eq!((equal.p(), equal.interval(0.95)), (1.0, (0.0, 0.0)));
         let apart = of(&[2.0, 2.0, 2.0], &[4.0, 4.0]);
         let (low, high) = apart.interval(0.95);
-        // 2 of the 10 ways to choose 3 of 5.
+        // There are 10 ways to choose 3 of 5 values, and 2 of them are this extreme.
         assert!((apart.p() - 0.2).abs() < 1e-12);
         assert_eq!(low, high);
         assert!((low.exp() - 2.0).abs() < 1e-12);
         assert_eq!((apart.freedom, apart.t()), (3.0, f64::INFINITY));
-        // Equal values must not give p = 0 or Welch's tiny p, for any count and any rounding of their logarithms.
+        // Equal values must not give p = 0 or a tiny p of Welch's test, for any count and any rounding of their
+        // logarithms.
         for (count, ways) in [(3, 20.0), (4, 70.0), (5, 252.0), (7, 3432.0)] {
             for [first, second] in [[197.0, 208.0], [0.1, 0.3], [1.1e9, 3.3e9]] {
                 let apart = of(&vec![first; count], &vec![second; count]);

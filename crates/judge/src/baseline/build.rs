@@ -21,7 +21,7 @@ use crate::metric::Metric;
 /// Assumed time to open an engine if no record shows it.
 const OPENING_S: f64 = 1.0;
 
-/// Used in place of a host name; stands for all slow hosts.
+/// Stands for all slow hosts in a list of host names.
 pub const SLOW: &str = "slow";
 
 /// What to include in a baseline.
@@ -75,7 +75,7 @@ pub struct BuiltBaseline {
     pub left_out: Vec<LeftOutPoint>,
 }
 
-/// A host with a median beyond the failure threshold.
+/// A host whose median is beyond the failure threshold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlowHost {
     /// Name of the host, or names of hosts that measured together.
@@ -101,13 +101,15 @@ pub struct LeftOutPoint {
     pub why: String,
 }
 
-/// Function that makes a short point name from its keys. It belongs to another crate.
+/// A function that makes a short point name from the point's keys. The caller passes it in, because it lives in another
+/// crate.
 pub type NameOf<'a> = &'a dyn Fn(&crate::keys::PointKeys) -> String;
 
 /// Makes a baseline from the records of one or more files.
 ///
 /// # Errors
-/// `Usage` for an invalid request, or if no point is left; the message gives the reason for the first one.
+/// `Usage` for an invalid request, or if every point was left out. The message then gives the reason for the first
+/// point.
 pub fn baseline(
     files: &[(String, Vec<Record>)],
     request: &BaselineRequest,
@@ -181,7 +183,8 @@ fn check_hosts(named: &[String], records: &[&Record]) -> Result<()> {
     })
 }
 
-/// Source of each record: its file, and the time since the previous record.
+/// Where each record came from: its file, and the seconds that it took. A record took the time since the previous
+/// record of the same run.
 struct Sources<'a> {
     files: HashMap<*const Record, &'a str>,
     took_s: HashMap<*const Record, f64>,
@@ -207,7 +210,8 @@ impl<'a> Sources<'a> {
         sources
     }
 
-    /// Time needed to measure a row's record.
+    /// Returns the time that measuring a row's record took. If it is unknown, it is estimated from the measured
+    /// intervals and [`OPENING_S`].
     fn took_s(&self, row: &Row<'_>) -> f64 {
         let parts = Row::all_of_record(row.record).into_iter();
         let body = row.record.body.any();
@@ -291,7 +295,7 @@ impl Builder<'_> {
         samples.retain(|sample| !named.contains(&sample.host));
         let all = RunFigures::new(&samples, request, metric, hand.as_ref());
         let leaves_out = named.iter().any(|word| word == SLOW);
-        // If another group has faster links, every host of this group counts as slow.
+        // If hosts of the same kind have faster links, every host of this group counts as slow.
         let (slow, median) = match faster.and_then(|it| self.median_of(it, metric)) {
             Some(median) => (host_medians(&samples), median),
             None => (slow_hosts(&samples, &all, metric), all.median),
@@ -304,7 +308,7 @@ impl Builder<'_> {
             self.leave_out(name, "all of its hosts are left out".to_owned());
             return true;
         }
-        // Sources and bound come only from hosts that were kept.
+        // Slow hosts that were left out contribute nothing to the entry, neither sources nor bound.
         let kept = group.of_hosts(&samples);
         let figures = RunFigures::new(&samples, request, metric, hand.as_ref());
         let bound = bound(&kept.rows, &metric);
@@ -328,7 +332,7 @@ impl Builder<'_> {
         true
     }
 
-    /// Median over the hosts of a group that are not left out.
+    /// Returns the median over the hosts of a group, without the hosts that the request leaves out.
     fn median_of(&self, group: &RowGroup<'_>, metric: Metric) -> Option<f64> {
         let mut samples = samples(&group.rows, &metric);
         samples.retain(|sample| !self.request.leave_out.contains(&sample.host));
@@ -403,7 +407,7 @@ impl Builder<'_> {
 pub fn point_json(record: &Record) -> String {
     let mut point = record.body.point_json();
     if let Some(object) = point.as_object_mut() {
-        // Nulls carry no information.
+        // A key with a null means the same as an absent key.
         object.retain(|_, value| !value.is_null());
         object.insert("kind".to_owned(), record.body.kind().into());
     }

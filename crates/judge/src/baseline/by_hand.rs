@@ -12,7 +12,7 @@ use crate::metric::Metric;
 /// One figure from a data sheet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HandValue {
-    /// Keys that the point must have.
+    /// Keys and values that the point must have.
     pub keys: BTreeMap<String, String>,
     /// The metric.
     pub metric: Metric,
@@ -86,7 +86,7 @@ impl HandValue {
         })
     }
 
-    /// Whether a point has all these keys.
+    /// Returns whether a point has all these keys with these values.
     pub fn matches(&self, keys: &PointKeys) -> bool {
         self.keys.iter().all(|(name, value)| {
             let names: KeyNames = [name.as_str()].into_iter().collect();

@@ -1,4 +1,4 @@
-//! Statistics of runs: values, centre, spread, thresholds, and hosts beyond them.
+//! Statistics of runs: values, median, spread and thresholds, and the hosts beyond the thresholds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,8 @@ pub(super) struct HostSample {
     pub value: f64,
 }
 
-/// Values of the runs; each is the mean of its records. Zeros are left out because nothing moved, and lower bounds
-/// because they do not show the usual value.
+/// Returns the value of each run, which is the mean over its records. Zeros are left out, because nothing moved in
+/// these runs. Lower bounds are left out, because the true values are unknown.
 pub(super) fn samples(rows: &[Row<'_>], metric: &Metric) -> Vec<HostSample> {
     let mut runs: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
     for row in rows.iter().filter(|row| !metric.is_lower_bound(row)) {
@@ -48,7 +48,7 @@ pub(super) fn host_medians(samples: &[HostSample]) -> Vec<(String, f64)> {
     medians.collect()
 }
 
-/// Hosts with a median beyond the failure threshold.
+/// Returns the hosts whose median is beyond the failure threshold, with their medians.
 pub(super) fn slow_hosts(
     samples: &[HostSample],
     figures: &RunFigures,
@@ -76,7 +76,7 @@ pub(super) fn bound(rows: &[Row<'_>], metric: &Metric) -> Option<f64> {
     median(&bounds.collect::<Vec<_>>())
 }
 
-/// Centre, spread and thresholds of a set of runs.
+/// Median, spread and thresholds of a set of runs.
 pub(super) struct RunFigures {
     pub hosts: usize,
     pub runs: usize,
@@ -119,7 +119,7 @@ impl RunFigures {
         }
     }
 
-    /// Checks whether these figures can form an entry; the error gives the reason.
+    /// Checks whether these figures can form an entry. If not, the error gives the reason.
     pub(super) fn check(
         &self,
         request: &BaselineRequest,

@@ -17,7 +17,7 @@ pub(super) struct RowGroup<'a> {
 }
 
 impl<'a> RowGroup<'a> {
-    /// Keeps only the rows of hosts that have a sample.
+    /// Returns this group with only the rows of hosts that have a sample.
     pub(super) fn of_hosts(&self, samples: &[HostSample]) -> Self {
         let is_kept = |row: &&Row<'a>| {
             let host = hosts_of(row.record);
@@ -32,8 +32,8 @@ impl<'a> RowGroup<'a> {
     }
 }
 
-/// Groups a point's measured rows by host kind, devices and link speed. Also returns the reason if runs were left out
-/// because their payload took another path.
+/// Groups a point's measured rows by host kind, devices and link speed. Runs whose payload bypassed the named device
+/// are left out; the second value gives the reason.
 pub(super) fn groups<'a>(
     point: &SidePoint<'a>,
     matched: &KeyNames,
@@ -66,7 +66,8 @@ pub(super) fn groups<'a>(
     (groups, off_path_reason)
 }
 
-/// Returns the group with the same host kind and devices but the fastest links, if this group's links are slower.
+/// Returns the group with the fastest links among those with the same host kind and devices. `None` if this group's
+/// links are as fast.
 pub(super) fn find_faster_links<'g, 'a>(
     groups: &'g [RowGroup<'a>],
     own: &RowGroup<'_>,

@@ -35,7 +35,7 @@ pub fn kind_facts(machine: &Environment, matched: &KeyNames) -> KindFacts {
     facts
 }
 
-/// Combined facts of all hosts of a record; if hosts differ, the value lists each distinct one.
+/// Combines the facts of all hosts of a record. If the hosts differ in a fact, the value lists each distinct value.
 pub fn kind_of_record(record: &Record, matched: &KeyNames) -> KindFacts {
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for group in &record.environment {
@@ -50,7 +50,7 @@ pub fn kind_of_record(record: &Record, matched: &KeyNames) -> KindFacts {
     joined.collect()
 }
 
-/// Names of facts that distinguish kinds of hosts. Each must occur in the records.
+/// Checks the names of the facts that define kinds of hosts. Each must occur in the records.
 ///
 /// # Errors
 /// `Usage` for a name that matches no fact of any host.
@@ -80,8 +80,8 @@ pub(crate) const LINK_TOLERANCE: f64 = 0.999;
 /// Separates the device lists of hosts that name their devices differently.
 pub(super) const OTHER_HOST: &str = " and ";
 
-/// Devices that carried a row's bytes, by kernel name, and the nominal speed of the links used. If hosts name their
-/// devices differently, each list appears once: "eth0 and ens3".
+/// Returns the devices that carried a row's bytes, by kernel name, and the nominal speed of the links used. If hosts
+/// name their devices differently, each distinct list appears once: "eth0 and ens3".
 pub fn carriers(row: &Row<'_>) -> (Option<String>, Option<f64>) {
     let proof = row.record.wire_proof.iter();
     let mut of_hosts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -101,14 +101,15 @@ pub fn carriers(row: &Row<'_>) -> (Option<String>, Option<f64>) {
     )
 }
 
-/// Returns evidence that a row's bytes bypassed the device named by its engine. Without readable counters or a named
-/// device, nothing is proven and the result is `None`.
+/// Returns the evidence that a row's bytes bypassed the device named by its engine. Without readable counters or a
+/// named device, nothing is proven and the result is `None`.
 pub fn off_path(row: &Row<'_>) -> Option<String> {
     let proof = row.record.wire_proof.as_ref()?;
     let counts =
         |device: &DevicePath| device.sent_bytes.is_some() && device.received_bytes.is_some();
     let is_disproved = |device: &&DevicePath| {
-        // If ranks share several devices, all their bytes may have used one without counters.
+        // Ranks that share several devices may have used a device without counters, so every shared device must have
+        // them.
         let mut sharing = proof
             .devices
             .iter()
@@ -126,7 +127,7 @@ pub fn off_path(row: &Row<'_>) -> Option<String> {
     }))
 }
 
-/// Counts models: "2 x H100".
+/// Counts equal models: "2 x H100".
 fn count_models(models: &[String]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for model in models {

@@ -6,17 +6,18 @@ use super::{Baseline, HostKind};
 /// Hardware that is missing compared with a baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LostHardware<'a> {
-    /// Kind that the host had, or would have with the missing hardware.
+    /// Kind that the host belonged to, or would belong to with the missing hardware.
     pub kind: &'a HostKind,
     /// Key of the fact that differs.
     pub fact: &'static str,
-    /// Description with both values.
+    /// Description with the host's and the baseline's value.
     pub why: String,
 }
 
-/// Finds missing hardware on a host that matches no kind of the baseline. A host listed in the baseline has lost
-/// hardware if its CPU differs or it has fewer GPUs. An unlisted host has if it matches a kind except for some missing
-/// GPUs.
+/// Finds missing hardware on a host that matches no kind of the baseline.
+///
+/// A host that the baseline lists has lost hardware if its CPU differs or it has fewer GPUs. An unlisted host has lost
+/// hardware if it has some GPUs, but fewer than a kind that it matches otherwise.
 pub fn lost_hardware<'a>(
     baseline: &'a Baseline,
     own: &KindFacts,
@@ -30,7 +31,7 @@ pub fn lost_hardware<'a>(
         let fact_of = |facts: &KindFacts, key: &str| facts.get(key).cloned().unwrap_or_default();
         let [own_cpu, own_gpu] = [CPU, GPU].map(|key| fact_of(own, key));
         let [cpu, gpu] = [CPU, GPU].map(|key| fact_of(&kind.facts, key));
-        // If hosts of several kinds measured together, the facts of a single host are unknown.
+        // Hosts of several kinds that measured together have combined facts, so those of a single host are unknown.
         if [&cpu, &gpu].iter().any(|fact| fact.contains(OTHER_HOST)) {
             return None;
         }
@@ -54,7 +55,7 @@ pub fn lost_hardware<'a>(
     })
 }
 
-/// Parses the number of GPUs from the fact.
+/// Returns the number of GPUs in the text of the fact.
 fn count_gpus(gpus: &str) -> usize {
     let models = gpus.split(", ").filter_map(|model| model.split_once(" x "));
     models

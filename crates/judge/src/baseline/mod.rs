@@ -95,20 +95,20 @@ pub struct BaselineEntry {
     pub warn: f64,
     /// Failure threshold.
     pub fail: f64,
-    /// Upper bound measured with the point: median over the runs.
+    /// Upper bound that was measured with the point: the median over the runs.
     #[serde(alias = "limit", default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<f64>,
     /// Median as a fraction of the bound.
     #[serde(alias = "of-limit", default, skip_serializing_if = "Option::is_none")]
     pub of_bound: Option<f64>,
-    /// Devices that carried the bytes, joined by commas. If hosts name theirs differently, the lists are joined by
-    /// "and".
+    /// Devices that carried the bytes, joined by commas. If hosts name their devices differently, "and" separates the
+    /// lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Nominal speed of the links used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_bytes_per_s: Option<f64>,
-    /// Source data sheet, for figures that were not measured.
+    /// Data sheet with the figures, if they were not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Files that the records came from.
@@ -126,10 +126,10 @@ pub struct BaselineEntry {
     pub spans: u32,
     /// Longest measuring time, in seconds, including opening.
     pub takes_s: f64,
-    /// Keys that distinguish this part of the point from its other parts.
+    /// Keys that distinguish this part of the point from the point's other parts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub part: BTreeMap<String, String>,
-    /// The point as JSON, as stored in its records; a check measures this.
+    /// The point as JSON, as stored in its records. A check measures this point.
     pub point: String,
     /// CRC-32 of the point, as eight hexadecimal digits.
     pub checksum: String,
@@ -182,13 +182,13 @@ impl BaselineEntry {
             .is_none_or(|metric| metric.better == Better::High)
     }
 
-    /// Whether the spread behind the thresholds is known. Data sheets state it; fewer than [`RUNS_MIN`] runs do not
-    /// show it.
+    /// Returns whether the spread behind the thresholds is known. A data sheet states it; fewer than [`RUNS_MIN`] runs
+    /// do not show it.
     pub fn has_spread(&self) -> bool {
         self.source.is_some() || self.runs as usize >= RUNS_MIN
     }
 
-    /// Whether a value is beyond a threshold.
+    /// Returns whether a value is worse than a threshold.
     pub fn is_beyond(&self, value: f64, threshold: f64) -> bool {
         match self.is_high_better() {
             true => value < threshold,
@@ -196,7 +196,7 @@ impl BaselineEntry {
         }
     }
 
-    /// Device names per host; hosts with equal device lists count once.
+    /// Returns the device names of each host. Hosts with equal device lists count once.
     pub fn device_lists(&self) -> impl Iterator<Item = Vec<&str>> {
         let of_hosts = self.device.iter();
         let of_hosts = of_hosts.flat_map(|names| names.split(host_kind::OTHER_HOST));

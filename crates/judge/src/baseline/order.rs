@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::BaselineEntry;
 
-/// A point and the entries it decides.
+/// A point, with the entries that its measurement decides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckStep<'a> {
     /// The point's JSON.
@@ -14,7 +14,7 @@ pub struct CheckStep<'a> {
 }
 
 impl CheckStep<'_> {
-    /// Longest measuring time, in seconds.
+    /// Longest measuring time of an entry, in seconds.
     pub fn takes_s(&self) -> f64 {
         let times = self.entries.iter().map(|entry| entry.takes_s);
         times.fold(0.0, f64::max)
@@ -31,7 +31,7 @@ impl CheckStep<'_> {
         first.map_or((1, 1), |entry| (entry.ranks, entry.spans))
     }
 
-    /// How informative the point is: high if it is close to its bound and varies little.
+    /// Returns how informative the point is: the closer to its bound and the less it varies, the more.
     fn informativeness(&self) -> f64 {
         let of = |entry: &&BaselineEntry| {
             let close = entry.of_bound.unwrap_or(0.0).min(1.0);
@@ -54,8 +54,8 @@ impl CheckStep<'_> {
     }
 }
 
-/// Orders points by how informative they are. First comes the best point of each engine, operation and device: the
-/// closest to its bound with the least spread. Then the second best of each, and so on.
+/// Orders points by how informative they are. The first round has the most informative point of each engine, operation
+/// and device. The second round has the second best of each, and so on.
 pub fn most_informative_first<'a>(
     entries: impl IntoIterator<Item = &'a BaselineEntry>,
 ) -> Vec<CheckStep<'a>> {
@@ -91,13 +91,13 @@ pub fn most_informative_first<'a>(
 pub struct WithinBudget<'a> {
     /// Points to measure, in order.
     pub chosen: Vec<CheckStep<'a>>,
-    /// Points left out for lack of time.
+    /// Points left out because the budget is too short.
     pub left: Vec<CheckStep<'a>>,
 }
 
-/// Selects points in order until `budget_s` is used up; a point that is too long is skipped in favour of shorter ones.
-/// Each distinct number of ranks and hosts costs one start of `start_s`. The budget also reserves `retests` repeats of
-/// the longest selected point, in case it fails.
+/// Selects points in order until `budget_s` is used up. A point that is too long is skipped, so that later, shorter
+/// ones can fit. Each distinct number of ranks and hosts costs one start of `start_s`. The budget also reserves
+/// `retests` repeats of the longest selected point, because it may fail.
 pub fn fit_budget<'a>(
     steps: Vec<CheckStep<'a>>,
     budget_s: f64,
@@ -126,13 +126,13 @@ pub fn fit_budget<'a>(
     found
 }
 
-/// Safety factor on the estimated time of later points: one observed pace may not be typical.
+/// Safety factor on the estimated time of later points, because the pace of a few points may not be typical.
 const PACE_MARGIN: f64 = 1.5;
 
 /// Lower limit of the estimated pace.
 const PACE_MIN: f64 = 0.05;
 
-/// Pace assumed for later points after earlier ones took `pace` times as long as the baseline states.
+/// Returns the pace to assume for later points, if earlier points took `pace` times as long as the baseline states.
 pub fn next_pace(pace: f64) -> f64 {
     (PACE_MARGIN * pace).max(PACE_MIN)
 }
@@ -145,11 +145,11 @@ pub fn fit_budget_at_pace<'a>(
     retests: u32,
     pace: f64,
 ) -> WithinBudget<'a> {
-    // Pace affects points only; a start takes the same time.
+    // Dividing both times scales the points alone: a start still takes `start_s`.
     fit_budget(steps, budget_s / pace, start_s / pace, retests)
 }
 
-/// Shortest budget that fits at least one point.
+/// Returns the shortest budget that fits at least one point.
 pub fn shortest_s(steps: &[CheckStep<'_>], start_s: f64, retests: u32) -> Option<f64> {
     let times = steps
         .iter()

@@ -15,7 +15,7 @@ use crate::metric::Metric;
 /// Maximum size of a baseline file.
 pub const BASELINE_BYTES_MAX: u64 = 16 << 20;
 
-/// Tolerance for rounding of a stored bound.
+/// Tolerance for a figure above its bound, because stored figures are rounded.
 const BOUND_TOLERANCE: f64 = 1.000_001;
 
 /// Header comment of the file.
@@ -128,7 +128,7 @@ pub(crate) fn check_margin(name: &str, margin: f64) -> std::result::Result<(), S
     }
 }
 
-/// Checks one entry: known metric, valid numbers, reachable thresholds.
+/// Checks one entry: its metric is known, its numbers are valid, and its thresholds can be reached.
 fn check(entry: &BaselineEntry) -> std::result::Result<(), String> {
     let metric: Metric = entry
         .metric
@@ -179,7 +179,8 @@ fn check(entry: &BaselineEntry) -> std::result::Result<(), String> {
     }
 }
 
-/// Writes the entry's point with the keys of this version, because it is compared as text with those of records.
+/// Rewrites the entry's point with the keys of this version. A check compares points as text, so the point must look
+/// like those of new records.
 fn with_current_keys(entry: BaselineEntry) -> BaselineEntry {
     let point = entry.given_point().point().ok();
     match point.and_then(|point| serde_json::to_value(point).ok()) {

@@ -1,4 +1,4 @@
-//! Small baselines with hand-computed thresholds, and invalid files.
+//! Small baselines whose thresholds were computed by hand, and invalid files.
 
 mod hosts;
 
@@ -26,7 +26,7 @@ pub(crate) fn request() -> BaselineRequest {
     }
 }
 
-/// A run of a 1 MiB point on a host, with this bandwidth and a bound of 20e9.
+/// One run of a 1 MiB point on a host, with this bandwidth and a bound of 20e9 bytes/s.
 fn run_on(host: &str, run: usize, bandwidth: f64) -> Value {
     let mut value = record(&format!("{host}-{run}"), 1 << 20, &[bandwidth]);
     value["environment"][0]["hosts"][0]["name"] = host.into();
@@ -79,7 +79,8 @@ const FIVE: [f64; 5] = [10.0, 10.1, 9.9, 10.0, 10.2];
 fn thresholds_are_those_computed_by_hand() {
     let built = build_baseline(&host("n1", &FIVE), &request()).unwrap();
     let entry = only(&built);
-    // Median 10.0; distances 0, 0.1, 0.1, 0, 0.2 have the median 0.1; 4 MAD are 0.4, less than 5 %.
+    // The median is 10.0. The distances from it are 0, 0.1, 0.1, 0, 0.2, so the MAD is 0.1. Four MADs are 0.4, less
+    // than 5 %, so the margins of 5 % and 10 % decide.
     assert!((entry.median - 10.0e9).abs() < 1.0 && (entry.mad - 0.1e9).abs() < 1.0);
     assert!((entry.warn - 9.5e9).abs() < 1.0 && (entry.fail - 9.0e9).abs() < 1.0);
     assert_eq!(
@@ -92,7 +93,8 @@ fn thresholds_are_those_computed_by_hand() {
     );
     assert_eq!(entry.first.as_deref(), Some("2026-11-26"));
     assert_eq!(entry.files, ["a.jsonl"]);
-    // A wider spread moves both: distances 0, 0.3, 0.3, 0, 0.6 have the median 0.3, and 4 of it are 1.2.
+    // With a wider spread, the MAD decides both thresholds. The distances are 0, 0.3, 0.3, 0, 0.6, so the MAD is 0.3
+    // and four MADs are 1.2.
     let built = build_baseline(&host("n1", &[10.0, 10.3, 9.7, 10.0, 10.6]), &request()).unwrap();
     let entry = only(&built);
     assert!((entry.warn - 8.8e9).abs() < 1.0 && (entry.fail - 8.8e9).abs() < 1.0);
@@ -103,7 +105,7 @@ fn of_latencies_thresholds_lie_above() {
     let asked = request_with(|it| it.metrics = vec!["cpu-per-op".parse().unwrap()]);
     let built = build_baseline(&host("n1", &FIVE), &asked).unwrap();
     let entry = only(&built);
-    // All runs have 10 ns; there is no spread.
+    // All runs have 10 ns, so there is no spread.
     assert_eq!((entry.median, entry.mad), (10.0, 0.0));
     assert_eq!((entry.warn, entry.fail), (10.5, 11.0));
     assert!(entry.is_beyond(11.5, entry.fail) && !entry.is_beyond(9.0, entry.warn));
@@ -144,7 +146,7 @@ fn points_without_enough_runs_are_left_out_with_a_reason() {
     }
 }
 
-/// Eight hosts; one of them reaches 0.8 of the bandwidth of the others.
+/// Eight hosts, one of which reaches 0.8 of the other hosts' bandwidth.
 fn eight() -> Vec<Value> {
     let of = |at: usize| {
         let factor = if at == 3 { 0.8 } else { 1.0 };
@@ -202,7 +204,7 @@ fn a_data_sheet_replaces_runs() {
         let read = HandValue::read_all(text, "hand.toml").unwrap();
         request_with(|it| it.by_hand = read)
     };
-    // One run is enough to identify the point.
+    // With a figure from a data sheet, one run is enough, because it only identifies the point.
     let built = build_baseline(&host("n1", &[11.0]), &by_hand(text)).unwrap();
     let entry = only(&built);
     assert_eq!((entry.median, entry.fail), (12e9, 10.8e9));
@@ -347,7 +349,7 @@ fn drift_lists_slower_added_and_gone_entries() {
             Drift::Faster,
         ]
     );
-    // With one run on either side, the result is unclear.
+    // If either side has a single run, the result is unclear.
     let few = request_with(|it| it.runs_min = 1);
     let one = build_baseline(&host("n1", &[5.0]), &few).unwrap().baseline;
     for [old, new] in [[&old, &one], [&one, &old]] {
@@ -405,30 +407,32 @@ fn the_most_informative_point_of_each_engine_comes_first() {
     };
     let steps = most_informative_first(&entries);
     assert_eq!(names(&steps), ["b", "c", "d", "a"]);
-    // A start takes 0.5 s and points take 1 s. c does not fit into 3.5 s, and d needs its own start.
+    // A start takes 0.5 s, and every point but c takes 1 s. c takes 4 s and does not fit into 3.5 s; d needs its own
+    // start.
     let found = fit_budget(steps.clone(), 3.5, 0.5, 0);
     assert_eq!(
         (names(&found.chosen), names(&found.left)),
         (vec!["b".into(), "d".into()], vec!["c".into(), "a".into()])
     );
-    // A retest needs half the budget.
+    // One retest doubles the cost: 0.5 s for a start and 1 s for the point.
     assert_eq!(names(&fit_budget(steps.clone(), 3.0, 0.5, 1).chosen), ["b"]);
     assert_eq!(
         names(&fit_budget(steps.clone(), 2.9, 0.5, 1).chosen).len(),
         0
     );
     assert_eq!(super::order::shortest_s(&steps, 0.5, 1), Some(3.0));
-    // Points took a tenth of their time. With the margin, 0.15 is assumed: 2.05 s for all.
+    // Points took a tenth of their stated time. With the safety factor, a pace of 0.15 is assumed, and all points fit
+    // into 2.05 s.
     let at = |time_s, pace| fit_budget_at_pace(steps.clone(), time_s, 0.5, 0, next_pace(pace));
     assert_eq!(names(&at(1.99, 0.1).left), ["a"]);
     assert_eq!(names(&at(2.06, 0.1).left), [""; 0]);
-    // Points that took no time, and points that took longer than expected.
+    // The first line assumes points that took no time, the second one points that took twice their stated time.
     assert_eq!(names(&at(1.4, 0.0).left).len(), 0);
     assert_eq!(names(&at(3.6, 2.0).chosen), ["b"]);
 }
 
 proptest! {
-    /// Any file that parses has thresholds on the right side and valid figures.
+    /// Any file that parses has valid figures, and thresholds on the worse side of the median.
     #[test]
     fn any_file_that_parses_is_valid(at in any::<prop::sample::Index>(), put in "[0-9a-z.\"=\\-]{0,4}", cut in 0usize..4) {
         let good = text();
@@ -444,7 +448,7 @@ proptest! {
     }
 }
 
-/// A check compares points as text, so a baseline of an earlier version must not keep its keys.
+/// A check compares points as text, so a baseline of an earlier version must get the current keys.
 #[test]
 fn a_baseline_with_the_keys_of_schema_2_is_that_of_today() {
     const RENAMED: [(&str, &str); 4] = [

@@ -1,7 +1,7 @@
-//! Slow hosts and pairs in a matrix: those that the matrix verdict calls slow and that are further below the median
-//! pair than a baseline allows.
+//! Slow hosts and pairs in a matrix. The record's verdict on the matrix calls them slow, and they are further below the
+//! median pair than the baseline allows.
 //!
-//! The bandwidth of a whole matrix barely changes if one host of many is slow; its row and column show it.
+//! If one host of many is slow, the bandwidth of the whole matrix hardly changes, but the host's row and column do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use tonnage_units::number_list;
 /// Maximum number of hosts and pairs to name.
 const NAMED_MAX: usize = 3;
 
-/// A host that sends slowly to all others, a host that receives slowly, or a slow pair.
+/// A slow path, as sender and receiver. One of them is `None` if a host is slow with all others.
 type SlowPath = (Option<String>, Option<String>);
 
 /// Slow hosts and pairs, each with its rate as a fraction of the median pair.
@@ -20,8 +20,8 @@ type SlowPath = (Option<String>, Option<String>);
 pub struct SlowPaths(BTreeMap<SlowPath, f64>);
 
 impl SlowPaths {
-    /// Hosts and pairs that the verdict on a record's matrix calls slow and that reach less than `least` of the median.
-    /// Empty if the record has no matrix.
+    /// Returns the hosts and pairs that the verdict on a record's matrix calls slow and that reach less than `least` of
+    /// the median. Empty if the record has no matrix.
     pub fn from_record(record: &Record, least: f64) -> Self {
         let summary = record.transfer().and_then(|body| body.summary.as_ref());
         let Some(verdict) = summary.and_then(|summary| summary.matrix.as_ref()) else {
@@ -51,12 +51,12 @@ impl SlowPaths {
         blame
     }
 
-    /// Whether there are no slow hosts or pairs.
+    /// Returns whether there are no slow hosts or pairs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Hosts and pairs that are slow in all measurements, each with its best rate.
+    /// Returns the hosts and pairs that are slow in all measurements, each with its best rate.
     pub fn intersection<'a>(mut all: impl Iterator<Item = &'a Self>) -> Self {
         let mut common = all.next().cloned().unwrap_or_default();
         for other in all {
@@ -94,7 +94,7 @@ impl SlowPaths {
         hosts.into_iter().cloned().collect()
     }
 
-    /// Description such as "h3 sends at 50 % of the median", slowest first.
+    /// Describes the hosts and pairs, slowest first, as in "h3 sends at 50 % of the median".
     pub fn describe(&self) -> String {
         let mut paths: Vec<(&SlowPath, &f64)> = self.0.iter().collect();
         paths.sort_by(|left, right| left.1.total_cmp(right.1));

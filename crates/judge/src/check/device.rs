@@ -14,7 +14,7 @@ pub struct DeviceState {
 }
 
 impl DeviceState {
-    /// Whether the link certainly carries no traffic.
+    /// Returns whether the link certainly carries no traffic.
     fn is_down(&self) -> bool {
         let state = self.state.to_ascii_lowercase();
         ["notpresent", "dormant"].contains(&state.as_str()) || state.contains("down")
@@ -40,7 +40,7 @@ impl HostDevices {
         own.all(|device| device.is_some_and(|device| !device.is_down()))
     }
 
-    /// Verdict and reason if a device is missing or down; `None` if its link may carry traffic.
+    /// Returns a verdict and reason if the device is missing or down; `None` if its link may carry traffic.
     fn fault(&self, name: &str) -> Option<(CheckVerdict, String)> {
         match (self.find(name), &self.gap) {
             (None, Some(gap)) => Some((CheckVerdict::Error, format!("{name} is not seen: {gap}"))),
@@ -54,9 +54,11 @@ impl HostDevices {
     }
 }
 
-/// Reports devices that this host lacks or that are down, each once. An entry lists the devices of every host in its
-/// baseline group. If this host has one of the device lists of the point, nothing is missing. If an entry has several
-/// lists, absent devices are not reported, because any of the lists may be this host's.
+/// Reports each device that is missing on this host or is down, once. An entry lists the devices of every host in its
+/// baseline group.
+///
+/// If this host has all devices of one of the point's lists, nothing is reported. If an entry has several lists, absent
+/// devices are not reported, because any of the lists may be this host's.
 pub fn device_failures(
     entries: &[&BaselineEntry],
     own: &HostDevices,

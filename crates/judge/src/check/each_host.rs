@@ -40,7 +40,7 @@ impl HostVerdict {
         }
     }
 
-    /// The reason without the verdict prefix.
+    /// Returns the reason without the verdict in front.
     pub fn why(&self) -> &str {
         let opening = format!("{}: ", self.verdict);
         self.reason.strip_prefix(&opening).unwrap_or(&self.reason)
@@ -62,7 +62,7 @@ pub struct EachHostReport {
     pub budget_s: f64,
     /// Elapsed time, in seconds.
     pub took_s: f64,
-    /// The verdict with the highest weight over all hosts.
+    /// The verdict of the host whose verdict weighs most.
     pub verdict: CheckVerdict,
     /// One line, at most 80 bytes.
     pub reason: String,
@@ -142,7 +142,7 @@ impl EachHostReport {
 pub struct VerdictGroup<'a> {
     /// The verdict.
     pub verdict: CheckVerdict,
-    /// Reason, without the verdict prefix.
+    /// Reason, without the verdict in front.
     pub why: &'a str,
     /// Folded host names.
     pub hosts: String,

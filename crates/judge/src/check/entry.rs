@@ -30,7 +30,7 @@ pub struct EntryVerdict {
     pub blamed: Vec<String>,
     /// Verdict.
     pub verdict: CheckVerdict,
-    /// Figure that decides: the best try.
+    /// The deciding figure: that of the best try.
     pub value: Option<f64>,
     /// Figures of all tries, in order.
     pub tries: Vec<f64>,
@@ -64,7 +64,7 @@ impl EntryVerdict {
         }
     }
 
-    /// Hosts that failed; empty unless the verdict is a failure.
+    /// Returns the hosts that failed; empty unless the verdict is a failure.
     pub fn failed_hosts(&self) -> &[String] {
         match (self.verdict, self.blamed.is_empty()) {
             (CheckVerdict::Fail, true) => &self.hosts,
@@ -73,7 +73,7 @@ impl EntryVerdict {
         }
     }
 
-    /// Value as a fraction of the failure threshold; lower is worse.
+    /// Returns the value as a fraction of the failure threshold; lower is worse.
     pub fn ratio(&self) -> f64 {
         let is_high_better = self.fail < self.median;
         match self.value {
@@ -84,11 +84,11 @@ impl EntryVerdict {
     }
 }
 
-/// Judges an entry by the records of its point, one per try. Entries of one point may differ in devices and links:
-/// `others` has those of the same part and metric.
+/// Judges an entry by the records of its point, one per try. A point may have several entries of the same part and
+/// metric, which differ in devices and links; `others` holds them.
 ///
-/// A failure counts only if each of `tries_min` tries fails; with fewer tries it is a warning. A figure beyond the
-/// failure threshold of fewer than [`RUNS_MIN`] runs is also a warning.
+/// A failure counts only if `tries_min` tries fail; with fewer failed tries it is a warning. It is also a warning if
+/// the threshold rests on fewer than [`RUNS_MIN`] runs.
 pub fn judge_entry(
     entry: &BaselineEntry,
     others: &[&BaselineEntry],
@@ -103,7 +103,7 @@ pub fn judge_entry(
         tries.push(judge_try(entry, others, record));
     }
     found.tries = tries.iter().filter_map(|it| it.value).collect();
-    // The first try that does not fail ends the tries. An error is no evidence about the host.
+    // A single pass or warning decides. An error does not decide, because it is no evidence about the host.
     let fails = tries
         .iter()
         .filter(|it| it.verdict == CheckVerdict::Fail)
@@ -137,9 +137,8 @@ pub fn judge_entry(
     found
 }
 
-/// Attributes a failure to the hosts that are slow in every failed try of a matrix. If the matrix total is within its
-/// threshold and each try has different slow hosts, this is interference from other programs: the verdict becomes a
-/// warning.
+/// Attributes a failure to the hosts that are slow in every failed try of a matrix. If each try has different slow
+/// hosts and a total is within its threshold, other programs interfered, and the verdict becomes a warning.
 fn attribute_failure(found: &mut EntryVerdict, tries: &[Try]) {
     let failed = || {
         let all = tries.iter();
@@ -169,7 +168,7 @@ struct Try {
     why: Option<String>,
     /// Slow hosts and pairs of a matrix.
     blame: SlowPaths,
-    /// Whether the figure itself is beyond the failure threshold.
+    /// Whether the figure itself proves a failure: it is beyond the threshold, and the threshold's spread is known.
     is_beyond: bool,
 }
 
@@ -246,7 +245,7 @@ fn is_part(keys: &PointKeys, entry: &BaselineEntry) -> bool {
         })
 }
 
-/// Describes how the path of the bytes differs from the baseline's, unless another entry has this path.
+/// Describes how the path of the bytes differs from the entry's path. `None` if another entry has this path.
 fn path_difference(
     entry: &BaselineEntry,
     others: &[&BaselineEntry],
@@ -265,7 +264,8 @@ fn path_difference(
             false => Some(format!("off path: over {device}, fleet over {known}")),
         };
     }
-    // A slower link than on other hosts is still a fault, even though the baseline stores such hosts separately.
+    // The baseline keeps hosts with slower links in an entry of their own. Still, a link slower than the fastest
+    // entry's is a fault.
     let same_path = others
         .iter()
         .copied()
@@ -283,7 +283,7 @@ fn path_difference(
     }
 }
 
-/// Engine, operation and size of an entry's point, abbreviated.
+/// Abbreviates the engine, operation and size of an entry's point.
 fn short_name(entry: &BaselineEntry) -> String {
     let part = |key: &str| entry.part.get(key).map(String::as_str);
     let point: serde_json::Value = serde_json::from_str(&entry.point).unwrap_or_default();

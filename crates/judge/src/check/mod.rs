@@ -13,8 +13,8 @@
 //! | [`reason`] | the one-line reason |
 //! | [`nodelist`] | host names, folded as schedulers do |
 //!
-//! An error is not a failure: a measurement that did not happen is no evidence about the host. Nothing here measures;
-//! the program does.
+//! An error is not a failure, because a missing measurement is no evidence about the host. The measurements themselves
+//! are made by `tonnage_commands`.
 
 pub mod blame;
 pub mod device;

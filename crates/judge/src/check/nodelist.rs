@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Folds names that differ only in their trailing number. Numbers with leading zeros fold only with numbers of the same
-/// width.
+/// Folds names that differ only in their trailing number. Numbers with leading zeros are only folded together if they
+/// have the same width.
 pub fn fold_names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut groups: BTreeMap<(&str, usize), BTreeSet<u64>> = BTreeMap::new();
     let mut plain: BTreeSet<&str> = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Judges hosts by existing records, without measuring again: a host's runs take the place of its tries.
+//! Judges hosts by existing records, without measuring again. Each run of a host counts as one try.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,10 +20,10 @@ use crate::keys::KeyNames;
 pub struct RunsVerdict {
     /// Description of the kind of host.
     pub kind: String,
-    /// Side of a comparison (A or B) that the runs belong to.
+    /// Side of a comparison (A or B) to which the runs belong.
     pub side: Option<&'static str>,
-    /// The median run by verdict and figure; of two in the middle, the better one. So a host fails if more than half of
-    /// its runs fail. `tries` holds the figures of all runs.
+    /// The median run, sorted by verdict and figure. With an even number of runs, it is the better one of the middle
+    /// two. So a host fails if more than half of its runs fail. `tries` holds the figures of all runs.
     pub entry: EntryVerdict,
 }
 
@@ -38,11 +38,11 @@ pub struct RecordsCheck {
     pub entries: Vec<RunsVerdict>,
     /// Hosts that failed.
     pub failed_hosts: BTreeSet<String>,
-    /// Kinds of hosts in the records that the baseline lacks, with their hosts.
+    /// Kinds of hosts that are in the records but not in the baseline, with their hosts.
     pub unknown_kinds: Vec<(String, BTreeSet<String>)>,
-    /// Kinds of hosts in the baseline without records.
+    /// Kinds of hosts that are in the baseline but not in the records.
     pub absent_kinds: Vec<String>,
-    /// Number of recorded points without an entry, among known kinds of hosts.
+    /// Number of recorded points without a baseline entry, on known kinds of hosts only.
     pub points_without_entry: usize,
 }
 
@@ -172,11 +172,11 @@ impl<'a> KindRecords<'a> {
     }
 }
 
-/// Minimum number of runs for a failure, as a check repeats a failed measurement.
+/// Minimum number of runs for a failure. A check repeats a failed measurement too.
 const FAILING_RUNS_MIN: usize = 2;
 
-/// Returns the median run among those with a figure; an error counts only if no run has a figure. One failed run alone
-/// is a warning.
+/// Returns the median run among those with a figure, or an error if no run has a figure. If the only run failed, the
+/// verdict is a warning.
 fn median_run(runs: Vec<EntryVerdict>) -> Option<EntryVerdict> {
     let tries: Vec<f64> = runs.iter().filter_map(|run| run.value).collect();
     let (mut measured, errors): (Vec<_>, Vec<_>) =

@@ -8,7 +8,7 @@ use super::verdict::CheckVerdict;
 /// Longest line, in bytes.
 pub const REASON_BYTES_MAX: usize = 80;
 
-/// Reason for several entries: that of the worst one.
+/// Returns the reason for several entries: that of the worst one.
 pub fn reason(verdict: CheckVerdict, entries: &[EntryVerdict], not_measured: usize) -> String {
     let of_verdict = entries.iter().filter(|entry| entry.verdict == verdict);
     let worst = of_verdict.min_by(|left, right| left.ratio().total_cmp(&right.ratio()));
@@ -31,10 +31,10 @@ pub fn reason(verdict: CheckVerdict, entries: &[EntryVerdict], not_measured: usi
     }
 }
 
-/// Reason for one entry.
+/// Returns the reason for one entry.
 fn entry_reason(verdict: CheckVerdict, entry: &EntryVerdict) -> String {
     let hosts = match entry.hosts.len() {
-        // The reason already names the slow hosts.
+        // The entry's reason already names the slow hosts.
         _ if !entry.blamed.is_empty() => String::new(),
         0 | 1 => String::new(),
         2 | 3 => format!("{} ", entry.hosts.join(",")),
@@ -56,7 +56,7 @@ fn entry_reason(verdict: CheckVerdict, entry: &EntryVerdict) -> String {
                 entry.short
             ))
         }
-        // For a device, the reason already has the name.
+        // The reason for a device already contains the device's name.
         (None, Some(why)) if why.contains(&entry.name) => {
             truncate(&format!("{verdict}: {hosts}{why}"))
         }
@@ -75,7 +75,7 @@ pub fn with_unit(unit: &str, value: f64) -> String {
     }
 }
 
-/// Formats three values in one unit, given only after the first.
+/// Formats three values in one unit. Only the first value shows it.
 fn in_unit(unit: &str, values: [f64; 3]) -> [String; 3] {
     match unit {
         "bytes/s" => {
@@ -91,7 +91,7 @@ pub fn truncate(text: &str) -> String {
     truncate_before(text, "")
 }
 
-/// As [`truncate`], but keeps `end` whole at the end of the line.
+/// Like [`truncate`], but always keeps `end` whole.
 pub fn truncate_before(text: &str, end: &str) -> String {
     let bytes_max = REASON_BYTES_MAX.saturating_sub(end.len());
     let plain: String = text

@@ -1,4 +1,5 @@
-//! Judges all entries of one point. Of entries that differ only in devices and links, one is chosen.
+//! Judges all entries of one point. Of entries that differ only in devices and links, the one whose path was used is
+//! judged.
 
 use tonnage_record::Record;
 use tonnage_record::figures::Row;
@@ -7,9 +8,9 @@ use super::entry::{EntryVerdict, judge_entry};
 use crate::baseline::BaselineEntry;
 use crate::baseline::host_kind::carriers;
 
-/// Verdicts on the entries of one point, one for each part and metric, in the order of the entries.
+/// Returns the verdicts on the entries of one point, one for each part and metric, in the order of the entries.
 ///
-/// A failure counts only if each of `tries_min` records fails, as in [`judge_entry`].
+/// A failure counts only if `tries_min` records fail, as in [`judge_entry`].
 pub fn judge_point(
     entries: &[&BaselineEntry],
     records: &[&Record],
@@ -30,7 +31,7 @@ pub fn judge_point(
     each.collect()
 }
 
-/// The first entry of each part and metric.
+/// Returns the first entry of each part and metric.
 pub(super) fn distinct_entries<'a>(entries: &[&'a BaselineEntry]) -> Vec<&'a BaselineEntry> {
     let mut seen: Vec<&BaselineEntry> = Vec::new();
     for entry in entries {

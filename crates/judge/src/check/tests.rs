@@ -1,4 +1,4 @@
-//! Verdicts on single entries, and how several combine.
+//! Verdicts on single entries, and on several entries together.
 
 mod blame;
 mod of_records;
@@ -15,7 +15,7 @@ use crate::baseline::tests::{build_baseline, host, request};
 use crate::known_answers::NormalSource;
 use crate::tests::{read, record};
 
-/// Median 10 GB/s, warning below 9.5, failure below 9.
+/// An entry with a median of 10 GB/s, a warning below 9.5 and a failure below 9.
 fn entry() -> BaselineEntry {
     let runs: Vec<Value> = (0..5)
         .map(|run| record(&format!("r{run}"), 1 << 20, &[10e9]))
@@ -31,7 +31,7 @@ fn tries(bandwidths: &[f64]) -> Vec<Record> {
     read(&all)
 }
 
-/// Verdict on a baseline entry from these tries.
+/// Judges a baseline entry by these tries.
 fn judge_tries(known: &BaselineEntry, tries: &[Record], tries_min: u32) -> EntryVerdict {
     judge_entry(known, &[], &tries.iter().collect::<Vec<_>>(), tries_min)
 }
@@ -47,7 +47,7 @@ fn a_failure_counts_when_it_fails_again() {
         (&[9.4], 2, CheckVerdict::Warn),
         (&[8.9, 8.8], 2, CheckVerdict::Fail),
         (&[8.9], 1, CheckVerdict::Fail),
-        // There was no time for a second try.
+        // A failed first try is a warning if there was no time for a second one.
         (&[8.9], 2, CheckVerdict::Warn),
         (&[8.9, 10.0], 2, CheckVerdict::Pass),
         (&[8.9, 9.4], 2, CheckVerdict::Warn),
@@ -63,8 +63,7 @@ fn a_failure_counts_when_it_fails_again() {
     assert_eq!((failed.value, failed.tries.len()), (Some(8.9e9), 2));
 }
 
-/// Fewer runs than a verdict needs (`--min-runs 1`) do not show the spread that a threshold rests on; a data sheet
-/// states it.
+/// Fewer runs than a verdict needs (`--min-runs 1`) do not show the spread behind a threshold. A data sheet states it.
 #[test]
 fn a_baseline_of_too_few_runs_fails_nothing() {
     for (runs, source, expected) in [
@@ -85,7 +84,7 @@ fn a_baseline_of_too_few_runs_fails_nothing() {
     }
 }
 
-/// A check compares one run with a threshold, and a second run after a failure. Hosts equal to those of the baseline
+/// A check compares one run with a threshold, and repeats the run after a failure. Hosts equal to those of the baseline
 /// must hardly ever fail, even if separate starts differ widely.
 #[test]
 fn an_equal_host_hardly_ever_fails() {
@@ -162,10 +161,10 @@ fn bytes_that_went_another_way_fail() {
     };
     let over = |device: &str, crossed, link| measured(device, crossed, link, true, &[]);
     assert_eq!(over("eth1", true, 12.5e9).0, CheckVerdict::Pass);
-    // Unreadable counters prove nothing, so the figure decides.
+    // Unreadable counters prove nothing about the path, so the figure decides.
     let blind = measured("eth1", false, 12.5e9, false, &[]);
     assert_eq!(blind, (CheckVerdict::Pass, String::new()));
-    // A baseline host with a slower link has its own entry.
+    // The baseline has another entry for hosts with a slower link, but a slower link still fails.
     let slower = BaselineEntry {
         link_bytes_per_s: Some(1.25e9),
         ..known.clone()
@@ -212,7 +211,7 @@ fn devices_that_are_gone_or_down_fail_once() {
             .collect::<Vec<_>>()
     };
     let [first, second, rails] = ["eth1", "eth2", "eth1,eth2"].map(with);
-    // Hosts that measured together have different device names.
+    // An entry of two hosts that measured together and name their devices differently.
     let both = with("ens3 and eth0");
     let up = |name: &str| state(name, "up");
     for (entries, devices, expected) in [
@@ -225,7 +224,7 @@ fn devices_that_are_gone_or_down_fail_once() {
         ),
         (&[&first], &[up("eth1")], ""),
         (&[&first], &[state("eth1", "unknown")], ""),
-        // Another host of this kind uses a different name.
+        // The second entry is of another host of this kind, whose device has a different name.
         (&[&first, &second], &[up("eth2")], ""),
         (&[&entry()], &[], ""),
         (&[&both], &[up("eth0")], ""),
@@ -237,7 +236,7 @@ fn devices_that_are_gone_or_down_fail_once() {
     }
 }
 
-/// If the device list may be incomplete, a missing device is not reported as gone.
+/// If the device list may be incomplete, a missing device is an error and not a failure.
 #[test]
 fn a_device_that_may_be_elsewhere_is_an_error() {
     let known = BaselineEntry {
@@ -317,7 +316,7 @@ fn the_reason_is_one_short_line() {
         told.ends_with("…, 12 s ago") && told.len() == REASON_BYTES_MAX,
         "{told}"
     );
-    // The worst entry is reported, and long text is cut between characters.
+    // The worst entry is reported. Long text is cut between characters, not within one.
     let worse = verdict(&[5.0, 5.0], 2);
     assert!(reason(CheckVerdict::Fail, &[failed, worse], 0).contains("5.00 GB/s"));
     let long = truncate(&"ü\n".repeat(60));

@@ -20,8 +20,8 @@ names! {
 }
 
 impl CheckVerdict {
-    /// Precedence when verdicts combine. A failure outranks an error because it was measured; an error outranks
-    /// verdicts that could hide it.
+    /// Precedence when verdicts combine. A failure outranks an error, because it was measured. An error outranks the
+    /// other verdicts, because they must not hide it.
     pub(super) fn weight(self) -> u8 {
         match self {
             Self::Skip => 0,

@@ -1,4 +1,4 @@
-//! Runs that failed, were left out or measured 0: the remaining runs of a side are not proof on their own.
+//! Runs that failed, were left out or measured 0: the remaining runs of a side do not prove *same* or *better*.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn skip(record: &mut Value) {
     record["outcome"]["status"] = "skipped".into();
 }
 
-/// Changes the first `count` records.
+/// Applies `change` to the first `count` records.
 fn some(mut records: Vec<Value>, count: usize, change: impl Fn(&mut Value)) -> Vec<Value> {
     records.iter_mut().take(count).for_each(change);
     records
@@ -42,7 +42,7 @@ fn failed_runs_are_counted_even_if_others_are_left() {
             PointVerdict::Missing,
             "8 of 11 runs not measured, the last skipped: it burns",
         ),
-        // A loss in the remaining runs still counts.
+        // The verdict is still worse if the remaining runs are worse.
         (eight(0.7e10, fail), PointVerdict::Worse, "8 of 11"),
     ] {
         let comparison = compared(&a, &b);
@@ -53,7 +53,7 @@ fn failed_runs_are_counted_even_if_others_are_left() {
             judged.why[0].starts_with("B: ") && judged.why[0].contains(lost),
             "{judged:?}"
         );
-        // Swapped, they are runs of A.
+        // With the sides swapped, the message names A.
         let back = compared(&b, &a);
         assert!(only(&back).why[0].starts_with("A: 8 of 11"));
         assert!([PointVerdict::Missing, PointVerdict::Worse].contains(&only(&back).verdict));
@@ -76,7 +76,7 @@ fn a_repeated_attempt_replaces_the_failed_one() {
     let comparison = compared(&a, &again);
     assert_eq!(only(&comparison).verdict, PointVerdict::Same);
     assert!(only(&comparison).why.is_empty());
-    // Without repetitions, a second start counts as --resume only if no other run measured the point.
+    // Without repetitions, a second start replaces the failed one only if no other run measured the point.
     let b = [some(runs("b", 1, 1e10), 1, fail), runs("c", 1, 1e10)].concat();
     let comparison = compared_as(&runs("a", 1, 1e10), &b, &by_trials()).unwrap();
     assert_eq!(only(&comparison).verdict, PointVerdict::Same);
@@ -117,7 +117,7 @@ fn more_than_a_third_left_out_is_a_choice() {
     }
 }
 
-/// Runs with this CPU time per operation; 0 is the best value.
+/// One run for each value of the CPU time per operation, where 0 is the best value.
 fn idle(name: &str, values: &[f64]) -> Vec<Value> {
     let each = values.iter().enumerate().map(|(at, value)| {
         let mut run = record(&format!("{name}{at}"), 64, &[1e9, 1e9]);
@@ -152,7 +152,7 @@ fn values_of_0_are_values() {
         (none.verdict, none.of_these_runs_only),
         (PointVerdict::Same, false)
     );
-    // A trial without progress, when trials are used instead of runs.
+    // With `--by-trials`, a trial without progress makes the verdict unclear.
     let a = vec![record("a", 64, &[1e9, 1.1e9, 1e9])];
     let b = vec![record("b", 64, &[1e9, 0.0, 1e9])];
     let comparison = compared_as(&a, &b, &by_trials()).unwrap();
@@ -175,7 +175,7 @@ fn unmeasured_points_are_listed_once_and_are_not_a_failure() {
     for on in FailOn::ALL {
         assert!(!is_failure(&comparison, on), "{on}");
     }
-    // A point that only one side measured is different.
+    // A point that was skipped on one side and has no value on the other is not a failure, but one with a value is.
     let comparison = compared_as(&runs("a", 3, 1e10), &with_skipped("b"), &request).unwrap();
     assert!(!is_failure(&comparison, FailOn::Missing), "{comparison:#?}");
     assert!(comparison.points[1].why[1].contains("B skipped: it burns"));
@@ -194,7 +194,7 @@ fn values_that_do_not_vary_are_remarked_on() {
             .map(|at| record(&format!("{name}{at}"), 64, &[mean, mean]))
             .collect()
     };
-    // If only the order separates the sides, three runs may be chance; five are not.
+    // If no value varies, only the order of the values is evidence: three runs may be chance, five are not.
     for (runs, verdict) in [(3, PointVerdict::Unclear), (5, PointVerdict::Better)] {
         let comparison = compared(&same("a", runs, 1e9), &same("b", runs, 2e9));
         assert_eq!(only(&comparison).verdict, verdict);
@@ -203,7 +203,7 @@ fn values_that_do_not_vary_are_remarked_on() {
     }
 }
 
-/// If trials are used instead of runs, values and ratio come from the same trials.
+/// If trials replace runs, the displayed values and the ratio come from the same trials.
 #[test]
 fn the_ratio_matches_the_displayed_values() {
     let a = vec![

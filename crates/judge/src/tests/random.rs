@@ -8,7 +8,7 @@ use super::{compared, only, record, runs};
 use crate::criteria::PointVerdict;
 
 proptest! {
-    /// For any file content, valid records are read and nothing panics.
+    /// For any file content, the valid records are read and nothing panics.
     #[test]
     fn broken_lines_are_left_out_and_counted(junk in "[^\n]{0,60}", place in 0usize..4, version in 4u32..9) {
         let mut lines: Vec<String> = runs("a", 3, 1e10).iter().map(Value::to_string).collect();
@@ -27,7 +27,7 @@ proptest! {
         }
     }
 
-    /// For any values, the verdict agrees with its interval, and swapping the sides gives the opposite verdict.
+    /// For any values, the verdict agrees with its interval. Swapping the sides gives the opposite verdict.
     #[test]
     fn verdicts_follow_from_intervals(a in values(), b in values()) {
         let side = |name: &str, values: &[f64]| -> Vec<Value> {
@@ -46,7 +46,7 @@ proptest! {
             PointVerdict::Same => prop_assert!(ratio.low >= 0.95 && ratio.high <= 1.05),
             _ => {}
         }
-        // -5 % is slightly more than the inverse of +5 %, so only clear cases are exact opposites.
+        // -5 % is slightly more than the inverse of +5 %, so only ratios far from the margin give exact opposites.
         if ratio.high < 0.9 && there.verdict == PointVerdict::Worse {
             prop_assert_eq!(back.verdict, PointVerdict::Better);
         }

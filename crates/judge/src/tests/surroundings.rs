@@ -1,4 +1,4 @@
-//! Differences in surroundings and canary: which make points incomparable and which are only reported.
+//! Differences in surroundings and canary: some make points incomparable, others are only reported.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn another_canary_is_another_machine_unless_sides_took_turns() {
             "{judged:?}"
         );
     }
-    // The number of runs needed does not depend on their spread or on which side is slower.
+    // Neither varying canaries nor the side that is slower change this verdict.
     let uneven = |name: &str| {
         let mut records = runs(name, 3, 1e10);
         records[0]["canary"]["after_ns"] = 75.0.into();
@@ -40,7 +40,7 @@ fn another_canary_is_another_machine_unless_sides_took_turns() {
     let b = changed(changed(runs("b", 3, 1e10), slow), side("b"));
     let comparison = compared_by_turns(&[a.clone(), b.clone()].concat());
     assert_eq!(only(&comparison).verdict, PointVerdict::Same);
-    // The sides of two files did not alternate.
+    // Sides in two files did not alternate.
     assert_eq!(only(&compared(&a, &b)).verdict, PointVerdict::NotComparable);
 }
 
@@ -91,7 +91,7 @@ fn expected_differences_do_not_prevent_a_comparison() {
             .iter()
             .all(|it| it.weight == DifferenceWeight::Reported)
     );
-    // More memory than firmware reserves, another version, another variable.
+    // More memory than firmware reserves, another library version and another variable each make points incomparable.
     let fields: [(&str, &str, Value); 3] = [
         ("memory", "total_bytes", (1u64 << 33).into()),
         ("libraries", "libc", "2.40".into()),
@@ -114,7 +114,7 @@ fn expected_differences_do_not_prevent_a_comparison() {
             "{field}"
         );
     }
-    // If sides alternated, another library version is a consequence of the varied setting.
+    // If the sides alternated, another library version is a consequence of the varied setting.
     let other = |record: &mut Value| {
         side("b")(record);
         record["environment"][0]["machine"]["libraries"]["libc"] = "2.40".into();
@@ -127,7 +127,7 @@ fn expected_differences_do_not_prevent_a_comparison() {
     let comparison = compared_by_turns(&both);
     assert_eq!(only(&comparison).verdict, PointVerdict::Same);
     assert_eq!(comparison.differences[0].weight, DifferenceWeight::Reported);
-    // A setting deliberately changed on side B is accepted implicitly.
+    // A setting that was deliberately changed on side B is accepted without `--accept`.
     let varied = |record: &mut Value| {
         record["environment"][0]["machine"]["variables"]["FI_X"] = "1".into();
         record["side"] = json!({"name": "b", "turn": 1, "varied": ["variables.FI_X"]});

@@ -41,13 +41,13 @@ fn a_host_that_lost_hardware_is_known() {
             .unwrap()
             .starts_with("cpu Y, fleet 1 x X")
     );
-    // Hosts of other kinds have lost nothing.
+    // An unlisted host that matches no kind has lost nothing.
     for (gpu, cpu) in [("", ""), ("1 x H100", "Y"), ("3 x H100", "")] {
         assert_eq!(lost(gpu, cpu, "n2"), None, "{gpu} {cpu}");
     }
 }
 
-/// A written baseline has no threshold above its bound, even if the bound was measured badly.
+/// A written baseline never has a threshold above its bound, even if the bound was measured badly.
 #[test]
 fn a_written_baseline_can_be_read() {
     let limited = |bound: f64| {
@@ -59,7 +59,7 @@ fn a_written_baseline_can_be_read() {
     Baseline::from_toml(&built.baseline.to_toml().unwrap(), "x").unwrap();
 }
 
-/// Source, time and bound come only from hosts that were kept.
+/// Sources, times and the bound come only from hosts that were kept.
 #[test]
 fn hosts_that_are_left_out_leave_nothing_behind() {
     let mut records = host("n1", &FIVE);
@@ -78,7 +78,8 @@ fn hosts_that_are_left_out_leave_nothing_behind() {
     );
 }
 
-/// Records of a transfer over a device with this link speed, as shown by its counters.
+/// Records of a transfer over a device with this link speed. `crossed` says whether the device's counters show the
+/// payload.
 fn over(mut records: Vec<Value>, link: f64, crossed: bool) -> Vec<Value> {
     for record in &mut records {
         record["bound"] = json!({

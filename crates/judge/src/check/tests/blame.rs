@@ -41,7 +41,7 @@ fn a_slow_host_fails_and_the_others_do_not() {
     assert_eq!(found.failed_hosts(), ["h2"]);
     let line = reason(found.verdict, std::slice::from_ref(&found), 0);
     assert_eq!(line, "fail: shm write 1M: h2 sends at 60 % of the median");
-    // One failed try is not enough, and a second try without slow hosts clears the failure.
+    // A second try without slow hosts clears the failure, because a failure needs two failed tries.
     let once = [matrix(9.9, sender(2, 0.5)), matrix(9.9, json!({}))];
     assert_eq!(verdict(&once).verdict, CheckVerdict::Pass);
     // A slowdown within the baseline's threshold is not a failure.
@@ -61,7 +61,7 @@ fn tries_that_blame_different_hosts_are_not_a_failure() {
         why.contains("h1 sends at 50 %") && why.contains("then h2 sends"),
         "{why}"
     );
-    // If the total itself fails every time, all hosts fail.
+    // If the total itself fails in every try, all hosts fail.
     let found = verdict(&[matrix(8.0, sender(1, 0.5)), matrix(8.0, sender(2, 0.5))]);
     assert_eq!(
         (found.verdict, found.failed_hosts().len()),

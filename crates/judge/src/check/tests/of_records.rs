@@ -1,4 +1,4 @@
-//! Records compared with a baseline of median 10 GB/s, warning below 9.5 and failure below 9.
+//! Compares records with a baseline whose median is 10 GB/s; it warns below 9.5 and fails below 9.
 
 use serde_json::{Value, json};
 use tonnage_units::Result;
@@ -19,7 +19,7 @@ fn checked(records: &[Value]) -> Result<RecordsCheck> {
     check_records(&baseline(), &read(records))
 }
 
-/// Host, verdict and figure in GB/s per entry.
+/// Returns host, verdict and figure (in GB/s) of each entry.
 fn summary(check: &RecordsCheck) -> Vec<(String, CheckVerdict, Option<f64>)> {
     let one = |it: &RunsVerdict| {
         let value = it.entry.value.map(|value| (value / 1e7).round() / 1e2);
@@ -38,9 +38,9 @@ fn of_kind(model: &str, mut records: Vec<Value>) -> Vec<Value> {
 fn the_run_in_the_middle_counts_and_the_worst_host_comes_first() {
     let hosts = [
         host("n1", &[10.0, 10.1, 9.9]),
-        // More than half of the runs fail, so the best one does not help.
+        // More than half of the runs fail, so one very good run does not help.
         host("n2", &[8.7, 11.0, 8.9]),
-        // Half of the runs fail.
+        // Only half of the runs fail, so the verdict is not a failure.
         host("n3", &[8.9, 10.0]),
         host("n4", &[9.4]),
         host("n5", &[8.9, 8.8, 9.4, 9.3]),
@@ -69,7 +69,7 @@ fn the_run_in_the_middle_counts_and_the_worst_host_comes_first() {
     );
 }
 
-/// A check also repeats a failed measurement before it reports a failure.
+/// A single failed run is a warning. A check too repeats a failed measurement before it reports a failure.
 #[test]
 fn one_run_alone_fails_nothing() {
     let check = checked(&host("n1", &[8.0])).unwrap();
@@ -111,7 +111,7 @@ fn kinds_of_hosts_are_judged_by_their_own_figures() {
         .unwrap()
         .baseline;
     let of = |records: Vec<Value>| check_records(&both, &read(&records));
-    // A good figure for one kind is a failure for the other.
+    // The same figure passes on one kind of host and fails on the other.
     let twice = [host("n2", &[10.0; 2]), of_kind("Y", host("m2", &[10.0; 2]))];
     let check = of(twice.concat()).unwrap();
     let verdicts: Vec<_> = summary(&check).into_iter().map(|it| (it.0, it.1)).collect();
