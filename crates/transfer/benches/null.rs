@@ -1,8 +1,9 @@
-//! Measures the library's cost per operation, over the engine that moves nothing: raw post and poll, tickets, futures,
-//! and calls without a session. They take turns, so that changes of the machine's speed affect all of them.
+//! Measures the library's cost per operation over the `null` engine, which moves no bytes. Compared are raw post and
+//! poll, tickets, futures, and calls without a session. The measurements alternate, so that changes of the machine's
+//! speed affect all of them.
 //!
-//! Each way is measured with one operation in flight, and with 64. The figures are medians of the rounds. Goals refer
-//! to the difference from raw: the median of the differences within rounds.
+//! Each interface is measured with one operation in flight and with 64. The reported figures are medians over the
+//! rounds. A goal limits the median of the difference from raw within a round.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -24,7 +25,7 @@ const ROUNDS: usize = 31;
 const DEPTH: usize = 64;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The measured ways and their goals, in nanoseconds above raw.
+/// The measured interfaces and their goals, in nanoseconds above raw.
 const WAYS: [(&str, Option<f64>); 12] = [
     ("raw", None),
     ("poll", Some(10.0)),
@@ -53,7 +54,7 @@ struct Bench {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // `cargo test --benches` only checks that it runs.
+    // `cargo test --benches` only checks that the benchmark runs.
     let is_test = !std::env::args().any(|argument| argument == "--bench");
     let rounds = if is_test { 1 } else { ROUNDS };
     let mut bench = Bench::open()?;
@@ -109,7 +110,7 @@ impl Bench {
         })
     }
 
-    /// Measures nanoseconds per operation of each way.
+    /// Measures nanoseconds per operation of each interface.
     fn round(&mut self) -> Result<[f64; WAYS.len()], TransferError> {
         let clock = self.clock;
         let mut row = [0.0; WAYS.len()];

@@ -1,8 +1,8 @@
 //! Transfers between two processes over `shm`, or over the engine given as an argument: `cargo run --example async --
 //! fabric:tcp`.
 //!
-//! Tasks of the first process write parts of its memory to the second concurrently. Then it notifies the second, and
-//! reads everything back.
+//! Tasks of the first process concurrently write parts of its memory to the second process. Then the first process
+//! notifies the second, and reads everything back.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::error::Error;
 use common::{BYTES, Side, TIMEOUT, pattern};
 use tonnage_transfer::{AsyncSession, Executor, TransferResult, Verb};
 
-/// Immediate values: the bytes have arrived; everything is done.
+/// Immediate values: `WRITTEN` announces that the bytes have arrived, and `DONE` that the first process has finished.
 const WRITTEN: u32 = 1;
 const DONE: u32 = 2;
 

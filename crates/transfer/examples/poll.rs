@@ -1,8 +1,8 @@
 //! Transfers between two processes over `shm`, or over the engine given as an argument: `cargo run --example poll --
 //! fabric:tcp`.
 //!
-//! The first process writes its memory to the second in a batch and notifies it. Then it overwrites its own memory, and
-//! reads everything back.
+//! The first process writes its memory to the second in a batch, and notifies the second process. Then it overwrites
+//! its own memory and reads everything back.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::error::Error;
 use common::{BYTES, Side, TIMEOUT, pattern};
 use tonnage_transfer::{Extent, Verb};
 
-/// Immediate values: the bytes have arrived; everything is done.
+/// Immediate values: `WRITTEN` announces that the bytes have arrived, and `DONE` that the first process has finished.
 const WRITTEN: u32 = 1;
 const DONE: u32 = 2;
 
@@ -33,13 +33,13 @@ fn first(side: &Side) -> Result<(), Box<dyn Error>> {
     let starts = (0..BYTES as u64).step_by(PIECE);
     let pieces: Vec<Extent> = starts.map(|at| Extent::new(at, at, PIECE as u32)).collect();
 
-    // A ticket can be polled, with other work between the polls,
+    // A program can poll a ticket and do other work between the polls.
     let batch = session.batch(Verb::Write, &pieces)?;
     let mut polls = 1;
     while !batch.poll()? {
         polls += 1;
     }
-    // or be waited for. The flush proves that the writes have arrived, before the peer is notified.
+    // It can also wait for a ticket. The flush proves that the writes have arrived; only then is the peer notified.
     session.flush(Verb::Write)?.wait(TIMEOUT)?;
     session.write_imm(0, 0, 0, WRITTEN)?.wait(TIMEOUT)?;
 

@@ -1,7 +1,7 @@
-//! Cards and remote memories: what processes exchange before they can transfer anything.
+//! Peer addresses and remote memories: what processes exchange before they can transfer anything.
 //!
-//! Each is one line of text, for any channel that the program has. Its contents are opaque, and checked when it is
-//! used. It is not secret: a process that reads a [`RemoteMemory`] can access the memory.
+//! Each is one line of text, to be sent over any channel that the program has. The text is opaque, and is checked when
+//! it is used. It is not encrypted: any process that reads a [`RemoteMemory`] can access the memory.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::place::ProcessPlace;
 /// characters in the line.
 const LINE_BYTES_MAX: usize = 5 * EndpointAddress::BYTES_MAX;
 
-/// Address of an endpoint, made for one of its peers.
+/// Address of an endpoint, for one of its peers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerAddress {
     pub(crate) engine: String,
@@ -34,12 +34,12 @@ pub struct RemoteMemory {
 }
 
 impl PeerAddress {
-    /// Returns the endpoint that made it.
+    /// Returns the endpoint that made the address.
     pub fn from(&self) -> Peer {
         self.from
     }
 
-    /// Returns the endpoint that it is for.
+    /// Returns the endpoint that the address is for.
     pub fn to(&self) -> Peer {
         self.to
     }
@@ -49,7 +49,7 @@ impl PeerAddress {
         encode(self)
     }
 
-    /// Decodes a line that [`Self::encode`] made; surrounding white space is ignored.
+    /// Decodes a line made by [`Self::encode`]. Surrounding white space is ignored.
     ///
     /// # Errors
     /// `Usage` for anything else.
@@ -66,8 +66,8 @@ impl PeerAddress {
 }
 
 impl RemoteMemory {
-    /// Describes memory that a peer registered without this library. `number` distinguishes it from that peer's other
-    /// memories, and `descriptor` is the one that its engine returned.
+    /// Describes memory that a peer registered without this library. `number` distinguishes this memory from the peer's
+    /// others. `descriptor` is the one that the peer's engine returned.
     pub fn new(owner: Peer, number: u32, bytes: u64, descriptor: Descriptor) -> Self {
         Self {
             owner,
@@ -77,7 +77,7 @@ impl RemoteMemory {
         }
     }
 
-    /// Returns the endpoint that registered it.
+    /// Returns the endpoint that registered the memory.
     pub fn owner(&self) -> Peer {
         self.owner
     }
@@ -87,7 +87,7 @@ impl RemoteMemory {
         self.bytes
     }
 
-    /// Returns the memory's name for calls without a session.
+    /// Returns the ID by which calls without a session refer to the memory.
     pub fn id(&self) -> RemoteId {
         RemoteId {
             peer: self.owner,
@@ -100,7 +100,7 @@ impl RemoteMemory {
         encode(self)
     }
 
-    /// Decodes a line that [`Self::encode`] made; surrounding white space is ignored.
+    /// Decodes a line made by [`Self::encode`]. Surrounding white space is ignored.
     ///
     /// # Errors
     /// `Usage` for anything else.
@@ -109,12 +109,12 @@ impl RemoteMemory {
     }
 }
 
-/// Name of a peer's memory.
+/// Identifies a peer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RemoteId {
-    /// The endpoint that registered it.
+    /// The endpoint that registered the memory.
     pub peer: Peer,
-    /// Its number there.
+    /// The memory's number at that endpoint.
     pub memory: u32,
 }
 

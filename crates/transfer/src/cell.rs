@@ -1,8 +1,8 @@
-//! An endpoint as its handles share it: on one thread, without locks.
+//! An endpoint, shared by all its handles: on one thread, without locks.
 //!
-//! Wakers run code of other crates, which may use the endpoint. So tasks are woken, and wakers dropped, only while the
-//! state is not borrowed. A caller's memory owner may be dropped while it is borrowed, and must not use the endpoint
-//! then.
+//! Wakers run code of other crates, which may use the endpoint. So wakers are woken and dropped only while the state is
+//! not borrowed. In contrast, the owner of a caller's memory may be dropped while the state is borrowed. It must not
+//! use the endpoint.
 
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
@@ -40,7 +40,7 @@ impl SharedEndpoint {
         unwrapped.map(RefCell::into_inner).map_err(Self)
     }
 
-    /// Takes completions from the engine, and wakes the tasks that waited for them.
+    /// Processes completions of the engine, and wakes the tasks that waited for them.
     #[inline]
     pub(crate) fn progress(&self) -> TransferResult<usize> {
         let mut state = self.borrow();
@@ -59,7 +59,8 @@ impl SharedEndpoint {
         let mut woken = std::mem::take(&mut self.borrow().woken);
         woken.drain(..).for_each(Waker::wake);
         let mut state = self.borrow();
-        // Tasks that were added meanwhile are woken now too. The longer list is kept, so that it need not grow again.
+        // Also wakes tasks that were added meanwhile. Keeps the list with the larger capacity, so that it need not grow
+        // again.
         while !state.woken.is_empty() {
             let more = std::mem::replace(&mut state.woken, std::mem::take(&mut woken));
             drop(state);
@@ -76,14 +77,14 @@ impl SharedEndpoint {
     #[inline]
     pub(crate) fn release_ticket(&self, slot: u32) {
         let waker = self.borrow().release_ticket(slot);
-        // Dropped here, while nothing is borrowed.
+        // Dropped while the state is not borrowed.
         drop(waker);
     }
 
-    /// Polls until `done` returns something.
+    /// Polls until `done` returns a value.
     ///
     /// # Errors
-    /// Those of `done`; the engine's error if it is dead; `Deadline` after `timeout`, with the given subject.
+    /// The errors of `done`; the engine's error if the engine is dead; `Deadline` after `timeout`, with this subject.
     pub(crate) fn wait_until<T>(
         &self,
         timeout: Duration,
@@ -112,7 +113,7 @@ impl SharedEndpoint {
         }
     }
 
-    /// Yields the CPU after an idle turn, because the peer may need it.
+    /// Yields the CPU after a poll without completions, because the peer may need it.
     pub(crate) fn pause_before_poll(&self) {
         self.borrow().check_peers();
         std::thread::yield_now();

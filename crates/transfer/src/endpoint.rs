@@ -1,4 +1,4 @@
-//! An endpoint: one thread's engine, its memory, its peers, and the sessions between them.
+//! An endpoint: one thread's engine, its registered memory, its peers, and its sessions.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -25,24 +25,24 @@ use crate::ticket::Ticket;
 /// Configuration of an endpoint.
 #[derive(Debug, Clone)]
 pub struct EndpointConfig {
-    /// Number by which peers name this endpoint. Connected endpoints must have different numbers.
+    /// The number by which peers identify this endpoint. Connected endpoints must have different numbers.
     pub id: Peer,
-    /// Index of the device among the opened ones.
+    /// Index of the device among the transport's open devices.
     pub device: usize,
-    /// Maximum number of peers that it will be connected to.
+    /// Maximum number of peers that the endpoint will be connected to.
     pub peers_max: u32,
     /// Number of operations that the engine should be able to keep in flight on one lane.
     pub depth: u32,
-    /// Maximum number of operations and batches that have not ended, or whose tickets are still held.
+    /// Maximum number of operations and batches that are in flight or whose tickets still exist.
     pub operations_max: u32,
-    /// Maximum number of arrivals that wait to be taken.
+    /// Maximum number of arrivals that the caller has not taken yet.
     pub arrivals_max: u32,
-    /// Whether its user will sleep ([`TransferEndpoint::arm`]) in addition to polling.
+    /// True if the caller will sleep ([`TransferEndpoint::arm`]); false if it only polls.
     pub sleeps: bool,
 }
 
 impl EndpointConfig {
-    /// Returns the configuration of an endpoint with this number, for one peer and 64 operations in flight on a lane.
+    /// Returns a configuration with this number, for one peer and 64 operations in flight on a lane.
     pub fn new(id: Peer) -> Self {
         Self {
             id,
@@ -56,36 +56,36 @@ impl EndpointConfig {
     }
 }
 
-/// An engine that the caller opened, for [`TransferEndpoint::from_parts`]. The engine precedes its domain, so that it
-/// closes first.
+/// An engine that the caller opened, for [`TransferEndpoint::from_parts`]. The engine is declared before its domain, so
+/// that it is dropped first.
 pub struct EngineParts {
     /// The engine.
     pub engine: Box<dyn Engine + Send>,
-    /// The engine's domain, to be kept until the engine is closed; `None` if the caller keeps it.
+    /// The engine's domain, kept until the engine is closed; `None` if the caller keeps it.
     pub domain: Option<Arc<dyn Domain>>,
-    /// The capabilities of its domain.
+    /// The capabilities of the engine's domain.
     pub caps: Caps,
     /// The engine's name, such as "fabric:tcp".
     pub name: String,
     /// The engine's device, if it has one.
     pub device: Option<String>,
-    /// Removes what a killed process left behind on this machine
+    /// Removes resources that a killed process left on this machine
     /// ([`Lifecycle::clean_up`](tonnage_engine::Lifecycle::clean_up)).
     pub clean_up: fn(u32),
 }
 
 /// An engine that one thread owns, with its registrations, peers, sessions and operations in flight.
 ///
-/// A clone is another handle of the same endpoint. The engine is closed when the last handle, session, memory and
-/// ticket is dropped. Operations still in flight then may be lost; call [`Self::wait_all`] first.
+/// A clone is another handle to the same endpoint. The engine is closed when the last handle, session, memory and
+/// ticket has been dropped. Operations in flight may then be lost, so call [`Self::wait_all`] first.
 #[derive(Clone)]
 pub struct TransferEndpoint {
     cell: SharedEndpoint,
 }
 
 impl TransferEndpoint {
-    /// Creates an endpoint over an engine that the caller opened. Nothing may be in flight on the engine, and its lanes
-    /// may not be used elsewhere.
+    /// Creates an endpoint over an engine that the caller opened. The engine must have nothing in flight, and no other
+    /// code may use its lanes.
     pub fn from_parts(parts: EngineParts, config: &EndpointConfig) -> Self {
         let subject = ErrorSubject {
             engine: parts.name.into(),
@@ -109,11 +109,11 @@ impl TransferEndpoint {
         }
     }
 
-    /// Returns the engine with its registrations, its connections and its domain. This must be the only handle, with no
-    /// session, memory or ticket left and nothing in flight.
+    /// Returns the engine with its registrations, its connections and its domain. This must be the only handle. No
+    /// session, memory or ticket may exist, and nothing may be in flight.
     ///
     /// # Errors
-    /// The endpoint itself, if anything is left.
+    /// The endpoint itself, if one of these still exists.
     pub fn into_parts(self) -> Result<EngineParts, Self> {
         if !self.cell.borrow().is_idle() {
             return Err(self);
@@ -139,10 +139,10 @@ impl TransferEndpoint {
         self.cell.borrow().caps
     }
 
-    /// Allocates memory of a kind ("host", "huge", "small") that the engine can use, and registers it.
+    /// Allocates memory of this kind ("host", "huge", "small") that the engine can use, and registers it.
     ///
     /// # Errors
-    /// `Usage` for an unknown kind, `Unavailable` if this machine or the engine cannot provide it.
+    /// `Usage` for an unknown kind, `Unavailable` if the machine or the engine does not support it.
     pub fn allocate(&self, kind: &str, bytes: u64) -> TransferResult<LocalMemory> {
         let allocate = || {
             (LISTS.memory(kind)?.allocate)(&Request {
@@ -161,7 +161,8 @@ impl TransferEndpoint {
     }
 
     /// Registers memory that the caller allocated: see [`caller_memory`](crate::caller_memory) and
-    /// [`DmabufMemory`](crate::DmabufMemory). The engine may hold it until the endpoint is closed, as `fabric` does.
+    /// [`DmabufMemory`](crate::DmabufMemory). Some engines, such as `fabric`, keep the memory alive until the endpoint
+    /// is closed.
     ///
     /// # Errors
     /// `Unavailable`, with the reason, if the engine cannot use this memory.
@@ -170,7 +171,7 @@ impl TransferEndpoint {
         Ok(LocalMemory::new(self.cell.clone(), region, memory))
     }
 
-    /// Returns the address that this peer needs to connect to this endpoint. Each side makes its address for the other
+    /// Returns the address that this peer needs to connect to this endpoint. Both sides must make their addresses
     /// before either connects.
     ///
     /// # Errors
@@ -179,21 +180,21 @@ impl TransferEndpoint {
         self.cell.borrow().address_for(peer)
     }
 
-    /// Connects to the peers that made these addresses, and waits for first contact. The peers have to connect to this
-    /// endpoint at the same time. It can be called again for more peers, and again with the same addresses for peers
-    /// that were not reached in time. A lost peer stays lost: a process that replaces it connects under another number.
+    /// Connects to the peers that made these addresses, and waits for first contact. The peers must connect to this
+    /// endpoint at the same time. Call it again for more peers, or with the same addresses after a timeout. A lost peer
+    /// stays lost: a process that replaces it must connect under another number.
     ///
     /// # Errors
-    /// `Usage` for an address that is not for this endpoint; nothing has then been done for the others either.
-    /// `Unavailable` for a peer that the engine cannot reach, `PeerLost` for one that has ended, and `Deadline`.
+    /// `Usage` if an address is not for this endpoint; then no peer was connected. `Unavailable` for a peer that the
+    /// engine cannot reach, `PeerLost` for a peer that has ended, and `Deadline`.
     pub fn connect(&self, addresses: &[PeerAddress], timeout: Duration) -> TransferResult<()> {
         self.cell.borrow().connect(addresses, timeout)
     }
 
-    /// Resolves a session between a memory of this endpoint and a peer's.
+    /// Opens a session between a memory of this endpoint and a peer's memory.
     ///
     /// # Errors
-    /// `Usage` for a peer that was not connected; `PeerLost`; any error with which the engine refuses.
+    /// `Usage` for a peer that was not connected; `PeerLost`; any error of the engine.
     pub fn session(&self, local: &LocalMemory, remote: &RemoteMemory) -> TransferResult<Session> {
         self.session_with(local, remote, SessionOptions::default())
     }
@@ -201,7 +202,7 @@ impl TransferEndpoint {
     /// Like [`Self::session`], with guarantees for its writes.
     ///
     /// # Errors
-    /// As [`Self::session`]; `Unavailable` for a guarantee that the engine cannot give.
+    /// As [`Self::session`]; `Unavailable` for a guarantee that the engine does not support.
     pub fn session_with(
         &self,
         local: &LocalMemory,
@@ -233,13 +234,13 @@ impl TransferEndpoint {
         ))
     }
 
-    /// Remembers a peer's memory under its name, for calls without a session.
+    /// Stores a peer's memory, so that calls without a session can refer to it by its ID.
     pub fn add_remote(&self, remote: &RemoteMemory) -> RemoteId {
         self.add_remote_with(remote, SessionOptions::default())
     }
 
-    /// Like [`Self::add_remote`], with guarantees for the writes of such calls. If the engine cannot give one, the
-    /// first of these calls fails.
+    /// Like [`Self::add_remote`], with guarantees for the writes of these calls. If the engine does not support a
+    /// guarantee, the first of these calls fails.
     pub fn add_remote_with(&self, remote: &RemoteMemory, options: SessionOptions) -> RemoteId {
         let id = remote.id();
         self.remove_remote(id);
@@ -252,7 +253,7 @@ impl TransferEndpoint {
         id
     }
 
-    /// Forgets a peer's memory, and the sessions that named calls have resolved for it.
+    /// Removes a peer's memory, and closes the sessions that calls by ID opened for it.
     pub fn remove_remote(&self, remote: RemoteId) {
         let mut state = self.cell.borrow();
         state.remotes.remove(&remote);
@@ -264,11 +265,12 @@ impl TransferEndpoint {
         }
     }
 
-    /// Posts operations of one verb without a session: the call names memory and peer, and gets its lane from `source`.
-    /// It serves callers without a session, and shows the cost of going without one. Several extents are a batch.
+    /// Posts operations of one verb without a session. The call identifies both memories, and gets its lane from
+    /// `source`. Several extents form a batch. It serves callers without sessions, and can measure the cost of going
+    /// without one.
     ///
     /// # Errors
-    /// As [`Session::post`] and [`Session::batch`]; `Usage` for an unknown name.
+    /// As [`Session::post`] and [`Session::batch`]; `Usage` for an unknown ID.
     pub fn transfer(
         &self,
         source: LaneSource,
@@ -282,11 +284,12 @@ impl TransferEndpoint {
         Ok(Ticket::new(self.cell.clone(), posted?))
     }
 
-    /// Like [`Session::flush`], for all operations posted between these memories by [`LaneSource::LookUp`]. A lane that
-    /// was released with its operations cannot be flushed any more; use [`SessionOptions::delivered`] for those.
+    /// Like [`Session::flush`], for all operations posted between these memories by [`LaneSource::LookUp`]. Other
+    /// sources release the lane with its operations, so it cannot be flushed; use [`SessionOptions::delivered`]
+    /// instead.
     ///
     /// # Errors
-    /// As [`Session::flush`]; `Usage` for an unknown name.
+    /// As [`Session::flush`]; `Usage` for an unknown ID.
     pub fn flush_between(
         &self,
         verb: Verb,
@@ -296,16 +299,17 @@ impl TransferEndpoint {
         Ok(Ticket::new(self.cell.clone(), slot))
     }
 
-    /// Takes completions from the engine, posts operations that waited for room, and returns the number of completions.
-    /// A thread that only serves calls it now and then, because some engines move bytes only while both sides poll.
+    /// Processes completions of the engine, posts operations that waited for room, and returns the number of
+    /// completions. Some engines move bytes only while both sides poll, so a thread that is only a target must call
+    /// this regularly.
     ///
     /// # Errors
-    /// `EndpointFailed` if the engine is dead, `ArrivalsFull` if the caller takes no arrivals.
+    /// `EndpointFailed` if the engine is dead, `ArrivalsFull` if the queue of arrivals is full.
     pub fn progress(&self) -> TransferResult<usize> {
         self.cell.progress()
     }
 
-    /// Returns the next arrived write-imm, if any. Polls the engine if none was found before.
+    /// Returns the next arrived write-imm, if any. Polls the engine only if the queue of arrivals is empty.
     ///
     /// # Errors
     /// `EndpointFailed` if the engine is dead.
@@ -318,7 +322,7 @@ impl TransferEndpoint {
         Ok(self.cell.borrow().arrivals.pop_front())
     }
 
-    /// Returns the next arrived write-imm among those found before. Polls nothing.
+    /// Returns the next arrived write-imm in the queue. Does not poll.
     #[inline]
     pub fn take_arrival(&self) -> Option<ArrivedWrite> {
         self.cell.borrow().arrivals.pop_front()
@@ -327,7 +331,7 @@ impl TransferEndpoint {
     /// Polls the engine once, and returns everything that has arrived.
     ///
     /// # Errors
-    /// `EndpointFailed` if the engine is dead and no arrival is left to take.
+    /// `EndpointFailed` if the engine is dead and the queue of arrivals is empty.
     pub fn arrivals(&self) -> TransferResult<impl Iterator<Item = ArrivedWrite>> {
         let progressed = self.cell.progress();
         let waiting = self.cell.borrow().arrivals.len();
@@ -349,7 +353,7 @@ impl TransferEndpoint {
             |state| match state.arrivals.pop_front() {
                 Some(arrived) => Ok(Some(arrived)),
                 None if state.has_no_peers() => {
-                    // An arrival that the engine still held back is not lost with its sender.
+                    // The last poll may find an arrival that the peer sent before it ended.
                     if state.progress().is_ok_and(|count| count > 0) {
                         return Ok(state.arrivals.pop_front());
                     }
@@ -366,45 +370,44 @@ impl TransferEndpoint {
     /// Waits until everything that was posted has ended, successfully or not.
     ///
     /// # Errors
-    /// `Deadline` after `timeout`, `EndpointFailed` if the engine is dead, `ArrivalsFull`. Once everything has ended:
-    /// the first failure that no ticket reported, because the ticket was dropped. Other failures are reported
-    /// by their tickets.
+    /// `Deadline` after `timeout`, `EndpointFailed` if the engine is dead, `ArrivalsFull`. After everything has ended:
+    /// the first failure of an operation whose ticket was dropped. Tickets that still exist report their own failures.
     pub fn wait_all(&self, timeout: Duration) -> TransferResult<()> {
         let all = self.cell.wait_until(
             timeout,
             |state| state.subject.with_operation("waiting for all", None),
             |state| Ok((state.flights.in_flight() == 0).then_some(())),
         );
-        // While operations are in flight, the failure is kept for the call that finds all of them ended.
+        // If a wait fails, the unclaimed failure is kept for the call that finds everything ended.
         all?;
         let unclaimed = self.cell.borrow().unclaimed.take();
         unclaimed.map_or(Ok(()), Err)
     }
 
-    /// Returns the number of operations and batches that have not ended.
+    /// Returns the number of operations and batches in flight.
     pub fn in_flight(&self) -> usize {
         self.cell.borrow().flights.in_flight()
     }
 
-    /// Returns the number of free slots: `operations_max` of the configuration when nothing is in flight and no ticket
-    /// is held.
+    /// Returns the number of free slots. It equals the configured `operations_max` when nothing is in flight and no
+    /// ticket exists.
     pub fn free_slots(&self) -> usize {
         self.cell.borrow().flights.free_count()
     }
 
-    /// Allows or forbids the engine to try out ways of carrying out the posted operations. Returns whether it has
-    /// settled on one ([`Engine::settle`]).
+    /// Allows or forbids the engine to try out alternatives for the posted operations. Returns whether it has settled
+    /// on one ([`Engine::settle`]).
     pub fn settle(&self, trying: bool) -> bool {
         self.cell.borrow().engine.settle(trying)
     }
 
     /// Waits until the registered memories hold the bytes of peers' plain writes ([`Engine::flush_incoming`]). It is
-    /// for a target that knows by other means that its peer's writes are complete; without it, GPU memory may lack
-    /// their last bytes. Returns whether this machine needs the flush. It may return true even if nothing was under
-    /// way; if it returns false, the bytes were already there.
+    /// for a target that knows by other means that its peer's writes are complete. Without this call, GPU memory may
+    /// lack the last bytes. Returns false if this machine does not need the flush, because the bytes were already
+    /// there. It may return true even if nothing was pending.
     ///
     /// # Errors
-    /// The device's reason; the engine is dead then.
+    /// The device's reason; the engine is then dead.
     pub fn flush_incoming(&self) -> TransferResult<bool> {
         let state = &mut *self.cell.borrow();
         if let Some(dead) = &state.dead {
@@ -429,7 +432,7 @@ impl TransferEndpoint {
         self.cell.borrow().engine.chosen()
     }
 
-    /// Returns the shared endpoint that the executor polls.
+    /// Returns the shared state, which the executor polls.
     pub(crate) fn cell(&self) -> &SharedEndpoint {
         &self.cell
     }
@@ -448,8 +451,8 @@ impl fmt::Debug for TransferEndpoint {
 }
 
 impl TransferEndpoint {
-    /// Adds peers to which the engine was connected, including first contact, before this endpoint took it over. Their
-    /// processes are not watched: that is up to the code that connected them.
+    /// Adds peers that the engine was already connected to and had made first contact with. The endpoint does not watch
+    /// their processes: the code that connected them does.
     pub fn adopt_peers(&self, peers: impl IntoIterator<Item = Peer>) {
         let mut state = self.cell().borrow();
         for peer in peers {
@@ -461,8 +464,8 @@ impl TransferEndpoint {
         }
     }
 
-    /// Adds memory that was registered with the engine before. It stays registered when the returned memory is dropped,
-    /// and when [`Self::into_parts`] returns the engine.
+    /// Adds memory that was already registered with the engine. It stays registered when the returned memory is
+    /// dropped, and when [`Self::into_parts`] returns the engine.
     pub fn adopt_memory(&self, memory: Arc<dyn Memory>, region: Region) -> LocalMemory {
         let index = self
             .cell()
@@ -472,7 +475,7 @@ impl TransferEndpoint {
     }
 
     /// Sets the length of the write-imms that a peer sends from now on, for an engine that splits them
-    /// ([`Engine::expect`](tonnage_engine::Engine::expect)); `None` if it sends no more.
+    /// ([`Engine::expect`](tonnage_engine::Engine::expect)). `None` if the peer sends no more.
     ///
     /// # Errors
     /// If the engine could not tell the parts of different senders apart, or if some write-imms have arrived only in
@@ -482,20 +485,20 @@ impl TransferEndpoint {
     }
 }
 
-/// Ways to wait for an endpoint.
+/// Result of [`TransferEndpoint::arm`]: how to wait for the endpoint.
 #[derive(Debug, Clone)]
 pub enum Readiness {
-    /// There may be something already: poll or take it, and call [`TransferEndpoint::arm`] again before sleeping.
+    /// Something may be ready: poll or take it, and call [`TransferEndpoint::arm`] again before sleeping.
     Ready,
-    /// Nothing can be taken until this descriptor is readable. It stays the same as long as the endpoint lives.
+    /// Nothing will be ready before this descriptor is readable. The descriptor stays the same for the endpoint's life.
     Sleep(Rc<OwnedFd>),
     /// The engine can only be polled, or [`EndpointConfig::sleeps`](crate::EndpointConfig::sleeps) was not set.
     Unsupported,
 }
 
 impl TransferEndpoint {
-    /// Prepares for sleeping until the endpoint has something to do. Sleep with a timeout: the end of a peer's process
-    /// that sends nothing is detected by polling only.
+    /// Prepares for sleeping until the endpoint has something to do. Sleep with a timeout, because only polling detects
+    /// that a peer's process has ended without a message.
     ///
     /// # Errors
     /// `EndpointFailed` if the engine is dead, `Unavailable` if this process cannot open another descriptor.
@@ -505,8 +508,8 @@ impl TransferEndpoint {
 }
 
 impl TransferEndpoint {
-    /// Queues a ticket of this endpoint. [`Self::poll_ended`] then reports its end under this token. The endpoint has
-    /// one queue.
+    /// Queues a ticket of this endpoint. [`Self::poll_ended`] then reports the end of its operation under this token.
+    /// The endpoint has one queue.
     ///
     /// # Errors
     /// The ticket, if it belongs to another endpoint or has already reported that its operation succeeded.
@@ -516,8 +519,8 @@ impl TransferEndpoint {
         })
     }
 
-    /// Like [`Self::transfer`] for one operation. [`Self::poll_ended`] reports its end under this token, as if its
-    /// ticket had been queued.
+    /// Like [`Self::transfer`] for one operation, with a queued ticket: [`Self::poll_ended`] reports its end under this
+    /// token.
     ///
     /// # Errors
     /// As [`Self::transfer`].
@@ -536,12 +539,12 @@ impl TransferEndpoint {
         Ok(())
     }
 
-    /// Takes ends of queued tickets in the order in which they ended, and returns their number. Polls the engine once,
-    /// unless some have ended before.
+    /// Takes ends of queued tickets, in the order in which the operations ended, and returns their number. Polls the
+    /// engine once unless some ends are already queued.
     ///
     /// # Errors
-    /// `EndpointFailed` if the engine is dead, `ArrivalsFull` if the caller takes no arrivals. Ends that were found
-    /// before are returned first.
+    /// `EndpointFailed` if the engine is dead, `ArrivalsFull` if the queue of arrivals is full. Ends that are already
+    /// queued are returned first.
     #[inline]
     pub fn poll_ended(&self, ended: &mut [TicketEnd]) -> TransferResult<usize> {
         let mut state = self.cell().borrow();

@@ -1,7 +1,7 @@
-//! Errors of transfers, with kind, operation, peer and device.
+//! Errors of transfers, with their kind, operation, peer and device.
 //!
-//! Errors from opening engines and memories arrive as [`tonnage_units::Error`]. They become a [`TransferError`] here,
-//! and can be converted back.
+//! Opening an engine or allocating memory returns a [`tonnage_units::Error`]. This module converts it into a
+//! [`TransferError`], and back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use tonnage_units::Error;
 /// `Result` with a [`TransferError`].
 pub type TransferResult<T> = std::result::Result<T, TransferError>;
 
-/// Kind of an error, for programs that act on it.
+/// Kind of an error, so that programs can decide what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TransferErrorKind {
-    /// The request itself is wrong: an unknown engine, a peer that was not connected, a verb that sessions do not have.
+    /// The request itself is wrong: an unknown engine, an unconnected peer, or a verb that sessions do not support.
     Usage,
     /// This machine lacks a requested resource, or the engine cannot use this memory.
     Unavailable,
-    /// Offsets that lie outside the local or the remote memory. Nothing was posted.
+    /// An offset lies outside the local or the remote memory. Nothing was posted.
     OutOfRange,
-    /// Nothing more fits now, and nothing was posted: poll, and try again.
+    /// There is no room now, and nothing was posted: poll, and try again.
     Busy,
-    /// The timeout has passed. The operation goes on, and its ticket can be polled or waited for again.
+    /// The timeout has passed. The operation continues, and its ticket can be polled or waited for again.
     Deadline,
-    /// The engine reports the operation as failed.
+    /// The engine reported the operation as failed.
     OperationFailed,
     /// The peer's process has ended.
     PeerLost,
-    /// The engine is dead, and everything that was in flight on it.
+    /// The engine is dead. Everything that was in flight on it has failed.
     EndpointFailed,
-    /// The caller takes no arrivals, and their queue is full. Nothing is lost: take some, and poll again.
+    /// The queue of arrivals is full. Nothing is lost: take arrivals, and poll again.
     ArrivalsFull,
 }
 
-/// The endpoint that an error is about, and the known parts of its operation.
+/// The endpoint that an error is about, and its operation and peer if known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ErrorSubject {
     pub(crate) engine: Arc<str>,
@@ -47,7 +47,7 @@ pub(crate) struct ErrorSubject {
 }
 
 impl ErrorSubject {
-    /// Returns this endpoint's subject with an operation and its peer.
+    /// Returns this subject with an operation and its peer.
     pub(crate) fn with_operation(
         &self,
         operation: &'static str,
@@ -61,7 +61,7 @@ impl ErrorSubject {
     }
 }
 
-/// Error of a transfer. Cloning it does not allocate, because several operations may share one.
+/// Error of a transfer. Cloning does not allocate, because several operations may share one error.
 #[derive(Clone)]
 pub struct TransferError(Arc<ErrorDetail>);
 
@@ -90,7 +90,7 @@ impl TransferError {
         }))
     }
 
-    /// Wraps a lower-level error. `kind` applies unless that error is a wrong request or something unavailable.
+    /// Wraps a lower-level error. `kind` applies unless the error is a wrong request or something unavailable.
     pub(crate) fn from_error(
         kind: TransferErrorKind,
         subject: ErrorSubject,
@@ -114,7 +114,7 @@ impl TransferError {
         }))
     }
 
-    /// Wraps the engine's account of a failed operation.
+    /// Wraps the engine's explanation of a failed operation.
     pub(crate) fn failed(subject: ErrorSubject, failure: Failure) -> Self {
         let mut reason = format!("{} ({})", failure.name, failure.code);
         if let Some(cause) = &failure.usual_cause {
@@ -134,7 +134,7 @@ impl TransferError {
         Self::new(TransferErrorKind::Deadline, subject, reason)
     }
 
-    /// Returns this error for another operation.
+    /// Returns this error with another subject.
     pub(crate) fn with_subject(&self, subject: ErrorSubject) -> Self {
         Self(Arc::new(ErrorDetail {
             subject,
@@ -167,7 +167,7 @@ impl TransferError {
         self.0.subject.device.as_deref()
     }
 
-    /// Returns the engine's account of a failed operation.
+    /// Returns the engine's explanation of a failed operation.
     pub fn failure(&self) -> Option<&Failure> {
         self.0.failure.as_ref()
     }

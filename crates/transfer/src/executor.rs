@@ -1,7 +1,7 @@
-//! A small executor for one thread. It polls the woken tasks, and the endpoints, whose completions wake them.
+//! A small executor for one thread. It polls woken tasks, and polls endpoints, whose completions wake tasks.
 //!
-//! It never sleeps. A caller that wants to sleep between two turns uses [`TransferEndpoint::arm`]. Timers, channels and
-//! sockets are left to other executors, which can poll the same futures.
+//! The executor never sleeps. A caller that wants to sleep calls [`TransferEndpoint::arm`]. For timers, channels and
+//! sockets, use another executor; it can poll the same futures.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -14,17 +14,17 @@ use crate::cell::SharedEndpoint;
 use crate::endpoint::TransferEndpoint;
 use crate::error::{ErrorSubject, TransferError, TransferErrorKind, TransferResult};
 
-/// Number of tasks with wakers in one word.
+/// Number of tasks whose bits share one word.
 const WORD_TASKS: usize = u64::BITS as usize;
 
-/// Turns between two clock reads while no task is woken.
+/// Iterations between two clock reads while no task is woken.
 const IDLE_CLOCK_TURNS: u32 = 64;
 
-/// Turns between two clock reads while tasks are woken all the time.
+/// Iterations between two clock reads while tasks are woken.
 const BUSY_CLOCK_TURNS: u32 = 1 << 10;
 
 thread_local! {
-    /// Its address is unique among living threads.
+    /// The address of this variable is unique among living threads.
     static MARK: u8 = const { 0 };
 }
 
@@ -34,14 +34,14 @@ fn thread_identity() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
-/// One bit per task: set if the task was woken. Any thread may use a waker. Nearly all are woken by the executor's own
-/// thread, which needs no locked instruction for a word that it alone writes.
+/// One bit per task, set if the task was woken. Wakers may be used by any thread, but usually the executor's own thread
+/// wakes tasks. That thread has a separate word, which it can write without a locked instruction.
 struct WokenTasks {
-    /// The executor's thread. The executor cannot move to another.
+    /// Identity of the executor's thread. The executor cannot move to another thread.
     owner: usize,
-    /// Woken by the owner, which alone writes this.
+    /// Bits set by the owner, the only thread that writes this word.
     own: AtomicU64,
-    /// Woken by other threads.
+    /// Bits set by other threads.
     others: AtomicU64,
 }
 
@@ -64,7 +64,7 @@ impl WokenTasks {
         }
     }
 
-    /// Takes all bits. Usually there are none, and then nothing is written. Only the owner may call this.
+    /// Takes all bits. Writes nothing in the usual case that no bits are set. Only the owner may call this.
     #[inline]
     fn take(&self) -> u64 {
         let mut bits = self.own.load(Ordering::Relaxed);
@@ -82,7 +82,7 @@ impl WokenTasks {
     }
 }
 
-/// Sets one bit of a word to mark a task as woken.
+/// Marks a task as woken by setting its bit in a word.
 struct TaskWaker {
     word: Arc<WokenTasks>,
     bit: u64,
@@ -106,26 +106,26 @@ struct SpawnedTask<'a> {
     waker: Waker,
 }
 
-/// An executor for tasks that are driven by the completions of its endpoints.
+/// An executor for tasks that wait for operations of its endpoints.
 pub struct Executor<'a> {
     endpoints: Vec<SharedEndpoint>,
     tasks: Vec<Option<SpawnedTask<'a>>>,
-    /// The bits of woken tasks.
+    /// One bit for each task, set if the task was woken.
     words: Vec<Arc<WokenTasks>>,
-    /// Number of tasks that are not done.
+    /// Number of unfinished tasks.
     left: usize,
-    /// Indices of tasks that are done.
+    /// Indices of finished tasks, for reuse.
     free: Vec<usize>,
     turns: u32,
 }
 
 impl<'a> Executor<'a> {
-    /// Creates an executor for tasks that wait for this endpoint.
+    /// Creates an executor for tasks that wait for operations of this endpoint.
     pub fn new(endpoint: &TransferEndpoint) -> Self {
         Self::for_endpoints([endpoint])
     }
 
-    /// Creates an executor for tasks that wait for several endpoints of this thread.
+    /// Creates an executor for tasks that wait for operations of several endpoints of this thread.
     pub fn for_endpoints<'e>(endpoints: impl IntoIterator<Item = &'e TransferEndpoint>) -> Self {
         let endpoints = endpoints
             .into_iter()
@@ -140,7 +140,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Adds a task, which is polled when the executor runs.
+    /// Adds a task. The executor polls it when it runs.
     pub fn spawn(&mut self, future: impl Future<Output = ()> + 'a) {
         let index = self.free.pop().unwrap_or(self.tasks.len());
         if index == self.words.len() * WORD_TASKS {
@@ -163,10 +163,10 @@ impl<'a> Executor<'a> {
         self.left += 1;
     }
 
-    /// Runs until all spawned tasks are done.
+    /// Runs until all spawned tasks have finished.
     ///
     /// # Errors
-    /// `Deadline` after `timeout`; the tasks stay, and can be run again.
+    /// `Deadline` after `timeout`; the tasks are kept, and can be run again.
     pub fn run(&mut self, timeout: Duration) -> TransferResult<()> {
         let mut limit = TimeLimit::new(timeout);
         while self.left > 0 {
@@ -176,11 +176,11 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    /// Takes one turn: polls the woken tasks, takes completions from the endpoints, and polls the tasks that these have
-    /// woken. Returns whether any of this found work. It never waits, so a loop with other work can call it.
+    /// Runs one iteration: polls the woken tasks, then the endpoints, then the tasks that completions have woken.
+    /// Returns whether there was anything to do. Never waits, so that a loop with other work can call it.
     ///
     /// # Errors
-    /// An endpoint's error, unless tasks report it.
+    /// An endpoint's error, unless the waiting tasks get it.
     #[inline]
     pub fn poll_once(&mut self) -> TransferResult<bool> {
         let mut works = self.poll_woken();
@@ -189,7 +189,7 @@ impl<'a> Executor<'a> {
         Ok(works)
     }
 
-    /// Returns whether a task was woken and not polled since.
+    /// Returns whether a task was woken and has not been polled since.
     pub fn has_woken(&self) -> bool {
         self.words.iter().any(|word| word.has_some())
     }
@@ -200,15 +200,15 @@ impl<'a> Executor<'a> {
         self.tasks.len()
     }
 
-    /// Returns the number of tasks that are not done.
+    /// Returns the number of unfinished tasks.
     pub fn tasks(&self) -> usize {
         self.left
     }
 
-    /// Runs a future to its end, together with the spawned tasks.
+    /// Runs a future to completion, together with the spawned tasks.
     ///
     /// # Errors
-    /// `Deadline` after `timeout`; the future is dropped then.
+    /// `Deadline` after `timeout`; the future is then dropped.
     pub fn block_on<F: Future>(
         &mut self,
         future: F,
@@ -268,8 +268,8 @@ impl<'a> Executor<'a> {
         for endpoint in &self.endpoints {
             match endpoint.progress() {
                 Ok(count) => some |= count > 0,
-                // Tasks whose operations failed with the engine were woken, and get the error from these operations.
-                // Other tasks may be about to take the arrivals.
+                // If the engine failed, tasks with operations in flight were woken and get the error. If arrivals are
+                // full, a task may be about to take them.
                 Err(error) if tasks_report(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -277,7 +277,7 @@ impl<'a> Executor<'a> {
         Ok(some)
     }
 
-    /// Polls the endpoints, and checks the clock now and then.
+    /// Polls the endpoints, and sometimes checks the time limit.
     #[inline]
     fn progress(&mut self, polled: bool, limit: &mut TimeLimit) -> TransferResult<()> {
         let idle = !self.take_completions()? && !polled;
@@ -307,7 +307,7 @@ impl<'a> Executor<'a> {
     }
 }
 
-/// Returns whether the waiting tasks get this error of an endpoint.
+/// Returns whether waiting tasks handle this error of an endpoint.
 #[cold]
 fn tasks_report(error: &TransferError) -> bool {
     matches!(

@@ -1,4 +1,4 @@
-//! Operations as a caller posts them, and their ends as it gets them back.
+//! Operations as a caller posts them, and the reports of their ends.
 
 use tonnage_engine::{Lane, Op};
 
@@ -13,7 +13,7 @@ pub struct Extent {
     pub remote: u64,
     /// Payload bytes.
     pub len: u32,
-    /// Immediate value; used by write-imms only.
+    /// Immediate value, used only by write-imms.
     pub imm: u32,
 }
 
@@ -55,25 +55,25 @@ pub(crate) fn carries(bits: u32, imm: u32) -> bool {
 /// End of an operation with a queued ticket.
 #[derive(Debug, Clone)]
 pub struct TicketEnd {
-    /// The token that its ticket was queued with.
+    /// The token under which the ticket was queued.
     pub token: u64,
-    /// The error, if the operation has failed.
+    /// The error, if the operation failed.
     pub error: Option<TransferError>,
 }
 
 impl TicketEnd {
-    /// Placeholder to fill a list with before it is used.
+    /// Initial value for lists that are filled later.
     pub const NONE: Self = Self {
         token: 0,
         error: None,
     };
 }
 
-/// One operation of a list, with the token under which its end is reported.
+/// One operation of a list, with the token under which its end will be reported.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct QueuedExtent {
-    /// The bytes that it moves.
+    /// The operation's bytes.
     pub extent: Extent,
-    /// The token that it is queued with.
+    /// The token under which the operation is queued.
     pub token: u64,
 }

@@ -1,7 +1,7 @@
 //! Operations in flight. Each has a slot; the slot number is the tag of its completion.
 //!
-//! A slot is free again once its operation has ended and its ticket was released, in either order. A batch has one
-//! slot, which counts its parts. The lane of an operation is not known here.
+//! A slot becomes free after its operation has ended and its ticket was released, in either order. A batch has one
+//! slot, which counts the batch's parts. This module does not know lanes.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -17,36 +17,37 @@ pub enum TransferStatus {
     InFlight,
     /// Ended successfully.
     Done,
-    /// Ended with an error, which waiting for its ticket returns.
+    /// Ended with an error. Polling or waiting for the ticket returns the error.
     Failed,
 }
 
-/// The operation's ticket is held.
+/// The operation's ticket exists.
 const HELD: u8 = 1;
-/// The operation's extras are in use.
+/// The operation's `SlotExtras` are in use.
 const EXTRAS: u8 = 2;
-/// The operation's ticket was queued: its end goes into the list of ends.
+/// The operation's ticket was queued: when the operation ends, it is added to the list of ended operations.
 const QUEUED: u8 = 4;
-/// The operation's session waits for its end.
+/// The operation's session is closing and counts the operation's end.
 const AWAITED: u8 = 8;
 
 /// One operation or batch: the fields that every operation touches.
 pub(crate) struct SlotState {
-    /// The token that it was queued with.
+    /// The token under which the operation was queued.
     token: u64,
-    /// Number of parts that the engine has not ended, or not yet accepted.
+    /// Number of parts that the engine has not ended or not yet taken.
     parts: u32,
-    /// The session that it belongs to.
+    /// The session that the operation belongs to.
     pub(crate) session: u32,
     status: TransferStatus,
-    /// Flags for its end, such as `HELD`. Nearly all operations have only `HELD`.
+    /// Flags such as `HELD`, which determine what happens when the operation ends. Nearly all operations have only
+    /// `HELD`.
     duties: u8,
     pub(crate) name: OperationName,
 }
 
 const _: () = assert!(size_of::<SlotState>() == 24);
 
-/// Name of an operation, in one byte.
+/// Kind of an operation, in one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OperationName {
     /// One operation of this verb.
@@ -74,21 +75,21 @@ impl OperationName {
 /// Fields that few operations use.
 #[derive(Default)]
 struct SlotExtras {
-    /// The first failure of one of its parts.
+    /// The first error of a part.
     error: Option<TransferError>,
     /// Whether the ticket has reported the error.
     reported: bool,
     waker: Option<Waker>,
 }
 
-/// Consequences of an operation's end, which the endpoint has to carry out.
+/// Effects of an operation's end, which the endpoint must apply.
 #[derive(Default)]
 pub(crate) struct SlotEnd {
-    /// The session that waited for this end.
+    /// The session that must count this end.
     pub(crate) session: Option<u32>,
     /// The task to wake.
     pub(crate) waker: Option<Waker>,
-    /// The error of an operation with a dropped ticket.
+    /// The error of an operation whose ticket was dropped.
     pub(crate) unclaimed: Option<TransferError>,
 }
 
@@ -97,7 +98,7 @@ pub(crate) struct OperationSlots {
     slots: Vec<SlotState>,
     extras: Vec<SlotExtras>,
     free: Vec<u32>,
-    /// Queued operations that have ended, in order.
+    /// Queued operations that have ended, in the order of their ends.
     ended: VecDeque<u32>,
     /// Number of operations that have not ended.
     in_flight: usize,
@@ -122,7 +123,7 @@ impl OperationSlots {
         }
     }
 
-    /// Returns the slot that [`Self::begin`] takes next; `None` if all are taken.
+    /// Returns the slot that [`Self::begin`] takes next; `None` if no slot is free.
     #[inline]
     pub(crate) fn next_free(&self) -> Option<u32> {
         self.free.last().copied()
@@ -143,8 +144,8 @@ impl OperationSlots {
         self.in_flight += 1;
     }
 
-    /// Prepares the next free slots for queued operations of one session, one for each token. Calls `slot` with each
-    /// token's index in the list and its slot. The slots stay free until [`Self::begin_listed`].
+    /// Prepares the next free slots for queued operations of one session, one slot for each token. Calls `slot` with
+    /// each token's index and slot number. [`Self::begin_listed`] then takes the slots.
     #[inline]
     pub(crate) fn post_each(
         &mut self,
@@ -194,7 +195,7 @@ impl OperationSlots {
         self.in_flight
     }
 
-    /// Returns whether nothing is in flight and no ticket is held.
+    /// Returns whether nothing is in flight and no ticket exists.
     pub(crate) fn are_all_free(&self) -> bool {
         self.free.len() == self.slots.len()
     }
@@ -204,8 +205,8 @@ impl OperationSlots {
         self.free.len()
     }
 
-    /// Ends an operation on the path that nearly all take. It succeeded, has one part and a held ticket, and its
-    /// session does not wait for it. At most a task has to be woken. Otherwise changes nothing and returns false.
+    /// Ends an operation in the usual case: it succeeded, has one part, its ticket exists, and its session is not
+    /// closing. Adds the waiting task, if any, to `woken`. In all other cases, returns false and changes nothing.
     #[inline]
     pub(crate) fn end_plain(&mut self, number: u32, woken: &mut Vec<Waker>) -> bool {
         let Some(slot) = self.slots.get_mut(number as usize) else {
@@ -232,8 +233,8 @@ impl OperationSlots {
         true
     }
 
-    /// Ends a queued operation that succeeded, has one part and no other duties, and returns its token. Otherwise
-    /// changes nothing.
+    /// Ends a queued operation in the usual case: it succeeded, has one part and no other flags. Returns its token. In
+    /// all other cases, returns `None` and changes nothing.
     #[inline]
     pub(crate) fn end_queued(&mut self, number: u32) -> Option<u64> {
         let slot = self.slots.get_mut(number as usize)?;
@@ -249,7 +250,8 @@ impl OperationSlots {
         Some(slot.token)
     }
 
-    /// Ends this many parts of an operation. Returns `None` if it has fewer, which is an error of the engine.
+    /// Ends this many parts of an operation. Returns `None` if the operation has fewer, which is an error of the
+    /// engine.
     pub(crate) fn end_parts(&mut self, number: u32, parts: u32) -> Option<SlotEnd> {
         let slot = self.slots.get_mut(number as usize)?;
         slot.parts = slot.parts.checked_sub(parts)?;
@@ -287,7 +289,8 @@ impl OperationSlots {
         ended
     }
 
-    /// Keeps the first error of an operation's parts. An operation that was given up has reported its failure already.
+    /// Records the first error of an operation's parts. Does nothing if the operation was given up, because its failure
+    /// is already known.
     #[cold]
     pub(crate) fn record_error(&mut self, number: u32, error: TransferError) {
         if let Some(slot) = self.slots.get_mut(number as usize)
@@ -298,8 +301,8 @@ impl OperationSlots {
         }
     }
 
-    /// Gives up an operation that the engine may never end. It has failed for its waiter, but keeps its slot until the
-    /// engine ends it.
+    /// Gives up an operation that the engine may never end. The operation counts as failed, but keeps its slot until
+    /// the engine ends it.
     #[cold]
     pub(crate) fn end_with_error(&mut self, number: u32, error: TransferError) -> SlotEnd {
         let mut ended = SlotEnd::default();
@@ -324,7 +327,7 @@ impl OperationSlots {
         ended
     }
 
-    /// Adds an operation with a held ticket to the queue, which reports its end under this token.
+    /// Queues an operation whose ticket exists. Its end is then reported under this token.
     #[inline]
     pub(crate) fn report_by_token(&mut self, number: u32, token: u64) {
         let slot = &mut self.slots[number as usize];
@@ -340,8 +343,8 @@ impl OperationSlots {
         !self.ended.is_empty()
     }
 
-    /// Takes the next queued operation that has ended, and returns its token. The slot is returned too if its ticket is
-    /// still to be released, because there may be an error to report.
+    /// Takes the next queued operation that has ended, and returns its token. If there may be an error to report, its
+    /// slot is returned too, and the caller must release the ticket.
     #[inline]
     pub(crate) fn next_ended(&mut self) -> Option<(u64, Option<u32>)> {
         let number = self.ended.pop_front()?;
@@ -355,7 +358,7 @@ impl OperationSlots {
         Some((slot.token, Some(number)))
     }
 
-    /// Returns the slots of the operations that have not ended.
+    /// Returns the slots of the operations that are in flight and were not given up.
     pub(crate) fn unended(&self) -> Vec<u32> {
         let slots = (0..).zip(&self.slots);
         let of = |(number, slot): (u32, &SlotState)| {
@@ -364,20 +367,20 @@ impl OperationSlots {
         slots.filter_map(of).collect()
     }
 
-    /// Returns whether an operation of a session has not ended, counting those given up as ended.
+    /// Returns whether a session has operations in flight that were not given up.
     pub(crate) fn has_unended_of(&self, session: u32) -> bool {
         let is_of = |slot: &SlotState| slot.session == session;
         let mut slots = self.slots.iter();
         slots.any(|slot| slot.status == TransferStatus::InFlight && is_of(slot))
     }
 
-    /// Returns whether the engine still has an operation of a session.
+    /// Returns whether the engine still has an operation of a session, including those given up.
     pub(crate) fn engine_has_any_of(&self, session: u32) -> bool {
         let mut slots = self.slots.iter();
         slots.any(|slot| slot.parts > 0 && slot.session == session)
     }
 
-    /// Notifies a session at the end of each of its operations, and returns how many of them the engine still has.
+    /// Requests that a session count the ends of its operations. Returns how many operations the engine still has.
     pub(crate) fn notify_ends_of(&mut self, session: u32) -> u32 {
         let is_meant = |slot: &&mut SlotState| slot.parts > 0 && slot.session == session;
         let meant = self.slots.iter_mut().filter(is_meant);
@@ -389,7 +392,7 @@ impl OperationSlots {
         count
     }
 
-    /// Notifies its session at the end of one operation; returns whether the engine still has it.
+    /// Requests that a session count the end of one operation. Returns whether the engine still has it.
     pub(crate) fn notify_end(&mut self, number: u32) -> bool {
         let slot = &mut self.slots[number as usize];
         slot.duties |= AWAITED;
@@ -404,8 +407,8 @@ impl OperationSlots {
         extras.error.clone()
     }
 
-    /// Releases a ticket. Returns its waker, to be dropped while nothing is borrowed, and its error if it was not
-    /// reported.
+    /// Releases a ticket. Returns its waker, which must be dropped while nothing is borrowed, and any error that was
+    /// not reported.
     #[inline]
     pub(crate) fn release_ticket(&mut self, number: u32) -> Option<SlotEnd> {
         let slot = &mut self.slots[number as usize];
@@ -433,7 +436,7 @@ impl OperationSlots {
         ended
     }
 
-    /// Wakes a task when the operation ends. Returns the previous waker.
+    /// Sets the task to wake when the operation ends. Returns the previous waker.
     #[inline]
     pub(crate) fn set_waker(&mut self, number: u32, waker: &Waker) -> Option<Waker> {
         self.slots[number as usize].duties |= EXTRAS;

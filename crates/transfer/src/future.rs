@@ -1,6 +1,6 @@
-//! Operations as futures: posted at their first poll, and woken by their completions.
+//! Operations as futures. A future posts its operation when first polled, and its task is woken by the completion.
 //!
-//! Any executor on the endpoint's thread can poll them, as long as something calls
+//! Any executor on the endpoint's thread can poll these futures if something calls
 //! [`TransferEndpoint::progress`](crate::TransferEndpoint::progress). [`Executor`](crate::Executor) does.
 
 use std::future::Future;
@@ -24,18 +24,18 @@ impl AsyncSession {
         Self(session)
     }
 
-    /// Returns the session itself, for everything else.
+    /// Returns the session itself.
     pub fn session(&self) -> &Session {
         &self.0
     }
 
-    /// Like [`Session::write`]; ready when the write has completed. It waits if nothing more fits now.
+    /// Like [`Session::write`]; ready when the write has completed. If there is no room, the future waits for room.
     #[inline]
     pub fn write(&self, local: u64, remote: u64, len: u32) -> TransferFuture<'_> {
         self.post(Verb::Write, Extent::new(local, remote, len))
     }
 
-    /// Like [`Session::write_imm`]; ready when it has completed.
+    /// Like [`Session::write_imm`]; ready when the write-imm has completed.
     #[inline]
     pub fn write_imm(&self, local: u64, remote: u64, len: u32, imm: u32) -> TransferFuture<'_> {
         self.post(
@@ -44,13 +44,13 @@ impl AsyncSession {
         )
     }
 
-    /// Like [`Session::read`]; ready when it has completed.
+    /// Like [`Session::read`]; ready when the read has completed.
     #[inline]
     pub fn read(&self, local: u64, remote: u64, len: u32) -> TransferFuture<'_> {
         self.post(Verb::Read, Extent::new(local, remote, len))
     }
 
-    /// Like [`Session::post`]; ready when it has completed.
+    /// Like [`Session::post`]; ready when the operation has completed.
     #[inline]
     pub fn post(&self, verb: Verb, extent: Extent) -> TransferFuture<'_> {
         TransferFuture {
@@ -59,7 +59,7 @@ impl AsyncSession {
         }
     }
 
-    /// Like [`Session::batch`]; ready when all of it has completed.
+    /// Like [`Session::batch`]; ready when the whole batch has completed.
     pub fn batch<'a>(&'a self, verb: Verb, extents: &'a [Extent]) -> TransferFuture<'a> {
         TransferFuture {
             extents,
@@ -67,14 +67,14 @@ impl AsyncSession {
         }
     }
 
-    /// Like [`Session::flush`]; ready when it has completed.
+    /// Like [`Session::flush`]; ready when the flush has completed.
     pub fn flush(&self, verb: Verb) -> TransferFuture<'_> {
         TransferFuture::new(&self.0, Stage::Flush, verb)
     }
 }
 
-/// An operation of an [`AsyncSession`]. If it is dropped before its first poll, nothing is posted; later, it is like
-/// dropping its [`Ticket`].
+/// An operation of an [`AsyncSession`]. If the future is dropped before its first poll, nothing is posted. Dropping it
+/// later has the same effect as dropping a [`Ticket`].
 #[must_use = "a future does nothing unless it is polled"]
 #[derive(Debug)]
 pub struct TransferFuture<'a> {

@@ -1,12 +1,12 @@
-//! Moves bytes between the memories of processes over any tonnage engine: shared memory, or a network by libfabric.
+//! Moves bytes between the memories of processes over any tonnage engine, such as shared memory or libfabric.
 //!
 //! A [`Transport`] is an engine opened by name, and a [`TransferEndpoint`] is one thread's part of it. Memory is
-//! registered with an endpoint, and endpoints are connected by their [addresses](PeerAddress). A [`Session`] is a local
-//! memory, a remote memory and a peer, resolved once; its operations name offsets only. Each operation returns a
+//! registered with an endpoint, and endpoints are connected by their [addresses](PeerAddress). A [`Session`] resolves a
+//! local memory, a remote memory and a peer once, so that its operations contain only offsets. Each operation returns a
 //! [`Ticket`] to poll or wait for. The operations of an [`AsyncSession`] are futures, which an [`Executor`] runs.
 //!
-//! This example connects two endpoints of one process. Between two processes, addresses and memories travel as lines of
-//! text, over any channel that the program has:
+//! This example connects two endpoints of one process. Two processes exchange addresses and memories as lines of text,
+//! over any channel that the programs have:
 //!
 //! ```
 //! use std::time::Duration;
@@ -41,46 +41,45 @@
 //!
 //! Guarantees and obligations:
 //!
-//! - **Threads.** An endpoint and everything created from it belong to one thread; there are no locks. A [`Transport`]
-//!   and its engine's device can be shared.
-//! - **Progress.** Nothing happens in the background. Bytes move only while a thread polls. Over sockets the target has
-//!   to poll too: a thread that only serves calls [`TransferEndpoint::progress`] or [`TransferEndpoint::arrival`] now
-//!   and then. A thread that wants to sleep in between gets a descriptor to sleep on from [`TransferEndpoint::arm`].
-//! - **Completion.** A completed write has left this side. Its arrival is proved by [`Session::flush`], by
-//!   [`SessionOptions::delivered`], or by the peer's own completion of a write-imm. Operations have no order. A target
-//!   of plain writes into GPU memory calls [`TransferEndpoint::flush_incoming`] once it knows that they have completed,
-//!   and before the GPU reads them.
-//! - **Failures** are [`TransferError`]s with a kind, an operation, a peer and a device. When a peer dies, its
-//!   operations fail as the engine reports them. If its process is visible (same host, same container), they fail as
-//!   soon as the engine reports nothing more of them. Everything that it sent before an orderly exit still arrives. A
-//!   machine that vanishes from a network is detected when the engine gives up; every wait has a deadline for this
-//!   case. Plain writes over shared memory succeed until the end of the peer's process is detected: at the latest at
-//!   the 1024th call that posts or polls, or when [`Session::is_alive`] is called.
+//! - **Threads.** An endpoint and everything created from it belong to one thread; there are no locks. Threads can
+//!   share a [`Transport`].
+//! - **Progress.** Nothing happens in the background. Bytes move only while a thread polls. With sockets, the target
+//!   must poll too: a thread that is only a target regularly calls [`TransferEndpoint::progress`] or
+//!   [`TransferEndpoint::arrival`]. [`TransferEndpoint::arm`] returns a descriptor to sleep on between polls.
+//! - **Completion.** A completed write has left this side. That it has arrived is proved by [`Session::flush`], by
+//!   [`SessionOptions::delivered`], or by the peer's own completion of a write-imm. Operations are not ordered. The
+//!   target of plain writes into GPU memory must call [`TransferEndpoint::flush_incoming`] after the writes have
+//!   completed and before the GPU reads the bytes.
+//! - **Failures** are [`TransferError`]s with a kind, an operation, a peer and a device. When a peer dies, operations
+//!   with it fail when the engine reports their failure. If the peer's process is visible (same host, same container),
+//!   they fail as soon as the engine reports no more completions. Everything that the peer sent before an orderly exit
+//!   still arrives. A machine that vanishes from a network is detected when the engine gives up; every wait has a
+//!   deadline for this case. Plain writes over shared memory succeed until the end of the peer's process is detected.
+//!   That happens at the latest at the 1024th call that posts or polls, or when [`Session::is_alive`] is called.
 //! - **Dropping** a ticket, a future, a session or a memory with operations in flight neither waits nor cancels. Memory
-//!   lent to these operations stays lent until they have ended. This side cannot protect a peer's memory: it must stay
-//!   registered as long as any peer uses it.
-//! - **Trust.** A peer's identity is not verified: it is the endpoint that its address names. Offsets are checked on
-//!   both sides. Anyone who holds a [`RemoteMemory`] can read and write that memory, and it is not encrypted.
-//! - **Speed.** Posting and polling with a session allocates nothing, takes no lock and reads no clock.
+//!   used by these operations stays in use until they have ended. This side cannot protect a peer's memory: the peer
+//!   must keep it registered as long as other endpoints use it.
+//! - **Trust.** A peer's identity is not verified: the endpoint connects to whatever its address names. Offsets are
+//!   checked on both sides. Anyone who has a [`RemoteMemory`] can read and write that memory. Traffic is not encrypted.
+//! - **Speed.** Posting and polling with a session allocate nothing, take no lock and read no clock.
 //!
 //! | module | contents |
 //! | --- | --- |
 //! | `transport` | engines by name |
 //! | `endpoint` | endpoints: memory, connecting, arrivals, completions of many operations, sleeping |
 //! | `session`, `ticket` | operations, and waiting for them |
-//! | `extent` | the operations that a caller posts, and the completions that it gets back |
+//! | `extent` | operations as a caller posts them, and the reports of their ends |
 //! | `future`, `executor` | operations as futures |
 //! | `named` | operations without a session |
 //! | `memory`, `address` | memory, and the addresses that processes exchange |
-//! | `state`, `progress`, `flights`, `slab`, `cell` | internal: the state of an endpoint, and how its handles share it
-//! |
+//! | `state`, `progress`, `flights`, `slab`, `cell` | internal: an endpoint's state, shared by its handles |
 //! | `place` | the host and container of a process, and detection of its end |
 //! | `error` | errors |
 //!
-//! Engines are in `tonnage_engines` and their contract in [`tonnage_engine`]; measuring them is in other crates. Ranks
-//! and plans are unknown here.
+//! Engines are in `tonnage_engines`, and their contract is in [`tonnage_engine`]. Benchmarks, ranks and plans are in
+//! other crates.
 
-// Authors of other programs read this documentation; other crates have comments only where they help.
+// Authors of other programs read this documentation, so every public item has some.
 #![warn(missing_docs, clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Local memory: registered memory that is deregistered once nothing uses it, and memory that the caller allocated.
+//! Local memory: registered memory, which is deregistered when nothing uses it any more, and memory that the caller
+//! allocated.
 //!
 //! The kinds of memory that the library can allocate are rows of `tonnage_engines::memory`.
 
@@ -15,7 +16,7 @@ use crate::cell::SharedEndpoint;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
 use crate::state::LocalId;
 
-/// Memory that is registered with an endpoint. It is deregistered once this is dropped and no session uses it. An
+/// Memory registered with an endpoint. It is deregistered after this handle is dropped and no session uses it. An
 /// engine may keep the bytes themselves until it closes, because a peer may still be reading them.
 pub struct LocalMemory {
     cell: SharedEndpoint,
@@ -25,7 +26,7 @@ pub struct LocalMemory {
 }
 
 impl LocalMemory {
-    /// Wraps a registration.
+    /// Wraps an existing registration.
     pub(crate) fn new(cell: SharedEndpoint, region: u32, memory: Arc<dyn Memory>) -> Self {
         let state = cell.borrow();
         let known = state.regions.get(region);
@@ -50,22 +51,22 @@ impl LocalMemory {
         }
     }
 
-    /// Returns the memory's size in bytes: at least the requested size, rounded up to pages.
+    /// Returns the memory's size in bytes, which is the requested size rounded up to whole pages.
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()
     }
 
-    /// Returns the memory's name for calls without a session.
+    /// Returns the ID by which calls without a session refer to the memory.
     pub fn id(&self) -> LocalId {
         self.id
     }
 
-    /// Returns the memory as peers address it, to be sent to them.
+    /// Returns the description that peers need to access this memory.
     pub fn remote(&self) -> &RemoteMemory {
         &self.remote
     }
 
-    /// Returns the memory itself.
+    /// Returns the underlying memory.
     pub fn memory(&self) -> &Arc<dyn Memory> {
         &self.memory
     }
@@ -116,14 +117,14 @@ impl fmt::Debug for LocalMemory {
 
 /// Wraps bytes that the caller owns.
 ///
-/// [`Arena::over`] makes the arena, and the caller keeps its contract; [`Arena::over_atomics`] needs none. Engines
-/// whose peers map memory (`shm`) refuse it.
+/// The caller must keep the contract of [`Arena::over`], which creates an arena over its bytes; [`Arena::over_atomics`]
+/// has no contract. Engines whose peers map memory (`shm`) refuse this memory.
 pub fn caller_memory(arena: Arena) -> Arc<dyn Memory> {
     tonnage_engines::memory::from_arena(arena, "caller")
 }
 
-/// Device memory identified by a dmabuf. The CPU cannot address it. Engines that copy with the CPU refuse it, and so
-/// does every function here that would read its bytes.
+/// Device memory identified by a dmabuf. The CPU cannot address it, so engines that copy with the CPU refuse it.
+/// Functions of this library that read its bytes fail.
 #[derive(Debug)]
 pub struct DmabufMemory {
     file: OwnedFd,
@@ -135,8 +136,8 @@ pub struct DmabufMemory {
 }
 
 impl DmabufMemory {
-    /// Wraps `bytes` of the buffer `file`, starting at `offset`. `interface` ("cuda", "hip", …) and `device` name the
-    /// device. `address` is the device's own address of the memory, or 0 if it has none.
+    /// Wraps `bytes` of the buffer `file`, starting at the offset. `interface` ("cuda", "hip", …) and `device` identify
+    /// the device. `address` is the device's own address of the memory, or 0 if it has none.
     pub fn new(
         file: OwnedFd,
         (offset, bytes): (u64, u64),

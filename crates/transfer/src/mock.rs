@@ -1,4 +1,4 @@
-//! Endpoints over a test engine that ends operations on command and records its calls.
+//! Endpoints over a test engine that ends operations when a test requests it, and records its calls.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::address::{PeerAddress, RemoteMemory};
 use crate::endpoint::{EndpointConfig, EngineParts, TransferEndpoint};
 use crate::place::ProcessPlace;
 
-/// Numbers of the endpoint and of its peers.
+/// Numbers of the endpoint and of its two peers.
 pub(crate) const ME: Peer = 0;
 pub(crate) const PEERS: [Peer; 2] = [5, 6];
 
 pub(crate) const BYTES: u64 = 4096;
 pub(crate) const SOON: Duration = Duration::from_millis(20);
 
-/// Returns an endpoint over a test engine, connected to its peers, and the test's handle of the engine.
+/// Returns an endpoint over a test engine, connected to its peers, and the test's handle to the engine.
 pub(crate) fn endpoint(operations_max: u32) -> (TransferEndpoint, TestEngine) {
     let remote = TestEngine::new(TestScript {
         failure: "RETRY_EXC".into(),

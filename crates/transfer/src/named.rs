@@ -1,6 +1,8 @@
-//! Operations without a session: each call names memory and peer, and gets its lane in one of several ways.
+//! Operations without a session. Each call identifies both memories; a [`LaneSource`] decides how the call gets its
+//! lane.
 //!
-//! Internally each of them uses a session, which is either kept for the next call or closed with its operations.
+//! Internally each call uses a session, which is either kept for later calls or closes when the call's operations have
+//! ended.
 
 use std::sync::Arc;
 
@@ -12,22 +14,22 @@ use crate::extent::{Extent, carries};
 use crate::flights::OperationName;
 use crate::state::{EndpointState, LocalId, lane_index};
 
-/// Reason for refusing a call that names a deregistered memory.
+/// Reason for refusing a call whose local memory is not registered.
 const NOT_REGISTERED: &str = "the local memory is not registered";
 
 /// How an operation without a session gets its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LaneSource {
-    /// Memory, peer and lane are looked up by name in each call; the first call resolves them.
+    /// Each call looks up the session of its two memories. The first call opens that session.
     LookUp,
-    /// Each call resolves a lane, which is released when its operations have ended.
+    /// Each call opens a lane of its own, which is released when the call's operations have ended.
     Fresh,
-    /// Like `Fresh`, and each call also registers and deregisters the local memory.
+    /// Like `Fresh`, but each call also registers the local memory, and deregisters it at the end.
     Register,
 }
 
 impl EndpointState {
-    /// Posts by name, with a lane from `source`, and returns the slot.
+    /// Posts operations by ID, with a lane from `source`, and returns their slot.
     #[inline]
     pub(crate) fn transfer(
         &mut self,
@@ -46,13 +48,13 @@ impl EndpointState {
         };
         let posted = self.post_by_index(index, verb, (local, remote), extents);
         if source != LaneSource::LookUp {
-            // The session closes with its operations, or now if none was posted.
+            // The session closes when its operations have ended, or now if nothing was posted.
             self.close_after_slot(index, posted.as_ref().ok().copied());
         }
         posted
     }
 
-    /// Returns the session that an earlier call resolved for these memories, or opens one that later calls find.
+    /// Returns the session that an earlier call opened for these memories, or opens one for this and later calls.
     #[inline]
     pub(crate) fn find_or_open_session(
         &mut self,
@@ -69,7 +71,7 @@ impl EndpointState {
         Ok(session)
     }
 
-    /// Opens a session over a new registration.
+    /// Opens a session with a registration of its own.
     pub(crate) fn open_with_registration(
         &mut self,
         verb: Verb,
@@ -86,7 +88,7 @@ impl EndpointState {
         session
     }
 
-    /// Returns the index of a memory among the registrations.
+    /// Returns the index of the registration to use, which is that of the local memory.
     fn session_of(&self, verb: Verb, local: LocalId, remote: RemoteId) -> TransferResult<u32> {
         match self.region_of(local) {
             Some(_) => Ok(local.place),
@@ -109,7 +111,7 @@ impl EndpointState {
         self.open_session(region, far, options, verbs)
     }
 
-    /// Starts a flush of the operations posted by calls that look up their session, and returns its slot.
+    /// Starts a flush of the operations that were posted with [`LaneSource::LookUp`], and returns its slot.
     pub(crate) fn flush_by_name(
         &mut self,
         verb: Verb,
@@ -129,7 +131,7 @@ impl EndpointState {
         lane.ok_or_else(|| self.unknown(verb, peer, "the engine lacks this verb"))
     }
 
-    /// Posts on a session by its index, and returns the slot.
+    /// Posts operations on the session with this index, and returns their slot.
     #[inline]
     pub(crate) fn post_by_index(
         &mut self,

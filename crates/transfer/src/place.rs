@@ -1,4 +1,4 @@
-//! Identifies the machine and container of a process, and detects the end of processes that are visible from here.
+//! Identifies the host and container of a process, and detects when a visible process ends.
 
 use std::os::fd::OwnedFd;
 
@@ -19,7 +19,7 @@ pub(crate) struct ProcessPlace {
     boot_id: String,
     pid_namespace: String,
     pid: u32,
-    /// Start of the process in ticks since boot, because process ids are reused.
+    /// Start time of the process in ticks since boot, because process IDs are reused.
     start_ticks: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ impl ProcessPlace {
         Self::for_process(std::process::id())
     }
 
-    /// Returns the place of a process of this container.
+    /// Returns the place of another process in this container.
     pub(crate) fn for_process(pid: u32) -> Self {
         Self {
             host: host::name(),
@@ -39,7 +39,7 @@ impl ProcessPlace {
         }
     }
 
-    /// Describes its end for an error message.
+    /// Describes the process's end for an error message.
     pub(crate) fn describe_end(&self) -> String {
         format!("its process (pid {} on {}) has ended", self.pid, self.host)
     }
@@ -49,7 +49,7 @@ impl ProcessPlace {
         self.pid
     }
 
-    /// Returns whether this process of `own`'s container has certainly ended, and its process id was not reused.
+    /// Returns true only if the process is in `own`'s container, has certainly ended, and its ID was not reused.
     pub(crate) fn is_gone(&self, own: &Self) -> bool {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         let Some(pid) = pid.filter(|_| own.locality(self) == Locality::SameContainer) else {
@@ -63,8 +63,8 @@ impl ProcessPlace {
         }
     }
 
-    /// Returns the locality of `other` relative to this process. Values that the system does not provide count as
-    /// different.
+    /// Returns the locality of `other` relative to this process. If the system does not provide an ID, the processes
+    /// count as separate.
     pub(crate) fn locality(&self, other: &Self) -> Locality {
         let same = |own: &str, other: &str| own == other && !own.is_empty();
         if !same(&self.boot_id, &other.boot_id) {
@@ -81,16 +81,16 @@ fn start_ticks(pid: u32) -> Option<u64> {
     stat(pid).map(|stat| stat.start_ticks)
 }
 
-/// Watches processes of this container. A check costs one system call for any number of them.
+/// Watches processes of this container. One system call checks any number of processes.
 pub(crate) struct ProcessWatch {
     epoll: Option<OwnedFd>,
-    /// The open pidfds, with the numbers that report their ends.
+    /// The open pidfds, each with the number that reports its end.
     watched: Vec<(u32, OwnedFd)>,
 }
 
 impl ProcessWatch {
     pub(crate) fn new() -> Self {
-        // Without epoll, and on kernels before 5.3, the end of a process is detected only as the engine reports it.
+        // Without epoll or before Linux 5.3, only the engine's failures show that a process has ended.
         Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).ok(),
             watched: Vec::new(),
@@ -106,7 +106,8 @@ impl ProcessWatch {
             return true;
         }
         match (pidfd_open(pid, PidfdFlags::empty()), &self.epoll) {
-            // Compared after opening the pidfd, so that it cannot belong to a later process.
+            // Start times are compared after opening the pidfd. So the pidfd cannot refer to a later process with the
+            // same ID.
             (Ok(_), _)
                 if other.start_ticks.is_some() && start_ticks(other.pid) != other.start_ticks =>
             {
@@ -156,7 +157,7 @@ impl ProcessWatch {
             .iter()
             .filter(|(number, _)| ended.contains(number))
         {
-            // A failure means that it was removed before.
+            // This fails only if the process was removed before.
             let _ = epoll::delete(epoll, process);
         }
         self.watched.retain(|(number, _)| !ended.contains(number));
@@ -236,7 +237,7 @@ mod tests {
         assert!(watch.is_empty() && watch.ended().is_empty());
         child.wait().unwrap();
         assert!(!watch.add(7, &own, &place), "it has ended");
-        // The child may have started in the same tick as this process.
+        // The child may have started in the same tick as this process, so an impossible start time is used.
         let later = ProcessPlace {
             pid: std::process::id(),
             start_ticks: Some(1),

@@ -1,5 +1,5 @@
-//! Posts operations and polls for their ends: the path that every operation takes. With a session it allocates nothing,
-//! takes no lock and reads no clock.
+//! Posting operations and polling for their ends: the code that every operation passes through. With a session it
+//! allocates nothing, takes no lock and reads no clock.
 
 use std::rc::Rc;
 use std::task::Waker;
@@ -12,13 +12,13 @@ use crate::extent::{Extent, QueuedExtent, TicketEnd};
 use crate::flights::{OperationName, TransferStatus};
 use crate::state::{ArrivedWrite, BURST, EndpointState, UnpostedBatch};
 
-/// Polls without a completion after which tasks that wait for room retry.
+/// Number of polls without a completion after which tasks that wait for room try again.
 const WAITING_POLLS: u32 = 64;
 
 impl EndpointState {
-    /// Posts one operation and returns its slot; `None` if nothing more fits now.
-    // Inlining matters: otherwise the extent is read from the stack by a load wider than the stores just before it. The
-    // load then waits for the stores, which costs 5 ns.
+    /// Posts one operation and returns its slot; `None` if there is no room.
+    // Must be inlined. Otherwise `extent` is stored in parts and then loaded as a whole. Such a load must wait for the
+    // stores, which costs 5 ns.
     #[inline(always)]
     pub(crate) fn post(
         &mut self,
@@ -47,7 +47,8 @@ impl EndpointState {
         }
     }
 
-    /// Posts operations of one lane together and queues their ends. Returns the number posted, limited by the room.
+    /// Posts operations of one lane together and queues their tickets. Returns the number posted, which may be limited
+    /// by room.
     #[inline]
     pub(crate) fn post_list(
         &mut self,
@@ -71,7 +72,7 @@ impl EndpointState {
         posted.map_err(|error| self.not_posted(session, name, &error))
     }
 
-    /// Fails if nothing more may be posted on this session.
+    /// Fails if no more operations may be posted on this session.
     fn check_can_post(&self, session: u32, name: OperationName) -> TransferResult<()> {
         let state = self.sessions.get(session);
         match state.and_then(|state| state.refused.as_ref()) {
@@ -80,7 +81,7 @@ impl EndpointState {
         }
     }
 
-    /// Posts a batch under one slot. Operations without room are posted later, by polls.
+    /// Posts a batch under one slot. Later polls post the operations for which there is no room now.
     pub(crate) fn post_batch(
         &mut self,
         session: u32,
@@ -106,12 +107,12 @@ impl EndpointState {
         Ok(Some(slot))
     }
 
-    /// Posts the remaining operations of a batch. Returns them if some are still left.
+    /// Posts the remaining operations of a batch. Returns the batch if some are still left.
     fn post_rest(&mut self, mut rest: UnpostedBatch) -> Option<UnpostedBatch> {
         match self.engine.post(&rest.ops[rest.posted..]) {
             Ok(taken) => rest.posted += taken,
             Err(error) => {
-                // The engine took none of these, so they have ended; the earlier ones go on.
+                // The engine took none of the remaining operations, so they end here. Those posted earlier continue.
                 if let Some(flight) = self.flights.get(rest.slot) {
                     let error = self.not_posted(flight.session, flight.name, &error);
                     self.flights.record_error(rest.slot, error);
@@ -146,7 +147,7 @@ impl EndpointState {
         TransferError::from_error(TransferErrorKind::OperationFailed, subject, error)
     }
 
-    /// Starts a flush of a lane and returns its slot; `None` if nothing more fits now.
+    /// Starts a flush of a lane and returns its slot; `None` if there is no room.
     pub(crate) fn flush(&mut self, session: u32, lane: Lane) -> TransferResult<Option<u32>> {
         let name = OperationName::Flush;
         self.count_poll();
@@ -167,14 +168,14 @@ impl EndpointState {
         }
     }
 
-    /// Takes completions from the engine. The tasks to wake are in `woken` afterwards.
+    /// Processes completions of the engine, and adds the tasks to wake to `woken`.
     #[inline]
     pub(crate) fn progress(&mut self) -> TransferResult<usize> {
         self.progress_into(&mut [], &mut 0)
     }
 
-    /// Takes completions from the engine. Ends of queued tickets go directly into `ended`, as long as it has room and
-    /// no earlier ones are queued; `reported` counts these.
+    /// Processes completions of the engine. Ends of queued tickets go directly to `ended` while it has room and no
+    /// earlier end is queued. `reported` counts the entries.
     #[inline]
     pub(crate) fn progress_into(
         &mut self,
@@ -196,7 +197,7 @@ impl EndpointState {
             self.count_poll();
         }
         for index in 0..count {
-            // Field by field: loading the whole struct would wait for the engine's smaller stores.
+            // Fields are read one by one: a load of the whole struct would wait for the engine's smaller stores.
             let completion = &self.done[index];
             match completion.ending {
                 Ending::Done => {
@@ -223,7 +224,8 @@ impl EndpointState {
                 }
             }
         }
-        // After the poll and before the caller's next post: otherwise a caller that refills each slot would starve it.
+        // Waiting batches are posted here, before the caller can post again. Otherwise a caller that refills every free
+        // slot would starve them.
         if !self.backlog.is_empty() {
             self.post_backlog();
         }
@@ -236,8 +238,8 @@ impl EndpointState {
         Ok(count)
     }
 
-    /// Wakes the tasks that wait for room if an operation has ended, which may have made some. An engine may also find
-    /// room on its own, so the tasks also retry now and then.
+    /// Wakes the tasks that wait for room after an operation has ended. An engine may also gain room without a
+    /// completion, so the tasks also retry after some polls.
     #[cold]
     fn wake_waiting(&mut self, completions: usize) {
         self.idle_polls = match completions {
@@ -252,7 +254,7 @@ impl EndpointState {
 
     #[cold]
     fn post_backlog(&mut self) {
-        // Each batch is tried, so that a peer without room does not delay the others.
+        // Each batch is tried, so that a peer without room does not delay other peers.
         for _ in 0..self.backlog.len() {
             let rest = self.backlog.pop_front();
             let left = rest.and_then(|rest| self.post_rest(rest));
@@ -295,7 +297,7 @@ impl EndpointState {
         TransferError::new(TransferErrorKind::ArrivalsFull, subject, reason)
     }
 
-    /// Releases the ticket of a slot. Returns its waker, to be dropped while nothing is borrowed.
+    /// Releases the ticket of a slot. Returns the waker, which must be dropped while nothing is borrowed.
     #[inline]
     pub(crate) fn release_ticket(&mut self, slot: u32) -> Option<Waker> {
         let mut ended = self.flights.release_ticket(slot)?;
@@ -351,12 +353,12 @@ impl EndpointState {
         count
     }
 
-    /// Releases a queued ticket that may have failed; returns its error.
+    /// Releases a queued ticket whose operation may have failed, and returns the error.
     #[cold]
     fn finish_queued(&mut self, slot: u32) -> Option<TransferError> {
         let has_failed = self.flights.status(slot) == TransferStatus::Failed;
         let error = has_failed.then(|| self.error_of(slot));
-        // A queued ticket has no waker that would have to be dropped elsewhere.
+        // Queued tickets have no waker, so nothing must be dropped outside the borrow.
         drop(self.release_ticket(slot));
         error
     }

@@ -14,8 +14,8 @@ use crate::ticket::Ticket;
 
 /// A local memory, a remote memory and the peer that owns it, resolved once.
 ///
-/// Dropping it with operations in flight neither waits nor cancels: it ends with the last of them. The bytes of an
-/// operation belong to the transfer until the operation has ended, whichever handles are still held.
+/// Dropping a session with operations in flight neither waits nor cancels: it closes after the last operation has
+/// ended. Until an operation ends, the transfer owns its bytes, even if the session and the ticket were dropped.
 pub struct Session {
     cell: SharedEndpoint,
     index: u32,
@@ -27,15 +27,15 @@ pub struct Session {
     verbs: [Option<ResolvedVerb>; SESSION_VERBS],
 }
 
-/// A verb's lane, and its error for a lack of room. The error is made beforehand, so that returning it allocates
-/// nothing.
+/// A verb's lane, and the error for a lack of room. The error is created in advance, so that returning it does not
+/// allocate.
 struct ResolvedVerb {
     lane: Lane,
     busy: TransferError,
 }
 
 impl Session {
-    /// Wraps an open session, which is closed when this is dropped.
+    /// Wraps an open session, which closes when this handle is dropped.
     pub(crate) fn new(cell: SharedEndpoint, index: u32, bytes: [u64; 2]) -> Self {
         let state = cell.borrow();
         let (peer, lanes) = match state.sessions.get(index) {
@@ -82,7 +82,7 @@ impl Session {
         self.post(Verb::Write, &Extent::new(local, remote, len))
     }
 
-    /// Copies bytes like a write, and gives the peer an [`ArrivedWrite`](crate::ArrivedWrite) with `imm`.
+    /// Copies bytes like a write, and then reports an [`ArrivedWrite`](crate::ArrivedWrite) with `imm` to the peer.
     ///
     /// # Errors
     /// As [`Self::post`].
@@ -94,7 +94,7 @@ impl Session {
         )
     }
 
-    /// Copies `len` bytes of the peer's memory into the local one.
+    /// Copies `len` bytes of the peer's memory into the local memory.
     ///
     /// # Errors
     /// As [`Self::post`].
@@ -106,17 +106,17 @@ impl Session {
     /// Posts one operation.
     ///
     /// # Errors
-    /// `OutOfRange` for offsets outside of a memory, or an immediate that is too wide; `Busy` if nothing more fits now.
-    /// `Unavailable` for a verb that the engine lacks, `Usage` for one that sessions do not have. `PeerLost`,
-    /// `OperationFailed` and `EndpointFailed` if it cannot be posted any more.
+    /// `OutOfRange` for offsets outside of a memory, or an immediate value with too many bits; `Busy` if there is no
+    /// room. `Unavailable` for a verb that the engine lacks, `Usage` for a verb that sessions do not support.
+    /// `PeerLost`, `OperationFailed` and `EndpointFailed` if the session can no longer be used.
     #[inline(always)]
     pub fn post(&self, verb: Verb, extent: &Extent) -> TransferResult<Ticket> {
         let slot = self.post_slot(verb, extent)?;
         Ok(Ticket::new(self.cell.clone(), slot))
     }
 
-    /// Posts one operation. [`TransferEndpoint::poll_ended`](crate::TransferEndpoint::poll_ended) reports its end under
-    /// this token, as if its ticket had been queued.
+    /// Posts one operation with a queued ticket: [`TransferEndpoint::poll_ended`](crate::TransferEndpoint::poll_ended)
+    /// reports its end under this token.
     ///
     /// # Errors
     /// As [`Self::post`].
@@ -135,13 +135,14 @@ impl Session {
         }
     }
 
-    /// Posts a list of operations in one call of the engine. Each of them ends separately:
-    /// [`TransferEndpoint::poll_ended`](crate::TransferEndpoint::poll_ended) reports its token. Returns how many were
-    /// posted, from the start of the list; post the others again once something has ended.
+    /// Posts a list of operations in one call of the engine.
+    /// [`TransferEndpoint::poll_ended`](crate::TransferEndpoint::poll_ended) reports the end of each under its own
+    /// token. Returns the number posted, counted from the start of the list. Post the rest again after an operation has
+    /// ended.
     ///
     /// # Errors
-    /// As [`Self::post`] for the first operation of the list, except that no room is a count of 0 and not `Busy`. At a
-    /// later invalid operation the list ends.
+    /// As [`Self::post`] for the first operation of the list; but without room, the result is 0 instead of `Busy`. If a
+    /// later operation is invalid, only those before it are posted.
     #[inline]
     pub fn post_list_queued(&self, verb: Verb, list: &[QueuedExtent]) -> TransferResult<usize> {
         let resolved = self.resolved(verb)?;
@@ -164,11 +165,12 @@ impl Session {
         posted.ok_or_else(|| resolved.busy.clone())
     }
 
-    /// Posts operations of one verb under one ticket, which has ended when all of them have. They are handed to the
-    /// engine together; if it has no room for some, polls post these later.
+    /// Posts operations of one verb under one ticket, which ends when all of them have ended. They are posted to the
+    /// engine together. Later polls post those for which there is no room now.
     ///
     /// # Errors
-    /// As [`Self::post`], and then none is posted; `Usage` for an empty list. The ticket reports the error of a part.
+    /// As [`Self::post`], and then nothing is posted; `Usage` for an empty list. The ticket reports the error of any
+    /// operation.
     pub fn batch(&self, verb: Verb, extents: &[Extent]) -> TransferResult<Ticket> {
         let resolved = self.resolved(verb)?;
         extents
@@ -184,9 +186,8 @@ impl Session {
         Ok(Ticket::new(self.cell.clone(), slot))
     }
 
-    /// Proves that all completed writes of this verb have arrived at the peer: the ticket ends when they have. It
-    /// matters if a completion does not mean arrival, which [`Caps::delivered`](tonnage_engine::Caps::delivered)
-    /// records.
+    /// Starts to prove that all completed writes of this verb have arrived at the peer. The ticket ends when that is
+    /// proved. Needed if completion does not imply arrival ([`Caps::delivered`](tonnage_engine::Caps::delivered)).
     ///
     /// # Errors
     /// As [`Self::post`].
@@ -197,9 +198,9 @@ impl Session {
         Ok(Ticket::new(self.cell.clone(), slot))
     }
 
-    /// Returns whether anything can still be transferred. The engine must be alive, the peer's process must not have
-    /// been seen to end, and no operation of this session may have failed. Costs a system call if the peer's process
-    /// can be watched.
+    /// Returns whether the session can still be used. The engine must be alive, the peer's process must not have been
+    /// seen to end, and no operation of this session may have failed. Costs a system call if the peer's process is
+    /// watched.
     pub fn is_alive(&self) -> bool {
         let mut state = self.cell.borrow();
         state.check_peers();
@@ -207,12 +208,11 @@ impl Session {
         session.is_some_and(|session| session.refused.is_none() && !session.failed)
     }
 
-    /// Waits until all operations of this session have ended, successfully or not. Failures are reported by their
-    /// tickets.
+    /// Waits until all operations of this session have ended, successfully or not. Their tickets report failures.
     ///
     /// # Errors
-    /// `Deadline` after `timeout`, `EndpointFailed` if the engine is dead, `ArrivalsFull` if the caller takes no
-    /// arrivals.
+    /// `Deadline` after `timeout`, `EndpointFailed` if the engine is dead, `ArrivalsFull` if the queue of arrivals is
+    /// full.
     pub fn wait_all(&self, timeout: Duration) -> TransferResult<()> {
         let index = self.index;
         self.cell.wait_until(
@@ -220,7 +220,7 @@ impl Session {
             |state| state.subject_of(index, "waiting"),
             |state| {
                 let session = state.sessions.get(index);
-                // Operations that were given up are in flight for the engine only.
+                // After a refusal, operations that were given up do not count, although the engine may still have them.
                 let none = session.is_none_or(|session| {
                     let refused = session.refused.is_some();
                     !state.flights.engine_has_any_of(index)
@@ -302,7 +302,7 @@ impl Session {
         TransferError::new(kind, subject, reason)
     }
 
-    /// Returns the endpoint, for tasks that wait for room.
+    /// Returns the shared endpoint, for tasks that wait for room.
     pub(crate) fn cell(&self) -> &SharedEndpoint {
         &self.cell
     }

@@ -1,4 +1,4 @@
-//! A table of values by number, which reuses the numbers of removed values.
+//! A table of numbered values. Numbers of removed values are reused.
 
 pub(crate) struct Slab<T> {
     places: Vec<Option<T>>,

@@ -1,6 +1,6 @@
-//! The state of an endpoint: its engine, registrations, sessions, operations, and the bookkeeping of them.
+//! The state of an endpoint: its engine, registrations, sessions and operations.
 //!
-//! Posting and polling are in `progress`. The way that handles share this state is in `cell`.
+//! Posting and polling are in `progress`; sharing the state between handles is in `cell`.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -23,26 +23,26 @@ use crate::flights::{OperationSlots, SlotEnd};
 use crate::place::{ProcessPlace, ProcessWatch};
 use crate::slab::Slab;
 
-/// Maximum number of completions taken from the engine at once.
+/// Maximum number of completions taken from the engine in one poll.
 pub(crate) const BURST: usize = 64;
 
-/// Posts and idle polls between two checks of the peers' processes, which cost a system call.
+/// Number of posts and idle polls between two checks of the peers' processes, because a check costs a system call.
 const PEER_CHECK_TURNS: u32 = 1024;
 
-/// When to stop expecting completions from a process that has ended: after this many polls without one, and this time.
-/// If completions of other peers go on, `ENDING_MAX` decides. The last bytes of an orderly exit may still be in a
-/// socket.
+/// When to stop waiting for completions from a process that has ended, although the last bytes of an orderly exit may
+/// still be in a socket. Both this many polls and this time must pass without a completion. If other peers' completions
+/// continue, `ENDING_MAX` applies.
 const QUIET_POLLS: u32 = 64;
 const QUIET: Duration = Duration::from_millis(50);
 const ENDING_MAX: Duration = Duration::from_secs(1);
 
-/// Reason for refusing an operation because of a lack of room.
+/// Reason for refusing an operation for which there is no room.
 pub(crate) const NO_ROOM: &str = "no room now: poll, and try again";
 
-/// Number of verbs that sessions have lanes for.
+/// Number of verbs for which sessions have lanes.
 pub(crate) const SESSION_VERBS: usize = 3;
 
-/// An arrived write with an immediate value.
+/// An arrived write-imm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArrivedWrite {
     /// The endpoint that wrote; `None` if the transport does not report it.
@@ -53,33 +53,34 @@ pub struct ArrivedWrite {
     pub len: u32,
 }
 
-/// Guarantees that a session requires of its engine.
+/// Guarantees that a session requires from its engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionOptions {
-    /// A write completes only once the peer can see its bytes. Without this, if the engine's completions mean less,
-    /// only [`Session::flush`](crate::Session::flush) proves arrival.
+    /// A write completes only when the peer can see its bytes. Otherwise, completion may not imply arrival, and
+    /// [`Session::flush`](crate::Session::flush) proves it.
     pub delivered: bool,
-    /// The last byte of a write becomes visible last, for a peer that polls its memory.
+    /// The last byte of a write becomes visible last, for a peer that waits for it by polling its memory.
     pub ordered: bool,
 }
 
-/// A session, which the endpoint keeps until nothing of it is in flight.
+/// A session, which the endpoint keeps until none of its operations is in flight.
 pub(crate) struct SessionState {
     pub(crate) peer: Peer,
     /// The session's local memory.
     pub(crate) region: u32,
     pub(crate) lanes: [Option<Lane>; SESSION_VERBS],
-    /// Set once its handle is dropped: the number of operations and batches that the engine still has to end.
+    /// `Some` after the session's handle was dropped: the number of operations and batches that the engine must still
+    /// end.
     pub(crate) closing: Option<u32>,
-    /// Set once nothing more may be posted, with the reason.
+    /// `Some` if no more operations may be posted: the reason.
     pub(crate) refused: Option<TransferError>,
-    /// Whether an operation of it has failed.
+    /// Whether an operation of the session has failed.
     pub(crate) failed: bool,
 }
 
-/// A registration, which the endpoint keeps while it is held or a session uses it.
+/// A registration, which the endpoint keeps while a handle or a session uses it.
 pub(crate) struct RegionState {
-    /// Number among all registrations so far, because indices are reused.
+    /// Counts registrations and is never reused, unlike indices.
     pub(crate) serial: u32,
     pub(crate) id: RegionId,
     pub(crate) memory: Arc<dyn Memory>,
@@ -87,14 +88,14 @@ pub(crate) struct RegionState {
     pub(crate) users: u32,
 }
 
-/// Name of a local memory, unique within its endpoint.
+/// Identifies a local memory within its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LocalId {
     pub(crate) place: u32,
     pub(crate) serial: u32,
 }
 
-/// A peer's memory that calls without a session may name.
+/// A peer's memory that calls without a session can use.
 pub(crate) struct KnownRemote {
     pub(crate) bytes: u64,
     pub(crate) options: SessionOptions,
@@ -109,14 +110,14 @@ pub(crate) struct KnownPeer {
     pub(crate) met: bool,
 }
 
-/// A peer that has ended, but may still have completions to come.
+/// A peer whose process has ended, but which may still cause completions.
 pub(crate) struct EndingPeer {
     peer: Peer,
     seen: Instant,
     quiet_polls: u32,
 }
 
-/// The rest of a batch, for which the engine had no room.
+/// The operations of a batch for which the engine had no room.
 pub(crate) struct UnpostedBatch {
     pub(crate) slot: u32,
     pub(crate) ops: Vec<Op>,
@@ -141,21 +142,21 @@ pub(crate) struct EndpointState {
     /// Number of users of each lane, because an engine returns the same lane for the same specification.
     pub(crate) lanes: HashMap<Lane, u32>,
     pub(crate) remotes: HashMap<RemoteId, KnownRemote>,
-    /// Sessions opened by calls without one, by local and remote memory.
+    /// Sessions opened by calls without a session, by local and remote memory.
     pub(crate) named_sessions: HashMap<(LocalId, RemoteId), u32>,
     pub(crate) backlog: VecDeque<UnpostedBatch>,
-    /// Operation lists of earlier batches, for reuse.
+    /// Operation lists of earlier batches, kept for reuse.
     pub(crate) spare: Vec<Vec<Op>>,
     /// Scratch list of operations that are posted together.
     pub(crate) list: [Op; BURST],
     pub(crate) arrivals: VecDeque<ArrivedWrite>,
     pub(crate) arrivals_max: usize,
     pub(crate) done: [Completion; BURST],
-    /// Tasks to wake once this is not borrowed any more.
+    /// Tasks to wake when the state is no longer borrowed.
     pub(crate) woken: Vec<Waker>,
     /// Tasks that wait for room.
     pub(crate) waiting: Vec<Waker>,
-    /// The error for a lack of room. It is made beforehand, so that returning it allocates nothing.
+    /// The error for a lack of room. It is created in advance, so that returning it does not allocate.
     pub(crate) busy: TransferError,
     pub(crate) dead: Option<TransferError>,
     /// The first failure of an operation with a dropped ticket.
@@ -164,14 +165,14 @@ pub(crate) struct EndpointState {
     pub(crate) watch: ProcessWatch,
     pub(crate) peers: HashMap<Peer, KnownPeer>,
     pub(crate) lost: HashMap<Peer, TransferError>,
-    /// Lost peers with operations that were not given up yet.
+    /// Lost peers whose operations have not been given up yet.
     pub(crate) ending: Vec<EndingPeer>,
-    /// Removes what a killed process left behind on this machine.
+    /// Removes resources that a killed process left on this machine.
     pub(crate) clean_up: fn(u32),
     turns: u32,
-    /// Polls without a completion since tasks that wait for room were last woken.
+    /// Polls without a completion since the tasks that wait for room were last woken.
     pub(crate) idle_polls: u32,
-    /// The engine's descriptor to sleep on, once it was requested.
+    /// The descriptor to sleep on, after it was first requested.
     pub(crate) descriptor: Option<Rc<OwnedFd>>,
     /// Number of registrations so far.
     pub(crate) registrations: u32,
@@ -226,12 +227,12 @@ impl EndpointState {
         }
     }
 
-    /// Returns whether the engine has no operation in flight, and no ticket is held.
+    /// Returns whether the engine has no operation in flight and no ticket exists.
     pub(crate) fn is_idle(&self) -> bool {
         self.flights.are_all_free() && self.backlog.is_empty()
     }
 
-    /// Counts a post or idle poll, and checks the peers' processes now and then.
+    /// Counts a post or an idle poll. Regularly checks the peers' processes.
     #[inline]
     pub(crate) fn count_poll(&mut self) {
         self.turns = self.turns.wrapping_add(1);
@@ -255,7 +256,7 @@ impl EndpointState {
         }
     }
 
-    /// Returns the error of a failed operation.
+    /// Returns the error of a failed operation, and marks it as reported.
     #[cold]
     pub(crate) fn error_of(&mut self, slot: u32) -> TransferError {
         let known = self.flights.report_error(slot);
@@ -265,7 +266,7 @@ impl EndpointState {
         })
     }
 
-    /// Checks for ended processes of peers, and refuses further posts to these.
+    /// Checks whether processes of peers have ended, and refuses further posts to those peers.
     #[cold]
     pub(crate) fn check_peers(&mut self) {
         for peer in self.watch.ended() {
@@ -278,7 +279,7 @@ impl EndpointState {
         }
     }
 
-    /// Gives up the operations of ended peers, once the engine reports nothing more of them.
+    /// Gives up the operations of ended peers when the engine reports no more completions, or after `ENDING_MAX`.
     #[cold]
     pub(crate) fn end_peers(&mut self, completions: usize) {
         let mut over = Vec::new();
@@ -300,7 +301,8 @@ impl EndpointState {
         }
     }
 
-    /// Returns whether all peers were lost and no completions are expected from them. False if there were no peers.
+    /// Returns whether all peers are lost and no more completions are expected from them. False if there never were
+    /// peers.
     pub(crate) fn has_no_peers(&self) -> bool {
         let mut met = self.peers.iter().filter(|(_, state)| state.met).peekable();
         self.ending.is_empty()
@@ -327,7 +329,7 @@ impl EndpointState {
         self.refuse_later_calls(&error, Some(peer));
     }
 
-    /// Fails all operations with a peer.
+    /// Refuses further posts to a peer, gives up its operations, and cleans up after its process.
     pub(crate) fn lose_peer(&mut self, peer: Peer) {
         self.refuse_peer(peer);
         if let Some(error) = self.lost.get(&peer).cloned() {
@@ -338,14 +340,14 @@ impl EndpointState {
         }
     }
 
-    /// Removes what a process left behind, unless a later process has its id.
+    /// Removes resources that a process left behind, unless its ID was reused.
     pub(crate) fn clean_up_after(&self, place: &ProcessPlace) {
         if place.is_gone(&self.place) {
             (self.clean_up)(place.pid());
         }
     }
 
-    /// Marks the engine as dead and fails everything in flight.
+    /// Marks the engine as dead, and gives up everything in flight.
     #[cold]
     pub(crate) fn fail_engine(&mut self, reason: impl Into<String>) -> TransferError {
         let subject = self.subject.with_operation("polling", None);
@@ -356,7 +358,7 @@ impl EndpointState {
         error
     }
 
-    /// Refuses further posts to one peer, or to all.
+    /// Refuses further posts to one peer, or to all peers.
     fn refuse_later_calls(&mut self, error: &TransferError, peer: Option<Peer>) {
         let is_meant = |session: &SessionState| peer.is_none_or(|peer| session.peer == peer);
         for session in self
@@ -369,7 +371,7 @@ impl EndpointState {
         self.woken.append(&mut self.waiting);
     }
 
-    /// Fails the operations with one peer, or with all.
+    /// Gives up the operations with one peer, or with all peers.
     fn give_up_all(&mut self, error: &TransferError, peer: Option<Peer>) {
         let is_meant = |session: &SessionState| peer.is_none_or(|peer| session.peer == peer);
         for slot in self.flights.unended() {
@@ -384,7 +386,7 @@ impl EndpointState {
         }
     }
 
-    /// Drops the parts of a batch that the engine never took.
+    /// Ends the parts of a batch that the engine never took.
     fn drop_unposted(&mut self, slot: u32) {
         let index = self.backlog.iter().position(|rest| rest.slot == slot);
         if let Some(rest) = index.and_then(|index| self.backlog.remove(index)) {
@@ -395,7 +397,7 @@ impl EndpointState {
         }
     }
 
-    /// Updates sessions, waiting tasks and the unclaimed failure when an operation has ended.
+    /// Updates sessions, waiting tasks and the unclaimed failure after an operation has ended.
     pub(crate) fn apply_end(&mut self, ended: SlotEnd) {
         if let Some(waker) = ended.waker {
             self.woken.push(waker);
@@ -408,7 +410,7 @@ impl EndpointState {
         }
     }
 
-    /// Counts down the operations that a closing session waits for.
+    /// Counts the end of an operation for a session that is closing.
     fn count_down(&mut self, index: u32) {
         if let Some(session) = self.sessions.get_mut(index) {
             let left = session.closing.map_or(0, |left| left.saturating_sub(1));
@@ -416,7 +418,7 @@ impl EndpointState {
         }
     }
 
-    /// Closes a session once the engine has ended this many of its operations.
+    /// Closes a session when the engine has ended this many of its operations.
     pub(crate) fn close_after(&mut self, index: u32, left: u32) {
         if left == 0 {
             self.release_session(index);
@@ -425,7 +427,7 @@ impl EndpointState {
         }
     }
 
-    /// Releases a session's lanes and memory. Nothing of it may be in flight.
+    /// Releases a session's lanes and memory. The session must have nothing in flight.
     #[cold]
     pub(crate) fn release_session(&mut self, index: u32) {
         if let Some(session) = self.sessions.remove(index) {
@@ -446,7 +448,7 @@ impl EndpointState {
         }
     }
 
-    /// Removes one user of a registration; the last one deregisters it.
+    /// Removes one user of a registration, and deregisters the memory if it was the last user.
     pub(crate) fn release_region(&mut self, index: u32) {
         let Some(region) = self.regions.get_mut(index) else {
             return;
@@ -462,19 +464,19 @@ impl EndpointState {
                 TransferError::from_error(TransferErrorKind::EndpointFailed, subject, &error);
             self.unclaimed.get_or_insert(error);
         }
-        // The engine holds the memory for as long as it needs it.
+        // The engine keeps the memory alive as long as it needs it.
         self.regions.remove(index);
     }
 }
 
-/// Returns the index of a verb among a session's lanes; `None` if sessions do not have this verb.
+/// Returns the index of a verb among a session's lanes; `None` if sessions do not support this verb.
 #[inline]
 pub(crate) fn lane_index(verb: Verb) -> Option<usize> {
     match verb {
         Verb::Write => Some(0),
         Verb::WriteImm => Some(1),
         Verb::Read => Some(2),
-        // A send has no remote offset, and an extent has no operands for atomics.
+        // Sends have no remote offset, and extents have no operands for atomics.
         Verb::Send | Verb::FetchAdd | Verb::CompareSwap => None,
     }
 }
@@ -500,14 +502,14 @@ impl EndpointState {
         self.registrations
     }
 
-    /// Returns the registration with this name; `None` if it is gone.
+    /// Returns the registration of a local memory; `None` if it was deregistered.
     #[inline]
     pub(crate) fn region_of(&self, local: LocalId) -> Option<&RegionState> {
         let region = self.regions.get(local.place)?;
         (region.serial == local.serial).then_some(region)
     }
 
-    /// Adds a registration that other code made and will deregister.
+    /// Adds a registration that other code created and will deregister.
     pub(crate) fn adopt_region(&mut self, memory: Arc<dyn Memory>, region: Region) -> u32 {
         let serial = self.next_serial();
         self.regions.insert(RegionState {
@@ -515,7 +517,7 @@ impl EndpointState {
             id: region.id,
             memory,
             descriptor: region.descriptor,
-            // One more than there are, so that the last one does not deregister it.
+            // Counts one more user than there is, so that releasing the last one does not deregister the memory.
             users: 2,
         })
     }
@@ -546,18 +548,18 @@ impl EndpointState {
         })
     }
 
-    /// Connects to the endpoints that made these addresses, and waits until they have connected too.
+    /// Connects to the endpoints that made these addresses, and waits until they have connected to this endpoint.
     pub(crate) fn connect(
         &mut self,
         cards: &[PeerAddress],
         timeout: Duration,
     ) -> TransferResult<()> {
-        // All addresses are checked before anything is done for one.
+        // All addresses are checked before the first is used.
         for (at, card) in cards.iter().enumerate() {
             self.check_address(card, &cards[..at])?;
         }
         for card in cards {
-            // A peer that has connected without first contact is only met.
+            // A peer that was connected before but not reached needs only first contact.
             if !self.peers.contains_key(&card.from) {
                 self.connect_one(card)?;
             }
@@ -620,7 +622,7 @@ impl EndpointState {
         Ok(())
     }
 
-    /// Makes first contact with the peers of these addresses. Returns an error once one of their processes ends.
+    /// Makes first contact with the peers of these addresses. Returns an error if one of their processes ends.
     fn meet(&mut self, cards: &[PeerAddress], timeout: Duration) -> TransferResult<()> {
         let deadline = Instant::now().checked_add(timeout);
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
@@ -656,7 +658,7 @@ impl EndpointState {
         }
     }
 
-    /// Returns the reason if a peer cannot be used any more.
+    /// Returns the error if this peer can no longer be used.
     pub(crate) fn refusal(&self, peer: Peer, operation: &'static str) -> Option<TransferError> {
         let known = self.dead.as_ref().or_else(|| self.lost.get(&peer));
         known.map(|error| error.with_subject(self.subject.with_operation(operation, peer)))
@@ -764,19 +766,19 @@ impl EndpointState {
         }
     }
 
-    /// Closes a session after its handle was dropped, once the last of its operations has ended.
+    /// Closes a session whose handle was dropped, after the last of its operations has ended.
     pub(crate) fn close_session(&mut self, index: u32) {
         let left = self.flights.notify_ends_of(index);
         self.close_after(index, left);
     }
 
-    /// Closes a session that was opened for the operation in this slot alone; `None` if that was not posted.
+    /// Closes a session that was opened only for the operation in this slot; `None` if nothing was posted.
     pub(crate) fn close_after_slot(&mut self, index: u32, slot: Option<u32>) {
         let left = slot.is_some_and(|slot| self.flights.notify_end(slot));
         self.close_after(index, left.into());
     }
 
-    /// Releases a memory after its handle was dropped. The last session that uses it deregisters it.
+    /// Releases a memory whose handle was dropped. The last session that uses the memory deregisters it.
     pub(crate) fn close_memory(&mut self, region: u32) {
         let known = self
             .named_sessions

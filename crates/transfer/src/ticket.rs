@@ -1,4 +1,4 @@
-//! Tickets of operations in flight, to poll or to wait for.
+//! Tickets of operations, to poll or to wait for.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,13 +10,13 @@ use crate::error::TransferResult;
 use crate::flights::TransferStatus;
 use crate::state::EndpointState;
 
-/// Marks a ticket that has reported success and released its slot.
+/// Slot number of a ticket that has reported success and released its slot.
 const NONE: u32 = u32::MAX;
 
 /// A posted operation, or a batch.
 ///
-/// Dropping it neither waits nor cancels: the bytes move, and their slot becomes free afterwards. A failure is then
-/// reported by the next [`wait_all`](crate::TransferEndpoint::wait_all).
+/// Dropping a ticket neither waits nor cancels: the bytes are still moved, and then the slot becomes free. The next
+/// [`wait_all`](crate::TransferEndpoint::wait_all) reports any failure.
 #[must_use = "dropping the ticket loses track of the operation's end"]
 pub struct Ticket {
     cell: SharedEndpoint,
@@ -32,7 +32,7 @@ impl Ticket {
         }
     }
 
-    /// Returns the operation's last known state. Polls nothing.
+    /// Returns the operation's last known state. Does not poll.
     pub fn status(&self) -> TransferStatus {
         match self.slot.get() {
             NONE => TransferStatus::Done,
@@ -40,11 +40,11 @@ impl Ticket {
         }
     }
 
-    /// Polls the engine once unless the operation has ended, and returns whether it has.
+    /// Returns whether the operation has ended. Polls the engine once if it has not.
     ///
     /// # Errors
-    /// The operation's error if it has failed; further calls return it again. `EndpointFailed` if the engine is dead,
-    /// `ArrivalsFull` if the caller takes no arrivals; the operation goes on then.
+    /// The operation's error if it has failed; later calls return it again. `EndpointFailed` if the engine is dead.
+    /// `ArrivalsFull` if the queue of arrivals is full; the operation then continues.
     #[inline]
     pub fn poll(&self) -> TransferResult<bool> {
         match self.poll_once() {
@@ -54,7 +54,7 @@ impl Ticket {
         }
     }
 
-    /// Like [`Self::poll`], with a result that fits into registers.
+    /// Like [`Self::poll`], but the result fits into registers.
     fn poll_once(&self) -> Poll<TransferResult<()>> {
         let slot = self.slot.get();
         if slot == NONE {
@@ -78,7 +78,7 @@ impl Ticket {
         if state.flights.status(slot) == TransferStatus::Failed {
             return Poll::Ready(Err(state.error_of(slot)));
         }
-        // Released here, while the state is borrowed already.
+        // The ticket is released here because the state is already borrowed.
         self.slot.set(NONE);
         let waker = state.release_ticket(slot);
         drop(state);
@@ -86,10 +86,10 @@ impl Ticket {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until the operation has ended, and yields the CPU now and then.
+    /// Waits until the operation has ended. Regularly yields the CPU.
     ///
     /// # Errors
-    /// As [`Self::poll`], and `Deadline` after `timeout`: the operation then goes on, and can be waited for again.
+    /// As [`Self::poll`], and `Deadline` after `timeout`. The operation then continues, and can be waited for again.
     pub fn wait(&self, timeout: Duration) -> TransferResult<()> {
         let slot = self.slot.get();
         if slot == NONE {
@@ -106,7 +106,7 @@ impl Ticket {
         )
     }
 
-    /// Passes its slot to other code of the same endpoint, without releasing it.
+    /// Passes the ticket's slot to other code of the same endpoint, without releasing the slot.
     #[inline]
     pub(crate) fn hand_over(
         self,
@@ -122,7 +122,7 @@ impl Ticket {
         Ok(())
     }
 
-    /// Returns whether the operation has ended; if not, has a task woken when it does.
+    /// Returns the result if the operation has ended. Otherwise registers the waker to be woken when it does.
     #[inline]
     pub(crate) fn ended_or_wake(&self, waker: &Waker) -> Poll<TransferResult<()>> {
         let slot = self.slot.get();
@@ -133,7 +133,7 @@ impl Ticket {
         match state.flights.status(slot) {
             TransferStatus::InFlight => {}
             TransferStatus::Done => {
-                // Released here, while the state is borrowed already.
+                // The ticket is released here because the state is already borrowed.
                 self.slot.set(NONE);
                 let waker = state.release_ticket(slot);
                 drop(state);
@@ -143,7 +143,7 @@ impl Ticket {
             TransferStatus::Failed => return Poll::Ready(Err(state.error_of(slot))),
         }
         let before = state.flights.set_waker(slot, waker);
-        // The previous waker is dropped while nothing is borrowed.
+        // The previous waker must be dropped while nothing is borrowed.
         drop(state);
         drop(before);
         Poll::Pending

@@ -1,4 +1,4 @@
-//! Engines by name, opened on this machine for endpoints of its threads.
+//! Engines, opened by name on this machine. Each thread then creates its own endpoints.
 
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
@@ -14,28 +14,28 @@ use tonnage_units::Error;
 use crate::endpoint::{EndpointConfig, EngineParts, TransferEndpoint};
 use crate::error::{ErrorSubject, TransferError, TransferErrorKind, TransferResult};
 
-/// The clock of all endpoints. Its calibration takes 10 ms, and it is never freed.
+/// The clock of all endpoints, never freed. Its calibration takes 10 ms.
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
 
 /// Options for opening an engine.
 #[derive(Debug, Clone)]
 pub struct TransportOptions {
-    /// The engine's own options, by name; missing ones have their defaults.
+    /// The engine's own options, by name. Options that are not named have their defaults.
     pub engine_options: EngineOptions,
     /// Devices by name; if empty, the engine chooses one.
     pub devices: Vec<String>,
-    /// Files of libraries by name, instead of those that the engine finds: for example `libfabric` as `embedded`.
+    /// Library files by name, to load instead of those that the engine finds. For example, `embedded` for `libfabric`.
     pub libraries: Libraries,
-    /// Whether all peers are on this host, so that a network engine may use the loopback.
+    /// True if all peers are on this host, so that a network engine may use the loopback interface.
     pub one_host: bool,
-    /// This host's address in the network that leads to the peers, from which the engine chooses its device.
+    /// This host's address in the network that leads to the peers. The engine chooses its device by this address.
     pub address: Option<IpAddr>,
-    /// The verbs that will be used. An engine may open itself differently for fewer verbs.
+    /// The verbs that will be used. An engine may use a better configuration if they are few.
     pub verbs: Vec<Verb>,
 }
 
 impl Default for TransportOptions {
-    /// Returns options for peers on other hosts. The engine chooses its device and serves all verbs of sessions.
+    /// Returns options for peers on other hosts, a device that the engine chooses, and all verbs of sessions.
     fn default() -> Self {
         Self {
             engine_options: EngineOptions::new(),
@@ -48,7 +48,7 @@ impl Default for TransportOptions {
     }
 }
 
-/// An engine that is open on this machine. Threads can share it; each makes endpoints of its own.
+/// An engine that is open on this machine. Threads can share it, and each creates its own endpoints.
 #[derive(Clone)]
 pub struct Transport {
     name: String,
@@ -60,7 +60,7 @@ impl Transport {
     /// Opens an engine by name: "shm", "fabric:tcp", "null", …
     ///
     /// # Errors
-    /// `Usage` for an unknown name or option, with the nearest known one; `Unavailable` for a resource that this
+    /// `Usage` for an unknown name or option, suggesting the nearest known one; `Unavailable` for a resource that this
     /// machine lacks.
     pub fn open(name: &str, options: &TransportOptions) -> TransferResult<Self> {
         Self::open_entry(ENGINES, name, options)
@@ -116,7 +116,7 @@ impl Transport {
         &self.name
     }
 
-    /// Returns the number of its devices.
+    /// Returns the number of devices that the engine has opened.
     pub fn devices(&self) -> usize {
         self.domains.len()
     }

@@ -1,5 +1,5 @@
-//! Posting and polling with a session neither allocates nor frees. It is checked over real engines with a counting
-//! allocator: single operations, several in flight, batches, posts without room, and futures.
+//! Posting and polling with a session neither allocates nor frees memory. Tests check this over real engines with a
+//! counting allocator, for single operations, several in flight, batches, posts without room, and futures.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn pair(engine: &str) -> TransferResult<Pair> {
     })
 }
 
-/// A way of posting and polling this many operations.
+/// Posts and polls this many operations in some way.
 type Work = fn(&Pair, u64) -> TransferResult<()>;
 
 fn one_at_a_time(pair: &Pair, operations: u64) -> TransferResult<()> {
@@ -109,7 +109,7 @@ fn allocating(_: &Pair, operations: u64) -> TransferResult<()> {
 
 fn counted(engine: &str, work: Work) -> TransferResult<Counts> {
     let pair = pair(engine)?;
-    // Run once beforehand, because lists grow to the size of the first batch.
+    // Run once before counting, because lists grow to the size of the first batch.
     work(&pair, 200)?;
     let before = counts();
     work(&pair, OPERATIONS)?;
@@ -155,7 +155,7 @@ fn futures_allocate_nothing() {
     }
 }
 
-/// Shows that allocations are counted; otherwise the tests above could pass with a counter that does not work.
+/// Shows that the counter counts. Otherwise the tests above would pass with a broken counter.
 #[test]
 fn an_allocation_is_counted() {
     let counts = counted("null", allocating).unwrap();

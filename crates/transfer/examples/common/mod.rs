@@ -1,4 +1,4 @@
-//! Connects two processes: the first starts the second, and they exchange cards by pipes, one line each.
+//! Connects two processes. The first starts the second; they exchange their addresses by pipes, one line each.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
@@ -16,20 +16,20 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// Size of each memory.
 pub const BYTES: usize = 1 << 20;
 
-/// Command-line argument that makes a process the second one.
+/// Command-line argument that makes this process the second one.
 const SECOND: &str = "--second";
 
 /// One of the two processes, connected to the other.
 pub struct Side {
-    /// Its endpoint: number 0 in the first process, 1 in the second.
+    /// The process's endpoint: number 0 in the first process, 1 in the second.
     pub endpoint: TransferEndpoint,
-    /// Its memory.
+    /// The process's memory.
     pub memory: LocalMemory,
     /// The other process's memory.
     pub remote: RemoteMemory,
     /// The engine's name.
     pub engine: String,
-    /// The second process, if this is the first.
+    /// The second process, if this process is the first.
     pub second: Option<Child>,
 }
 
@@ -93,7 +93,8 @@ impl Side {
         Ok(())
     }
 
-    /// Checks this side's memory at each of these arrivals. Waiting also moves the bytes that the other side reads.
+    /// Checks this side's memory at each of these arrivals. While it waits, it also polls, which the other side's reads
+    /// need.
     pub fn check_at_arrivals(&self, imms: [u32; 2], bytes: &[u8]) -> Result<(), Box<dyn Error>> {
         for expected in imms {
             let arrived = self.endpoint.wait_arrival(TIMEOUT)?;

@@ -1,4 +1,4 @@
-//! When slots become free, and where the ends of their operations are reported.
+//! Tests of when slots become free, and of where the ends of their operations are reported.
 
 use super::*;
 use crate::error::{ErrorSubject, TransferErrorKind};
@@ -29,7 +29,7 @@ fn a_slot_is_free_once_ended_and_released() {
     assert_eq!((flights.free_count(), flights.in_flight()), (0, 1));
     flights.release_ticket(first);
     assert_eq!(flights.free_count(), 1);
-    // In the opposite order, and in parts.
+    // In the opposite order, and with two parts.
     flights.release_ticket(second);
     assert_eq!(flights.end_parts(second, 1).unwrap().session, None);
     assert_eq!(flights.free_count(), 1);
@@ -68,7 +68,8 @@ fn an_unclaimed_failure_is_returned() {
         "not yet"
     );
     assert!(flights.end_parts(number, 1).unwrap().unclaimed.is_some());
-    // Held until it failed, first without a query, then with one.
+    // The ticket existed when the operation failed. The failure is unclaimed only if nothing asked the ticket for its
+    // error.
     for asked in [false, true] {
         let number = begun(&mut flights, 1);
         flights.record_error(number, error());

@@ -1,4 +1,4 @@
-//! Operations without a session: how often memory and lanes are resolved, and that all of them are released.
+//! Operations without a session: how often each lane source resolves memory and lanes, and that all are released.
 
 use tonnage_engine::{Ending, Verb};
 
@@ -86,7 +86,7 @@ fn unknown_names_are_refused() {
                 .is_err()
         );
     }
-    // Nothing was posted, and the lane resolved for it was released.
+    // Nothing was posted. Only the lanes and the memory of the open session are left.
     assert_eq!(opened.remote.lock().posts, 0);
     opened.endpoint.remove_remote(far);
     assert_eq!(opened.remote.lock().left(), (3, 1));

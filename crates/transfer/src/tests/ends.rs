@@ -1,4 +1,4 @@
-//! Sessions, memory, endpoints, peers and engines that end in every order while operations are in flight.
+//! Sessions, memory, endpoints, peers and engines that end in various orders while operations are in flight.
 
 use std::fs::File;
 
@@ -32,7 +32,8 @@ fn a_session_ends_with_the_last_of_its_operations() {
     assert_eq!(remote.lock().wrong, Vec::<String>::new());
 }
 
-/// Creates and drops sessions, tickets and memories at random, with operations in flight. In the end nothing is left.
+/// Creates and drops sessions, tickets and memories at random while operations are in flight. At the end, nothing may
+/// be left.
 #[test]
 fn nothing_leaks_under_load() {
     let (endpoint, remote) = mock::endpoint(64);
@@ -158,7 +159,7 @@ fn a_lost_peer_fails_only_its_own_operations() {
         TransferErrorKind::PeerLost
     );
     opened.session.wait_all(SOON).unwrap();
-    // Operations that the engine still has keep their slots and lanes until it ends them.
+    // The engine still has some operations. These keep their slots and lanes until the engine ends them.
     drop((lost, batch, opened.session));
     assert_eq!(
         (
@@ -209,12 +210,12 @@ fn a_post_that_fails_is_an_error_and_keeps_nothing() {
     assert_eq!(error.kind(), TransferErrorKind::OperationFailed);
     assert_eq!(room_and_in_flight(&opened.endpoint), (4, 0));
     assert!(!opened.session.is_alive());
-    // The other operations are not affected, because the error does not name an operation.
+    // The failed post does not affect other operations of the session.
     let next = opened.session.write(0, 0, 8).unwrap();
     opened.remote.lock().end(1, Ending::Done);
     next.wait(SOON).unwrap();
     drop(next);
-    // A batch fails as well, but keeps its slot until its posted part has ended.
+    // A batch fails too, but keeps its slot until the engine has ended the parts that it took.
     opened.remote.lock().post_fails = true;
     let batch = opened.batch(Verb::Write, 2);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Operations as futures: posted when polled, woken by completions, dropped at any time.
+//! Operations as futures, which are posted when polled, woken by completions, and may be dropped at any time.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -118,7 +118,7 @@ fn a_task_gets_the_failure_of_its_operation() {
     assert_eq!(error.kind(), TransferErrorKind::EndpointFailed);
 }
 
-/// Drops futures at random moments of their lives, under load.
+/// Drops futures at random times: before they are polled, while their operations are in flight, and afterwards.
 #[test]
 fn futures_that_are_dropped_leak_nothing() {
     let opened = opened(16);
@@ -159,7 +159,7 @@ fn futures_that_are_dropped_leak_nothing() {
     assert_eq!(accounts.wrong, Vec::<String>::new());
 }
 
-/// Wakers that use the endpoint while they are woken, and while they are dropped. Correct wakers do neither.
+/// Wakers that use the endpoint when they are woken and when they are dropped. The endpoint must not be borrowed then.
 #[test]
 fn wakers_may_use_the_endpoint() {
     thread_local! {
@@ -200,7 +200,7 @@ fn wakers_may_use_the_endpoint() {
                 .poll(&mut Context::from_waker(&waker))
                 .is_pending()
         );
-        // The last one is in the slot.
+        // The slot holds the last clone of the waker.
         drop(waker);
         if polled {
             opened.endpoint.progress().unwrap();

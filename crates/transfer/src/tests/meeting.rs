@@ -1,4 +1,4 @@
-//! Connecting: refused cards, absent peers, and peers that end while connecting or later.
+//! Connecting: refused addresses, absent peers, and peers that end while connecting or later.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ fn a_peer_that_came_too_late_can_be_met_later() {
     assert_eq!(late.kind(), TransferErrorKind::Deadline);
     let session = endpoint.session(&memory, &memory_of(9)).unwrap_err();
     assert_eq!(session.kind(), TransferErrorKind::Usage);
-    // A peer without first contact is not waited for.
+    // A peer that was never reached sends nothing, so the endpoint does not wait for it.
     for peer in PEERS {
         endpoint.cell().borrow().lose_peer(peer);
     }

@@ -1,4 +1,4 @@
-//! Endpoints over a mock engine: bookkeeping of operations, sessions and memory, in every order of ends.
+//! Endpoints over a mock engine: bookkeeping of operations, sessions and memory, which may end in any order.
 
 mod by_name;
 mod ends;
@@ -19,7 +19,7 @@ use crate::session::Session;
 use crate::ticket::Ticket;
 use crate::{SessionOptions, TransferEndpoint};
 
-/// Returns an endpoint with a memory and a session with the first peer.
+/// An endpoint with a memory, and with a session with its first peer.
 struct Opened {
     session: Session,
     memory: LocalMemory,
@@ -70,7 +70,7 @@ fn a_ticket_follows_its_operation() {
     assert!(ticket.poll().unwrap() && ticket.poll().unwrap());
     ticket.wait(SOON).unwrap();
     assert_eq!(ticket.status(), TransferStatus::Done);
-    // A ticket that reported success has released its slot.
+    // Reporting success has released the ticket's slot.
     assert_eq!(opened.endpoint.free_slots(), 4);
     drop(ticket);
     assert_eq!(room_and_in_flight(&opened.endpoint), (4, 0));
@@ -109,7 +109,7 @@ fn a_failed_operation_repeats_the_engines_error_at_each_call() {
     }
     assert!(!opened.session.is_alive());
     drop(ticket);
-    // It was reported by the ticket, and is not reported again.
+    // The ticket has reported the failure, so `wait_all` does not.
     opened.endpoint.wait_all(SOON).unwrap();
 }
 

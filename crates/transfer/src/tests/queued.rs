@@ -1,4 +1,4 @@
-//! Queued tickets with ends that are taken several at a time, and engines that were used before.
+//! Queued tickets whose ends are taken several at a time, and endpoints over engines that were used before.
 
 use std::sync::Arc;
 
@@ -32,12 +32,12 @@ fn ends_are_taken_in_order_and_free_their_slots() {
         .queue(opened.batch(Verb::Read, 3), 20)
         .unwrap();
     assert!(tokens(&opened.endpoint, 4).is_empty());
-    // The engine ends the third operation first; the batch then still lacks a part.
+    // The engine ends operation 12 first. Then the batch still lacks a part.
     opened.remote.lock().in_flight.rotate_left(2);
     opened.remote.lock().end(4, Ending::Done);
     assert_eq!(tokens(&opened.endpoint, 1), [12]);
     opened.remote.lock().end(3, Ending::Done);
-    // An end that was found before needs no poll.
+    // Ends that were found by an earlier poll are taken without polling.
     assert_eq!(tokens(&opened.endpoint, 8), [13]);
     assert_eq!(opened.endpoint.free_slots(), 5);
     assert_eq!(tokens(&opened.endpoint, 8), [20, 10, 11]);
@@ -56,7 +56,7 @@ fn failures_are_reported_once_by_the_queue() {
     assert_eq!(error.failure().map(|failure| failure.code), Some(7));
     assert_eq!(opened.endpoint.free_slots(), 4);
     opened.endpoint.wait_all(SOON).unwrap();
-    // Ends of operations that were in flight when the engine died come before its error.
+    // When the engine dies, ends of operations in flight are returned before the engine's error.
     let ticket = opened.session.write(0, 0, 8).unwrap();
     opened.endpoint.queue(ticket, 6).unwrap();
     opened.remote.lock().dead = true;
@@ -118,7 +118,7 @@ fn adopted_peers_and_memory_are_used_and_left_to_the_engine() {
     opened.remote.lock().end(1, Ending::Done);
     assert!(ticket.poll().unwrap());
     drop((session, local, ticket));
-    // The lanes were released, the registration stayed.
+    // The lanes were released, but the adopted memory stays registered.
     assert_eq!(opened.remote.lock().left(), (0, 1));
     assert!(endpoint.into_parts().is_ok());
 }
@@ -187,7 +187,7 @@ fn the_id_of_a_deregistered_memory_is_not_reused() {
     assert_eq!(opened.remote.lock().posts, 0);
 }
 
-/// Tasks that wait for room are not polled without need, and not forgotten either.
+/// Tasks that wait for room are polled only when there may be room, and always then.
 #[test]
 fn tasks_that_wait_for_room_retry_when_there_may_be_room() {
     let opened = opened(4);
@@ -250,7 +250,7 @@ fn a_list_is_one_call_and_posts_as_far_as_there_is_room() {
     let post = |list: &[QueuedExtent]| opened.session.post_list_queued(Verb::Write, list);
     let posts = opened.remote.lock().posts;
     opened.remote.lock().room = Some(3);
-    // First the engine has less room than the endpoint, then the endpoint less than the list.
+    // In the first post, the engine limits the number; in the second, the endpoint.
     assert_eq!(post(&list(0..4)).unwrap(), 3);
     assert_eq!(opened.remote.lock().posts, posts + 1);
     assert_eq!(opened.endpoint.free_slots(), 1);
@@ -281,7 +281,7 @@ fn a_list_ends_before_an_invalid_operation() {
     assert_eq!(post(&wrong).unwrap(), 2);
     let error = post(&wrong[2..]).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::OutOfRange);
-    // Operations that the engine refuses leave nothing behind.
+    // Operations that the engine refuses take no slots.
     opened.remote.lock().post_fails = true;
     let error = post(&list(5..7)).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::OperationFailed);
@@ -291,7 +291,8 @@ fn a_list_ends_before_an_invalid_operation() {
     opened.endpoint.wait_all(SOON).unwrap();
 }
 
-/// An end on the direct path never overtakes one that had to be queued, as those of batches and failures are.
+/// Some ends are returned directly, and others, such as those of batches and failures, are queued first. The order of
+/// ends must be kept.
 #[test]
 fn ends_keep_their_order_on_both_paths() {
     let opened = opened(8);
@@ -307,7 +308,7 @@ fn ends_keep_their_order_on_both_paths() {
     opened.remote.lock().end(1, Ending::Failed(7));
     opened.remote.lock().end(2, Ending::Done);
     let mut told = Vec::new();
-    // The mock has room for four completions in one poll.
+    // The mock engine returns four completions in one poll.
     for expected in [3, 2] {
         let mut ended = vec![TicketEnd::NONE; 8];
         let count = opened.endpoint.poll_ended(&mut ended).unwrap();
@@ -320,7 +321,7 @@ fn ends_keep_their_order_on_both_paths() {
     assert_eq!(opened.endpoint.free_slots(), 8);
 }
 
-/// Operations of a dead engine are reported as failed, whether or not they were posted as a list.
+/// When the engine dies, operations that were posted as a list are reported as failed, like all others.
 #[test]
 fn a_list_fails_with_its_engine() {
     let opened = opened(4);

@@ -1,4 +1,5 @@
-//! Preparing to sleep: anything that waits to be taken prevents sleeping, even if the engine does not know of it.
+//! Preparing to sleep. Anything that the caller could take prevents sleeping, even if the engine does not know about
+//! it.
 
 use std::rc::Rc;
 

@@ -1,4 +1,5 @@
-//! A live peer. For each arrived offset, it writes its bytes at that offset to the other process.
+//! Tests with a live second process. For each arrived write-imm, it writes back its bytes at the offset in the
+//! immediate value.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,13 +12,14 @@ use tonnage_transfer::{
 
 use super::pair::{BYTES, Second, Side, TIMEOUT, bytes, done, first, for_each_engine, second};
 
-/// Immediate value that ends the second process.
+/// Immediate value that makes the second process exit.
 const END: u32 = u32::MAX;
-/// Offset and length of answers.
+/// Offset in the first process's memory, and length, of the bytes that are written back.
 const ANSWER: u64 = BYTES / 2;
 const LEN: u32 = 5000;
 
-/// For each arrival, writes the bytes at the offset in its immediate value to the first process, with a notification.
+/// For each arrival, writes this process's bytes at the offset in the immediate value to the first process, by a
+/// write-imm.
 pub fn serve() {
     let side = second();
     let session = side.session();
@@ -38,7 +40,7 @@ fn data(seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Asks the second process for its bytes at an offset.
+/// Returns the second process's bytes at an offset.
 fn there(side: &Side, offset: u64) -> Vec<u8> {
     let session = side.session();
     done(session.write_imm(0, 0, 0, offset as u32));
@@ -47,7 +49,7 @@ fn there(side: &Side, offset: u64) -> Vec<u8> {
     bytes(&side.memory, ANSWER, LEN as usize)
 }
 
-/// Writes directly after its own first contact; its peer may not have finished that yet.
+/// Writes immediately after this side's first contact, which the peer may not have completed yet.
 pub fn write_immediately() {
     let side = second();
     let session = side.session();
@@ -89,7 +91,7 @@ fn by_verbs(engine: &str, side: &Side) {
     done(session.read(20_000, 10_000, LEN));
     let read = bytes(&side.memory, 20_000, LEN as usize);
     assert_eq!(read, data(1), "{engine} read");
-    // Batches of both verbs, deeper than any queue.
+    // Batches of both verbs, with more operations than any queue has entries.
     let extents = |local: u64| -> Vec<Extent> {
         let extent = |at: u64| Extent::new(local + at * 2, 100_000 + at * 2, 2);
         (0..2500).map(extent).collect()
@@ -103,7 +105,8 @@ fn by_verbs(engine: &str, side: &Side) {
     assert_eq!(read, data(2), "{engine} batch of reads");
 }
 
-/// Checks that a write with the `delivered` guarantee completes once it has arrived, or that the engine refuses it.
+/// Checks that a write with the `delivered` guarantee has arrived when it completes, or that the engine refuses the
+/// guarantee.
 fn deliver(engine: &str, side: &Side) {
     let options = SessionOptions {
         delivered: true,
@@ -111,7 +114,7 @@ fn deliver(engine: &str, side: &Side) {
     };
     let delivered = (side.endpoint).session_with(&side.memory, &side.remote, options);
     if engine.starts_with("verbs") {
-        // A completed write has arrived at the peer's device, but this does not prove that it is in memory.
+        // Completion of a verbs write proves that it arrived at the peer's device, but not in the peer's memory.
         let refused = delivered.unwrap_err();
         assert_eq!(refused.kind(), TransferErrorKind::Unavailable, "{engine}");
         return;
@@ -156,7 +159,7 @@ fn by_names(engine: &str, side: &Side) {
     }
 }
 
-/// Checks that operations complete after their sessions and tickets were dropped.
+/// Checks that operations complete although their sessions and tickets were dropped.
 fn dropped_in_flight(engine: &str, side: &Side) {
     let deadline = Instant::now() + TIMEOUT;
     for round in 0..400u64 {
@@ -212,7 +215,7 @@ fn memory_of_the_caller_is_written_and_read() {
     // Engines may keep memory until they close, because a peer may still be reading it.
     drop(side);
     assert_eq!(Arc::strong_count(&atomics), 1, "no longer held");
-    // Peers of shm would have to map it.
+    // `shm` refuses this memory, because peers would have to map it.
     let refused = super::pair::open("shm", 3).register(memory()).unwrap_err();
     assert_eq!(refused.kind(), TransferErrorKind::Unavailable);
     assert!(

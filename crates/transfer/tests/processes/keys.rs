@@ -1,17 +1,17 @@
-//! A key that its owner has deregistered: the device refuses it, and the error has the right type and name.
+//! Use of a key whose memory was deregistered. The device must refuse it, with an error of the right kind and name.
 
 use tonnage_transfer::{Extent, TransferErrorKind, Verb};
 
 use super::pair::{BYTES, TIMEOUT, done, engines, first, second};
 
-/// Deregisters its memory, notifies the first process, and ends once that has seen the consequences.
+/// Deregisters this side's memory, notifies the first process, and waits until it has tried to use the memory.
 pub fn serve() {
     let side = second();
     let other = side.endpoint.allocate("host", BYTES).unwrap();
     let session = side.endpoint.session(&other, &side.remote).unwrap();
     drop(side.memory);
     done(session.write_imm(0, 0, 0, 1));
-    // By then, the device has refused the operations for this side, and its queue pair is unusable.
+    // The result is ignored: the refused operation may have made this side's queue pair unusable.
     let _ = side.endpoint.wait_arrival(TIMEOUT);
 }
 

@@ -1,4 +1,5 @@
-//! A peer that is killed: its operations fail with the right type in bounded time, and nothing hangs.
+//! A peer that is killed. Operations with it must fail with the right kind of error in bounded time, and nothing may
+//! hang.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use super::pair::{TIMEOUT, done, first, for_each_engine, second};
 /// Longest time from the kill to the failure.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// Polls until it is killed.
+/// Polls until this process is killed.
 pub fn serve() {
     let side = second();
     let deadline = Instant::now() + 4 * TIMEOUT;
@@ -35,14 +36,14 @@ fn every_verb_fails_after_the_peer_was_killed() {
             let session = side.session();
             let extent = Extent::new(0, 0, 4096);
             done(session.post(verb, &extent));
-            // Some operations are in flight when it dies.
+            // Some operations are in flight when the peer dies.
             let tickets: Vec<_> = (0..32)
                 .map_while(|_| session.post(verb, &extent).ok())
                 .collect();
             process.kill();
             let killed = Instant::now();
             for ticket in &tickets {
-                // Operations completed before its death stay completed.
+                // Operations that completed before the peer's death remain successful.
                 if let Err(error) = ticket.wait(BOUND) {
                     assert!(
                         is_typed(error.kind()),

@@ -1,7 +1,7 @@
-//! Sessions between two processes, over each engine of this machine: all verbs, all lane sources, memory of the caller,
-//! a killed peer, and a peer that deregisters its memory.
+//! Sessions between two processes, over each engine of this machine. Covers all verbs, all lane sources, memory of the
+//! caller, a killed peer, and a peer that deregisters its memory.
 
-// Marked as tests, as lints require.
+// These modules contain tests; lints require the attribute.
 #[cfg(test)]
 mod alive;
 #[cfg(test)]
@@ -13,7 +13,7 @@ mod pair;
 
 use pair::SECOND;
 
-/// Runs the second process: this test program again, in the role that the first one's test names.
+/// Runs the second process: the same test program, in the role that the first process sets in the environment.
 #[test]
 fn second_process() {
     let Ok(role) = std::env::var(SECOND) else {

@@ -1,4 +1,4 @@
-//! Two connected processes, which exchange lines of text by a Unix socket.
+//! Two connected processes, which exchange lines of text over a Unix socket.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,7 +14,7 @@ use tonnage_transfer::{
 
 /// Engines that work on every machine.
 const EVERYWHERE: [&str; 2] = ["shm", "fabric:tcp"];
-/// Environment variable that names other engines instead, separated by commas.
+/// Environment variable that names the engines to use instead, separated by commas.
 const CHOSEN: &str = "TONNAGE_TEST_ENGINES";
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 pub const BYTES: u64 = 1 << 20;
@@ -46,12 +46,12 @@ pub fn done(posted: TransferResult<Ticket>) {
 pub struct Second(Child);
 
 impl Second {
-    /// Kills it without an orderly exit.
+    /// Kills the process without an orderly exit.
     pub fn kill(&mut self) {
         self.0.kill().unwrap();
     }
 
-    /// Waits until it has exited in order.
+    /// Waits for an orderly exit of the process.
     pub fn finish(mut self) {
         assert!(self.0.wait().unwrap().success());
     }
@@ -69,7 +69,7 @@ pub fn open(engine: &str, id: u32) -> TransferEndpoint {
         one_host: true,
         ..TransportOptions::default()
     };
-    // The version under test is the same wherever the tests run.
+    // The embedded libfabric, so that all machines test the same version.
     options
         .libraries
         .insert("libfabric".into(), "embedded".into());
@@ -95,7 +95,7 @@ fn connected(engine: &str, id: u32, socket: UnixStream) -> Side {
     }
 }
 
-/// Starts the second process in a role, and connects to it.
+/// Starts the second process in this role, and connects to it.
 pub fn first(engine: &str, role: &str) -> (Side, Second) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -116,7 +116,7 @@ pub fn first(engine: &str, role: &str) -> (Side, Second) {
     (connected(engine, 0, socket), second)
 }
 
-/// The second process's side.
+/// Connects to the first process; called in the second.
 pub fn second() -> Side {
     let variable = |name| std::env::var(name).unwrap();
     let socket = UnixStream::connect(variable(SOCKET)).unwrap();
@@ -129,7 +129,7 @@ pub fn bytes(memory: &LocalMemory, offset: u64, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns the engines to test.
+/// Returns the names of the engines to test.
 pub fn engines() -> Vec<String> {
     let chosen = std::env::var(CHOSEN).unwrap_or_else(|_| EVERYWHERE.join(","));
     chosen.split(',').map(str::to_owned).collect()
