@@ -1,8 +1,8 @@
 //! Counters of devices and of TCP: bytes, packets, errors, drops, retransmits.
 //!
 //! Interfaces are read from /proc/self/net/dev, which always describes the process's own network namespace.
-//! /sys/class/net shows another one's if the namespace was entered without remounting /sys. RDMA ports are read from
-//! /sys/class/infiniband. `tonnage_bench::wire_proof` decides whether the counters prove anything.
+//! /sys/class/net may describe another namespace, if the process entered its namespace without remounting /sys. RDMA
+//! ports are read from /sys/class/infiniband. `tonnage_bench::wire_proof` decides what the counters prove.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use tonnage_units::{WireDevice, WireKind};
 /// Counters by their kernel names.
 pub type Counters = BTreeMap<String, u64>;
 
-/// Number of columns in /proc/net/dev, and the columns in use, by the names of the same counters below /sys/class/net.
+/// Number of columns in /proc/net/dev, and the columns in use. Each has the name of the same counter below
+/// /sys/class/net.
 const INTERFACE_COLUMNS: usize = 16;
 const INTERFACE_COUNTERS: [(usize, &str); 8] = [
     (0, "rx_bytes"),
@@ -25,8 +26,8 @@ const INTERFACE_COUNTERS: [(usize, &str); 8] = [
     (11, "tx_dropped"),
 ];
 
-/// Names taken from /proc/net/snmp and /proc/net/netstat: traffic, errors, and counters that distinguish reordered
-/// segments from lost ones.
+/// Counters that are read from /proc/net/snmp and /proc/net/netstat: traffic, errors, and counters that distinguish
+/// reordered segments from lost ones.
 const TCP_NAMES: &str = "InSegs OutSegs RetransSegs InErrs InCsumErrors ListenDrops ListenOverflows TCPTimeouts \
     TCPLostRetransmit TCPFastRetrans TCPSlowStartRetrans TCPSpuriousRTOs TCPBacklogDrop TCPRcvQDrop TCPZeroWindowDrop \
     TCPAbortOnTimeout PruneCalled TCPSACKReorder TCPRenoReorder TCPTSReorder TCPDSACKRecv TCPDSACKOfoRecv TCPOFOQueue";
@@ -34,21 +35,22 @@ const TCP_NAMES: &str = "InSegs OutSegs RetransSegs InErrs InCsumErrors ListenDr
 /// A sender's counts of reordering, one per detection method.
 const REORDERINGS: [&str; 3] = ["TCPSACKReorder", "TCPRenoReorder", "TCPTSReorder"];
 
-/// Counts of duplicate segments that receivers reported to this sender: those retransmits were not caused by loss.
+/// Counters of duplicate segments that receivers reported to this sender. A segment that arrived twice was not lost.
 const DUPLICATES: [&str; 2] = ["TCPDSACKRecv", "TCPDSACKOfoRecv"];
 
-/// Counters of segments that were retransmitted because later ones were acknowledged first, lost or not.
+/// Counters of retransmitted segments. They also grow if later segments were acknowledged first, although nothing was
+/// lost.
 const SENT_AGAIN: [&str; 2] = ["RetransSegs", "TCPFastRetrans"];
 
-/// InfiniBand counts data in words of four bytes. Renamed after conversion, so that the values are not mistaken for
-/// words.
+/// InfiniBand counts data in words of four bytes. The converted counters get names with `bytes`, so that they are not
+/// mistaken for words.
 const WORDS: [(&str, &str); 2] = [
     ("port_xmit_data", "port_xmit_data_bytes"),
     ("port_rcv_data", "port_rcv_data_bytes"),
 ];
 
-/// Counters to add up for one direction. The sum of each row is a lower bound on the device's traffic, so the largest
-/// sum is the closest.
+/// Counters whose sum is one direction's traffic, one row for each kind of device. Each sum is a lower bound on the
+/// traffic, so the largest one is the closest.
 type Sources = [&'static [&'static str]; 4];
 
 const SENT: Sources = [
@@ -65,7 +67,8 @@ const RECEIVED: Sources = [
     &["netdev_rx_bytes"],
 ];
 
-/// Parts of the names of counters that should stand still. InfiniBand, every RDMA driver and TCP use their own words.
+/// Parts of the names of counters that grow only on problems. InfiniBand, every RDMA driver and TCP use their own
+/// words.
 const TROUBLE: &str = "err drop discard retrans timeout overflow out_of_sequence out_of_buffer nak \
     duplicate_request unresponsive impaired link_downed prune spurious";
 
@@ -74,7 +77,7 @@ const TROUBLE: &str = "err drop discard retrans timeout overflow out_of_sequence
 pub struct Snapshot {
     /// All interfaces of the process's own network namespace.
     pub interfaces: BTreeMap<String, Counters>,
-    /// All RDMA ports by device and number. Ports that were not requested have byte counters only.
+    /// All RDMA ports by device and number. Ports that were not requested have only byte counters.
     pub ports: BTreeMap<(String, u32), Counters>,
     /// TCP counters of the process's own network namespace.
     pub tcp: Counters,
@@ -119,7 +122,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns every device that was found.
+    /// Returns every device that has counters here.
     pub fn devices(&self) -> Vec<WireDevice> {
         let interfaces = self.interfaces.keys().map(|name| WireDevice {
             kind: WireKind::Interface,
@@ -155,7 +158,7 @@ pub fn received_bytes(counters: &Counters) -> Option<u64> {
     largest(counters, &RECEIVED)
 }
 
-/// Whether growth of this counter indicates a problem.
+/// Returns whether growth of this counter indicates a problem.
 pub fn is_trouble(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     TROUBLE.split_whitespace().any(|part| name.contains(part))
@@ -173,7 +176,8 @@ pub struct Reordering {
 }
 
 impl Reordering {
-    /// Finds reordering in these counters; `None` if nothing was retransmitted, or no counter indicates reordering.
+    /// Derives the figures from these counters; `None` if nothing was retransmitted, or no counter indicates
+    /// reordering.
     pub fn from_counters(counters: &Counters) -> Option<Self> {
         let sum = |names: &[&str]| {
             let values = names.iter().filter_map(|name| counters.get(*name));
@@ -188,17 +192,19 @@ impl Reordering {
         (found.retransmitted > 0 && is_reordering).then_some(found)
     }
 
-    /// Whether no segment was lost: the receiver already had each retransmitted one.
+    /// Returns whether no segment was lost: receivers reported at least as many duplicates as segments were
+    /// retransmitted.
     pub fn is_all(&self) -> bool {
         self.duplicates >= self.retransmitted
     }
 
-    /// Whether the retransmits do not indicate loss: segments did arrive out of order, or all of them were duplicates.
+    /// Returns whether the retransmits do not indicate loss: segments arrived out of order, or every retransmit was a
+    /// duplicate.
     pub fn is_likely(&self) -> bool {
         self.reorderings > 0 || self.is_all()
     }
 
-    /// Whether this TCP counter grows on reordering as it does on loss.
+    /// Returns whether this TCP counter grows on reordering as well as on loss.
     pub fn explains(name: &str) -> bool {
         SENT_AGAIN.contains(&name)
     }
@@ -212,8 +218,8 @@ fn largest(counters: &Counters, sources: &Sources) -> Option<u64> {
     sources.iter().filter_map(sum).max()
 }
 
-/// Reads the counters of one RDMA port: the standard ones, the driver's own for the port, and those of the whole
-/// device.
+/// Reads the counters of one RDMA port: the standard counters, the driver's counters for the port, and the driver's
+/// counters for the whole device.
 fn rdma_port(
     tree: &Tree,
     device: &str,
@@ -232,7 +238,7 @@ fn rdma_port(
         for name in tree.names(&directory) {
             let renamed = WORDS.iter().find(|(words, _)| *words == name);
             let known = renamed.map_or(name.as_str(), |(_, bytes)| bytes);
-            // `lifespan` is a setting, not a counter: how long the driver caches its values.
+            // `lifespan` is not a counter, but the time for which the driver caches its values.
             if name == "lifespan" || !(all || counts_bytes(known)) {
                 continue;
             }
@@ -244,7 +250,7 @@ fn rdma_port(
         }
     }
     if sent_bytes(&counters).is_none() && received_bytes(&counters).is_none() {
-        // A software device has no byte counters, and all its traffic passes its network interface.
+        // A software device has no byte counters of its own, but all its traffic passes its network interface.
         let network = tree.text(format!("{root}/ports/{port}/gid_attrs/ndevs/0"));
         let network = network.and_then(|name| interfaces.get(&name));
         for (name, value) in network.into_iter().flatten() {
@@ -271,7 +277,7 @@ fn parse_interfaces(text: &str) -> BTreeMap<String, Counters> {
 }
 
 /// Parses /proc/net/snmp or /proc/net/netstat: for each protocol a line of names, then a line of values. Negative
-/// values are settings ("no limit") and left out.
+/// values are left out, because they are settings ("no limit").
 fn parse_protocol(text: &str, protocol: &str) -> Counters {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     let mut lines = lines

@@ -1,5 +1,5 @@
-//! CPU time that threads did not get: quotas of control groups (versions 1 and 2) with their throttled periods, and the
-//! time that a thread waited for a CPU.
+//! CPU time that threads did not get. Sources are the quotas of control groups (versions 1 and 2) with their throttled
+//! periods, and the time that a thread waited for a CPU.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,29 +15,30 @@ pub struct LimitedGroup {
     folder: String,
 }
 
-/// Throttling counters of a limited group since it was created, or their growth.
+/// Throttling counters of a limited group: since the group was created, or their growth over an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throttling {
     /// Number of periods in which the group ran.
     pub periods: u64,
-    /// Number of periods in which it used up its quota and was stopped.
+    /// Number of periods in which the group used up its quota and was stopped.
     pub throttled_periods: u64,
-    /// Time for which it was stopped, summed over CPUs.
+    /// Time for which the group was stopped, summed over CPUs.
     pub throttled_ns: u64,
 }
 
-/// CPU time of a thread since its start, or its growth.
+/// CPU time of a thread: since the thread started, or its growth over an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SchedTime {
     /// Time on a CPU.
     pub run_ns: u64,
-    /// Time in which it was runnable but not running: another thread had the CPU, or a quota was used up.
+    /// Time in which the thread was runnable but not running, because another thread had the CPU or a quota was used
+    /// up.
     pub wait_ns: u64,
 }
 
 impl LimitedGroup {
-    /// Returns the limited groups among this process's own and all their ancestors, the tightest first. In a container
-    /// the search ends at the root of its namespace, the highest group that can be read there.
+    /// Returns those of this process's control groups and their ancestors that have a quota, smallest quota first. In a
+    /// container, the search ends at the root of the container's namespace, because higher groups cannot be read.
     pub fn all(tree: &Tree) -> Vec<Self> {
         let (groups, mounts) = (
             tree.text("proc/self/cgroup"),
@@ -70,7 +71,7 @@ impl LimitedGroup {
             let (_, value) = lines.find(|(key, _)| *key == name)?;
             value.trim().parse::<u64>().ok()
         };
-        // Version 1 counts nanoseconds.
+        // Version 1 reports nanoseconds, version 2 microseconds.
         let micros = || Some(value("throttled_usec")?.saturating_mul(1000));
         Some(Throttling {
             periods: value("nr_periods")?,
@@ -120,7 +121,7 @@ impl SchedTime {
 }
 
 /// Returns the mount point of the hierarchy named in a line of /proc/self/cgroup, and this process's folder below it.
-/// `None` for hierarchies without the CPU controller, and if the folder is not below the mount.
+/// `None` if the hierarchy has no CPU controller, or the folder is not below the mount.
 fn own_folder(line: &str, mounts: &str) -> Option<(String, String)> {
     let mut fields = line.splitn(3, ':');
     let (number, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
@@ -139,7 +140,8 @@ fn own_folder(line: &str, mounts: &str) -> Option<(String, String)> {
         }
         let mut fields = before.split(' ').skip(3);
         let (root, place) = (unescape(fields.next()?), unescape(fields.next()?));
-        // A container may see the folder's name in the host's hierarchy, with only its own part of that mounted.
+        // The line has the folder's name in the host's hierarchy, but a container may have only its own part of that
+        // mounted.
         let below = group.strip_prefix(root.trim_end_matches('/'))?;
         let is_below = below.is_empty() || below.starts_with('/');
         let leaves = below.split('/').any(|name| name == "..");
@@ -148,7 +150,7 @@ fn own_folder(line: &str, mounts: &str) -> Option<(String, String)> {
     })
 }
 
-/// Returns a folder and its ancestors, up to the root of the hierarchy.
+/// Returns a folder and all its ancestors, up to the root of the hierarchy.
 fn above(place: &str, group: &str) -> Vec<String> {
     let mut folders = Vec::new();
     let mut group = group;
@@ -160,7 +162,7 @@ fn above(place: &str, group: &str) -> Vec<String> {
     folders
 }
 
-/// Returns the quota of one folder; `None` if it has none.
+/// Returns the quota of one folder; `None` if the folder has no quota.
 fn quota_millicpus(tree: &Tree, folder: &str) -> Option<u64> {
     let (quota, period): (u64, u64) = match tree.text(format!("{folder}/cpu.max")) {
         Some(text) => {
@@ -215,7 +217,7 @@ mod tests {
             throttled_ns: 7000,
         };
         assert_eq!(group.throttling(&machine.tree()), Some(counted));
-        // A namespace's root may have a quota like any other group.
+        // The root of a namespace may have a quota like any other group.
         let container = self::machine("0::/", V2);
         container.file("sys/fs/cgroup/cpu.max", "50000 100000");
         assert_eq!(quotas(&container), [500]);
@@ -241,7 +243,7 @@ mod tests {
         );
     }
 
-    /// Without a cgroup namespace, Docker mounts the container's part of the hierarchy.
+    /// Without a cgroup namespace, Docker mounts only the container's part of the hierarchy.
     #[test]
     fn a_container_sees_a_part_of_the_hierarchy() {
         let mounts = "33 31 0:30 /docker/x /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu";

@@ -1,5 +1,5 @@
-//! Direct I/O on a file (bypassing the page cache): its alignment, and the sources that are trusted for the alignment.
-//! `tonnage_sys::files::direct` reads the kernel's answer.
+//! Direct I/O on a file (bypassing the page cache): the required alignment, and the sources that are trusted for it.
+//! The kernel's answer is read by `tonnage_sys::files::direct`.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tonnage_units::{Error, Result};
 /// Rules for direct I/O on an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Direct {
-    /// Multiples required of memory addresses, offsets and lengths.
+    /// Memory addresses, offsets and lengths must be multiples of these.
     pub alignment: Alignment,
     /// Source that guarantees direct I/O.
     pub said_by: &'static str,
@@ -38,8 +38,8 @@ pub fn find_rules(file: &File, path: &Path) -> Result<Direct> {
     trusted(answer, &on, path)
 }
 
-/// The kernel's answer decides. Two network file systems give none, but document that they honour `O_DIRECT`: Lustre
-/// for whole pages, NFS for everything. No other file system is trusted without an answer.
+/// The kernel's answer decides. Two network file systems give no answer, but document that they honour `O_DIRECT`:
+/// Lustre for whole pages, NFS for everything. No other file system is trusted without an answer.
 fn trusted(answer: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
     let name = &on.name;
     match answer {

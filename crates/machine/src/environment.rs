@@ -16,11 +16,12 @@ use super::topology::Topology;
 use super::variables::recorded_variables;
 use tonnage_units::number_list;
 
-/// Kernel modules of drivers to record the version of, if the module reports one.
+/// Kernel modules of drivers whose versions are recorded, if the module reports one.
 const DRIVERS: &str =
     "amdgpu bnxt_en bnxt_re cxi_core efa ena hfi1 ib_core ionic irdma lustre mlx5_core";
 
-/// Identity of a host and of its boot. Kept out of [`Environment`], so that identical hosts have equal environments.
+/// Identity of a host and of its boot. It is not part of [`Environment`], so that identical hosts have equal
+/// environments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostIdentity {
     /// The host's name.
@@ -120,8 +121,8 @@ pub struct MemoryState {
 }
 
 impl Environment {
-    /// Reads this host's environment in a few milliseconds, and records the environment variables named in `more` too.
-    /// It cannot fail: an unreadable value is absent or explains why.
+    /// Reads this host's environment in a few milliseconds; `more` names additional environment variables to record. It
+    /// cannot fail: an unreadable value is absent, or text with the reason.
     pub fn read(more: &[&str], topology: &Topology) -> Self {
         Self {
             variables: recorded_variables(std::env::vars_os(), more),
@@ -200,7 +201,7 @@ fn os_name(tree: &Tree) -> String {
 
 fn virtualised(tree: &Tree) -> Option<bool> {
     let text = tree.text("proc/cpuinfo")?;
-    // Only x86 lists flags; elsewhere the answer is unknown.
+    // Only x86 kernels list flags. On other architectures the answer is unknown.
     let flags = value_of(&text, "flags")?;
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
@@ -238,8 +239,8 @@ fn libraries(tree: &Tree) -> BTreeMap<String, String> {
     if let Some(version) = libc_version() {
         found.insert("libc".to_owned(), version);
     }
-    // The version of libfabric is read only if the library is loaded. Loading it would take longer than everything else
-    // here, and only engines that have loaded it depend on its version.
+    // libfabric's version is read only if the library is already loaded, because only engines that have loaded it
+    // depend on it. Loading it would take longer than everything else here.
     if let Some(library) = Libfabric::loaded() {
         found.insert("libfabric".to_owned(), library.release().to_string());
     }
@@ -339,7 +340,7 @@ mod tests {
         let topology = Topology::read();
         let first = Environment::read(&[], &topology);
         assert!(first.libraries.contains_key("libc") || cfg!(not(target_env = "gnu")));
-        // The minimum of several readings, because the test shares its CPUs with others.
+        // The fastest of several readings counts, because other programs use the CPUs too.
         let read = |_| {
             let start = Instant::now();
             assert_eq!(Environment::read(&[], &topology).cpu, first.cpu);

@@ -1,12 +1,12 @@
-//! Choice of the libfabric that this process uses.
+//! Chooses the libfabric that this process uses.
 
 use tonnage_sys::libfabric::Libfabric;
 
 /// The environment variable that names the library to use instead of the installed one.
 pub const LIBFABRIC_VARIABLE: &str = "TONNAGE_LIBFABRIC";
 
-/// Loads the libfabric that an engine uses unless its command line names one. That is the value of `TONNAGE_LIBFABRIC`
-/// if set and not empty (a path, or "embedded"), else the choice of [`Libfabric::choose`].
+/// Loads the libfabric that engines use unless the command line names one. If `TONNAGE_LIBFABRIC` is set and not empty,
+/// its value decides: a path, or "embedded". If not, [`Libfabric::choose`] decides.
 pub fn load_libfabric() -> Result<Libfabric, String> {
     let asked = std::env::var_os(LIBFABRIC_VARIABLE).filter(|path| !path.is_empty());
     let Some(asked) = asked else {

@@ -1,5 +1,5 @@
-//! A short summary of a host, to decide whether it can take part in a run. `tonnage hosts` lists several hosts below
-//! each other. The full inventory of one host is in [`super::devices`].
+//! A short summary of a host, which shows whether the host can take part in a run. `tonnage hosts` lists the summaries
+//! of several hosts below each other. The full inventory of one host is in [`super::devices`].
 
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};

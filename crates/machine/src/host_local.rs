@@ -1,12 +1,13 @@
-//! Network interfaces that do not lead to other hosts: interfaces that are down, bridges inside this host, and tunnels,
-//! which send through another interface.
+//! Recognizes network interfaces that do not lead to other hosts: interfaces that are down, bridges inside this host,
+//! and tunnels. Tunnels do not count because they send through another interface.
 //!
-//! Either end of a veth pair may lead to another host, because network namespaces count as hosts.
+//! Both ends of a veth pair count as leading to other hosts, because network namespaces count as hosts.
 
 use crate::kernel_files::Tree;
 
-/// Returns why an interface does not lead to other hosts. `None` if it may, or if /sys does not describe it: `name` is
-/// not an interface, or /sys shows another network namespace, in which this name has a different `index`.
+/// Returns why an interface does not lead to other hosts. `None` if it may lead there, or if /sys does not describe it.
+/// The latter is the case if `name` is not an interface, or if /sys shows another network namespace, in which this name
+/// has a different `index`.
 pub fn why_host_local(tree: &Tree, name: &str, index: u32) -> Option<&'static str> {
     let path = format!("sys/class/net/{name}");
     if tree.number(format!("{path}/ifindex")) != Some(index) {
@@ -17,7 +18,7 @@ pub fn why_host_local(tree: &Tree, name: &str, index: u32) -> Option<&'static st
         Some(_) => return Some("down"),
     }
     let ports = tree.names(format!("{path}/brif"));
-    // A port that belongs to a device, or is stacked on one: a bond, a VLAN, a VLAN of a bond.
+    // A bridge leads out if one of its ports is a device, or is stacked on one: a bond, a VLAN, a VLAN of a bond.
     let leads_out = |port: &String| leads_to_device(tree, port, STACK_MAX);
     if tree.exists(format!("{path}/bridge")) && !ports.iter().any(leads_out) {
         return Some("a bridge inside this host");
@@ -34,7 +35,7 @@ pub fn why_host_local(tree: &Tree, name: &str, index: u32) -> Option<&'static st
 /// Maximum number of stacked interfaces: a VLAN of a bond of a device is three.
 const STACK_MAX: u32 = 8;
 
-/// Whether an interface belongs to a device or is stacked on one, through at most `most` interfaces.
+/// Returns whether an interface is a device's, or is stacked on one through at most `most` interfaces.
 fn leads_to_device(tree: &Tree, name: &str, most: u32) -> bool {
     let path = format!("sys/class/net/{name}");
     let lower = tree.names(&path);
@@ -43,10 +44,10 @@ fn leads_to_device(tree: &Tree, name: &str, most: u32) -> bool {
         || (most > 1 && lower.any(|name| leads_to_device(tree, name, most - 1)))
 }
 
-/// Link types (ARPHRD numbers of Linux' `if_arp.h`) of tunnels: IPIP, IP6 in IP6, SIT, GRE, GRE over IPv6.
+/// Link types of tunnels (ARPHRD numbers of Linux' `if_arp.h`): IPIP, IP6 in IP6, SIT, GRE, GRE over IPv6.
 const TUNNEL_TYPES: [u32; 5] = [768, 769, 776, 778, 823];
 
-/// Lines in `uevent` that also mark a tunnel.
+/// Lines in `uevent` that mark other kinds of tunnels.
 const TUNNEL_LINES: [&str; 3] = ["DEVTYPE=vxlan", "DEVTYPE=geneve", "DEVTYPE=wireguard"];
 
 #[cfg(test)]
@@ -94,7 +95,7 @@ mod tests {
         assert_eq!(found("tunl0", 10), Some("a tunnel"));
         assert_eq!(found("tun0", 6), Some("a tunnel"));
         assert_eq!(found("flannel.1", 7), Some("a tunnel"));
-        // Files of another namespace's interface; and a name that is not an interface.
+        // The files describe another namespace's interface; then the name is not an interface.
         assert_eq!(found("eth1", 99), None);
         assert_eq!(found("mlx5_0", 0), None);
     }

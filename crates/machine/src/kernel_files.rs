@@ -1,17 +1,18 @@
 //! Readers for the small text files through which the kernel describes a machine.
 //!
-//! Everything in [`crate`] reads through a [`Tree`], so that a test can lay out an invented machine in a directory.
-//! Nothing here fails: a missing or unreadable file is `None` or empty.
+//! Everything in [`crate`] reads through a [`Tree`], so that tests can lay out an invented machine in a directory. Most
+//! functions here never fail: for a missing or unreadable file they return `None` or an empty list.
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Limit on the bytes read from one file. The largest that matters is /proc/cpuinfo, and its head is enough.
+/// Limit on the bytes to read from one file. The largest file of interest is /proc/cpuinfo, and its beginning is
+/// enough.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The directory that stands for "/".
+/// A machine's file tree, rooted at "/" or at a directory that stands for it.
 #[derive(Debug, Clone)]
 pub struct Tree {
     root: PathBuf,
@@ -30,7 +31,7 @@ impl Tree {
         Self { root: root.into() }
     }
 
-    /// Returns the real path of `path`, which has no leading slash.
+    /// Returns the path in the file system for a path of the tree, which has no leading slash.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.root.join(path)
     }
@@ -44,7 +45,7 @@ impl Tree {
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// Reads a file's text and trims it; `None` if it is empty, too.
+    /// Reads a file's text and trims it; `None` if the file cannot be read or is empty.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         self.try_text(path).ok().filter(|text| !text.is_empty())
     }
@@ -76,8 +77,8 @@ impl Tree {
         Some(target.file_name()?.to_str()?.to_owned())
     }
 
-    /// Follows all symbolic links of `path` and returns the target as a path of this tree; `None` if it is outside the
-    /// tree.
+    /// Follows all symbolic links of `path`, and returns the target as a path of this tree. `None` if the target is
+    /// outside the tree.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let root = self.root.canonicalize().ok()?;
         let real = self.path(path).canonicalize().ok()?;
@@ -85,7 +86,7 @@ impl Tree {
     }
 }
 
-/// A sort key that puts node10 after node2, and 2p10 after 2p9: each run of digits counts as a number.
+/// Returns a sort key that puts node10 after node2, and 2p10 after 2p9. Each run of digits counts as a number.
 pub fn natural(name: &str) -> (Vec<(String, u64)>, String) {
     let mut pieces = Vec::new();
     let mut rest = name;
@@ -97,11 +98,12 @@ pub fn natural(name: &str) -> (Vec<(String, u64)>, String) {
         pieces.push((head.to_owned(), digits.parse::<u64>().unwrap_or(0)));
         rest = after;
     }
-    // The whole name breaks ties: node01 and node1 are two names.
+    // The whole name breaks ties, because node01 and node1 are different names.
     (pieces, name.to_owned())
 }
 
-/// Returns the marked choice of a file such as "always [madvise] never", or the whole text if none is marked.
+/// Returns the choice in brackets of a file such as "always [madvise] never", or the whole text if there are no
+/// brackets.
 pub(crate) fn marked(text: &str) -> &str {
     text.split_whitespace()
         .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
@@ -177,8 +179,8 @@ pub mod invented {
             self
         }
 
-        /// Creates CPUs of `sockets` × `cores` × `threads`, with one NUMA node per socket. They are numbered as Linux
-        /// does on x86: the first threads of all cores, then the second ones.
+        /// Creates `sockets` × `cores` × `threads` CPUs, with one NUMA node per socket. They are numbered as Linux does
+        /// on x86: the first thread of every core, then the second thread of every core, and so on.
         pub fn processors(&self, sockets: u32, cores: u32, threads: u32) -> &Self {
             let all_cores = sockets * cores;
             let total = all_cores * threads;

@@ -19,8 +19,8 @@
 //! | [`kernel_files`] | reading the kernel's files, or an invented machine's |
 //! | `variables` | environment variables that affect communication libraries |
 //!
-//! Nothing here moves a byte, knows an engine or starts a rank; `tonnage_ranks` finds out which ranks share a host.
-//! Next: `tonnage_engines`, which opens the devices found here, and `tonnage_report`, which prints them.
+//! Nothing here moves a byte, starts a rank or depends on engines. `tonnage_ranks` finds out which ranks share a host,
+//! `tonnage_engines` opens the devices found here, and `tonnage_report` prints them.
 
 #![forbid(unsafe_code)]
 

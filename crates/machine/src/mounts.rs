@@ -1,5 +1,5 @@
-//! The mount that holds a file, with its source: a device, a server's export. The list of all file systems of the
-//! machine is in [`super::devices`]; the file's own statfs and statx results are in `tonnage_sys::files`.
+//! Finds the mount that holds a file, with its source, such as a device or a server's export. The list of all file
+//! systems of the machine is in [`super::devices`]; statfs and statx are called in `tonnage_sys::files`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub struct Mount {
     pub place: Option<PathBuf>,
     /// Source of the mount: a device, a server's export, …; `None` if /proc does not list it.
     pub source: Option<String>,
-    /// File system as reported for the path itself.
+    /// The file system, as the kernel reports it for the path itself.
     pub file_system: FileSystem,
 }
 
@@ -33,8 +33,8 @@ fn found(mounts: &str, file_system: FileSystem, path: &Path) -> Mount {
     let line = if file_system.mount_id.is_some() {
         lines().find(|line| Some(line.id) == file_system.mount_id)
     } else {
-        // Kernels before 5.8 do not report the mount's number. Then it is the innermost mount of the device; among
-        // several at one place, the last.
+        // Kernels before 5.8 do not report the mount's number. The mount is then the device's innermost one above the
+        // path. If there are several at one place, it is the last.
         lines()
             .filter(|line| line.device == file_system.device && path.starts_with(&line.place))
             .max_by_key(|line| line.place.components().count())
@@ -63,8 +63,8 @@ struct Line {
     source: String,
 }
 
-/// Parses one line of /proc/self/mountinfo: number, parent's number, device, root, place, options, any number of
-/// further fields, a dash, kind, source, more options.
+/// Parses one line of /proc/self/mountinfo. Its fields are number, parent's number, device, root, place, options, any
+/// number of further fields, a dash, kind, source, more options.
 fn line(text: &str) -> Option<Line> {
     let (before, after) = text.split_once(" - ")?;
     let mut fields = before.split(' ');
@@ -82,8 +82,8 @@ fn line(text: &str) -> Option<Line> {
     })
 }
 
-/// Undoes the kernel's escapes: it writes blanks, tabs, line ends and backslashes as a backslash and three octal
-/// digits.
+/// Undoes the kernel's escapes. The kernel writes blanks, tabs, line ends and backslashes as a backslash and three
+/// octal digits.
 pub(super) fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

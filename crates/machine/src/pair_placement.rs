@@ -1,8 +1,8 @@
-//! Placement of workers that exchange bytes with each other: on one socket, or on two.
+//! Places workers that exchange bytes with each other: on one socket, or on two.
 //!
 //! Like [`super::placement`], these are pure functions: every rank of a machine computes the places of all ranks from
-//! the same topology and takes its own. Worker w of a rank exchanges bytes only with workers w of other ranks. Ranks
-//! that are connected, directly or through others, form a group, and the workers w of a group are placed together.
+//! the same topology, and takes its own. Worker w of a rank exchanges bytes only with workers w of other ranks. Ranks
+//! that are connected, directly or through other ranks, form a group. The workers w of a group are placed together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,21 +16,22 @@ use tonnage_units::{Error, PairPlace, Result};
 pub struct MachineRank {
     /// Number of the rank in the run.
     pub rank: u32,
-    /// CPUs that it may use, ascending.
+    /// CPUs that the rank may use, ascending.
     pub allowed: Vec<u32>,
-    /// Ranks that it exchanges bytes with, as indices into the list of the machine's ranks.
+    /// Ranks that this rank exchanges bytes with, as indices into the list of the machine's ranks.
     pub peers: Vec<usize>,
 }
 
-/// Places the workers of all ranks of a machine: workers that exchange bytes on one socket, or initiators and targets
-/// on two.
+/// Places the workers of all ranks of a machine. Workers that exchange bytes get one socket, or initiators get one
+/// socket and targets another.
 ///
-/// Whole cores are taken while there are enough, on one NUMA node if they fit. After that second threads are taken, on
-/// another core than the peer's if possible. Workers share CPUs, and yield, only if there are more workers than CPUs.
+/// As long as there are enough cores, each worker gets a whole one, on one NUMA node if the group fits. After that,
+/// workers get second threads, if possible not on the core of a peer. Workers share CPUs, and then yield, only if there
+/// are more workers than CPUs.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with the reason if no CPUs satisfy `place`; [`Error::Usage`] if far ranks cannot be divided
-/// into two sides.
+/// [`Error::Unavailable`] with the reason if no CPUs satisfy `place`. [`Error::Usage`] if `place` is far and the ranks
+/// cannot be divided into two sides.
 pub fn place_pairs(
     topology: &Topology,
     ranks: &[MachineRank],
@@ -73,9 +74,8 @@ pub fn place_pairs(
     placed.ok_or_else(|| unavailable(explain_shortage(&machine_cpus.cpus, total)))
 }
 
-/// Places the workers of all ranks of a machine, which may use the same CPUs, as [`super::place_workers`] does alone.
-/// But workers that exchange bytes are put on one socket, on cores of their own and on one NUMA node, if that uses no
-/// fewer cores.
+/// Places the workers of all ranks of a machine, which may all use the same CPUs, like [`super::place_workers`]. If it
+/// takes no more cores, workers that exchange bytes instead get one socket, cores of their own and one NUMA node.
 pub fn place_automatically(
     topology: &Topology,
     ranks: &[MachineRank],
@@ -104,14 +104,14 @@ pub fn place_automatically(
 struct Member {
     /// Index of the member's rank in the machine's list.
     rank: usize,
-    /// 0 or 1: members of one side do not exchange bytes with each other.
+    /// 0 or 1. Members of one side do not exchange bytes with each other.
     side: usize,
 }
 
-/// Ranks that are connected with each other, directly or through others.
+/// Ranks that are connected with each other, directly or through other ranks.
 struct Group {
     members: Vec<Member>,
-    /// False if two members of one side exchange bytes after all.
+    /// False if members of one side exchange bytes, because the group cannot be divided into two sides.
     is_two_sided: bool,
 }
 
@@ -152,7 +152,7 @@ impl Group {
     }
 }
 
-/// The socket, and optionally the NUMA node, of either side of a group.
+/// The socket of each of a group's two sides, and optionally the NUMA node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Region([(Option<u32>, Option<u32>); 2]);
 
@@ -163,12 +163,12 @@ impl Region {
     }
 }
 
-/// CPUs that a worker may be given, from best to worst.
+/// Kinds of CPUs that a worker may get, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CpuPreference {
     /// Unused cores.
     UnusedCores,
-    /// Unused CPUs, on other cores than the other members of the group.
+    /// Unused CPUs, on cores without other members of the group.
     OtherCores,
     /// Unused CPUs.
     AffinityGuard,
@@ -201,7 +201,7 @@ impl<'a> MachineCpus<'a> {
         }
     }
 
-    /// Returns the regions on one socket: first each NUMA node, then each whole socket.
+    /// Returns the regions on one socket: each NUMA node, then each whole socket.
     fn near_regions(&self, fits: impl Fn(&Cpu) -> bool) -> Vec<Region> {
         let cpus = || self.cpus.iter().filter(|cpu| fits(cpu));
         let nodes: BTreeSet<_> = cpus().map(|cpu| (cpu.package, Some(cpu.node))).collect();
@@ -210,7 +210,7 @@ impl<'a> MachineCpus<'a> {
         both.map(|place| Region([place, place])).collect()
     }
 
-    /// Returns the regions on two sockets: all ordered pairs.
+    /// Returns the regions on two sockets: all ordered pairs of sockets.
     fn far_regions(&self) -> Vec<Region> {
         let known = self.cpus.iter().filter(|cpu| cpu.package.is_some());
         let sockets: BTreeSet<_> = known.map(|cpu| (cpu.package, None)).collect();
@@ -221,8 +221,8 @@ impl<'a> MachineCpus<'a> {
         sockets.iter().flat_map(|&one| with_others(one)).collect()
     }
 
-    /// Places the workers of all groups on the CPUs that `choose` returns; `None` if it finds none. The first workers
-    /// of all groups come before the others.
+    /// Places the workers of all groups on the CPUs that `choose` returns; `None` if `choose` finds no CPUs. The first
+    /// workers of all groups are placed before the other workers.
     fn place(
         &mut self,
         groups: &[Group],
@@ -250,7 +250,7 @@ impl<'a> MachineCpus<'a> {
         Some(placed.collect())
     }
 
-    /// Finds unused CPUs for the members of a group.
+    /// Finds CPUs for the members of a group that no other worker uses.
     fn find_unshared(&self, group: &Group, regions: &[Region]) -> Option<Vec<usize>> {
         let ways = [
             CpuPreference::UnusedCores,
@@ -262,7 +262,7 @@ impl<'a> MachineCpus<'a> {
         all.find_map(|(region, take)| self.choose_cpus(group, region, take))
     }
 
-    /// Finds CPUs for the members of a group, which others may use too, in the least used region.
+    /// Finds CPUs for the members of a group in the least used region. Other workers may use the same CPUs.
     fn find_shared(&self, group: &Group, regions: &[Region]) -> Option<Vec<usize>> {
         let regions = regions.iter();
         let all =
@@ -313,8 +313,8 @@ impl<'a> MachineCpus<'a> {
     }
 }
 
-/// Faults of a placement, the worst first: groups of workers that span several sockets, workers that share a core with
-/// a peer, and groups that span several nodes.
+/// Faults of a placement, worst first: groups on several sockets, workers that share a core with a peer, and groups on
+/// several NUMA nodes.
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Fault {
     on_several_sockets: usize,
@@ -341,7 +341,7 @@ fn fault(topology: &Topology, groups: &[Group], placed: &[Placement]) -> Fault {
     fault
 }
 
-/// Number of cores that have workers.
+/// Returns the number of cores that have workers.
 fn cores(topology: &Topology, placed: &[Placement]) -> usize {
     let ids: Vec<u32> = placed
         .iter()

@@ -1,7 +1,7 @@
 //! Placement of workers on CPUs.
 //!
 //! [`place_workers`] is a pure function. Every local rank computes the whole host's placement from the same topology
-//! and takes its own part, so the ranks agree without communicating.
+//! and takes its own part. So the ranks agree without communicating.
 
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -16,13 +16,14 @@ pub enum CpuChoice {
     /// Automatically, by the rules of [`place_workers`].
     #[default]
     Auto,
-    /// Nothing is pinned; the kernel decides.
+    /// Workers are not pinned; the kernel decides.
     None,
-    /// These CPUs in this order: rank 0's workers, then rank 1's, wrapping around at the end of the list.
+    /// These CPUs in this order: for rank 0's workers, then for rank 1's, and so on, wrapping around at the end of the
+    /// list.
     List(Vec<u32>),
 }
 
-/// Parses "none" or a list without duplicates that has at least one CPU.
+/// Parses "none", or a list of one or more CPUs without duplicates.
 impl FromStr for CpuChoice {
     type Err = Error;
 
@@ -41,13 +42,13 @@ impl FromStr for CpuChoice {
     }
 }
 
-/// Maximum number of workers per rank, far above the CPUs of any host.
+/// Maximum number of workers per rank, far above the number of CPUs of any host.
 const WORKERS_MAX: u32 = 1 << 16;
 
 /// CPUs of the workers of one rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// One CPU for each worker; `None` if it is not pinned.
+    /// One CPU for each worker; `None` if the worker is not pinned.
     pub cpus: Vec<Option<u32>>,
     /// True if workers of this host share CPUs, so that they must yield instead of spinning.
     pub yielding: bool,
@@ -58,28 +59,31 @@ pub struct Placement {
 pub struct Workers {
     /// All workers of a rank.
     pub each: u32,
-    /// Workers of each rank that are placed first. If CPUs are short, these get theirs before the other workers of any
-    /// rank. The others share the remaining CPUs, or the first workers' CPUs if none remain.
+    /// Workers of each rank that are placed first. If CPUs are short, the first workers of all ranks get CPUs before
+    /// any other worker. The other workers share the remaining CPUs, or the first workers' CPUs if none remain.
     pub first: u32,
 }
 
 impl From<u32> for Workers {
-    /// Workers without any priority among them.
+    /// All workers are placed first, so none has priority.
     fn from(each: u32) -> Self {
         Self { each, first: each }
     }
 }
 
-/// Places the `workers` of local rank `local_rank` on a host with `local_size` ranks, which all have the same number.
+/// Places the `workers` of local rank `local_rank`. The host has `local_size` ranks, all with the same number of
+/// workers.
 ///
-/// [`CpuChoice::Auto`] gives every worker its own CPU among those that the process may use. Ranks take theirs in order,
-/// the first rank first. A rank takes whole cores while there are enough, and then second threads of cores. In both
-/// cases it takes the lowest NUMA node that fits all its workers, or several nodes if none does. If there are more
-/// workers than CPUs, they are assigned round-robin and yield; [`Workers::first`] are placed first in that case.
+/// [`CpuChoice::Auto`] gives every worker its own CPU among those that the process may use. Ranks get theirs in order
+/// of rank. As long as there are enough cores, a rank gets whole ones, and after that second threads of cores. In both
+/// cases it gets CPUs of the lowest NUMA node that fits all its workers, or of several nodes if no single node does.
+///
+/// If there are more workers than CPUs, they are assigned round-robin, and yield. [`Workers::first`] are then placed
+/// first.
 ///
 /// # Errors
-/// [`Error::Usage`] that names the usable CPUs if a listed CPU is not among them. Also if `local_rank` is not below
-/// `local_size`, there are more than 65536 workers, or no CPU is known.
+/// [`Error::Usage`] if a listed CPU is not usable; the message names the usable ones. Also if `local_rank` is not below
+/// `local_size`, if there are more than 65536 workers, or if no CPU is known.
 pub fn place_workers(
     topology: &Topology,
     local_rank: u32,
@@ -128,18 +132,18 @@ pub fn pin_thread(cpu: u32) -> Result<()> {
     spread_thread(&[cpu])
 }
 
-/// Restores the creating thread's CPUs when dropped: a thread that was pinned meanwhile is free again, and so are the
-/// threads that it starts afterwards.
+/// Restores the CPUs of the thread that created it when it is dropped. A thread that was pinned in the meantime is free
+/// again, and so are the threads that it starts afterwards.
 #[must_use = "the CPUs are given back when this is dropped"]
 pub struct AffinityGuard {
     /// The CPUs to restore; `None` if the kernel did not report them.
     had: Option<rustix::thread::CpuSet>,
-    // Not `Send`: dropping it on another thread would move that thread.
+    // Not `Send`, because dropping it on another thread would change that thread's CPUs.
     _not_send: PhantomData<*const ()>,
 }
 
 impl AffinityGuard {
-    /// Remembers the CPUs of the calling thread.
+    /// Saves the CPUs of the calling thread.
     pub fn save() -> Self {
         Self {
             had: rustix::thread::sched_getaffinity(None).ok(),
@@ -181,7 +185,7 @@ pub fn spread_thread(cpus: &[u32]) -> Result<()> {
     })
 }
 
-/// The workers to place: those of one rank among all ranks of the host.
+/// The workers to place: those of one rank, among all ranks of the host.
 struct PlacementRequest {
     local_rank: u32,
     local_size: u32,
@@ -199,7 +203,7 @@ impl PlacementRequest {
         let (rank, worker) = (u64::from(self.local_rank), u64::from(worker));
         let (each, first) = (u64::from(self.workers.each), u64::from(self.workers.first));
         let firsts = u64::from(self.local_size) * first;
-        // If there are enough CPUs, ranks take theirs in order.
+        // If there are enough CPUs, each rank gets consecutive ones.
         if self.total() <= length || first >= each {
             return (rank * each + worker) % length;
         }
@@ -232,7 +236,7 @@ fn check_list(topology: &Topology, list: &[u32]) -> Result<()> {
     )))
 }
 
-/// Assigns `cpus`, which is not empty, to the workers round-robin.
+/// Assigns `cpus`, which is not empty, to the workers in round-robin order.
 fn round_robin(cpus: &[u32], request: &PlacementRequest) -> Placement {
     let length = cpus.len() as u64;
     let cpu_of = |worker| {
@@ -240,7 +244,7 @@ fn round_robin(cpus: &[u32], request: &PlacementRequest) -> Placement {
         cpus.get(at).copied()
     };
     let mine = (0..request.workers.each).map(cpu_of).collect();
-    // A list may name a CPU twice, so that workers share one even if there are enough.
+    // A list may name a CPU twice. Workers then share it even if there are enough CPUs.
     let used = usize::try_from(request.total().min(length)).unwrap_or(cpus.len());
     let mut distinct: Vec<u32> = cpus.iter().copied().take(used).collect();
     distinct.sort_unstable();
@@ -251,7 +255,7 @@ fn round_robin(cpus: &[u32], request: &PlacementRequest) -> Placement {
     }
 }
 
-/// Places the workers of the first `ranks` local ranks automatically, without regard to their traffic.
+/// Places the workers of the first `ranks` local ranks automatically, regardless of which workers exchange bytes.
 fn place_ranks(
     topology: &Topology,
     ranks: u32,
@@ -298,7 +302,7 @@ pub(crate) fn place_all(
 }
 
 /// Returns the CPUs that a process may use, sorted by node, core and number. An allowed CPU that the topology does not
-/// list counts as a core of its own.
+/// list counts as a core by itself.
 pub(crate) fn known_cpus(topology: &Topology, allowed: &[u32]) -> Vec<Cpu> {
     let known = |id: &u32| {
         let alone = Cpu {
@@ -330,7 +334,7 @@ impl FreeCpus {
         }
     }
 
-    /// Returns all free CPUs: first one of each unused core, then the others.
+    /// Returns all free CPUs: first one CPU of each unused core, then the other CPUs.
     fn in_order(&self) -> Vec<Cpu> {
         let mut order = self.whole_cores();
         let others = self.cpus.iter().filter(|cpu| !order.contains(cpu)).copied();
@@ -347,7 +351,7 @@ impl FreeCpus {
         cores
     }
 
-    /// Takes up to `count` CPUs for one rank.
+    /// Assigns up to `count` CPUs to one rank.
     fn take(&mut self, count: usize) -> Vec<u32> {
         let mut candidates = self.whole_cores();
         if candidates.len() < count {
@@ -361,7 +365,7 @@ impl FreeCpus {
     }
 }
 
-/// Returns those of `cpus` that are on the lowest node with at least `count` of them, in the given order.
+/// Returns the CPUs among `cpus` that are on the lowest node with at least `count` of them, in the given order.
 fn on_one_node(cpus: &[Cpu], count: usize) -> Option<Vec<Cpu>> {
     let mut nodes: Vec<u32> = cpus.iter().map(|cpu| cpu.node).collect();
     nodes.sort_unstable();

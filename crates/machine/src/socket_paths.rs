@@ -1,8 +1,8 @@
 //! Network settings of this process's TCP sockets: interface, MTU, queueing discipline, congestion control and buffers.
-//! All are read back from the kernel, in the process's own network namespace.
+//! All are read from the kernel, for the process's own network namespace.
 //!
-//! Libraries own most of these sockets, so they are found among the open files. The interface follows from the route to
-//! the peer. Routes and interfaces are queried by netlink, because /sys may show another namespace's.
+//! Libraries own most of these sockets, so the sockets are found among the process's open files. The interface is that
+//! of the route to the peer. Routes and interfaces are queried by netlink, because /sys may show another namespace's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -24,15 +24,15 @@ pub struct SocketPath {
     pub interface: String,
     /// MTU of the interface.
     pub mtu_bytes: u32,
-    /// MTU of the route, if it sets its own.
+    /// MTU of the route, if the route sets its own.
     pub route_mtu_bytes: Option<u32>,
-    /// Queueing discipline at the root of the interface.
+    /// Queueing discipline of the interface, at its root.
     pub qdisc: String,
     /// Congestion control of the socket.
     pub congestion_control: String,
-    /// Size of the send buffer, as grown by the kernel so far.
+    /// Size of the send buffer, to which the kernel has grown it so far.
     pub send_buffer_bytes: u64,
-    /// Size of the receive buffer, as grown by the kernel so far.
+    /// Size of the receive buffer, to which the kernel has grown it so far.
     pub receive_buffer_bytes: u64,
 }
 
@@ -80,7 +80,7 @@ fn numbered() -> Vec<(i32, u64)> {
     files.flatten().filter_map(socket).collect()
 }
 
-/// Returns the address of a TCP socket's peer; `None` if it is not connected, or not a TCP socket.
+/// Returns the address of a TCP socket's peer; `None` if the socket is not connected, or not a TCP socket.
 fn tcp_peer(socket: &OwnedFd) -> Option<IpAddr> {
     let family = sockopt::socket_domain(socket).ok()?;
     let is_ip = family == AddressFamily::INET || family == AddressFamily::INET6;
@@ -173,7 +173,7 @@ fn link(answer: &[u8]) -> Option<Link> {
     })
 }
 
-/// Sends a netlink request; returns the answer without its header.
+/// Sends a netlink request, and returns the answer without its header.
 fn ask(kind: u16, answer_kind: u16, body: &[u8]) -> Option<Vec<u8>> {
     const REQUEST: u16 = 1;
     let mut message = Vec::with_capacity(HEAD_BYTES + body.len());
@@ -226,7 +226,7 @@ mod tests {
         sockopt::set_socket_send_buffer_size(&stream, 50_000).unwrap();
         let (_accepted, _) = listener.accept().unwrap();
         let _unconnected = UdpSocket::bind("127.0.0.1:0").unwrap();
-        // Other tests open sockets too.
+        // Other tests have sockets open too, so the test looks for its own.
         let wanted = sockopt::socket_send_buffer_size(&stream).unwrap() as u64;
         let all = paths(&known);
         let found = all.iter().find(|path| path.send_buffer_bytes == wanted);

@@ -1,5 +1,5 @@
-//! CPUs that this process may use, and the cores, sockets and NUMA nodes that they share, as read from the kernel. The
-//! decision which worker runs where is in [`super::placement`].
+//! CPUs that this process may use, and the cores, sockets and NUMA nodes that they share, as read from the kernel.
+//! [`super::placement`] decides which worker runs on which CPU.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use tonnage_units::number_list;
 pub struct Cpu {
     /// The kernel's number.
     pub id: u32,
-    /// The physical core: the lowest number among the CPUs that share it, unique on the host.
+    /// The physical core, unique on the host. It is identified by the lowest number among the CPUs that share it.
     pub core: u32,
     /// The socket's number; `None` if the kernel does not report it, as on some virtual machines.
     pub package: Option<u32>,
@@ -41,21 +41,22 @@ pub struct Topology {
     pub cpus: Vec<Cpu>,
     /// All NUMA nodes, ascending; a single one if the kernel lists none.
     pub nodes: Vec<Node>,
-    /// The CPUs that this process may use, ascending; all of them if that cannot be read.
+    /// The CPUs that this process may use, ascending; all CPUs if the kernel does not report them.
     pub allowed: Vec<u32>,
 }
 
 impl Topology {
-    /// Reads this host's topology. It cannot fail: missing information is taken as one socket, one node, and a core for
+    /// Reads this host's topology. It cannot fail: without information, it assumes one socket, one node, and a core for
     /// every CPU.
     ///
-    /// The kernel answers for the calling thread: once that is pinned, only its one CPU is allowed. So read the
-    /// topology before a thread is pinned, and pass it down.
+    /// The kernel answers for the calling thread, and a pinned thread may use only one CPU. So read the topology before
+    /// threads are pinned, and pass it down.
     pub fn read() -> Self {
         Self::read_from(&Tree::host(), allowed_cpus())
     }
 
-    /// Reads the machine laid out in `tree` for a process that may use the CPUs in `allowed` (empty: all).
+    /// Reads the machine laid out in `tree`, for a process that may use the CPUs in `allowed`. If `allowed` is empty,
+    /// it may use all CPUs.
     pub fn read_from(tree: &Tree, allowed: Vec<u32>) -> Self {
         let online = tree.text("sys/devices/system/cpu/online");
         let online = online.and_then(|text| number_list::parse(&text).ok());
@@ -86,8 +87,8 @@ impl Topology {
         node.map_or(&[], |n| &n.cpus)
     }
 
-    /// Returns the NUMA node to allocate this CPU's memory on: its own if that has memory, else the lowest that has
-    /// some.
+    /// Returns the NUMA node to allocate this CPU's memory on: the CPU's own node if it has memory, else the lowest
+    /// node that has some.
     pub fn memory_node_of_cpu(&self, id: u32) -> Option<u32> {
         let has_memory = |node: &&Node| node.memory_bytes.is_none_or(|bytes| bytes > 0);
         let own = self.numa_node_of_cpu(id)?;
@@ -108,13 +109,13 @@ impl Topology {
         self.cpu(id)?.package
     }
 
-    /// Number of sockets; one if the kernel lists none.
+    /// Returns the number of sockets; one if the kernel lists none.
     pub fn sockets(&self) -> u32 {
         let packages = self.cpus.iter().filter_map(|cpu| cpu.package);
         sorted(packages.collect()).len().max(1) as u32
     }
 
-    /// Number of sockets on which this process may use a CPU.
+    /// Returns the number of sockets on which this process may use a CPU.
     pub fn allowed_sockets(&self) -> u32 {
         sorted(self.sockets_of_allowed()).len() as u32
     }
@@ -124,19 +125,19 @@ impl Topology {
         allowed.filter_map(|&cpu| self.socket_of_cpu(cpu)).collect()
     }
 
-    /// Whether pairs can be placed both near and far: the CPUs that this process may use span two sockets, and at least
-    /// two are on one of them.
+    /// Returns whether pairs can be placed both near and far. The CPUs that this process may use must span two sockets,
+    /// and two of them must be on one socket.
     pub fn has_near_and_far(&self) -> bool {
         let (sockets, distinct) = (self.sockets_of_allowed().len(), self.allowed_sockets());
         distinct >= 2 && sockets > distinct as usize
     }
 
-    /// Number of physical cores.
+    /// Returns the number of physical cores.
     pub fn cores(&self) -> u32 {
         sorted(self.cpus.iter().map(|cpu| cpu.core).collect()).len() as u32
     }
 
-    /// Number of CPUs per physical core: the maximum over all cores.
+    /// Returns the largest number of CPUs that share a physical core.
     pub fn threads_per_core(&self) -> u32 {
         let mut threads = BTreeMap::<u32, u32>::new();
         for cpu in &self.cpus {
@@ -147,7 +148,7 @@ impl Topology {
 }
 
 /// Returns the CPUs of the calling thread's affinity, ascending; a launcher, taskset or a cpuset may have restricted
-/// it. Empty if the kernel does not report it, as on a host with more CPUs than a fixed-size set holds.
+/// it. Empty if the kernel does not report the affinity, as on a host with more CPUs than a fixed-size set holds.
 fn allowed_cpus() -> Vec<u32> {
     let Ok(set) = sched_getaffinity(None) else {
         return Vec::new();
@@ -203,7 +204,7 @@ fn read_cpus(tree: &Tree, online: &[u32], nodes: &[Node]) -> Vec<Cpu> {
         .iter()
         .flat_map(|node| node.cpus.iter().map(|cpu| (*cpu, node.id)))
         .collect();
-    // One core's files describe all CPUs that share it, which halves the number of files to read.
+    // The files of one CPU describe all CPUs of its core, which halves the number of files to read.
     let mut shared = BTreeMap::<u32, (u32, Option<u32>)>::new();
     let mut cpus = Vec::with_capacity(online.len());
     for &id in online {
@@ -234,7 +235,7 @@ fn read_core(tree: &Tree, id: u32) -> (Vec<u32>, Option<u32>) {
     let siblings = tree.text(format!("{topology}/thread_siblings_list"));
     let siblings = siblings.and_then(|text| number_list::parse(&text).ok());
     let siblings = siblings.unwrap_or(vec![id]);
-    // Some ARM and virtual machines report -1.
+    // Some ARM machines and virtual machines report -1.
     let package: Option<i64> = tree.number(format!("{topology}/physical_package_id"));
     (siblings, package.and_then(|id| u32::try_from(id).ok()))
 }

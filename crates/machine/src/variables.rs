@@ -1,4 +1,4 @@
-//! Environment variables that affect communication libraries; records contain them.
+//! Environment variables that affect communication libraries. Records contain them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -36,7 +36,7 @@ pub(super) fn recorded_variables(
     .collect()
 }
 
-/// Whether a variable with this name may hold a secret.
+/// Returns whether a variable with this name may hold a secret.
 pub fn names_a_secret(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     SECRET.split_whitespace().any(|word| upper.contains(word))

@@ -48,7 +48,7 @@ fn interfaces_and_tcp_are_those_of_the_own_namespace() {
             "proc/self/net",
             &[("dev", DEV), ("snmp", SNMP), ("netstat", NETSTAT)],
         )
-        // An interface of another namespace, as /sys shows it after `nsenter --net`.
+        // After `nsenter --net`, /sys still shows an interface of another namespace.
         .file("sys/class/net/eth9/statistics/rx_bytes", "5");
     let snapshot = Snapshot::read(&machine.tree(), &[]);
     let devices = [interface("eth0"), interface("lo")];

@@ -1,11 +1,11 @@
-//! Whether a buffer on an AMD GPU stays in GPU memory while a NIC has it registered as a dmabuf. If amdgpu cannot keep
-//! the buffer in place, it moves it to host memory without an error.
+//! Finds out whether a buffer on an AMD GPU stays in GPU memory while a NIC has it registered as a dmabuf. If amdgpu
+//! cannot keep the buffer in place, it moves the buffer to host memory without an error.
 
 use super::super::kernel_files::Tree;
 use super::kernel_config::KernelConfig;
 use super::pci::gpu_function;
 
-/// The kernel option for exporting memory without moving it to the host. Kernels that always do so do not have the
+/// The kernel option for exporting memory without moving it to the host. Kernels that never move it do not have the
 /// option.
 pub(super) const MOVE_NOTIFY: &str = "CONFIG_DMABUF_MOVE_NOTIFY";
 
@@ -15,13 +15,13 @@ const PINS_IN_PLACE: [u32; 2] = [6, 15];
 /// First version of amdgpu in AMD's own packages that exports memory without moving it on older kernels.
 const PACKAGED_PINS_IN_PLACE: [u32; 3] = [6, 14, 14];
 
-/// Kernel module of the one driver that does not pin buffers but is notified of moves.
+/// Kernel module of the only NIC driver that does not pin buffers, but is notified when they move.
 const MOVES_ALONG: &str = "mlx5_core";
 
-/// Smallest buffer that stands out from concurrent allocations of other processes.
+/// Smallest buffer whose move can be told apart from allocations of other processes.
 const SEEN_BYTES_MIN: u64 = 16 << 20;
 
-/// Memory that a GPU's driver has in use, for all processes.
+/// Memory that a GPU's driver uses for all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AmdMemoryUse {
     /// Bytes of GPU memory.
@@ -31,7 +31,7 @@ pub struct AmdMemoryUse {
 }
 
 impl AmdMemoryUse {
-    /// Reads the usage of the GPU with a PCI address; `None` if the kernel does not report it.
+    /// Reads the memory use of the GPU with this PCI address; `None` if the kernel does not report it.
     pub fn read(tree: &Tree, address: &str) -> Option<Self> {
         let function = format!("sys/bus/pci/devices/{}", gpu_function(tree, address));
         Some(Self {
@@ -40,9 +40,9 @@ impl AmdMemoryUse {
         })
     }
 
-    /// Whether a buffer of `bytes` moved to the host between this reading and a later one. True if the move is visible,
-    /// false if too little host memory is in use for it. `None` if other processes may hide it, or an earlier buffer
-    /// was moved.
+    /// Returns whether a buffer of `bytes` moved to the host between this reading and a later one: true if the move is
+    /// visible, false if the host memory in use is too small for the buffer. `None` if other processes may hide a move,
+    /// or an earlier buffer may have moved.
     fn moved(self, later: Self, bytes: u64) -> Option<bool> {
         let most = bytes / 4 * 3;
         let left = self.own_bytes.saturating_sub(later.own_bytes) >= most;
@@ -55,7 +55,7 @@ impl AmdMemoryUse {
 }
 
 /// Returns why a buffer of `bytes` may be in host memory although an RDMA device has registered it as a GPU dmabuf.
-/// `before` and `after` are readings around the registration. `None` if the buffer is in GPU memory.
+/// `before` and `after` are readings from before and after the registration. `None` if the buffer is in GPU memory.
 pub fn amd_dmabuf_doubt(
     tree: &Tree,
     device: &str,
@@ -74,9 +74,9 @@ pub fn amd_dmabuf_doubt(
     }
 }
 
-/// The same answer as from a measurement, judged from the kernel's version and configuration alone.
+/// Returns the same as [`amd_dmabuf_doubt`], but judged only by the kernel's version and configuration.
 fn by_kernel(tree: &Tree, device: &str) -> Option<String> {
-    // Without the module there is no such memory.
+    // Without the module there is no memory of AMD GPUs.
     if !tree.exists("sys/module/amdgpu") {
         return None;
     }
@@ -97,10 +97,10 @@ fn by_kernel(tree: &Tree, device: &str) -> Option<String> {
     ))
 }
 
-/// Whether amdgpu moves memory when an RDMA device registers it, on a kernel that has `MOVE_NOTIFY` set.
+/// Returns whether amdgpu moves memory when an RDMA device registers it, on a kernel that has `MOVE_NOTIFY` set.
 pub(super) fn may_move(tree: &Tree, device: &str) -> bool {
     let driver = tree.link_name(format!("sys/class/infiniband/{device}/device/driver"));
-    // Linux's own amdgpu has no version.
+    // Only amdgpu from AMD's packages has a version.
     let releases: [(&str, &[u32]); 2] = [
         ("proc/sys/kernel/osrelease", &PINS_IN_PLACE),
         ("sys/module/amdgpu/version", &PACKAGED_PINS_IN_PLACE),
@@ -156,11 +156,12 @@ mod tests {
         let before = used(10 * BYTES, BYTES);
         let moved = said(before, used(9 * BYTES, 2 * BYTES), BYTES).unwrap();
         assert!(moved.starts_with("amdgpu moved"), "{moved}");
-        // Unmoved; too small to be visible; no readings: this kernel is known to keep it in place.
+        // In turn: not moved; too small for a move to be visible; and no readings, on a kernel that keeps buffers in
+        // place.
         assert_eq!(said(before, before, BYTES), None);
         assert_eq!(said(before, used(9 * BYTES, 2 * BYTES), 4096), None);
         assert_eq!(said(None, None, BYTES), None);
-        // Another process frees memory meanwhile, or allocates some.
+        // Another process frees GPU memory, or allocates host memory, during the registration.
         assert_eq!(said(before, used(9 * BYTES, BYTES), BYTES), None);
         assert_eq!(said(before, used(10 * BYTES, 2 * BYTES), BYTES), None);
     }
@@ -173,7 +174,8 @@ mod tests {
             amd_dmabuf_doubt(&machine.tree(), "mlx5_0", before, after, BYTES).is_some()
         };
         assert!(!said(same, same));
-        // The host already has this much in use: this buffer from an earlier registration, or another process's.
+        // The host already has this much memory in use, from an earlier registration of this buffer or from another
+        // process.
         let earlier = used(0, BYTES);
         assert!(said(earlier, earlier) && said(same, earlier.and(used(BYTES, BYTES))));
         assert!(said(same, None));
@@ -207,7 +209,7 @@ mod tests {
                 Some(part) => assert!(said.is_some_and(|said| said.contains(part)), "{case}"),
             }
         }
-        // A container that sees no configuration; and a host without amdgpu.
+        // A host without amdgpu, then a container that cannot read the kernel's configuration.
         let machine = Machine::new();
         let said = |machine: &Machine| amd_dmabuf_doubt(&machine.tree(), "efa_0", None, None, 1);
         assert_eq!(said(&machine), None);
@@ -215,7 +217,7 @@ mod tests {
         assert!(said(&machine).unwrap().ends_with("cannot be read"));
     }
 
-    /// A partition of a GPU uses the files of the whole GPU's PCI device.
+    /// The memory use of a partition is read from the PCI device of the whole GPU.
     #[test]
     fn use_is_read_of_the_card() {
         let machine = Machine::new();

@@ -1,5 +1,5 @@
-//! How a NIC could reach memory of AMD GPUs: dmabuf export, or amdgpu's peer memory client, which gives RDMA devices
-//! the pages of a GPU. Lists both, and the reason if one is missing.
+//! Mechanisms by which a NIC can reach memory of AMD GPUs: dmabuf export, or amdgpu's peer memory client, which gives
+//! RDMA devices the pages of a GPU. If one is missing, the reason is reported.
 
 use super::super::kernel_files::Tree;
 use super::Absent;
@@ -14,23 +14,23 @@ const PEERS: [&str; 3] = [
     "sys/memory_peers/amdkfd/version",
 ];
 
-/// Without this kernel option no other device reaches memory of a GPU.
+/// Kernel option without which no other device can reach memory of a GPU.
 const PEER_TO_PEER: &str = "CONFIG_PCI_P2PDMA";
 
 const DMABUF: &str = "dmabuf of AMD GPUs";
 
-/// Whether the kernel lists AMD's peer memory client, which translates GPU addresses for RDMA devices.
+/// Returns whether the kernel lists AMD's peer memory client, which translates GPU addresses for RDMA devices.
 pub fn has_amd_peer_memory(tree: &Tree) -> bool {
     listed(tree).is_some()
 }
 
-/// Returns the path at which the client is listed.
+/// Returns the path of the file that shows the client, if there is one.
 pub(super) fn listed(tree: &Tree) -> Option<String> {
     let path = PEERS.iter().find(|path| tree.exists(path))?;
     Some(format!("/{path}"))
 }
 
-/// Reports a missing peer memory client, on a host with amdgpu. The caller has checked for a GPU and an RDMA device.
+/// Reports a missing peer memory client, if the host has amdgpu. The caller has checked for a GPU and an RDMA device.
 pub(super) fn without_peer_memory(tree: &Tree, absent: &mut Vec<Absent>) {
     if tree.exists("sys/module/amdgpu") && listed(tree).is_none() {
         absent.push(Absent::new(
@@ -43,8 +43,8 @@ pub(super) fn without_peer_memory(tree: &Tree, absent: &mut Vec<Absent>) {
     }
 }
 
-/// Returns the kernel options that let amdgpu export memory, with the file that lists them. `None`, with a reason in
-/// `absent`, if they are missing or cannot be read.
+/// Returns the kernel options that let amdgpu export memory, with the file that lists them. If the options are missing
+/// or cannot be read, returns `None` and adds the reason to `absent`.
 pub(super) fn kernel_exports(tree: &Tree, absent: &mut Vec<Absent>) -> Option<String> {
     if !tree.exists("sys/module/amdgpu") {
         return None;
@@ -97,8 +97,8 @@ pub(super) fn kernel_exports(tree: &Tree, absent: &mut Vec<Absent>) -> Option<St
     None
 }
 
-/// Reports the GPUs with memory that the runtime cannot export. A release that cannot answer the question may still
-/// export it.
+/// Reports the GPUs whose memory the runtime cannot export. GPUs with an unknown answer are not reported, because an
+/// old runtime may export memory although it cannot answer the question.
 pub(super) fn without_dmabuf(gpus: &[CudaGpu], absent: &mut Vec<Absent>) {
     let lacking = gpus.iter().filter(|gpu| gpu.dmabuf == Some(false));
     let names: Vec<String> = lacking.map(|gpu| format!("hip:{}", gpu.number)).collect();
@@ -127,7 +127,7 @@ mod tests {
             without_peer_memory(&machine.tree(), &mut absent);
             absent.len()
         };
-        // Without amdgpu nothing is missing.
+        // Without amdgpu, a missing client is not reported.
         assert_eq!(missed(&machine), 0);
         machine.file("sys/module/amdgpu/refcnt", "1");
         assert_eq!(missed(&machine), 1);
@@ -162,7 +162,7 @@ mod tests {
         for (text, expected) in [
             ("CONFIG_DMABUF_MOVE_NOTIFY=y", no_p2p),
             (&without, Err("CONFIG_DMABUF_MOVE_NOTIFY is not set in")),
-            // A kernel that no longer has the option.
+            // This kernel no longer has the option.
             (p2p, Ok("CONFIG_PCI_P2PDMA (/boot/config-6.8.0)")),
             (&both, Ok(two)),
         ] {
@@ -173,7 +173,7 @@ mod tests {
                 Err(part) => assert!(found.is_none() && why.unwrap().starts_with(part), "{text}"),
             }
         }
-        // A NIC with a driver that pins registered memory.
+        // This NIC's driver pins registered memory.
         machine.file("sys/class/infiniband/efa_0/node_type", "1");
         let (found, why) = said(&machine);
         assert!(found.is_some() && why.unwrap().ends_with("such as efa_0"));

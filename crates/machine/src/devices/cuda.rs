@@ -1,4 +1,4 @@
-//! GPUs as numbered and described by their drivers: the numbers behind `--memory cuda:N` and `hip:N`.
+//! GPUs as numbered and described by their drivers: the numbers N of `--memory cuda:N` and `hip:N`.
 
 use std::ffi::OsString;
 
@@ -20,12 +20,12 @@ pub const LIBHIP_VARIABLE: &str = "TONNAGE_LIBAMDHIP64";
 pub(super) struct DriverQuery {
     /// GPU vendor, as in the kernel's device list.
     pub(super) vendor: &'static str,
-    /// The variable that names its library.
+    /// The variable that names the driver's library.
     pub(super) variable: &'static str,
     driver: &'static GpuDriver,
-    /// Title of its answers in the list of absent things.
+    /// Name of the missing information, if the driver does not answer.
     what: &'static str,
-    /// The next thing to try if it does not answer.
+    /// The next thing to try, if the driver does not answer.
     how: &'static str,
 }
 
@@ -57,7 +57,7 @@ pub struct CudaGpu {
     pub number: u32,
     /// Model.
     pub name: String,
-    /// Identifier that survives restarts.
+    /// Identifier that does not change on restarts.
     pub uuid: String,
     /// Size of its memory.
     pub memory_bytes: u64,
@@ -65,7 +65,7 @@ pub struct CudaGpu {
     pub pci_address: String,
     /// Compute capability or architecture, such as "9.0" or "gfx90a".
     pub compute: String,
-    /// Number of copy engines, which work in addition to its processors; absent if the driver does not report it.
+    /// Number of copy engines, which copy independently of the processors; absent if the driver does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_engines: Option<u32>,
     /// Nominal memory bandwidth; absent if the driver does not report it.
@@ -78,16 +78,16 @@ pub struct CudaGpu {
     pub cuda_version: String,
 }
 
-/// Answers of a driver.
+/// A driver's answers.
 #[derive(Debug, Default)]
 pub(super) struct DriverAnswer {
     pub(super) gpus: Vec<CudaGpu>,
-    /// Access of the first GPU to the memory of the second, as indices into the list.
+    /// Access of the first GPU to the memory of the second one, with the indices of both in the list of GPUs.
     access: Vec<([usize; 2], PeerAccess)>,
 }
 
 impl DriverAnswer {
-    /// Adds the known access to the pairs.
+    /// Adds the known access to the matching pairs.
     pub(super) fn add_to(&self, pairs: &mut [GpuPair]) {
         for ([from, to], access) in &self.access {
             let address = |place: &usize| self.gpus.get(*place).map(|gpu| &gpu.pci_address);
@@ -95,7 +95,7 @@ impl DriverAnswer {
                 address(from) == Some(&pair.from) && address(to) == Some(&pair.to)
             };
             if let Some(pair) = pairs.iter_mut().find(told) {
-                // Slices of one GPU share one address, so the first answer stands for all of them.
+                // Slices of one GPU share one address, so the first answer is kept for all of them.
                 pair.access.get_or_insert_with(|| access.clone());
             }
         }
@@ -144,12 +144,12 @@ pub(super) fn ask(asked: &DriverQuery, absent: &mut Vec<Absent>) -> DriverAnswer
     DriverAnswer::default()
 }
 
-/// Returns the access of each GPU to each other one, as far as the driver reports it.
+/// Returns the access of each GPU to each other GPU, as far as the driver reports it.
 fn access(library: &Libcuda, devices: &[CudaDevice]) -> Vec<([usize; 2], PeerAccess)> {
     let mut told = Vec::new();
     for (from, gpu) in devices.iter().enumerate() {
         for (to, peer) in devices.iter().enumerate() {
-            // The driver reports nothing for a GPU with itself or for slices of one GPU; an old driver lacks the call.
+            // The driver reports nothing for a GPU and itself, or for slices of one GPU. An old driver lacks the call.
             if let Ok(way) = library.peer(gpu.number, peer.number) {
                 let access = PeerAccess {
                     granted: way.access,

@@ -1,6 +1,6 @@
 //! The usable libfabrics, their providers and domains, and the limits of each, as the libraries report them.
 //!
-//! Elsewhere: why well-known providers are missing, and how to get a library that has them (`providers`).
+//! The reasons why well-known providers are missing, and how to get a library that has them, are in `providers`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::super::fabric::LIBFABRIC_VARIABLE;
 use super::Absent;
 use crate::devices::timeout::with_timeout;
 
-/// Longest time that the providers may look for their devices; some query name servers.
+/// Longest time that the providers may look for their devices; some providers query name servers.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A usable libfabric.
@@ -26,8 +26,8 @@ pub struct FabricLibrary {
     pub embedded: bool,
     /// The providers that can be used here.
     pub providers: Vec<FabricProvider>,
-    /// Names of all providers that are part of the library and did not withdraw when it was loaded, including those
-    /// that found no device.
+    /// Names of all providers in the library, including those that found no device. Providers that withdrew when the
+    /// library was loaded are not listed.
     pub parts: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct FabricProvider {
     pub name: String,
     /// The provider's own version.
     pub version: String,
-    /// The provider's offers: one entry for all domains with the same limits.
+    /// The provider's offers. Domains with the same limits share one entry.
     pub offers: Vec<FabricOffer>,
 }
 
@@ -53,15 +53,15 @@ pub struct FabricOffer {
     pub tx_depth: u64,
     /// Maximum number of posted receives.
     pub rx_depth: u64,
-    /// Largest message with a buffer that may be reused as soon as the call returns.
+    /// Largest message whose buffer may be reused as soon as the call returns.
     pub inject_bytes_max: u64,
     /// Size of the immediate data that an operation can carry.
     pub immediate_bytes: u64,
-    /// Largest message; the maximum of the type if the provider has no limit.
+    /// Largest message; the maximum of the integer type if the provider has no limit.
     pub message_bytes_max: u64,
     /// Memory registration modes that the provider requires, the bits of mr_mode: "virt-addr", "prov-key", …
     pub mr_mode: Vec<String>,
-    /// Orderings that it can guarantee, such as "WAW", a write after a write. W is write, R read, S send.
+    /// Orderings that the provider can guarantee, such as "WAW", a write after a write. W is write, R read, S send.
     pub ordering: Vec<String>,
     /// Progress model of control operations, such as connecting: "auto" or "manual".
     pub control_progress: String,
@@ -77,7 +77,7 @@ pub struct FabricOffer {
 }
 
 impl FabricOffer {
-    /// Copies the limits of an offer, without domains.
+    /// Copies an offer's limits; the domains are empty.
     fn new(limits: &Offer) -> Self {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         Self {
@@ -99,7 +99,7 @@ impl FabricOffer {
     }
 }
 
-/// Lists the library in use first, then the embedded one.
+/// Returns the library in use first, then the embedded one.
 pub(super) fn find(
     library: Result<Libfabric, String>,
     absent: &mut Vec<Absent>,

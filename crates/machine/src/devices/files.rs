@@ -12,24 +12,24 @@ use super::super::mounts::unescape;
 use super::Absent;
 use crate::devices::timeout::with_timeout;
 
-/// Types that hold no user files.
+/// File system types that hold no user files.
 const PSEUDO: &str = "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs \
     fuse.gvfsd-fuse fuse.lxcfs fuse.portal fusectl hugetlbfs mqueue nsfs proc pstore ramfs rpc_pipefs securityfs \
     selinuxfs squashfs sysfs tracefs";
 
-/// Mounts at or below these places belong to the system, regardless of type.
+/// Mounts at or below these places belong to the system, whatever their type.
 const SYSTEM_PLACES: [&str; 5] = ["/boot", "/dev", "/proc", "/run", "/sys"];
 
-/// Shared memory is used like a file system, although it is below a system place.
+/// Shared memory is used like a file system, although its mount is below /dev.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 /// A smaller tmpfs holds settings, not data.
 const TMPFS_BYTES_MIN: u64 = 16 << 20;
 
-/// Longest time to wait for a file system's size; with a dead server, it never answers.
+/// Longest time to wait for a file system's size. If its server is down, the call does not return.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// After this number of unresponsive file systems, the rest are not queried.
+/// After this number of unresponsive file systems, the remaining ones are not queried.
 const SILENT_MAX: usize = 3;
 
 /// One mounted file system.
@@ -43,17 +43,17 @@ pub struct MountedFileSystem {
     pub kind: String,
     /// True if the file system is mounted read-only.
     pub read_only: bool,
-    /// Total size; absent if it did not answer.
+    /// Total size; absent if the file system did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_bytes: Option<u64>,
-    /// Free space for an unprivileged user; absent if it did not answer.
+    /// Free space for an unprivileged user; absent if the file system did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
 }
 
 pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<MountedFileSystem> {
     let mounts = tree.text("proc/self/mounts").unwrap_or_default();
-    // A later mount hides an earlier one at the same place.
+    // A later mount hides an earlier one at the same mount point.
     let mounted = mounts.lines().filter_map(mount);
     let by_place = mounted.map(|file_system| (file_system.mount.clone(), file_system));
     let by_place: BTreeMap<PathBuf, MountedFileSystem> = by_place.collect();
@@ -107,7 +107,7 @@ fn report(found: &[MountedFileSystem], silent: &[String], absent: &mut Vec<Absen
     }
 }
 
-/// Parses one line of /proc/self/mounts; `None` for file systems to leave out.
+/// Parses one line of /proc/self/mounts; `None` if the file system is to be left out.
 fn mount(line: &str) -> Option<MountedFileSystem> {
     let mut fields = line.split(' ');
     let (source, place, kind) = (fields.next()?, fields.next()?, fields.next()?);
@@ -128,8 +128,8 @@ fn mount(line: &str) -> Option<MountedFileSystem> {
     })
 }
 
-/// Returns total and available bytes; `None` if the place is not a directory (containers mount single files) or statvfs
-/// fails, for example because it belongs to another user.
+/// Returns total and available bytes. `None` if the place is not a directory, because containers mount single files
+/// too. Also `None` if statvfs fails, for example because the mount belongs to another user.
 fn size_of_directory(place: &Path) -> Option<(u64, u64)> {
     if !place.is_dir() {
         return None;

@@ -16,8 +16,7 @@ use super::pci::{
 use super::slices;
 
 const NVIDIA: u32 = 0x10de;
-/// PCI classes of display controllers and of processing accelerators. Some data-centre GPUs present themselves as the
-/// latter.
+/// PCI classes of display controllers and of processing accelerators. Some data-centre GPUs are in the second class.
 const CLASSES: [u32; 2] = [0x03, 0x12];
 
 /// One GPU.
@@ -33,15 +32,15 @@ pub struct Gpu {
     /// Size of its memory; absent if the driver does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Bytes of that memory that other PCI devices can address at once: NVIDIA's BAR1, AMD's BAR0. Absent if the kernel
-    /// does not report it.
+    /// Bytes of its memory that other PCI devices can address at once: the size of NVIDIA's BAR1 or AMD's BAR0. Absent
+    /// if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_bytes: Option<u64>,
     /// Links other than PCI to host memory; absent if there are none or they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_links: Option<GpuLinks>,
-    /// Parts that it is divided into (MIG slices, AMD compute partitions). Empty for a whole GPU, or one with MIG on
-    /// but without slices yet.
+    /// Parts into which the GPU is divided (MIG slices, AMD compute partitions). Empty for a whole GPU, and for a GPU
+    /// with MIG on but no slices yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<GpuSlice>,
     /// The nearest NICs.
@@ -56,12 +55,12 @@ pub struct Gpu {
 /// A part of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuSlice {
-    /// Model and profile of the slice. If the management library does not answer, the driver's numbers for it.
+    /// Model and profile of the slice, or the driver's numbers for it if the management library does not answer.
     pub name: String,
     /// The identifier that CUDA_VISIBLE_DEVICES takes; absent if the management library does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
-    /// Size of its memory; absent in the same case.
+    /// Size of its memory; absent if the management library does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
 }
@@ -100,8 +99,8 @@ pub(crate) fn gpu_models(tree: &Tree) -> Vec<String> {
     all(tree).map(|gpu| gpu.model).collect()
 }
 
-/// Returns the vendors of the host's GPUs, as in [`Gpu::vendor`]. GPUs that no program can open are ignored if there
-/// are usable ones, such as a CPU's integrated display next to an accelerator.
+/// Returns the vendors of the host's GPUs, as in [`Gpu::vendor`]. If some GPUs are usable, all others are ignored, such
+/// as a CPU's integrated display next to an accelerator.
 pub fn gpu_makers_here(tree: &Tree) -> BTreeSet<String> {
     let gpus: Vec<Gpu> = all(tree).collect();
     let has_usable = gpus.iter().any(|gpu| gpu.usable);
@@ -175,8 +174,8 @@ fn gpu(tree: &Tree, path: &Path) -> Option<Gpu> {
         model: name.unwrap_or_else(|| format!("PCI device {number}")),
         driver,
         memory_bytes,
-        // The BAR through which others reach a GPU's memory. On NVIDIA GPUs it is the second BAR. That has number 2 if
-        // the first BAR is 64 bits wide, as from Hopper on.
+        // Other devices reach a GPU's memory through this BAR. On NVIDIA GPUs it is the second BAR, which has number 2
+        // if the first BAR is 64 bits wide, as from Hopper on.
         window_bytes: resource_bytes(
             tree,
             path,
@@ -271,7 +270,7 @@ mod tests {
         assert_eq!(found[0].slices[0].name, "gi1/ci0");
     }
 
-    /// BARs of an A100 (0, 1 and 3) and of an H100 (0, 2 and 4), where the first is 64 bits wide.
+    /// BARs of an A100 (0, 1 and 3) and of an H100 (0, 2 and 4). The H100's first BAR is 64 bits wide.
     #[test]
     fn bar1_is_the_second_resource_that_is_there() {
         const NONE: &str = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
@@ -320,7 +319,7 @@ mod tests {
         assert!(find_gpus(&machine).1[0].why.contains("/dev/kfd"));
         machine.file("dev/kfd", "");
         assert!(find_gpus(&machine).0[0].usable);
-        // A display counts only on a machine without a GPU that programs can open.
+        // A display counts only if the machine has no GPU that programs can open.
         let makers = |machine: &Machine| Vec::from_iter(gpu_makers_here(&machine.tree()));
         let display = Machine::new();
         let ids = "0x030200 0x10de 0x2335";
@@ -328,7 +327,7 @@ mod tests {
         assert_eq!(makers(&display), ["NVIDIA"]);
         invent(&machine, "0000:06:00.0", ids, None);
         assert_eq!(makers(&machine), ["AMD"]);
-        // A partition's address has the partition number in the function field.
+        // The function field of a partition's address is the partition number.
         let of = |address| super::super::pci::gpu_function(&machine.tree(), address);
         assert_eq!(of("0000:05:00.3"), "0000:05:00.0");
         for own in ["0000:05:00.0", "0000:06:00.1", "0000:77:00.1"] {

@@ -1,4 +1,4 @@
-//! Pairs of GPUs: the connection between them, and whether one can access the other's memory.
+//! Pairs of GPUs: the connection between the two, and whether one can access the other's memory.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub struct GpuPair {
     pub to: String,
     /// The PCI path between them.
     pub pci: PciPath,
-    /// Links other than PCI; absent if there are none or they are unknown.
+    /// Links other than PCI; absent if there are no such links, or they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<GpuLinks>,
     /// Access, as reported by the driver; absent if no driver was queried.
@@ -30,10 +30,10 @@ pub struct GpuPair {
 pub struct GpuLinks {
     /// "NVLink" or "XGMI".
     pub kind: String,
-    /// Number of links; absent if unknown, for example because other GPUs are in between.
+    /// Number of links; absent if unknown, for example because the path leads through other GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
-    /// True if they lead to switches, so that all GPUs at the switches share them.
+    /// True if the links lead to switches, so that all GPUs at these switches share them.
     pub switched: bool,
     /// Combined speed in one direction, as reported by the driver; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,18 +43,18 @@ pub struct GpuLinks {
 /// Access of one GPU to the memory of another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerAccess {
-    /// True if the GPU accesses that memory without going through the host.
+    /// True if the GPU accesses the memory without going through the host.
     pub granted: bool,
-    /// True if atomics on that memory are executed natively.
+    /// True if atomics on this memory are executed natively.
     pub native_atomics: bool,
-    /// The driver's ranking of this path: 0 is the fastest of the machine.
+    /// The driver's ranking of this path, where 0 is the fastest path of the machine.
     pub performance_rank: u32,
-    /// The driver's reason against it; absent if access is granted, or the driver gives none.
+    /// The driver's reason for refusing access; absent if access is granted, or the driver gives no reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
 }
 
-/// Returns each ordered pair of the GPUs with these addresses, with the PCI path between them.
+/// Returns each ordered pair of these GPUs, with the PCI path between the two.
 pub(super) fn pairs(tree: &Tree, topology: &Topology, addresses: &[String]) -> Vec<GpuPair> {
     let distinct: BTreeSet<&String> = addresses.iter().collect();
     let distinct: Vec<&String> = distinct.into_iter().collect();
@@ -78,7 +78,7 @@ pub(super) fn add_links(pairs: &mut [GpuPair], links: Vec<(String, String, GpuLi
     for (from, to, links) in links {
         let same = |pair: &&mut GpuPair| (&pair.from, &pair.to) == (&from, &to);
         if let Some(pair) = pairs.iter_mut().find(same) {
-            // Each partition of a GPU has an entry for the same pair of addresses; the first one is kept.
+            // Each partition of a GPU has an entry for the same pair of addresses. The first entry is kept.
             pair.links.get_or_insert(links);
         }
     }

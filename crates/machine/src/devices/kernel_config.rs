@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 
 use super::super::kernel_files::Tree;
 
-/// Limit on the configuration's size; those of distributions have about 300 KB.
+/// Limit on the size of the configuration. Those of distributions have about 300 KB.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
 
 /// A kernel configuration.
@@ -41,7 +41,7 @@ impl KernelConfig {
         Some(Self { text, file })
     }
 
-    /// Whether an option is set; `None` if this kernel does not have it, or other options exclude it.
+    /// Returns whether an option is set; `None` if the kernel does not have it, or other options exclude it.
     pub(super) fn option(&self, name: &str) -> Option<bool> {
         self.text.lines().find_map(|line| {
             let rest = line.strip_prefix(name);
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(of("CONFIG_PCI_P2PDMA"), Some(true));
         assert_eq!(of("CONFIG_DRM_AMDGPU"), Some(true));
         assert_eq!(of("CONFIG_DMABUF_MOVE_NOTIFY"), Some(false));
-        // A prefix of a name does not match.
+        // A name does not match an option that merely begins with it.
         assert_eq!(of("CONFIG_DMABUF_MOVE"), None);
         assert_eq!(of("CONFIG_HSA_AMD_P2P"), None);
     }

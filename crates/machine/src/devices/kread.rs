@@ -7,7 +7,7 @@ use super::Absent;
 use super::rdma::RdmaDevice;
 use crate::kernel_files::Tree;
 
-/// The loaded module, with an ABI that this program knows.
+/// The loaded kernel module, with an ABI that this program supports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelModule {
     /// Name of the module.
@@ -22,7 +22,7 @@ pub struct KernelModule {
 
 const NAME: &str = "tonnage_kread";
 
-/// Looks for the module if there are RDMA devices. tonnage never loads it.
+/// Looks for the module, if there are RDMA devices. tonnage itself never loads it.
 pub(super) fn find(
     tree: &Tree,
     rdma: &[RdmaDevice],

@@ -9,7 +9,7 @@ use super::super::topology::Topology;
 use super::Absent;
 use tonnage_units::number_list;
 
-/// Suggested size of an empty pool: enough for two ranks' buffers of 256 MiB, or two pages of 1 GiB.
+/// Suggested size for an empty pool of huge pages. It holds two ranks' buffers of 256 MiB each, or one page of 1 GiB.
 const SUGGESTED_BYTES: u64 = 1 << 30;
 
 /// The memory of a host.
@@ -21,7 +21,7 @@ pub struct MemoryFound {
     /// Memory that programs could allocate without swapping; absent if it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
-    /// This process's limit on locked memory, which bounds how much RDMA can register; absent if unlimited.
+    /// This process's limit on locked memory, which bounds the memory that RDMA can register; absent if unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lockable_bytes: Option<u64>,
     /// Pools of huge pages.

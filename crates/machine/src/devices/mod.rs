@@ -1,8 +1,8 @@
-//! Everything on this host that could move bytes or hold them. For each missing thing, the list has the reason and how
-//! to get it.
+//! All devices and memory of this host that could move or hold bytes. For each missing one, the inventory has the
+//! reason and the way to get it.
 //!
 //! This module reads the kernel's files and libfabric's list, and defines the types that `tonnage devices --json`
-//! prints. Engines open the devices, and `tonnage_report::devices` prints the page for people from these types.
+//! prints. From these types, `tonnage_report::devices` prints the page for people. Engines, in turn, open the devices.
 
 mod amd_placement;
 mod amd_registration;
@@ -51,11 +51,11 @@ use super::environment::{HostIdentity, Processors};
 use super::kernel_files::Tree;
 use super::topology::Topology;
 
-/// Something that was looked for and cannot be used here.
+/// Something that cannot be used here, although this module looked for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
     pub what: String,
-    /// The finding: the place that was checked, and the result.
+    /// The place that was checked, and the result.
     pub why: String,
     /// How to get it, with the exact command if there is one.
     pub how: String,
@@ -71,7 +71,7 @@ impl Absent {
     }
 }
 
-/// Inventory of a host. For each empty list or `None`, `absent` has an entry with the reason.
+/// Inventory of a host. If a list is empty or an option `None`, `absent` has the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inventory {
     /// Host name and boot identifier.
@@ -93,20 +93,20 @@ pub struct Inventory {
     pub libfabric: Vec<FabricLibrary>,
     /// NVIDIA and AMD GPUs.
     pub gpus: Vec<Gpu>,
-    /// NVIDIA GPUs that the driver lists; empty until it is queried.
+    /// NVIDIA GPUs that the driver lists; empty until the driver is queried.
     #[serde(default)]
     pub cuda: Vec<CudaGpu>,
-    /// AMD GPUs that the runtime lists; empty until it is queried.
+    /// AMD GPUs that the runtime lists; empty until the runtime is queried.
     #[serde(default)]
     pub hip: Vec<CudaGpu>,
-    /// Each ordered pair of GPUs: the path between them, and access once drivers were queried.
+    /// Each ordered pair of GPUs, with the path between the two. Access is added when drivers are queried.
     #[serde(default)]
     pub gpu_pairs: Vec<GpuPair>,
     /// The module with which RDMA devices register memory of NVIDIA GPUs; absent if none is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_memory_module: Option<String>,
-    /// The path that shows AMD's peer memory client registered with the RDMA drivers, which can then register GPU
-    /// memory by address; absent if there is none.
+    /// The path of the file that shows AMD's peer memory client. With this client, RDMA drivers can register GPU memory
+    /// by address. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amd_peer_memory: Option<String>,
     /// Kernel options that let AMD's driver export GPU memory, on a host with a GPU and an RDMA device; absent if they
@@ -126,7 +126,7 @@ pub struct Inventory {
 pub struct DeviceLink {
     /// The kernel's name of the interface or RDMA device.
     pub name: String,
-    /// State of the link, as the kernel reports it; for a device with several ports, that of the best one.
+    /// State of the link, as the kernel reports it. For a device with several ports, it is the state of the best port.
     pub state: String,
 }
 
@@ -135,11 +135,11 @@ pub struct DeviceLink {
 pub struct DeviceLinks {
     /// Links that the kernel lists here.
     pub links: Vec<DeviceLink>,
-    /// Why the host may have other links: nothing is listed, or a container's own network hides them.
+    /// Why the host may have other links: no device is listed, or a container's own network hides them.
     pub gap: Option<String>,
 }
 
-/// Finds the links of this host's network devices in a few milliseconds.
+/// Finds the links of this host's network devices, within a few milliseconds.
 pub fn links() -> DeviceLinks {
     links_of(&Tree::host())
 }
@@ -175,7 +175,7 @@ fn links_of(tree: &Tree) -> DeviceLinks {
 }
 
 impl Inventory {
-    /// Reads the inventory of this host. It cannot fail, and ends within some seconds even if a file server or a
+    /// Reads the inventory of this host. It cannot fail, and takes a few seconds at most, even if a file server or a
     /// libfabric provider does not answer.
     pub fn read() -> Self {
         let libfabric = super::fabric::load_libfabric();
@@ -184,8 +184,8 @@ impl Inventory {
         found
     }
 
-    /// Queries the GPU drivers for information that the kernel does not provide. Skipped on a machine without GPUs,
-    /// unless a variable names a driver's library. A driver may take seconds to answer.
+    /// Adds information from the GPU drivers that the kernel does not provide; a driver may take seconds to answer. On
+    /// a machine without GPUs, drivers are queried only if a variable names a driver's library.
     pub fn ask_drivers(mut self) -> Self {
         let cuda = self.ask_driver(&cuda::BY_CUDA);
         let hip = self.ask_driver(&cuda::BY_HIP);
@@ -203,7 +203,7 @@ impl Inventory {
         self
     }
 
-    /// Whether the host has a GPU of this vendor that processes may open.
+    /// Returns whether the host has a GPU of this vendor that processes can open.
     fn has_usable(&self, vendor: &str) -> bool {
         let is_usable = |gpu: &Gpu| gpu.vendor == vendor && gpu.usable;
         self.gpus.iter().any(is_usable)
@@ -235,12 +235,12 @@ impl Inventory {
             listed.all(|listed| listed.pci.address != gpu.pci_address)
         };
         if by_drivers().any(unknown) {
-            // For example in a container that does not see the host's bus.
+            // This happens in a container that does not see the host's bus.
             let all = by_drivers().map(|gpu| gpu.pci_address.clone());
             let all = all.chain(self.gpus.iter().map(|gpu| gpu.pci.address.clone()));
             let known = std::mem::take(&mut self.gpu_pairs);
             self.gpu_pairs = gpu_pairs::pairs(tree, topology, &all.collect::<Vec<_>>());
-            // Pairs that already have links from the kernel's driver keep them.
+            // Pairs keep the links that the kernel's driver has already reported.
             for pair in &mut self.gpu_pairs {
                 let same = |old: &&GpuPair| (&old.from, &old.to) == (&pair.from, &pair.to);
                 pair.links = known.iter().find(same).and_then(|old| old.links.clone());
@@ -263,13 +263,13 @@ impl Inventory {
                     format!("{address}: MIG is on but the GPU has no slices, so programs cannot use it"),
                     "Create slices (`nvidia-smi mig -cgi ... -C`), or switch MIG off (`nvidia-smi -mig 0`).",
                 )),
-                // In a container that has no handle to the slices.
+                // The kernel lists slices, but this container has no handle to them.
                 Some([]) => {}
                 Some(slices) => gpu.slices = slices.iter().map(GpuSlice::from).collect(),
             }
             gpu.host_links = nvml.to_host(address).cloned();
             if gpu.host_links.is_some() {
-                // On these GPUs BAR1 is not a window: the processors reach the memory through those links.
+                // The host's processors reach this GPU's memory through these links, so BAR1 is not a window to it.
                 gpu.window_bytes = None;
             }
         }
@@ -320,7 +320,7 @@ impl Inventory {
     }
 }
 
-/// Returns the GPUs with the nearest NICs of each, and the pairs of GPUs.
+/// Returns the GPUs, each with its nearest NICs, and the pairs of GPUs.
 fn gpus(
     tree: &Tree,
     topology: &Topology,
@@ -403,7 +403,7 @@ mod tests {
         machine
     }
 
-    /// Two partitions of an AMD GPU, with the addresses that the runtime reports.
+    /// Two partitions of an AMD GPU, with addresses as the runtime reports them.
     fn two_parts() -> cuda::DriverAnswer {
         let mut hip = cuda::DriverAnswer::default();
         hip.gpus = vec![cuda::tests::gpu(); 2];
@@ -413,7 +413,7 @@ mod tests {
         hip
     }
 
-    /// The driver has one GPU more than the kernel lists.
+    /// The drivers report one GPU that the kernel does not list.
     #[test]
     fn answers_of_drivers_are_added_to_those_of_the_kernel() {
         let machine = three_gpus();
@@ -434,7 +434,7 @@ mod tests {
         let found = told(vec![slice]);
         let [one, other] = [0, 1].map(|part: usize| &*found.hip[part].pci_address);
         assert_eq!((one, other), ("0000:05:00.0", "0000:05:00.0"));
-        // Each of four with each other one; the link between two of them is still there.
+        // Four GPUs make 12 ordered pairs. The link that the kernel reported is still there.
         assert_eq!(found.gpu_pairs.len(), 12);
         let linked: Vec<_> = found
             .gpu_pairs
@@ -449,7 +449,7 @@ mod tests {
         let says = |found: &Inventory, what| found.absent.iter().any(|absent| absent.what == what);
         assert!(says(&found, "nearest NICs of some GPUs"));
         assert!(!says(&found, "slices of a GPU (MIG)"));
-        // Memory that processors reach through other links has no PCI window.
+        // A GPU whose memory is reached through other links has no PCI window.
         let windows: Vec<_> = found.gpus.iter().map(|gpu| gpu.window_bytes).collect();
         assert_eq!(windows, [Some(1 << 16), Some(1 << 16), None]);
         assert_eq!(found.gpus[2].slices[0].name, "1g.10gb");

@@ -23,8 +23,8 @@ pub struct NearNic {
 /// A NIC's names and its PCI address.
 type NamedNic = (Vec<String>, String);
 
-/// Returns the candidate NICs: RDMA devices, or network interfaces if there are none. If there are RDMA devices,
-/// interfaces without one are left out, because they are mostly for management.
+/// Returns the candidate NICs: RDMA devices, or network interfaces if there are no RDMA devices. Next to RDMA devices,
+/// plain interfaces are left out, because most of them are for management.
 pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<NamedNic> {
     let devices = rdma.iter().map(|device| (&device.name, &device.pci));
     let interfaces = networks.iter().filter(|network| network.driver.is_some());
@@ -46,7 +46,7 @@ pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<Na
     nics
 }
 
-/// Returns the NICs that are nearest to the GPU with an address; empty if the kernel reports no distances.
+/// Returns the NICs that are nearest to the GPU with this address; empty if the kernel reports no distances.
 pub(super) fn nearest(
     tree: &Tree,
     topology: &Topology,
@@ -66,7 +66,8 @@ pub(super) fn nearest(
     near.collect()
 }
 
-/// Returns the indices of the addresses that are nearest to a GPU, and the path to them; `None` without addresses.
+/// Returns the indices of the addresses that are nearest to a GPU, and the path to them; `None` if `addresses` is
+/// empty.
 fn nearest_of(
     tree: &Tree,
     topology: &Topology,
@@ -87,9 +88,9 @@ pub fn rdma_address(tree: &Tree, name: &str) -> Option<String> {
     classes.find_map(function).map(|function| function.address)
 }
 
-/// Chooses a NIC for a GPU among those with these addresses; returns the NIC's index and the path to it. GPUs that are
-/// equally near to the same NICs take them in turn, in the order of `gpus`, the list of all GPUs of the machine. `None`
-/// if the kernel reports no distances.
+/// Chooses a NIC for a GPU, and returns the NIC's index in `addresses` and the path to it. GPUs with the same nearest
+/// NICs are assigned to these NICs round-robin, in the order of `gpus`, the list of all GPUs of the machine. `None` if
+/// the kernel reports no distances.
 pub fn nic_of_gpu(
     tree: &Tree,
     topology: &Topology,
@@ -139,7 +140,7 @@ mod tests {
         ];
         assert_eq!(chosen("03:00.0", &all), Some((0, PciPath::Switch)));
         assert_eq!(chosen("04:00.0", &all), Some((1, PciPath::Switch)));
-        // The third GPU gets the third NIC.
+        // The third GPU is behind another switch and gets the NIC on the same host bridge.
         assert_eq!(chosen("12:00.0", &all), Some((2, PciPath::Switches)));
         assert_eq!(chosen("83:00.0", &all), Some((4, PciPath::Switch)));
         assert_eq!(chosen("84:00.0", &all), Some((5, PciPath::Switch)));
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(near(&[nic("0000:77:00.0"), nic("0000:85:00.0")]).len(), 1);
     }
 
-    /// On a Hyper-V guest, each function has its own host bridge.
+    /// On a Hyper-V guest, each PCI function has its own host bridge.
     #[test]
     fn gpus_of_a_guest_take_the_nics_of_their_own_socket() {
         let machine = super::super::pci_path::tests::hyper_v();
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!(chosen("77:00.0", &["05:00.0"]), None);
         assert_eq!(chosen("03:00.0", &[""]), None);
         assert_eq!(chosen("03:00.0", &["77:00.0"]), None);
-        // A NIC at a known distance is preferred to one at an unknown distance.
+        // A NIC at a known distance is chosen before one at an unknown distance.
         let some = chosen("03:00.0", &["77:00.0", "85:00.0"]);
         assert_eq!(some, Some((1, PciPath::Sockets)));
     }

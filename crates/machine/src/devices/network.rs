@@ -38,7 +38,7 @@ pub struct NetworkInterface {
 pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<NetworkInterface> {
     let root = "sys/class/net";
     let names = tree.names(root);
-    // If bonding is loaded, the directory also holds a file.
+    // If the module `bonding` is loaded, the directory also holds a file.
     let is_interface = |name: &str| tree.exists(format!("{root}/{name}/mtu"));
     let found = names.iter().filter(|name| is_interface(name));
     let found: Vec<NetworkInterface> = found.map(|name| interface(tree, root, name)).collect();
@@ -57,7 +57,7 @@ fn interface(tree: &Tree, root: &str, name: &str) -> NetworkInterface {
     let hardware: Option<u32> = tree.number(format!("{path}/type"));
     let mut kinds = KINDS.into_iter();
     let kind = kinds.find(|(number, _)| Some(*number) == hardware);
-    // -1 and huge numbers mean "unknown"; reading fails while the link is down.
+    // -1 and huge numbers mean "unknown". While the link is down, reading fails.
     let mbits: Option<i64> = tree.number(format!("{path}/speed"));
     let mbits = mbits.and_then(|speed| u64::try_from(speed).ok());
     let mbits = mbits.filter(|speed| (1..100_000_000).contains(speed));

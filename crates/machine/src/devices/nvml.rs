@@ -1,5 +1,5 @@
-//! Answers of NVIDIA's management library (NVML) about GPUs: their links to each other and to the host, reasons why
-//! they cannot access each other, and slices.
+//! Answers of NVIDIA's management library (NVML) about GPUs: links between GPUs and to the host, reasons why a GPU
+//! cannot access another one's memory, and slices.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ use super::timeout::{TIMEOUT, with_timeout};
 /// The environment variable that names the NVML library to use instead of the installed one.
 pub const LIBNVML_VARIABLE: &str = "TONNAGE_LIBNVML";
 
-/// Links of some GPUs other than PCI, by the GPUs' PCI addresses.
+/// Links other than PCI of some GPUs, by the GPUs' PCI addresses.
 #[derive(Debug, Clone, Default)]
 pub struct LinkTable {
     between: BTreeMap<(String, String), GpuLinks>,
     to_host: BTreeMap<String, GpuLinks>,
-    /// Why some GPU's links, or all links, are unknown.
+    /// Why the links of a GPU, or all links, are unknown.
     pub unknown: Option<String>,
 }
 
 impl LinkTable {
-    /// Links from the first GPU towards the second; `None` if there are none or they are unknown.
+    /// Returns the links from the first GPU towards the second; `None` if there are none or they are unknown.
     pub fn between(&self, from: &str, to: &str) -> Option<&GpuLinks> {
         self.between.get(&(from.to_owned(), to.to_owned()))
     }
 
-    /// Links from a GPU to host memory; `None` if there are none or they are unknown.
+    /// Returns the links from a GPU to host memory; `None` if there are none or they are unknown.
     pub fn to_host(&self, address: &str) -> Option<&GpuLinks> {
         self.to_host.get(address)
     }
@@ -38,7 +38,7 @@ impl LinkTable {
 #[derive(Debug, Default)]
 pub(super) struct NvmlAnswer {
     links: LinkTable,
-    /// Reasons why a GPU cannot read another one's memory.
+    /// Reasons why the first GPU cannot read the second one's memory.
     refusals: BTreeMap<(String, String), &'static str>,
     /// Slices of the GPUs with MIG on.
     slices: BTreeMap<String, Vec<MigSlice>>,
@@ -58,18 +58,19 @@ impl NvmlAnswer {
         }
     }
 
-    /// Links from the GPU with an address to host memory.
+    /// Returns the links from the GPU with this address to host memory.
     pub(super) fn to_host(&self, address: &str) -> Option<&GpuLinks> {
         self.links.to_host(address)
     }
 
-    /// Slices of the GPU with an address; `None` for a whole or unknown GPU.
+    /// Returns the slices of the GPU with this address; `None` for a whole or unknown GPU.
     pub(super) fn slices(&self, address: &str) -> Option<&[MigSlice]> {
         self.slices.get(address).map(Vec::as_slice)
     }
 }
 
-/// Queries the library that the variable names, or the installed one, about the GPUs with these PCI addresses.
+/// Queries NVML about the GPUs with these PCI addresses. The library is the one that the variable names, or else the
+/// installed one.
 pub(super) fn ask(addresses: Vec<String>, absent: &mut Vec<Absent>) -> NvmlAnswer {
     let what = "NVLink and MIG by NVML";
     let (why, how) = match asked(addresses) {
@@ -87,8 +88,8 @@ pub(super) fn ask(addresses: Vec<String>, absent: &mut Vec<Absent>) -> NvmlAnswe
     NvmlAnswer::default()
 }
 
-/// Queries the links of the GPUs with these PCI addresses from the library that the variable names, or the installed
-/// one.
+/// Queries the links of the GPUs with these PCI addresses. The library is the one that the variable names, or else the
+/// installed one.
 pub fn gpu_links(addresses: Vec<String>) -> LinkTable {
     match asked(addresses) {
         Ok(answer) => answer.links,
@@ -99,7 +100,7 @@ pub fn gpu_links(addresses: Vec<String>) -> LinkTable {
     }
 }
 
-/// The reason of a failure, and the advice.
+/// The reason why there is no answer, and advice.
 type NoAnswer = (String, &'static str);
 
 const INSTALL: &str = "Install libnvidia-ml.so.1 of the driver (libnvidia-ml1 on Debian, libnvidia-compute on Ubuntu); in a \
@@ -197,9 +198,9 @@ fn to_host(gpu: &NvmlGpu<'_>, ends: &[NvlinkEnd]) -> Option<GpuLinks> {
     })
 }
 
-/// Returns the number of links from one GPU towards another one, from the link ends of both, and whether they lead to
-/// switches. `linked` is the library's answer for the pair, if it has one. `is_known` returns whether an address is a
-/// GPU's.
+/// Returns the number of links from one GPU towards another one, and whether these lead to switches. `own` and `their`
+/// are the link ends of the two GPUs. `linked` is the library's answer for the pair, if it has one. `is_known` tells
+/// whether an address is a GPU's.
 fn between(
     own: &[NvlinkEnd],
     (peer, their): (&str, &[NvlinkEnd]),
@@ -212,8 +213,8 @@ fn between(
     let both = |wanted: &dyn Fn(&NvlinkEnd) -> bool| count(own, wanted).min(count(their, wanted));
     let direct = count(own, &|end| matches!(end, NvlinkEnd::Gpu(at) if at == peer));
     let switched = both(&|end| *end == NvlinkEnd::Switch);
-    // Behind some switches a guest cannot see the far end of its links. If the kind of a switch is not reported, only
-    // its address is known.
+    // A guest cannot see the far end of links behind some switches. If a switch's kind is not reported, only its
+    // address is known.
     let unknown_ends = both(&|end| match end {
         NvlinkEnd::Gpu(at) => !is_known(at),
         NvlinkEnd::Other => true,
@@ -232,7 +233,7 @@ fn between(
 pub(super) mod tests {
     use super::*;
 
-    /// An answer about a GPU that MIG has divided into these slices, and that has links to the host.
+    /// An answer about a GPU with these MIG slices and with links to the host.
     pub(in super::super) fn of_slices(address: &str, slices: Vec<MigSlice>) -> NvmlAnswer {
         let links = GpuLinks {
             kind: "NVLink-C2C".to_owned(),
@@ -261,7 +262,7 @@ pub(super) mod tests {
         assert_eq!(between(&own, ("b", &[]), None), Some((2, false)));
         let one = [switch.clone(), other.clone()];
         assert_eq!(between(&own, ("d", &one), Some(true)), Some((1, true)));
-        // The library's answer overrides the ends if it is negative; if it is positive, unknown ends count.
+        // If the library answers no, the ends do not matter. If it answers yes, links with unknown ends count too.
         assert_eq!(between(&own, ("b", &one), Some(false)), None);
         let unknown_ends = [other.clone(), other];
         assert_eq!(
@@ -271,7 +272,7 @@ pub(super) mod tests {
         assert_eq!(between(&unknown_ends, ("d", &unknown_ends), None), None);
         assert_eq!(between(&[gpu("c")], ("d", &[switch]), None), None);
         assert_eq!(between(&[], ("d", &[]), Some(true)), None);
-        // An address that is not a GPU of the machine may be a switch; a processor may not.
+        // An address that is not a GPU of this machine may be a switch. A processor is never a switch.
         let [address, processor] = [gpu("switch"), NvlinkEnd::Processor];
         let both = [address.clone(), address, processor, gpu("c")];
         assert_eq!(between(&both, ("d", &both), Some(true)), Some((2, true)));

@@ -1,4 +1,4 @@
-//! PCI functions, and the PCIe link in front of each.
+//! PCI functions, and the PCIe link that connects each.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ pub(super) const AMD: u32 = 0x1002;
 pub struct PciFunction {
     /// PCI address, such as "0000:41:00.0".
     pub address: String,
-    /// NUMA node that it is attached to; absent if the firmware does not report it.
+    /// NUMA node that the device is attached to; absent if the firmware does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
-    /// The link in front of the function; absent if the kernel does not report the link, as for most virtual devices.
+    /// The link that connects the function; absent if the kernel does not report it, as for most virtual devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<PcieLink>,
 }
@@ -29,22 +29,22 @@ pub struct PcieLink {
     pub generation: u32,
     /// Number of lanes.
     pub lanes: u32,
-    /// Speed in one direction, after line encoding and before packet headers, which take another 5 to 20 %.
+    /// Speed in one direction after line encoding. Packet headers take another 5 to 20 % of it.
     pub bytes_per_s: u64,
     /// The highest generation that the device supports.
     pub generation_max: u32,
     /// Number of lanes that the device has.
     pub lanes_max: u32,
-    /// True if the link runs slower or narrower than the device supports. An idle GPU lowers the generation
-    /// automatically.
+    /// True if the link runs slower or narrower than the device supports. An idle GPU lowers its link's generation by
+    /// itself.
     pub below_maximum: bool,
 }
 
 /// Returns the PCI function of the device at `path` (a link in the tree, such as "sys/class/net/eth0/device"), or the
-/// one that it is attached to; `None` if it is not on a PCI bus.
+/// function that the device is attached to. `None` if the device is not on a PCI bus.
 pub(super) fn function_of(tree: &Tree, path: impl AsRef<Path>) -> Option<PciFunction> {
     let real = tree.resolve(path)?;
-    // A virtual device, such as virtio's, is below its PCI function.
+    // A virtual device, such as a virtio device, is below its PCI function.
     let function = real.ancestors().find(|path| is_function(tree, path))?;
     Some(PciFunction {
         address: function.file_name()?.to_str()?.to_owned(),
@@ -53,15 +53,15 @@ pub(super) fn function_of(tree: &Tree, path: impl AsRef<Path>) -> Option<PciFunc
     })
 }
 
-/// Nominal speed of the PCIe link of the function with this address, in one direction, bytes per second. It uses the
-/// current lanes at the highest generation that both ends support, because an idle GPU lowers its generation. `None` if
-/// the kernel does not report it.
+/// Returns the nominal speed of the PCIe link of the function with this address, in one direction, in bytes per second.
+/// It is computed from the current lanes and the highest generation that both ends support, because an idle GPU lowers
+/// its generation. `None` if the kernel does not report the link.
 pub fn nominal_link_bytes_per_s(address: &str) -> Option<u64> {
     nominal(&Tree::host(), address)
 }
 
-/// Returns the PCI address of a GPU's function, given its driver's address. HIP puts the number of a partition into the
-/// function field, but partitions are not PCI functions.
+/// Returns the PCI address of a GPU's function, given the address that its driver reports. HIP puts the partition
+/// number into the function field, but partitions are not PCI functions.
 pub fn gpu_function(tree: &Tree, address: &str) -> String {
     let of = |address: &str| format!("sys/bus/pci/devices/{address}");
     let is_amd = |card: &String| hexadecimal(tree, format!("{}/vendor", of(card))) == Some(AMD);
@@ -72,7 +72,7 @@ pub fn gpu_function(tree: &Tree, address: &str) -> String {
     card.unwrap_or_else(|| address.to_owned())
 }
 
-/// Returns the NUMA node of a function; the kernel writes -1 for none.
+/// Returns the NUMA node of a function; `None` if the kernel reports none, as -1.
 pub(super) fn numa_node(tree: &Tree, function: &Path) -> Option<u32> {
     let node = tree.number::<i64>(function.join("numa_node"))?;
     u32::try_from(node).ok()
@@ -102,14 +102,15 @@ pub(super) fn hexadecimal(tree: &Tree, path: impl AsRef<Path>) -> Option<u32> {
     u32::from_str_radix(tree.text(path)?.strip_prefix("0x")?, 16).ok()
 }
 
-/// Size of a function's resource with this number (BAR); `None` if it has none, or the kernel does not report it.
+/// Returns the size of a function's resource (BAR) with this number; `None` if the function lacks it, or the kernel
+/// does not report it.
 pub(super) fn resource_bytes(tree: &Tree, function: &Path, number: usize) -> Option<u64> {
     let [first, last, _] = resource(tree, function, number)?;
     // A missing resource is all zeros.
     (last > first).then(|| last - first + 1)
 }
 
-/// True if the resource with this number has 64-bit addresses and therefore takes up the next number as well.
+/// Returns whether the resource with this number has 64-bit addresses. It then takes up the next number as well.
 pub(super) fn resource_is_wide(tree: &Tree, function: &Path, number: usize) -> bool {
     const MEMORY_64: u64 = 0x0010_0000;
     resource(tree, function, number).is_some_and(|[_, _, flags]| flags & MEMORY_64 != 0)
@@ -180,7 +181,7 @@ pub(super) mod tests {
     use super::super::pci_path::tests::plug;
     use super::*;
 
-    /// Creates a PCI function in sysfs with a link of this current and maximum speed and width.
+    /// Creates a PCI function in sysfs. Its link has this current and maximum speed and width.
     pub(in super::super) fn invent(
         machine: &Machine,
         address: &str,

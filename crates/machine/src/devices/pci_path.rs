@@ -1,4 +1,4 @@
-//! Paths between two PCI functions of this host: what their bytes cross, according to the kernel's device tree.
+//! Paths between two PCI functions of this host, according to the kernel's device tree.
 //!
 //! Links other than PCI, such as NVLink, are in `gpu_pairs`.
 
@@ -14,7 +14,7 @@ use super::pci::numa_node;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PciPath {
-    /// None: both are functions of one device.
+    /// No component, because both are functions of one device.
     Card,
     /// One PCIe switch.
     Switch,
@@ -28,7 +28,7 @@ pub enum PciPath {
     Nodes,
     /// Two sockets.
     Sockets,
-    /// The kernel does not report it.
+    /// The kernel does not report the path.
     #[default]
     Unknown,
 }
@@ -48,7 +48,7 @@ impl PciPath {
         }
     }
 
-    /// Returns the path in words that can follow "by".
+    /// Returns the path in words that fit after "by".
     pub fn words(self) -> &'static str {
         match self {
             Self::Card => "the same card",
@@ -75,9 +75,9 @@ pub fn pci_path(tree: &Tree, topology: &Topology, one: &str, other: &str) -> Pci
     }
 }
 
-/// Returns the path between the functions at these places in the tree, such as
-/// "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0". Each component below the host bridge is a bridge, or the
-/// function.
+/// Returns the path between two functions, given their places in the tree, such as
+/// "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0". Each component below the host bridge is a bridge; the last one
+/// is the function.
 ///
 /// Above a host bridge there may be components of the firmware. On Hyper-V each function has its own host bridge:
 /// "sys/devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/GUID/pci0001:00/0001:00:00.0".
@@ -99,7 +99,7 @@ fn between(tree: &Tree, topology: &Topology, places: [&Path; 2]) -> PciPath {
     let depth = |place: &Path| place.components().count() - shared.components().count();
     match depth(one).max(depth(other)) {
         _ if bridge == Some(&shared) => PciPath::HostBridge,
-        // Below the shared upstream port: a downstream port of the same switch, and the function.
+        // Two components below the shared upstream port: a downstream port of the same switch, and the function.
         ..=2 => PciPath::Switch,
         _ => PciPath::Switches,
     }
@@ -132,7 +132,7 @@ fn node(tree: &Tree, topology: &Topology, place: &Path) -> Option<u32> {
     }
 }
 
-/// Returns the device of a function: the path of its slot, and its address without the function number.
+/// Identifies the device of a function: the path of its slot, and its address without the function number.
 fn card(place: &Path) -> Option<(&Path, &str)> {
     Some((place.parent()?, name(place)?.rsplit_once('.')?.0))
 }
@@ -141,9 +141,9 @@ fn name(place: &Path) -> Option<&str> {
     place.file_name()?.to_str()
 }
 
-/// Returns the host bridge nearest to a function.
+/// Returns the nearest host bridge above a function.
 fn host_bridge(place: &Path) -> Option<&Path> {
-    // Such as "pci0000:00".
+    // A host bridge has a name such as "pci0000:00".
     let is_one = |above: &&Path| {
         let rest = name(above).and_then(|name| name.strip_prefix("pci"));
         rest.is_some_and(|rest| rest.contains(':'))
@@ -156,8 +156,8 @@ pub(super) mod tests {
     use super::super::super::kernel_files::invented::Machine;
     use super::*;
 
-    /// Creates a function or a bridge below "sys/devices", with its class, vendor and device number, at a NUMA node (-1
-    /// for none).
+    /// Creates a function or a bridge below "sys/devices". `ids` has its class, vendor and device number; a `node` of
+    /// -1 means that the firmware reports no NUMA node.
     pub(in super::super) fn plug(machine: &Machine, place: &str, ids: &str, node: i32) -> String {
         let path = format!("sys/devices/{place}");
         let files = ["class", "vendor", "device"]
@@ -173,8 +173,8 @@ pub(super) mod tests {
     pub(in super::super) const GPU: &str = "0x030200 0x10de 0x2330";
     pub(in super::super) const NIC: &str = "0x020700 0x15b3 0x1021";
 
-    /// Two sockets with two host bridges each. Under the first bridge of each socket is a switch with two GPUs and two
-    /// NICs; the second NIC has two functions. Behind a downstream port of the first switch is another switch with a
+    /// Two sockets with two host bridges each. Below the first host bridge of each socket is a switch with two GPUs and
+    /// two NICs; the second NIC has two functions. A downstream port of the first switch leads to another switch with a
     /// GPU.
     pub(in super::super) fn two_sockets() -> Machine {
         let machine = Machine::new();
@@ -196,7 +196,7 @@ pub(super) mod tests {
         }
         let deep = "pci0000:00/0000:00:01.0/0000:00:1f.0/0000:02:04.0/0000:10:00.0/0000:11:00.0";
         plug(&machine, &format!("{deep}/0000:12:00.0"), GPU, 0);
-        // On the first host bridge, at a port of its own.
+        // This NIC is on the first host bridge, at a port of its own.
         plug(&machine, "pci0000:00/0000:00:03.0/0000:18:00.0", NIC, 0);
         machine
     }
@@ -227,7 +227,7 @@ pub(super) mod tests {
         assert!(PciPath::Switch < PciPath::HostBridge && PciPath::Sockets < PciPath::Unknown);
     }
 
-    /// A Hyper-V guest: two sockets, each with a GPU and a NIC on host bridges of their own.
+    /// A Hyper-V guest with two sockets. Each socket has a GPU and a NIC, each on its own host bridge.
     pub(in super::super) fn hyper_v() -> Machine {
         let machine = Machine::new();
         machine.processors(2, 4, 1);
@@ -262,7 +262,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Virtual functions of a device (SR-IOV) may continue on the next bus number.
+    /// Virtual functions of a device (SR-IOV) may continue on the next bus number, but belong to the same device.
     #[test]
     fn functions_of_a_card_for_guests_are_of_the_card() {
         let machine = two_sockets();
@@ -295,10 +295,10 @@ pub(super) mod tests {
         };
         assert_eq!(way(&at([0, 0], 2)), PciPath::Node);
         assert_eq!(way(&at([0, 1], 2)), PciPath::Sockets);
-        // The firmware reports no node: with one node there is no doubt.
+        // If the firmware reports no node, the path is unknown, unless the machine has a single node.
         assert_eq!(way(&at([-1, -1], 2)), PciPath::Unknown);
         assert_eq!(way(&at([-1, -1], 1)), PciPath::Node);
-        // Two nodes of one socket.
+        // Now both nodes are on one socket.
         let machine = at([0, 1], 2);
         for cpu in 0..4 {
             let file = format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");

@@ -1,5 +1,5 @@
-//! Well-known libfabric providers that are not offered here: why each is missing, and which library has it. The
-//! providers that are offered are in `fabric`.
+//! Well-known libfabric providers that are not offered here: the reason for each, and which library has the provider.
+//! Offered providers are in `fabric`.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,16 +10,16 @@ use super::Absent;
 use super::fabric::FabricLibrary;
 use super::rdma::RdmaDevice;
 
-/// Limit on the bytes read of a library's file, far above any library's size.
+/// Limit on the bytes to read of a library's file, far above any library's size.
 const LIBRARY_BYTES_MAX: u64 = 1 << 28;
 
 /// A provider that users ask for by name.
 struct Known {
     name: &'static str,
-    /// A string that only the file of a library with this provider contains. Some providers withdraw if they find no
-    /// device, so the library does not list them although it has them.
+    /// A string that is only in files of libraries with this provider. It is needed because some providers withdraw if
+    /// they find no device, and the library then does not list them.
     marker: &'static str,
-    /// Description of the device that it needs.
+    /// Description of the device that the provider needs.
     needs: &'static str,
     /// Returns the names of suitable devices on this host.
     devices: fn(&Tree, &[RdmaDevice]) -> Vec<String>,
@@ -107,7 +107,7 @@ pub(super) fn absent(tree: &Tree, rdma: &[RdmaDevice], libraries: &[FabricLibrar
     missing.map(explain).collect()
 }
 
-/// Explains a missing provider. `library` is the installed library's path and whether it has the provider.
+/// Explains a missing provider. `library` is the installed library's path, and whether that library has the provider.
 fn explanation(known: &Known, library: Option<(&str, bool)>, devices: &[String]) -> Absent {
     let Known {
         name, needs, how, ..
@@ -137,7 +137,8 @@ fn explanation(known: &Known, library: Option<(&str, bool)>, devices: &[String])
     Absent::new(format!("libfabric provider {name}"), why, how)
 }
 
-/// Returns the bytes of a file. An unreadable file is empty and so counts as a library without the provider.
+/// Returns the bytes of a file. An unreadable file is treated as empty, so the library counts as one without the
+/// provider.
 fn contents(path: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let file = File::open(path);

@@ -1,4 +1,4 @@
-//! RDMA devices and their ports; if there are none, the driver or module that is missing.
+//! RDMA devices and their ports. If there are none, the missing driver or module is reported.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::Absent;
 use super::network::NetworkInterface;
 use super::pci::{PciFunction, function_of, functions, hexadecimal};
 
-/// Network drivers, and the module that adds RDMA to each.
+/// Network drivers, each with the module that adds RDMA to it.
 const RDMA_MODULES: [(&str, &str); 8] = [
     ("bnxt_en", "bnxt_re"),
     ("cxgb4", "iw_cxgb4"),
@@ -25,7 +25,7 @@ const RDMA_MODULES: [(&str, &str); 8] = [
 
 const MELLANOX: u32 = 0x15b3;
 const AMAZON: u32 = 0x1d0f;
-/// The upper bits of the PCI device numbers of all EFA generations.
+/// The upper bits of the PCI device number, the same for all EFA generations.
 const EFA_DEVICES: u32 = 0xefa0;
 
 /// One RDMA device.
@@ -81,7 +81,7 @@ pub struct RdmaPort {
 pub struct RdmaGid {
     /// Index of the GID in the port's table.
     pub index: u32,
-    /// The protocol that it is used with, as the kernel names it: "IB/RoCE v1" or "RoCE v2".
+    /// The protocol that the GID is used with, as the kernel names it: "IB/RoCE v1" or "RoCE v2".
     pub kind: String,
     /// The address.
     pub address: Ipv6Addr,
@@ -96,7 +96,8 @@ impl RdmaDevice {
 }
 
 impl RdmaPort {
-    /// Returns the GID that packets usually carry. Preferred are RoCE v2 with IPv4, then any RoCE v2, then any.
+    /// Returns the GID that packets usually carry: one for RoCE v2 with an IPv4 address, or else any for RoCE v2, or
+    /// else any. Link-local addresses come last.
     pub fn usual_gid(&self) -> Option<&RdmaGid> {
         let gids = self.gids.iter();
         gids.min_by_key(|gid| {
@@ -107,7 +108,7 @@ impl RdmaPort {
 }
 
 impl RdmaGid {
-    /// Returns the address in the familiar form: IPv4 if the GID holds one.
+    /// Returns the address as users know it: as IPv4 if the GID holds an IPv4 address.
     pub fn ip(&self) -> IpAddr {
         match self.address.to_ipv4_mapped() {
             Some(address) => address.into(),
@@ -115,7 +116,7 @@ impl RdmaGid {
         }
     }
 
-    /// True for RoCE v2, which has routable packets.
+    /// Returns whether the GID is for RoCE v2, whose packets can be routed.
     pub fn is_roce_2(&self) -> bool {
         self.kind == "RoCE v2"
     }
@@ -139,8 +140,8 @@ pub(super) fn find(
     found
 }
 
-/// Queries the MTU of each port from libibverbs, its only source. Ports get no MTU if the library is missing or a
-/// device may not be opened.
+/// Queries the MTU of each port from libibverbs, because the kernel's files do not have it. If the library is missing
+/// or a device cannot be opened, its ports get no MTU.
 pub(super) fn ask_mtu(devices: &mut [RdmaDevice]) {
     if devices.is_empty() {
         return;
@@ -202,7 +203,7 @@ fn port(tree: &Tree, device: &str, number: &str) -> Option<RdmaPort> {
     })
 }
 
-/// Reads the GIDs of a port. A free entry of the kernel's table has no type.
+/// Reads the GIDs of a port. A free entry of the kernel's table has no type, so it is left out.
 fn gids(tree: &Tree, port: &str) -> Vec<RdmaGid> {
     let indices = tree.names(format!("{port}/gids"));
     let gid = |index: &String| {

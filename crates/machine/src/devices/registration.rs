@@ -1,20 +1,20 @@
-//! How a NIC could reach memory of NVIDIA GPUs: dmabuf export, or the peer memory module, which gives RDMA devices the
-//! pages of a GPU. Lists both, and the reason if one is missing.
+//! Mechanisms by which a NIC can reach memory of NVIDIA GPUs: dmabuf export, or the peer memory module, which gives
+//! RDMA devices the pages of a GPU. If one is missing, the reason is reported.
 
 use super::super::kernel_files::Tree;
 use super::Absent;
 use super::cuda::CudaGpu;
 
-/// Modules with which RDMA devices register GPU addresses: NVIDIA's own, and its predecessor.
+/// Modules that let RDMA devices register GPU addresses: NVIDIA's own, and its predecessor.
 const MODULES: [&str; 2] = ["nvidia_peermem", "nv_peer_mem"];
 
-/// Returns the loaded module.
+/// Returns the name of the loaded module; `None` if neither is loaded.
 pub fn peer_memory_module(tree: &Tree) -> Option<String> {
     let loaded = |name: &&str| tree.exists(format!("sys/module/{name}"));
     MODULES.into_iter().find(loaded).map(str::to_owned)
 }
 
-/// Reports a missing module, on a host with NVIDIA's driver. The caller has checked for a GPU and an RDMA device.
+/// Reports a missing module, if the host has NVIDIA's driver. The caller has checked for a GPU and an RDMA device.
 pub(super) fn without_module(tree: &Tree, absent: &mut Vec<Absent>) {
     if tree.exists("sys/module/nvidia") && peer_memory_module(tree).is_none() {
         absent.push(Absent::new(
@@ -72,7 +72,7 @@ mod tests {
             without_module(&machine.tree(), &mut absent);
             absent.pop()
         };
-        // Without NVIDIA's driver nothing is missing.
+        // Without NVIDIA's driver, a missing module is not reported.
         assert_eq!(missed(&machine), None);
         machine.file("sys/module/nvidia/version", "570.1");
         let how = missed(&machine).unwrap().how;

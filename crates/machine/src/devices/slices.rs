@@ -6,8 +6,8 @@ use std::path::Path;
 use super::super::kernel_files::Tree;
 use super::xgmi;
 
-/// Returns the slices of the GPU with this minor number, such as "gi1/ci0". A GPU instance has part of the memory and
-/// copy engines; a compute instance in it has processors. Empty for a whole GPU.
+/// Returns the slices of the GPU with this minor number, such as "gi1/ci0". A GPU instance (gi) owns a part of the
+/// memory and copy engines; a compute instance (ci) in it owns processors. Empty for a whole GPU.
 pub(super) fn slices(tree: &Tree, minor: &str) -> Vec<String> {
     let mig = format!("proc/driver/nvidia/capabilities/gpu{minor}/mig");
     let parts = |path: &str, prefix: &str| {
@@ -19,7 +19,7 @@ pub(super) fn slices(tree: &Tree, minor: &str) -> Vec<String> {
     for instance in parts(&mig, "gi") {
         let compute = parts(&format!("{mig}/{instance}"), "ci");
         if compute.is_empty() {
-            // Nothing can run in this instance yet.
+            // An instance without compute instances cannot run anything yet.
             slices.push(instance);
         } else {
             slices.extend(compute.iter().map(|part| format!("{instance}/{part}")));
@@ -28,8 +28,8 @@ pub(super) fn slices(tree: &Tree, minor: &str) -> Vec<String> {
     slices
 }
 
-/// Compute partition modes of an AMD GPU with their number of parts; CPX has one for each die. The kernel has words for
-/// other states too.
+/// Compute partition modes of an AMD GPU, with their numbers of partitions. CPX has one partition for each die, so its
+/// number varies. Other words of the kernel mean that the GPU is whole.
 const MODES: [(&str, Option<usize>); 4] = [
     ("DPX", Some(2)),
     ("TPX", Some(3)),
@@ -37,8 +37,8 @@ const MODES: [(&str, Option<usize>); 4] = [
     ("CPX", None),
 ];
 
-/// Returns the compute partitions of the AMD GPU at this path, such as "CPX part 0 (NPS4)": the mode, and the number of
-/// domains that its memory is divided into. Empty for a whole GPU, or one without these modes.
+/// Returns the compute partitions of the AMD GPU at this path, such as "CPX part 0 (NPS4)". "CPX" is the mode; "NPS4"
+/// means that the memory is divided into 4 domains. Empty for a whole GPU, and for a GPU without these modes.
 pub(super) fn partitions(tree: &Tree, path: &Path, address: &str) -> Vec<String> {
     let text = |file: &str| tree.text(path.join(file));
     let word = text("current_compute_partition").unwrap_or_default();
@@ -47,7 +47,7 @@ pub(super) fn partitions(tree: &Tree, path: &Path, address: &str) -> Vec<String>
     };
     let memory = text("current_memory_partition");
     let memory = memory.map_or_else(String::new, |memory| format!(" ({memory})"));
-    // Each partition is a node of the driver's list; a container may see only its own.
+    // Each partition is a node of the driver's list, but a container may see only its own partition.
     let seen = xgmi::nodes_at(tree, address);
     if count.map_or(seen == 0, |count| seen != count) {
         return vec![format!("{mode}{memory}")];
@@ -84,7 +84,7 @@ mod tests {
         set("CPX\n");
         assert_eq!(found(&machine), ["CPX"]);
         machine.file(&format!("{path}/current_memory_partition"), "NPS4\n");
-        // Two partitions of this GPU, with their numbers in the function field, and one of another GPU.
+        // Two partitions of this GPU, with their numbers in the function field, and one partition of another GPU.
         for (node, location) in [(1, 1280), (2, 1281), (3, 33536)] {
             let file = format!("sys/class/kfd/kfd/topology/nodes/{node}/properties");
             machine.file(&file, &format!("location_id {location}\ndomain 0"));
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(found(&machine), ["CPX part 0 (NPS4)", "CPX part 1 (NPS4)"]);
         set("DPX\n");
         assert_eq!(found(&machine), ["DPX part 0 (NPS4)", "DPX part 1 (NPS4)"]);
-        // Two of four are visible, and it is unknown which two.
+        // Only two of four partitions are visible, and it is unknown which two.
         set("QPX\n");
         assert_eq!(found(&machine), ["QPX (NPS4)"]);
     }

@@ -4,18 +4,18 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Time limit for a driver's answer; a driver that needs longer to start is given up.
+/// Time limit for a driver's answer. A driver that needs longer to start is treated as missing.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Returns the answer of `question`, or `None` if it takes longer than `timeout` or no thread can be started. A late
-/// thread is left behind: it hangs inside the kernel or a library and cannot be stopped.
+/// Returns the answer of `question`, or `None` if it takes longer than `timeout` or no thread can be started. After a
+/// timeout the thread is abandoned, because a thread that hangs in the kernel or a library cannot be stopped.
 pub(super) fn with_timeout<T: Send + 'static>(
     timeout: Duration,
     question: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (answer, answered) = mpsc::channel();
     let asked = thread::Builder::new().name("devices".to_owned());
-    // After the timeout there is no receiver, which is not an error.
+    // Sending fails only after the timeout, when the receiver is gone.
     asked.spawn(move || drop(answer.send(question()))).ok()?;
     answered.recv_timeout(timeout).ok()
 }

@@ -5,10 +5,10 @@ use super::gpu_pairs::GpuLinks;
 
 const NODES: &str = "sys/class/kfd/kfd/topology/nodes";
 
-/// The driver's number for this type of link.
+/// The driver's number for links of this type.
 const XGMI: u64 = 11;
 
-/// Links in one direction, with the PCI addresses of both GPUs.
+/// The links from one GPU to another, with the PCI addresses of both.
 pub(super) type XgmiLinks = (String, String, GpuLinks);
 
 /// Returns all XGMI links between GPUs.
@@ -24,7 +24,7 @@ pub(super) fn links(tree: &Tree) -> Vec<XgmiLinks> {
                 continue;
             }
             let ends = ["node_from", "node_to"].map(|end| address(tree, property(&text, end)?));
-            // Partitions of one GPU are separate nodes with the same address.
+            // Partitions of one GPU are separate nodes with the same address; links between them are left out.
             if let [Some(from), Some(to)] = ends
                 && from != to
             {
@@ -35,7 +35,7 @@ pub(super) fn links(tree: &Tree) -> Vec<XgmiLinks> {
     found
 }
 
-/// Number of nodes in the driver's list that belong to the GPU with a PCI address: one, or one for each partition.
+/// Returns how many nodes of the driver's list belong to the GPU with this PCI address: one, or one for each partition.
 pub(super) fn nodes_at(tree: &Tree, wanted: &str) -> usize {
     let nodes = tree.names(NODES);
     let numbers = nodes.iter().filter_map(|node| node.parse().ok());
@@ -43,8 +43,8 @@ pub(super) fn nodes_at(tree: &Tree, wanted: &str) -> usize {
     numbers.filter(is_wanted).count()
 }
 
-/// One entry stands for all links between two GPUs. The kernel reports the speed of one link and of all together. Both
-/// are zero if other GPUs are in between, and on all GPUs before gfx 9.4.2.
+/// Converts an entry, which stands for all links between two GPUs. The kernel reports the speed of one link and of all
+/// together. Both speeds are zero if the path leads through other GPUs, and on all GPUs before gfx 9.4.2.
 fn links_of(text: &str) -> GpuLinks {
     let speed = |name| property(text, name).filter(|&speed| speed > 0);
     let all = speed("max_bandwidth");
@@ -65,7 +65,7 @@ fn address(tree: &Tree, node: u64) -> Option<String> {
     let text = tree.text(format!("{NODES}/{node}/properties"))?;
     let location = property(&text, "location_id").filter(|&location| location != 0)?;
     let domain = property(&text, "domain").unwrap_or(0);
-    // Some kernels put the partition number into the function field, which is 0 for every GPU.
+    // The function is 0 for every GPU, but some kernels put the partition number into this field.
     let (bus, device) = (location >> 8 & 0xff, location >> 3 & 0x1f);
     Some(format!("{domain:04x}:{bus:02x}:{device:02x}.0"))
 }
@@ -110,11 +110,11 @@ mod tests {
         assert_eq!((&**from, &**to), ("0000:05:00.0", "0001:83:00.0"));
         let all = Some(200_000_000_000);
         assert_eq!((links.count, links.bytes_per_s), (Some(4), all));
-        // A kernel that reports no speed reports no number of links either.
+        // If the kernel reports no speed, the number of links is unknown too.
         assert_eq!((found[1].2.count, found[1].2.bytes_per_s), (None, None));
     }
 
-    /// There are two GPUs of two partitions each, with the partition numbers in the function field.
+    /// Two GPUs with two partitions each, whose numbers are in the function field.
     #[test]
     fn partitions_are_of_their_gpus() {
         let machine = Machine::new();

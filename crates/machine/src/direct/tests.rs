@@ -1,4 +1,4 @@
-//! Sources that are trusted for direct I/O.
+//! Tests of the sources that are trusted for direct I/O.
 
 use super::*;
 

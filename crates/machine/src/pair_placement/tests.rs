@@ -1,7 +1,7 @@
 use super::super::kernel_files::invented::Machine;
 use super::*;
 
-/// Creates ranks that may use the same CPUs. Each of `pairs` exchanges bytes.
+/// Creates `count` ranks that may use the same CPUs. The two ranks of each pair exchange bytes.
 fn ranks_of(topology: &Topology, count: usize, pairs: &[(usize, usize)]) -> Vec<MachineRank> {
     let alone = |rank| MachineRank {
         rank,
@@ -64,7 +64,7 @@ fn by_itself(topology: &Topology, ranks: &[MachineRank], workers: u32) -> Vec<Ve
 
 #[test]
 fn two_sockets_take_a_pair_together_or_one_worker_each() {
-    // Cores 0 and 1 on socket 0, 2 and 3 on socket 1; second threads 4 to 7.
+    // Cores 0 and 1 are on socket 0, cores 2 and 3 on socket 1. CPUs 4 to 7 are the second threads.
     let topology = machine(2, 2, 2, &[]);
     assert_eq!(near(&topology, 1, 1), [[0], [1]]);
     assert_eq!(far(&topology, 1, 1), [[0], [2]]);
@@ -77,16 +77,16 @@ fn two_sockets_take_a_pair_together_or_one_worker_each() {
 #[test]
 fn a_pair_is_not_on_two_threads_of_a_core_while_cores_are_free() {
     let topology = machine(2, 2, 2, &[]);
-    // The third pair gets second threads, on two cores.
+    // The third pair gets second threads, but of two different cores.
     assert_eq!(near(&topology, 1, 3), [[0, 2, 4], [1, 3, 5]]);
     assert_eq!(far(&topology, 1, 4), [[0, 1, 4, 5], [2, 3, 6, 7]]);
-    // Core 0 with both threads, and one thread of core 1: one socket has two cores.
+    // Allowed are both threads of core 0 and one thread of core 1, so socket 0 has two cores.
     let some = machine(2, 2, 2, &[0, 4, 5]);
     assert_eq!(near(&some, 1, 1), [[0], [5]]);
-    // One core per socket: no socket has another core.
+    // One core per socket is allowed, so the pair gets the two threads of a core.
     let halves = machine(2, 2, 2, &[0, 4, 2, 6]);
     assert_eq!(near(&halves, 1, 1), [[0], [4]]);
-    // Socket 0 has one whole core, socket 1 two: the pair goes where both get a core.
+    // Socket 0 has one allowed core and socket 1 has two, so the pair goes to socket 1.
     let uneven = machine(2, 2, 2, &[0, 4, 2, 3]);
     assert_eq!(near(&uneven, 1, 1), [[2], [3]]);
 }
@@ -106,7 +106,7 @@ fn cpus_that_are_not_allowed_are_not_used() {
 
 #[test]
 fn nodes_of_a_socket_are_nearer_than_the_socket_and_not_as_far_as_another() {
-    // Two sockets with two nodes each, two cores per node.
+    // Two sockets with two nodes each, and two cores per node.
     let machine = Machine::new();
     machine.processors(2, 4, 1);
     for (node, cpus) in ["0-1", "2-3", "4-5", "6-7"].iter().enumerate() {
@@ -115,10 +115,10 @@ fn nodes_of_a_socket_are_nearer_than_the_socket_and_not_as_far_as_another() {
     let topology = Topology::read_from(&machine.tree(), vec![]);
     assert_eq!(near(&topology, 1, 2), [[0, 2], [1, 3]]);
     assert_eq!(far(&topology, 1, 2), [[0, 1], [4, 5]]);
-    // If no node has two CPUs, the same socket is near enough.
+    // If no node has two allowed CPUs, the pair gets one socket.
     let few = Topology::read_from(&machine.tree(), vec![1, 2, 4, 6]);
     assert_eq!(near(&few, 1, 2), [[1, 4], [2, 6]]);
-    // Three ranks that send to one.
+    // Three ranks exchange bytes with rank 0.
     let fan = ranks_of(&topology, 4, &[(0, 1), (0, 2), (0, 3)]);
     let together = placed(&topology, &fan, 1, PairPlace::Near).unwrap();
     assert_eq!(together, [[0], [1], [2], [3]]);
@@ -154,7 +154,7 @@ fn a_kernel_that_names_no_socket_gives_neither() {
         let why = "the kernel does not say which socket CPU 0 is on";
         assert!(message.contains(why), "{message}");
     }
-    // `place_automatically` does not need to know the sockets.
+    // `place_automatically` also works if the sockets are unknown.
     assert_eq!(by_itself(&topology, &pairs(&topology, 1), 1), [[0], [1]]);
 }
 
@@ -203,7 +203,7 @@ fn ranks_that_a_launcher_bound_are_placed_within_their_cpus() {
         ),
         "{refused}"
     );
-    // Rank 1 has only one choice, which rank 0 leaves to rank 1.
+    // Rank 1 may use only CPU 0, so rank 0 gets the other one.
     (ranks[0].allowed, ranks[1].allowed) = (vec![0, 1], vec![0]);
     let near = placed(&topology, &ranks, 1, PairPlace::Near).unwrap();
     assert_eq!(near, [[1], [0]]);
@@ -215,7 +215,7 @@ fn three_ranks_that_all_exchange_bytes_are_never_far() {
     let all = ranks_of(&topology, 3, &[(0, 1), (0, 2), (1, 2)]);
     let refused = place_pairs(&topology, &all, 1, PairPlace::Far).unwrap_err();
     assert_eq!(refused.exit_code(), 2, "{refused}");
-    // Two ranks always form two sides.
+    // A pair of ranks always has two sides.
     let two = ranks_of(&topology, 2, &[(0, 1)]);
     let far = placed(&topology, &two, 1, PairPlace::Far).unwrap();
     assert_eq!(far, [[0], [2]]);
@@ -224,26 +224,27 @@ fn three_ranks_that_all_exchange_bytes_are_never_far() {
 #[test]
 fn by_itself_a_pair_is_near() {
     let topology = machine(2, 4, 2, &[]);
-    // Rank after rank, the targets of four pairs would be on the other socket, as would a rank with three workers.
+    // If ranks were placed one after the other, the targets of four pairs would be on the other socket. So would the
+    // second of two ranks with three workers.
     let four = by_itself(&topology, &pairs(&topology, 4), 1);
     assert_eq!(four, [[0], [2], [4], [6], [1], [3], [5], [7]]);
     let three = by_itself(&topology, &pairs(&topology, 1), 3);
     assert_eq!(three, [[0, 2, 4], [1, 3, 5]]);
-    // A placement that is near already stays unchanged.
+    // A placement that is already near does not change.
     let one = by_itself(&topology, &pairs(&topology, 1), 2);
     assert_eq!(one, [[0, 1], [2, 3]]);
 }
 
 #[test]
 fn by_itself_cores_of_their_own_come_before_a_common_socket() {
-    // One core per socket: near would mean its two threads.
+    // With one core per socket, a near pair would share a core, so the pair is placed on two sockets.
     let topology = machine(2, 1, 2, &[]);
     assert_eq!(by_itself(&topology, &pairs(&topology, 1), 1), [[0], [1]]);
-    // All second threads are needed anyway, and a pair still gets two cores.
+    // All second threads are needed anyway. The workers of a pair still get different cores.
     let small = machine(1, 4, 2, &[]);
     let all = by_itself(&small, &pairs(&small, 1), 4);
     assert_eq!(all, [[0, 2, 4, 6], [1, 3, 5, 7]]);
-    // More workers than CPUs are still assigned round-robin.
+    // If there are more workers than CPUs, they are still assigned round-robin.
     let tiny = machine(2, 1, 1, &[]);
     assert_eq!(by_itself(&tiny, &pairs(&tiny, 2), 1), [[0], [1], [0], [1]]);
 }

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use super::super::kernel_files::invented::Machine;
 use super::*;
 
-/// Sockets × cores × threads as Linux numbers them on x86, one node per socket, all CPUs allowed.
+/// A machine of `sockets` × `cores` × `threads` CPUs, numbered as Linux does on x86, with one node per socket. All CPUs
+/// are allowed.
 fn invented(sockets: u32, cores: u32, threads: u32) -> Topology {
     let machine = Machine::new();
     machine.processors(sockets, cores, threads);
@@ -25,7 +26,7 @@ fn auto(topology: &Topology, size: u32, workers: u32) -> (Vec<Vec<u32>>, bool) {
 
 #[test]
 fn two_ranks_get_two_cores_of_one_node() {
-    // The last machine has only one core with two threads.
+    // The last machine has a single core with two threads, so the ranks share it.
     for topology in [invented(2, 4, 2), invented(1, 2, 1), invented(1, 1, 2)] {
         assert_eq!(auto(&topology, 2, 1), (vec![vec![0], vec![1]], false));
     }
@@ -42,11 +43,11 @@ fn a_rank_that_fits_nowhere_else_moves_to_the_next_node() {
 fn whole_cores_come_before_one_node_and_second_threads_last() {
     let topology = invented(2, 4, 2);
     assert_eq!(auto(&topology, 1, 6).0, [vec![0, 1, 2, 3, 4, 5]]);
-    // The first two ranks use up all cores; the others take second threads, each on one node.
+    // The first two ranks use up all cores. The other ranks get second threads, each on one node.
     let (cpus, _) = auto(&topology, 4, 4);
     let blocks = [0, 4, 8, 12].map(|first| (first..first + 4).collect::<Vec<u32>>());
     assert_eq!(cpus, blocks);
-    // Both threads of each core, if a rank has more workers than there are cores.
+    // A rank with more workers than cores gets both threads of each core.
     assert_eq!(auto(&invented(1, 2, 2), 1, 4).0, [vec![0, 1, 2, 3]]);
 }
 
@@ -68,12 +69,12 @@ fn the_first_workers_of_all_ranks_come_before_the_others() {
     };
     let one_of = |each| Workers { each, first: 1 };
     let auto = |cpus, size, workers| places(cpus, size, workers, &CpuChoice::Auto);
-    // CPUs only for the first workers: each shares its own with another of its rank.
+    // The CPUs suffice only for the first workers, so each shares its CPU with its rank's other worker.
     assert_eq!(auto(2, 2, one_of(2)), [[0, 0], [1, 1]]);
-    // The other workers share the remaining CPUs, however many workers they are.
+    // All other workers share the remaining CPUs.
     assert_eq!(auto(3, 2, one_of(2)), [[0, 2], [1, 2]]);
     assert_eq!(auto(4, 2, one_of(4)), [[0, 2, 3, 2], [1, 3, 2, 3]]);
-    // Too few even for the first workers.
+    // The CPUs do not suffice even for the first workers.
     assert_eq!(auto(2, 3, one_of(2)), [[0, 1], [1, 0], [0, 1]]);
     assert_eq!(auto(4, 2, one_of(2)), [[0, 1], [2, 3]]);
     let list = CpuChoice::List(vec![3, 1]);
