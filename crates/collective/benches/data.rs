@@ -1,4 +1,4 @@
-//! Rates at which inputs and expected results are generated: `cargo bench -p tonnage-collective --bench data`.
+//! Measures how fast inputs and expected results are generated: `cargo bench -p tonnage-collective --bench data`.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -2,13 +2,13 @@
 
 use crate::Collective;
 
-/// The factor by which size / time of an operation among `ranks` ranks is multiplied to get the bandwidth that its
-/// busiest link must have carried, with any implementation. `None` if no link needs to carry anything.
+/// The factor from algorithm bandwidth (size / time) to bus bandwidth: the bandwidth that the busiest link must have
+/// carried, with any implementation. `None` if no link needs to carry anything.
 ///
-/// From nccl-tests: doc/PERFORMANCE.md ("Summary") for all-reduce, reduce-scatter, all-gather, broadcast, reduce and
-/// all-to-all. That page has none for gather, scatter and send-recv: theirs are the `factor` of `GatherGetBw` in
-/// src/gather.cu, `ScatterGetBw` in src/scatter.cu and `SendRecvGetBw` in src/sendrecv.cu. The last one is for a ring;
-/// nccl-tests does not have pairs, which load each link in use equally.
+/// The factors are those of nccl-tests. For all-reduce, reduce-scatter, all-gather, broadcast, reduce and all-to-all,
+/// see doc/PERFORMANCE.md ("Summary"). For gather, scatter and send-recv, see `factor` in `GatherGetBw`
+/// (src/gather.cu), `ScatterGetBw` (src/scatter.cu) and `SendRecvGetBw` (src/sendrecv.cu). nccl-tests measures
+/// send-recv only as a ring. In pairs, each link in use has the same load as in a ring.
 pub fn bus_factor(op: Collective, ranks: u32) -> Option<f64> {
     if ranks < 2 {
         return None;

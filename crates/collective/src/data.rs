@@ -1,17 +1,18 @@
 //! Inputs of collectives with exactly known results, and comparison with these results.
 //!
-//! Every element of every rank's input follows from (seed, call, rank, element). So does every result, without adding
-//! up the ranks' inputs. Results are exact in their type for any order and grouping of the reduction. They differ from
-//! call to call, so that data left over from another call, rank or location is detected. Each file explains how.
+//! Every element of every rank's input follows from (seed, call, rank, element). Every result is also computed
+//! directly, without adding up the inputs. Results are exact in their type for any order and grouping of the reduction.
+//! They differ between calls, so that data left over from another call, rank or offset is detected. Each file explains
+//! how.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | [`call`] | inputs and outputs of one call, and the output buffer before it |
-//! | [`memory`] | the same in mapped memory |
+//! | [`memory`] | writing these inputs and outputs to mapped memory, and checking them there |
 //! | [`compare`] | comparison with the expected output |
 //! | [`cause`], [`number`] | explanations of wrong elements; elements as numbers |
 //! | [`share`] | how many elements of a reduction depend on each rank |
-//! | `plan` | data of each reduction, built from `spread`, `balanced`, `extreme` and `power` |
+//! | `plan` | selects the data for each reduction: `spread`, `balanced`, `extreme` or `power` |
 //! | `moved` | data that is moved but not combined |
 //! | `hash`, `encode` | random numbers, and encoding of elements |
 

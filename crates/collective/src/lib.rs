@@ -1,17 +1,17 @@
-//! Collectives, independent of the backend: operations, element types, sizes, algorithms as steps, and inputs with
-//! exactly known results.
+//! Collectives, independent of backends: operations, element types, sizes, algorithms as steps, and inputs with exactly
+//! known results.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | [`op`] | operations, and what each requires of its ranks |
+//! | [`op`] | the operations |
 //! | [`element`] | element types and reductions |
-//! | [`shape`] | elements that each rank provides and receives, computed from a size |
+//! | [`shape`] | the number of elements that each rank provides and receives, computed from a size |
 //! | [`data`] | inputs with exactly known results, and comparison with them |
-//! | [`steps`] | algorithms as steps of each rank |
+//! | [`steps`] | algorithms, as steps of each rank |
 //! | [`bus`] | factors between algorithm bandwidth and bus bandwidth |
 //!
-//! The list rows of backends are in `tonnage_engine`. Running steps over an engine is in `tonnage_loops`, and timing
-//! them in `tonnage_bench`. This crate does not know ranks, plans or engines.
+//! The list rows of backends are in `tonnage_engine`. `tonnage_loops` executes the steps over an engine, and
+//! `tonnage_bench` takes the times. This crate knows no ranks, plans or engines.
 
 #![forbid(unsafe_code)]
 

@@ -31,10 +31,10 @@ tonnage_units::names! {
 }
 
 impl Collective {
-    /// Reads an operation's name from a record: before the ring was added, `send-recv` meant pairs.
+    /// Reads an operation's name from a record. In old records, `send-recv` means pairs, because there was no ring.
     ///
     /// # Errors
-    /// A name that no version has used.
+    /// If no version of the program has used the name.
     pub fn deserialize_recorded<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Self, D::Error> {
@@ -53,7 +53,7 @@ impl Collective {
         )
     }
 
-    /// Whether elements are combined.
+    /// Whether the operation combines elements.
     pub fn reduces(self) -> bool {
         matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
     }

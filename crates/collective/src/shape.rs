@@ -1,4 +1,4 @@
-//! Number of elements that each rank provides and receives, from a size as nccl-tests defines it.
+//! Number of elements that each rank provides and receives, for a size as defined by nccl-tests.
 
 use crate::{Collective, Dtype};
 
@@ -13,14 +13,15 @@ pub struct Shape {
     pub root: u32,
     /// Type of the elements.
     pub dtype: Dtype,
-    /// Elements of one block, the unit that one rank sends to another. For all-reduce, reduce, broadcast and
-    /// send-recv-* this is all of the data; for the other operations, the part of one rank; for a barrier, 0.
+    /// Elements of one block, which is the unit that one rank sends to another. For all-reduce, reduce, broadcast and
+    /// send-recv-*, a block is all of the data. For the other operations, it is one rank's part. For a barrier, it has
+    /// no elements.
     pub block: u64,
 }
 
 impl Shape {
-    /// The call of size `size_bytes`: the bytes of one rank for all-reduce, reduce, broadcast and send-recv-*, the
-    /// total for the others. Rounded down to whole elements per rank.
+    /// A call of size `size_bytes`, rounded down to whole elements per rank. The size is that of one rank for
+    /// all-reduce, reduce, broadcast and send-recv-*, and the total for the other operations.
     pub fn from_size(
         (op, root): (Collective, u32),
         ranks: u32,
@@ -42,7 +43,7 @@ impl Shape {
         }
     }
 
-    /// Whether an operation's size is the total of all ranks' parts.
+    /// Whether an operation's size is the total over all ranks.
     pub fn is_total(op: Collective) -> bool {
         matches!(
             op,
@@ -98,8 +99,8 @@ impl Shape {
         }
     }
 
-    /// The rank that this one sends to with send-recv-*; `None` for the upper half of pairs. Alone in a ring, a rank is
-    /// its own neighbour.
+    /// The rank to which `rank` sends in send-recv-*; `None` for the upper half of pairs. A single rank in a ring sends
+    /// to itself.
     pub fn sends_to(&self, rank: u32) -> Option<u32> {
         let half = self.ranks / 2;
         match self.op {
@@ -109,7 +110,7 @@ impl Shape {
         }
     }
 
-    /// The rank that this one receives from with send-recv-*; `None` for the lower half of pairs.
+    /// The rank from which `rank` receives in send-recv-*; `None` for the lower half of pairs.
     pub fn receives_from(&self, rank: u32) -> Option<u32> {
         let half = self.ranks / 2;
         match self.op {
@@ -134,7 +135,7 @@ impl Shape {
         self.output(rank) * self.dtype.bytes()
     }
 
-    /// The size that algorithm bandwidth refers to: of one rank, or the total, after rounding to whole elements.
+    /// The size for computing algorithm bandwidth: that of one rank or the total, after rounding to whole elements.
     pub fn size_bytes(&self) -> u64 {
         match Self::is_total(self.op) {
             true => self.block_bytes() * u64::from(self.ranks),

@@ -1,15 +1,16 @@
 //! Inputs for averages of floating-point numbers. The result must be the same whether a library divides the sum,
 //! divides each rank's part, or multiplies either by the rounded 1/n.
 //!
-//! All parts of an element are plus or minus one magnitude: the negative ones cancel, and one or two remain. With n =
-//! odd · 2^j, the magnitude is κ · odd · 2^a. κ is an integer for which the product with the rounded 1/n rounds to
-//! exactly κ / 2^j ([`is_exact`] tries all methods). In any order, partial sums are small multiples of the magnitude.
+//! All parts of an element have the same magnitude. The negative parts cancel most positive ones; one or two positive
+//! parts remain. With n = odd · 2^j, the magnitude is κ · odd · 2^a. κ is an integer for which the product with the
+//! rounded 1/n rounds to exactly κ / 2^j ([`is_exact`] tries all methods). In any order, partial sums are small
+//! multiples of the magnitude.
 //!
-//! If no κ leaves room for the partial sums of all ranks, three ranks (+, +, -) give 2^a, and the others give nothing.
-//! 2^a times the rounded 1/n is the rounded 2^a / n, and sums of at most twice that are exact. (For float16 and more
-//! than 2^14 ranks, 1/n is not a normal number, and a library that rounds it gets a different result.)
+//! If partial sums of all ranks are too large for every κ, only three ranks contribute: +2^a, +2^a and -2^a. 2^a times
+//! the rounded 1/n is the rounded 2^a / n, and sums of up to twice that are exact. (For float16 and more than 2^14
+//! ranks, 1/n is not a normal number. A library that rounds 1/n to float16 then gets a different result.)
 //!
-//! A number of ranks that is a power of two needs none of this: dividing by it is exact, and so is its inverse.
+//! None of this is needed if the number of ranks is a power of two: then division is exact, and so is the inverse.
 
 use half::{bf16, f16};
 
@@ -17,7 +18,7 @@ use super::hash::{Random, scale};
 use super::spread::seat;
 use crate::Dtype;
 
-/// Least exponent, and number of exponents, of the magnitude given by three ranks. 2^a / n remains a normal float16 for
+/// Least exponent, and number of exponents, of the magnitude if three ranks contribute. 2^a / n is a normal float16 for
 /// all supported numbers of ranks, and three times 2^a is finite.
 const EXPONENTS_OF_THREE: (u32, u32) = (7, 8);
 
@@ -25,9 +26,9 @@ const EXPONENTS_OF_THREE: (u32, u32) = (7, 8);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balanced {
     ranks: u32,
-    /// Number of ranks that give something.
+    /// Number of ranks whose part is not 0.
     givers: u32,
-    /// The odd factor of the number of ranks, or 1 if three ranks give.
+    /// The odd factor of the number of ranks, or 1 if three ranks contribute.
     factor: i32,
     /// Least κ, and number of values of κ.
     kappa: (u32, u32),
@@ -39,7 +40,7 @@ impl Balanced {
     /// Parts of `ranks` ranks, which must not be a power of two.
     pub fn new(dtype: Dtype, ranks: u32) -> Self {
         let odd = ranks >> ranks.trailing_zeros();
-        // Partial sums are at most half of the parts plus two, one of them a part that is counted twice.
+        // A partial sum has at most half of the parts plus two, one of which is a part that is counted twice.
         let multiples = (u64::from(ranks / 2) + 3) * u64::from(odd);
         // κ · odd · 2^a must also fit an i32.
         let room = (integers_max(dtype) / multiples).min((1 << 23) / u64::from(odd));
@@ -85,16 +86,16 @@ impl Balanced {
         self.unit(random) * (2 - (self.givers & 1) as i32)
     }
 
-    /// Multiplying [`total`](Self::total) by this gives the sum.
+    /// The sum is [`total`](Self::total) times this.
     pub fn total_scale(&self) -> f64 {
         f64::from(self.factor)
     }
 
-    /// Multiplying [`total`](Self::total) by this gives the average, as rounded.
+    /// The rounded average is [`total`](Self::total) times this.
     pub fn expected_scale(&self, dtype: Dtype) -> f64 {
-        // Rounded at the smallest exponent in use, because 1/n alone may not be a normal number. Through float32, as
-        // libraries do with 16-bit types. This makes a difference for float16 and six of the numbers of ranks up to
-        // 65,536, the smallest of them 8283.
+        // Computed at the smallest exponent in use, because 1/n alone may not be a normal number. Rounded through
+        // float32, as libraries do for 16-bit types. For float16 this changes the result for six numbers of ranks up to
+        // 65,536, of which 8283 is the smallest.
         let least = f64::from(1 << self.exponents.0);
         let quotient = least * f64::from(self.factor) / f64::from(self.ranks);
         let quotient = match dtype {
@@ -104,7 +105,7 @@ impl Balanced {
         round(dtype, quotient) / least
     }
 
-    /// Share of the elements in which a given rank's part is not 0.
+    /// Fraction of the elements for which a given rank's part is not 0.
     pub fn share(&self) -> f64 {
         f64::from(self.givers) / f64::from(self.ranks)
     }
@@ -120,7 +121,7 @@ pub fn integers_max(dtype: Dtype) -> u64 {
     }
 }
 
-/// Rounds to the nearest number of the type.
+/// Rounds to the nearest value of the type.
 pub fn round(dtype: Dtype, value: f64) -> f64 {
     match dtype {
         Dtype::Float16 => f16::from_f32(odd_single(value)).to_f64(),
@@ -130,9 +131,9 @@ pub fn round(dtype: Dtype, value: f64) -> f64 {
     }
 }
 
-/// Returns a float32 that rounds to a narrower type as `value` itself would. If `value` is not exact in float32, the
-/// result is a neighbour with an odd last bit, which is never halfway between two narrower numbers. (`half` converts a
-/// float64 less precisely: it drops the lower half of its significand.)
+/// Returns a float32 that rounds to a narrower type as `value` itself does. If `value` is not exact in float32, the
+/// result is the neighbour with an odd last bit, which is never halfway between two values of the narrower type. (The
+/// conversion from float64 in `half` is less precise: it drops the lower half of the significand.)
 fn odd_single(value: f64) -> f32 {
     let nearest = value as f32;
     let is_odd = nearest.to_bits() & 1 == 1;
@@ -144,8 +145,8 @@ fn odd_single(value: f64) -> f32 {
     f32::from_bits(nearest.to_bits().wrapping_add(step))
 }
 
-/// Finds consecutive exact values of κ up to `kappa_max`, and returns the least and their number. Prefers the largest
-/// range with many values, else the longest range.
+/// Finds consecutive exact values of κ up to `kappa_max`, and returns the least one and their number. Prefers the range
+/// of the largest values that has at least `MANY`, otherwise the longest range.
 fn kappas(dtype: Dtype, ranks: u32, kappa_max: u32) -> Option<(u32, u32)> {
     const EXPONENT_MAX: u32 = 8;
     const MANY: u32 = 32;
@@ -166,8 +167,8 @@ fn kappas(dtype: Dtype, ranks: u32, kappa_max: u32) -> Option<(u32, u32)> {
     most
 }
 
-/// Whether κ · odd divided by the number of ranks is exact with every method: division, or multiplication by an inverse
-/// that is rounded to the type, to float32 or to float64, with the product rounded likewise.
+/// Whether κ · odd divided by the number of ranks is exact with every method: by division, or by multiplication with an
+/// inverse. The inverse may be rounded to the type, to float32 or to float64, and the product likewise.
 pub fn is_exact(dtype: Dtype, ranks: u32, kappa: u32) -> bool {
     let exponent = ranks.trailing_zeros();
     let part = f64::from(kappa) * f64::from(ranks >> exponent);

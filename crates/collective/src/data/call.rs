@@ -8,11 +8,11 @@ use super::plan::{DataPlan, ElementBuffer};
 use super::spread::Orders;
 use crate::{Collective, Reduction, Shape};
 
-/// The largest supported number of ranks: a float16 average over more has no normal numbers.
+/// The largest supported number of ranks. Averages of float16 over more ranks are not normal numbers.
 pub const RANKS_MAX: u32 = 1 << 18;
 
-/// XOR mask that turns a byte of the output after the call into the byte before it. Not all bits: -1 would become 0,
-/// which is also the result if a part is missing.
+/// XOR mask between a byte of the output before and after the call. It does not flip all bits: -1 would become 0, which
+/// is also a result with a missing part.
 const POISON: u8 = 0xa5;
 
 /// Data of one call.
@@ -27,14 +27,14 @@ pub struct Data {
     key: DataKey,
 }
 
-/// Where bytes of an output that are moved and not combined come from.
+/// Source of bytes of an output that are moved without being combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// The rank that provides them.
+    /// The rank whose input contains the bytes.
     pub rank: u32,
-    /// The first element, as an index in that rank's input.
+    /// Index of the first element in this rank's input.
     pub element: u64,
-    /// Number of elements that are contiguous both there and in the output.
+    /// Number of elements that are contiguous in both the input and the output.
     pub elements: u64,
 }
 
@@ -81,7 +81,7 @@ impl Data {
         &self.shape
     }
 
-    /// Reduction of the call, if it reduces.
+    /// Reduction of the call; `None` if the operation does not reduce.
     pub fn reduction(&self) -> Option<Reduction> {
         self.plan.map(|_| self.reduction)
     }
@@ -127,7 +127,8 @@ impl Data {
         Ok(())
     }
 
-    /// Writes part of the output buffer before the call. Every byte differs from the output after the call.
+    /// Writes part of the output buffer as it must be before the call. Every byte differs from the output after the
+    /// call.
     ///
     /// # Errors
     /// As for [`expected`](Self::expected).
@@ -137,7 +138,7 @@ impl Data {
         Ok(())
     }
 
-    /// Index, in the inputs, of the elements that are reduced to this element of a rank's output.
+    /// Index, in all inputs, of the elements whose reduction is this element of a rank's output.
     pub fn reduced_element(&self, rank: u32, element: u64) -> u64 {
         match self.shape.op {
             Collective::ReduceScatter => u64::from(rank) * self.shape.block + element,
@@ -145,8 +146,7 @@ impl Data {
         }
     }
 
-    /// Origin of an element of a rank's output; `None` for operations that reduce, and for outputs that are not
-    /// written.
+    /// Source of an element of a rank's output; `None` for reductions, and for ranks without output.
     pub fn origin(&self, rank: u32, element: u64) -> Option<Origin> {
         let block = self.shape.block.max(1);
         let (part, within) = (element / block, element % block);

@@ -1,4 +1,4 @@
-//! Explanations of a wrong element: typical faults of a collective, each checked against the bytes found.
+//! Explanations of a wrong element: typical faults of a collective, each tested against the bytes found.
 
 use std::fmt;
 
@@ -18,19 +18,19 @@ const SHIFT_MAX: i64 = 256;
 pub enum WrongCause {
     /// The output is as it was before the call.
     Unwritten,
-    /// The result of an earlier call, this many calls before.
+    /// The element has the result of an earlier call, this many calls ago.
     Call(u64),
-    /// The result without this rank's part.
+    /// The result lacks this rank's part.
     Missing(u32),
-    /// The result with this rank's part counted twice.
+    /// The result contains this rank's part twice.
     Twice(u32),
-    /// Only this rank's part.
+    /// The element has only this rank's part.
     Alone(u32),
-    /// Bytes from this rank's input, this many calls before.
+    /// The bytes come from this rank's input, this many calls ago.
     Given(u32, u64),
-    /// Bytes from another block of the right rank's input.
+    /// The bytes come from another block of the right rank's input.
     Block(u64),
-    /// The element at this distance.
+    /// The element belongs at this distance from its position.
     Shifted(i64),
 }
 
@@ -40,9 +40,9 @@ pub type ElementBytes = [u8; 8];
 /// One wrong element.
 #[derive(Debug, Clone, Copy)]
 pub struct WrongAt {
-    /// The rank that has it in its output.
+    /// The rank whose output contains the element.
     pub rank: u32,
-    /// Index of the element there.
+    /// Index of the element in this output.
     pub element: u64,
     /// Expected bytes, padded with 0.
     pub expected: ElementBytes,
@@ -217,12 +217,12 @@ impl<'a> Reduced<'a> {
         Ok(ElementValue::read(self.dtype, &bytes))
     }
 
-    /// Whether combining the result with the part once more would change it.
+    /// Whether counting the part once more would change the result.
     fn counts(&self, part: ElementValue) -> bool {
         self.expected.combine(self.dtype, self.reduction, part) != self.expected
     }
 
-    /// The average with the part added `times` more times.
+    /// The average after adding the part `times` times to the sum.
     fn average(&self, part: ElementValue, times: i64) -> ElementValue {
         let sum = self.data.undivided_sum(self.element).unwrap_or_default();
         self.expected
@@ -230,19 +230,19 @@ impl<'a> Reduced<'a> {
     }
 }
 
-/// Formats explanations: those of the likeliest kind, if there are only a few.
+/// Formats the likeliest kind of explanation, if it has only a few explanations.
 #[derive(Debug, Clone, Copy)]
 pub struct CauseText<'a> {
     /// Explanations that fit.
     pub causes: &'a [WrongCause],
-    /// Number of bytes that they explain. A few bytes can match by chance.
+    /// Number of bytes that the explanations fit. A few bytes can fit by chance.
     pub bytes: u64,
 }
 
 impl CauseText<'_> {
-    /// The most explanations of one kind that are listed.
+    /// The most explanations of one kind to list.
     const NAMED_MAX: usize = 3;
-    /// The fewest bytes that an unlikely kind of explanation must fit; hundreds of these are tried.
+    /// The fewest bytes that an unlikely kind of explanation must fit. Hundreds of these explanations are tried.
     const BYTES_MIN: u64 = 4;
 
     /// The explanations to list.
@@ -264,7 +264,7 @@ impl WrongCause {
         matches!(self, Self::Unwritten | Self::Missing(_) | Self::Twice(_))
     }
 
-    /// The part of the text that differs within a kind of explanation, with the text before and after it.
+    /// Returns the part of the text that differs between explanations of the same kind, and the text around it.
     fn words(self) -> (&'static str, String, String) {
         let calls = |back| match back {
             1 => "the call before".to_owned(),

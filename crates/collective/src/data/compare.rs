@@ -1,7 +1,7 @@
-//! Comparison of an output with the expected one, and description of wrong elements.
+//! Comparison of an output with the expected output, and descriptions of wrong elements.
 //!
-//! Wrong elements that share an explanation form one mismatch. A single element may fit a missing part of many ranks;
-//! what all elements have in common identifies the rank.
+//! Wrong elements with a common explanation form one mismatch. The parts of many ranks may explain a single element;
+//! usually only one rank explains all elements.
 
 use tonnage_units::Result;
 
@@ -9,7 +9,7 @@ use super::call::Data;
 use super::cause::{CauseText, ElementBytes, WrongAt, WrongCause};
 use super::number::ElementValue;
 
-/// Bytes generated at a time, on the stack.
+/// Bytes that are generated at a time, in a buffer on the stack.
 const PIECE: usize = 4096;
 
 /// The first differences that a check found, and the number of elements compared.
@@ -19,14 +19,14 @@ pub struct WrongElements {
     pub checked_elements: u64,
     /// Elements that differ.
     pub wrong_elements: u64,
-    /// The first few kinds of difference.
+    /// The first few mismatches.
     pub first: Vec<WrongElement>,
 }
 
-/// Wrong elements that share explanations.
+/// Wrong elements with common explanations.
 #[derive(Debug, Clone)]
 pub struct WrongElement {
-    /// The rank with this output.
+    /// The rank whose output has these elements.
     pub rank: u32,
     /// Index of the first of these elements in the rank's output.
     pub element: u64,
@@ -36,7 +36,7 @@ pub struct WrongElement {
     pub found: ElementValue,
     /// Explanations that fit all of these elements, the likeliest first.
     pub causes: Vec<WrongCause>,
-    /// Number of elements that the explanations were tried on and fit.
+    /// Number of elements that were tried and that the explanations fit.
     pub fitting: u64,
     tried: u64,
     size: u64,
@@ -45,7 +45,8 @@ pub struct WrongElement {
 impl WrongElements {
     /// Number of mismatches that are kept.
     const KEPT: usize = 4;
-    /// Number of elements of a mismatch that are all tried; after that, only the first of each piece.
+    /// Number of elements of a mismatch that are all tried. After these, only the first wrong element of each piece is
+    /// tried.
     const TRIED: u64 = 64;
 
     /// Whether all compared elements were right.
@@ -72,7 +73,8 @@ impl WrongElements {
         text
     }
 
-    /// Compares part of a rank's output, starting at element `first`, with the expected output, and adds differences.
+    /// Compares part of a rank's output, starting at element `first`, and adds its differences from the expected
+    /// output.
     ///
     /// # Errors
     /// If `found` is not a whole number of elements, or extends beyond the output.
@@ -126,7 +128,7 @@ impl WrongElements {
         Ok(())
     }
 
-    /// Adds an element to the last mismatch if one of its explanations fits, otherwise as a new mismatch.
+    /// Adds an element to the last mismatch if a common explanation remains. Otherwise adds a new mismatch.
     fn explain(&mut self, data: &Data, wrong: &WrongAt) -> Result<()> {
         if let Some(last) = self.first.last_mut()
             && last.rank == wrong.rank

@@ -1,4 +1,4 @@
-//! Encoding of elements of each type, from small integers or factors, in vectorizable loops.
+//! Encoding of small integers or factors as elements of each type, in loops that compilers can vectorize.
 
 use half::bf16;
 use tonnage_sys::wide;
@@ -6,12 +6,12 @@ use tonnage_sys::wide;
 use super::power::{Factor, mark};
 use crate::Dtype;
 
-/// Encoding of elements of N bytes.
+/// An element type of N bytes.
 trait EncodeElement<const N: usize> {
-    /// Type of the number that integers are multiplied by.
+    /// The type in which integers are multiplied by the scale.
     type Scale: Copy;
 
-    /// Converts the scale, which the type must be able to represent.
+    /// Converts the scale. `Self::Scale` must be able to represent it.
     fn scale(scale: f64) -> Self::Scale;
 
     /// Encodes an integer times the scale.
@@ -21,7 +21,7 @@ trait EncodeElement<const N: usize> {
     fn factor(factor: Factor) -> [u8; N];
 }
 
-/// The largest exponent of a product that still leaves room for the largest odd factor.
+/// The largest exponent of two that still leaves room for the largest odd factor.
 pub fn exponent_max(dtype: Dtype) -> u32 {
     match dtype {
         Dtype::Float64 => 1023,
@@ -58,7 +58,7 @@ pub fn write_scaled(dtype: Dtype, integers: &[i32], scale: f64, out: &mut [u8]) 
     }
 }
 
-/// Writes factors, given as separate slices of their packed and odd halves.
+/// Writes factors, given as one slice of their `packed` fields and one of their `odd` fields.
 pub fn write_factors(dtype: Dtype, packed: &[i32], odd: &[u32], out: &mut [u8]) {
     fn write<const N: usize, T: EncodeElement<N>>(packed: &[i32], odd: &[u32], out: &mut [u8]) {
         let factors = packed.iter().zip(odd).map(|(packed, odd)| Factor {
@@ -87,7 +87,7 @@ pub fn write_factors(dtype: Dtype, packed: &[i32], odd: &[u32], out: &mut [u8]) 
     }
 }
 
-/// Bits of a factor as a float32 with `bits` fraction bits.
+/// Bits of a factor as a float32 whose significand has up to `bits` fraction bits.
 #[inline(always)]
 fn single(factor: Factor, bits: u32) -> u32 {
     let has_odd = 0u32.wrapping_sub(factor.packed >> mark::ODD & 1);
@@ -136,7 +136,7 @@ impl EncodeElement<8> for f64 {
     }
 }
 
-/// Marker for float16. Conversions by `half` in a loop would query the CPU's features for each element.
+/// Stands for float16, whose conversions by `half` would query the CPU's features for each element.
 struct Half;
 
 /// Converts a float32 to float16. The value must be exact in float16, and a normal number or 0.
@@ -176,7 +176,7 @@ impl EncodeElement<2> for bf16 {
 
     #[inline(always)]
     fn scaled(integer: i32, scale: f32) -> [u8; 2] {
-        // Exact: the lower half is 0.
+        // Truncation is exact, because the lower half is 0.
         (((integer as f32 * scale).to_bits() >> 16) as u16).to_le_bytes()
     }
 

@@ -1,17 +1,17 @@
-//! Inputs for min and max: one rank, chosen by the element, has the extreme, and all others stay within it.
+//! Inputs for min and max. In each element one rank, selected by random numbers, has the extreme value.
 //!
-//! Only a missing extreme can be detected, and a part counted twice never can: that is inherent in the reduction.
+//! Only a missing extreme can be detected. By definition of min and max, a part that is counted twice cannot.
 
 use super::hash::{Random, mix, remix, scale};
 use super::spread::seat;
 
-/// Parts for a maximum or minimum: one of them is the extreme.
+/// Parts for a maximum or minimum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extreme {
     ranks: u32,
-    /// The end of the range from which extremes are measured: the smallest value for a maximum.
+    /// The value from which distances are measured: the smallest value for a maximum, the largest for a minimum.
     origin: i32,
-    /// Distance to the other end.
+    /// Distance from `origin` to the other end of the range.
     range: u32,
     /// -1 for a minimum, 0 for a maximum.
     downwards: i32,
@@ -28,7 +28,7 @@ impl Extreme {
         }
     }
 
-    /// The part of the rank at `place` in the circle; `rank_key` is the result of [`rank_key`].
+    /// The part of the rank at `place` in the circle (see `spread`). `rank_key` is the result of [`rank_key`].
     #[inline(always)]
     pub fn part(&self, random: Random, place: u32, rank_key: u32) -> i32 {
         let extreme = 1 + scale(random.value, self.range);
@@ -49,13 +49,13 @@ impl Extreme {
         self.origin.wrapping_add(signed)
     }
 
-    /// Share of the elements in which a given rank's part is the extreme.
+    /// Fraction of the elements for which a given rank's part is the extreme.
     pub fn share(&self) -> f64 {
         1.0 / f64::from(self.ranks)
     }
 }
 
-/// A number that makes each rank's elements different.
+/// A key that differs between ranks, and so makes their elements differ.
 pub fn rank_key(rank: u32) -> u32 {
     mix(u64::from(rank) + 1) as u32
 }

@@ -1,4 +1,4 @@
-//! Random numbers that follow from keys: of a call, of a rank's data in it, of a run of elements, of one element.
+//! Random numbers derived from keys: of a call, of a rank's data in a call, of a run of elements, or of one element.
 //!
 //! Keys are mixed by the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 //! generators", OOPSLA 2014). Elements use 32-bit multiplications instead, which a CPU can vectorize.
@@ -20,7 +20,7 @@ pub fn scale(random: u32, below: u32) -> u32 {
     ((u64::from(random) * u64::from(below)) >> 32) as u32
 }
 
-/// Key from which random numbers follow.
+/// Key from which random numbers are derived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataKey(u64);
 
@@ -35,14 +35,14 @@ impl DataKey {
         Self(mix(self.0 ^ mix(number ^ GOLDEN)))
     }
 
-    /// The 64-bit word with this index.
+    /// The 64-bit random word with this index.
     #[inline(always)]
     pub fn word(self, index: u64) -> u64 {
         mix(self.0 ^ index.wrapping_mul(GOLDEN))
     }
 }
 
-/// Number of elements that share one key of 128 bits for their random numbers.
+/// Number of consecutive elements whose random numbers are derived from one 128-bit key.
 pub const RUN: usize = 256;
 
 /// Keys of a run of [`RUN`] elements.
@@ -57,14 +57,14 @@ pub struct ElementRun {
 pub struct Random {
     /// Determines the value.
     pub value: u32,
-    /// Determines the number of ranks that give one more.
+    /// Determines how many ranks add 1 to their part (c in `spread`).
     pub count: u32,
-    /// Rotation of the ranks' circle.
+    /// Determines how far the circle of ranks is rotated.
     pub turn: u32,
 }
 
 impl ElementRun {
-    /// The run with this index in a call's elements.
+    /// The run with this index among a call's elements.
     pub fn new(key: DataKey, index: u64) -> Self {
         let (one, two) = (key.word(2 * index), key.word(2 * index + 1));
         Self {
@@ -73,7 +73,7 @@ impl ElementRun {
         }
     }
 
-    /// Random number that selects the order of the ranks.
+    /// Random number that selects one of the orders of ranks.
     pub fn order(&self) -> u32 {
         self.order
     }
@@ -94,7 +94,7 @@ impl ElementRun {
     }
 }
 
-/// Derives another number from one that is already random.
+/// Derives another random number from one that is already random.
 #[inline(always)]
 pub fn remix(random: u32, key: u32) -> u32 {
     let other = (random ^ key).wrapping_mul(0x21f0_aaad);

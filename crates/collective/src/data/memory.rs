@@ -1,4 +1,4 @@
-//! Inputs and outputs in mapped memory, processed piece by piece.
+//! Inputs and outputs in mapped memory. They are written and compared piece by piece.
 
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
@@ -6,13 +6,13 @@ use tonnage_units::{Error, Result};
 use super::call::Data;
 use super::compare::WrongElements;
 
-/// Bytes generated or compared at a time, on the stack.
+/// Bytes that are generated or compared at a time, in a buffer on the stack.
 const PIECE: usize = 4096;
 
 /// Writes a rank's input to memory, starting at byte `at`.
 ///
 /// # Errors
-/// If it extends beyond the memory.
+/// If the input extends beyond the memory.
 pub fn write_input(data: &Data, rank: u32, arena: &Arena, at: u64) -> Result<()> {
     let total = data.shape().input_bytes(rank);
     write(data, total, arena, at, |first, piece| {
@@ -20,7 +20,7 @@ pub fn write_input(data: &Data, rank: u32, arena: &Arena, at: u64) -> Result<()>
     })
 }
 
-/// Fills a rank's output in memory, starting at byte `at`, with its content before the call: every byte is wrong.
+/// Writes a rank's output as it must be before the call to memory, starting at byte `at`: every byte is wrong.
 ///
 /// # Errors
 /// As for [`write_input`].
@@ -31,7 +31,8 @@ pub fn write_poison(data: &Data, rank: u32, arena: &Arena, at: u64) -> Result<()
     })
 }
 
-/// Compares a rank's output in memory, starting at byte `at`, and adds differences to `found`.
+/// Compares a rank's output in memory, starting at byte `at`, with the expected output, and adds differences to
+/// `found`.
 ///
 /// # Errors
 /// As for [`write_input`].
@@ -69,7 +70,7 @@ fn write(
     })
 }
 
-/// Calls `visit` with each piece's first element, offset in bytes and length in bytes.
+/// Calls `visit` with the first element, the byte offset and the byte length of each piece.
 fn each_piece(
     data: &Data,
     total: u64,

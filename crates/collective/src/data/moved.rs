@@ -1,12 +1,12 @@
-//! Data that is moved and not combined: random words that follow from (seed, call, rank, position in its input).
+//! Data that is moved without being combined: random words derived from (seed, call, rank, position in the input).
 //!
-//! Floating-point numbers get an exponent in the middle of their range. A library that treats elements as numbers then
-//! finds no NaN and nothing that it might flush to 0.
+//! Floating-point numbers get an exponent near the middle of their range. So a library that computes with the elements
+//! finds no NaN and no subnormal that it might flush to 0.
 
 use super::hash::DataKey;
 use crate::Dtype;
 
-/// Writes a rank's input, starting at byte `offset`; `key` is the key of the rank's data.
+/// Writes a rank's input, starting at byte `offset`. `key` is the key of the rank's data.
 pub fn write(dtype: Dtype, key: DataKey, offset: u64, out: &mut [u8]) {
     let (clear, set) = exponent_bits(dtype);
     let word = |index| (key.word(index) & !clear | set).to_le_bytes();

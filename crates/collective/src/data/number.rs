@@ -1,6 +1,6 @@
-//! Elements as numbers, and reductions as performed by a library that reduces in the element's own type.
+//! Elements as numbers, and reductions as a library performs them in the element's own type.
 //!
-//! For explaining a few elements; not optimized for speed.
+//! Only used to explain a few wrong elements, so speed does not matter.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::{Dtype, Reduction};
 /// An element's value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ElementValue {
-    /// Of an integer type.
+    /// A value of an integer type.
     Integer(i64),
     /// A float16, bfloat16 or float32.
     Single(f32),
@@ -71,7 +71,7 @@ impl ElementValue {
         }
     }
 
-    /// Combines two elements; for an average, adds them.
+    /// Combines two elements. For an average, adds them without dividing.
     pub fn combine(self, dtype: Dtype, reduction: Reduction, other: Self) -> Self {
         if let (Self::Integer(a), Self::Integer(b)) = (self, other) {
             let value = match reduction {
@@ -82,7 +82,7 @@ impl ElementValue {
             };
             return Self::wrapped(dtype, value);
         }
-        // A float64 represents sums and products of narrower types exactly, so they are rounded only once.
+        // Sums and products of narrower types are exact in a float64, so the result is rounded only once.
         let (a, b) = (self.to_f64(), other.to_f64());
         let value = match reduction {
             Reduction::Sum | Reduction::Avg => a + b,
@@ -93,9 +93,10 @@ impl ElementValue {
         Self::rounded(dtype, value)
     }
 
-    /// Returns the average over `ranks` ranks after adding a part `times` times to the sum.
+    /// Returns the average over `ranks` ranks after a part has been added to the sum `times` times.
     ///
-    /// The sum is given as a float64; for integers it is computed as average times ranks, which is exact.
+    /// `sum` is used for floating-point numbers. For integers the sum is computed as average times ranks, which is
+    /// exact.
     pub fn average_of(self, dtype: Dtype, ranks: u32, sum: f64, part: Self, times: i64) -> Self {
         let ranks_wide = i64::from(ranks);
         match (self, part) {
@@ -117,7 +118,7 @@ impl ElementValue {
 
 impl fmt::Display for ElementValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Debug prints the fewest digits that parse back to the same number, with an exponent for extreme values.
+        // Debug prints the fewest digits that parse back to the same number, and uses exponents for extreme values.
         match self {
             Self::Integer(value) => write!(f, "{value}"),
             Self::Single(value) => write!(f, "{value:?}"),

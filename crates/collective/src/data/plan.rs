@@ -5,11 +5,11 @@
 //! | sum | small integers ([`super::spread`]), times a constant if the type is wider than 32 bits, with a random sign |
 //! | prod | powers of two and a random factor ([`super::power`]) |
 //! | min, max | one rank has the extreme ([`super::extreme`]) |
-//! | avg of integers | n times the parts of a sum: each part is divisible by n, and so is the sum |
-//! | avg of floats | for 2^k ranks the parts of a sum, else plus or minus one magnitude ([`super::balanced`]) |
+//! | avg of integers | n times the parts of a sum, so that each part and the sum are divisible by n |
+//! | avg of floats | for 2^k ranks the parts of a sum, else parts of equal magnitude ([`super::balanced`]) |
 //!
-//! An average of 8-bit integers over more ranks than their largest value is less than 1, so no data can verify it. In
-//! that case the sum is less than half the number of ranks, and 0 is expected.
+//! If 8-bit integers are averaged over more ranks than their largest value, no data can verify the average. Then the
+//! sum is less than half the number of ranks, and the expected average is 0.
 
 use tonnage_sys::wide;
 
@@ -21,15 +21,15 @@ use super::power::{Factor, Power};
 use super::spread::RankSpread;
 use crate::{Dtype, Reduction};
 
-/// The largest sum before scaling: it must fit an `i32`.
+/// The largest sum before scaling. It fits an `i32`.
 const INTEGER_MAX: u32 = i32::MAX as u32;
 
-/// Odd multiplier for sums of 64-bit types, so that their upper bytes are used too. float64 represents integers up to
-/// 2^53.
+/// Odd multiplier for sums of 64-bit types, so that their upper bytes are used too. Sums must stay below 2^53 for
+/// float64, the limit up to which it represents all integers.
 const FLOAT64_SCALE: u32 = (1 << 22) - 1;
 const INT64_SCALE: u32 = u32::MAX;
 
-/// Multiplier for float16 averages over 2^k ranks: a part divided by 2^k remains a normal number.
+/// Multiplier for float16 averages over 2^k ranks. With it, a part divided by 2^k remains a normal number.
 const FLOAT16_AVG_SCALE: u32 = 16;
 
 #[derive(Debug, Clone, Copy)]
@@ -40,15 +40,15 @@ enum Kernel {
     Power(Power),
 }
 
-/// -1 if elements have a random sign, else 0.
+/// -1 if elements have a random sign, otherwise 0.
 type Sign = i32;
 
-/// How the data is generated for a type, a reduction and a number of ranks.
+/// How the data for a type, a reduction and a number of ranks is generated.
 #[derive(Debug, Clone, Copy)]
 pub struct DataPlan {
     dtype: Dtype,
     kernel: Kernel,
-    /// Factors that integers are multiplied by: in a part, in the sum, in the result.
+    /// Multipliers from integers to elements, for parts, for sums and for results.
     part_scale: f64,
     total_scale: f64,
     expected_scale: f64,
@@ -71,7 +71,7 @@ impl ElementBuffer {
 }
 
 impl DataPlan {
-    /// The data for a type, a reduction and a number of ranks, at least one.
+    /// The data for a type, a reduction and a number of ranks, which must be at least one.
     pub fn new(dtype: Dtype, reduction: Reduction, ranks: u32) -> Self {
         match reduction {
             Reduction::Sum => Self::sum(dtype, ranks),
@@ -148,7 +148,7 @@ impl DataPlan {
     }
 
     fn avg_of_integers(dtype: Dtype, ranks: u32) -> Self {
-        // For a 64-bit type, the multiplier uses up the room that n needs.
+        // For int64, parts are not made smaller to leave room for the factor n. Instead, the multiplier is.
         let (room, scale) = match dtype {
             Dtype::Int64 => (INTEGER_MAX, INT64_SCALE / ranks),
             _ => (sum_max(dtype) / ranks, 1),
@@ -168,8 +168,8 @@ impl DataPlan {
         }
     }
 
-    /// Writes a rank's parts for the elements of a run, starting at element `first`; `place` is the rank's place in the
-    /// circle.
+    /// Writes a rank's parts for the elements of a run, starting at element `first`. `place` is the rank's place in the
+    /// circle (see `spread`).
     pub fn part(
         &self,
         (run, first): (&ElementRun, u32),
@@ -249,7 +249,7 @@ impl DataPlan {
         f64::from(total[0]) * self.total_scale
     }
 
-    /// Share of the elements whose result would differ without a given rank's part.
+    /// Fraction of the elements whose result would differ without a given rank's part.
     pub fn share(&self) -> f64 {
         match self.kernel {
             Kernel::RankSpread(..) if self.expected_scale == 0.0 => 0.0,

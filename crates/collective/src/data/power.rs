@@ -1,9 +1,9 @@
-//! Inputs for products: powers of two, with exponents spread over the ranks, so that every partial product is
+//! Inputs for products: powers of two whose exponents are spread over the ranks, so that every partial product is
 //! exact.
 //!
-//! Signed types have a second value that is not neutral: ranks whose exponent has no room give -1 instead of 1, so that
-//! each rank matters in each element. The rank at seat 0 also gives an odd factor (for a floating-point type, a random
-//! significand) and a random sign. The product then depends on the element and not only on its exponent.
+//! For signed types, every rank matters in every element: ranks for whose exponent there is no room contribute -1
+//! instead of 1. The rank in seat 0 also contributes an odd factor and a random sign. For a floating-point type, the
+//! odd factor is a random significand. So the product depends on more than the exponents.
 
 use super::hash::{Random, remix};
 use super::spread::RankSpread;
@@ -19,9 +19,9 @@ pub mod mark {
 /// A factor, or the product of all factors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Factor {
-    /// The exponent of two, and [`mark`] bits.
+    /// The exponent of two, and flag bits from [`mark`].
     pub packed: u32,
-    /// Random number from which the odd factor is made.
+    /// Random number from which the odd factor is derived.
     pub odd: u32,
 }
 
@@ -30,7 +30,7 @@ pub struct Factor {
 pub struct Power {
     ranks: u32,
     exponents: RankSpread,
-    /// 1 for a type with negative numbers.
+    /// 1 for a type with negative numbers, otherwise 0.
     signed: u32,
 }
 
@@ -70,7 +70,7 @@ impl Power {
         }
     }
 
-    /// Share of the elements in which a given rank's factor is not 1.
+    /// Fraction of the elements for which a given rank's factor is not 1.
     pub fn share(&self) -> f64 {
         match self.signed {
             0 => self.exponents.share(),

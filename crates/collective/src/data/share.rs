@@ -1,12 +1,12 @@
-//! How many elements depend on each rank's part, for each type, reduction and number of ranks.
+//! The fraction of elements that depend on each rank's part, for each type, reduction and number of ranks.
 //!
-//! The share is 1 if the type has room for it. Only one rank determines a minimum or maximum. Sums of a type too small
-//! to count all ranks have as many nonzero parts as it can count.
+//! The fraction is 1 if the range of the type suffices. A minimum or maximum depends on only one rank. If a type is too
+//! small for a sum of all ranks' parts, only some parts are nonzero.
 
 use super::plan::DataPlan;
 use crate::{Dtype, Reduction};
 
-/// Share of the elements whose result would differ without the part of any one rank.
+/// Fraction of the elements whose result would differ without the part of a given rank.
 pub fn deciding_share(dtype: Dtype, reduction: Reduction, ranks: u32) -> f64 {
     DataPlan::new(dtype, reduction, ranks.max(1)).share()
 }

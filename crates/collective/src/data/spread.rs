@@ -1,13 +1,13 @@
-//! A total spread over ranks: each rank's part varies from element to element, and the sum is known without adding them
-//! up.
+//! A total spread over ranks. Each rank's part varies between elements, and the sum is known without adding up the
+//! parts.
 //!
-//! Ranks have places in a circle, in one of a few [`Orders`]. Each element rotates the circle by a random angle: the
+//! Ranks have places in a circle, in one of a few [`Orders`]. Each element rotates the circle by a random number: the
 //! rank at place i gets seat p = (i + turn) mod n. Its part is
 //!
 //! > base + u + p mod m + (1 if p < c)
 //!
-//! where u and c are random numbers of the element, and base and m follow from the available range. Every seat is taken
-//! once, so the total is n (base + u) + Σ(p mod m) + c.
+//! where u and c are random numbers of the element, and base and m depend on the range of the sum. Each seat has
+//! exactly one rank, so the total is n (base + u) + Σ(p mod m) + c.
 
 use super::hash::{ElementRun, Random, mix, scale};
 
@@ -15,7 +15,7 @@ use super::hash::{ElementRun, Random, mix, scale};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankSpread {
     ranks: u32,
-    /// 1 if the range allows every rank a nonzero part in every element.
+    /// 1 if the range has room for a nonzero part of every rank in every element, otherwise 0.
     base: u32,
     /// Number of values of u.
     varied: u32,
@@ -30,9 +30,10 @@ pub struct RankSpread {
 }
 
 impl RankSpread {
-    /// Parts that add up to at most `total_max`, even if any one of them is counted twice.
+    /// Parts whose sum is at most `total_max`, even if any one of them is counted twice.
     ///
-    /// If the range only allows parts of 0 and 1, at least half of the ranks give 1, or half of the number that fits.
+    /// If there is only room for parts of 0 and 1, between half and all of the ranks have a 1, or of the number that
+    /// fits.
     pub fn new(ranks: u32, total_max: u32) -> Self {
         let each_max = total_max / ranks.saturating_add(1);
         let count_max = match each_max {
@@ -62,7 +63,7 @@ impl RankSpread {
         seat(random, place, self.ranks)
     }
 
-    /// The c of this element: the ranks in seats below it give one more.
+    /// c of this element: the ranks in seats below c add 1 to their part.
     #[inline(always)]
     pub fn count(&self, random: Random) -> u32 {
         self.count_min + scale(random.count, self.counts)
@@ -83,7 +84,7 @@ impl RankSpread {
         self.ranks * alike + self.seats_total + self.count(random)
     }
 
-    /// Share of the elements in which a given rank's part is not 0.
+    /// Fraction of the elements for which a given rank's part is not 0.
     pub fn share(&self) -> f64 {
         match self.base {
             0 => {
@@ -102,19 +103,19 @@ pub fn seat(random: Random, place: u32, ranks: u32) -> u32 {
     if seat >= ranks { seat - ranks } else { seat }
 }
 
-/// Orders of the ranks in the circle; neighbours differ between runs of elements. Neighbouring ranks nearly always give
-/// the same part, so a single order could not distinguish them.
+/// Several orders of the ranks in the circle; each run of elements uses one. Neighbours in the circle nearly always
+/// have the same part, so a single order could not distinguish these two ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Orders {
     ranks: u32,
-    /// Distance in the circle between ranks 0 and 1 in each order; all are coprime to the number of ranks.
+    /// Distance in the circle from rank 0 to rank 1, in each order. All are coprime to the number of ranks.
     strides: [u32; Self::COUNT],
 }
 
 impl Orders {
     const COUNT: usize = 8;
 
-    /// Orders for a number of ranks, at least one.
+    /// Orders for a number of ranks, which must be at least one.
     pub fn new(ranks: u32) -> Self {
         let stride = |index| {
             let first = 1 + scale(mix(index) as u32, ranks);

@@ -1,4 +1,4 @@
-//! Data compared with plain arithmetic in the type itself, and faults that the comparison must find and name.
+//! Data compared with arithmetic in the type itself, and faults that the comparison must find and name.
 
 mod arithmetic;
 mod exact;
@@ -8,7 +8,7 @@ mod layout;
 use super::Data;
 use crate::{Collective, Dtype, Reduction, Shape};
 
-/// Numbers of ranks: small, powers of two, odd, at the limits of the 8-bit types and of bfloat16, and large.
+/// Numbers of ranks: small ones, powers of two, odd ones, and ones around the limits of 8-bit types and bfloat16.
 const RANKS: [u32; 17] = [
     1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 63, 100, 127, 128, 200, 256, 300,
 ];
@@ -25,14 +25,14 @@ fn all_reduce(dtype: Dtype, reduction: Reduction, ranks: u32, block: u64, call: 
     Data::new(&shape, reduction, 5, call).unwrap()
 }
 
-/// All of a rank's input.
+/// A rank's whole input.
 fn input(data: &Data, rank: u32) -> Vec<u8> {
     let mut bytes = vec![0; data.shape().input_bytes(rank) as usize];
     data.input(rank, 0, &mut bytes).unwrap();
     bytes
 }
 
-/// All of a rank's output.
+/// A rank's whole output.
 fn expected(data: &Data, rank: u32) -> Vec<u8> {
     let mut bytes = vec![0; data.shape().output_bytes(rank) as usize];
     data.expected(rank, 0, &mut bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Algorithms, and the operations that each one supports.
+//! Names of algorithms, and the operations that each one supports.
 
 use tonnage_units::{Error, Result};
 
@@ -40,10 +40,10 @@ pub fn algorithms(op: Collective) -> &'static [Algorithm] {
     }
 }
 
-/// Checks that an operation can work in place, with any backend.
+/// Checks that an operation can work in place. This is the same for all backends.
 ///
 /// # Errors
-/// `Usage` for the ring, in which each rank receives other elements than it sends at the same time.
+/// `Usage` for the ring: each rank receives other elements than it sends, so one buffer cannot hold both.
 pub fn check_in_place(op: Collective, in_place: bool) -> Result<()> {
     if in_place && op == Collective::SendRecvRing {
         return Err(Error::Usage(format!(
@@ -56,7 +56,8 @@ pub fn check_in_place(op: Collective, in_place: bool) -> Result<()> {
 /// Checks that an algorithm supports an operation.
 ///
 /// # Errors
-/// `Usage`, listing the algorithms that do, or the one that works in place if this one does not.
+/// `Usage`. If the algorithm does not support the operation, the error lists those that do. If it only fails to support
+/// it in place, the error names one that does.
 pub fn check(op: Collective, algorithm: Algorithm, in_place: bool) -> Result<()> {
     if !algorithms(op).contains(&algorithm) {
         let names: Vec<_> = algorithms(op).iter().map(|one| one.name()).collect();
@@ -66,7 +67,8 @@ pub fn check(op: Collective, algorithm: Algorithm, in_place: bool) -> Result<()>
         )));
     }
     check_in_place(op, in_place)?;
-    // Arriving data would overwrite data that has not been put yet. Only bruck never puts directly from the input.
+    // Arriving data would overwrite data that has not been put yet. Only bruck first copies the input before it puts
+    // data.
     if in_place && op == Collective::AllToAll && algorithm != Algorithm::Bruck {
         return Err(Error::Usage(format!(
             "{op} by {algorithm} cannot work in place: choose the algorithm bruck, or leave --in-place off"

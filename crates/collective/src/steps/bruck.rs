@@ -1,5 +1,5 @@
-//! Bruck's algorithms: in round r each rank puts to the rank 2^r before or after it. There are as many rounds as the
-//! number of ranks has binary digits, power of two or not.
+//! Bruck's algorithms. In round r, each rank puts to the rank 2^r before or after it. The number of rounds is the
+//! number of binary digits of the highest rank, also if the number of ranks is not a power of two.
 //!
 //! Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport
 //! message-passing systems", IEEE Transactions on Parallel and Distributed Systems 8 (1997). For the barrier: Hensgen,
@@ -27,14 +27,15 @@ pub(super) fn barrier(out: &mut Emitter) -> Result<(), TooManyMessages> {
     Ok(())
 }
 
-/// An all-gather. Blocks are counted from the rank's own. If there are few bytes, they start the scratch in this order.
-/// Otherwise they go directly into the outputs, where the first rank's block does not follow the last rank's.
+/// An all-gather. Blocks are numbered starting with the rank's own. If there are few bytes, blocks are collected at the
+/// start of the scratch, in this order. Otherwise they go directly into the outputs. These are in rank order, so that a
+/// range of blocks can wrap around.
 struct AllGather {
     is_eager: bool,
 }
 
 impl AllGather {
-    /// The ranges that hold `blocks` of a rank, counted from its own block.
+    /// The byte ranges that contain `blocks` of a rank, numbered starting with its own block.
     fn stretches(&self, context: &CallContext, rank: u32, blocks: Range<u32>) -> Vec<(Place, u64)> {
         if self.is_eager {
             let bytes = context.blocks(blocks.end - blocks.start);
@@ -48,7 +49,7 @@ impl AllGather {
         vec![front, (output(0), context.blocks(rest))]
     }
 
-    /// Blocks that a rank passes on in a round.
+    /// The blocks that a rank puts to its peer in a round.
     fn passed(context: &CallContext, round: u32) -> Range<u32> {
         0..(1 << round).min(context.ranks() - (1 << round))
     }
@@ -69,7 +70,7 @@ impl AllGather {
             });
         }
         if round == 0 {
-            // Later rounds pass it on.
+            // Later rounds put this rank's block from the scratch.
             if self.is_eager && context.ranks() > 2 {
                 out.copy(input(0), scratch(0), context.block());
             }
@@ -86,15 +87,15 @@ impl AllGather {
 pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let rounds = rounds(&context);
-    // Two ranges are cut into chunks separately.
+    // A range of blocks can be two ranges of bytes, which are cut into chunks separately.
     let of_round =
         |round| context.count(context.blocks(AllGather::passed(&context, round).end)) + 1;
     let all = (0..rounds).map(of_round).sum();
     let [mut first, ready] = out.number([all, u64::from(rounds)])?;
     let is_eager = context.is_eager(context.blocks(context.ranks()));
     let call = AllGather { is_eager };
-    // In the last round the target's block has already arrived, which proves that it has entered the call, unless the
-    // number of ranks is a power of two.
+    // In the last round, a block of the target has already arrived and proves that the target has entered the call. The
+    // exception is a number of ranks that is a power of two.
     let is_unknown = |round: &u32| context.ranks() >> *round >= 2;
     if is_eager {
         out.reserve(context.blocks(context.ranks()));
@@ -122,21 +123,21 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     Ok(())
 }
 
-/// An all-to-all. A block is identified by the distance it has to travel, and travels each binary digit of it in the
-/// round of that digit.
+/// An all-to-all. A block is identified by the distance that it must travel. In the round of each binary digit of this
+/// distance that is 1, the block travels that part of the distance.
 struct AllToAll {
     /// Scratch offset of the data that arrives in each round.
     received: Vec<u64>,
 }
 
 impl AllToAll {
-    /// Number of distances below a bound that have a given binary digit set.
+    /// Number of distances below `below` whose given binary digit is 1.
     fn with_digit(below: u32, digit: u32) -> u32 {
         let rest = below & ((2 << digit) - 1);
         (below >> (digit + 1) << digit) + rest.saturating_sub(1 << digit)
     }
 
-    /// Location of the block with a given distance to travel, once it has travelled the digits in `gone`.
+    /// Location of the block that must travel `distance`, after it has travelled the binary digits in `gone`.
     fn place(&self, context: &CallContext, distance: u32, gone: u32) -> Place {
         match gone.checked_ilog2() {
             None => input(context.blocks(context.after(distance))),
@@ -147,7 +148,7 @@ impl AllToAll {
         }
     }
 
-    /// Emits a round: packs the blocks with this digit in their distance, and puts each chunk when it is full.
+    /// Emits a round: packs the blocks whose distance contains this digit, and puts each chunk as soon as it is packed.
     fn exchange(&self, out: &mut Emitter, round: u32, pack: u64, first: u32) {
         let (context, digit) = (out.context, 1u32 << round);
         let bytes = context.blocks(Self::with_digit(context.ranks(), round));
@@ -169,7 +170,7 @@ impl AllToAll {
     }
 }
 
-/// Emits an all-to-all. The input is only read, and the output is written only at the end, so it works in place.
+/// Emits an all-to-all. It only reads the input, and writes the output only at the end, so it also works in place.
 pub(super) fn all_to_all(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let rounds = rounds(&context);

@@ -1,17 +1,17 @@
-//! Collectives in which each rank puts its blocks directly to their targets; no rank forwards data.
+//! Collectives in which each rank puts its blocks directly to their targets. No rank forwards data.
 
 use super::emitter::{Emitter, TooManyMessages, input, output, scratch};
 use super::ring::copy_others;
 
-/// Emits an all-to-all that puts to at most `lead` peers before it awaits the first one's block.
+/// Emits an all-to-all. In each step, a rank puts to the next peer, then waits for the block of `lead` steps earlier.
 pub(super) fn all_to_all(out: &mut Emitter, lead: u32) -> Result<(), TooManyMessages> {
     let context = out.context;
     let (ranks, chunks) = (context.ranks(), context.count(context.block()));
     let is_eager = context.is_eager(context.blocks(ranks));
-    // Indexed by the rank that puts, and by the rank that is ready.
+    // Messages with data are numbered by the rank that puts, and signals by the rank that is ready.
     let [data, ready] = out.number([chunks * u64::from(ranks), u64::from(ranks)])?;
     let own = context.blocks(context.rank);
-    // A block that has arrived proves that its sender has entered the call, so peers that are put to late need not
+    // A block from a peer proves that the peer has entered the call. So peers to which a rank puts late need not
     // signal.
     let is_unknown = |step: &u32| u64::from(*step) * 2 <= u64::from(ranks) + u64::from(lead);
     if is_eager {
@@ -47,21 +47,21 @@ pub(super) fn all_to_all(out: &mut Emitter, lead: u32) -> Result<(), TooManyMess
     Ok(())
 }
 
-/// A block in transit between two ranks that know nothing about each other. If there are few bytes, it goes into the
-/// scratch under a grant. Otherwise it goes into the output once the receiver has signalled that it is ready.
+/// A block from one rank to another that may not have entered the call. If it has few bytes, it goes into the scratch
+/// under a grant. Otherwise it goes into the output after the receiver has signalled that it is ready.
 #[derive(Clone, Copy)]
 struct BlockTransfer {
     is_eager: bool,
-    /// True if both ranks put to each other. The peer's block of the last call then proves that it has left the call
-    /// before that, so its half of the scratch is free without a grant.
+    /// True if both ranks put to each other. Then the peer's block of the last call proves that the peer has left the
+    /// call before that. So its half of the scratch is free, and no grant is needed.
     is_mutual: bool,
-    /// The receiver's number for the first message.
+    /// The receiver's number of the first message.
     data: u32,
-    /// The sender's number for the receiver's signal.
+    /// The sender's number of the receiver's signal.
     ready: u32,
-    /// Offset in the receiver's scratch.
+    /// Offset of the block in the receiver's scratch.
     landing: u64,
-    /// Offset in the receiver's output.
+    /// Offset of the block in the receiver's output.
     at: u64,
 }
 
@@ -166,8 +166,8 @@ pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooManyMessages> {
     Ok(())
 }
 
-/// Emits sending a block to a peer, receiving one, or both at once. A rank announces its output before it waits for the
-/// next rank's announcement, so that a ring does not deadlock.
+/// Emits sending a block to a peer, receiving a block, or both. A rank signals that it is ready before it waits for
+/// another rank's signal, so that a ring does not deadlock.
 pub(super) fn send_recv(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let [data, ready] = out.number([context.count(context.block()), 1])?;

@@ -1,5 +1,5 @@
-//! Recursive doubling: in round r, ranks exchange all data known so far with the rank whose number differs in the r-th
-//! binary digit. Few rounds and many bytes: for small messages.
+//! Recursive doubling. In round r, each rank exchanges all data known so far with the rank whose number differs in
+//! binary digit r. There are few rounds and many bytes, so it suits small messages.
 
 use super::emitter::{Chunk, Emitter, TooManyMessages, input, output, scratch};
 use super::pairing::Core;
@@ -7,23 +7,24 @@ use super::program::Place;
 use super::ring::copy_others;
 use super::slots::{RowNumbers, RowReceiver, RowSender, SlotRow};
 
-/// An all-reduce at a core rank. Round r lags round r - 1 by `lead` chunks, so that other chunks hide each chunk's
-/// latency.
+/// An all-reduce at a core rank. Round r processes a chunk `lead` chunks later than round r - 1. Meanwhile other chunks
+/// are in transit, which hides the latency of each chunk.
 struct AllReduce {
     senders: Vec<RowSender>,
     receivers: Vec<RowReceiver>,
-    /// The excess rank that it works for, the receiver of its messages, and the number of the first result message for
-    /// it.
+    /// The excess rank that this rank works for, the receiver of that rank's messages, and the number of the first
+    /// message with a result for it.
     excess_partner: Option<(u32, RowReceiver, u32)>,
 }
 
 impl AllReduce {
-    /// Puts this rank's chunk, combined with its excess rank's, into the first round.
+    /// Puts this rank's chunk to the partner of the first round, after combining it with the excess rank's chunk.
     fn begin(&mut self, out: &mut Emitter, chunk: Chunk) {
         let (own, partner) = (input(chunk.at), out.context.rank ^ 1);
         let sender = &mut self.senders[0];
         let from = match &mut self.excess_partner {
-            // The put may still be in progress when the result arrives; in place, the result overwrites the input.
+            // In place, the result overwrites the input. It may arrive while the put is still in progress, so the put
+            // uses a copy.
             None if out.context.in_place => {
                 let from = sender.next_outbox_place(out, partner);
                 out.copy(own, from, chunk.bytes);
@@ -41,7 +42,7 @@ impl AllReduce {
         sender.put(out, partner, from, chunk.bytes);
     }
 
-    /// Location of a chunk's sum before a round.
+    /// Location of this rank's sum of a chunk before a round.
     fn before(&self, out: &Emitter, round: usize, index: u64, chunk: Chunk) -> Place {
         match round == 0 && self.excess_partner.is_none() && !out.context.in_place {
             true => input(chunk.at),
@@ -49,7 +50,8 @@ impl AllReduce {
         }
     }
 
-    /// Takes a partner's sum of a chunk, combines it, and puts the result to the next round's partner.
+    /// Waits for the partner's sum of a chunk, combines it with this rank's, and puts the result to the next round's
+    /// partner.
     fn take(&mut self, out: &mut Emitter, round: usize, index: u64, chunk: Chunk) {
         let own = self.before(out, round, index, chunk);
         let (peer, next) = (
@@ -147,7 +149,7 @@ struct AllGather {
 }
 
 impl AllGather {
-    /// Location of a block during gathering: in the output, or in an image of it in the scratch.
+    /// Location where a block is collected: the output, or an image of the output in the scratch.
     fn place(&self, out: &Emitter, block: u32) -> Place {
         let at = out.context.blocks(block);
         match self.is_eager {
@@ -180,10 +182,10 @@ impl AllGather {
         }
     }
 
-    /// Copies this rank's own block next to the others.
+    /// Copies this rank's own block to its location among the other blocks.
     fn keep(&self, out: &mut Emitter) {
         let context = out.context;
-        // Later rounds pass it on, and the excess rank needs it.
+        // Later rounds put this block from there, and so does the final message to the excess rank.
         if self.is_eager
             && (self.core.rounds() > 1 || self.core.excess_partner(context.rank).is_some())
         {
@@ -193,7 +195,7 @@ impl AllGather {
     }
 }
 
-/// Chunks of all blocks except one.
+/// Chunks of the blocks of all ranks except one.
 fn without(out: &Emitter, block: u32) -> impl Iterator<Item = Chunk> + use<> {
     let context = out.context;
     let (own, end) = (context.blocks(block), context.blocks(context.ranks()));
@@ -202,7 +204,7 @@ fn without(out: &Emitter, block: u32) -> impl Iterator<Item = Chunk> + use<> {
         .chain(context.cut(own + context.block()..end))
 }
 
-/// Emits an all-gather. An excess rank puts its block to its core partner, and gets all others from it.
+/// Emits an all-gather. An excess rank puts its block to its core partner, which later puts all other blocks to it.
 pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let core = Core::new(&context);
@@ -253,7 +255,7 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
         call.exchange(out, round);
     }
     if let Some(peer) = excess_partner {
-        // The peer's block has arrived, so the peer has entered the call.
+        // A block of the excess rank has arrived, which proves that this rank has entered the call.
         for (message, chunk) in (result..).zip(without(out, peer)) {
             let from = call.place(out, 0).beyond(chunk.at);
             out.put(peer, message, (from, output(chunk.at)), chunk.bytes);

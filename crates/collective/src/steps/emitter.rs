@@ -1,33 +1,34 @@
-//! Emission of steps: message numbers, scratch allocation, chunks, and sequences that many algorithms share.
+//! Emission of steps: message numbers, scratch allocation, chunks, and sequences that several algorithms use.
 
 use std::ops::Range;
 
 use super::program::{Buffer, Place, Program, Step};
 use crate::{Reduction, Shape};
 
-/// Alignment of ranges in the scratch: a cache line, so that two ranges never share one.
+/// Alignment of ranges in the scratch. It is the size of a cache line, so two ranges never share a line.
 const ALIGN_BYTES: u64 = 64;
 
-/// Smallest part of an all-reduce that is aligned to cache lines. For shorter parts, the padding would be too large a
+/// Smallest part of an all-reduce that is aligned to cache lines. In shorter parts, padding would be too large a
 /// fraction.
 const PART_ALIGN_BYTES_MIN: u64 = 4 << 10;
 
-/// Sizes that select variants of an algorithm. They are the same at all ranks of a call.
+/// Sizes that select variants of an algorithm. They are the same at all ranks in a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tuning {
-    /// The most bytes that go through a peer's scratch and are copied from there. More bytes go directly into its
+    /// The most bytes that a rank receives in its scratch and copies from there. More bytes go directly into its
     /// output, after it has signalled that it is ready.
     pub eager_bytes_max: u64,
-    /// Bytes of slots that hold the messages of one peer until they are used.
+    /// Total size of the slots in which messages of one peer wait until they are used.
     pub slots_bytes: u64,
-    /// The fewest slots, for long chunks. At least four, because two chunks are put ahead of the one in use.
+    /// The fewest slots, which matters for long chunks. Must be at least four, because two chunks are put ahead of the
+    /// chunk in use.
     pub slots_min: u64,
 }
 
 impl Tuning {
-    /// Copying 8 KiB takes about as long as a signal between two cores (half a microsecond). Slots of 1 MiB stay in a
-    /// second-level cache, and cover the latency of a 10 Gb/s network. Eight of them keep four chunks in transit while
-    /// four are in use.
+    /// Copying 8 KiB takes about as long as a signal between two cores (half a microsecond). Slots of 1 MiB in total
+    /// fit in a second-level cache, and cover the latency of a 10 Gb/s network. With eight slots, four chunks can be in
+    /// transit while four are in use.
     pub const DEFAULT: Self = Self {
         eager_bytes_max: 8 << 10,
         slots_bytes: 1 << 20,
@@ -35,28 +36,28 @@ impl Tuning {
     };
 }
 
-/// The number of messages of a call with too many of them.
+/// A call with too many messages.
 #[derive(Debug)]
 pub(super) struct TooManyMessages {
     pub messages: u64,
 }
 
-/// Context of one rank in a call: its number, and everything about the call that all ranks know.
+/// One rank in a call: its number, and everything about the call that is the same at all ranks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallContext {
     pub shape: Shape,
     pub reduction: Reduction,
     pub rank: u32,
-    /// Bytes of a chunk: a multiple of the element size, at least one element.
+    /// Bytes of a chunk: a multiple of the element size, and not 0.
     pub chunk_bytes: u64,
     pub in_place: bool,
     pub tuning: Tuning,
 }
 
-/// A part of a message: at most a chunk.
+/// A part of a message, at most one chunk long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// Offset in the range that is cut.
+    /// Offset in the range that was cut.
     pub at: u64,
     pub bytes: u64,
 }
@@ -66,7 +67,7 @@ impl CallContext {
         self.shape.ranks
     }
 
-    /// The rank `distance` after this one; the first follows the last.
+    /// The rank `distance` after this one. Rank 0 follows the last rank.
     pub fn after(&self, distance: u32) -> u32 {
         let ranks = u64::from(self.ranks());
         ((u64::from(self.rank) + u64::from(distance)) % ranks) as u32
@@ -77,7 +78,7 @@ impl CallContext {
         self.after(self.ranks() - distance % self.ranks())
     }
 
-    /// Number of this rank, counted from the root.
+    /// Number of this rank if ranks are counted from the root.
     pub fn root_distance(&self) -> u32 {
         self.before(self.shape.root)
     }
@@ -87,12 +88,12 @@ impl CallContext {
         self.shape.block_bytes()
     }
 
-    /// Bytes of the blocks of `ranks` ranks.
+    /// Bytes of the blocks of this number of ranks.
     pub fn blocks(&self, ranks: u32) -> u64 {
         self.block() * u64::from(ranks)
     }
 
-    /// Number of chunks for `bytes` bytes.
+    /// Number of chunks needed for `bytes` bytes.
     pub fn count(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.chunk_bytes)
     }
@@ -113,7 +114,7 @@ impl CallContext {
     }
 }
 
-/// Contiguous parts of a range of bytes. The last of them may be shorter or empty.
+/// Contiguous parts of a range of bytes. The last parts may be shorter or empty.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parts {
     total: u64,
@@ -175,7 +176,7 @@ pub(super) struct Emitter {
     scratch_bytes: u64,
     messages: u64,
     messages_max: u64,
-    /// Whether each rank sends anything to this one.
+    /// Whether each rank sends any message or grant to this one.
     gets: Vec<bool>,
 }
 
@@ -201,8 +202,8 @@ impl Emitter {
         }
     }
 
-    /// Allocates message numbers, and returns the first one of each row. Called once, before any step, with the same
-    /// counts at all ranks, so that each rank knows all others' numbers.
+    /// Allocates message numbers for several rows, and returns the first number of each row. Called once, before any
+    /// step. All ranks pass the same counts, so that each rank knows the numbers of all others.
     pub fn number<const N: usize>(
         &mut self,
         counts: [u64; N],
@@ -249,8 +250,8 @@ impl Emitter {
         self.steps.push(Step::Await { message });
     }
 
-    /// Puts a range of bytes in chunks, with messages numbered from `first`. `places` maps an offset to source and
-    /// target. Returns the next number.
+    /// Puts a range of bytes in chunks, with messages numbered from `first`. `places` maps an offset in the range to
+    /// its source and target. Returns the next message number.
     pub fn put_range(
         &mut self,
         peer: u32,
@@ -266,7 +267,7 @@ impl Emitter {
         message
     }
 
-    /// Waits for the messages that carry `bytes` bytes. Returns the next number.
+    /// Waits for the messages that carry `bytes` bytes. Returns the next message number.
     pub fn wait_bytes(&mut self, peer: u32, first: u32, bytes: u64) -> u32 {
         let end = first + self.context.count(bytes) as u32;
         (first..end).for_each(|message| self.wait(peer, message));
@@ -288,7 +289,8 @@ impl Emitter {
         });
     }
 
-    /// Combines received data with this rank's own input into its output; in place, these are the same memory.
+    /// Combines received data with this rank's own input into its output. In place, input and output are the same
+    /// memory.
     pub fn merge(&mut self, received: Place, own: Place, to: Place, bytes: u64) {
         match self.context.in_place {
             true => self.fold(received, to, bytes),
@@ -302,14 +304,14 @@ impl Emitter {
         }
     }
 
-    /// Copies the rank's own part of its input to its location in the output; in place, it is already there.
+    /// Copies the rank's own part of its input to the output. In place, this part is already there.
     pub fn keep(&mut self, from: u64, to: u64, bytes: u64) {
         if !self.context.in_place {
             self.copy(input(from), output(to), bytes);
         }
     }
 
-    /// Finishes a reduction: for an average, divides the sum.
+    /// Finishes a reduction. For an average, this divides the sum.
     pub fn complete(&mut self, at: Place, bytes: u64) {
         if self.context.reduction == Reduction::Avg {
             let elements = bytes / self.context.shape.dtype.bytes();

@@ -1,8 +1,9 @@
-//! All-reduce by recursive halving and doubling. In each round, a rank gives half of its current range to a partner,
-//! and adds the partner's data for the other half. Then complete halves go back the same way.
+//! All-reduce by recursive halving and doubling. In each halving round, a rank puts half of its current range to a
+//! partner, and adds the partner's data for the other half. In the doubling rounds, partners exchange complete ranges
+//! in the opposite order.
 //!
-//! If the number of ranks is not a power of two, excess ranks first hand their input to a core rank, and get the result
-//! from it. The reduce-scatter by halving is in `scattering`.
+//! If the number of ranks is not a power of two, each excess rank first puts its input to a core rank, which later puts
+//! the result to it. Reduce-scatter by halving is in `scattering`.
 //!
 //! Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", International
 //! Journal of High Performance Computing Applications 19 (2005).
@@ -13,19 +14,19 @@ use super::emitter::{Chunk, Emitter, Parts, TooManyMessages, input, output};
 use super::pairing::Core;
 use super::slots::{RowNumbers, RowReceiver, RowSender, SlotRow};
 
-/// One round: first by halving, and later back by doubling.
+/// A halving round, and the doubling round with the same partner.
 struct Round {
     partner: u32,
     row: SlotRow,
     slots: u64,
     halving: RowNumbers,
     doubling: u32,
-    /// Bytes that are given away, and come back complete.
+    /// Bytes that are put to the partner when halving, and received as results when doubling.
     given: Range<u64>,
     kept: Range<u64>,
 }
 
-/// Parts of the data, one for each core rank.
+/// Parts of the data, one per core rank.
 #[derive(Clone, Copy)]
 struct Division {
     core: Core,
@@ -33,22 +34,22 @@ struct Division {
 }
 
 impl Division {
-    /// The range that a core rank still works on after the rounds of the digits from `digit` up.
+    /// The range that a core rank keeps after the rounds of the highest digits, down to `digit`.
     fn kept(&self, rank: u32, digit: u32) -> Range<u64> {
         self.parts.range(Core::near(rank, digit))
     }
 
-    /// The range that it gave away in that round.
+    /// The range that a core rank puts to its partner in the round of `digit`.
     fn given(&self, rank: u32, digit: u32) -> Range<u64> {
         self.kept(rank ^ (1 << digit), digit)
     }
 
-    /// Digits in the order of rounds: highest first.
+    /// Digits in the order of the halving rounds: highest first.
     fn digits(&self) -> impl DoubleEndedIterator<Item = u32> + use<> {
         (0..self.core.rounds()).rev()
     }
 
-    /// Ranges of the result, in the order in which they become complete at a core rank.
+    /// Ranges of the result, in the order in which a core rank completes or receives them.
     fn results(&self, rank: u32) -> impl Iterator<Item = Range<u64>> {
         let back = self.digits().rev();
         std::iter::once(self.kept(rank, 0)).chain(back.map(move |digit| self.given(rank, digit)))
@@ -56,8 +57,8 @@ impl Division {
 }
 
 /// Emits the all-reduce. From the first round on, sums are in the output. A range that arrives from a partner proves
-/// that the partner has entered the call and no longer needs its own data of that range. So complete ranges go directly
-/// into outputs, also in place.
+/// two things: the partner has entered the call, and it no longer needs its own data of that range. So results go
+/// directly into outputs, even in place.
 pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let core = Core::new(&context);
@@ -112,7 +113,7 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
     Ok(())
 }
 
-/// The rounds of a core rank, with their slots and message numbers.
+/// The rounds of a core rank, with slots and message numbers.
 fn rounds(out: &mut Emitter, division: &Division, halving: RowNumbers, doubled: u32) -> Vec<Round> {
     let (context, mut before) = (out.context, 0);
     let digits = division.digits();
@@ -137,7 +138,8 @@ fn rounds(out: &mut Emitter, division: &Division, halving: RowNumbers, doubled: 
     digits.map(round).collect()
 }
 
-/// Emits a halving round. The first one puts from the input, unless an excess rank's data has been added in the output.
+/// Emits a halving round. The first round puts from the input, unless the output already contains the sum with an
+/// excess rank's data.
 fn halve(out: &mut Emitter, round: &Round, is_first: bool) {
     let given: Vec<Chunk> = out.context.cut(round.given.clone()).collect();
     let kept: Vec<Chunk> = out.context.cut(round.kept.clone()).collect();
@@ -176,7 +178,7 @@ fn double(out: &mut Emitter, round: &Round, excess_partner: &mut Option<(u32, u3
     }
 }
 
-/// Passes a chunk of the result on to the excess rank, if there is one.
+/// Puts a chunk of the result to the excess rank, if there is one.
 fn pass_on(out: &mut Emitter, excess_partner: &mut Option<(u32, u32)>, chunk: Chunk) {
     if let Some((peer, message)) = excess_partner {
         let place = output(chunk.at);

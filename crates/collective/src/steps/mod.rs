@@ -1,29 +1,30 @@
-//! Algorithms of collectives as steps: a rank's steps in a call are a pure function of the call's shape and the rank.
-//! This module neither moves data nor waits; the executor of a [`Program`] does.
+//! Algorithms of collectives as steps. A rank's steps in a call are a pure function of the call's shape and the rank.
+//! This module neither moves data nor waits; the executor of a [`Program`] does both.
 //!
 //! # Executing steps
 //!
-//! Steps are executed strictly in order. Messages may arrive in any order, even those of one peer. A rank has an input,
-//! an output, and a scratch with two halves; call k uses half k mod 2 on all ranks. A call ends when all its steps have
-//! been executed and all its puts have left their source.
+//! Steps are executed strictly in order. Messages may arrive in any order, even messages from the same peer. A rank has
+//! an input, an output, and a scratch with two halves; call k uses half k mod 2 on all ranks. A call ends when all its
+//! steps have been executed and all its puts have left their source.
 //!
-//! Messages of call k + 1 may arrive during call k. A message of call k + 2 may arrive once the message of call k with
-//! its number has been awaited. So two sets of flags suffice, used by calls in turn.
+//! Messages of call k + 1 may arrive during call k. A message of call k + 2 may arrive only after the message with the
+//! same number in call k has been awaited. So two sets of flags suffice; consecutive calls alternate between them.
 //!
 //! # Rules that every program follows
 //!
-//! A put may only land in memory whose content is no longer needed:
+//! A put may only target memory whose content is no longer needed:
 //!
-//! - In the scratch half of call k, only when its rank is known to have finished call k - 2. If every rank's result
-//!   depends on every rank, the end of call k - 1 proves it: all ranks have entered call k - 1. Other operations prove
-//!   nothing. There, the receiver grants each call except the first two (`Grant`, `Claim`), signals in call k that it
-//!   is ready, or has released slots in call k - 1. Within one call, a location is reused only after a message that
-//!   releases it.
-//! - In the output, only when a message of this call has shown, directly or indirectly, that the rank has entered the
-//!   call.
+//! - In the scratch half of call k, this holds once the target rank is known to have finished call k - 2. If every
+//!   rank's result depends on every rank, the end of call k - 1 proves it: all ranks have entered call k - 1. In other
+//!   operations, the receiver must provide the proof. It grants each call except the first two (`Grant`, `Claim`),
+//!   signals in call k that it is ready, or has released slots in call k - 1. Within a call, a location is reused only
+//!   after a message has released it.
+//! - In the output, this holds once a message of this call has proved, directly or indirectly, that the target rank has
+//!   entered the call.
 //!
-//! And a source is not overwritten before its put is known to have arrived. The simulator in the tests proves all of
-//! this for 1 to 33 ranks. It tracks what each rank knows, so that a proof holds for every possible order of events.
+//! In addition, the source of a put may only be overwritten when the put is known to have arrived. The simulator in the
+//! tests proves these rules for 1 to 33 ranks. It tracks what each rank knows, so a proof holds for every possible
+//! order of events.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -59,14 +60,16 @@ use crate::{Collective, Reduction, Shape};
 use emitter::{CallContext, Emitter, TooManyMessages, Tuning};
 use tree_neighbors::TreeNeighbors;
 
-/// The single buffer that holds input and output when a call works in place, as MPI and torch define it.
+/// The single buffer that contains input and output when a call works in place, as MPI and torch define it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InPlace {
-    /// Its length.
+    /// Length of the buffer.
     pub bytes: u64,
-    /// Offset of the input in it: for an all-gather, and for a gather at the root, that of the rank's block.
+    /// Offset of the input in the buffer. For an all-gather, and for a gather at the root, it is the offset of the
+    /// rank's block.
     pub input: u64,
-    /// Offset of the output in it: for a reduce-scatter, and for a scatter at the root, that of the rank's block.
+    /// Offset of the output in the buffer. For a reduce-scatter, and for a scatter at the root, it is the offset of the
+    /// rank's block.
     pub output: u64,
 }
 
@@ -91,15 +94,15 @@ impl InPlace {
     }
 }
 
-/// Returns the steps of a rank in a call of a shape. Messages longer than a chunk are cut into chunks; a chunk is
-/// rounded down to whole elements, and is at least one. If no rank has data there are no steps, except for a barrier.
+/// Returns the steps of a rank in a call. Messages longer than a chunk are cut into chunks. A chunk is rounded down to
+/// whole elements, but has at least one. If no rank has data, there are no steps, except for a barrier.
 ///
-/// In place, input and output are in the buffer that [`InPlace::for_rank`] describes. Otherwise they do not overlap,
-/// and the input is only read.
+/// In place, input and output are in the buffer that [`InPlace::for_rank`] describes. Otherwise input and output do not
+/// overlap, and the input is only read.
 ///
 /// # Errors
-/// `Usage`, the same at all ranks: an algorithm that does not support the operation (or not in place), a rank or root
-/// outside of the group, or a chunk so short that there are more messages than numbers for them.
+/// `Usage`, the same at all ranks. The algorithm may not support the operation, or not in place. A rank or root may be
+/// outside of the group. Chunks may be so short that there are more messages than message numbers.
 pub fn program(
     shape: &Shape,
     reduction: Reduction,
@@ -119,7 +122,7 @@ pub fn program(
     build_program(context, algorithm)
 }
 
-/// Steps of a rank, with the sizes that select variants.
+/// Returns the steps of a rank, with the `Tuning` of the context.
 fn build_program(context: CallContext, algorithm: Algorithm) -> Result<Program> {
     let (shape, rank) = (context.shape, context.rank);
     check(shape.op, algorithm, context.in_place)?;
@@ -162,8 +165,8 @@ fn emit(out: &mut Emitter, algorithm: Algorithm) -> Result<(), TooManyMessages> 
         (AllGather, Algorithm::RecursiveDoubling) => doubling::all_gather(out),
         (AllGather, _) => ring::all_gather(out),
         (AllToAll, Algorithm::Bruck) => bruck::all_to_all(out),
-        // Linear puts everything at once. Pairwise has one block in transit while it puts the next, so that no rank is
-        // the target of many at a time.
+        // Linear puts all blocks at once. Pairwise waits for a block before it puts the one after next, so that a rank
+        // is not the target of many ranks at once.
         (AllToAll, Algorithm::Linear) => direct::all_to_all(out, context.ranks() - 1),
         (AllToAll, _) => direct::all_to_all(out, 1),
         (Broadcast, Algorithm::Ring) => tree::broadcast(out, TreeNeighbors::chain(&context)),
@@ -180,13 +183,13 @@ fn emit(out: &mut Emitter, algorithm: Algorithm) -> Result<(), TooManyMessages> 
     }
 }
 
-/// The error, which names the shortest chunk that leads to few enough messages.
+/// The error for too many messages. It names the shortest chunk for which message numbers suffice.
 fn too_many(context: CallContext, algorithm: Algorithm, messages: u64) -> Error {
     let op = context.shape.op;
     let element = context.shape.dtype.bytes();
     let fits = |elements: u64| {
         let chunk_bytes = elements * element;
-        // With a limit of 0, emission stops when messages are numbered.
+        // With a limit of 0 messages, emission stops right after the messages have been counted.
         let context = CallContext {
             chunk_bytes,
             ..context

@@ -1,6 +1,5 @@
-//! The core of a group: its first ranks, as many as the largest power of two not above its size. Algorithms that pair
-//! ranks by the binary digits of their numbers use it. Each excess rank has a partner in the core, which works for
-//! both.
+//! The core of a group: its first 2^k ranks, for the largest possible k. Algorithms that pair ranks by the binary
+//! digits of their numbers use only core ranks. Each excess rank has a partner in the core, which works for both.
 
 use std::ops::Range;
 
@@ -39,13 +38,14 @@ impl Core {
         (rank < self.excess).then_some(rank + self.size)
     }
 
-    /// Blocks of some core ranks and of the excess ranks that they work for: two ranges, the second often empty.
+    /// Blocks of these core ranks and of the excess ranks that they work for, as two ranges. The second range is often
+    /// empty.
     pub fn blocks(&self, ranks: &Range<u32>) -> [Range<u32>; 2] {
         let excess = |rank: u32| self.size + rank.min(self.excess);
         [ranks.clone(), excess(ranks.start)..excess(ranks.end)]
     }
 
-    /// The core ranks whose numbers differ from this one's only below a digit: 2^digit ranks.
+    /// The 2^digit core ranks whose numbers differ from this rank's only in digits below `digit`.
     pub fn near(rank: u32, digit: u32) -> Range<u32> {
         let begin = rank >> digit << digit;
         begin..begin + (1 << digit)

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-/// Grants that each rank has given to each peer before the first call: one for each half of the scratch.
+/// Number of grants that each rank has given to each peer before the first call: one for each half of the scratch.
 pub const GRANTS_INITIAL: u32 = 2;
 
-/// The most messages of a call at one rank: their numbers fit into 20 bits of an immediate.
+/// The most messages that a rank can receive in a call, because message numbers use 20 bits of an immediate.
 pub const MESSAGES_MAX: u64 = 1 << 20;
 
 /// Memory that a step reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Buffer {
-    /// Data that the rank provides. In place it shares a buffer with the output, as [`InPlace`](super::InPlace)
-    /// describes.
+    /// Data that the rank provides. In place, it shares a buffer with the output, as described by
+    /// [`InPlace`](super::InPlace).
     Input,
     /// Data that the rank receives.
     Output,
@@ -30,7 +30,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The location `bytes` bytes further on.
+    /// The location `bytes` bytes later.
     pub fn beyond(self, bytes: u64) -> Self {
         let offset = self.offset + bytes;
         Self { offset, ..self }
@@ -40,8 +40,8 @@ impl Place {
 /// One step of a rank. Steps are executed strictly in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Writes bytes into the peer's memory without waiting for completion; the peer's `Await` returns once they have
-    /// arrived. With zero bytes it is only a signal. When the call ends, all its puts have left their source.
+    /// Writes bytes into the peer's memory without waiting for completion. The peer's `Await` returns after the bytes
+    /// have arrived. A put of zero bytes is only a signal. When the call ends, all puts have left their source.
     Put {
         /// The target rank.
         peer: u32,
@@ -56,7 +56,7 @@ pub enum Step {
     },
     /// Waits until a message has arrived.
     Await {
-        /// Its number at this rank, below [`Program::messages`].
+        /// The message's number at this rank, below [`Program::messages`].
         message: u32,
     },
     /// Reduces elements into others: `to` = `to` op `from`.
@@ -68,13 +68,13 @@ pub enum Step {
         /// Number of elements.
         elements: u64,
     },
-    /// Reduces two rows of elements into a third: `to` = `one` op `other`.
+    /// Reduces two ranges of elements into a third: `to` = `one` op `other`.
     Combine {
         /// Elements that are read.
         one: Place,
         /// Elements that are read.
         other: Place,
-        /// Elements that are written; they overlap neither of the others.
+        /// Elements that are written. They do not overlap the elements that are read.
         to: Place,
         /// Number of elements.
         elements: u64,
@@ -100,30 +100,30 @@ pub enum Step {
         /// The rank that may put.
         peer: u32,
     },
-    /// Waits for a grant from the peer and consumes it. Each rank has given [`GRANTS_INITIAL`] grants before the first
+    /// Waits for a grant from the peer and uses it up. Each rank has given [`GRANTS_INITIAL`] grants before the first
     /// call.
     Claim {
-        /// The rank that will be the target of puts.
+        /// The rank that gave the grant.
         peer: u32,
     },
 }
 
-/// The steps of one rank in a call. Consecutive calls have the same shape and algorithm. Before either changes, every
+/// The steps of one rank in a call. Consecutive calls have the same shape and algorithm. Before these change, every
 /// rank must be known to have left the last call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Bytes of one half of the scratch; calls use the two halves in turn.
+    /// Bytes of one half of the scratch. Consecutive calls alternate between the halves.
     pub scratch_bytes: u64,
-    /// Upper bound of this rank's message numbers, exclusive. Not all numbers below it need be in use.
+    /// Upper bound of this rank's message numbers, exclusive. Some numbers below it may be unused.
     pub messages: u32,
-    /// Ranks that send messages or grants to this one, in ascending order.
+    /// Ranks that send messages or grants to this rank, in ascending order.
     pub gets_from: Vec<u32>,
 }
 
 impl Program {
-    /// Ranks that this one sends puts or grants to, in ascending order.
+    /// Ranks to which this rank sends puts or grants, in ascending order.
     pub fn puts_to(&self) -> Vec<u32> {
         let mut peers = BTreeSet::new();
         for step in &self.steps {

@@ -1,9 +1,9 @@
-//! Rings: each rank puts only to the next one. Every link carries the same amount, for any number of ranks, and a slow
-//! rank delays all others.
+//! Rings: each rank puts only to the next one. Every link carries the same number of bytes, for any number of ranks. A
+//! slow rank delays all others.
 //!
-//! Reduction by a ring: the sum of part p starts at rank p + 1, accumulates each rank's data in turn, and is complete
-//! at rank p. Its completion proves that all ranks have entered the call and no longer need their own part p. So the
-//! results, on their second way around the ring, go directly into the outputs, also in place.
+//! In a reduction, the sum of part p starts at rank p + 1, passes through all ranks, and is complete at rank p. A
+//! complete sum proves two things: all ranks have entered the call, and no rank needs its own part p any more. So in
+//! the second trip around the ring, results go directly into the outputs, even in place.
 //!
 //! Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", Journal of Parallel and
 //! Distributed Computing 69 (2009).
@@ -11,8 +11,8 @@
 use super::emitter::{Chunk, Emitter, Parts, TooManyMessages, input, output, scratch};
 use super::slots::{RowNumbers, RowReceiver, RowSender, SlotRow};
 
-/// A reduction travelling around the ring. Row c consists of the c-th chunk of each part. Rows are processed in groups,
-/// so that a chunk is passed on while it is still in the cache.
+/// A reduction that travels around the ring. Row c consists of the c-th chunk of each part. Rows are processed in
+/// groups, so that a chunk is still in the cache when it is put to the next rank.
 struct RingReduction {
     parts: Parts,
     rows: u64,
@@ -20,13 +20,13 @@ struct RingReduction {
     group: u64,
     sender: RowSender,
     receiver: RowReceiver,
-    /// Output offset of the part that becomes complete here.
+    /// Output offset of the part whose sum becomes complete at this rank.
     own_at: u64,
 }
 
-/// Results travelling around the ring.
+/// Results that travel around the ring.
 struct RingResults {
-    /// Number of the first message.
+    /// Number of the first message with a result.
     first: u32,
     put: u32,
     received: u32,
@@ -43,7 +43,7 @@ impl RingReduction {
         );
         let slots = out.reserve(row.bytes);
         let outbox = out.reserve(row.bytes);
-        // All parts except the one that is complete at the previous rank.
+        // This rank receives all parts except the one whose sum is complete at the previous rank.
         let left_out = context.before(1);
         let of = |part: u32| {
             let range = parts.range(part..part + 1);
@@ -54,7 +54,7 @@ impl RingReduction {
         Self {
             parts,
             rows,
-            // The puts of a group may be two groups ahead of the data that the next rank has used.
+            // A rank puts up to two groups before the next rank has used their data.
             group: (row.lead() / 2).max(1),
             sender: RowSender::new(row, numbers, slots, outbox),
             receiver: RowReceiver::new(row, numbers, slots, total),
@@ -74,7 +74,7 @@ impl RingReduction {
         self.rows.div_ceil(self.group)
     }
 
-    /// Puts this rank's data of the part that it is the first to sum.
+    /// Puts this rank's data of the part whose sum starts at this rank.
     fn begin(&mut self, out: &mut Emitter, group: u64) {
         let (right, part) = (out.context.after(1), out.context.before(1));
         if group < self.groups() {
@@ -84,7 +84,7 @@ impl RingReduction {
         }
     }
 
-    /// Adds this rank's data to all sums that pass through.
+    /// Adds this rank's data to all sums that pass through this rank, and puts them to the next rank.
     fn pass(&mut self, out: &mut Emitter, group: u64) {
         let (left, right) = (out.context.before(1), out.context.after(1));
         for step in 0..out.context.ranks() - 2 {
@@ -102,7 +102,7 @@ impl RingReduction {
         }
     }
 
-    /// Completes the next chunk of this rank's part, in its output.
+    /// Completes the next chunk of this rank's part, and stores it in the output.
     fn complete(&mut self, out: &mut Emitter, chunk: Chunk) {
         let left = out.context.before(1);
         let begin = self
@@ -130,7 +130,7 @@ impl RingResults {
     }
 }
 
-/// Emits an all-reduce: complete parts travel around the ring once more.
+/// Emits an all-reduce. Complete parts travel around the ring a second time.
 pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let parts = Parts::split_block(&context, context.ranks());
@@ -152,7 +152,7 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
         }
         for step in 0..context.ranks() - 1 {
             let is_last = step == context.ranks() - 2;
-            // The last results are received and not passed on; meanwhile the next sums can start.
+            // The last results are received and not passed on. Meanwhile the next sums can start.
             if is_last {
                 sums.begin(out, group + 1);
             }
@@ -167,7 +167,7 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
     Ok(())
 }
 
-/// Emits a reduce-scatter: parts stay where they become complete.
+/// Emits a reduce-scatter. Complete parts stay where they are.
 pub(super) fn reduce_scatter(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let parts = Parts::blocks(&out.context);
     let count = out.context.count(parts.longest()) * u64::from(out.context.ranks() - 1);
@@ -184,8 +184,8 @@ pub(super) fn reduce_scatter(out: &mut Emitter) -> Result<(), TooManyMessages> {
     Ok(())
 }
 
-/// Emits an all-gather: the blocks of all ranks travel around the ring. They go into the outputs once the next rank has
-/// signalled that it is ready; if there are few bytes, into images of the outputs in the scratch.
+/// Emits an all-gather. The blocks of all ranks travel around the ring. They go into the outputs after the next rank
+/// has signalled that it is ready. If there are few bytes, they go into images of the outputs in the scratch.
 pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let (left, right) = (context.before(1), context.after(1));
@@ -223,7 +223,7 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     Ok(())
 }
 
-/// Copies the blocks of all other ranks from an image of the output at the start of the scratch.
+/// Copies the blocks of all other ranks to the output, from its image at the start of the scratch.
 pub(super) fn copy_others(out: &mut Emitter) {
     let context = out.context;
     let (own, end) = (

@@ -1,5 +1,5 @@
-//! Reduce-scatter by recursive halving, and by pairs. The former keeps sums of half of the data, and arriving data, in
-//! the scratch: in total as much as a rank's input.
+//! Reduce-scatter by recursive halving, and by pairs. Halving keeps data that arrives, and sums of half of the data, in
+//! the scratch. Together they are as large as a rank's input.
 
 use std::ops::Range;
 
@@ -8,16 +8,16 @@ use super::pairing::Core;
 use super::program::Place;
 use super::slots::{RowNumbers, RowReceiver, RowSender, SlotRow};
 
-/// Sums of the blocks of some core ranks and of the excess ranks that they work for.
+/// Sums of the blocks of some core ranks, and of the excess ranks that they work for.
 #[derive(Clone)]
 struct PartialSums {
-    /// Offset in the scratch; `None` while the sums are the input itself.
+    /// Offset of the sums in the scratch; `None` while the sums are the input itself.
     at: Option<u64>,
     ranks: Range<u32>,
 }
 
 impl PartialSums {
-    /// Location of a block among the sums.
+    /// Location of a block's sum.
     fn place(&self, out: &Emitter, core: &Core, block: u32) -> Place {
         let Some(at) = self.at else {
             return input(out.context.blocks(block));
@@ -31,13 +31,13 @@ impl PartialSums {
     }
 }
 
-/// Emits a reduce-scatter by halving. Excess ranks put all of their input to their core partner, and get their block
-/// from it.
+/// Emits a reduce-scatter by halving. An excess rank puts its whole input to its core partner, which later puts the
+/// result to it.
 pub(super) fn halving(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let core = Core::new(&context);
     let all = context.count(context.blocks(context.ranks()));
-    // Both ranges of a round are cut into chunks separately.
+    // A round has two ranges, which are cut into chunks separately.
     let longest = |digit| context.count(blocks_bytes(out, &core, 0..1u32 << digit)) + 1;
     let sum = (0..core.rounds()).map(longest).sum();
     let [excess, halved, result] = out.number([all, sum, context.count(context.block())])?;
@@ -74,15 +74,15 @@ pub(super) fn halving(out: &mut Emitter) -> Result<(), TooManyMessages> {
     Ok(())
 }
 
-/// Bytes of the blocks of some core ranks and of the excess ranks that they work for.
+/// Bytes of the blocks of some core ranks, and of the excess ranks that they work for.
 fn blocks_bytes(out: &Emitter, core: &Core, ranks: Range<u32>) -> u64 {
     let [first, second] = core.blocks(&ranks);
     out.context
         .blocks(first.end - first.start + second.end - second.start)
 }
 
-/// Emits a round. It leaves sums of half as many blocks in an area of the scratch, or, after the last round, in the
-/// outputs.
+/// Emits a round, which halves the number of blocks that a rank sums. The sums are stored in the scratch at `area`, but
+/// after the last round in the outputs.
 fn halve(
     out: &mut Emitter,
     core: &Core,
@@ -134,8 +134,9 @@ fn halve(
     kept
 }
 
-/// Emits a reduce-scatter by pairs: in step s a rank puts to the rank s after it, and adds data from the rank s before
-/// it. All peers' messages share one row of slots. When a slot becomes free, its next user is notified.
+/// Emits a reduce-scatter by pairs. In step s, a rank puts to the rank s after it, and adds data from the rank s before
+/// it. The messages of all peers use one row of slots. When a slot becomes free, the peer that uses the slot next is
+/// notified.
 pub(super) fn pairwise(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let chunks = context.count(context.block());

@@ -1,21 +1,21 @@
-//! Slots: a range of the receiver's scratch that the messages of a row use in turn. A slot is reused once the receiver
-//! has released it, so that many messages need little memory, which stays in the caches. If there are at least as many
-//! slots as messages, no releases are sent.
+//! Slots: parts of the receiver's scratch, which the messages of a row use in turn. A slot is reused after the receiver
+//! has released it. So a small part of memory, which stays in the caches, suffices for many messages. If there are at
+//! least as many slots as messages, no releases are sent.
 
 use super::emitter::{CallContext, Emitter, scratch};
 use super::program::Place;
 
-/// Geometry of a row of slots, the same at both ends.
+/// Sizes of a row of slots, the same at both ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SlotRow {
     slot_bytes: u64,
     slots: u64,
-    /// Bytes of all slots that are used.
+    /// Bytes of all slots in use.
     pub bytes: u64,
 }
 
 impl SlotRow {
-    /// Slots for at most `count` messages. Each has at most a chunk and at most `longest` bytes.
+    /// Slots for at most `count` messages. Each message has at most a chunk and at most `longest` bytes.
     pub fn new(context: &CallContext, longest: u64, count: u64) -> Self {
         let element = context.shape.dtype.bytes();
         let longest = longest.min(context.chunk_bytes).max(element);
@@ -29,14 +29,14 @@ impl SlotRow {
         }
     }
 
-    /// Whether the sender of `count` messages receives any slot releases. If so, it knows from call k - 1 that the
-    /// receiver has left call k - 2.
+    /// Whether the sender of `count` messages receives any slot releases. If it does, releases of call k - 1 prove that
+    /// the receiver has left call k - 2.
     pub fn gets_releases(&self, count: u64) -> bool {
         count > self.slots
     }
 
-    /// Messages that a rank may put before it takes the first message put to it in the same pattern: half of the slots,
-    /// so that the other half is in use meanwhile.
+    /// Number of messages that a rank may put before it takes the first one that was put to it. It is half of the
+    /// slots, so that the other half can be in use.
     pub fn lead(&self) -> u64 {
         (self.slots / 2).max(1)
     }
@@ -45,23 +45,23 @@ impl SlotRow {
 /// First message numbers of a row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowNumbers {
-    /// Receiver-side number of the first data message.
+    /// The receiver's number of the first data message.
     pub data: u32,
-    /// Sender-side number of the first slot release.
+    /// The sender's number of the first slot release.
     pub free: u32,
 }
 
-/// Sending end of a row.
+/// The sending end of a row.
 #[derive(Debug, Clone)]
 pub(super) struct RowSender {
     row: SlotRow,
     numbers: RowNumbers,
     /// Offset of the slots at the receiver.
     slots: u64,
-    /// Offset of an equal number of locations on this rank, from which puts can be made.
+    /// Offset of the outbox in this rank's scratch. It has one location per slot, from which messages can be put.
     outbox: u64,
     next: u64,
-    /// Number of messages with slots known to be free.
+    /// Number of messages whose slots are known to be free.
     free: u64,
 }
 
@@ -77,7 +77,7 @@ impl RowSender {
         }
     }
 
-    /// Waits until the next message's slot is free. The message that was put from the same outbox location has then
+    /// Waits until the next message's slot is free. Then the previous message from the same outbox location has
     /// arrived, too.
     pub fn wait_for_free_slot(&mut self, out: &mut Emitter, peer: u32) {
         if self.next >= self.free {
@@ -87,13 +87,13 @@ impl RowSender {
         }
     }
 
-    /// Outbox location for the next message, once its slot is free.
+    /// Waits until the next message's slot is free, and returns the message's outbox location.
     pub fn next_outbox_place(&mut self, out: &mut Emitter, peer: u32) -> Place {
         self.wait_for_free_slot(out, peer);
         self.outbox_place(self.next)
     }
 
-    /// Outbox location of a message, given its index in the row.
+    /// Outbox location of the message with this index in the row.
     pub fn outbox_place(&self, index: u64) -> Place {
         scratch(self.outbox + index % self.row.slots * self.row.slot_bytes)
     }
@@ -108,7 +108,7 @@ impl RowSender {
     }
 }
 
-/// Receiving end of a row.
+/// The receiving end of a row.
 #[derive(Debug, Clone)]
 pub(super) struct RowReceiver {
     row: SlotRow,
@@ -119,7 +119,7 @@ pub(super) struct RowReceiver {
 }
 
 impl RowReceiver {
-    /// The receiving end of a row of `total` messages whose slots start at offset `slots` in the scratch.
+    /// A receiving end for `total` messages, whose slots start at offset `slots` in the scratch.
     pub fn new(row: SlotRow, numbers: RowNumbers, slots: u64, total: u64) -> Self {
         Self {
             row,
@@ -137,13 +137,13 @@ impl RowReceiver {
         scratch(self.slots + (self.next - 1) % self.row.slots * self.row.slot_bytes)
     }
 
-    /// Index of the message that will reuse the slot taken last; `None` if no message does.
+    /// Index of the message that will reuse the slot of the last message taken; `None` if no message will.
     pub fn successor(&self) -> Option<u64> {
         let successor = self.next - 1 + self.row.slots;
         (successor < self.total).then_some(successor)
     }
 
-    /// Releases the slot that was taken last, and signals the peer that uses the slot next.
+    /// Releases the slot of the last message taken: signals the peer that uses the slot next.
     pub fn release(&self, out: &mut Emitter, peer: u32) {
         if self.successor().is_some() {
             out.signal(peer, self.numbers.free + (self.next - 1) as u32);

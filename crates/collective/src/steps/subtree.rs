@@ -1,9 +1,9 @@
-//! Gather and scatter along the binomial tree. Each rank forwards the blocks of all ranks in its subtree, and holds
-//! them in the scratch meanwhile. Counted from the root, these ranks are consecutive.
+//! Gather and scatter along the binomial tree. Each rank forwards the blocks of all ranks in its subtree, which are in
+//! its scratch meanwhile. Counted from the root, the ranks of a subtree are consecutive.
 //!
-//! A rank signals that it is ready before a peer puts to it; its half of the scratch is free from the start of the
-//! call. If there are few bytes, grants save the signal's latency. Such bytes are copied elsewhere before they are
-//! passed on, because a grant may be used during that time.
+//! A rank signals that it is ready before a peer puts to it; its half of the scratch is free when it enters the call.
+//! If there are few bytes, grants are used instead, which saves the signal's latency. A grant may be used for the next
+//! data before this call's data has been passed on. So in this case data is first copied elsewhere in the scratch.
 
 use std::iter::Peekable;
 
@@ -11,10 +11,10 @@ use super::emitter::{CallContext, Chunk, Emitter, TooManyMessages, input, output
 use super::program::Place;
 use super::tree_neighbors::TreeNeighbors;
 
-/// Blocks of a rank and of its subtree, in that order.
+/// The blocks of a rank and then of the other ranks in its subtree.
 #[derive(Clone, Copy)]
 struct Branch {
-    /// The rank, counted from the root.
+    /// Number of the rank, counted from the root.
     from_root: u32,
     ranks: u32,
 }
@@ -28,31 +28,31 @@ impl Branch {
         }
     }
 
-    /// First rank of the branch.
+    /// Number of the branch's first rank.
     fn first(&self, context: &CallContext) -> u32 {
         let rank = context.shape.root;
         CallContext { rank, ..*context }.after(self.from_root)
     }
 
-    /// Chunks in which it is sent: up to the group's last rank, then from rank 0 on, because the root's buffer starts
-    /// with rank 0.
+    /// The chunks in which a branch is sent. None of them contains blocks of both the last rank and rank 0, because the
+    /// root's buffer starts with rank 0.
     fn chunks(&self, context: &CallContext) -> impl Iterator<Item = Chunk> + use<> {
         let until_last = self.ranks.min(context.ranks() - self.first(context));
         let (middle, end) = (context.blocks(until_last), context.blocks(self.ranks));
         context.cut(0..middle).chain(context.cut(middle..end))
     }
 
-    /// The most messages of a branch with a given index among its parent's children.
+    /// The most messages of the branch of a parent's child with this index.
     fn chunks_max(context: &CallContext, place: u32) -> u64 {
         context.count(context.blocks((1 << place).min(context.ranks()))) + 1
     }
 
-    /// Offset of a byte of the branch in a buffer with the blocks of all ranks.
+    /// Offset of a byte of the branch in a buffer that contains the blocks of all ranks.
     fn absolute(&self, context: &CallContext, at: u64) -> u64 {
         (context.blocks(self.first(context)) + at) % context.blocks(context.ranks())
     }
 
-    /// Offset of a child's branch in this one.
+    /// Offset of a child's branch in this branch.
     fn offset(&self, context: &CallContext, child: &Self) -> u64 {
         context.blocks(child.from_root - self.from_root)
     }
@@ -63,9 +63,9 @@ struct SubtreeCall {
     neighbors: TreeNeighbors,
     own: Branch,
     is_eager: bool,
-    /// Offset in the scratch where the branch arrives, the same at all ranks.
+    /// Offset in the scratch where the branch's data arrives, the same at all ranks.
     landing: u64,
-    /// Offset in the scratch from which it is passed on.
+    /// Offset in the scratch from which the branch's data is passed on.
     image: u64,
 }
 
@@ -81,7 +81,7 @@ impl SubtreeCall {
         }
     }
 
-    /// Allocates scratch for data that arrives, and for data that is passed on.
+    /// Allocates scratch for arriving data if `lands`, and for data that is passed on if `passes`.
     fn reserve(&mut self, out: &mut Emitter, lands: bool, passes: bool) {
         let bytes = out.context.blocks(self.own.ranks);
         self.landing = out.reserve(if lands { bytes } else { 0 });
@@ -97,7 +97,7 @@ impl SubtreeCall {
         }
     }
 
-    /// Waits until the peer is ready for puts.
+    /// Waits until data may be put to the peer.
     fn begin(&self, out: &mut Emitter, peer: u32, ready: u32) {
         match self.is_eager {
             true => out.claim(peer),
@@ -105,7 +105,7 @@ impl SubtreeCall {
         }
     }
 
-    /// Ends at the receiver the exchange that the peer started with `begin`.
+    /// Grants the peer, which has used a grant in `begin`, another one.
     fn end(&self, out: &mut Emitter, peer: u32) {
         if self.is_eager {
             out.grant(peer);
@@ -113,12 +113,12 @@ impl SubtreeCall {
     }
 }
 
-/// Sends a branch to the parent, chunk by chunk as blocks arrive.
+/// Puts a branch to the parent, as soon as the blocks of each chunk have arrived.
 struct BranchToParent<C: Iterator<Item = Chunk>> {
     parent: u32,
     message: u32,
     chunks: Peekable<C>,
-    /// Offset of the branch in the parent's scratch; `None` if it goes into the root's output.
+    /// Offset of the branch in the parent's scratch; `None` if the branch goes into the root's output.
     landing: Option<u64>,
 }
 
@@ -203,10 +203,10 @@ pub(super) fn gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     Ok(())
 }
 
-/// Sends a branch to a child.
+/// Puts a branch to a child.
 struct BranchToChild<C: Iterator<Item = Chunk>> {
     child: u32,
-    /// This rank's number for the child's signal.
+    /// This rank's number of the child's signal.
     ready: u32,
     message: u32,
     has_begun: bool,
@@ -259,7 +259,7 @@ pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooManyMessages> {
             chunks: branch.chunks(&context).peekable(),
         }
     };
-    // The child with the largest subtree first.
+    // The child with the largest subtree comes first.
     let mut downward: Vec<_> = (0..).zip(&call.neighbors.children).map(downward).collect();
     downward.reverse();
     let Some((parent, place)) = call.neighbors.parent else {

@@ -1,12 +1,12 @@
-//! Broadcast, reduce, all-reduce and barrier along a tree: the binomial tree, or a chain. In a chain each link carries
-//! the data once, for any number of ranks. Chunks are pipelined down and up.
+//! Broadcast, reduce, all-reduce and barrier along a tree: the binomial tree, or a chain. In a chain, each link carries
+//! the data once, for any number of ranks. Chunks are pipelined in both directions.
 
 use super::emitter::{CallContext, Chunk, Emitter, TooManyMessages, input, output, scratch};
 use super::program::Place;
 use super::slots::{RowNumbers, RowReceiver, RowSender, SlotRow};
 use super::tree_neighbors::TreeNeighbors;
 
-/// Distribution from the root into all outputs.
+/// Distribution of data from the root into all outputs.
 struct Distribution {
     neighbors: TreeNeighbors,
     /// Number of the first message.
@@ -14,7 +14,7 @@ struct Distribution {
 }
 
 impl Distribution {
-    /// Puts a chunk to all children, the one with the largest subtree first.
+    /// Puts a chunk to all children, starting with the child that has the largest subtree.
     fn put(&self, out: &mut Emitter, index: u32, places: (Place, Place), bytes: u64) {
         for child in self.neighbors.children.iter().rev() {
             out.put(*child, self.data + index, places, bytes);
@@ -22,7 +22,7 @@ impl Distribution {
     }
 }
 
-/// Emits a broadcast of few bytes, through the scratch under grants.
+/// Emits a broadcast of few bytes, which go through the scratch under grants.
 fn broadcast_eager(out: &mut Emitter, down: &Distribution) {
     let context = out.context;
     let landing = out.reserve(context.block());
@@ -43,7 +43,7 @@ fn broadcast_eager(out: &mut Emitter, down: &Distribution) {
         down.put(out, index, (from, scratch(landing + chunk.at)), chunk.bytes);
     }
     match down.neighbors.parent {
-        // It was passed on from the output, so no put from the scratch is in progress any more.
+        // The chunks were put to the children from the output, so no put from the scratch is still in progress.
         Some((parent, _)) => out.grant(parent),
         None => out.keep(0, 0, context.block()),
     }
@@ -87,17 +87,17 @@ pub(super) fn broadcast(
     Ok(())
 }
 
-/// Reduction towards the root; each rank adds its own data.
+/// Reduction towards the root. Each rank adds its own data.
 struct Accumulation {
     neighbors: TreeNeighbors,
     sender: Option<RowSender>,
     receivers: Vec<RowReceiver>,
-    /// True if the end of a call proves that the parent has left the call before it.
+    /// True if a rank that has left a call knows that its parent has left the previous call.
     gets_releases: bool,
 }
 
 impl Accumulation {
-    /// Message counts of a rank: data from each child, and slot releases.
+    /// Number of messages that a rank receives: data from its children, and slot releases from its parent.
     fn counts(context: &CallContext, neighbors: &TreeNeighbors) -> [u64; 2] {
         let count = context.count(context.block());
         [count * u64::from(neighbors.children_max), count]
@@ -126,7 +126,8 @@ impl Accumulation {
         }
     }
 
-    /// Adds a chunk of all children and puts the sum to the parent; at the root it is complete in the output.
+    /// Adds a chunk of all children, and puts the sum to the parent. At the root, the sum is complete and goes into the
+    /// output.
     fn pass(&mut self, out: &mut Emitter, chunk: Chunk) {
         let own = input(chunk.at);
         let (mut sum, to) = match (self.neighbors.parent, &mut self.sender) {
@@ -175,9 +176,9 @@ pub(super) fn reduce(out: &mut Emitter, neighbors: TreeNeighbors) -> Result<(), 
     Ok(())
 }
 
-/// Emits an all-reduce: up the binomial tree and down again. Results come down while later chunks go up. A child whose
-/// data has arrived has entered the call and no longer needs its input, so results go directly into outputs, also in
-/// place.
+/// Emits an all-reduce: up the binomial tree and down again. Results come down while later chunks go up. Data that has
+/// arrived from a child proves that the child has entered the call and no longer needs its input. So results go
+/// directly into outputs, even in place.
 pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let neighbors = TreeNeighbors::binomial(&context);
@@ -187,7 +188,7 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let mut up = Accumulation::new(out, neighbors.clone(), [ups, free]);
     let down = Distribution { neighbors, data };
     let chunks: Vec<Chunk> = context.cut(0..context.block()).collect();
-    // A chunk's result is back after this many further chunks have been sent up.
+    // The result of a chunk arrives after this many more chunks have been sent up.
     let lag = match down.neighbors.parent {
         None => 0,
         Some(_) => 2 * down.neighbors.depth as usize,

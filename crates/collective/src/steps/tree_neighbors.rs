@@ -1,23 +1,23 @@
-//! Trees over the ranks of a group, counted from the root.
+//! Trees over the ranks of a group, numbered from the root.
 
 use super::emitter::CallContext;
 
 /// A rank's neighbours in a tree.
 #[derive(Debug, Clone)]
 pub(super) struct TreeNeighbors {
-    /// The parent, and this rank's index among its children.
+    /// The parent, and this rank's index among the parent's children.
     pub parent: Option<(u32, u32)>,
-    /// The children, in order of their index.
+    /// The children, ordered by their index.
     pub children: Vec<u32>,
     /// The most children that any rank has.
     pub children_max: u32,
-    /// The longest path to the root.
+    /// The length of the longest path to the root.
     pub depth: u32,
 }
 
 impl TreeNeighbors {
-    /// The binomial tree: a rank's parent has the rank's number without its lowest set bit. Child k of a rank is the
-    /// one 2^k after it.
+    /// The binomial tree, with ranks numbered from the root. The parent's number is the rank's number without its
+    /// lowest 1 bit. Child k of a rank is 2^k after the rank.
     pub fn binomial(context: &CallContext) -> Self {
         let (ranks, own) = (context.ranks(), context.root_distance());
         let rounds = u32::BITS - (ranks - 1).leading_zeros();
@@ -35,7 +35,7 @@ impl TreeNeighbors {
         }
     }
 
-    /// A chain: each rank's parent is the one before it.
+    /// A chain: each rank's parent is the previous rank.
     pub fn chain(context: &CallContext) -> Self {
         let (ranks, own) = (context.ranks(), context.root_distance());
         Self {
@@ -49,7 +49,7 @@ impl TreeNeighbors {
         }
     }
 
-    /// Number of ranks in the subtree of the binomial tree below `from_root`, including that rank. They are
+    /// Number of ranks in the subtree of `from_root` in the binomial tree, including this rank. The ranks are
     /// consecutive.
     pub fn subtree_ranks(ranks: u32, from_root: u32) -> u32 {
         match from_root {

@@ -101,9 +101,9 @@ float!(
     bf16, f32, bf16::to_f32, bf16::from_f32
 );
 
-/// Reduces parts pairwise, in the order that `pick` chooses, until one is left: any order and grouping.
+/// Reduces parts pairwise until one is left. `pick` chooses the pairs, so any order and grouping is possible.
 ///
-/// Returns `None` if a partial result overflows. `pick` gets the number of remaining parts and returns two indices.
+/// `pick` gets the number of remaining parts and returns two indices. Returns `None` if a partial result overflows.
 pub fn reduce(
     dtype: Dtype,
     (reduction, average): (Reduction, Average),

@@ -1,4 +1,4 @@
-//! Results in any order, and how much of them each rank determines.
+//! Results are the same in any order, and depend on each rank as often as stated.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use super::arithmetic::{Average, reduce};
 use super::{RANKS, all_kinds, all_reduce, expected, input};
 use crate::{Dtype, Reduction};
 
-/// Picks two indices below `left`: the first and last, two neighbours, or two at random.
+/// Picks two indices below `left`. Depending on `order`: the first and last, two neighbours, or two random ones.
 fn picker(order: u64) -> impl FnMut(usize) -> (usize, usize) {
     let mut state = order;
     move |left| {
@@ -23,7 +23,7 @@ fn picker(order: u64) -> impl FnMut(usize) -> (usize, usize) {
     }
 }
 
-/// Methods that compute an average of this type without rounding.
+/// Methods that must compute exact averages of this type.
 fn averages(dtype: Dtype, reduction: Reduction, ranks: u32) -> Vec<Average> {
     let is_integer = matches!(
         dtype,
@@ -35,7 +35,7 @@ fn averages(dtype: Dtype, reduction: Reduction, ranks: u32) -> Vec<Average> {
             let parts = divides.then_some(Average::DivideParts);
             parts.into_iter().chain([Average::DivideSum]).collect()
         }
-        // The inverse would not be a normal float16, and would be rounded more coarsely.
+        // The inverse is not a normal float16, so multiplication by it would be rounded too much.
         Reduction::Avg if dtype == Dtype::Float16 && ranks > 1 << 14 => {
             vec![Average::DivideSum, Average::DivideParts]
         }
@@ -96,7 +96,7 @@ proptest! {
     }
 }
 
-/// Number of elements with a result that changes if a rank's part is left out or counted twice.
+/// Number of elements whose result changes if a rank's part is left out or counted twice.
 fn noticed(dtype: Dtype, reduction: Reduction, ranks: u32, elements: u64, twice: bool) -> u64 {
     let data = all_reduce(dtype, reduction, ranks, elements, 3);
     let inputs: Vec<_> = (0..ranks).map(|rank| input(&data, rank)).collect();
@@ -169,7 +169,7 @@ fn every_rank_counts_up_to_the_limit_of_each_type() {
 
 #[test]
 fn narrow_types_are_rounded_once() {
-    // 128 / 2047 is slightly more than halfway between two float16: half a unit plus a 4096th of it.
+    // 128 / 2047 is just above the midpoint of two float16 values, by a 4096th of their distance.
     assert_eq!(
         round(Dtype::Float16, 128.0 / 2047.0),
         0.0625 + 0.0625 / 1024.0
@@ -187,7 +187,7 @@ fn narrow_types_are_rounded_once() {
 fn rounding_through_float32_matters_for_six_numbers_of_ranks() {
     let mut wrong = Vec::new();
     for ranks in 1..=1u32 << 16 {
-        // 2^7 / n is the least that three ranks give.
+        // 2^7 / n is the smallest average if three ranks contribute.
         let at_once = 128.0 / f64::from(ranks);
         for dtype in [Dtype::Float16, Dtype::Bfloat16] {
             if round(dtype, at_once) != round(dtype, f64::from(at_once as f32)) {
@@ -202,9 +202,9 @@ fn rounding_through_float32_matters_for_six_numbers_of_ranks() {
 #[test]
 fn a_product_that_rounds_to_another_number_is_not_exact() {
     assert!(is_exact(Dtype::Float32, 3, 1));
-    // The inverse of 41 is rounded down so far that multiplying it by 41 does not give 1.
+    // The inverse of 41 is rounded down so far that 41 times this inverse is not 1.
     assert_ne!(41f32 * (1.0 / 41f32), 1.0);
     assert!(!is_exact(Dtype::Float32, 41, 1));
-    // 300 needs more bits than a bfloat16 has.
+    // 301 needs more bits than the significand of a bfloat16 has.
     assert!(!is_exact(Dtype::Bfloat16, 301, 1));
 }

@@ -1,4 +1,4 @@
-//! Faults of collectives that must be found, and named if possible.
+//! Faults of collectives that a comparison must find, and must name if possible.
 
 use half::f16;
 
@@ -15,7 +15,7 @@ fn compare(data: &Data, rank: u32, found: &[u8]) -> WrongElements {
     mismatches
 }
 
-/// The result of combining the parts of some ranks, in this order.
+/// The result if only the parts of these ranks are combined, in this order.
 fn result_of(data: &Data, ranks: &[u32]) -> Vec<u8> {
     let inputs: Vec<_> = ranks.iter().map(|rank| input(data, *rank)).collect();
     let (dtype, all) = (data.shape().dtype, data.shape().ranks);
@@ -57,7 +57,7 @@ fn a_rank_whose_part_is_counted_twice_is_named() {
     ] {
         for reduction in [Reduction::Sum, Reduction::Avg, Reduction::Prod] {
             for ranks in [2, 3, 8, 13] {
-                // An integer product with one factor twice may wrap, which the test arithmetic refuses.
+                // An integer product with one factor twice may overflow, which the test's arithmetic does not allow.
                 if reduction == Reduction::Prod && dtype != Dtype::Float64 {
                     continue;
                 }
@@ -106,7 +106,7 @@ fn different_ranks_are_named_for_different_elements() {
 
 #[test]
 fn a_few_candidate_ranks_are_listed() {
-    // One element of an 8-bit type cannot distinguish all ranks.
+    // A single element of an 8-bit type fits several explanations.
     let lists = (0..200).filter(|call| {
         let data = all_reduce(Dtype::Int8, Reduction::Sum, 4, 1, *call);
         let text = compare(&data, 0, &result_of(&data, &[0, 1, 2])).describe();
@@ -137,7 +137,7 @@ fn results_of_other_calls_seeds_and_positions_are_detected() {
             let data = all_reduce(dtype, reduction, ranks, ELEMENTS, 4);
             let is_wide = dtype.bytes() >= 4;
             let least = match reduction {
-                // See `plan`: the parts of an 8-bit average over many ranks are 0 or n.
+                // As `plan` describes, the parts of an 8-bit average over many ranks are 0 or n.
                 Reduction::Avg if dtype.bytes() == 1 => 80,
                 Reduction::Prod | Reduction::Avg => 200,
                 _ if is_wide => 290,

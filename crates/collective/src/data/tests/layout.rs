@@ -1,4 +1,4 @@
-//! Positions of elements: pieces, operations that only move data, and mapped memory.
+//! Positions of elements: in pieces, in operations that only move data, and in mapped memory.
 
 use proptest::prelude::*;
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
@@ -18,7 +18,7 @@ fn shape(op: Collective, ranks: u32, dtype: Dtype, block: u64) -> Shape {
     }
 }
 
-/// The output of an operation that only moves data, built piece by piece from its definition.
+/// The expected output of an operation that only moves data, built from the definition of the operation.
 fn moved(data: &Data, rank: u32) -> Vec<u8> {
     let shape = data.shape();
     let block = shape.block_bytes() as usize;

@@ -1,11 +1,11 @@
-//! Deliberately broken programs: the simulator must detect each.
+//! Deliberately broken programs. The simulator must detect each of them.
 
 use super::simulator::{Case, Order, run};
 use super::{DTYPE, Trial, forms};
 use crate::steps::{Algorithm, Place, Step, check};
 use crate::{Collective, Reduction};
 
-/// Small calls of all combinations, with and without signals, with slots that are reused and without.
+/// Small calls of all combinations: with and without signals, and with and without reuse of slots.
 fn cases(ranks: &[u32]) -> impl Iterator<Item = (Trial, Case)> {
     let sizes = [(1, 1, 100), (6, 1, 0), (9, 4, 0)];
     let trial = |(op, algorithm), ranks, (block, chunk_elements, eager_elements)| Trial {
@@ -27,14 +27,14 @@ fn cases(ranks: &[u32]) -> impl Iterator<Item = (Trial, Case)> {
     forms().flat_map(of).map(|trial| (trial, trial.case(3)))
 }
 
-/// The case with a rank's step replaced or removed.
+/// Returns the case with one step of a rank replaced or removed.
 fn changed(case: &Case, rank: usize, index: usize, step: Option<Step>) -> Case {
     let mut case = case.clone();
     case.programs[rank].steps.splice(index..=index, step);
     case
 }
 
-/// All steps of a case, each with its rank and index.
+/// Returns all steps of a case, each with its rank and index.
 fn steps(case: &Case) -> Vec<(usize, usize, Step)> {
     let programs = case.programs.iter().enumerate();
     let steps = programs.flat_map(|(rank, program)| {
@@ -51,7 +51,7 @@ fn must_fail(trial: &Trial, case: &Case, what: &str) {
     );
 }
 
-/// The case without a step of a rank and without the peer's step that answers it.
+/// Returns the case without a step of a rank, and without the step of the peer that answers it.
 fn without_both(case: &Case, (rank, index): (usize, usize), peer: u32, answer: Step) -> Case {
     let mut case = changed(case, rank, index, None);
     let steps = &mut case.programs[peer as usize].steps;
@@ -74,7 +74,7 @@ fn a_missing_step_is_found() {
     }
 }
 
-/// Combinations in which returning data can prove as much as a slot release.
+/// Combinations in which some signals are redundant, because returning data proves as much as a slot release.
 const FEEDBACK: [(Collective, Algorithm); 3] = [
     (Collective::AllReduce, Algorithm::Ring),
     (Collective::AllReduce, Algorithm::Tree),

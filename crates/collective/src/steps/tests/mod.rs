@@ -1,5 +1,5 @@
-//! Every operation with every algorithm: proofs by simulation, byte counts compared with theory, and deliberately
-//! broken programs that the simulator must detect.
+//! Every operation with every algorithm: proofs by simulation, byte counts compared with theory, and broken programs
+//! that the simulator must detect.
 
 mod broken;
 mod requests;
@@ -23,7 +23,7 @@ struct Trial {
     chunk_elements: u64,
     in_place: bool,
     reduction: Reduction,
-    /// The most elements at a rank that go through the scratch instead of using signals.
+    /// Data up to this number of elements at a rank goes through the scratch, without signals.
     eager_elements: u64,
     slots: u64,
 }

@@ -68,7 +68,7 @@ fn no_elements_make_no_steps() {
 fn chunks_that_are_too_short_are_refused_with_one_that_fits() {
     for (op, algorithm) in forms().filter(|(op, _)| *op != Collective::Barrier) {
         let shape = shape(op, 6, 1_100_000);
-        // The same at all ranks, although some send only a few messages.
+        // All ranks give the same error, although some of them send only a few messages.
         let refusals =
             (0..6).map(|rank| of_rank(&shape, algorithm, rank, 3).unwrap_err().to_string());
         let refusals: Vec<String> = refusals.collect();
@@ -114,7 +114,7 @@ fn programs_are_short() {
             program.scratch_bytes
         );
     }
-    // A small call waits only for data.
+    // A small call waits only for data, not for signals.
     let small = shape(Collective::AllReduce, 8, 2);
     let program = of_rank(&small, Algorithm::RecursiveDoubling, 5, 64 << 10).unwrap();
     assert_eq!(program.steps.len(), 9);
@@ -133,7 +133,7 @@ fn program_length_is_at_most_proportional_to_the_ranks() {
                 .len();
             let steps_max = match algorithm {
                 Algorithm::Tree if op != Collective::Gather && op != Collective::Scatter => 100,
-                // One copy for each block and round.
+                // Each round copies each block once.
                 Algorithm::Bruck => 20 * RANKS,
                 _ => 6 * RANKS,
             };

@@ -1,5 +1,5 @@
-//! Bytes put, compared with theory. Sources of the factors: Thakur, Rabenseifner and Gropp (2005), tables of costs; for
-//! Bruck's all-to-all, Bruck et al. (1997), section 3; for the additional bytes of excess ranks, the text of `halving`.
+//! Bytes put, compared with theory. Factors are from the cost tables of Thakur, Rabenseifner and Gropp (2005). For
+//! Bruck's all-to-all, see Bruck et al. (1997), section 3; for the additional bytes of excess ranks, see `halving`.
 
 use super::{DTYPE, Trial, forms, puts};
 use crate::steps::Algorithm;
@@ -22,7 +22,7 @@ fn trial(op: Collective, algorithm: Algorithm, ranks: u32, chunk_elements: u64) 
     }
 }
 
-/// Elements that all ranks put, in total.
+/// Number of elements that all ranks together put.
 fn elements(op: Collective, algorithm: Algorithm, ranks: u32) -> u64 {
     use Collective::{AllReduce, AllToAll, Barrier, Gather, Scatter, SendRecvPairs, SendRecvRing};
     let n = u64::from(ranks);
@@ -40,7 +40,7 @@ fn elements(op: Collective, algorithm: Algorithm, ranks: u32) -> u64 {
         (Collective::AllGather, Algorithm::RecursiveDoubling) => {
             (core - 1) * n + excess * (1 + n - 1)
         }
-        // Each block is sent as many times as its distance has binary digits that are 1.
+        // Each block is put once for each binary 1 in its distance.
         (AllToAll, Algorithm::Bruck) => {
             n * (1..n)
                 .map(|distance| u64::from(distance.count_ones()))
@@ -77,7 +77,7 @@ fn byte_counts_agree_with_theory() {
     }
 }
 
-/// 2 (n - 1) / n of the data at each rank, if n divides the data evenly.
+/// If n divides the data evenly, each rank puts 2 (n - 1) / n of the data.
 #[test]
 fn no_rank_puts_more_than_its_share() {
     for ranks in [2u32, 3, 4, 6, 8, 12, 24] {

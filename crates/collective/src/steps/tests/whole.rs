@@ -1,4 +1,4 @@
-//! All operations with all algorithms.
+//! Proofs for all operations with all algorithms.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::{Trial, forms};
 use crate::steps::{Algorithm, check};
 use crate::{Collective, Reduction, Shape};
 
-/// Blocks, chunks, the most elements that go through the scratch, and slots.
+/// Block elements, chunk elements, the most elements that go through the scratch, and slots.
 const SIZES: [(u64, u64, u64, u64); 8] = [
     (1, 1, 0, 8),
     (1, 9, 100, 8),
@@ -23,7 +23,7 @@ fn trials(op: Collective, algorithm: Algorithm, ranks: u32) -> impl Iterator<Ite
     let places = [false, true].into_iter();
     let places = places.filter(move |in_place| check(op, algorithm, *in_place).is_ok());
     places.flat_map(move |in_place| {
-        // With many ranks only some of the sizes, different ones for each number of ranks.
+        // With many ranks, only some of the sizes are tested. Which ones depends on the number of ranks.
         let sizes = (0..).zip(SIZES);
         let sizes = sizes.filter(move |(index, _)| ranks <= 9 || (index + ranks).is_multiple_of(4));
         sizes.map(

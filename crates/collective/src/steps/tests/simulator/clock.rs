@@ -1,17 +1,17 @@
-//! Logical time of each rank, and its knowledge of the others' time.
+//! Logical time of each rank, and what each rank knows about the time of others.
 
 use std::rc::Rc;
 
 use crate::steps::{Program, Step};
 
-/// A moment in a rank's logical time.
+/// A point in a rank's logical time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     pub rank: u32,
     pub tick: u32,
 }
 
-/// For each rank, the latest moment that it is known to have reached.
+/// For each rank, the latest moment that this rank is known to have reached.
 #[derive(Debug, Clone)]
 pub struct Knowledge(Vec<u32>);
 
@@ -20,7 +20,7 @@ impl Knowledge {
         Self(vec![0; ranks])
     }
 
-    /// Advances to a moment of the rank that owns this.
+    /// Advances the owner's time to one of its own moments.
     pub fn reach(&mut self, moment: Moment) {
         self.0[moment.rank as usize] = moment.tick;
     }
@@ -37,12 +37,12 @@ impl Knowledge {
     }
 }
 
-/// Moments of a rank's program: entering a call, its steps, leaving it.
+/// Moments in a rank's program: entering a call, each step, and leaving the call.
 #[derive(Debug)]
 pub struct Timetable {
     rank: u32,
     steps: u32,
-    /// Step that awaits each message.
+    /// For each message, the step that awaits it.
     awaits: Vec<Option<u32>>,
 }
 
@@ -87,7 +87,7 @@ impl Timetable {
         self.moment(call, 1 + self.steps)
     }
 
-    /// The moment at which a message has been awaited.
+    /// The moment when a message has been awaited.
     pub fn awaited(&self, call: u32, message: u32) -> Result<Moment, String> {
         let index = self.awaits.get(message as usize).copied().flatten();
         let index = index.ok_or(format!(

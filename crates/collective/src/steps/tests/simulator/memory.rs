@@ -1,4 +1,4 @@
-//! Memory of a rank: elements, and the last accesses to each.
+//! Memory of a rank: its elements, and the last accesses to each element.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use super::clock::{Knowledge, Moment};
 use super::value::{Contributions, Value};
 use crate::steps::{Buffer, InPlace, Place};
 
-/// Moments each of which proves that an access has ended.
+/// An access to an element. Each of these two moments proves that the access has ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Access(pub [Moment; 2]);
 
@@ -28,7 +28,7 @@ struct Cell {
     readers: Vec<Access>,
 }
 
-/// Elements of a rank's data and of both halves of its scratch.
+/// Elements of a rank's input, output, and both halves of its scratch.
 #[derive(Debug)]
 pub struct Memory {
     cells: Vec<Cell>,
@@ -75,7 +75,7 @@ impl Memory {
         }
     }
 
-    /// Elements at a location during a call.
+    /// Returns the elements at a location during a call.
     pub fn range(&self, place: Place, bytes: u64, call: u32) -> Result<Range<usize>, String> {
         let buffer = match place.buffer {
             Buffer::Input => &self.input,
@@ -111,7 +111,7 @@ impl Memory {
         }
     }
 
-    /// Records a read by a rank with this knowledge.
+    /// Records a read by a rank that knows `known`. Fails if a write may still be in progress.
     pub fn read(
         &mut self,
         range: Range<usize>,
@@ -140,7 +140,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Records a write by a rank with this knowledge.
+    /// Records a write by a rank that knows `known`. Fails if another access may still be in progress.
     pub fn write(
         &mut self,
         range: Range<usize>,
@@ -165,7 +165,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Fills the input and clears the output, as before a call.
+    /// Prepares the memory for a call: fills the input and clears the output.
     pub fn enter(
         &mut self,
         rank: u32,
@@ -183,7 +183,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Checks, as after a call, that the output is as expected and that the rest of the input is unchanged.
+    /// Checks the memory after a call: the output must be as expected, and the rest of the input unchanged.
     pub fn leave(
         &mut self,
         rank: u32,

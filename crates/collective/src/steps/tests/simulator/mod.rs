@@ -1,12 +1,12 @@
-//! A simulator: executes the programs of all ranks for several consecutive calls, on sets of contributors instead of
-//! numbers.
+//! A simulator. It executes the programs of all ranks for several consecutive calls. Elements are sets of contributors
+//! instead of numbers.
 //!
-//! It detects more than the races that occur in its own order of steps. Each rank tracks how far every other rank must
-//! have got, from the messages and grants that it has received. Each access to an element has an end. The next rank to
-//! access the element must know of that end if either of the two accesses is a write.
+//! It detects more races than those that occur in its own order of steps. Each rank tracks how far every other rank
+//! must have got, according to the messages and grants that it has received. Each access to an element has an end. The
+//! next rank to access the element must know that the access has ended, if either of the two accesses is a write.
 //!
-//! A put is an access at both of its ends, from when it is issued until the receiver has awaited it. So a race that
-//! could occur in some order of events is found in every order.
+//! A put is an access at both its source and its target. It lasts from when it is issued until the receiver has awaited
+//! it. So a race that could occur in some order of events is found in every order.
 
 mod clock;
 mod memory;
@@ -19,7 +19,7 @@ use crate::{Reduction, Shape};
 
 pub use world::{Order, run};
 
-/// Programs of all ranks, and the call that they implement.
+/// Programs of all ranks, and the call that they perform.
 #[derive(Debug, Clone)]
 pub struct Case {
     pub shape: Shape,

@@ -1,4 +1,4 @@
-//! One rank and its progress through its calls.
+//! One rank and its progress through the calls.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,13 +22,13 @@ pub struct Arrival {
 #[derive(Debug)]
 pub struct Rank {
     pub call: u32,
-    /// Next step of the call.
+    /// Index of the next step in the call.
     pub next: u32,
     pub known: Knowledge,
     pub memory: Memory,
-    /// Message flags: two sets that calls use in turn.
+    /// Arrived messages, in two sets. Consecutive calls alternate between the sets.
     pub arrived: [Vec<Option<Arrival>>; 2],
-    /// Number of claims of each peer's grants.
+    /// Number of grants that this rank has claimed from each peer.
     pub claims: HashMap<u32, u32>,
 }
 
@@ -45,7 +45,7 @@ impl Rank {
         }
     }
 
-    /// Takes a message if it has arrived, and returns whether it had.
+    /// Takes a message if it has arrived. Returns whether it had.
     pub fn take(&mut self, message: u32) -> Result<bool, String> {
         let flag = &mut self.arrived[self.call as usize % 2][message as usize];
         let Some(arrival) = flag.take() else {
@@ -58,7 +58,7 @@ impl Rank {
         Ok(true)
     }
 
-    /// Executes a step on this rank's elements.
+    /// Executes a step that only touches this rank's elements.
     pub fn compute(
         &mut self,
         step: &Step,
@@ -118,7 +118,7 @@ impl Rank {
         Ok(())
     }
 
-    /// Records that elements of this rank may be read until one of two moments, and returns them.
+    /// Records that elements of this rank may be read until one of two moments, and returns the elements.
     pub fn lend(
         &mut self,
         from: Place,

@@ -1,9 +1,9 @@
-//! Content of an element: the contributions that it contains.
+//! Value of an element: the contributions that were reduced to it.
 
-/// The most ranks that a set has room for.
+/// The most ranks for which a set has room.
 pub const RANKS_MAX: u32 = 64;
 
-/// One element of the inputs of some ranks in one call, reduced.
+/// The reduction of one element of the inputs of some ranks in one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contributions {
     call: u32,
@@ -14,7 +14,7 @@ pub struct Contributions {
     is_divided: bool,
 }
 
-/// Content of an element: contributions, or `None` if it was never written.
+/// Value of an element, or `None` if it was never written.
 pub type Value = Option<Contributions>;
 
 impl Contributions {
@@ -36,7 +36,7 @@ impl Contributions {
         }
     }
 
-    /// Combines both sets of contributions.
+    /// Combines both sets of contributions, which must not overlap.
     pub fn with(self, other: Self) -> Result<Self, String> {
         let same = |one: Self| (one.call, one.element);
         if same(self) != same(other) || self.is_divided || other.is_divided {

@@ -14,11 +14,11 @@ use crate::steps::{Buffer, GRANTS_INITIAL, Step};
 /// Order of events.
 #[derive(Debug, Clone, Copy)]
 pub enum Order {
-    /// Each rank runs as far as it can, and puts arrive at once.
+    /// Each rank runs until it must wait, and puts arrive immediately.
     Straight,
-    /// Ranks take turns at random, and messages arrive at random times, those of a pair in order.
+    /// Ranks run in random order. Messages arrive at random times, but in order for each pair of ranks.
     Paired(u64),
-    /// Ranks take turns at random, and messages arrive in any order.
+    /// Ranks run in random order, and messages arrive in any order.
     Any(u64),
 }
 
@@ -28,14 +28,14 @@ struct PendingPut {
     to: u32,
     source: Range<usize>,
     target: Range<usize>,
-    /// Content of the source when its call ended.
+    /// Values of the source when the sender left the call; `None` before that.
     values: Option<Vec<Value>>,
     message: Option<u32>,
     call: u32,
     known: Rc<Knowledge>,
 }
 
-/// Grants of a rank to a peer: the rank's knowledge at each, and the number that have arrived.
+/// Grants of a rank to a peer: what the rank knew when it gave each grant, and the number of grants that have arrived.
 #[derive(Default)]
 struct Grants {
     issued: Vec<Rc<Knowledge>>,
@@ -98,7 +98,7 @@ impl Simulation<'_> {
         )
     }
 
-    /// Draws a random number below a bound (SplitMix64).
+    /// Returns a random number below a bound (SplitMix64).
     fn draw(&mut self, below: usize) -> usize {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -128,7 +128,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Executes steps of a rank; returns whether it can continue.
+    /// Executes up to `steps` steps of a rank. Returns whether the rank can continue.
     fn walk(&mut self, rank: u32, steps: usize) -> Result<bool, String> {
         let case = self.case;
         let program = &case.programs[rank as usize].steps;
@@ -152,7 +152,7 @@ impl Simulation<'_> {
         Ok(true)
     }
 
-    /// Executes a step; returns whether that was possible.
+    /// Executes a step. Returns false if the rank must wait.
     fn step(&mut self, rank: u32, step: &Step) -> Result<bool, String> {
         let state = &mut self.ranks[rank as usize];
         match *step {
@@ -330,7 +330,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Checks that nothing is left over when no rank can continue.
+    /// Checks that no rank waits and that nothing is left over, after no rank can continue.
     fn ended(&self) -> Result<(), String> {
         for (rank, state) in (0..).zip(&self.ranks) {
             if state.call < self.case.calls {
