@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use maud::{Markup, html};
 use tonnage_record::Record;
 use tonnage_record::figures::{self, Figure, Row, Value, distinct_figures};
-use tonnage_report::layout::Section;
+use tonnage_report::layout::{REPRODUCE, Section};
 use tonnage_report::sections;
 use tonnage_units::quantity::human::at_least;
 
@@ -71,10 +71,15 @@ fn body(
     columns: &mut BTreeSet<String>,
 ) -> Markup {
     html! {
+        @if let Some(result) = &section.result {
+            p { strong { (result.word.name()) } }
+            @for line in &result.lines { p { (without_direction_marks(line)) } }
+        }
         @if !section.configuration.is_empty() { p { (without_direction_marks(&section.configuration.join("; "))) } }
         (plots.draw(section, records))
         @for table in &section.tables { (tables::titled(table, columns)) }
         @for line in &section.footers { p { small { (without_direction_marks(line)) } } }
+        @if !section.commands.is_empty() { p { (REPRODUCE) } }
         @for line in &section.commands { pre { (line) } }
         (every_figure(records, columns))
     }

@@ -115,11 +115,11 @@ derived! {
         its engine, and of native all-reduce its send-recv-pairs; of a library the fastest native backend at the same operation.";
     SIZES = "Sizes", VERIFY, "Number of different message sizes with data that was checked and correct.";
     RANGE = "Range", VERIFY, "The smallest and the largest of these sizes.";
-    RIGHT = "Points right", VERIFY, "Number of points (a size, a pattern of traffic, a depth) with correct data throughout.";
-    CHECKED = "Bytes checked", VERIFY, "Payload that moved, was compared and right, all points together.";
-    RESULT = "Result", VERIFY, "ok: all points were checked and right. ok in part: some could not be tried or checked. \
-        skipped: none could be tried, for the reason under the table. FAILED: wrong bytes, or an error. NOT CHECKED: \
-        nothing looked at the bytes.";
+    RIGHT = "Points correct", VERIFY, "Number of points (a size, a pattern of traffic, a depth) with correct data throughout.";
+    CHECKED = "Bytes checked", VERIFY, "Payload that was compared and correct, all points together.";
+    RESULT = "Result", VERIFY, "ok: all points were checked and correct. ok in part: some could not be tried or checked. \
+        skipped: none could be tried. FAILED: wrong data, or an error. NOT CHECKED: no data was compared. The reasons \
+        are above and below the table.";
     POINT = "Point", COMPARE, "Keys that tell the point from the others of the comparison, with their values; a → b where an \
         ignored key differs between the sides. The lines above the table have the keys that all points share.";
     METRIC = "Metric", COMPARE, "Column that is compared: Avg BW (GB/s) and the like, in its unit.";

@@ -6,6 +6,7 @@
 use tonnage_record::kinds::Kind;
 use tonnage_record::{Outcome, Record, TypedRecord};
 
+use super::result::ReportResult;
 use super::table::{Markup, TitledTable};
 use super::text::{WIDTH, extend_distinct, wrap};
 use super::{
@@ -31,13 +32,18 @@ pub trait Report {
         records: &[TypedRecord<'_, Self::Body>],
     ) -> Vec<String>;
 
+    /// The result and its reason, printed before everything else. `None` for a report that only lists figures.
+    fn result(_records: &[TypedRecord<'_, Self::Body>]) -> Option<ReportResult> {
+        None
+    }
+
     /// Tables of the report.
     fn tables(records: &[TypedRecord<'_, Self::Body>]) -> Vec<TitledTable>;
 
     /// Lines below the tables, such as bounds and canaries.
     fn footers(records: &[TypedRecord<'_, Self::Body>]) -> Vec<String>;
 
-    /// Command lines at the end. Each stays on one line, so it can be pasted into a shell.
+    /// Command lines that reproduce the result. Each stays on one line, so it can be pasted into a shell.
     fn commands(_records: &[TypedRecord<'_, Self::Body>]) -> Vec<String> {
         Vec::new()
     }
@@ -60,13 +66,15 @@ pub struct Section {
     pub records: usize,
     /// Heading from the plan.
     pub label: Option<String>,
+    /// The result and its reason. `None` for a report that only lists figures.
+    pub result: Option<ReportResult>,
     /// Shared configuration, as parts of a sentence. Empty for a report without a title.
     pub configuration: Vec<String>,
     /// Tables of the report.
     pub tables: Vec<TitledTable>,
     /// Lines below the tables.
     pub footers: Vec<String>,
-    /// Command lines at the end.
+    /// Command lines that reproduce the result.
     pub commands: Vec<String>,
 }
 
@@ -97,6 +105,18 @@ const REPORTS: &[ReportEntry] = &[
 /// Draws records. Each sequence of records handled by one report becomes a part of the text.
 pub fn tables(records: &[Record], markup: Markup) -> String {
     let drawn = split_by_report(records).map(|(entry, part)| (entry.draw)(part, markup));
+    drawn.collect::<Vec<_>>().join("\n")
+}
+
+/// Draws records of a run that goes on, so that there is no result yet.
+pub fn unfinished(records: &[Record]) -> String {
+    let sections = sections(records).into_iter();
+    let drawn = sections.map(|section| {
+        draw_plain(&Section {
+            result: None,
+            ..section
+        })
+    });
     drawn.collect::<Vec<_>>().join("\n")
 }
 
@@ -149,12 +169,16 @@ fn section<R: Report>(records: &[TypedRecord<'_, R::Body>]) -> Section {
         label: label
             .filter(|_| !configuration.is_empty())
             .map(str::to_owned),
+        result: R::result(records),
         configuration,
         tables: R::tables(records),
         footers,
         commands: R::commands(records),
     }
 }
+
+/// Heading of the command lines below a report.
+pub const REPRODUCE: &str = "Reproduce with:";
 
 /// Text for something not measured; `skipped` is the word for a skip.
 pub(crate) fn not_measured(who: &str, outcome: &Outcome, skipped: &str) -> Option<String> {
@@ -166,7 +190,11 @@ pub(crate) fn not_measured(who: &str, outcome: &Outcome, skipped: &str) -> Optio
 }
 
 fn draw_plain(section: &Section) -> String {
-    let mut parts: Vec<String> = title(section).into_iter().collect();
+    let mut parts: Vec<String> = section.label.iter().cloned().collect();
+    parts.extend(section.result.as_ref().map(ReportResult::plain));
+    if !section.configuration.is_empty() {
+        parts.push(wrap(&section.configuration.join("; "), WIDTH, 2));
+    }
     let tables = section.tables.iter();
     let tables: Vec<String> = tables.map(|table| table.draw(Markup::Plain)).collect();
     if !tables.is_empty() {
@@ -176,31 +204,29 @@ fn draw_plain(section: &Section) -> String {
         parts.push(tables + end);
     }
     parts.extend(section.footers.iter().map(|line| wrap(line, WIDTH, 4)));
-    parts.extend(section.commands.iter().cloned());
+    if !section.commands.is_empty() {
+        parts.push(REPRODUCE.to_owned());
+        parts.extend(section.commands.iter().cloned());
+    }
     parts.join("\n").trim_end().to_owned() + "\n"
 }
 
 /// Markdown: a heading if there is a label, then paragraphs, tables, and commands as code.
 fn draw_markdown(section: &Section) -> String {
     let mut parts: Vec<String> = Vec::new();
+    let label = section.label.as_deref().map(markdown::escaped);
+    parts.extend(label.map(|label| format!("### {label}\n")));
+    parts.extend(section.result.as_ref().map(ReportResult::markdown));
     if !section.configuration.is_empty() {
-        let label = section.label.as_deref().map(markdown::escaped);
-        parts.extend(label.map(|label| format!("### {label}\n")));
         parts.push(markdown::paragraph(&section.configuration.join("; ")));
     }
     let tables = section.tables.iter();
     parts.extend(tables.map(|table| table.draw(Markup::Markdown) + "\n"));
     let footers = section.footers.iter();
     parts.extend(footers.map(|line| markdown::paragraph(line)));
-    parts.extend(section.commands.iter().map(|line| markdown::code(line)));
-    parts.join("\n")
-}
-
-fn title(section: &Section) -> Option<String> {
-    if section.configuration.is_empty() {
-        return None;
+    if !section.commands.is_empty() {
+        parts.push(markdown::paragraph(REPRODUCE));
+        parts.extend(section.commands.iter().map(|line| markdown::code(line)));
     }
-    let configuration = section.configuration.join("; ");
-    let label = section.label.as_ref().map(|label| format!("{label}\n"));
-    Some(label.unwrap_or_default() + &wrap(&configuration, WIDTH, 2))
+    parts.join("\n")
 }

@@ -11,6 +11,7 @@
 //! | [`compare`] | comparison of two sides, with a verdict per point |
 //! | [`export`] | exports for Prometheus, CI systems and github-action-benchmark |
 //! | [`layers`] | the fraction that each layer keeps of the one below |
+//! | [`result`] | the result that a report begins with |
 //! | [`table`], [`markdown`] | tables of figures, for a screen and for Markdown |
 //! | `blocks` | splitting of tables wider than the screen |
 //! | [`csv`] | all figures, for programs |
@@ -53,6 +54,7 @@ pub mod layout;
 pub mod markdown;
 pub mod place;
 pub mod published;
+pub mod result;
 pub mod stress;
 pub mod table;
 pub mod text;
@@ -72,7 +74,7 @@ use tonnage_record::{Record, checksum};
 use tonnage_units::{Result, names};
 
 pub use layout::sections;
-use layout::tables;
+use layout::{tables, unfinished};
 use table::Markup;
 
 names! {
@@ -113,4 +115,9 @@ pub fn render(format: Format, records: &[Record]) -> Result<String> {
         Format::Csv => Ok(csv::csv(records)),
         Format::Table => Ok(tables(&final_attempts(records), Markup::Plain)),
     }
+}
+
+/// Formats the records of a run that goes on, as plain-text tables without a result.
+pub fn render_unfinished(records: &[Record]) -> String {
+    unfinished(&final_attempts(records))
 }

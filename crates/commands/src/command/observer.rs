@@ -238,7 +238,7 @@ impl Observer for Keeper {
         lock(&self.output).write(&record);
         self.records.push(record);
         if self.shows_rows {
-            let rows = rows_so_far(&self.records, screen())?;
+            let rows = rows_so_far(&self.records, screen());
             self.progress.set_prefix(rows);
         }
         Ok(())
@@ -263,10 +263,10 @@ fn screen() -> (usize, usize) {
 }
 
 /// Returns the end of the report so far that fits above the progress line on a terminal of this size.
-fn rows_so_far(records: &[Record], (lines, columns): (usize, usize)) -> Result<String> {
+fn rows_so_far(records: &[Record], (lines, columns): (usize, usize)) -> String {
     // A record takes at least one line, so earlier records cannot be visible.
     let last = records.get(records.len().saturating_sub(lines)..);
-    let report = tonnage_report::render(Format::Table, last.unwrap_or(records))?;
+    let report = tonnage_report::render_unfinished(last.unwrap_or(records));
     let all: Vec<&str> = report.lines().collect();
     // One line for the progress, and one for the cursor.
     let first = all.len().saturating_sub(lines.saturating_sub(2));
@@ -276,7 +276,7 @@ fn rows_so_far(records: &[Record], (lines, columns): (usize, usize)) -> Result<S
             .chain(['\n'])
             .collect::<String>()
     };
-    Ok(all.iter().skip(first).map(cut).collect())
+    all.iter().skip(first).map(cut).collect()
 }
 
 /// Formats progress, such as `128 transfers, none failed, 12 s left`.

@@ -64,6 +64,7 @@ fn section(records: &[Record]) -> Section {
     Section {
         records: records.len(),
         label: None,
+        result: None,
         configuration: Vec::new(),
         tables: sizes.into_iter().filter_map(of_size).collect(),
         footers: distinct(records.iter().flat_map(stack::unmeasured).chain(means)),

@@ -1,4 +1,4 @@
-//! Reports on stress runs: a table with one row per engine and operation, the verdict, and the command line that
+//! Reports on stress runs: the result, a table with one row per engine and operation, and the command line that
 //! repeats the first failed transfer.
 
 use tonnage_plan::stress::StressPoint;
@@ -7,6 +7,7 @@ use tonnage_record::{Outcome, Record, StressBody, StressRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size, seconds, size};
 
 use crate::layout::Report;
+use crate::result::{ReportResult, ResultWord, not_done};
 use crate::table::{Line, TableBuilder, TitledTable};
 use crate::{engine, filling};
 
@@ -54,6 +55,10 @@ impl Report for StressReport {
         ]
     }
 
+    fn result(records: &[StressRecord<'_>]) -> Option<ReportResult> {
+        records.first().map(result)
+    }
+
     fn tables(records: &[StressRecord<'_>]) -> Vec<TitledTable> {
         let drawn = records.iter().filter(|record| !record.body.rows.is_empty());
         let rows = drawn.flat_map(|record| Row::all_of_record(record.record));
@@ -62,8 +67,8 @@ impl Report for StressReport {
     }
 
     fn footers(records: &[StressRecord<'_>]) -> Vec<String> {
-        let below = records.iter().flat_map(below);
-        engines(records).into_iter().chain(below).collect()
+        let skips = records.iter().flat_map(skips);
+        engines(records).into_iter().chain(skips).collect()
     }
 
     fn commands(records: &[StressRecord<'_>]) -> Vec<String> {
@@ -97,51 +102,47 @@ fn threads(point: &StressPoint) -> String {
     }
 }
 
-/// Reasons for skips, the verdict, and how to repeat the first failure.
-fn below(record: &StressRecord<'_>) -> Vec<String> {
-    let body = record.body;
-    let rows = body.rows.iter();
-    let mut lines: Vec<String> = rows
-        .filter_map(|row| {
-            let why = row.skipped_why.as_ref()?;
-            let (engine, op, skipped) = (&row.engine, row.op, row.skipped);
-            Some(format!(
-                "skipped: {skipped} of {engine} {op}, the first because {why}"
-            ))
-        })
-        .collect();
-    lines.push(verdict(record));
-    if body.first_failure.is_some() {
-        lines.push("it is repeated by:".to_owned());
-    }
-    lines
+/// Reasons for skips.
+fn skips(record: &StressRecord<'_>) -> Vec<String> {
+    let rows = record.body.rows.iter();
+    let skips = rows.filter_map(|row| {
+        let why = row.skipped_why.as_ref()?;
+        let (engine, op, skipped) = (&row.engine, row.op, row.skipped);
+        Some(format!(
+            "skipped: {skipped} of {engine} {op}, the first because {why}"
+        ))
+    });
+    skips.collect()
 }
 
-fn verdict(record: &StressRecord<'_>) -> String {
+fn result(record: &StressRecord<'_>) -> ReportResult {
     let body = record.body;
     let (draws, failures) = (body.sum(|row| row.draws), body.sum(|row| row.failures));
     let verified = body.sum(|row| row.verified_bytes);
     let (bytes, moved) = (size(verified), body.sum(|row| row.payload_bytes));
     // A slot that is written again hides the earlier write.
-    let coverage = match verified >= moved {
-        true => "all that was moved".to_owned(),
-        false => format!("the last visit of each slot, of {} moved", size(moved)),
+    let checked = match verified >= moved {
+        true => format!("all {bytes} that moved were checked and are correct"),
+        false => format!(
+            "{bytes} of {} moved were checked (the last visit of each slot) and are correct",
+            size(moved)
+        ),
     };
     let time = seconds(body.elapsed_ns);
     let tried = format!("{draws} transfers in {time}");
     match (&record.outcome, &body.first_failure) {
-        (Outcome::Measured, _) => {
-            format!("verdict: {tried}, all of {bytes} were right ({coverage})")
-        }
-        (Outcome::Skipped { why }, _) => format!("{}: {why}", record.skip_reason()),
-        (Outcome::Failed { .. }, Some(first)) => format!(
-            "verdict: FAILED, {failures} of {tried}; the first was transfer {}, {} {}: {}",
-            first.draw, first.engine, first.op, first.why
-        ),
-        (Outcome::Failed { why }, None) if draws > 0 => format!(
-            "verdict: ended early after {tried}, all of {bytes} were right until then ({coverage}): {why}"
-        ),
-        (Outcome::Failed { why }, None) => format!("FAILED: {why}"),
+        (Outcome::Measured, _) => ResultWord::Pass.with(format!("{tried}: {checked}")),
+        (Outcome::Skipped { why }, _) => not_done(record.record, why),
+        (Outcome::Failed { .. }, Some(first)) => ResultWord::Fail
+            .with(format!("{failures} of {tried} failed"))
+            .then(format!(
+                "first: transfer {}, {} {}: {}",
+                first.draw, first.engine, first.op, first.why
+            )),
+        (Outcome::Failed { why }, None) if draws > 0 => ResultWord::Fail
+            .with(format!("stopped early: {why}"))
+            .then(format!("until then {tried}: {checked}")),
+        (Outcome::Failed { why }, None) => ResultWord::Fail.with(why),
     }
 }
 

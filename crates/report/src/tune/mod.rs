@@ -10,6 +10,7 @@ use tonnage_units::quantity::human::{
 };
 
 use crate::layout::Report;
+use crate::result::{ReportResult, ResultWord, not_done};
 use crate::table::{Line, TableBuilder, TitledTable};
 use crate::text::distinct;
 use crate::{engine, transfer};
@@ -69,6 +70,10 @@ impl Report for TuneReport {
         parts
     }
 
+    fn result(records: &[TuneRecord<'_>]) -> Option<ReportResult> {
+        records.first().and_then(result)
+    }
+
     fn tables(records: &[TuneRecord<'_>]) -> Vec<TitledTable> {
         let tried = records
             .iter()
@@ -103,7 +108,22 @@ fn last_run<'a>(record: &TuneRecord<'a>) -> Option<TransferRecord<'a>> {
     })
 }
 
-/// Reasons for refusals, doubts, the winner's last run, and the outcome of the search.
+/// The outcome of the search, with the winner's figure.
+fn result(record: &TuneRecord<'_>) -> Option<ReportResult> {
+    let body = record.body;
+    match (&record.outcome, &body.winner) {
+        (Outcome::Measured, Some(winner)) => Some(ResultWord::Result.with(format!(
+            "the best options have {}; searched in {}; the command at the end has them",
+            figure(body.point.goal, winner),
+            seconds(body.elapsed_ns)
+        ))),
+        (Outcome::Measured, None) => None,
+        (Outcome::Skipped { why }, _) => Some(not_done(record.record, why)),
+        (Outcome::Failed { why }, _) => Some(ResultWord::Fail.with(why)),
+    }
+}
+
+/// Reasons for refusals, doubts, and the winner's last run.
 fn below(record: &TuneRecord<'_>) -> Vec<String> {
     let body = record.body;
     let mut lines = Vec::new();
@@ -112,16 +132,6 @@ fn below(record: &TuneRecord<'_>) -> Vec<String> {
         lines.extend(doubts(body));
     }
     lines.extend(last_run(record).into_iter().flat_map(transfer::about));
-    match (&record.outcome, &body.winner) {
-        (Outcome::Measured, Some(winner)) => lines.push(format!(
-            "searched in {}; the winner has {} and is repeated by:",
-            seconds(body.elapsed_ns),
-            figure(body.point.goal, winner)
-        )),
-        (Outcome::Measured, None) => {}
-        (Outcome::Skipped { why }, _) => lines.push(format!("{}: {why}", record.skip_reason())),
-        (Outcome::Failed { why }, _) => lines.push(format!("FAILED: {why}")),
-    }
     lines
 }
 

@@ -6,6 +6,7 @@ use super::PLAN;
 use super::rows::{Rows, VerifiedPoint};
 use crate::engine;
 use crate::layout::Report;
+use crate::result::ReportResult;
 use crate::table::TitledTable;
 use crate::text::extend_distinct;
 
@@ -31,15 +32,18 @@ impl Report for VerifyCollectives {
         )]
     }
 
+    fn result(records: &[CollectiveRecord<'_>]) -> Option<ReportResult> {
+        let is_fine = records.iter().all(|record| record.record.is_fine());
+        Some(rows(records).result("of results are correct", is_fine))
+    }
+
     fn tables(records: &[CollectiveRecord<'_>]) -> Vec<TitledTable> {
         vec![rows(records).table()]
     }
 
     fn footers(records: &[CollectiveRecord<'_>]) -> Vec<String> {
-        let rows = rows(records);
-        let mut lines = rows.reasons();
+        let mut lines = rows(records).further_reasons();
         extend_distinct(&mut lines, records.iter().flat_map(engine::of_backends));
-        lines.push(rows.verdict("of results is right"));
         lines
     }
 }

@@ -8,6 +8,7 @@ use tonnage_record::grouping::by_answer;
 use tonnage_units::quantity::human::size;
 
 use crate::derived::{CHECKED, RANGE, RESULT, RIGHT, SIZES};
+use crate::result::{ReportResult, ResultWord};
 use crate::table::TitledTable;
 
 /// A verified point, as counted in its row.
@@ -96,42 +97,57 @@ impl Rows {
         TitledTable::headed(header, cells, |at| matches!(at, 2 | 4 | 5))
     }
 
-    /// Each mismatch and reason for a skip, once for all operations of an engine.
-    pub fn reasons(&self) -> Vec<String> {
+    /// Each mismatch and reason for a skip, once for all operations of an engine; mismatches come first.
+    fn reasons(&self) -> Vec<String> {
         let engines = self.0.chunk_by(|one, next| one.engine == next.engine);
-        engines.flat_map(of_engine).collect()
+        let each: Vec<[Vec<String>; 3]> = engines.map(of_engine).collect();
+        let of_sort = |sort: usize| each.iter().flat_map(move |reasons| reasons[sort].clone());
+        (0..3).flat_map(of_sort).collect()
     }
 
-    /// One-line summary. `right` completes the sentence if all data is correct.
-    pub fn verdict(&self, right: &str) -> String {
+    /// The result. `correct` completes "… bytes"; `is_fine` is false if the run must end with an error.
+    pub fn result(&self, correct: &str, is_fine: bool) -> ReportResult {
         let rows = &self.0;
         let checked = size(rows.iter().map(|row| row.checked_bytes).sum());
         let of = |result: &str| rows.iter().filter(|row| row.result() == result).count();
-        let (failed, unchecked) = (of("FAILED"), of("NOT CHECKED"));
-        if failed > 0 {
-            return format!(
-                "verify: {failed} of {} operations moved wrong bytes or failed",
-                rows.len()
-            );
-        }
-        if of("ok") + of("ok in part") == 0 {
-            return "verify: nothing was checked".to_owned();
-        }
-        if unchecked > 0 {
-            return format!(
-                "verify: {unchecked} of {} operations were not checked",
-                rows.len()
-            );
-        }
-        let partly = rows.len() - of("ok");
-        let partly = match partly {
-            0 => String::new(),
-            _ => format!(
-                "; of {partly} of {} operations not everything could be tried",
-                rows.len()
-            ),
+        let whole = of("ok");
+        let [failed, unchecked, skipped, partly] =
+            ["FAILED", "NOT CHECKED", "skipped", "ok in part"].map(of);
+        let faults = [
+            (failed, "moved wrong data or failed"),
+            (unchecked, "not checked"),
+            (skipped, "skipped"),
+            (partly, "done in part"),
+        ];
+        let faults = faults.iter().filter(|(count, _)| *count > 0);
+        let faults: Vec<String> = faults
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        let all = rows.len();
+        let faults = faults
+            .join(", ")
+            .replacen(' ', &format!(" of {all} operations "), 1);
+        let word = match () {
+            () if !is_fine || failed + unchecked > 0 => ResultWord::Fail,
+            () if whole + partly == 0 => ResultWord::Skip,
+            () => ResultWord::Pass,
         };
-        format!("verify: every one of {checked} {right}{partly}")
+        let found = match () {
+            () if whole == rows.len() => format!("all {checked} {correct}"),
+            () if whole + partly + failed == 0 => format!("nothing was checked; {faults}"),
+            () if failed > 0 => faults,
+            () => format!("all checked {checked} {correct}; {faults}"),
+        };
+        let result = word.with(found);
+        match self.reasons().into_iter().next() {
+            Some(first) => result.then(first),
+            None => result,
+        }
+    }
+
+    /// The reasons that [`result`](Self::result) leaves out.
+    pub fn further_reasons(&self) -> Vec<String> {
+        self.reasons().into_iter().skip(1).collect()
     }
 }
 
@@ -213,8 +229,8 @@ impl Affected {
     }
 }
 
-/// Reasons from all rows of an engine.
-fn of_engine(rows: &[Row]) -> Vec<String> {
+/// Reasons from all rows of an engine: for failures, missing checks, and skips.
+fn of_engine(rows: &[Row]) -> [Vec<String>; 3] {
     let failed = rows.iter().flat_map(|row| {
         let all = row.failed.iter();
         all.map(|(why, at)| {
@@ -235,15 +251,14 @@ fn of_engine(rows: &[Row]) -> Vec<String> {
     });
     let unchecked = rows.iter().filter(|row| row.unchecked > 0).map(|row| {
         let count = row.unchecked;
-        let why = format!(": nothing looked at the bytes of {count} measured points");
+        let why = format!(": the data of {count} measured points was not compared");
         (row.op, why)
     });
-    let lines = [
+    [
         group_reasons(rows, "FAILED at ", failed),
-        group_reasons(rows, "skipped", skipped),
         group_reasons(rows, "not checked", unchecked),
-    ];
-    lines.concat()
+        group_reasons(rows, "skipped", skipped),
+    ]
 }
 
 /// One line per reason, with the affected operations; they are left out if all are affected.

@@ -6,11 +6,12 @@ use tonnage_units::quantity::human::size;
 use super::PLAN;
 use super::rows::{Rows, VerifiedPoint};
 use crate::layout::Report;
+use crate::result::ReportResult;
 use crate::table::TitledTable;
 use crate::{driver_start, engine, filling, wire_proof};
 
-/// Report on transfers of `tonnage verify`: one table for all records, then each mismatch and each reason for a skip
-/// once.
+/// Report on transfers of `tonnage verify`: the result, one table for all records, then further mismatches and
+/// reasons for skips, each once.
 pub struct VerifyTransfers;
 
 impl Report for VerifyTransfers {
@@ -28,13 +29,18 @@ impl Report for VerifyTransfers {
         Vec::new()
     }
 
+    fn result(records: &[TransferRecord<'_>]) -> Option<ReportResult> {
+        let correct = format!("arrived as sent ({})", coverage(records));
+        let is_fine = records.iter().all(|record| record.record.is_fine());
+        Some(rows(records).result(&correct, is_fine))
+    }
+
     fn tables(records: &[TransferRecord<'_>]) -> Vec<TitledTable> {
         vec![rows(records).table()]
     }
 
     fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {
-        let rows = rows(records);
-        let mut lines = rows.reasons();
+        let mut lines = rows(records).further_reasons();
         lines.extend(engine::lines(records.iter().map(|record| record.record)));
         lines.extend(filling::lines(records.iter().map(|record| record.record)));
         lines.extend(driver_start::line(records));
@@ -45,7 +51,6 @@ impl Report for VerifyTransfers {
             .collect();
         unproven.dedup();
         lines.extend(unproven);
-        lines.push(rows.verdict(&format!("arrived as it was sent ({})", coverage(records))));
         lines
     }
 }
@@ -56,7 +61,7 @@ fn coverage(records: &[TransferRecord<'_>]) -> String {
     let verified: u64 = trials().filter_map(|trial| trial.verified_bytes).sum();
     let moved: u64 = trials().map(|trial| trial.payload_bytes).sum();
     match verified >= moved {
-        true => "all that was moved".to_owned(),
+        true => "every byte compared".to_owned(),
         false => format!("the last visit of each slot, of {} moved", size(moved)),
     }
 }

@@ -79,7 +79,7 @@ fn verify_checks_every_operation_at_every_size() {
     let dir = tempdir().unwrap();
     let run = tonnage(dir.path(), "verify --engine shm --ranks 2 -o r.jsonl").succeed();
     let records = records::shown(dir.path(), &run);
-    run.printing(&["arrived as it was sent"]);
+    run.printing(&["arrived as sent"]);
     for op in ["write", "write-imm", "read", "send"] {
         let points = records.iter().map(|record| &body(record).point);
         let points = points.filter(|it| it.op.name() == op);

@@ -38,8 +38,8 @@ fn several_engines_are_tried_in_turn_and_every_byte_is_right() {
         let mut rows = body.rows.iter().filter(|row| row.engine == engine);
         assert!(rows.any(|row| row.draws > 0), "{body:#?}");
     }
-    let verdict = format!("verdict: {} transfers in ", draws(&body));
-    run.printing(&[&verdict, "seed 1; 2 s drawn"]);
+    let result = format!("PASS  {} transfers in ", draws(&body));
+    run.printing(&[&result, "seed 1; 2 s drawn"]);
 }
 
 /// Returns the random transfers that a run started, according to its messages.
@@ -113,7 +113,7 @@ fn a_killed_rank_is_named_and_results_are_kept() {
     let (record, body) = read(dir.path());
     assert!(matches!(record.outcome, Outcome::Failed { .. }));
     assert!(draws(&body) >= 5, "{body:#?}");
-    assert!(ended.stdout.contains("verdict: "), "{ended:#?}");
+    assert!(ended.stdout.starts_with("FAIL  "), "{ended:#?}");
     // The transfer in which it was killed is treated like any other.
     if let Some(failure) = &body.first_failure {
         assert!(ended.stdout.ends_with(&format!("{}\n", failure.command)));
@@ -131,8 +131,11 @@ fn an_interrupted_stress_reports_its_results_and_blames_no_transfer() {
     let (record, body) = read(dir.path());
     assert!(matches!(record.outcome, Outcome::Failed { .. }));
     assert_eq!(body.first_failure, None);
-    let early = format!("verdict: ended early after {} transfers", draws(&body));
-    assert!(ended.stdout.contains(&early), "{ended:#?}");
+    let until_then = format!("until then {} transfers", draws(&body));
+    assert!(
+        ended.stdout.starts_with("FAIL  stopped early: ") && ended.stdout.contains(&until_then),
+        "{ended:#?}"
+    );
 }
 
 /// A missing provider must be refused before any transfer is chosen.

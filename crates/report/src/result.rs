@@ -1,0 +1,91 @@
+//! The result of a report: a word that agrees with the exit code, and the reason. It is printed before everything else.
+
+use tonnage_record::Record;
+
+use crate::markdown;
+use crate::text::entry;
+
+/// Result of a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportResult {
+    /// First word.
+    pub word: ResultWord,
+    /// The reason: row, value and distance, then what to do next.
+    pub lines: Vec<String>,
+}
+
+/// First word of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultWord {
+    /// Everything requested was done, and is correct.
+    Pass,
+    /// Within the limits, but not as expected.
+    Warn,
+    /// Something is wrong or missing; the command ends with an error.
+    Fail,
+    /// Nothing was done, which is allowed.
+    Skip,
+    /// Figures without a judgement.
+    Result,
+}
+
+impl ResultWord {
+    /// The word, as printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "PASS",
+            Self::Warn => "WARN",
+            Self::Fail => "FAIL",
+            Self::Skip => "SKIP",
+            Self::Result => "RESULT",
+        }
+    }
+
+    /// A result with this word and a single line.
+    pub fn with(self, line: impl Into<String>) -> ReportResult {
+        ReportResult {
+            word: self,
+            lines: vec![line.into()],
+        }
+    }
+}
+
+impl ReportResult {
+    /// Appends a line.
+    #[must_use]
+    pub fn then(mut self, line: impl Into<String>) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    /// The word, and the lines wrapped to the right of it. Without a trailing newline.
+    pub fn plain(&self) -> String {
+        let indent = self.word.name().len() + 2;
+        let heads = std::iter::once(self.word.name()).chain(std::iter::repeat(""));
+        let lines = heads.zip(&self.lines);
+        let text: String = lines
+            .map(|(head, line)| entry(head, indent, line))
+            .collect();
+        text.trim_end().to_owned()
+    }
+
+    /// The lines as paragraphs, the word in bold.
+    pub(crate) fn markdown(&self) -> String {
+        let word = format!("**{}** ", self.word.name());
+        let lines: Vec<String> = self
+            .lines
+            .iter()
+            .map(|line| markdown::paragraph(line))
+            .collect();
+        word + &lines.join("\n")
+    }
+}
+
+/// Result of a record that was skipped.
+pub(crate) fn not_done(record: &Record, why: &str) -> ReportResult {
+    let word = match record.is_fine() {
+        true => ResultWord::Skip,
+        false => ResultWord::Fail,
+    };
+    word.with(format!("{}: {why}", record.skip_reason()))
+}
