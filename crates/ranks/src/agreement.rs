@@ -14,7 +14,7 @@ pub(crate) struct RankOutcome {
 }
 
 impl RankOutcome {
-    /// Returns the verdict of one rank, or `None` if it succeeded.
+    /// Returns the outcome of a rank that failed; `None` if the rank succeeded.
     pub(crate) fn if_failed(rank: u32, host: &str, mine: &Result<()>) -> Option<Self> {
         let error = mine.as_ref().err()?;
         Some(Self {
@@ -24,8 +24,8 @@ impl RankOutcome {
         })
     }
 
-    /// Sort key. A failure comes before a missing feature, which only skips the point. Among equals, the lowest rank
-    /// comes first.
+    /// Sort key: a failure comes before a missing feature, because a missing feature only skips the point. Otherwise
+    /// the lowest rank comes first.
     fn weight(&self) -> (bool, u32) {
         (
             matches!(self.cause, EndCause::Unavailable { .. }),
@@ -35,8 +35,7 @@ impl RankOutcome {
 }
 
 impl Reduce for RankOutcome {
-    /// Keeps the outcome that all ranks return: a failure before a missing feature, and that of the lowest rank among
-    /// equals.
+    /// Keeps the outcome that all ranks return: a failure before a missing feature, and otherwise the lowest rank's.
     fn merge(&mut self, other: Self) {
         if other.weight() < self.weight() {
             *self = other;

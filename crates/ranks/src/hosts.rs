@@ -1,15 +1,16 @@
-//! Groups ranks by the machine, network, processes and host that they share. Computed once, when the ranks have joined.
+//! Groups ranks by the machine, network, processes and host that they share. The groups are computed once, when the
+//! ranks have joined.
 //!
 //! | what is shared | by ranks |
 //! | --- | --- |
-//! | a machine: CPUs, memory, page cache, disks | with the same boot ID; without one, with the same host name |
+//! | a machine: CPUs, memory, page cache, disks | with the same boot ID, or with the same host name if there is no boot ID |
 //! | a network: its loopback and its devices | in the same network namespace of a machine |
-//! | processes: each sees the other's PID and files | in the same PID namespace of a machine |
-//! | a host | on one machine that have the same host name or the same network |
+//! | processes: each can see the other's PID and files | in the same PID namespace of a machine |
+//! | a host | of one machine, with the same host name or the same network |
 //!
-//! Two containers or network namespaces on one machine share its CPUs but not its loopback, whatever their host names
-//! are. Whether ranks share a clock is measured: see [`crate::ClockOffset`]. A launcher's own count of ranks per host
-//! takes precedence: see [`RankInfo::local_rank`].
+//! Two containers or network namespaces on one machine share the machine's CPUs but not its loopback, whatever their
+//! host names are. Whether ranks share a clock is measured; see [`crate::ClockOffset`]. If a launcher counts the ranks
+//! of each host, its count takes precedence; see [`RankInfo::local_rank`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -25,7 +26,7 @@ pub(crate) struct Location<'a> {
     pub(crate) pid_namespace: &'a str,
 }
 
-/// An identifier, and whether it is the host name used as a fallback.
+/// An identifier. The flag is true if it is the host name, used because the identifier is unknown.
 type LocationKey<'a> = (&'a str, bool);
 
 impl<'a> Location<'a> {
@@ -61,8 +62,8 @@ impl<'a> Location<'a> {
         (self.machine_key(), self.or_host_name(self.pid_namespace))
     }
 
-    /// Whether both are the same host: the same boot, host name, network namespace and PID namespace. False if the boot
-    /// ID is unknown.
+    /// Returns whether two locations are the same host: the same boot, host name, network namespace and PID namespace.
+    /// False if the boot ID is unknown.
     pub(crate) fn is_one_host(self, other: Location<'_>) -> bool {
         is_one_boot(self.boot_id, other.boot_id)
             && self.host == other.host
@@ -70,7 +71,7 @@ impl<'a> Location<'a> {
             && self.container_key() == other.container_key()
     }
 
-    /// Whether both reach each other over loopback.
+    /// Returns whether two locations can reach each other over loopback.
     pub(crate) fn shares_network(self, other: Location<'_>) -> bool {
         self.network_key() == other.network_key()
     }
@@ -81,18 +82,18 @@ pub(crate) fn machine_name(info: &RankInfo) -> (&str, bool) {
     Location::from_info(info).machine_key()
 }
 
-/// Whether two ranks can find each other's processes by PID.
+/// Returns whether two ranks can find each other's processes by PID.
 pub(crate) fn share_processes(one: &RankInfo, other: &RankInfo) -> bool {
     Location::from_info(one).container_key() == Location::from_info(other).container_key()
 }
 
-/// Whether two boot IDs are known and equal.
+/// Returns whether two boot IDs are known and equal.
 pub(crate) fn is_one_boot(one: &str, other: &str) -> bool {
     !one.is_empty() && one == other
 }
 
-/// Groups of ranks that share a machine (by boot ID), a network namespace, a PID namespace or a host. A group is
-/// identified by its lowest rank.
+/// Groups of ranks that share a machine (by boot ID), a network namespace, a PID namespace or a host. The number of a
+/// group is its lowest rank.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hosts {
     machines: Vec<u32>,
@@ -115,13 +116,13 @@ impl Hosts {
         }
     }
 
-    /// Returns the lowest rank on this rank's machine. Ranks with the same one share CPUs, memory, page cache and
+    /// Returns the lowest rank on this rank's machine. Ranks for which it is equal share CPUs, memory, page cache and
     /// disks.
     pub fn machine(&self, rank: u32) -> Option<u32> {
         self.machines.get(rank as usize).copied()
     }
 
-    /// Returns the lowest rank in this rank's network. Ranks with the same one share network devices.
+    /// Returns the lowest rank in this rank's network. Ranks for which it is equal share network devices.
     pub fn network(&self, rank: u32) -> Option<u32> {
         self.networks.get(rank as usize).copied()
     }
@@ -136,28 +137,28 @@ impl Hosts {
         members_of_same_group(&self.processes, rank)
     }
 
-    /// Returns the machine of each rank, in rank order.
+    /// Returns the lowest rank on each rank's machine, in rank order.
     pub fn machines(&self) -> &[u32] {
         &self.machines
     }
 
-    /// Whether two ranks share CPUs, memory, page cache and disks.
+    /// Returns whether two ranks share CPUs, memory, page cache and disks.
     pub fn share_machine(&self, one: u32, other: u32) -> bool {
         self.machine(one).is_some() && self.machine(one) == self.machine(other)
     }
 
-    /// Whether two ranks can find each other's processes by PID.
+    /// Returns whether two ranks can find each other's processes by PID.
     pub fn share_processes(&self, one: u32, other: u32) -> bool {
         let of = |rank: u32| self.processes.get(rank as usize);
         of(one).is_some() && of(one) == of(other)
     }
 
-    /// Whether all ranks share CPUs, memory, page cache and disks.
+    /// Returns whether all ranks share CPUs, memory, page cache and disks.
     pub fn is_one_machine(&self) -> bool {
         self.machines.iter().all(|machine| *machine == 0)
     }
 
-    /// Whether all ranks reach each other over loopback.
+    /// Returns whether all ranks can reach each other over loopback.
     pub fn is_one_network(&self) -> bool {
         self.networks.iter().all(|network| *network == 0)
     }
@@ -167,7 +168,7 @@ impl Hosts {
         self.hosts.get(rank as usize).copied()
     }
 
-    /// Returns the ranks of each host in ascending order, keyed by the lowest.
+    /// Returns the ranks of each host in ascending order. The key of a host is its lowest rank.
     pub fn ranks_by_host(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut all: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (rank, host) in (0u32..).zip(&self.hosts) {
@@ -177,7 +178,7 @@ impl Hosts {
     }
 }
 
-/// Returns all ranks in the same group as this one.
+/// Returns all ranks in the same group as `rank`, including itself.
 fn members_of_same_group(groups: &[u32], rank: u32) -> Vec<u32> {
     let Some(own) = groups.get(rank as usize) else {
         return Vec::new();
@@ -196,7 +197,7 @@ fn number_groups<'a, K: Hash + Eq>(
     let mut first = HashMap::new();
     let mut before: Option<(&RankInfo, u32)> = None;
     let group = |(rank, info): (u32, &'a RankInfo)| {
-        // Ranks of a host usually have consecutive numbers.
+        // The ranks of a host usually have consecutive numbers, so the previous rank's group often applies.
         let group = match before {
             Some((known, group)) if known.shares_allocations(info) => group,
             _ => *first.entry(key(Location::from_info(info))).or_insert(rank),
@@ -207,7 +208,7 @@ fn number_groups<'a, K: Hash + Eq>(
     (0u32..).zip(infos).map(group).collect()
 }
 
-/// Merges two groupings: ranks that share a group in either one share a group in the result.
+/// Merges two groupings: ranks that share a group in either of them share a group in the result.
 fn merge_groupings(one: &[u32], other: &[u32]) -> Vec<u32> {
     let mut parents: Vec<u32> = (0u32..).take(one.len()).collect();
     let root = |parents: &[u32], mut at: u32| {
@@ -253,7 +254,7 @@ mod tests {
     use super::*;
     use crate::testing::rank_info;
 
-    /// Ranks at these locations: host, boot, network, container.
+    /// Creates ranks at these locations: host, boot, network, container.
     fn infos(places: &[[&str; 4]]) -> Vec<RankInfo> {
         let info = |(rank, [host, boot_id, network, container]): (u32, &[&str; 4])| RankInfo {
             boot_id: (*boot_id).into(),
@@ -309,7 +310,7 @@ mod tests {
 
     #[test]
     fn machines_with_the_same_host_name_share_nothing() {
-        // The kernel may use the same namespace numbers on every machine.
+        // Namespace numbers alone prove nothing, because the kernel may use the same numbers on every machine.
         let all = hosts(&[["h", "b0", "n", "p"], ["h", "b1", "n", "p"]]);
         assert!(!all.is_one_machine() && !all.is_one_network() && !all.share_machine(0, 1));
         assert!(!all.share_processes(0, 1) && !all.share_machine(0, 9));
@@ -321,7 +322,7 @@ mod tests {
         let all = hosts(&[["h0", "", "", ""], ["h1", "", "", ""], ["h1", "", "", ""]]);
         assert_eq!(all.machines(), [0, 1, 1]);
         assert!(all.share_processes(1, 2) && all.network(0) != all.network(1));
-        // A boot ID that equals a host name is a different key.
+        // A boot ID never matches an equal host name.
         let mixed = hosts(&[["h", "", "", ""], ["x", "h", "", ""]]);
         assert!(!mixed.is_one_machine());
         assert!(is_one_boot("a", "a") && !is_one_boot("", "") && !is_one_boot("a", "b"));

@@ -1,24 +1,24 @@
 //! The processes of a run and the control channel between them.
 //!
 //! A run has `size` ranks. [`detect()`] finds this process's rank, and [`Rank::join`] finds the other ranks. The rest
-//! of the program uses the resulting [`Rank`]: exchanges between all ranks, failure detection, and a common start.
-//! Payload never travels here: measured bytes belong to engines.
+//! of the program uses the resulting [`Rank`]: exchanges between all ranks, failure detection, and a common start. Only
+//! control messages are sent here; engines move the measured bytes.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`bootstrap`] | this process's rank, the meeting place of the ranks, and the secret that proves that they belong together |
-//! | [`spawn`] | starting ranks, and looking after them |
+//! | [`spawn`] | starting ranks and supervising them |
 //! | `join` | ranks find each other and become a tree |
 //! | `channel` | one encrypted connection, its frames ([`frame`]) and its messages ([`message`]) |
-//! | `tree` | the control thread's side: collectives, clocks, missing ranks |
+//! | `tree` | a rank's node of the tree and its control thread: collectives, clocks, missing ranks |
 //! | [`hosts`] | ranks that share a host, a network, or CPUs |
 //! | `handle`, `agreement`, `start_lead` | [`Rank`], the main thread's side |
-//! | `shared_cpu_time` | time-outs where many ranks share a CPU |
+//! | `shared_cpu_time` | longer time-outs if many ranks share a CPU |
 //! | `threads` | ranks that are threads of one process |
 //! | `rank_set`, `rank_info`, `rank_list` | sets of ranks; facts about each rank; the list of all ranks that every rank gets |
-//! | `signals` | SIGINT and SIGTERM as something to wait for |
+//! | `signals` | SIGINT and SIGTERM as events to wait for |
 //!
-//! Measurements, and the messages of ranks about them, are in `tonnage_bench`. The type of a rank's identity is in
+//! Measurements, and the ranks' messages about them, are in `tonnage_bench`. The type of a rank's identity is in
 //! [`tonnage_units::identity`].
 
 #![forbid(unsafe_code)]
@@ -61,8 +61,8 @@ pub use sleepers::{Sleeper, Sleepers};
 pub use threads::{ThreadRank, thread_ranks};
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 
-/// Difference between this rank's `CLOCK_MONOTONIC` and rank 0's. Both fields are exactly 0 for a rank of the same boot
-/// and time namespace, if an exchange with rank 0 confirms it.
+/// Difference between this rank's `CLOCK_MONOTONIC` and rank 0's. Both fields are exactly 0 if the clocks are the
+/// same: the boot IDs and time namespaces are equal, and an exchange confirms it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOffset {
     /// Subtract this from a local time to get rank 0's time.

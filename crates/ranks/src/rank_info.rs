@@ -1,7 +1,7 @@
-//! Facts that every rank knows about every rank. [`crate::rank_list`] carries them all; a rank's introduction carries
-//! its own.
+//! Facts that every rank knows about every rank. A rank's introduction carries its own facts, and [`crate::rank_list`]
+//! carries those of all ranks.
 //!
-//! Names are shared `Arc`s: each rank stores those of all ranks, and most hosts have several.
+//! Names are shared `Arc`s, because each rank stores the names of all ranks, and many ranks have the same.
 
 use std::sync::Arc;
 
@@ -14,35 +14,36 @@ use tonnage_units::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RankInfo {
-    /// 0 .. size.
+    /// The rank's number, 0 .. size.
     pub rank: u32,
     /// Host name.
     #[serde(with = "shared_text")]
     pub host: Arc<str>,
     /// Process ID in the rank's own PID namespace.
     pub pid: u32,
-    /// Changes when the machine reboots. This and the two namespaces are empty if the system does not provide them.
+    /// Identifier of the machine's current boot. It and the two namespaces are empty if the system does not provide
+    /// them.
     #[serde(with = "shared_text")]
     pub boot_id: Arc<str>,
-    /// Distinguishes networks of one machine.
+    /// Distinguishes the networks of one machine.
     #[serde(with = "shared_text")]
     pub network_namespace: Arc<str>,
-    /// Distinguishes containers of one machine.
+    /// Distinguishes the containers of one machine.
     #[serde(with = "shared_text")]
     pub pid_namespace: Arc<str>,
-    /// Index among the ranks of its host: from the launcher, otherwise counted by [`crate::Hosts`].
+    /// Index among the ranks of its host. It comes from the launcher, or else [`crate::Hosts`] counts the ranks.
     pub local_rank: u32,
     /// Number of ranks on its host. Always `Some` once all ranks have joined.
     pub local_size: Option<u32>,
 }
 
 impl RankInfo {
-    /// Converts an error of this rank to the cause that is sent to the others.
+    /// Converts an error of this rank to the cause that the other ranks receive.
     pub(crate) fn failure_cause(&self, error: &Error) -> EndCause {
         EndCause::from_error(error, self.rank, &self.host)
     }
 
-    /// Returns a failure of this rank.
+    /// Returns the error for a failure of this rank.
     pub(crate) fn failure(&self, message: String) -> Error {
         Error::Rank {
             rank: self.rank,
@@ -51,7 +52,7 @@ impl RankInfo {
         }
     }
 
-    /// Whether two ranks share the same name allocations, so that a comparison of the text is unnecessary.
+    /// Returns whether the names of two ranks are the same allocations. Their texts then need no comparison.
     pub(crate) fn shares_allocations(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.host, &other.host)
             && Arc::ptr_eq(&self.boot_id, &other.boot_id)
@@ -60,7 +61,7 @@ impl RankInfo {
     }
 }
 
-/// Serde functions for shared text. Each message carries the full text; in memory, several ranks may share it.
+/// Serde functions for shared text. Each message carries the full text. In memory, several ranks may share it.
 pub(crate) mod shared_text {
     use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Wire form of the list of all ranks. Names that the ranks of a host share are stored once.
+//! Wire form of the list of all ranks. If ranks of a host share names, the names are stored once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct RankList {
     ranks: Vec<ListedRank>,
 }
 
-/// Names that several ranks share, as in [`RankInfo`].
+/// Names that several ranks can share, as in [`RankInfo`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct ListedLocation {
     #[serde(with = "shared_text")]
@@ -65,7 +65,7 @@ impl RankList {
         Self { places, ranks }
     }
 
-    /// Returns the ranks in order. Ranks of the same place share its names.
+    /// Returns the ranks in order. Ranks of the same place share the allocations of its names.
     pub(crate) fn infos(self, size: u32) -> Result<Vec<RankInfo>> {
         let incomplete = || Error::Failed("the list of ranks is incomplete".into());
         if self.ranks.len() != size as usize {
@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(list.infos(20).unwrap(), all);
     }
 
-    /// Ranks of a host must share its names. Each rank keeps the whole list, and with many ranks, separate copies of
-    /// the names would dominate the cost of joining.
+    /// Ranks of a host must share the allocations of its names. Each rank keeps the whole list, and with many ranks,
+    /// separate copies would dominate the cost of joining.
     #[test]
     fn ranks_of_a_host_share_its_names() {
         let list = pack(&RankList::from_infos(infos(17))).unwrap();

@@ -1,8 +1,8 @@
-//! Sets of ranks, stored as ranges: compact for consecutive ranks.
+//! Sets of ranks, stored as ranges. This form is compact if the ranks are consecutive.
 
 use serde::{Deserialize, Serialize};
 
-/// A set of ranks as (first, count) ranges, in order and neither overlapping nor adjacent.
+/// A set of ranks as (first, count) ranges. The ranges are in order, and neither overlap nor touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankSet(Vec<(u32, u32)>);
 
@@ -16,7 +16,7 @@ impl RankSet {
         set
     }
 
-    /// Appends a range that begins after all others.
+    /// Appends a range that begins after all existing ones.
     pub(crate) fn add(&mut self, first: u32, count: u32) {
         match self.0.last_mut() {
             Some((start, len)) if *start + *len == first => *len += count,
@@ -46,7 +46,8 @@ impl RankSet {
         before.is_some_and(|(first, count)| rank - first < *count)
     }
 
-    /// Whether the ranges are in order, not adjacent, and below `size`. A set from a peer must be checked first.
+    /// Returns whether the ranges are valid: in order, not touching, and below `size`. A set received from a peer must
+    /// be checked first.
     pub(crate) fn is_valid(&self, size: u32) -> bool {
         let mut after = None;
         self.0.iter().all(|&(first, count)| {
@@ -64,7 +65,7 @@ impl RankSet {
             .flat_map(|&(first, count)| first..first.saturating_add(count))
     }
 
-    /// Returns the union.
+    /// Returns the ranks that are in this set, in `other`, or in both.
     pub(crate) fn union(&self, other: &Self) -> Self {
         let mut either = Self::default();
         let (mut mine, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
@@ -79,7 +80,7 @@ impl RankSet {
         either
     }
 
-    /// Adds a range that begins no earlier than the last one; merges the two if they touch or overlap.
+    /// Adds a range that begins no earlier than the last one, and merges the two if they touch or overlap.
     fn push_range(&mut self, first: u32, end: u32) {
         match self.0.last_mut() {
             Some((start, len)) if start.saturating_add(*len) >= first => {
@@ -89,7 +90,7 @@ impl RankSet {
         }
     }
 
-    /// Returns the intersection.
+    /// Returns the ranks that are in both sets.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
         let mut both = Self::default();
         let (mut mine, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());

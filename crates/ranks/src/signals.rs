@@ -1,4 +1,4 @@
-//! Turns SIGINT and SIGTERM into readable sockets that a control thread can wait for.
+//! Turns SIGINT and SIGTERM into readable sockets, so that a thread can wait for them together with other events.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::channel::{Interest, wait_for};
 use tonnage_units::{Error, Result};
 
-/// Adds the receiving rank to an interruption that names none; returns other errors unchanged.
+/// Adds the rank to an interruption that names none. Other errors are returned unchanged.
 pub(crate) fn with_interrupted_rank(error: Error, rank: u32, host: &str) -> Error {
     match error {
         Error::Interrupted { signal, rank: None } => Error::Interrupted {
@@ -23,11 +23,11 @@ pub(crate) fn with_interrupted_rank(error: Error, rank: u32, host: &str) -> Erro
     }
 }
 
-/// Caught signals. Each makes its own socket readable.
+/// Caught signals. Each signal makes a socket of its own readable.
 #[derive(Debug)]
 pub struct Signals {
     sources: Vec<Source>,
-    /// A signal that was taken before it could be acted on.
+    /// A signal that was received before it could be handled.
     put_back: Option<i32>,
 }
 
@@ -39,7 +39,7 @@ struct Source {
 }
 
 impl Signals {
-    /// The two signals that end a run.
+    /// Catches the two signals that end a run.
     pub(crate) fn for_termination() -> Result<Self> {
         Self::for_signals(&[SIGINT, SIGTERM])
     }
@@ -68,7 +68,7 @@ impl Signals {
         })
     }
 
-    /// Returns the sockets to wait for.
+    /// Returns the sockets that become readable when a signal arrives.
     pub(crate) fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
         self.sources
             .iter()
@@ -91,7 +91,8 @@ impl Signals {
         self.put_back = Some(signal);
     }
 
-    /// Waits until an entry of `more` is ready or the time is over. Returns for each whether it is ready.
+    /// Waits until an entry of `more` is ready or the time is over. Returns whether each entry is ready. Fails if a
+    /// signal arrives.
     pub(crate) fn wait<'a>(
         &mut self,
         more: impl IntoIterator<Item = Interest<'a>>,
@@ -125,7 +126,8 @@ impl Drop for Signals {
     fn drop(&mut self) {
         for source in &self.sources {
             signal_hook::low_level::unregister(source.id);
-            // `signal_hook` keeps its handler installed. Without this, Ctrl-C would be ignored from now on.
+            // `signal_hook` keeps its handler installed, so Ctrl-C would be ignored from now on. This restores the
+            // default action.
             let _ = signal_hook::flag::register_conditional_default(
                 source.signal,
                 Arc::new(AtomicBool::new(true)),

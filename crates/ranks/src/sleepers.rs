@@ -1,5 +1,5 @@
-//! Lets threads sleep until their descriptor is readable, while other threads can wake them: for the control channel,
-//! the end of the run, or other threads of the rank. Without sleepers, waking only checks an empty list.
+//! Lets threads sleep until their descriptor is readable. Other threads can wake them: because of the control channel,
+//! the end of the run, or on their own behalf. If there are no sleepers, waking only checks an empty list.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
@@ -37,7 +37,7 @@ impl Sleepers {
     /// Wakes all sleepers. The next sleep of a thread that is awake returns at once.
     pub fn wake(&self) {
         for wake_fd in lock(&self.all).iter().filter_map(Weak::upgrade) {
-            // This fails only if the counter is full, and then the sleeper has been woken already.
+            // The write fails only if the counter is full, and the sleeper has then already been woken.
             let _ = rustix::io::write(&*wake_fd, &1u64.to_ne_bytes());
         }
     }
@@ -60,7 +60,7 @@ impl Sleeper {
         self.wait(&mut [wake_fd], most, "cannot sleep on an eventfd")
     }
 
-    /// Waits for the descriptors and clears the wake-up. `descriptors[0]` must be `wake_fd`.
+    /// Waits for the descriptors, and clears the wake-up. `descriptors[0]` must be `wake_fd`.
     fn wait(&self, descriptors: &mut [PollFd<'_>], most: Duration, failed: &str) -> Result<()> {
         let timeout = Timespec::try_from(most).unwrap_or_default();
         match poll(descriptors, Some(&timeout)) {
@@ -69,7 +69,7 @@ impl Sleeper {
         }
         if descriptors[0].revents().contains(PollFlags::IN) {
             let mut count = [0u8; 8];
-            // A failed read only means that the counter was already cleared.
+            // The read fails only if the counter was already cleared.
             let _ = rustix::io::read(&*self.wake_fd, &mut count);
         }
         Ok(())
@@ -122,7 +122,7 @@ mod tests {
         pair[0].sleep_on(silent.as_fd(), LONG).unwrap();
         pair[1].sleep_until_woken(LONG).unwrap();
         assert!(began.elapsed() < LONG);
-        // One wake-up ends one sleep of each.
+        // A wake-up ends only one sleep of each sleeper, so these two sleeps take their full time.
         let began = Instant::now();
         pair[0]
             .sleep_on(silent.as_fd(), Duration::from_millis(30))

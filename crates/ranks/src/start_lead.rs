@@ -1,14 +1,14 @@
-//! How far ahead a synchronized start is scheduled, so that every rank receives it in time.
+//! The lead of a synchronized start: how far ahead it must be scheduled so that every rank learns of it in time.
 
 use crate::RankInfo;
 use crate::tree::shape::ancestors;
 
-/// Lead of synchronized starts. It covers the longest round trip to a rank, sequential sends of each node to its
-/// children, and waking all participating ranks of a host.
+/// Computes the lead. It covers the longest round trip to a rank, each node's sends to its children one after the
+/// other, and waking all participating ranks of a host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StartLead {
     longest_rtt_ns: u64,
-    /// Levels of the tree below rank 0.
+    /// Number of levels of the tree below rank 0.
     depth: u64,
     fanout: u32,
     /// Largest number of ranks on one host.
@@ -27,7 +27,7 @@ impl StartLead {
         }
     }
 
-    /// Returns the lead for a start of `members` ranks.
+    /// Returns the lead of a start of `members` ranks.
     pub(crate) fn ns(&self, members: u32) -> u64 {
         const LEAD_NS_MIN: u64 = 500_000;
         const SEND_NS: u64 = 20_000;

@@ -1,5 +1,5 @@
-//! Test support for this crate and those above it: whole runs with threads as ranks over loopback, made-up ranks,
-//! message sizes, and parsers that are otherwise only reached from fuzz targets.
+//! Test support for this crate and for crates that use it: whole runs with threads as ranks over loopback, made-up
+//! ranks, message sizes, and access to parsers for fuzz targets.
 //!
 //! The tree has a fan-out of 2, so that 13 ranks have four levels. Ranks do not end the process and catch no signals.
 #![allow(
@@ -39,7 +39,7 @@ pub(crate) fn identity(rank: u32, size: u32, control: SocketAddr) -> Identity {
     }
 }
 
-/// Identity of a rank that got the meeting address from its launcher.
+/// Returns the identity of a rank that got the meeting address from its launcher.
 #[cfg(test)]
 pub(crate) fn launched(rank: u32, size: u32, address: SocketAddr) -> Identity {
     Identity {
@@ -63,7 +63,7 @@ pub(crate) fn options(identity: &Identity) -> JoinOptions {
     options
 }
 
-/// Environment with these `NAME=value` words. The first of several equal names counts.
+/// Returns an environment with these `NAME=value` words. If a name occurs twice, the first value counts.
 #[cfg(test)]
 pub(crate) fn env(variables: &str) -> impl Fn(&str) -> Option<String> + use<> {
     let words = variables.split_whitespace();
@@ -85,7 +85,7 @@ pub(crate) fn says(message: &impl ToString, parts: &[&str]) {
     }
 }
 
-/// A listener for rank 0, and its address.
+/// Returns a listener for rank 0, and the listener's address.
 pub(crate) fn door() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -108,7 +108,7 @@ pub(crate) fn start<T: Send + 'static>(
         .unwrap()
 }
 
-/// Runs `body` on each rank, whether or not joining succeeded, and returns the results in rank order.
+/// Runs `body` on each rank, even if joining failed, and returns the results in rank order.
 pub fn run_with<T: Send + 'static>(
     size: u32,
     change: impl Fn(u32, &mut JoinOptions),
@@ -156,7 +156,7 @@ pub fn rank_info(rank: u32, host: &str) -> RankInfo {
     }
 }
 
-/// Returns the encoded size of a list of `ranks` ranks on `hosts` hosts.
+/// Returns the encoded size of the list of ranks, for `ranks` ranks on `hosts` hosts.
 pub fn list_bytes(ranks: u32, hosts: u32) -> f64 {
     let (namespace, each) = ("4026531840", ranks / hosts.max(1));
     let info = |rank: u32| RankInfo {
@@ -173,7 +173,7 @@ pub fn list_bytes(ranks: u32, hosts: u32) -> f64 {
     pack(&list).unwrap().len() as f64
 }
 
-/// Returns the overhead in bytes when each of `ranks` ranks sends one message to a rank of the other half.
+/// Returns the number of overhead bytes if each of `ranks` ranks sends one message to a rank of the other half.
 pub fn pairs_bytes(ranks: u32) -> f64 {
     let half = ranks / 2;
     let of = |from: u32| {

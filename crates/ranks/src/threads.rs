@@ -1,7 +1,7 @@
-//! Ranks as threads of this process: a nested run, for engines that move bytes only within one process.
+//! Ranks as threads of this process. Such a nested run is for engines that move bytes only within one process.
 //!
-//! They meet over loopback like other ranks. The enclosing run handles signals, and ends the process if its main thread
-//! is stuck.
+//! These ranks meet over loopback, like other ranks. Signals are handled by the enclosing run, which also ends the
+//! process if its main thread is stuck.
 
 use tonnage_units::Result;
 use tonnage_units::identity::{Identity, Meeting};
@@ -10,7 +10,7 @@ use crate::bootstrap::secret::{Secret, generate_text, plan_hash};
 use crate::join::address::loopback_listener;
 use crate::{JoinOptions, Rank, RankFailure};
 
-/// A rank before its thread has joined.
+/// A rank that has not joined yet.
 #[derive(Debug)]
 pub struct ThreadRank {
     identity: Identity,

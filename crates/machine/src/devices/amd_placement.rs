@@ -40,8 +40,8 @@ impl AmdMemoryUse {
         })
     }
 
-    /// Returns whether a buffer of `bytes` moved to the host between this reading and a later one: true if the move is
-    /// visible, false if the host memory in use is too small for the buffer. `None` if other processes may hide a move,
+    /// Returns whether a buffer of `bytes` moved to the host between this reading and a later one. True if the move is
+    /// visible; false if the host memory in use is too small for the buffer. `None` if other processes may hide a move,
     /// or an earlier buffer may have moved.
     fn moved(self, later: Self, bytes: u64) -> Option<bool> {
         let most = bytes / 4 * 3;

@@ -9,7 +9,8 @@ use super::super::topology::Topology;
 use super::Absent;
 use tonnage_units::number_list;
 
-/// Suggested size for an empty pool of huge pages. It holds two ranks' buffers of 256 MiB each, or one page of 1 GiB.
+/// Suggested growth of an exhausted pool of huge pages: enough for two ranks' buffers of 256 MiB. A pool of 1 GiB pages
+/// grows by two pages.
 const SUGGESTED_BYTES: u64 = 1 << 30;
 
 /// The memory of a host.

@@ -1,5 +1,5 @@
-//! Description of a rank's host that it publishes before the ranks have met, so that rank 0 can choose where to listen:
-//! on loopback if all are on one host, otherwise on an address that the others can reach.
+//! Description of a rank's host, which the rank publishes before the ranks have met. Rank 0 chooses from it where to
+//! listen: on loopback if all ranks share a host, otherwise on an address that the other ranks can reach.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
@@ -9,9 +9,9 @@ use crate::join::address::interface_address;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
-/// Maximum number of published addresses, because a launcher bounds the length of a value.
+/// Maximum number of published addresses. It is small because launchers limit the length of a value.
 const ADDRESSES_MAX: usize = 8;
-/// An address reserved for documentation (RFC 5737), used to find the default route. Nothing is sent to it.
+/// An address reserved for documentation (RFC 5737). It serves to find the default route; nothing is sent to it.
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
 
 /// One rank's host.
@@ -19,11 +19,11 @@ const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
 pub(crate) struct Advert {
     /// Host name, for messages.
     host: String,
-    /// Changes when the host reboots.
+    /// The kernel's boot ID, which changes when the host reboots.
     boot_id: String,
-    /// The process's network namespace: 127.0.0.1 differs between namespaces.
+    /// The process's network namespace. It matters because each namespace has its own 127.0.0.1.
     network_namespace: String,
-    /// Addresses that other hosts may reach, the likeliest first.
+    /// Addresses that other hosts may be able to reach, likeliest first.
     addresses: Vec<IpAddr>,
     /// Whether the user gave this rank a secret.
     given: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Advert {
 impl Advert {
     /// Returns this process's advert.
     pub(crate) fn for_this_process(interface: Option<&str>, given: bool) -> Result<Self> {
-        // Only the number is published: launchers do not accept the other characters of the kernel's name.
+        // Only the number is published, because launchers do not accept the other characters of the kernel's name.
         let mut network_namespace = tonnage_sys::host::network_namespace();
         network_namespace.retain(|sign| sign.is_ascii_digit());
         Ok(Self {
@@ -107,7 +107,7 @@ impl Advert {
     }
 }
 
-/// Refuses a secret that only some ranks were given.
+/// Fails if only some of the ranks were given a secret by the user.
 pub(crate) fn refuse_mixed_secrets(mine: &Advert, others: &[Advert]) -> Result<()> {
     let others = (1..).zip(others);
     let differing = others.filter(|(_, other)| other.given != mine.given);
@@ -129,7 +129,7 @@ pub(crate) fn refuse_mixed_secrets(mine: &Advert, others: &[Advert]) -> Result<(
     )))
 }
 
-/// Returns the address on which rank 0 listens so that all others reach it.
+/// Returns the address on which rank 0 must listen so that all other ranks can reach it.
 pub(crate) fn listening_address(
     mine: &Advert,
     others: &[Advert],
@@ -149,7 +149,7 @@ fn choose_listening_address(
     let mut chosen: Option<Vec<IpAddr>> = None;
     let elsewhere = |other: &&Advert| !mine.location().shares_network(other.location());
     for other in others.iter().filter(elsewhere) {
-        // An address that this host has too, such as that of a container bridge, does not lead to the other host.
+        // An address that both hosts have, such as a container bridge's, does not lead to the other host.
         let is_theirs = |address: &&IpAddr| !mine.addresses.contains(address);
         let theirs = other.addresses.iter().filter(is_theirs);
         let mut ways: Vec<IpAddr> = theirs.filter_map(|address| source(*address)).collect();
@@ -179,7 +179,7 @@ fn choose_listening_address(
         .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)))
 }
 
-/// Returns this host's source address towards another one. Connecting a datagram socket sends nothing.
+/// Returns the source address from which this host reaches `address`. Connecting a datagram socket sends nothing.
 fn source_towards(address: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Returns the network of an address, assuming that its first two numbers decide the route.
+    /// Returns the own address from which `address` is reached, assuming that the first two numbers decide the route.
     fn way(address: IpAddr) -> Option<IpAddr> {
         let text = address.to_string();
         ["10.1.", "10.2.", "172.17."]

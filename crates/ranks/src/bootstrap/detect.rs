@@ -1,9 +1,17 @@
 //! Detects this process's rank, the number of ranks, and how the ranks will meet.
 //!
-//! The first matching source counts: variables of a rank that tonnage started, the command line, `RANK` and
-//! `WORLD_SIZE`, variables of Open MPI, Slurm and PMI, the index of a Kubernetes Indexed Job. Without any, there is one
-//! host. `launchers` reads launchers' variables, `variables` single ones. Nothing is sent and no library is loaded
-//! here. A [`Meeting`] only describes how the ranks will meet; [`super::rendezvous`] carries it out.
+//! The first matching source counts:
+//!
+//! 1. the variables of a rank that tonnage started
+//! 2. the command line
+//! 3. `RANK` and `WORLD_SIZE`
+//! 4. the variables of Open MPI, Slurm, PMI and TrainJobs
+//! 5. the index of a Kubernetes Indexed Job
+//!
+//! If none matches, no launcher started this process.
+//!
+//! `launchers` reads the variables of launchers, and `variables` reads all others. Nothing is sent and no library is
+//! loaded here. A [`Meeting`] only describes how the ranks will meet; [`super::rendezvous`] carries it out.
 
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 
@@ -35,7 +43,7 @@ pub struct ExplicitRank {
 ///
 /// # Errors
 /// [`Error::Usage`] when a source is incomplete, cannot be parsed, or contradicts itself or another launcher's
-/// variables. Also when a launcher has started several processes and this one cannot tell that it is one of them.
+/// variables. Also when a launcher has started several processes, but the variables of this one do not give its rank.
 pub fn detect(env: Env<'_>, explicit: Option<ExplicitRank>) -> Result<Option<Identity>> {
     if env("TONNAGE_RANK").is_some() && explicit.is_none() {
         return from_supervisor(env).map(Some);
@@ -43,14 +51,15 @@ pub fn detect(env: Env<'_>, explicit: Option<ExplicitRank>) -> Result<Option<Ide
     let claims = read_claims(env)?;
     let identity = if let Some(explicit) = explicit {
         let identity = from_explicit(explicit)?;
-        // A launcher of one process, such as a shell in a step, does not restrict ranks started by hand from there.
+        // A launcher that started one process, such as a shell in a step, says nothing about ranks that the user starts
+        // there by hand.
         let several: Vec<&LauncherClaim> = claims
             .iter()
             .filter(|claim| claim.counts_several_ranks())
             .collect();
         refuse_disagreement(env, &identity, &several)?;
         let (rank, size) = (identity.rank, identity.size);
-        // RANK and WORLD_SIZE, if both are set and mean several ranks, must match the command line.
+        // If RANK and WORLD_SIZE are both set and mean several ranks, they must match the command line.
         if let (Some(other_rank), Some(other_size)) =
             (read_number(env, "RANK")?, read_number(env, "WORLD_SIZE")?)
             && other_size > 1
@@ -63,7 +72,7 @@ pub fn detect(env: Env<'_>, explicit: Option<ExplicitRank>) -> Result<Option<Ide
         identity
     } else if env("RANK").is_some() || has_only_world_size(env, &claims) {
         let identity = from_rank_and_world_size(env)?;
-        // A launcher of one process may have started a shell in which the variables were set by hand.
+        // A launcher of one process may have started a shell in which the user set these variables.
         let others: Vec<&LauncherClaim> = claims
             .iter()
             .filter(|claim| !claim.counts_one_rank())
@@ -71,7 +80,7 @@ pub fn detect(env: Env<'_>, explicit: Option<ExplicitRank>) -> Result<Option<Ide
         refuse_disagreement(env, &identity, &others)?;
         identity
     } else {
-        // A WORLD_SIZE that a script exported for a launcher's ranks must be the launcher's number.
+        // A script may export WORLD_SIZE for a launcher's ranks. It must then match the launcher's number.
         if env("JOB_COMPLETION_INDEX").is_none()
             && let Some(size) = read_number(env, "WORLD_SIZE")?
             && let Some(claim) = claims.iter().find(|claim| !claim.agrees_on_size(size))
@@ -91,8 +100,8 @@ pub fn detect(env: Env<'_>, explicit: Option<ExplicitRank>) -> Result<Option<Ide
     Ok(Some(identity))
 }
 
-/// Whether WORLD_SIZE is set without RANK and no launcher provides the rank. Batch scripts export the number for all
-/// ranks and leave the rank to srun or mpirun.
+/// Returns whether WORLD_SIZE is set without RANK, and no launcher provides the rank. Batch scripts export the number
+/// for all ranks, and leave the rank to srun or mpirun.
 fn has_only_world_size(env: Env<'_>, claims: &[LauncherClaim]) -> bool {
     env("WORLD_SIZE").is_some()
         && env("JOB_COMPLETION_INDEX").is_none()

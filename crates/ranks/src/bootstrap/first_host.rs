@@ -1,7 +1,7 @@
-//! Meeting place of the ranks of a plain `srun`: rank 0's address under the first host's name, to which the other ranks
-//! connect.
+//! The meeting place of ranks that plain `srun` started. Rank 0 listens on an address of the first host's name, and the
+//! other ranks connect to that name.
 //!
-//! These ranks do not know which address rank 0 has chosen, so the name must resolve to that address.
+//! The other ranks do not know which address rank 0 has chosen, so they rely on the name to resolve to it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
@@ -10,12 +10,12 @@ use crate::join::address::{interface_address, interface_addresses, listen_on};
 use tonnage_units::identity::{AddressSource, Identity};
 use tonnage_units::{Error, Result};
 
-/// Returns the name or address that the others connect to, and rank 0's listening socket. If the step has no other
-/// hosts, it is on loopback or the chosen interface.
+/// Returns the name or address that the other ranks connect to, and rank 0's listening socket. If the step has a single
+/// host, rank 0 listens on loopback or the chosen interface.
 ///
 /// # Errors
-/// [`Error::Usage`] when the name has no address that other hosts can reach, or none of the chosen interface; any error
-/// of listening.
+/// [`Error::Usage`] when the name has no address that other hosts can reach, or no address of the chosen interface.
+/// Also any error of listening.
 pub(crate) fn first_host(
     host: &str,
     port: u16,

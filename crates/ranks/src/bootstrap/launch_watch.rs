@@ -1,5 +1,5 @@
-//! Watches signals and time during steps before a rank joins. A launcher's library may block there until all ranks
-//! arrive, ignoring signals and, if a rank is stopped or missing, any deadline.
+//! Watches signals and time during steps before a rank joins. In these steps a launcher's library may block until all
+//! ranks arrive. The library ignores signals, and if a rank is stopped or missing, it waits forever.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -12,11 +12,11 @@ use tonnage_units::identity::Identity;
 use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
-/// Base time for a launcher to start all ranks; each rank extends this time.
+/// Base time for a launcher to start all ranks. Each rank adds [`EACH_RANK`].
 const LAUNCH_TIME: Duration = Duration::from_secs(60);
 
-/// Deadline for all ranks to reach the launcher: first the start of its library, if a run needs that, then the
-/// exchange.
+/// Deadline for all ranks to reach the launcher. It covers the start of the launcher's library, if a run needs that,
+/// and then the exchange.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaunchDeadline {
     at_most: Duration,
@@ -24,7 +24,7 @@ pub(crate) struct LaunchDeadline {
 }
 
 impl LaunchDeadline {
-    /// Returns a deadline `asked` from now. By default, the time grows with the number of ranks.
+    /// Returns a deadline that is `asked` from now. The default grows with the number of ranks.
     pub(crate) fn from_now(asked: Option<Duration>, ranks: u32) -> Self {
         let usual = || LAUNCH_TIME.saturating_add(EACH_RANK.saturating_mul(ranks));
         Self {
@@ -33,7 +33,7 @@ impl LaunchDeadline {
         }
     }
 
-    /// Waits until the peer closes the connection; fails on a signal or when the time is over.
+    /// Waits until the peer closes the connection. Fails on a signal, or when the time is over.
     pub(crate) fn wait(
         &self,
         signals: &mut Signals,
@@ -59,7 +59,8 @@ impl LaunchDeadline {
     }
 }
 
-/// Runs a step on this thread while another thread watches signals and the deadline. Either ends the process.
+/// Runs a step on this thread, while another thread watches signals and the deadline. A signal or a missed deadline
+/// ends the process.
 pub(crate) fn run_watched<T>(
     signals: &mut Signals,
     identity: &Identity,
@@ -93,17 +94,17 @@ pub(super) fn thread_start_error(error: &std::io::Error, identity: &Identity) ->
     }
 }
 
-/// Marks the end of a step when dropped.
+/// Tells the watching thread, when dropped, that the step has ended.
 struct StepEnd(UnixStream);
 
 impl Drop for StepEnd {
     fn drop(&mut self) {
-        // A process that a library has forked meanwhile may hold this socket too, so closing it is not enough.
+        // A process that a library has forked may hold this socket too, so closing it would not be enough.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
-/// Adds the rank's name to an error from before the rank has met the others.
+/// Adds the rank to an error that occurred before the ranks have met.
 pub(crate) fn with_rank_name(error: Error, identity: &Identity, host: &str) -> Error {
     match with_interrupted_rank(error, identity.rank, host) {
         Error::Failed(text) => Error::Failed(format!(
@@ -114,8 +115,8 @@ pub(crate) fn with_rank_name(error: Error, identity: &Identity, host: &str) -> E
     }
 }
 
-/// Ends the process. Its main thread may be stuck inside a library and runs until the end, so nothing it uses may be
-/// freed. Nothing is buffered or started yet.
+/// Prints the error and ends the process. The main thread may be stuck inside a library and still runs, so nothing that
+/// it uses may be freed. Nothing needs cleaning up, because nothing is buffered or started yet.
 fn report_and_exit(error: Error, identity: &Identity) -> ! {
     let error = with_rank_name(error, identity, &tonnage_sys::host::name());
     print_message(&format!("error: {error}"));
@@ -144,7 +145,7 @@ mod tests {
         assert!(text.starts_with(expected), "{text}");
     }
 
-    /// A library may have forked, and its child keeps open files.
+    /// A library may have forked a child, which keeps the socket open.
     #[test]
     fn a_step_ends_even_if_another_process_holds_its_socket() {
         let (here, there) = UnixStream::pair().unwrap();

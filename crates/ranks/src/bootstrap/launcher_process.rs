@@ -1,8 +1,10 @@
-//! The launcher process, if its death would otherwise leave this rank running.
+//! Finds the launcher process, if its death would otherwise leave this rank running.
 //!
-//! Open MPI's mpirun starts the ranks of its own host itself and leaves them behind when it is killed. MPICH's proxies
-//! outlive the command and end their ranks. A rank started by hand may outlive its shell. The kernel's parent-death
-//! signal does not help: it is sent when the *thread* that started the rank ends, which may be before its process does.
+//! Open MPI's mpirun itself starts the ranks of its host, and leaves them behind when it is killed. MPICH needs no such
+//! watch: its proxies outlive mpirun and end their ranks. A rank started by hand may outlive its shell.
+//!
+//! The kernel's parent-death signal does not help. It is sent when the *thread* that started the rank ends, which may
+//! be before the thread's process ends.
 
 use std::os::fd::OwnedFd;
 
@@ -10,18 +12,18 @@ use rustix::process::{PidfdFlags, getppid, pidfd_open};
 
 use super::variables::Env;
 
-/// A launcher that must not end before this rank.
+/// A launcher process whose end must also end this rank.
 #[derive(Debug)]
 pub struct LauncherProcess {
     /// Process ID.
     pub(crate) pid: i32,
-    /// Pidfd, readable once the process has ended.
+    /// Pidfd of the process, readable once the process has ended.
     pub(crate) ended: OwnedFd,
 }
 
 impl LauncherProcess {
-    /// Finds the process to watch: Open MPI's mpirun. `None` if watching is unnecessary or, on an old kernel,
-    /// impossible.
+    /// Finds the process to watch: Open MPI's mpirun. `None` if there is nothing to watch, or if the kernel is too old
+    /// for pidfds.
     pub fn find(env: Env<'_>) -> Option<Self> {
         env("OMPI_COMM_WORLD_SIZE")?;
         let parent = getppid()?;
@@ -48,7 +50,7 @@ mod tests {
     fn only_mpirun_of_open_mpi_is_watched() {
         assert!(LauncherProcess::find(&|_| None).is_none());
         let mpirun = |name: &str| (name == "OMPI_COMM_WORLD_SIZE").then(|| "2".to_owned());
-        // Not possible on a kernel without pidfds.
+        // `find` fails on a kernel without pidfds.
         let Some(launcher) = LauncherProcess::find(&mpirun) else {
             println!("skip: this kernel has no descriptors of processes");
             return;

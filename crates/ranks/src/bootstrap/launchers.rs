@@ -1,7 +1,8 @@
 //! Reads launchers' variables: Open MPI, Slurm, PMI, Kubeflow's TrainJob, Kubernetes.
 //!
-//! Each launcher sets a rank and a number of ranks, and has its own way for ranks to meet. The variables are read and
-//! compared here, and the first launcher found becomes an [`Identity`]. See [`super::detect`] for the order.
+//! Each launcher sets a rank and a number of ranks, and provides its own way for the ranks to meet. This module reads
+//! and compares the variables, and makes an [`Identity`] from those of the first launcher found. See [`super::detect`]
+//! for the order.
 
 use super::slurm;
 use super::variables::{
@@ -32,14 +33,15 @@ const LAUNCHERS: [Launcher; 5] = [
     Launcher::Kubernetes,
 ];
 
-/// Prefixes of variables by which launchers describe other processes.
+/// Prefixes of variables in which launchers describe the processes that they start.
 const OF_LAUNCHERS: &str = "OMPI_COMM_WORLD_ MPI_LOCAL SLURM_ PMI PET_ TORCHELASTIC_";
 
-/// Other such variables, by full name.
+/// Full names of more such variables.
 const NAMES_OF_LAUNCHERS: &str = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT \
     JOB_COMPLETION_INDEX";
 
-/// Whether a launcher sets this variable to describe the processes it has started. A nested run must not inherit it.
+/// Returns whether launchers use this variable to describe the processes that they start. A nested run must not inherit
+/// it.
 pub fn is_launcher_variable(name: &str) -> bool {
     NAMES_OF_LAUNCHERS.split_whitespace().any(|one| one == name)
         || OF_LAUNCHERS
@@ -58,11 +60,11 @@ impl Launcher {
         }
     }
 
-    /// Returns the variables for the number of ranks; the first that is set counts.
+    /// Returns the variables for the number of ranks. The first one that is set counts.
     fn size_names(self) -> &'static [&'static str] {
         match self {
             Self::OpenMpi => &["OMPI_COMM_WORLD_SIZE"],
-            // In some releases, the second is the number for the whole allocation.
+            // In some releases, SLURM_NTASKS is the number for the whole allocation.
             Self::Slurm => &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
             Self::Pmi => &["PMI_SIZE"],
             Self::TrainJob => &["PET_NNODES"],
@@ -70,7 +72,7 @@ impl Launcher {
         }
     }
 
-    /// Returns the name of these variables for records and messages.
+    /// Returns a short name of the variables, for records and messages.
     fn source(self) -> &'static str {
         match self {
             Self::OpenMpi => "OMPI_COMM_WORLD_*",
@@ -98,11 +100,11 @@ impl LauncherClaim {
         let names = launcher.size_names();
         let known = names.iter().find(set);
         let speaks = match launcher {
-            // A batch script or an salloc shell has the variables too, but it is not a task of a step.
+            // A batch script or an salloc shell also has Slurm's variables, but is not a task of a step.
             Launcher::Slurm => env("SLURM_STEP_ID").is_some(),
-            // Ranks that torchrun starts have its own variables in addition to these, which then count pods.
+            // If torchrun runs in the pod, it sets RANK, and PET_* count pods instead of ranks.
             Launcher::TrainJob => env(launcher.rank_name()).is_some() && env("RANK").is_none(),
-            // WORLD_SIZE alone is not Kubernetes's.
+            // WORLD_SIZE alone does not mean Kubernetes.
             Launcher::Kubernetes => env(launcher.rank_name()).is_some(),
             _ => true,
         };
@@ -118,7 +120,7 @@ impl LauncherClaim {
         }))
     }
 
-    /// Describes the variables with their values.
+    /// Formats the variables with their values.
     pub(crate) fn describe(&self) -> String {
         let shown =
             |value: Option<u32>| value.map_or("(not set)".to_owned(), |value| value.to_string());
@@ -135,23 +137,23 @@ impl LauncherClaim {
         self.rank.is_none_or(|mine| mine == rank) && self.size.is_none_or(|mine| mine == size)
     }
 
-    /// Whether the launcher counts several ranks.
+    /// Returns whether the launcher counts several ranks.
     pub(crate) fn counts_several_ranks(&self) -> bool {
         self.size.is_some_and(|size| size > 1)
     }
 
-    /// Whether the launcher counts one rank.
+    /// Returns whether the launcher counts exactly one rank.
     pub(crate) fn counts_one_rank(&self) -> bool {
         self.size == Some(1)
     }
 
-    /// Whether the launcher's number of ranks is `size` or unknown.
+    /// Returns whether the launcher's number of ranks is `size`, or unknown.
     pub(crate) fn agrees_on_size(&self, size: u32) -> bool {
         self.size.is_none_or(|mine| mine == size)
     }
 
-    /// Whether the launcher counts processes that each start several ranks, such as one DeepSpeed per host under srun,
-    /// or pods in which a script starts ranks.
+    /// Returns whether the launcher counts processes that each start `local` ranks. Examples are one DeepSpeed per host
+    /// under srun, and pods in which a script starts ranks.
     fn counts_starters(&self, size: u32, local: u32) -> bool {
         let starters = || self.size.and_then(|mine| mine.checked_mul(local)) == Some(size);
         let pods = matches!(self.launcher, Launcher::TrainJob | Launcher::Kubernetes);
@@ -183,9 +185,9 @@ impl LauncherClaim {
     }
 }
 
-/// Returns the claims of all launchers in order of precedence. Outer launchers that count their own processes are left
-/// out: Slurm starts one mpirun daemon per host, and torchrun or a script may start several ranks in a pod. An srun
-/// that mpirun started is not an outer launcher, although its variables look the same.
+/// Returns the claims of all launchers, in order of precedence. Outer launchers are left out, because they count their
+/// own processes: Slurm starts one mpirun daemon per host, and torchrun or a script may start several ranks in a pod.
+/// An srun that mpirun started has the same variables, but is not an outer launcher.
 pub(crate) fn read_claims(env: Env<'_>) -> Result<Vec<LauncherClaim>> {
     let mut claims = Vec::new();
     for launcher in LAUNCHERS {
@@ -202,28 +204,30 @@ pub(crate) fn read_claims(env: Env<'_>) -> Result<Vec<LauncherClaim>> {
     Ok(claims)
 }
 
-/// Whether Slurm started an mpirun or its daemon, which then started this process. Then the Slurm task is not a rank.
+/// Returns whether Slurm started an mpirun or its daemon, which then started this process. The Slurm task is then not a
+/// rank.
 fn is_around_mpirun(env: Env<'_>, slurm: &LauncherClaim) -> bool {
     let open_mpi = Launcher::OpenMpi.rank_name();
     let (rank_name, size_name) = if env(open_mpi).is_some() || env("OMPI_COMM_WORLD_SIZE").is_some()
     {
         (open_mpi, "OMPI_COMM_WORLD_SIZE")
     } else if env("MPI_LOCALNRANKS").is_some() && env("PMI_RANK").is_some() {
-        // MPICH's mpirun sets the first; srun does not.
+        // MPICH's mpirun sets MPI_LOCALNRANKS, but srun does not.
         ("MPI_LOCALNRANKS", "PMI_SIZE")
     } else {
         return false;
     };
     match slurm::task_had_variable(env, rank_name) {
         Some(had) => !had,
-        // It is unknown which process started this one. One rank in each of several tasks would be several runs.
+        // It is unknown which process started this one. If mpirun has one rank in each of several tasks, these would be
+        // several runs, so Slurm's variables count.
         None => {
             !slurm.counts_several_ranks() || env(size_name).is_none_or(|size| size.trim() != "1")
         }
     }
 }
 
-/// Returns this process's identity by the first launcher. `None` without a launcher or with only one rank.
+/// Returns this process's identity according to the first launcher. `None` if there is no launcher, or only one rank.
 pub(crate) fn identity_from_claims(
     env: Env<'_>,
     claims: &[LauncherClaim],
@@ -231,7 +235,7 @@ pub(crate) fn identity_from_claims(
     let Some(first) = claims.first() else {
         return Ok(None);
     };
-    // A pod of a TrainJob is one rank, unless torchrun starts more, which then sets RANK.
+    // A pod of a TrainJob is one rank, unless torchrun starts several in it and sets RANK.
     if first.launcher == Launcher::TrainJob
         && let Some(count) = env("PET_NPROC_PER_NODE").filter(|count| count.trim() != "1")
     {
@@ -310,8 +314,8 @@ fn no_exchange_error(claim: &LauncherClaim, missing: &str) -> Error {
     ))
 }
 
-/// Refuses a launcher that counts ranks and disagrees with the command line, or with RANK and WORLD_SIZE. torchrun is
-/// always the innermost launcher, because it sets RANK itself.
+/// Fails if a launcher counts ranks, but disagrees with the command line or with RANK and WORLD_SIZE. torchrun is not
+/// checked: it sets RANK itself, so it is always the innermost launcher.
 pub(crate) fn refuse_disagreement(
     env: Env<'_>,
     identity: &Identity,
@@ -338,8 +342,8 @@ pub(crate) fn refuse_disagreement(
     }
 }
 
-/// Refuses to run if a launcher seems to have started more processes than this one knows of. They would be several runs
-/// that disturb each other.
+/// Fails if a launcher seems to have started more processes than this one knows about. These processes would be
+/// separate runs that disturb each other.
 pub(crate) fn refuse_hidden_launcher(env: Env<'_>, identity: Option<&Identity>) -> Result<()> {
     let size = identity.map_or(1, |identity| identity.size);
     for name in [

@@ -1,4 +1,4 @@
-//! Options that a rank needs beyond its identity to join a run.
+//! What a rank needs, in addition to its identity, to join a run.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::signals::Signals;
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Variable that sets both time-outs, in seconds.
+/// Variable that sets both the heartbeat and the network time-out, in seconds.
 const HEARTBEAT_VARIABLE: &str = "TONNAGE_HEARTBEAT_TIMEOUT";
 
-/// Variable that bounds every wait between steps, in seconds.
+/// Variable that bounds every wait of ranks for each other between steps, in seconds.
 const STEP_VARIABLE: &str = "TONNAGE_STEP_TIMEOUT";
 
 /// Silence after which a rank on this machine counts as hanging.
@@ -24,9 +24,9 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time to wait for ranks that this program started on this machine.
 const LOCAL_JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Silence after which a rank behind a network counts as lost. A cable pulled for two seconds must not end a run. A
-/// switch takes another second to forward again, and TCP retries at growing intervals, so the first message may arrive
-/// after twice the outage.
+/// Silence after which a rank behind a network counts as lost. It must be long enough that a cable pulled for two
+/// seconds does not end a run. A switch takes another second to forward again, and TCP retries at growing intervals, so
+/// the first message may arrive after twice the outage.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// Options for joining and for watching other ranks.
@@ -34,7 +34,7 @@ const NETWORK_TIMEOUT: Duration = Duration::from_secs(7);
 pub struct JoinOptions {
     /// Secret of the run, the same on all ranks.
     pub secret: Secret,
-    /// [`super::secret::plan_hash`] of the plan; ranks with different hashes refuse to start.
+    /// [`super::secret::plan_hash`] of the plan. Ranks with different hashes refuse to run together.
     pub plan_hash: String,
     /// Listen on this network interface instead of the one that `MASTER_ADDR` belongs to.
     pub interface: Option<String>,
@@ -42,31 +42,32 @@ pub struct JoinOptions {
     pub join_timeout: Duration,
     /// A rank that is silent for this long counts as lost.
     pub heartbeat_timeout: Duration,
-    /// A rank behind a network counts as lost after this silence; the network itself may be interrupted for a while.
+    /// A rank behind a network that is silent for this long counts as lost. It is longer because networks may be
+    /// interrupted.
     pub network_timeout: Duration,
-    /// Added to both for each additional rank on the same CPU.
+    /// Time that each additional rank on the same CPU adds to both time-outs.
     pub crowd_timeout: Duration,
     /// CPUs that this process may run on.
     pub cpus: Vec<u32>,
     /// Longest time for a connection to authenticate and introduce itself.
     pub stranger_timeout: Duration,
-    /// Longest time that [`crate::Rank::close`] waits for the others.
+    /// Longest time that [`crate::Rank::close`] waits for the other ranks.
     pub close_timeout: Duration,
-    /// Time for the main thread to end when the run ends early.
+    /// Time that the main thread gets to end when the run ends early.
     pub grace: Duration,
-    /// Children of each node of the tree.
+    /// Number of children of each node of the tree.
     pub fanout: u32,
-    /// End the process if the main thread does not end within `grace`, because it may be stuck inside a library.
+    /// End the process if the main thread does not end within `grace`. The thread may be stuck inside a library.
     pub end_process: bool,
-    /// The launcher process, if this rank must end with it.
+    /// The launcher process, if this rank must end together with it.
     pub launcher: Option<LauncherProcess>,
     /// Let SIGINT and SIGTERM end the run.
     pub handle_signals: bool,
-    /// SIGINT and SIGTERM as already caught by [`super::rendezvous::meet`]; then `handle_signals` is ignored.
+    /// SIGINT and SIGTERM, if [`super::rendezvous::meet`] already catches them; `handle_signals` is then ignored.
     pub signals: Option<Signals>,
     /// This host's name.
     pub host: String,
-    /// This process's [`crate::RankInfo::boot_id`].
+    /// Identifies this boot of the host, as in [`crate::RankInfo::boot_id`].
     pub boot_id: String,
     /// This process's time namespace; empty if the system does not provide it.
     pub time_namespace: String,
@@ -74,20 +75,20 @@ pub struct JoinOptions {
     pub network_namespace: String,
     /// This process's [`crate::RankInfo::pid_namespace`].
     pub pid_namespace: String,
-    /// Rank 0 only: listen on this socket instead of the identity's address.
+    /// For rank 0: the socket to listen on, instead of one at the identity's address.
     pub listener: Option<TcpListener>,
 }
 
 impl JoinOptions {
-    /// Creates the defaults for this identity, with `TONNAGE_JOIN_TIMEOUT` and `TONNAGE_HEARTBEAT_TIMEOUT` (seconds)
-    /// applied.
+    /// Creates the default options for this identity. `TONNAGE_JOIN_TIMEOUT` and `TONNAGE_HEARTBEAT_TIMEOUT` (seconds)
+    /// override the defaults.
     pub fn new(
         env: Env<'_>,
         identity: &Identity,
         secret: Secret,
         plan_hash: String,
     ) -> Result<Self> {
-        // Ranks that tonnage started itself are ready at once; a launcher may still be starting containers.
+        // Ranks that tonnage itself started are ready at once, but a launcher may still be starting containers.
         let join_usual = match identity.meeting {
             Meeting::Master { .. } => Duration::from_secs(60),
             Meeting::Local { .. } => LOCAL_JOIN_TIMEOUT + extra_time_here(identity.size),
@@ -105,7 +106,7 @@ impl JoinOptions {
             cpus: own_cpus(),
             stranger_timeout: Duration::from_secs(5),
             close_timeout: Duration::from_secs(60),
-            // Together with the last messages on its connections, a process is gone after two seconds.
+            // With the time for the last messages on its connections, the process ends within two seconds.
             grace: Duration::from_millis(1800),
             fanout: 32,
             end_process: true,
@@ -121,8 +122,8 @@ impl JoinOptions {
         })
     }
 
-    /// Returns the name of this process's clock. Processes with the same name should read the same `CLOCK_MONOTONIC`.
-    /// Empty if the system has no boot ID.
+    /// Returns the name of this process's clock. Processes with the same name read the same `CLOCK_MONOTONIC`. Empty if
+    /// the system has no boot ID.
     pub(crate) fn clock_name(&self) -> String {
         match self.boot_id.as_str() {
             "" => String::new(),
@@ -130,7 +131,7 @@ impl JoinOptions {
         }
     }
 
-    /// Describes the rank with this identity for the others.
+    /// Returns the description of this rank that the other ranks get.
     pub(crate) fn info(&self, identity: &Identity) -> RankInfo {
         RankInfo {
             rank: identity.rank,
@@ -155,8 +156,8 @@ pub fn step_timeout(env: Env<'_>) -> Result<Option<Duration>> {
     read_seconds(env, STEP_VARIABLE)
 }
 
-/// Returns the silence after which one of `ranks` ranks on this machine counts as hanging: `TONNAGE_HEARTBEAT_TIMEOUT`,
-/// otherwise three seconds plus the extra time of [`crate::shared_cpu_time`].
+/// Returns the silence after which a rank counts as hanging, if `ranks` ranks share this machine. It is
+/// `TONNAGE_HEARTBEAT_TIMEOUT`, or else three seconds plus the extra time of [`crate::shared_cpu_time`].
 pub(crate) fn heartbeat_timeout(env: Env<'_>, ranks: u32) -> Result<Duration> {
     let usual = || HEARTBEAT_TIMEOUT + extra_time_here(ranks);
     Ok(read_seconds(env, HEARTBEAT_VARIABLE)?.unwrap_or_else(usual))
@@ -166,7 +167,7 @@ fn read_seconds(env: Env<'_>, name: &str) -> Result<Option<Duration>> {
     let Some(text) = env(name) else {
         return Ok(None);
     };
-    // The limit of a year keeps additions to an instant far from overflow.
+    // The limit of a year ensures that adding the time to an instant cannot overflow.
     match text.trim().parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 366.0 * 86400.0 => {
             Ok(Some(Duration::from_secs_f64(seconds)))

@@ -8,31 +8,32 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-/// Bound on an answer.
+/// Limit on the length of an answer.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Longest value that every server accepts.
 pub(crate) const VALUE_BYTES_MAX: usize = 1000;
-/// Longest wait for the answer to `finalize`. A hanging server must not keep a finished run alive.
+/// Longest wait for the answer to `finalize`, so that a hanging server cannot keep a finished run alive.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// This process's registration with the launcher's PMI server. Dropping it sends `finalize`, unless MPI does. A
-/// launcher ends the job if a process ends without that.
+/// launcher ends the whole job if a process ends without `finalize`.
 #[derive(Debug)]
 pub(crate) struct Pmi1Client {
     to: File,
     from: BufReader<File>,
     space: String,
-    /// Whether the server has answered `init`, so that `finalize` is due.
+    /// Whether the server has answered `init`, so that it expects `finalize`.
     known: bool,
 }
 
 impl Pmi1Client {
-    /// Connects to the server behind this open file.
+    /// Connects to the server through an open file descriptor.
     pub(crate) fn start(fd: i32) -> Result<Self, String> {
         let open = || tonnage_sys::descriptor::duplicate(fd).map(File::from);
         let failed = |error| format!("PMI_FD={fd} cannot be used: {error}");
         drop(open().map_err(failed)?);
-        // A leftover number may by now be a file of the user's, which must not be written to.
+        // The number may be left over from another launcher, and the descriptor may now be the user's file. So it must
+        // not be written to.
         if !tonnage_sys::descriptor::is_socket(fd) {
             return Err(format!(
                 "PMI_FD={fd} is not a connection to a launcher but another open file: is it left over from a launcher \
@@ -65,7 +66,8 @@ impl Pmi1Client {
         self.call(&line, "put_result").map(|_| ())
     }
 
-    /// Waits for all processes of the job. Values stored before are visible to all afterwards.
+    /// Waits until all processes of the job call this. Values stored before the barrier are visible to all of them
+    /// afterwards.
     pub(crate) fn barrier(&mut self) -> Result<(), String> {
         self.call("barrier_in", "barrier_out").map(|_| ())
     }
@@ -103,8 +105,8 @@ impl Pmi1Client {
 
 impl Drop for Pmi1Client {
     fn drop(&mut self) {
-        // An MPI library in this process shares this connection and finalizes the connection itself. MPICH 4.0 has done
-        // so by now; MPICH 5 does so at process exit and would then fail.
+        // An MPI library in this process shares this connection and finalizes it. MPICH 4.0 has already done so at this
+        // point. MPICH 5 does so when the process exits, and would fail after another `finalize`.
         if !self.known || tonnage_sys::mpi::has_started() {
             return;
         }
@@ -116,14 +118,14 @@ impl Drop for Pmi1Client {
                 return;
             }
         }
-        // Failure means that the launcher is gone.
+        // `finalize` fails only if the launcher is gone.
         if let Err(why) = self.call("finalize", "finalize_ack") {
             log::debug!("PMI did not answer finalize: {why}");
         }
     }
 }
 
-/// Explains why a server may close the connection.
+/// Suggests why the server closed the connection.
 fn connection_lost(what: &str) -> String {
     let likely = match what {
         "init" => {
@@ -159,7 +161,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::thread::JoinHandle;
 
-    /// A server that gives these answers to any requests, and returns the requests.
+    /// A server that sends these answers, whatever the requests are. The thread returns the requests.
     fn server(
         answers: &'static [&'static str],
     ) -> (Result<Pmi1Client, String>, JoinHandle<String>) {
@@ -259,7 +261,7 @@ mod tests {
             sender.send(()).unwrap();
         });
         let ended = receiver.recv_timeout(4 * FAREWELL);
-        // Closing would end the wait of a client without a deadline.
+        // Closing the server's end would wake a client that waits without a deadline.
         drop((there, answers));
         thread.join().unwrap();
         assert!(ended.is_ok(), "it waits forever");

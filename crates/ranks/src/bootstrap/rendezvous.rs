@@ -1,10 +1,13 @@
-//! Ranks that a launcher has started agree on a meeting place and a secret.
+//! Lets ranks that a launcher has started agree on a meeting place and a secret.
 //!
-//! With PMIx or PMI-1, every rank first publishes its host. Rank 0 then listens where all can reach it, and publishes
-//! the address with a new secret, so nothing has to be configured. The launcher's channel, which only the job's
-//! processes can read, protects that secret. Plain `srun` has no such channel: the address follows from its variables
-//! and the secret is the user's. A user's secret serves many runs; if the run has a name, a key for this run is derived
-//! from both. The result is always a [`Meeting::Master`], which `join` continues from.
+//! With PMIx or PMI-1, every rank first publishes a description of its host. Rank 0 then listens where all ranks can
+//! reach it, and publishes the address with a new secret. So nothing has to be configured. Only the job's processes can
+//! read the launcher's channel, which protects the secret.
+//!
+//! Plain `srun` has no such channel: the address follows from its variables, and the secret is the user's. A user's
+//! secret serves many runs. If the run has a name, a key for this run is derived from the secret and the name.
+//!
+//! The result is always a [`Meeting::Master`], from which `join` continues.
 
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
@@ -24,9 +27,9 @@ use crate::signals::Signals;
 use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Prefix of rank 0's random text if it is not the secret but the run's name, used with the user's secret.
+/// Prefix of rank 0's random text if the user gave a secret. The text is then the run's name instead of the secret.
 const GIVEN: &str = "given-";
-/// Published instead of a host or an address if this rank ends with an error.
+/// Published instead of a host or an address if this rank fails.
 const FAILED: &str = "failed";
 /// Key under which rank 0 publishes.
 const MEETING: &str = "tonnage-meeting";
@@ -34,20 +37,21 @@ const MEETING: &str = "tonnage-meeting";
 /// The agreed meeting place.
 #[derive(Debug)]
 pub struct Rendezvous {
-    /// This rank's identity. Its meeting is now [`Meeting::Master`], and the way of meeting is appended to its source.
+    /// This rank's identity. Its meeting is now [`Meeting::Master`], and the mechanism of the meeting is appended to
+    /// its source.
     pub identity: Identity,
     /// The run's secret.
     pub secret: Secret,
-    /// Rank 0's listening socket, if it already listens.
+    /// Rank 0's listening socket, if it is already open.
     pub listener: Option<TcpListener>,
     /// SIGINT and SIGTERM, if they are already caught.
     pub signals: Option<Signals>,
-    /// Must be kept until the end of the run.
+    /// Keeps the connection to the launcher; must be kept until the end of the run.
     pub leave: LauncherDisconnect,
 }
 
 impl Rendezvous {
-    /// Creates a meeting that was agreed on before the ranks started.
+    /// Creates a rendezvous for ranks whose meeting was agreed on before they started.
     pub fn new(mut identity: Identity, secret: Secret, listener: Option<TcpListener>) -> Self {
         identity.source.push_str(", ssh");
         Self {
@@ -59,7 +63,7 @@ impl Rendezvous {
         }
     }
 
-    /// Returns the options for joining, with the secret, listener and signals. Call it once.
+    /// Returns the options for joining, which take over the secret, listener and signals. Call it once.
     pub fn options(&mut self, env: Env<'_>, plan_hash: String) -> Result<JoinOptions> {
         let options = JoinOptions::new(env, &self.identity, self.secret.clone(), plan_hash)?;
         Ok(JoinOptions {
@@ -70,12 +74,12 @@ impl Rendezvous {
     }
 }
 
-/// Agrees with the other ranks on where to meet, unless the launcher has already set that. `before` runs first.
+/// Agrees with the other ranks on a meeting place, unless the launcher has already set one. `before` runs first.
 ///
 /// # Errors
-/// Those of `before`; [`Error::Unavailable`] when a library is missing or the launcher does not answer,
-/// [`Error::Usage`] when the others cannot reach this host or it lacks the interface, [`Error::Failed`] when a rank
-/// does not arrive.
+/// Those of `before`. [`Error::Unavailable`] when a library is missing or the launcher does not answer.
+/// [`Error::Usage`] when the other ranks cannot reach this host, or this host lacks the interface. [`Error::Failed`]
+/// when a rank does not arrive.
 pub fn meet(
     env: Env<'_>,
     mut identity: Identity,
@@ -84,18 +88,18 @@ pub fn meet(
 ) -> Result<Rendezvous> {
     if let Meeting::Exchange(exchange) = identity.meeting.clone() {
         let limit = LaunchDeadline::from_now(join_timeout(env)?, identity.size);
-        // Every step may wait for the other ranks.
+        // From here on, every step may wait for other ranks, so signals are watched.
         let mut signals = Signals::for_termination()?;
         match exchange {
             Exchange::Pmix => run_watched(&mut signals, &identity, &limit, || before(&identity))??,
-            // With PMI-1, `before` does not wait for other ranks.
+            // With PMI-1, `before` does not wait for other ranks, so it needs no watch.
             Exchange::Pmi1 { .. } => before(&identity)?,
         }
         return meet_by_exchange(env, identity, &exchange, interface, signals, limit);
     }
     before(&identity)?;
     let mut secret = Secret::find(env)?;
-    // A key of this run is derived if all its ranks know a name of the run.
+    // If all ranks know a name of the run, a key for this run alone is derived.
     if let Some(name) = run_name(env, &identity.meeting) {
         secret = secret.derive_for_run(&name)?;
     }
@@ -103,7 +107,7 @@ pub fn meet(
     match identity.meeting.clone() {
         Meeting::Exchange(_) | Meeting::Alone | Meeting::Local { .. } => {}
         Meeting::Master { source, .. } => {
-            // For the command line, the source already has the option's name.
+            // If the address is from the command line, the source already contains the option's name.
             identity.source.push_str(match source {
                 AddressSource::Variable => ", MASTER_ADDR",
                 AddressSource::TrainJob => ", PET_MASTER_ADDR",
@@ -130,7 +134,8 @@ pub fn meet(
     })
 }
 
-/// Returns the run's name. `None` if ranks are started by hand, or separately by starters that do not know each other.
+/// Returns the run's name. `None` if the ranks were started by hand, or by separate launchers that do not know each
+/// other.
 fn run_name(env: Env<'_>, meeting: &Meeting) -> Option<String> {
     match meeting {
         Meeting::FirstHost { .. } => slurm::step_name(env).map(|step| format!("slurm {step}")),
@@ -157,14 +162,15 @@ fn meet_by_exchange(
         port: read_port(env, "TONNAGE_PORT")?.unwrap_or(0),
         given: env("TONNAGE_SECRET").is_some() || env("TONNAGE_SECRET_FILE").is_some(),
     };
-    // A launcher's library waits for all ranks without a deadline. Its thread is abandoned if one does not arrive.
+    // A launcher's library waits for all ranks without a deadline. If a rank does not arrive, the library's thread is
+    // abandoned.
     let (sender, receiver) = mpsc::channel();
     let (here, there) =
         UnixStream::pair().map_err(|error| Error::io("cannot make a pair of sockets", error))?;
     std::thread::Builder::new()
         .name("meeting".into())
         .spawn(move || {
-            // After the deadline the receiver is gone, and the process ends.
+            // Sending fails only after the deadline, when the receiver is gone and the process ends.
             let _ = sender.send(task.run());
             let _ = there.shutdown(Shutdown::Both);
         })
@@ -202,7 +208,7 @@ struct ExchangeTask {
     exchange: Exchange,
     identity: Identity,
     interface: Option<String>,
-    /// 0 for any.
+    /// TCP port; 0 lets the system choose.
     port: u16,
     /// Whether the user gave the ranks a secret.
     given: bool,
@@ -237,7 +243,7 @@ impl ExchangeTask {
         store
             .publish(&host_key(rank), Some(&text))
             .map_err(exchange_error)?;
-        // A failure is published before it ends this process, so that the others do not wait.
+        // If rank 0 fails, it publishes the failure before it ends, so that the other ranks do not wait.
         let opened = advert.and_then(|advert| match rank {
             0 => self.listen_and_publish(&advert, &mut store).map(Some),
             _ => Ok(None),
@@ -262,7 +268,7 @@ impl ExchangeTask {
         })
     }
 
-    /// Opens rank 0's socket. Returns it with the text for the others.
+    /// Opens rank 0's listening socket. Returns it with the text to publish.
     fn listen_and_publish(
         &self,
         mine: &Advert,
@@ -354,7 +360,7 @@ mod tests {
             others: true,
         };
         assert_eq!(run_name(&step, &first_host).unwrap(), "slurm 7.0");
-        // Ranks started by hand may be in several steps, or in none.
+        // Ranks started by hand may run in several steps or in none, so a step does not name their run.
         assert_eq!(run_name(&step, &meeting_by(AddressSource::Option)), None);
         assert_eq!(run_name(&step, &meeting_by(AddressSource::Variable)), None);
         let torchrun = env("TORCHELASTIC_RUN_ID=x");

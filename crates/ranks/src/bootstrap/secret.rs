@@ -1,7 +1,8 @@
 //! The secret that proves that a connection belongs to the run, and where it comes from.
 //!
-//! Every rank of a run has the same secret: text from the environment or a file that only the user can read. The key of
-//! the control channel is a hash of it. It is never printed, never stored in a record, and never on a command line.
+//! Every rank of a run has the same secret: text from the environment, or from a file that only the user can read. The
+//! key of the control channel is a hash of this text. The secret is never printed, never stored in a record, and never
+//! on a command line.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -14,15 +15,15 @@ use snow::resolvers::{CryptoResolver, DefaultResolver};
 
 use tonnage_units::{Error, Result};
 
-/// Fewest bytes of a secret; less can be guessed.
+/// Minimum length of a secret, because a shorter one could be guessed.
 const TEXT_BYTES_MIN: usize = 16;
-/// Most bytes of a secret; more is some other file.
+/// Maximum length of a secret. A longer file is not a secret.
 const TEXT_BYTES_MAX: u64 = 4096;
 
-/// Length of a file's hash; enough to rule out accidental collisions.
+/// Length of a file's hash, which rules out accidental collisions.
 const HASH_BYTES: usize = 16;
 
-/// The key of the control channel: 32 bytes, which are never printed.
+/// The key of the control channel. Its 32 bytes are never printed.
 #[derive(Clone)]
 pub struct Secret {
     key: [u8; 32],
@@ -53,8 +54,8 @@ impl Secret {
     /// (`~/.config/tonnage/secret`), which is created at first use.
     ///
     /// # Errors
-    /// [`Error::Usage`] when the text is too short, others may read the file, or there is no home directory;
-    /// [`Error::Io`] when the file cannot be read or made.
+    /// [`Error::Usage`] when the text is too short, other users may read the file, or there is no home directory.
+    /// [`Error::Io`] when the file cannot be read or created.
     pub fn find(env: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
         let about = |source: &str| {
             let source = source.to_owned();
@@ -77,8 +78,8 @@ impl Secret {
         Self::from_text(&read_private(&path)?).map_err(about(&path.display().to_string()))
     }
 
-    /// Derives the key of one run, which differs from the user's other runs. Two runs that happen to use the same port
-    /// then refuse each other's ranks.
+    /// Derives a key for one run, which differs from the keys of the user's other runs. Two runs that happen to use the
+    /// same port then refuse each other's ranks.
     pub fn derive_for_run(&self, name: &str) -> Result<Self> {
         Ok(Self {
             key: blake2s(&[b"tonnage run\0", &self.key, name.as_bytes()])?,
@@ -91,8 +92,8 @@ impl Secret {
     }
 }
 
-/// Generates a secret text of 64 hexadecimal digits for ranks that this process starts. Pass it in the environment
-/// variable `TONNAGE_SECRET`: unlike a command line, other users cannot read it.
+/// Generates a secret text of 64 hexadecimal digits, for ranks that this process starts. Pass it in the environment
+/// variable `TONNAGE_SECRET`, which other users cannot read, unlike a command line.
 pub fn generate_text() -> Result<String> {
     let mut bytes = [0u8; 32];
     getrandom::fill(&mut bytes)
@@ -159,7 +160,7 @@ fn default_path(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf> {
     })
 }
 
-/// Reads a file that only its owner may read; the owner must be this user or root.
+/// Reads a file that belongs to this user or root, and that only its owner may read.
 fn read_private(path: &Path) -> Result<String> {
     let shown = path.display();
     let file = File::open(path)
@@ -188,8 +189,8 @@ fn read_private(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Creates the secret unless it exists. If two ranks start at once, one wins and both read its secret. The file is
-/// written under another name and linked, so it appears complete or not at all.
+/// Creates the file with the secret unless it exists. If two ranks try at once, one creates it and both read it. The
+/// file is written under a temporary name and then linked, so it is always complete.
 fn create_once(path: &Path) -> Result<()> {
     if path.exists() {
         return Ok(());
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(format!("{secret:?}"), "Secret");
     }
 
-    /// Creates a secret file with this mode and owner, and returns the result of finding it.
+    /// Creates a secret file with this mode and owner, and returns the result of `Secret::find`.
     fn found_with(mode: u32, owner: Option<u32>) -> Result<Secret> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("secret");

@@ -1,8 +1,8 @@
-//! Meeting place under plain `srun`, which has no channel between ranks: rank 0 is on the first host of the step, and
-//! the port follows from the step's number.
+//! Meeting place under plain `srun`, which has no channel between ranks. Rank 0 is on the first host of the step, and
+//! the port is computed from the step's number.
 //!
-//! Also reads Slurm's host lists, asks Slurm for a host's address if the resolver does not know the name, and
-//! distinguishes this step's variables from leftovers of an outer one.
+//! This module also reads Slurm's host lists, and asks Slurm for a host's address if the resolver does not know the
+//! name. It distinguishes the variables of this step from leftovers of an outer step.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -13,15 +13,15 @@ use tonnage_sys::launcher::parent_of;
 use tonnage_units::identity::Meeting;
 use tonnage_units::{Error, Result};
 
-/// First port that a step may get by its number.
+/// First port that may be computed from a step's number.
 const PORT_FIRST: u16 = 20_000;
-/// Number of ports for steps. They end well below the ephemeral range.
+/// Number of ports for steps. The last one is well below the ephemeral range.
 const PORTS: u64 = 10_000;
-/// Bound on hosts in a list, more than any cluster has.
+/// Limit on the hosts in a list, above the size of any cluster.
 const HOSTS_MAX: usize = 1 << 16;
-/// Longest wait for Slurm's controller.
+/// Longest wait for an answer of Slurm's controller.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Bound on the answer of `scontrol`.
+/// Limit on the length of `scontrol`'s answer.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns the meeting place of the ranks of this step.
@@ -56,7 +56,7 @@ pub(crate) fn meeting_of_step(env: Env<'_>, rank: u32) -> Result<Meeting> {
     })
 }
 
-/// Returns the step's name, unique in the cluster.
+/// Returns the step's name, which is unique in the cluster.
 pub(crate) fn step_name(env: Env<'_>) -> Option<String> {
     Some(format!(
         "{}.{}",
@@ -65,14 +65,14 @@ pub(crate) fn step_name(env: Env<'_>) -> Option<String> {
     ))
 }
 
-/// Whether `srun --mpi=pmix` offers PMIx to this step. Variables left by another launcher or an outer step would lead
-/// to a different server.
+/// Returns whether `srun --mpi=pmix` offers PMIx to this step. Variables left by another launcher or an outer step
+/// would lead to a different server.
 pub(crate) fn has_pmix(env: Env<'_>) -> bool {
     let Some(namespace) = env("PMIX_NAMESPACE") else {
         return false;
     };
     let step = env("SLURM_STEP_ID").unwrap_or_default();
-    // The parts of a heterogeneous job have their own numbers, and PMIx uses the first part's.
+    // The parts of a heterogeneous job have different numbers, but PMIx uses the first part's number for all of them.
     let mine = ["SLURM_JOB_ID", "SLURM_JOB_ID_HET_GROUP_0"]
         .iter()
         .filter_map(|name| env(name))
@@ -86,11 +86,11 @@ pub(crate) fn has_pmix(env: Env<'_>) -> bool {
     mine
 }
 
-/// Bound on the number of processes between a step's task and this one, such as shells.
+/// Limit on the number of processes, such as shells, between a step's task and this process.
 const ANCESTORS_MAX: usize = 64;
 
-/// Whether this step's task (this process or an ancestor) was started with this variable. `None` if the task is not an
-/// ancestor or cannot be inspected.
+/// Returns whether this step's task was started with this variable. The task is this process or an ancestor. `None` if
+/// it is neither, or cannot be inspected.
 pub(crate) fn task_had_variable(env: Env<'_>, name: &str) -> Option<bool> {
     let task: u32 = env("SLURM_TASK_PID")?.trim().parse().ok()?;
     let mut pid = std::process::id();
@@ -109,7 +109,7 @@ pub(crate) fn task_had_variable(env: Env<'_>, name: &str) -> Option<bool> {
     None
 }
 
-/// Returns the step's port: the same for all its ranks, and different for the next step.
+/// Returns the port of the step: the same for all ranks of the step, and different from the next step's.
 fn port_of_step(env: Env<'_>) -> Result<u16> {
     let read = |name: &str| {
         let text = env(name).ok_or_else(|| {
@@ -124,7 +124,7 @@ fn port_of_step(env: Env<'_>) -> Result<u16> {
         })
     };
     let (job, step) = (read("SLURM_JOB_ID")?, read("SLURM_STEP_ID")?);
-    // A factor coprime to the number of ports keeps steps of neighbouring jobs apart.
+    // The factor is coprime to the number of ports, so that steps of neighbouring jobs get different ports.
     let place = job.wrapping_mul(101).wrapping_add(step) % PORTS;
     Ok(PORT_FIRST.saturating_add(u16::try_from(place).unwrap_or_default()))
 }
@@ -187,7 +187,7 @@ fn split_host_list(list: &str) -> Result<Vec<&str>, String> {
         .collect())
 }
 
-/// Expands the numbers inside brackets, with leading zeros.
+/// Expands the numbers inside brackets; leading zeros are kept.
 fn expand_numbers(inside: &str) -> Result<Vec<String>, String> {
     let mut numbers = Vec::new();
     for range in inside.split(',') {
@@ -247,7 +247,7 @@ pub(crate) fn node_address(host: &str) -> Result<String> {
             }
         });
     let (status, reader) = ended.map_err(|why| {
-        // Failure means that it has just ended.
+        // `kill` fails only if the process has just ended.
         let _ = child.kill();
         let _ = child.wait();
         failed(why)

@@ -1,4 +1,4 @@
-//! A launcher's key-value store, behind PMIx or PMI-1, and finalizing the connection to the launcher.
+//! A launcher's key-value store, accessed by PMIx or PMI-1, and the end of the connection to the launcher.
 //!
 //! [`super::rendezvous`] defines the keys and values.
 
@@ -8,15 +8,15 @@ use super::pmi1::Pmi1Client;
 use tonnage_units::identity::{Exchange, Identity};
 use tonnage_units::{Error, Result};
 
-/// Finalizes the connection to the launcher when dropped. Doing so at the end lets the launcher notice a rank that
-/// dies, and is required by an MPI library loaded in between.
+/// Finalizes the connection to the launcher when dropped. Keep it until the end of the run: meanwhile the launcher
+/// notices a rank that dies. An MPI library loaded in between requires that order, too.
 #[derive(Debug, Default)]
 pub struct LauncherDisconnect {
     pub(super) _store: Option<LauncherStore>,
 }
 
 impl LauncherDisconnect {
-    /// Skips finalizing, so that the launcher ends the rest of the job when this process ends.
+    /// Does not finalize, so that the launcher ends the rest of the job when this process ends.
     pub fn skip(self) {
         std::mem::forget(self);
     }
@@ -52,7 +52,7 @@ impl LauncherStore {
         }
     }
 
-    /// Stores a value under a key and waits until all ranks have stored theirs.
+    /// Stores a value, if there is one, and waits until all ranks have stored theirs.
     pub(super) fn publish(&mut self, key: &str, value: Option<&str>) -> Result<(), String> {
         match self {
             Self::Pmix(client) => {

@@ -1,6 +1,7 @@
-//! Reads the variables that identify this process: numbers, ports, and `MASTER_ADDR` with its port.
+//! Reads the variables that identify this process: numbers, ports, and `MASTER_ADDR` with its port. The meaning of
+//! launchers' variables is in [`super::launchers`].
 //!
-//! [`super::detect`] decides which variables count; [`super::launchers`] interprets those of launchers.
+//! [`super::detect`] decides which variables count.
 
 use std::net::Ipv6Addr;
 use std::num::NonZeroU16;
@@ -10,7 +11,7 @@ pub use tonnage_sys::process::Env;
 use tonnage_units::identity::{AddressSource, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Refuses a rank that is not below the size.
+/// Fails if the rank is not below the number of ranks.
 pub(crate) fn check_range(rank: u32, size: u32, source: &str) -> Result<()> {
     if rank < size {
         return Ok(());
@@ -20,8 +21,8 @@ pub(crate) fn check_range(rank: u32, size: u32, source: &str) -> Result<()> {
     )))
 }
 
-/// Returns rank 0's address. With `TORCHELASTIC_USE_AGENT_STORE=True` torchrun listens on `MASTER_PORT` itself, so the
-/// next port is used; `TONNAGE_PORT` overrides both.
+/// Returns rank 0's address. With `TORCHELASTIC_USE_AGENT_STORE=True`, torchrun itself listens on `MASTER_PORT`, so the
+/// next port is used. `TONNAGE_PORT` overrides both.
 pub(crate) fn meeting_at_master(env: Env<'_>, source: &str) -> Result<Meeting> {
     let (host, port) = read_address(env, source, ["MASTER_ADDR", "MASTER_PORT"])?;
     let listens = env("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
@@ -42,8 +43,8 @@ pub(crate) fn meeting_at_master(env: Env<'_>, source: &str) -> Result<Meeting> {
     Ok(at(next))
 }
 
-/// Returns rank 0's address from the variables that a TrainJob sets for torchrun. No torchrun runs there, so its port
-/// is free.
+/// Returns rank 0's address from the variables that a TrainJob sets for torchrun. torchrun does not run there, so its
+/// port is free.
 pub(crate) fn meeting_at_first_pod(env: Env<'_>, source: &str) -> Result<Meeting> {
     let (host, port) = read_address(env, source, ["PET_MASTER_ADDR", "PET_MASTER_PORT"])?;
     Ok(Meeting::Master {
@@ -53,7 +54,7 @@ pub(crate) fn meeting_at_first_pod(env: Env<'_>, source: &str) -> Result<Meeting
     })
 }
 
-/// Returns host and port from these two variables, which must be set. `TONNAGE_PORT` replaces the second.
+/// Returns host and port from these two variables. Both must be set, but `TONNAGE_PORT` replaces the port.
 fn read_address(
     env: Env<'_>,
     source: &str,
@@ -76,7 +77,7 @@ fn read_address(
     Ok((host, port))
 }
 
-/// Refuses a link-local IPv6 address without an interface: every interface has such addresses.
+/// Fails for a link-local IPv6 address without an interface, because every interface has such addresses.
 pub(crate) fn check_scope(name: &str, host: &str) -> Result<()> {
     match host.parse::<Ipv6Addr>() {
         Ok(address) if address.is_unicast_link_local() => Err(Error::Usage(format!(
@@ -87,14 +88,15 @@ pub(crate) fn check_scope(name: &str, host: &str) -> Result<()> {
     }
 }
 
-/// Returns the error for two contradicting sources.
+/// Returns the error for two sources that contradict each other.
 pub(super) fn disagreement_error(one: &str, other: &str) -> Error {
     Error::Usage(format!(
         "{one} and {other} disagree: unset the ones that do not belong to this run"
     ))
 }
 
-/// Returns the local rank and size. If either is missing, they are counted once the ranks have joined.
+/// Returns the local rank and the number of local ranks. If either variable is missing, the ranks are counted after
+/// they have joined.
 pub(super) fn local_rank_and_size(
     env: Env<'_>,
     rank_name: &str,
@@ -108,7 +110,7 @@ pub(super) fn local_rank_and_size(
     Ok((rank, Some(size)))
 }
 
-/// Parses a variable, if set. `what` describes a valid value, for the error.
+/// Parses a variable; `None` if it is not set. `what` describes a valid value, for the error.
 pub(super) fn read_value<T: FromStr>(env: Env<'_>, name: &str, what: &str) -> Result<Option<T>> {
     let Some(text) = env(name) else {
         return Ok(None);

@@ -1,8 +1,9 @@
 //! Bounded length-prefixed frames: the only parser of unauthenticated bytes.
 //!
-//! A frame is a 32-bit little-endian length followed by that many bytes. The decoder is pure (bytes in, frames out), so
-//! that it can be fuzzed. It refuses a length above its bound as soon as it has seen the four bytes. Every connection
-//! uses it twice: around the encrypted messages, and inside them around the messages of the control channel.
+//! A frame is a 32-bit little-endian length, followed by the payload of this length. The decoder only maps bytes to
+//! frames, so it can be fuzzed. It refuses a length above its limit as soon as it has the four bytes of the length.
+//! Every connection has two decoders: one for encrypted frames, and one for the messages of the control channel inside
+//! them.
 
 use tonnage_units::{Error, Result};
 
@@ -18,7 +19,7 @@ pub fn encode(payload: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Capacity that an empty buffer keeps. Every connection has at least one, so the bound is small.
+/// Capacity that an empty buffer keeps. It is small, because every connection has at least one buffer.
 const KEPT_BYTES_MAX: usize = 4 << 10;
 
 /// Empties a buffer and frees capacity above [`KEPT_BYTES_MAX`].
@@ -47,14 +48,14 @@ impl FrameDecoder {
         }
     }
 
-    /// Changes the bound, starting with the next frame.
+    /// Changes the limit, starting with the next frame.
     pub fn set_max(&mut self, frame_bytes_max: usize) {
         self.frame_bytes_max = frame_bytes_max;
     }
 
-    /// Adds arrived bytes. Memory grows with the bytes received, never with a claimed length.
+    /// Adds arrived bytes. Memory grows only with the bytes received, not with the length that a frame claims.
     pub fn push(&mut self, bytes: &[u8]) {
-        // After an invalid length no further bytes can be decoded, so they are dropped.
+        // After an invalid length, no further bytes can be decoded, so they are dropped.
         if self.broken {
             return;
         }

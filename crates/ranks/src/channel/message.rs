@@ -1,8 +1,8 @@
 //! Messages between ranks on the control channel, and their encoding.
 //!
-//! A message is a small head followed by a payload of bytes. Heads use the common binary format (`super::pack`). A
-//! rank's introduction and the cause of an end are text inside their heads: ranks of different versions must be able to
-//! report the mismatch to each other. Payloads are opaque here; [`super::frame`] bounds whole messages.
+//! A message is a short head, followed by a payload of bytes. Heads use the common binary format (`super::pack`). Only
+//! a rank's introduction and the cause of an end are text, because ranks of different versions must be able to report
+//! the mismatch. Payloads are opaque here. [`super::frame`] limits the length of messages.
 
 use std::net::SocketAddr;
 
@@ -13,24 +13,24 @@ use crate::rank_set::RankSet;
 use crate::{ClockOffset, RankInfo};
 use tonnage_units::{Error, Result};
 
-/// Bound on the head of one message.
+/// Limit on the head of one message.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Bound on a text inside a head, so that no error message can make a head too long.
+/// Limit on a text inside a head, so that no error message can make a head too long.
 const TEXT_BYTES_MAX: usize = 8 << 10;
 
-/// Bound on the name of a collective or a phase.
+/// Limit on the name of a collective or a phase.
 const NAME_BYTES_MAX: usize = 256;
 
 /// The head of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum MessageHead {
-    // A rank introduces itself to rank 0. This variant and the next come first, so that their numbers are the same in
-    // all versions.
+    // A rank introduces itself to rank 0. This variant and the next must stay first, so that their numbers are the same
+    // in all versions.
     Hello(#[serde(with = "text")] Box<Hello>),
-    /// The run has ended for this cause.
+    /// The run has ended.
     Abort {
-        /// The first cause.
+        /// Why the run has ended: the first cause.
         #[serde(with = "text")]
         cause: EndCause,
     },
@@ -41,14 +41,14 @@ pub enum MessageHead {
         /// The sender.
         info: Box<RankInfo>,
     },
-    /// All members at and below the sender have entered a collective; the payload is their contribution.
+    /// All members at and below the sender have entered a collective. The payload is their combined contribution.
     Up(CollectiveTerms),
     /// The result of a collective, on its way down the tree.
     Down {
         /// Number of the collective.
         call: CallNumber,
     },
-    /// A note of one rank to rank 0, without an answer; the payload is the note.
+    /// A note from one rank to rank 0, which does not answer. The payload is the text of the note.
     Note {
         /// The rank that wrote it.
         rank: u32,
@@ -69,9 +69,9 @@ pub enum MessageHead {
         /// Largest rate at which the kernel slews the answering rank's clock, or any other clock on its path to rank 0.
         slew_ppb: u64,
     },
-    /// The sender's own estimate relative to rank 0, to which the receiver adds its own.
+    /// The sender's clock relative to rank 0's. The receiver adds its own offset from the sender.
     ClockBase(ClockBase),
-    /// A rank has waited too long in a collective; forwarded to the root.
+    /// A rank has waited too long in a collective. The message is forwarded to the root.
     Overdue {
         terms: CollectiveTerms,
         waited_ms: u64,
@@ -80,15 +80,15 @@ pub enum MessageHead {
     Who {
         /// Number of the collective.
         call: CallNumber,
-        /// The ranks that enter it; others only confirm that they received the question.
+        /// The ranks that must enter the collective. Other ranks only confirm that they received the question.
         members: RankSet,
     },
-    /// Answers of the ranks at and below the sender, in the payload; forwarded to the root.
+    /// Answers of the ranks at and below the sender, in the payload. They are forwarded to the root.
     Answer {
         /// Number of the collective.
         call: CallNumber,
     },
-    /// The sender ends normally; the closed connection that follows is not a failure.
+    /// The sender ends normally, so closing the connection afterwards is not a failure.
     Goodbye,
 }
 
@@ -98,15 +98,15 @@ pub enum MessageHead {
 pub struct Hello {
     /// The rank itself.
     pub info: RankInfo,
-    /// Number of ranks that it expects.
+    /// Number of ranks that the rank expects.
     pub size: u32,
     /// Version of the program.
     pub version: String,
-    /// Hash of the plan that it will run.
+    /// Hash of the plan that the rank will run.
     pub plan_hash: String,
-    /// Address for its children, if it will have any.
+    /// Address on which the rank listens, if it may get children.
     pub listen: Option<SocketAddr>,
-    /// CPUs that it may run on, such as "0-3,8".
+    /// CPUs that the rank may run on, such as "0-3,8".
     pub cpus: String,
 }
 
@@ -116,7 +116,7 @@ pub struct Hello {
 pub struct Welcome {
     /// The receiver's parent in the tree.
     pub parent: RankInfo,
-    /// The parent's address; `None` when it is rank 0, and this connection stays.
+    /// The parent's address. `None` if the parent is rank 0, because this connection then stays in use.
     pub address: Option<SocketAddr>,
     /// Name of rank 0's clock (its boot and time namespace).
     pub root_clock: String,
@@ -128,14 +128,14 @@ pub struct Welcome {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CollectiveTerms {
     pub call: CallNumber,
-    /// The ranks that enter it.
+    /// The ranks that enter the collective.
     pub members: RankSet,
     pub kind: CollectiveKind,
     /// The caller's name for the collective, for messages.
     pub what: String,
 }
 
-/// An estimate relative to rank 0's clock, and the path it was measured over.
+/// An estimate of the offset from rank 0's clock, and the length of the path over which it was measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockBase {
     pub clock: ClockOffset,
@@ -143,7 +143,7 @@ pub struct ClockBase {
     pub path_rtt_ns: u64,
 }
 
-/// Number of a collective. Collectives of a group of ranks are numbered between those of all ranks.
+/// Number of a collective. A collective of a group is numbered between two collectives of all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CallNumber {
     /// Number of earlier collectives of all ranks.
@@ -174,13 +174,13 @@ pub enum CollectiveKind {
     Broadcast,
     /// Contributions are merged on the way up; every rank gets the result.
     Reduce,
-    /// As `Reduce`, preceded by a start time on rank 0's clock, a little in the future.
+    /// Like `Reduce`. In addition, all ranks get a start time on rank 0's clock, a little in the future.
     Start,
     /// Contributions are merged on the way up; only rank 0 gets the result.
     Collect,
 }
 
-/// The cause of a run's end in serializable form: [`Error`] without parts that only its own process can use.
+/// The cause of a run's end in serializable form: an [`Error`] without the parts that only its own process can use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndCause {
     Usage(String),
@@ -194,7 +194,7 @@ pub enum EndCause {
         host: String,
         message: String,
     },
-    /// [`Error::Rank`] for a rank that is gone or silent and cannot report it.
+    /// [`Error::Rank`] for a rank that is gone or silent, so that another rank reports it.
     Lost {
         rank: u32,
         host: String,
@@ -207,7 +207,7 @@ pub enum EndCause {
 }
 
 impl EndCause {
-    /// Converts an error of the given rank.
+    /// Converts an error that occurred on the given rank.
     pub fn from_error(error: &Error, rank: u32, host: &str) -> Self {
         match error {
             Error::Usage(text) => Self::Usage(clip_text(text)),
@@ -238,7 +238,7 @@ impl EndCause {
         }
     }
 
-    /// Returns the cause for a rank that another rank has lost.
+    /// Returns the cause for a rank that is gone or silent.
     pub fn lost(rank: u32, host: &str, message: &str) -> Self {
         Self::Lost {
             rank,
@@ -281,7 +281,7 @@ impl From<&EndCause> for Error {
     }
 }
 
-/// Cuts a text to [`TEXT_BYTES_MAX`], which keeps every head below [`HEAD_BYTES_MAX`].
+/// Cuts a text to [`TEXT_BYTES_MAX`] bytes, so that every head stays below [`HEAD_BYTES_MAX`].
 pub(crate) fn clip_text(text: &str) -> String {
     if text.len() <= TEXT_BYTES_MAX {
         return text.to_owned();
@@ -293,7 +293,7 @@ pub(crate) fn clip_text(text: &str) -> String {
     format!("{}…", text.get(..end).unwrap_or_default())
 }
 
-/// Serde functions for a value as JSON text inside a head.
+/// Serde functions that store a value as JSON text inside a head.
 mod text {
     use serde::de::{DeserializeOwned, Error as _};
     use serde::ser::Error as _;

@@ -1,8 +1,10 @@
 //! One authenticated and encrypted connection of the control channel.
 //!
-//! Noise `NNpsk0` over a nonblocking socket. A peer without the run's secret fails at the first message, and until then
-//! a frame is limited to 64 bytes. Nothing here blocks except [`Channel::flush_until`], for the last messages of a
-//! connection. Bounded frames are in [`frame`], messages in [`message`]. The event loops are in [`crate::join`] and
+//! The protocol is Noise `NNpsk0` over a nonblocking socket. A peer without the run's secret fails at the first
+//! message, and until then a frame is limited to 64 bytes. Nothing here blocks except [`Channel::flush_until`], which
+//! sends the last messages of a connection.
+//!
+//! Bounded frames are in [`frame`], and messages in [`message`]. The event loops are in [`crate::join`] and
 //! [`crate::tree::node`].
 
 pub mod frame;
@@ -29,19 +31,20 @@ use crate::bootstrap::secret::Secret;
 use tonnage_units::{Error, Result};
 
 const NOISE_PARAMS: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
-/// Prologue that both sides mix into the handshake, so that another protocol with the same secret cannot be mistaken
+/// Both sides mix this prologue into the handshake, so that another protocol with the same secret cannot be mistaken
 /// for this one.
 const PROLOGUE: &[u8] = b"tonnage control 1";
-/// Bound on a handshake message, which has 48 bytes.
+/// Limit on a handshake message; the real ones have 48 bytes.
 const HANDSHAKE_BYTES_MAX: usize = 64;
 /// Longest message that Noise allows, including the tag.
 const NOISE_BYTES_MAX: usize = 65535;
 const TAG_BYTES: usize = 16;
-/// Bound on a message until the peer has been accepted as a rank of this run.
+/// Limit on a message until the peer is accepted as a rank of this run.
 pub(crate) const GREETING_BYTES_MAX: usize = 16 << 10;
-/// Bytes per read. The buffer is on the stack, and stack pages, once touched, stay allocated.
+/// Bytes per read. The buffer is small because it is on the stack, and stack pages stay allocated once they were
+/// touched.
 const READ_BYTES_MAX: usize = 16 << 10;
-/// Bytes per call of [`Channel::receive`], so that a busy peer does not starve the others.
+/// Maximum number of bytes per call of [`Channel::receive`], so that a busy peer does not starve the others.
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
 
 /// Random numbers from the system, for the handshake's ephemeral keys.
@@ -53,7 +56,7 @@ impl Random for SystemRandom {
     }
 }
 
-/// `snow`'s own primitives with the system's random numbers.
+/// `snow`'s own cryptographic primitives, but with the system's random numbers.
 struct Primitives;
 
 impl CryptoResolver for Primitives {
@@ -77,36 +80,37 @@ impl CryptoResolver for Primitives {
 enum ChannelState {
     Handshake(Box<snow::HandshakeState>),
     Transport(Box<snow::TransportState>),
-    /// Entered only if `snow` rejects a step; every later call fails.
+    /// A step of the handshake has failed inside `snow`. Every later call fails.
     Broken,
 }
 
-/// A connection to another rank, or to a peer that has not yet proved that it is a rank.
+/// A connection to another rank, or to a peer that has not yet proved to be a rank.
 pub(crate) struct Channel {
     stream: TcpStream,
     pub(crate) peer: SocketAddr,
     state: ChannelState,
     sealed: FrameDecoder,
     plain: FrameDecoder,
-    /// Messages that were sent before the handshake was complete; they are encrypted once it is.
+    /// Messages that were sent before the handshake was complete. They are encrypted when it is.
     early: Vec<u8>,
     outgoing: Vec<u8>,
     sent: usize,
-    /// Whether the peer closed the connection or it broke. Messages received before can still be taken.
+    /// Whether the connection has ended: the peer closed it, or it broke. Messages that arrived before can still be
+    /// taken.
     pub(crate) ended: bool,
     /// Whether the peer's handshake message failed to authenticate.
     pub(crate) wrong_secret: bool,
     /// Bytes received, including encryption overhead.
     pub(crate) received_bytes: u64,
-    /// Bytes of the handshake and of all messages taken so far, including encryption overhead. Bytes received after
-    /// them do not count yet.
+    /// Bytes of the handshake and of all messages that [`Channel::next_message`] has returned, including encryption
+    /// overhead.
     pub(crate) taken_bytes: u64,
-    /// Bytes of the handshake and of all messages queued so far, including encryption overhead.
+    /// Bytes of the handshake and of all messages queued for sending, including encryption overhead.
     pub(crate) queued_bytes: u64,
 }
 
 impl Channel {
-    /// Creates the connecting side. Messages are held back until the peer has answered the handshake.
+    /// Creates the connecting side. Messages are queued until the peer has answered the handshake.
     pub(crate) fn initiate(stream: TcpStream, secret: &Secret) -> Result<Self> {
         let mut channel = Self::new(stream, secret, true)?;
         channel.step_handshake()?;
@@ -152,7 +156,7 @@ impl Channel {
         })
     }
 
-    /// Raises the bound on messages, once the peer is known to be a rank of this run.
+    /// Raises the limit on messages; call it once the peer is known to be a rank of this run.
     pub(crate) fn raise_message_max(&mut self, message_bytes_max: usize) {
         self.plain.set_max(message_bytes_max);
     }
@@ -163,13 +167,13 @@ impl Channel {
             .map_err(|error| Error::io("own address of a connection", error))
     }
 
-    /// Whether the peer is on another machine, judged by addresses alone.
+    /// Returns whether the peer is on another machine, judged by addresses alone.
     pub(crate) fn is_remote(&self) -> bool {
         let own = self.stream.local_addr().map(|own| own.ip());
         !self.peer.ip().is_loopback() && own.is_ok_and(|own| own != self.peer.ip())
     }
 
-    /// Whether the handshake is complete, so that the peer has the right secret.
+    /// Returns whether the handshake is complete. The peer has then proved that it has the secret.
     pub(crate) fn is_established(&self) -> bool {
         matches!(self.state, ChannelState::Transport(_))
     }
@@ -210,7 +214,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Writes as much as the socket accepts now. A broken connection is not an error here; see [`Channel::ended`].
+    /// Writes as many bytes as the socket accepts now. A broken connection is not an error here; see
+    /// [`Channel::ended`].
     pub(crate) fn flush(&mut self) {
         while self.wants_write() {
             match self
@@ -220,7 +225,7 @@ impl Channel {
                 Ok(len) => self.sent += len,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Earlier messages of the peer may still be unread, so `receive` detects the end.
+                // `receive` will detect the end, because earlier messages of the peer may still be unread.
                 Err(_) => break,
             }
         }
@@ -228,13 +233,14 @@ impl Channel {
         self.sent = 0;
     }
 
-    /// Reads all bytes that have arrived.
+    /// Reads the bytes that have arrived, up to [`RECEIVE_BYTES_MAX`].
     pub(crate) fn receive(&mut self) -> Result<()> {
         self.read_socket(true)
     }
 
-    /// Reads arrived bytes with a single system call if they fit one read. [`Channel::receive`] needs a second call to
-    /// see that there are no more. Remaining bytes, or the end, keep the socket readable for the next wait.
+    /// Reads arrived bytes; a single system call suffices if they fit into one read. [`Channel::receive`] needs a
+    /// second call to find out that no more bytes have arrived. Bytes that remain, or the end of the connection, keep
+    /// the socket readable for the next wait.
     pub(crate) fn receive_some(&mut self) -> Result<()> {
         self.read_socket(false)
     }
@@ -243,7 +249,7 @@ impl Channel {
         let mut taken = 0;
         #[cfg(test)]
         RECEIVES.set(RECEIVES.get() + 1);
-        // On the stack, so that all connections of a thread share one buffer.
+        // The buffer is on the stack, so that all connections of a thread share one.
         let mut incoming = [const { MaybeUninit::uninit() }; READ_BYTES_MAX];
         while taken < RECEIVE_BYTES_MAX && !self.ended {
             match rustix::io::read(&self.stream, &mut incoming) {
@@ -291,8 +297,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends this side's part of the handshake if it is its turn, and switches to encrypted messages once it is
-    /// complete.
+    /// Sends this side's part of the handshake, if it is this side's turn. Switches to encrypted messages once the
+    /// handshake is complete.
     fn step_handshake(&mut self) -> Result<()> {
         if let ChannelState::Handshake(handshake) = &mut self.state
             && handshake.is_my_turn()
@@ -335,7 +341,7 @@ impl Channel {
         }
     }
 
-    /// Waits until everything is written, the deadline passes or the connection breaks.
+    /// Writes all queued messages, until the deadline passes or the connection breaks.
     pub(crate) fn flush_until(&mut self, deadline: Instant) {
         self.flush();
         while self.wants_write() {
@@ -343,7 +349,7 @@ impl Channel {
             if left.is_zero() || wait_for(&[self.interest()], left).is_err() {
                 return;
             }
-            // Reading avoids a deadlock with a peer that is also writing.
+            // Reading avoids a deadlock with a peer that waits until its own writes are read.
             if self.receive().is_err() {
                 return;
             }
@@ -351,9 +357,9 @@ impl Channel {
         }
     }
 
-    /// Shuts down the sending side; the peer's data can still be read.
+    /// Shuts down the sending side. Data from the peer can still be read.
     pub(crate) fn finish_writing(&self) {
-        // Failure means that the connection is already gone.
+        // `shutdown` fails only if the connection is already gone.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
@@ -371,7 +377,7 @@ impl Channel {
         }
     }
 
-    /// Returns the events to wait for.
+    /// Returns the events for which a caller waits on this connection.
     pub(crate) fn interest(&self) -> Interest<'_> {
         Interest {
             fd: self.stream.as_fd(),
@@ -388,7 +394,7 @@ impl AsFd for Channel {
 
 #[cfg(test)]
 thread_local! {
-    /// Calls of [`Channel::receive`] by this thread. Each is at least one system call.
+    /// Number of reads of connections by this thread. Each is at least one system call.
     pub(crate) static RECEIVES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -421,7 +427,7 @@ mod tests {
         (near, far)
     }
 
-    /// Rank 0 has a connection to every rank while they join.
+    /// Memory matters, because rank 0 has a connection to every rank while the ranks join.
     #[test]
     fn a_connection_costs_little_memory() {
         let before = counts();

@@ -1,7 +1,7 @@
 //! Binary encoding of values sent between ranks.
 //!
-//! The format (postcard) is not self-describing. Both sides have the same types, because ranks of another version are
-//! refused when they join. Messages that must be readable across versions are text; see [`super::message`].
+//! The format (postcard) does not describe its own types. Both sides have the same types, because ranks of another
+//! version are refused when they join. Messages that must be readable across versions are text; see [`super::message`].
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub fn pack<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
         .map_err(|error| Error::Failed(format!("cannot encode a rank's values: {error}")))
 }
 
-/// Decodes a value that uses all of the bytes.
+/// Decodes a value that must use all of the bytes.
 pub fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     match unpack_first(bytes)? {
         (value, []) => Ok(value),

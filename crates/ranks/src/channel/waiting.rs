@@ -1,4 +1,4 @@
-//! Waits for several descriptors at once with `poll`. A rank's long-lived connections use an epoll set instead:
+//! Waits for several descriptors at once with `poll`. A rank's long-lived connections use an epoll set instead; see
 //! `crate::tree::watch`.
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,7 +23,7 @@ impl<'a> Interest<'a> {
     }
 }
 
-/// Sleeps until a descriptor is ready or the time is up. Returns for each whether it is ready.
+/// Sleeps until a descriptor is ready or the time is up. Returns whether each descriptor is ready.
 pub(crate) fn wait_for(interests: &[Interest<'_>], timeout: Duration) -> Result<Vec<bool>> {
     let mut fds: Vec<PollFd<'_>> = interests
         .iter()

@@ -1,6 +1,6 @@
-//! [`Distinct`]: values of all ranks, at rank 0 or at all of them, with equal values stored once.
+//! [`Distinct`]: the values of all ranks, with equal values stored once. They are gathered at rank 0, or at every rank.
 //!
-//! Equal values are merged on the way up, so that the cost grows with the number of distinct values, not of ranks.
+//! Equal values are merged on the way up the tree, so the cost grows with the number of distinct values, not of ranks.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::channel::pack::unpack;
 use crate::rank_set::RankSet;
 use tonnage_units::{Error, Reduce, Result};
 
-/// Encoded values, each with the ranks that contributed it.
+/// Encoded values, each with the ranks that contributed this value.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RanksByValue(BTreeMap<Vec<u8>, RankSet>);
 
 impl RanksByValue {
-    /// Creates the group of one rank's value.
+    /// Creates the group with one rank's value.
     pub(super) fn of_one_rank(value: Vec<u8>, rank: u32) -> Self {
         Self(BTreeMap::from([(value, RankSet::from_ranks([rank]))]))
     }
@@ -49,7 +49,8 @@ impl<T> Default for Distinct<T> {
 }
 
 impl<T> Distinct<T> {
-    /// Returns a rank's value. `None` for an unknown rank, and after `collect` on every rank but 0.
+    /// Returns a rank's value. `None` for an unknown rank. After `collect`, it is `None` for all ranks, except on rank
+    /// 0.
     pub fn get(&self, rank: u32) -> Option<&T> {
         let place = self.of_ranks.get(rank as usize)?;
         self.values.get(*place as usize)
@@ -97,7 +98,7 @@ impl<T: DeserializeOwned> Distinct<T> {
     }
 }
 
-/// Collects values in rank order, without merging equal ones.
+/// Collects values in rank order. Equal values are not merged.
 impl<T> FromIterator<T> for Distinct<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         let values: Vec<T> = values.into_iter().collect();

@@ -1,8 +1,8 @@
-//! Collectives of all ranks: barriers, gathers, messages to single ranks, reductions, and a synchronized start. Groups
-//! of a few ranks can do the same without waking the others.
+//! Collectives of all ranks: barriers, gathers, messages to single ranks, reductions, and a synchronized start. A group
+//! of ranks can do the same without waking ranks outside the group.
 //!
-//! Every collective is entered at this rank's node of the tree, with a slot for the result. Collectives of a group also
-//! go through the tree, but involve only the control threads of the nodes between the members.
+//! A rank enters every collective at its node of the tree, with a slot for the result. Collectives of a group also go
+//! through the tree. They involve only the members, and the control threads of the nodes between them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,13 +31,14 @@ pub struct PendingCollective {
 }
 
 impl PendingCollective {
-    /// Whether `finish` would return at once. This is one atomic load, so a timed loop may call it between operations.
+    /// Returns whether `finish` would return at once. This is one atomic load, so a timed loop may call it between
+    /// operations.
     pub fn is_done(&self) -> bool {
         self.slot.is_done()
     }
 }
 
-/// Merges contributions to a reduction; some may already be merged.
+/// Merges contributions to a reduction. Some of them may already be results of earlier merges.
 fn merge_entries<T: Reduce + DeserializeOwned>(entries: &[u8]) -> Result<T> {
     let mut all: Option<T> = None;
     for entry in reduce_entries(entries)? {
@@ -55,7 +56,7 @@ fn merge_into_entry<T: Reduce + Serialize + DeserializeOwned>(entries: &[u8]) ->
     reduce_entry(&pack(&merge_entries::<T>(entries)?)?)
 }
 
-/// A group of ranks that take part in one collective. All members must create it with the same arguments.
+/// A group of ranks that take part in one collective. All members must create the group with the same arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankGroup {
     members: RankSet,
@@ -63,8 +64,9 @@ pub struct RankGroup {
 }
 
 impl RankGroup {
-    /// Creates a group from ranks in ascending order. `turn` must be above 0 and distinguish this meeting from others
-    /// that the members, or ranks between them in the tree, may have before all ranks meet again.
+    /// Creates a group from ranks in ascending order. `turn` is above 0 and distinguishes group collectives. It must be
+    /// unique among those that the members, or ranks between them in the tree, enter before the next collective of all
+    /// ranks.
     pub fn new(turn: u64, members: impl IntoIterator<Item = u32>) -> Self {
         let members = RankSet::from_ranks(members);
         Self { members, turn }
@@ -75,7 +77,7 @@ impl RankGroup {
         self.members.iter()
     }
 
-    /// Whether a rank is a member.
+    /// Returns whether a rank is a member.
     pub fn contains(&self, rank: u32) -> bool {
         self.members.contains(rank)
     }
@@ -85,8 +87,8 @@ impl Rank {
     /// Gives every rank the bytes of every rank, in rank order.
     ///
     /// # Errors
-    /// When the run has ended, a rank does not arrive within `deadline` (it is named), or the contributions together
-    /// exceed the control channel's bound.
+    /// When the run has ended, when the contributions together exceed the control channel's limit, or when a rank does
+    /// not arrive within `deadline`. In the last case, the error names the rank.
     pub fn all_gather(
         &mut self,
         what: &str,
@@ -112,8 +114,8 @@ impl Rank {
         all.iter().map(|bytes| unpack(bytes)).collect()
     }
 
-    /// Refuses a contribution above this rank's share of the bound, so that the rank with too many bytes is the one
-    /// that fails.
+    /// Fails if this rank's contribution exceeds its share of the limit. So the rank that sends too many bytes is the
+    /// one that fails.
     fn check_share(&self, what: &str, mine: &[u8]) -> Result<()> {
         let share = self.message_bytes_max / self.size() as usize - 64;
         if mine.len() <= share {
@@ -126,14 +128,15 @@ impl Rank {
         )))
     }
 
-    /// Sends messages to single ranks, at most one to each. Returns the messages for this rank with their senders, in
-    /// rank order. A rank without messages passes an empty list.
+    /// Sends messages to single ranks, at most one to each. Returns the messages sent to this rank, with their senders,
+    /// in rank order. A rank that sends nothing passes an empty list.
     ///
-    /// The traffic of a rank does not grow with the number of ranks, and equal bytes for several ranks travel once.
+    /// A rank's traffic does not grow with the number of ranks. Equal bytes for several ranks are transferred once.
     ///
     /// # Errors
-    /// When the run has ended, a rank does not arrive within `deadline` (it is named), two messages have the same
-    /// receiver, a receiver does not exist, or a connection would have to carry more than the control channel's bound.
+    /// When the run has ended, when a receiver does not exist, or when two messages have the same receiver. Also when a
+    /// connection would have to carry more than the control channel's limit. Also when a rank does not arrive within
+    /// `deadline`; the error then names the rank.
     pub fn exchange(
         &mut self,
         what: &str,
@@ -191,29 +194,29 @@ impl Rank {
         self.finish(pending, deadline)
     }
 
-    /// Enters a barrier without waiting for the others.
+    /// Enters a barrier without waiting for the other ranks.
     pub fn start_barrier(&mut self, what: &str) -> Result<PendingCollective> {
         self.enter_collective(None, CollectiveKind::Barrier, what, Vec::new(), None)
     }
 
-    /// Waits for a started barrier.
+    /// Waits until a started barrier is complete.
     pub fn finish(&mut self, pending: PendingCollective, deadline: Duration) -> Result<()> {
         self.wait(pending, deadline).map(|_| ())
     }
 
-    /// Gives every rank the same outcome: the failure of the lowest failing rank, if any. If no rank failed but some
-    /// lack a feature, the outcome is that of the lowest of these.
+    /// Gives every rank the same outcome. If ranks failed, it is the failure of the lowest one. If ranks only lack a
+    /// feature, it is the error of the lowest of these.
     pub fn agree(&mut self, what: &str, mine: Result<()>, deadline: Duration) -> Result<()> {
         let mine = RankOutcome::if_failed(self.id(), &self.host(), &mine);
         self.reduce(what, mine, deadline)?
             .map_or(Ok(()), |verdict| Err(verdict.into()))
     }
 
-    /// Gives every rank the merged contributions. They are merged on the way up the tree.
+    /// Merges the contributions on the way up the tree, and gives every rank the result.
     ///
     /// # Errors
-    /// When the run has ended, a rank does not arrive within `deadline` (it is named), a contribution cannot be
-    /// decoded, or the result exceeds the control channel's bound.
+    /// When the run has ended, when a contribution cannot be decoded, or when the result exceeds the control channel's
+    /// limit. Also when a rank does not arrive within `deadline`; the error then names the rank.
     pub fn reduce<T: Reduce + Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
@@ -231,20 +234,20 @@ impl Rank {
         merge_entries(&self.wait(pending, deadline)?)
     }
 
-    /// A barrier that returns a common start time, in nanoseconds of this host's `CLOCK_MONOTONIC`. It is at least 500
-    /// µs after rank 0 knew that all had arrived.
+    /// Waits like a barrier, and returns a common start time in nanoseconds of this host's `CLOCK_MONOTONIC`. The time
+    /// is at least 500 µs after rank 0 knew that all ranks had arrived.
     pub fn aligned_start(&mut self, what: &str, deadline: Duration) -> Result<u64> {
         let pending = self.enter_collective(None, CollectiveKind::Start, what, Vec::new(), None)?;
         let start_ns: u64 = unpack(&self.wait(pending, deadline)?)?;
         Ok(self.local_ns(start_ns))
     }
 
-    /// Gives rank 0 the value of every rank, with equal values once. The others receive no values, whatever the number
-    /// of ranks, but learn that rank 0 has theirs.
+    /// Gives rank 0 the value of every rank, with equal values stored once. The other ranks receive no values, but know
+    /// afterwards that rank 0 has theirs.
     ///
     /// # Errors
-    /// When the run has ended, a rank does not arrive within `deadline` (it is named), a value cannot be decoded, or
-    /// all of them together exceed the control channel's bound.
+    /// When the run has ended, when a value cannot be decoded, or when all values together exceed the control channel's
+    /// limit. Also when a rank does not arrive within `deadline`; the error then names the rank.
     pub fn collect<T: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
@@ -258,7 +261,8 @@ impl Rank {
         Distinct::from_groups(merge_entries(&all)?, self.size())
     }
 
-    /// Gives every rank the value of every rank, with equal values once: for values that most ranks share.
+    /// Gives every rank the value of every rank, with equal values stored once. Use it for values that most ranks
+    /// share.
     pub fn gather_distinct<T: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
@@ -290,7 +294,7 @@ impl Rank {
     }
 
     /// Gives every member the merged contributions and a common start time, in nanoseconds of this host's
-    /// `CLOCK_MONOTONIC`. It is at least 500 µs after all were known to have arrived.
+    /// `CLOCK_MONOTONIC`. The time is at least 500 µs after all members were known to have arrived.
     pub fn reduce_and_align_start<T: Reduce + Serialize + DeserializeOwned>(
         &mut self,
         circle: &RankGroup,
@@ -307,7 +311,7 @@ impl Rank {
         Ok((self.local_ns(start_ns), merge_entries(merged)?))
     }
 
-    /// Enters a group's barrier without waiting for the others; [`Rank::finish`] waits.
+    /// Enters a group's barrier without waiting for the other members. [`Rank::finish`] waits for them.
     pub fn start_group_barrier(
         &mut self,
         circle: &RankGroup,
@@ -322,7 +326,7 @@ impl Rank {
         )
     }
 
-    /// Starts an exchange of messages between members; [`Rank::finish_exchange`] waits for them.
+    /// Starts an exchange of messages between members. [`Rank::finish_exchange`] waits for the messages.
     pub fn start_exchange(
         &mut self,
         circle: &RankGroup,
@@ -338,7 +342,7 @@ impl Rank {
         self.enter_collective(Some(circle), CollectiveKind::Exchange, what, mine, None)
     }
 
-    /// Converts a time of rank 0's clock to this host's.
+    /// Converts a time of rank 0's clock to a time of this host's clock.
     fn local_ns(&self, root_ns: u64) -> u64 {
         root_ns.saturating_add_signed(self.clock_offset().offset_ns)
     }
@@ -358,7 +362,8 @@ impl Rank {
         let all = RankSet::all(self.size());
         let few = circle.filter(|circle| circle.members != all);
         let terms = CollectiveTerms {
-            // Members of a group have all taken part in the same number of collectives of all ranks.
+            // All members of a group have entered the same number of collectives of all ranks, so they agree on this
+            // number.
             call: CallNumber {
                 seq: self.next_seq,
                 turn: few.map_or(0, |circle| circle.turn),

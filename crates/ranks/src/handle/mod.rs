@@ -1,7 +1,7 @@
 //! [`Rank`]: the main thread's side of the control channel.
 //!
-//! This file has joining, a rank's facts, and its end; collectives are in `exchanges`. While the main thread is stuck
-//! in a library, the control thread answers the others.
+//! This file is about joining, the facts that a rank knows, and its end; collectives are in `exchanges`. While the main
+//! thread is stuck in a library, the control thread answers the other ranks.
 
 mod distinct;
 mod exchanges;
@@ -40,10 +40,10 @@ use tonnage_units::lock::lock;
 use tonnage_units::reduce::ReduceMax;
 use tonnage_units::{Error, Result};
 
-/// Prefix of the debug log message about a rank's current step, before its number.
+/// Prefix of the debug log message about a rank's current step. The rank's number follows.
 pub const STEP_MARK: &str = "step of rank ";
 
-/// This process as a rank of a run. Dropping it without [`Rank::close`] ends the run for all.
+/// This process as a rank of a run. Dropping it without [`Rank::close`] ends the run for all ranks.
 #[derive(Debug)]
 pub struct Rank {
     identity: Identity,
@@ -57,23 +57,23 @@ pub struct Rank {
     message_bytes_max: usize,
     close_timeout: Duration,
     network_timeout: Duration,
-    /// Longest wait for rank 0's verdict after a complaint about a missing rank.
+    /// Longest wait for rank 0's verdict, after this rank has reported a missing rank.
     verdict_timeout: Duration,
     parent_is_root: bool,
 }
 
-/// Usual time for rank 0's verdict after a complaint about a missing rank.
+/// Base of the longest wait for rank 0's verdict on a missing rank.
 const VERDICT: Duration = Duration::from_secs(3);
 
-/// Longest wait until rank 0's port is closed.
+/// Longest wait until the control thread has closed rank 0's port.
 const DOOR: Duration = Duration::from_secs(1);
 
 impl Rank {
     /// Finds the other ranks. Returns once all have joined and their clocks are known.
     ///
     /// # Errors
-    /// [`Error::Rank`] names ranks that did not join in time or do not fit this run, [`Error::Usage`] an address that
-    /// this host does not have, and [`Error::Interrupted`] a signal received meanwhile.
+    /// [`Error::Rank`] names the ranks that did not join in time or do not fit this run. [`Error::Usage`] names an
+    /// address that this host does not have. [`Error::Interrupted`] is a signal that was received while joining.
     pub fn join(
         identity: Identity,
         mut options: JoinOptions,
@@ -87,8 +87,8 @@ impl Rank {
         };
         let tree =
             join::join(&identity, &me, &mut options, &mut signals).map_err(|mut failure| {
-                // A rank that received a signal while joining reports it itself. If rank 0 has ended, its supervisor
-                // reports that.
+                // A rank that received a signal while joining reports the signal itself. If rank 0 was the one that
+                // received it, rank 0's supervisor reports it.
                 failure.error = with_interrupted_rank(failure.error, me.rank, &me.host);
                 let of_other =
                     |of: &Option<(u32, String)>| of.as_ref().is_some_and(|of| of.0 != me.rank);
@@ -145,7 +145,8 @@ impl Rank {
         }
     }
 
-    /// Distributes the list of all ranks, waits for the clock, and determines the longest round trip for start leads.
+    /// Distributes the list of all ranks, and waits until this host's clock is known. Measures the longest round trip,
+    /// from which rank 0 computes how far ahead a common start must be.
     fn complete_join(
         &mut self,
         table: Vec<RankInfo>,
@@ -208,7 +209,7 @@ impl Rank {
         &self.hosts
     }
 
-    /// Returns the PIDs of other ranks in this rank's PID namespace.
+    /// Returns the PIDs of the other ranks that share this rank's PID namespace.
     pub fn pids_of_container(&self) -> Vec<u32> {
         let here = self.hosts.ranks_of_container(self.id());
         let others = here.into_iter().filter(|rank| *rank != self.id());
@@ -226,45 +227,45 @@ impl Rank {
         &self.identity
     }
 
-    /// Returns the silence after which a rank on another host counts as lost.
+    /// Returns the silence after which a rank behind a network counts as lost.
     pub fn network_timeout(&self) -> Duration {
         self.network_timeout
     }
 
-    /// Returns the control-channel bytes that joining took.
+    /// Returns the number of control-channel bytes that joining took.
     pub fn join_bytes(&self) -> JoinBytes {
         self.node.join_bytes
     }
 
-    /// Returns the bytes received on the control channel since the ranks joined.
+    /// Returns the number of bytes received on the control channel since the ranks joined.
     pub fn received_bytes(&self) -> u64 {
         self.shared.received_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes sent on the control channel since the ranks joined.
+    /// Returns the number of bytes sent on the control channel since the ranks joined.
     pub fn sent_bytes(&self) -> u64 {
         self.shared.sent_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets this rank's current phase, which is reported if others wait for it too long.
+    /// Sets the name of this rank's current phase. It is reported if other ranks wait for this rank too long.
     pub fn set_phase(&self, text: &str) {
         log::debug!("{STEP_MARK}{}: {text}", self.id());
         *lock(&self.shared.phase) = (clip_name(text), Instant::now());
     }
 
-    /// Sets cleanup to run if the run ends while the main thread is stuck in a library and the process has to be ended
-    /// without it. Replaces earlier cleanup.
+    /// Sets a cleanup function for a process that must be ended while its main thread is stuck in a library. It
+    /// replaces an earlier cleanup function.
     pub fn set_exit_hook(&self, last_will: impl FnOnce() + Send + 'static) {
         lock(&self.shared.exit_hook).0 = Some(Box::new(last_will));
     }
 
-    /// Returns the registry of threads that sleep on their own descriptors. Messages on the control channel and the end
-    /// of the run wake them.
+    /// Returns the registry of threads that sleep on descriptors of their own. Messages on the control channel and the
+    /// end of the run wake these threads.
     pub fn sleepers(&self) -> Arc<Sleepers> {
         Arc::clone(&self.shared.sleepers)
     }
 
-    /// Returns a handle for notes to rank 0, usable from any thread.
+    /// Returns a handle for sending notes to rank 0, which any thread may use.
     pub fn notes(&self) -> Notes {
         Notes {
             shared: Arc::clone(&self.shared),
@@ -273,12 +274,12 @@ impl Rank {
         }
     }
 
-    /// Returns the flag that becomes true when the run ends early; timed loops check it.
+    /// Returns the flag that becomes true when the run ends early. Timed loops check it.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         self.shared.stopped.clone()
     }
 
-    /// Returns the shared state, which outlives this handle, and the node.
+    /// Returns this rank's node, and the shared state, which outlives this handle.
     #[cfg(test)]
     pub(crate) fn parts(&self) -> (Arc<SharedNodeState>, &NodeHandle) {
         (Arc::clone(&self.shared), &self.node)
@@ -290,17 +291,17 @@ impl Rank {
         *lock(&self.shared.clock)
     }
 
-    /// Returns the reason why the run ended early, once it has.
+    /// Returns the reason why the run ended early; `None` as long as it has not.
     pub fn why_stopped(&self) -> Option<Error> {
         self.shared.cause().as_ref().map(Error::from)
     }
 
-    /// Ends the run for all ranks because of an error of this one. Only the first cause counts.
+    /// Ends the run for all ranks because of an error of this rank. Only the first cause of a run's end counts.
     pub fn fail(&self, error: &Error) {
         self.alarm().raise(error);
     }
 
-    /// Returns a handle with which another thread can end the run.
+    /// Returns a handle by which another thread can end the run.
     pub fn alarm(&self) -> Alarm {
         Alarm {
             shared: Arc::clone(&self.shared),
@@ -309,33 +310,33 @@ impl Rank {
         }
     }
 
-    /// Claims the report of why the run ended early. Returns true once, if this rank's main thread must report it;
-    /// never if the control thread already has.
+    /// Returns whether this rank's main thread must report why the run ended early. It returns true at most once, and
+    /// never if the control thread has already reported it.
     pub fn claims_report(&self) -> bool {
         let supervised = matches!(self.identity.meeting, Meeting::Local { .. });
         let speaks = match self.shared.cause() {
             Some(cause) => reports_end(self.id(), self.parent_is_root, supervised, &cause),
-            // The control thread has not taken the cause yet, and must not report it a second time.
+            // The control thread has not handled the cause yet. It must not report it again later.
             None => self.id() == 0,
         };
         speaks && self.shared.claim_report()
     }
 
-    /// Returns the difference between this host's clock and rank 0's. The estimate is renewed with every heartbeat.
+    /// Returns the difference between this host's clock and rank 0's. Every heartbeat updates the estimate.
     pub fn clock_offset(&self) -> ClockOffset {
         lock(&self.shared.clock).offset_at(monotonic_ns())
     }
 
-    /// Ends the run normally: waits until every rank is here, after which no rank is reported as lost.
+    /// Ends the run normally: waits until every rank has called this. From then on, no rank is reported as lost.
     pub fn close(mut self) -> std::result::Result<(), RankFailure> {
         self.set_phase("end of the run");
         if self.id() == 0 && !self.shared.stopped.load(Ordering::Acquire) {
-            // Closed before any rank can have left, so that a rank of the next run at the same port cannot reach this
-            // one.
+            // The port must be closed before any rank can leave. Otherwise a rank of the next run at the same port
+            // could reach this run.
             let closed = CollectiveSlot::new(Arc::clone(&self.shared.sleepers));
             self.shared
                 .send_command(ControlCommand::ClosePort(Arc::clone(&closed)));
-            // A control thread that has already ended has closed it too.
+            // If the control thread has already ended, it has closed the port.
             closed.wait(Instant::now() + DOOR);
         }
         let outcome = self.barrier("end of the run", self.close_timeout);
@@ -370,7 +371,8 @@ impl Drop for Rank {
     }
 }
 
-/// Ends the run for all ranks from a thread other than a rank's main thread, which may be stuck in a library.
+/// A handle that ends the run for all ranks. Other threads use it, because a rank's main thread may be stuck in a
+/// library.
 #[derive(Debug, Clone)]
 pub struct Alarm {
     shared: Arc<SharedNodeState>,
@@ -379,21 +381,21 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Ends the run because of the rank's error. Only the first cause counts. With [`crate::JoinOptions::end_process`],
-    /// a process whose main thread does not end is ended after a grace period.
+    /// Ends the run because of the rank's error. Only the first cause of a run's end counts. With
+    /// [`crate::JoinOptions::end_process`], the process is ended after a grace period if its main thread does not end.
     pub fn raise(&self, error: &Error) {
         let cause = EndCause::from_error(error, self.rank, &self.host);
         self.shared.send_command(ControlCommand::Abort(cause));
     }
 }
 
-/// Bytes reserved for the head of a message with a note.
+/// Bytes reserved for the head of a message that carries a note.
 const HEAD_BYTES: usize = 1024;
 
-/// Notes from a rank to rank 0 during the run, such as progress. No rank waits for them.
+/// Notes from ranks to rank 0 during the run, such as progress. No rank waits for notes.
 ///
-/// Notes of a rank arrive in order, and before anything that the rank enters later. Once a collective is over on rank
-/// 0, all notes sent before it have arrived.
+/// Notes of a rank arrive in order, and before its contributions to later collectives. Once a collective is complete on
+/// rank 0, all notes sent before it have arrived.
 #[derive(Debug, Clone)]
 pub struct Notes {
     shared: Arc<SharedNodeState>,
@@ -402,7 +404,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Sends a note to rank 0. Rank 0 may send notes too.
+    /// Sends a note to rank 0. Rank 0 may also send notes to itself.
     pub fn send(&self, note: Vec<u8>) -> Result<()> {
         if note.len() + HEAD_BYTES > self.message_bytes_max {
             return Err(Error::Failed(format!(
@@ -415,8 +417,8 @@ impl Notes {
         Ok(())
     }
 
-    /// Takes the notes that rank 0 has received since the last call, with their senders; those of one rank are in
-    /// order. Empty on other ranks.
+    /// Takes the notes that rank 0 has received since the last call, with their senders. Notes of one rank are in
+    /// order. Always empty on other ranks.
     pub fn take_received(&self) -> Vec<(u32, Vec<u8>)> {
         std::mem::take(&mut lock(&self.shared.notes))
     }

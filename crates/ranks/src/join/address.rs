@@ -1,7 +1,8 @@
-//! Finds the addresses that rank 0 and other parents listen on. Connecting to them is in [`super::connection`].
+//! Finds the addresses on which rank 0 and other parents listen. Connecting to these addresses is in
+//! [`super::connection`].
 //!
-//! No rank listens on more interfaces than needed. Rank 0 uses the address of `MASTER_ADDR`, which must be one of its
-//! own, or that of a chosen interface. Other parents use the address from which they reached rank 0.
+//! No rank listens on more interfaces than needed. Rank 0 listens on the address of `MASTER_ADDR`, which must be its
+//! own, or on that of a chosen interface. Other parents listen on the address from which they reached rank 0.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
@@ -26,11 +27,11 @@ pub(crate) enum ListenError {
     )]
     NotHere {
         ip: IpAddr,
-        /// The address as it was given.
+        /// The address as the user gave it.
         host: String,
         source_of: AddressSource,
     },
-    /// Another process listens there.
+    /// Another process listens on the address.
     #[error(
         "rank 0 cannot listen on {address}: another process does (a launcher, or another run). {}",
         .source_of.suggest_other_port()
@@ -39,7 +40,7 @@ pub(crate) enum ListenError {
         address: SocketAddr,
         source_of: AddressSource,
     },
-    /// This host's name resolves to loopback here, which other hosts cannot reach.
+    /// On this host, its own name resolves to a loopback address, which other hosts cannot reach.
     #[error(
         "{} is {ip} on rank 0's own host, which other hosts cannot reach: give --control-interface NAME, or the address itself in \
          place of the name",
@@ -70,8 +71,8 @@ impl From<ListenError> for Error {
 /// Pause between two attempts to reach a rank.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
-/// Returns rank 0's listening socket. A name may become known only after this process starts, such as a pod's own, so
-/// resolving is retried until the join deadline.
+/// Returns rank 0's listening socket. Some names, such as a pod's own, become known only after this process has
+/// started. So resolving is retried until the join deadline.
 pub(super) fn root_listener(joiner: Joiner<'_>, signals: &mut Signals) -> Result<TcpListener> {
     let Joiner {
         identity, options, ..
@@ -119,7 +120,7 @@ fn inherited_listener(control: SocketAddr) -> Result<TcpListener> {
     Ok(TcpListener::from(copy))
 }
 
-/// Retries `ask` until it succeeds or the deadline passes; then the last failure is the error.
+/// Retries `ask` until it succeeds. When the deadline has passed, the error is that of the last attempt.
 fn retry_until_resolved<T>(
     mut ask: impl FnMut() -> Result<T>,
     deadline: Instant,
@@ -172,7 +173,7 @@ fn bind(
     listen_on(address, host, source)
 }
 
-/// Listens on exactly this address. `host` is the name it was given by, for errors.
+/// Listens on exactly this address. `host` is the user's name for it, for errors.
 pub(crate) fn listen_on(
     address: SocketAddr,
     host: &str,
@@ -203,11 +204,11 @@ pub(super) fn resolve(host: &str, port: u16, source: AddressSource) -> Result<Ve
     Ok((host, port).to_socket_addrs().map_err(failed)?.collect())
 }
 
-/// Returns an address of an interface without a scope, preferably of the same family as `like`.
+/// Returns an address of an interface that needs no scope, preferably of the same family as `like`.
 pub(crate) fn interface_address(name: &str, like: Option<IpAddr>) -> Result<IpAddr> {
     let mut own = interface_addresses(name)?;
     own.sort_by_key(|ip| ip.is_ipv4() != like.is_none_or(|like| like.is_ipv4()));
-    // The list is not empty, or it would have been an error.
+    // The list is not empty, because `interface_addresses` fails if there are no addresses.
     own.first()
         .copied()
         .ok_or_else(|| no_interface_error(name, &[]))
@@ -249,7 +250,7 @@ fn no_interface_error(name: &str, there_are: &[&str]) -> Error {
     ))
 }
 
-/// Listens on loopback, where all processes of this host can meet.
+/// Listens on loopback, where all processes of this host can meet. Fails with advice if loopback is not usable.
 pub(crate) fn loopback_listener() -> Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| {
         let advice = match error.kind() {
@@ -273,7 +274,8 @@ pub(crate) fn loopback_listener() -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// Listens for the children of a rank other than 0, on the address from which it reached rank 0.
+/// Opens the listening socket for the children of a rank other than 0, on the address from which the rank reached rank
+/// 0.
 pub(crate) fn listen_for_children(to_root: &Channel, options: &JoinOptions) -> Result<TcpListener> {
     let mine = to_root.local_addr()?.ip();
     let ip = match &options.interface {
@@ -302,8 +304,8 @@ mod tests {
         AddressSource::Step,
     ];
 
-    /// Checks the advice for each source of an address: it names the options that change the address, and none without
-    /// effect.
+    /// Checks the advice for each source of an address. It must name the options that change the address, and no option
+    /// without effect.
     fn advises(error: &ListenError, source: AddressSource, wanted: &str) {
         let text = error.to_string();
         assert!(text.contains(wanted), "{source:?}: {text}");

@@ -1,7 +1,7 @@
-//! Rank 0's side of joining: each peer with the secret introduces itself, is checked against the run, and is assigned
-//! its parent.
+//! Rank 0's side of joining. Each peer that has the secret introduces itself, rank 0 checks that it fits the run, and
+//! assigns its parent.
 //!
-//! The other ranks' side is in [`super::membership`]; unauthenticated connections are in [`super::handshake`].
+//! The side of the other ranks is in [`super::membership`]. Unauthenticated connections are in [`super::handshake`].
 
 use std::collections::{HashMap, HashSet};
 use std::net::TcpListener;
@@ -28,7 +28,7 @@ use tonnage_units::message::print_message;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
-/// How long ranks that arrive late still get the reason for a failed start.
+/// Time for which late ranks still get the reason why the start failed.
 const LATECOMERS: Duration = Duration::from_secs(1);
 
 /// A rank that has introduced itself to rank 0.
@@ -37,19 +37,19 @@ struct AdmittedMember {
     hello: Hello,
 }
 
-/// Conditions that a rank must fulfil to be part of a run, compared by rank 0.
+/// Conditions for taking part in a run, which rank 0 compares with each rank's introduction.
 #[derive(Debug)]
 pub(crate) struct AdmissionConditions {
     pub(crate) me: RankInfo,
     pub(crate) size: u32,
-    /// Where the number of ranks comes from.
+    /// Source of the number of ranks, such as a launcher's variables.
     pub(crate) source: String,
     pub(crate) plan_hash: String,
 }
 
 impl AdmissionConditions {
-    /// Returns why this rank cannot join, if there is a reason. `twin` is a rank that already joined with the same
-    /// number.
+    /// Returns why this rank cannot join; `None` if it can. `twin` is a rank with the same number that has already
+    /// joined.
     pub(crate) fn objection(&self, twin: Option<&RankInfo>, hello: &Hello) -> Option<Error> {
         let me = &self.me;
         let info = &hello.info;
@@ -83,7 +83,7 @@ impl AdmissionConditions {
     }
 }
 
-/// Joins as rank 0 of several ranks, on `listener` if there is one already.
+/// Joins as rank 0 of several ranks. Without a `listener`, it opens one.
 pub(super) fn admit(
     joiner: Joiner<'_>,
     listener: Option<TcpListener>,
@@ -106,13 +106,13 @@ pub(super) fn admit(
         source: identity.source.clone(),
         plan_hash: options.plan_hash.clone(),
     };
-    // A run under the supervisor has no late ranks.
+    // Ranks that the supervisor starts are never late.
     let has_latecomers = matches!(identity.meeting, Meeting::Master { .. });
     let mut members = Vec::new();
     if let Err(error) = open_files::ensure_open_files(me, identity.size - 1) {
         let mut failure = RankFailure::from(error);
-        // Under a supervisor, rank 0's exit is enough. Late ranks of a launcher would otherwise wait for rank 0 to
-        // start.
+        // Under a supervisor, it is enough that rank 0 ends. A launcher's late ranks would wait for rank 0 to start, so
+        // they are sent the reason.
         if has_latecomers {
             failure = report_failure(failure.error, joiner);
             let cause = me.failure_cause(&failure.error);
@@ -166,9 +166,9 @@ pub(super) fn admit(
     })
 }
 
-/// Reports a failure to join before the other ranks learn of the failure. They then end silently, and a launcher may
-/// kill this process as soon as one rank has ended. If this process may not be ended here, the caller reports the
-/// failure.
+/// Prints a failure to join before the other ranks learn about it. They then end without a message, and a launcher may
+/// kill this process as soon as one rank has ended. If this process may not be ended here, the caller prints the
+/// failure instead.
 fn report_failure(error: Error, joiner: Joiner<'_>) -> RankFailure {
     let error = with_interrupted_rank(error, joiner.me.rank, &joiner.me.host);
     let is_told = joiner.options.end_process;
@@ -178,7 +178,7 @@ fn report_failure(error: Error, joiner: Joiner<'_>) -> RankFailure {
     RankFailure { error, is_told }
 }
 
-/// Sends ranks that arrive a moment later the reason why the run cannot start.
+/// Sends the reason why the run cannot start to ranks that arrive within the next second.
 fn tell_latecomers(
     handshakes: &mut Handshakes,
     signals: &mut Signals,
@@ -207,7 +207,7 @@ fn gather_members(
 ) -> Result<()> {
     let size = joiner.identity.size;
     let deadline = Instant::now() + joiner.options.join_timeout;
-    // Members are silent unless one ends. Epoll avoids a cost per member whenever another rank arrives.
+    // Members send nothing unless they end. With epoll, the arrival of another rank costs nothing per member.
     let watch = LinkWatch::new()?;
     // Index of each rank in `members`.
     let mut places = HashMap::new();
@@ -246,7 +246,7 @@ fn gather_members(
             });
             misfit = misfit.or(objection);
         }
-        // The error is returned only now, so that ranks that arrived at the same time get the reason too.
+        // The error is returned only after all arrived ranks have been added, so that they all get the reason.
         misfit.map_or(Ok(()), Err)?;
         if events.stirred {
             for place in watch.ready(Duration::ZERO)? {
@@ -261,13 +261,13 @@ fn gather_members(
     Ok(())
 }
 
-/// Returns the ranks that have not introduced themselves.
+/// Returns the ranks that have not introduced themselves yet.
 fn absent_ranks(size: u32, members: &[AdmittedMember]) -> Vec<u32> {
     let here: HashSet<u32> = (members.iter().map(|member| member.hello.info.rank)).collect();
     (1..size).filter(|rank| !here.contains(rank)).collect()
 }
 
-/// `rank 1`, `ranks 1-3,5`.
+/// Formats ranks as `rank 1` or `ranks 1-3,5`.
 fn ranks_in_words(ranks: &[u32]) -> String {
     let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
     format!("{noun} {}", number_list::format(ranks))
@@ -283,7 +283,7 @@ fn missing_ranks_error(
     Error::Rank {
         rank: absent.first().copied().unwrap_or_default(),
         host: match identity.meeting {
-            // The supervisor of this rank started all ranks on this host.
+            // The supervisor of rank 0 starts all ranks on this host.
             Meeting::Local { .. } => me.host.to_string(),
             _ => "unknown host".into(),
         },
@@ -299,11 +299,11 @@ fn missing_ranks_error(
     }
 }
 
-/// Sends every member its parent and the number of ranks on the most crowded CPU of all hosts. Returns that number.
+/// Sends every member its parent, and the number of ranks on the most crowded CPU of all hosts. Returns this number.
 fn assign_parents(joiner: Joiner<'_>, members: &mut [AdmittedMember]) -> Result<u32> {
     let Joiner { me, options, .. } = joiner;
     let others = members.iter().map(|member| {
-        // A rank that does not know its CPUs adds no load.
+        // A rank that does not know its CPUs counts as no load.
         let cpus = number_list::parse(&member.hello.cpus).unwrap_or_default();
         (&member.hello.info, cpus)
     });
@@ -352,7 +352,7 @@ mod tests {
     use crate::join::introduction::introduce_until_confirmed;
     use crate::testing::{door, identity, options, start};
 
-    /// Reading from every joined rank whenever another one arrives would take thousands of reads.
+    /// Reading from every joined rank each time another rank arrives would take thousands of reads.
     #[test]
     fn rank_0_reads_only_ready_connections() {
         const RANKS: u32 = 60;
@@ -364,7 +364,7 @@ mod tests {
             |_| {},
             |rank| (rank.unwrap_err().to_string(), RECEIVES.get()),
         );
-        // The ranks arrive one after the other. The last one has another plan, which ends the run.
+        // The ranks arrive one after the other. The last one has a different plan, which ends the run.
         let come = |rank: u32| {
             let identity = identity(rank, RANKS, address);
             let options = options(&identity);
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(came.iter().filter(|came| came.is_ok()).count(), 58);
         let (error, receives) = zero.join().unwrap();
         assert!(error.contains("another command line"), "{error}");
-        // The handshake and introduction of each rank, which may arrive in pieces.
+        // Each rank's handshake and introduction are read, possibly in pieces.
         let ranks = RANKS as usize;
         assert!((2 * ranks..6 * ranks).contains(&receives), "{receives}");
     }

@@ -1,5 +1,5 @@
-//! Connects to a listening rank and proves knowledge of the secret. Addresses come from [`super::address`]; messages on
-//! the connection are in [`super::introduction`].
+//! Connects to a listening rank and proves that this rank has the secret. The addresses come from [`super::address`].
+//! The messages on the connection are in [`super::introduction`].
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -15,15 +15,15 @@ use crate::signals::Signals;
 use tonnage_units::identity::{AddressSource, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Longest wait for one address to accept.
+/// Longest wait until an address accepts a connection.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Failed handshakes after which a retry is pointless.
+/// Number of failed handshakes after which this rank gives up.
 const REFUSALS_MAX: u32 = 5;
 
-/// The listener that a rank connects and introduces itself to.
+/// The listening rank that this rank connects to and introduces itself to.
 pub(crate) struct Listener {
     pub(crate) rank: u32,
-    /// Host name, once known.
+    /// Host name of the listening rank, if it is known.
     pub(crate) host: Option<String>,
     pub(crate) meeting: Meeting,
 }
@@ -44,15 +44,15 @@ enum AttemptError {
     Later(String),
     /// The peer accepts connections but does not answer.
     Silent,
-    /// The peer closes the connection during the handshake.
+    /// The peer closed the connection during the handshake.
     Refused,
     /// A retry is pointless.
     Fatal(Error),
-    /// The listener has ended.
+    /// The listening rank has ended.
     Deserted(Error),
 }
 
-/// Connects and proves knowledge of the secret. Retries until the deadline, because rank 0 may start later.
+/// Connects and proves that this rank has the secret. It retries until the deadline, because rank 0 may start later.
 pub(crate) fn connect_to(
     listener: &Listener,
     options: &JoinOptions,
@@ -75,7 +75,8 @@ pub(crate) fn connect_to(
             }
             Err(AttemptError::Later(text)) => (text, RETRY),
             Err(AttemptError::Silent) => {
-                // The peer may have a long queue, and every new connection goes to its end.
+                // The peer may have a long queue. A new connection goes to the end of that queue, so this rank waits
+                // longer next time.
                 answer_timeout *= 2;
                 ("it accepts connections but does not answer".into(), RETRY)
             }
@@ -98,7 +99,8 @@ pub(crate) fn connect_to(
             let text = format!("{} cannot reach {place}: {last}", options.host);
             return Err(Error::Failed(text).into());
         }
-        // Thousands of ranks of a launcher would all print the same. Those of an address given by hand are few.
+        // A launcher's thousands of ranks would all print the same notice. Ranks whose address the user gave by hand
+        // are few.
         if let Meeting::Master {
             host,
             port,
@@ -121,21 +123,21 @@ fn try_connect(
     let addresses = match &listener.meeting {
         Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => Vec::new(),
         Meeting::Local { control } => vec![*control],
-        // A name may become known only after this process starts, such as that of a pod.
+        // Some names, such as a pod's, become known only after this process has started.
         Meeting::Master { host, port, source } => {
             resolve(host, *port, *source).map_err(|error| AttemptError::Later(error.to_string()))?
         }
     };
     let mut last = AttemptError::Later("it has no address".into());
     for address in addresses {
-        // Taken before the peer can have started its own timer.
+        // Measured before connecting, so that this rank's time is never shorter than the peer's.
         let begun = Instant::now();
         let left = deadline.saturating_duration_since(begun);
         let timeout = CONNECT.min(left).max(Duration::from_millis(1));
         match TcpStream::connect_timeout(&address, timeout) {
             Ok(stream) => match shake_hands(stream, options, answer_timeout, deadline, signals) {
                 Ok(channel) => return Ok(channel),
-                // The listener closes connections whose greeting takes longer.
+                // The listener closes connections that do not finish the greeting within this time.
                 Err(AttemptError::Refused) if begun.elapsed() >= options.stranger_timeout => {
                     let text = "it closed the connection before the greeting was finished: is the network between them slow \
                                 or lossy, or is its port flooded?";
@@ -157,8 +159,8 @@ fn try_connect(
     Err(last)
 }
 
-/// Whether the listener inherited its socket from the supervisor. That socket was open before any rank started and
-/// stays open until all have joined, so a refused connection means that rank 0 is gone.
+/// Returns whether the listener inherited its socket from the supervisor. That socket is open before any rank starts,
+/// until all ranks have joined. So a refused connection means that rank 0 has ended.
 pub(super) fn is_inherited(listener: &Listener) -> bool {
     matches!(listener.meeting, Meeting::Local { .. }) && listener.rank == 0
 }
@@ -171,7 +173,7 @@ fn shake_hands(
     signals: &mut Signals,
 ) -> std::result::Result<Channel, AttemptError> {
     let mut channel = Channel::initiate(stream, &options.secret).map_err(|error| match error {
-        // The peer was gone before any message.
+        // The peer closed the connection before it sent anything.
         Error::Io { .. } => AttemptError::Later(error.to_string()),
         error => AttemptError::Fatal(error),
     })?;
@@ -188,7 +190,8 @@ fn shake_hands(
         }
         if !channel.is_established() {
             match signals.wait([channel.interest()], left) {
-                // A rank that leaves in the middle of a handshake cannot send its reason.
+                // Completing the handshake is the only way to send the peer the reason, so this rank continues for a
+                // moment.
                 Err(Error::Interrupted { signal, .. }) => {
                     until = until.min(Instant::now() + LAST_WORDS);
                     let waited = wait_for(&[channel.interest()], left.min(LAST_WORDS));

@@ -1,8 +1,9 @@
-//! Serves connections to a listening rank until they are authenticated, and sends last messages on those that fail.
+//! Serves connections to a listening rank until they are authenticated, and sends the last messages on connections that
+//! fail.
 //!
-//! The port is open to any process. A connection that sends garbage, lacks the secret, or stays silent is closed and
-//! the run continues. The number of connections served at once is bounded. [`crate::join`] checks the introduction of
-//! an authenticated rank.
+//! Any process can connect to the port. A connection that sends garbage, lacks the secret, or stays silent is closed,
+//! and the run continues. The number of connections served at once is limited. [`crate::join`] checks the introduction
+//! of an authenticated rank.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -17,15 +18,16 @@ use crate::channel::{Channel, Interest};
 use crate::signals::Signals;
 use tonnage_units::{Error, Result};
 
-/// Unauthenticated connections served in addition to the expected ranks.
+/// Number of unauthenticated connections that are served in addition to those of the expected ranks.
 pub(crate) const STRANGERS_MAX: usize = 64;
-/// Extra time that other ranks wait after rank 0's deadline, so that its reason reaches them before they give up.
+/// Extra time that other ranks wait after rank 0's deadline, so that rank 0's reason arrives before they give up.
 pub(crate) const MARGIN: Duration = Duration::from_secs(5);
 
-/// Time for an ending rank to send its reason to another.
+/// Time for a rank that ends to send the reason to another rank.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Longest silence of a connection while others wait for a free slot. A rank sends its greeting right after connecting.
+/// Longest silence of a connection while other connections wait for a free slot. It is short, because a rank sends its
+/// greeting right after connecting.
 const CROWDED: Duration = Duration::from_millis(500);
 
 /// A connection that is not authenticated yet.
@@ -42,7 +44,7 @@ impl UnauthenticatedConnection {
     }
 }
 
-/// A listener and its connections with a handshake in progress.
+/// A listener, and its connections whose handshake is in progress.
 pub(crate) struct Handshakes {
     listener: TcpListener,
     secret: Secret,
@@ -54,17 +56,17 @@ pub(crate) struct Handshakes {
     pub(super) refusals: Refusals,
 }
 
-/// Result of one step of a listener.
+/// Results of one step of a listener.
 #[derive(Default)]
 pub(crate) struct HandshakeEvents {
-    /// Authenticated ranks with the first message of each.
+    /// Authenticated ranks, each with its first message.
     pub(crate) greeted: Vec<(Channel, Message)>,
-    /// Whether the additional descriptor is ready.
+    /// Whether the caller's additional descriptor is ready.
     pub(crate) stirred: bool,
 }
 
 impl Handshakes {
-    /// Creates the set. Every connection gets `stranger_timeout` to introduce itself.
+    /// Creates the set, without connections. Every connection gets `stranger_timeout` to introduce itself.
     pub(crate) fn new(
         listener: TcpListener,
         options: &JoinOptions,
@@ -110,7 +112,8 @@ impl Handshakes {
         for (pending, is_ready) in self.pending.iter_mut().zip(ready.by_ref()) {
             pending.ready = is_ready;
         }
-        // With too many connections the listener is not polled, but one of them may have ended since.
+        // If there are too many connections, the listener was not polled. But a connection may have ended in the
+        // meantime, so accept anyway.
         let served = self.serve_ready(ready.next() != Some(false));
         Ok(HandshakeEvents { stirred, ..served })
     }
@@ -124,9 +127,9 @@ impl Handshakes {
         self.pending.len() >= self.pending_max
     }
 
-    /// Returns the events to wait for.
+    /// Returns the events for which a caller waits.
     pub(crate) fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
-        // With too many connections, new ones wait in the system's queue until silent ones time out.
+        // If there are too many connections, new ones wait in the kernel's queue until silent ones time out.
         let newcomers = (!self.is_full()).then(|| Interest::read(&self.listener));
         let pending = self.pending.iter();
         pending
@@ -157,8 +160,8 @@ impl Handshakes {
         self.serve_ready(true)
     }
 
-    /// Serves ready connections without waiting. Checking every connection at each event would take N² system calls for
-    /// N ranks.
+    /// Serves the connections that are ready, without waiting. Checking every connection at each event would take N²
+    /// system calls for N ranks.
     fn serve_ready(&mut self, newcomers: bool) -> HandshakeEvents {
         let mut events = HandshakeEvents::default();
         if newcomers {
@@ -168,7 +171,7 @@ impl Handshakes {
         events
     }
 
-    /// Closes connections that have been silent too long if others wait.
+    /// Closes silent connections that have waited too long, if all slots are taken.
     fn make_room(&mut self) {
         if !self.is_full() {
             return;
@@ -197,7 +200,8 @@ impl Handshakes {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    // For example, too many open files. That may pass, but must not cause a busy loop.
+                    // This process may have too many open files, for example. That may be temporary, but must not cause
+                    // a busy loop.
                     log::debug!("cannot accept a connection now: {error}");
                     std::thread::sleep(Duration::from_millis(20));
                     return;
@@ -229,14 +233,14 @@ impl Handshakes {
         }
     }
 
-    /// Stops listening, even if this process has a copy of the socket as standard input.
+    /// Stops listening, even if standard input of this process is a copy of the socket.
     pub(crate) fn close(self) {
-        // Failure means that the socket no longer listens.
+        // `shutdown` fails only if the socket no longer listens.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
     }
 }
 
-/// Confirms a rank's introduction.
+/// Confirms that a rank's introduction was received.
 pub(crate) fn acknowledge(channel: &mut Channel) -> Result<()> {
     channel.send(&MessageHead::Beat, &[])?;
     channel.flush();
@@ -246,14 +250,14 @@ pub(crate) fn acknowledge(channel: &mut Channel) -> Result<()> {
 /// Sends the reason why this rank ends, as the last message on a connection.
 pub(crate) fn send_end_cause(channel: &mut Channel, cause: &EndCause) {
     let cause = cause.clone();
-    // If this fails, the peer finds the connection closed.
+    // If sending fails, the peer only finds that the connection was closed.
     if channel.send(&MessageHead::Abort { cause }, &[]).is_ok() {
         channel.flush_until(Instant::now() + LAST_WORDS);
         channel.finish_writing();
     }
 }
 
-/// Returns the error for a peer that is gone: the cause it sent last, or that it ended without one.
+/// Returns the error for a peer that has ended: the cause that it sent last, or a statement that it sent none.
 pub(crate) fn end_cause_of_peer(channel: &mut Channel, info: &RankInfo) -> Error {
     while let Ok(Some(message)) = channel.next_message() {
         if let MessageHead::Abort { cause } = message.head {

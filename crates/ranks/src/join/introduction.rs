@@ -1,9 +1,11 @@
-//! Introduces this rank to a listening rank: connects and sends the introduction until it is confirmed.
+//! Introduces this rank to a listening rank: connects, and sends the introduction until the listener confirms it.
 //!
-//! The listener bounds the time for the introduction, because any process can connect. An introduction can be late if
-//! the network loses packets or many others connect; it is then refused, and retried here until the join deadline. The
-//! listener confirms with a heartbeat. A rank that is interrupted before that sends its identity and the reason, so
-//! that the others do not wait until their timeout.
+//! The listener limits the time for an introduction, because any process can connect. An introduction can be late if
+//! the network loses packets or many other ranks connect. The listener then refuses it, and this rank retries until the
+//! join deadline.
+//!
+//! The listener confirms an introduction with a heartbeat. A rank that is interrupted before that sends its identity
+//! and the reason, so that the other ranks do not wait for their timeout.
 
 use std::time::Instant;
 
@@ -16,7 +18,7 @@ use crate::channel::message::{EndCause, MessageHead};
 use crate::signals::Signals;
 use tonnage_units::{Error, Result};
 
-/// Connects and sends the message from `words`; retries until the peer has confirmed it.
+/// Connects and sends the message that `words` returns. Retries until the peer has confirmed it.
 pub(super) fn introduce_until_confirmed(
     listener: &Listener,
     joiner: Joiner<'_>,
@@ -64,7 +66,7 @@ pub(super) fn introduce_until_confirmed(
     }
 }
 
-/// Sends this rank's introduction and the reason why it ends, on a new connection.
+/// Introduces this rank on a new connection, and sends the reason why it ends.
 fn introduce_and_end(
     listener: &Listener,
     joiner: Joiner<'_>,
@@ -79,14 +81,14 @@ fn introduce_and_end(
         send_end_cause(&mut channel, cause);
         Ok(())
     });
-    // If this fails, the supervisor or the launcher has to end the others.
+    // If sending fails, the supervisor or the launcher must end the other ranks.
     if let Err(error) = said {
         let rank = listener.rank;
         log::debug!("rank {rank} was not sent the reason why this one ends: {error}");
     }
 }
 
-/// Whether the peer confirmed the introduction; false if it closed the connection before that.
+/// Returns whether the peer confirmed the introduction; false if the peer closed the connection first.
 fn is_confirmed(
     joiner: Joiner<'_>,
     listener: &Listener,
@@ -104,7 +106,7 @@ fn is_confirmed(
     }
 }
 
-/// Waits for the listener's next message. `None` if it closes the connection or the time is up.
+/// Waits for the listener's next message. `None` if the listener closes the connection, or the time is up.
 pub(super) fn await_answer(
     joiner: Joiner<'_>,
     channel: &mut Channel,

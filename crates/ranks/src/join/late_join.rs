@@ -1,6 +1,6 @@
-//! Rank 0's port after all ranks have joined. It sends late processes the reason why they cannot join.
+//! Serves rank 0's port after all ranks have joined. Late processes get the reason why they cannot join.
 //!
-//! Without it, a second process for a rank, or a process of another run, would retry until its join timeout.
+//! Without this, a second process for a rank, or a process of another run, would retry until its join timeout.
 
 use std::time::Instant;
 
@@ -12,8 +12,8 @@ use crate::channel::Interest;
 use crate::channel::message::MessageHead;
 use tonnage_units::Error;
 
-/// Connections that are served at once during a run. The number is small, because none of these connections belongs to
-/// the run.
+/// Number of connections that are served at once during a run. It is small, because none of these connections belongs
+/// to the run.
 const STRANGERS_MAX: usize = 8;
 
 /// Rank 0's port during a run.
@@ -31,7 +31,7 @@ impl LateJoinListener {
         }
     }
 
-    /// Returns the events to wait for.
+    /// Returns the events for which a caller waits.
     pub(crate) fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
         self.handshakes.interests()
     }
@@ -41,7 +41,8 @@ impl LateJoinListener {
         self.handshakes.expiry()
     }
 
-    /// Tells each late peer that has introduced itself why it cannot join any more. `table` has the ranks of the run.
+    /// Tells each late process that has introduced itself why it cannot join any more. `table` has the ranks of the
+    /// run.
     pub(crate) fn turn_away(&mut self, table: &[RankInfo]) {
         for (mut channel, message) in self.handshakes.serve().greeted {
             let objection = match message.head {

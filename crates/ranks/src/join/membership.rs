@@ -1,4 +1,5 @@
-//! Joining as a rank other than 0: introduce itself to rank 0, connect to the parent, accept the children.
+//! Joining as a rank other than 0: the rank introduces itself to rank 0, connects to its parent, and accepts its
+//! children.
 
 use std::net::TcpListener;
 use std::ops::Range;
@@ -67,17 +68,17 @@ pub(super) fn become_member(
     })
 }
 
-/// A rank that rank 0 has accepted, connected to its parent.
+/// A rank that rank 0 has accepted and that is connected to its parent.
 struct AcceptedRank {
     /// The connection to the parent.
     channel: Channel,
     welcome: Welcome,
-    /// Listening socket for its children, if it will have any.
+    /// Listening socket for its children, if it may get children.
     listener: Option<TcpListener>,
     bytes: JoinBytes,
 }
 
-/// Introduces this rank to rank 0 and then to its parent, if that is another rank.
+/// Introduces this rank to rank 0, and then to its parent if that is another rank.
 fn introduce(
     joiner: Joiner<'_>,
     is_parent: bool,
@@ -168,7 +169,7 @@ fn wait_for_welcome(
     Err(RankFailure { error, is_told })
 }
 
-/// Waits for the children that rank 0 assigned to this rank.
+/// Waits until the children that rank 0 assigned to this rank have connected.
 fn gather_children(
     joiner: Joiner<'_>,
     expected: Range<u32>,

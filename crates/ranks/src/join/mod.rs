@@ -1,19 +1,19 @@
 //! Joining: the ranks of a run find each other and become a tree.
 //!
-//! All other ranks connect to rank 0 and introduce themselves. Once all have arrived and are compatible, rank 0 sends
-//! each its parent; a rank with another parent than rank 0 then connects to that parent. The result is a
-//! [`TreePosition`] of open connections, which the control thread ([`crate::tree::control`]) then owns.
+//! All other ranks connect to rank 0 and introduce themselves. Once all ranks have arrived and are compatible, rank 0
+//! sends each its parent. A rank whose parent is not rank 0 then connects to that parent. The result is a
+//! [`TreePosition`] of open connections, which the control thread ([`crate::tree::control`]) takes over.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`admission`] | rank 0's side |
 //! | [`late_join`] | rank 0's port during the run |
 //! | [`membership`] | the side of all other ranks |
-//! | [`address`] | addresses that ranks listen on |
-//! | [`connection`] | connecting to one of them |
-//! | [`open_files`] | the limit on open files of ranks that others connect to |
-//! | [`introduction`] | connecting and introducing this rank until that is confirmed |
-//! | [`handshake`] | connections that are not authenticated yet; last messages on those that fail |
+//! | [`address`] | addresses on which ranks listen |
+//! | [`connection`] | connecting to such an address |
+//! | [`open_files`] | the limit on open files of ranks with many connections |
+//! | [`introduction`] | connecting and introducing this rank until the peer confirms it |
+//! | [`handshake`] | connections that are not authenticated yet; last messages on connections that fail |
 //! | [`refusals`] | refused connections, by reason |
 //! | [`wait_notice`] | notices while ranks wait for each other |
 
@@ -37,13 +37,13 @@ use crate::tree::shape::TreePosition;
 use tonnage_units::Error;
 use tonnage_units::identity::Identity;
 
-/// Control-channel bytes until a rank has its position in the tree, including encryption overhead. Bytes of later
-/// collectives are counted in `crate::tree::node`.
+/// Number of control-channel bytes until a rank has its position in the tree, including encryption overhead. Bytes of
+/// later collectives are counted in `crate::tree::node`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JoinBytes {
-    /// Received from rank 0; at rank 0, from all others.
+    /// Received from rank 0. On rank 0: received from all other ranks.
     pub got: u64,
-    /// Sent to rank 0; at rank 0, to all others.
+    /// Sent to rank 0. On rank 0: sent to all other ranks.
     pub said: u64,
     /// Received from a parent that is not rank 0.
     pub got_of_parent: u64,
@@ -55,13 +55,13 @@ pub struct JoinBytes {
 #[derive(Debug)]
 pub struct RankFailure {
     pub error: Error,
-    /// Whether another rank or the supervisor reports it, so that it is reported once.
+    /// Whether another rank or the supervisor reports the failure. If so, this rank must not report it again.
     pub is_told: bool,
 }
 
 impl RankFailure {
-    /// Creates the failure from a cause that rank 0 sent to rank `me`. If the cause is about `me`, `me` reports it too,
-    /// because rank 0 does not report ranks that merely arrive too late.
+    /// Creates the failure from a cause that rank 0 sent to rank `me`. If the cause is about `me`, rank `me` reports
+    /// it, because rank 0 does not report ranks that are merely too late.
     fn from_root(error: Error, me: u32) -> Self {
         let is_own = matches!(&error, Error::Rank { rank, .. } if *rank == me);
         Self {
@@ -86,7 +86,7 @@ impl From<Error> for RankFailure {
     }
 }
 
-/// Parameters of a joining rank, shared by all steps of joining.
+/// Parameters of a joining rank, which all steps of joining share.
 #[derive(Clone, Copy)]
 pub(crate) struct Joiner<'a> {
     identity: &'a Identity,

@@ -1,6 +1,6 @@
-//! Raises the limit on open files of ranks that others connect to. Rank 0 has a connection to each rank while they
-//! join, other parents to each child. The soft limit is often lower, and ranks would then fail to join without a clear
-//! reason.
+//! Raises the limit on open files of ranks with many connections. Rank 0 has a connection to each rank while the ranks
+//! join, and other parents have one to each child. The soft limit is often lower than that, and ranks would then fail
+//! to join without a clear reason.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -8,20 +8,20 @@ use super::handshake::STRANGERS_MAX;
 use crate::RankInfo;
 use tonnage_units::{Error, Result};
 
-/// Files that a rank may open while it joins, in addition to its connections.
+/// Number of files that a rank may open while it joins, in addition to its connections.
 const OTHERS: u64 = 12;
 
-/// Action needed to allow a number of open files.
+/// What is needed so that a process may open a number of files.
 #[derive(Debug, PartialEq, Eq)]
 enum Allowance {
     Enough,
-    /// The soft limit must become the hard one.
+    /// The soft limit must be raised to the hard limit.
     Raise,
-    /// Even the hard limit (this value) is too low.
+    /// Even the hard limit, given here, is too low.
     TooFew(u64),
 }
 
-/// Compares the limits, if there are any, with the needed and the desired number of files.
+/// Compares the limits with the needed and the desired number of files. A limit of `None` means no limit.
 fn check_limits(soft: Option<u64>, hard: Option<u64>, needed: u64, welcome: u64) -> Allowance {
     match (soft, hard) {
         (_, Some(hard)) if hard < needed => Allowance::TooFew(hard),
@@ -30,13 +30,14 @@ fn check_limits(soft: Option<u64>, hard: Option<u64>, needed: u64, welcome: u64)
     }
 }
 
-/// Makes sure that this rank can have connections to this number of `ranks`.
+/// Makes sure that this rank can have connections to `ranks` other ranks.
 pub(super) fn ensure_open_files(me: &RankInfo, ranks: u32) -> Result<()> {
     let limits = getrlimit(Resource::Nofile);
     let more = OTHERS + u64::from(ranks);
-    // Unauthenticated connections use files too, but may be refused.
+    // Unauthenticated connections use files too. But they may be refused, so they are desired, not needed.
     let strangers = STRANGERS_MAX as u64;
-    // Counting open files is slow if many are open, for example with ranks as threads of one process.
+    // Avoids counting the open files if possible. Counting is slow if many are open, for example if ranks are threads
+    // of one process.
     let most = open_files_max().map(|most| most + more + strangers);
     let has_room =
         |most| check_limits(limits.current, limits.maximum, most, most) == Allowance::Enough;
@@ -54,7 +55,8 @@ pub(super) fn ensure_open_files(me: &RankInfo, ranks: u32) -> Result<()> {
             };
             match setrlimit(Resource::Nofile, raised) {
                 Ok(()) => Ok(()),
-                // A container may be unable to raise it, for example if the system's own limit (fs.nr_open) is lower.
+                // A container may be unable to raise the limit, for example if the system's own limit (fs.nr_open) is
+                // lower.
                 Err(error) if limits.current.is_none_or(|soft| soft >= needed) => {
                     log::debug!("the soft limit on open files stays as it is: {error}");
                     Ok(())
@@ -74,7 +76,7 @@ pub(super) fn ensure_open_files(me: &RankInfo, ranks: u32) -> Result<()> {
     }
 }
 
-/// Returns the capacity of this process's table of open files, an upper bound on the number of open ones.
+/// Returns the capacity of this process's table of open files, which is at least the number of open files.
 fn open_files_max() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let places = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
@@ -83,7 +85,8 @@ fn open_files_max() -> Option<u64> {
 
 /// Returns the approximate number of files that this process has open.
 fn open_files() -> u64 {
-    /// Assumed without /proc: the standard three, the listening socket, two signals' sockets, and about as many again.
+    /// Assumed without /proc: three standard streams, the listening socket, sockets for two signals, and as many
+    /// others.
     const USUAL: usize = 16;
     let open = std::fs::read_dir("/proc/self/fd").map_or(USUAL, |files| files.count());
     u64::try_from(open).unwrap_or(u64::MAX / 2)
@@ -113,7 +116,7 @@ mod tests {
         let low = |soft, hard| check_limits(soft, hard, 100, 164);
         assert_eq!(low(Some(64), Some(4096)), Allowance::Raise);
         assert_eq!(low(Some(64), None), Allowance::Raise);
-        // Room for unauthenticated connections is a reason to raise the limit, but not to fail.
+        // Room for unauthenticated connections is a reason to raise the limit, but its lack is no reason to fail.
         assert_eq!(low(Some(120), Some(4096)), Allowance::Raise);
         assert_eq!(low(Some(120), Some(120)), Allowance::Enough);
         assert_eq!(low(Some(164), Some(4096)), Allowance::Enough);
@@ -124,10 +127,10 @@ mod tests {
 
     #[test]
     fn files_are_counted_if_the_full_table_would_not_fit() {
-        // The table never shrinks, and other tests open files meanwhile.
+        // Other tests open files between the two calls, but the table never shrinks.
         let open = open_files();
         let most = open_files_max();
-        // Only Linux has this.
+        // Only Linux reports this.
         assert_eq!(most.is_some(), cfg!(target_os = "linux"));
         assert!(most.is_none_or(|most| most >= open), "{most:?} {open}");
         let has_room = |soft, hard| check_limits(soft, hard, 100, 100) == Allowance::Enough;
@@ -150,7 +153,7 @@ mod tests {
                 "at most 44 ranks",
             ],
         );
-        // The named number indeed fits: 43 others and 21 more files.
+        // The number of ranks in the message is right: 43 other ranks need 21 more files.
         let own = 120 - 99u64;
         let allowed = |others| check_limits(Some(64), Some(64), own + others, 0);
         assert_eq!(allowed(43), Allowance::Enough);

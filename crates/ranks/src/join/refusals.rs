@@ -1,4 +1,4 @@
-//! Refused connections, counted by reason, and their description for errors about missing ranks.
+//! Refused connections, counted by reason. Errors about missing ranks describe them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use tonnage_units::Error;
 
-/// Addresses named per reason: enough to find the source, and few enough for one line.
+/// Maximum number of addresses named per reason: enough to find the source, and few enough for one line.
 const NAMED_MAX: usize = 4;
 
 /// Why a connection was refused.
 #[derive(Debug)]
 pub(crate) enum JoinRefusal {
-    /// The greeting was not finished in time.
+    /// The peer did not finish its greeting in time.
     Silent,
-    /// The peer was silent while others waited for a slot.
+    /// The peer was silent while other connections waited for a slot.
     Crowded,
-    /// The peer closed the connection before the greeting was finished.
+    /// The peer closed the connection before it finished its greeting.
     Left,
     /// The peer's greeting failed to authenticate.
     WrongSecret,
@@ -25,7 +25,7 @@ pub(crate) enum JoinRefusal {
 }
 
 impl JoinRefusal {
-    /// Returns the index of its kind.
+    /// Returns the index of the reason among all reasons.
     fn kind(&self) -> usize {
         match self {
             Self::Silent => 0,
@@ -37,11 +37,11 @@ impl JoinRefusal {
     }
 }
 
-/// Refused connections.
+/// Counts of refused connections.
 #[derive(Debug)]
 pub(crate) struct Refusals {
     timeout: Duration,
-    /// By kind.
+    /// One tally for each reason.
     tallies: [RefusalTally; 5],
 }
 
@@ -52,7 +52,7 @@ struct RefusalTally {
 }
 
 impl Refusals {
-    /// Starts without refusals. `timeout` is the time allowed for a greeting.
+    /// Creates counts without refusals. `timeout` is the time allowed for a greeting.
     pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -60,19 +60,19 @@ impl Refusals {
         }
     }
 
-    /// Counts a refusal. Returns whether it is the first.
+    /// Counts a refusal. Returns whether it is the first refusal of the run.
     pub(crate) fn count(&mut self, from: IpAddr, refusal: &JoinRefusal) -> bool {
         let is_first = self.tallies.iter().all(|tally| tally.count == 0);
         let tally = &mut self.tallies[refusal.kind()];
         tally.count += 1;
-        // One address more than is named is kept, to show that there are more.
+        // One address more than the named ones is kept, to show that there are more.
         if tally.from.len() <= NAMED_MAX {
             tally.from.insert(from.to_canonical());
         }
         is_first
     }
 
-    /// Describes the reason.
+    /// Describes the reason of a refusal.
     pub(crate) fn reason(&self, refusal: &JoinRefusal) -> String {
         match refusal {
             JoinRefusal::Silent => {
@@ -87,7 +87,7 @@ impl Refusals {
         }
     }
 
-    /// Describes all refusals in sentences, each after a space; empty if there were none.
+    /// Describes all refusals in sentences, each with a space in front. Empty if there were none.
     pub(crate) fn describe(&self) -> String {
         let slow = format!(
             "did not finish the greeting in {:.1?}: is the network slow or lossy, or the host overloaded?",

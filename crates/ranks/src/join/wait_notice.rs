@@ -1,10 +1,10 @@
-//! Notices while ranks wait for each other: a run that waits in silence looks like one that hangs.
+//! Prints notices while ranks wait for each other, because a silent wait looks like a hang.
 
 use std::time::{Duration, Instant};
 
 use tonnage_units::message::print_message;
 
-/// Wait before the first notice; usual starts take less.
+/// Wait before the first notice, longer than most starts take.
 const FIRST: Duration = Duration::from_secs(3);
 const INTERVAL: Duration = Duration::from_secs(15);
 
@@ -28,7 +28,7 @@ impl WaitNotice {
         self.next.min(self.deadline)
     }
 
-    /// Prints what this rank waits for and the time left, if a notice is due.
+    /// If a notice is due, prints the reason for the wait and the time left.
     pub(super) fn print_if_due(&mut self, awaited: impl FnOnce() -> String) {
         let now = Instant::now();
         if now < self.next || now >= self.deadline {

@@ -1,7 +1,7 @@
-//! Starts ranks on this host: this program again, once per rank, with the same arguments. Environment variables give
-//! each its rank.
+//! Starts ranks on this host. Each is this program again with the same arguments; environment variables give each its
+//! rank.
 //!
-//! [`super::supervisor`] watches over them.
+//! [`super::supervisor`] supervises them.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,8 @@ use crate::join::address::loopback_listener;
 use crate::shared_cpu_time::extra_time_here;
 use tonnage_units::{Error, Result};
 
-/// Variable with the PID of the parent that started this process as one of several runs. This process ends with it.
+/// Variable with the PID of the process that starts this program for each of several runs. Each run ends with that
+/// process.
 pub const TURN_PARENT: &str = "TONNAGE_TURN_PARENT";
 
 /// Processes on this host, as children of this one.
@@ -61,20 +62,20 @@ impl RankProcesses for LocalRanks {
             .map_err(|error| Error::io(format!("cannot wait for rank {rank}"), error))?;
         Ok(status.map(|status| match status.code() {
             Some(code) => RankExit::Code(code),
-            // A process without an exit code was ended by a signal.
+            // A process without an exit code was killed by a signal.
             None => RankExit::Signal(status.signal().unwrap_or_default()),
         }))
     }
 
     fn stopped_by(&mut self, rank: u32) -> Option<i32> {
         let pid = child_pid(self.child(rank).ok()?)?;
-        // NOWAIT keeps the status, so that the next check finds it too, until the process resumes.
+        // NOWAIT keeps the status. So the next check finds it again, as long as the process is stopped.
         let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(pid), look).ok()??.stopping_signal()
     }
 
     fn signal(&mut self, rank: u32, signal: i32) {
-        // The child has not been reaped, so its PID is still valid.
+        // The PID is still valid, because the child has not been reaped.
         if let Ok(child) = self.child(rank)
             && let Some(pid) = child_pid(child)
             && let Some(signal) = Signal::from_named_raw(signal)
@@ -86,7 +87,7 @@ impl RankProcesses for LocalRanks {
 
     fn end(&mut self, rank: u32) {
         if let Ok(child) = self.child(rank) {
-            // Both fail only if the process is already gone, which is fine.
+            // Both calls fail only if the process has already ended.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -105,13 +106,13 @@ fn child_pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
-/// Starts `ranks` processes of `program` with these arguments on this host. Call it from the main thread: the ranks end
-/// when the thread that started them does. They inherit the environment plus `variables`. From `env` only the heartbeat
-/// timeout is read.
+/// Starts `ranks` processes of `program` with these arguments on this host. They inherit the environment, plus
+/// `variables`. From `env`, only the heartbeat timeout is read. Call this from the main thread, because the ranks end
+/// when the thread that started them ends.
 ///
 /// # Errors
-/// [`Error::Usage`] for no ranks or a wrong variable, [`Error::Io`] when a process cannot be started; ranks that were
-/// already started are ended.
+/// [`Error::Usage`] if `ranks` is 0 or a variable is wrong. [`Error::Io`] when a process cannot be started; the ranks
+/// that were already started are then ended.
 pub fn start_local(
     env: Env<'_>,
     ranks: u32,
@@ -122,7 +123,7 @@ pub fn start_local(
     let heartbeat_timeout = heartbeat_timeout(env, ranks)?;
     let (listener, control) = loopback_listener()?;
     let secret = secret::generate_text()?;
-    // Standard input of rank 0, which listens on it.
+    // Standard input of rank 0 is the listening socket.
     let mut input = Some(OwnedFd::from(listener));
     let start = |local: &mut LocalRanks, rank: u32| {
         let mut command = Command::new(program);
@@ -142,13 +143,13 @@ pub fn start_local(
 }
 
 /// Makes this process end when its supervisor ends, even if the supervisor is killed. Call it first in a process that
-/// [`start_local`] started or that is one of several runs ([`TURN_PARENT`]). Does nothing in any other process.
+/// [`start_local`] started, or that is one of several runs ([`TURN_PARENT`]). It does nothing in any other process.
 pub fn end_with_supervisor(env: Env<'_>) -> Result<()> {
     let parent = if env("TONNAGE_RANK").is_some() {
         env("TONNAGE_PARENT")
     } else {
-        // If a script started this process in between, this process must not end with the script. At the next record it
-        // notices that the real parent has ended.
+        // If a script is between this process and the one in the variable, this process must not end with the script.
+        // It notices at its next record that the process in the variable has ended.
         env(TURN_PARENT).filter(|parent| parent_identity().as_ref() == Some(parent))
     };
     parent.map_or(Ok(()), |parent| end_with_parent(&parent))
@@ -158,11 +159,11 @@ fn parent_identity() -> Option<String> {
     getppid().map(|pid| pid.as_raw_nonzero().to_string())
 }
 
-/// Makes this process end when its parent ends, which must have this PID.
+/// Makes this process end when its parent ends. Fails if the parent does not have this PID.
 pub fn end_with_parent(parent: &str) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|error| Error::io("cannot ask to end with the supervisor", error))?;
-    // The parent may have ended before the request; then no signal would come.
+    // If the parent has ended before the request, no signal will come.
     if parent_identity().as_deref() != Some(parent) {
         return Err(Error::Failed(format!(
             "the supervisor of this rank (process {parent}) has ended"
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn when_one_rank_fails_the_others_are_ended() {
-        // A stopped rank is killed at once.
+        // In the second case, the other rank is stopped and must be killed at once.
         for (one, others, limit_s) in [
             ("kill -9 $$", "exec sleep 60", 20),
             ("sleep 1; exit 1", "kill -STOP $$; exit 0", 4),
@@ -227,7 +228,7 @@ mod tests {
                 assert!(since.elapsed() < Duration::from_secs(20), "{signal:?}");
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // Checking does not consume the status.
+            // The first check must not consume the status.
             assert_eq!(local.stopped_by(0), signal);
             let next = match signal {
                 None => Signal::STOP,

@@ -1,7 +1,7 @@
-//! The supervisor of started ranks, independent of how they were started.
+//! The supervisor of started ranks, whatever started them.
 //!
-//! It passes signals on, makes sure that no rank stays behind, and returns the run's exit code. Ranks report problems
-//! between them themselves.
+//! It passes signals on, makes sure that no rank is left behind, and returns the run's exit code. Problems between
+//! ranks are reported by the ranks themselves.
 
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,21 @@ use crate::signals::Signals;
 use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
-/// Time for the other ranks to end after one was killed or has failed, or the run was interrupted; longer if many share
-/// a CPU. It covers a grace of at most 2 s plus slack for killed processes, and keeps the total below 5 s.
+/// Time for ranks to end after one was killed or has failed, or after the run was interrupted. It is longer if
+/// many ranks share a CPU. It covers their grace of at most 2 s and slack for killed processes, and keeps the total
+/// below 5 s.
 const END_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Time for a stopped rank, which cannot end: only as long as a SIGCONT may arrive after the signal to end.
+/// Time for a stopped rank to end. It cannot end while it is stopped, so this only allows for a SIGCONT that
+/// arrives after the signal to end.
 const STOPPED_END_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// After a rank has been stopped for the heartbeat timeout, the others have this long to detect it and end. Before they
-/// have joined they cannot, so the supervisor reports it. With a heartbeat timeout of 3 s the total is below 5 s; if
-/// many ranks share a CPU, both are longer.
+/// After a rank has been stopped for the heartbeat timeout, the other ranks have this long to detect it and end. Before
+/// they have joined they cannot detect it, so the supervisor reports it. With a heartbeat timeout of 3 s the total is
+/// below 5 s. If many ranks share a CPU, both times are longer.
 const STOPPED_FOUND_TIMEOUT: Duration = Duration::from_millis(1800);
 
-/// Longest time between two checks, in case no further SIGCHLD arrives.
+/// Longest time between two checks, in case a SIGCHLD is missed.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Supervised ranks.
@@ -45,13 +47,14 @@ pub struct Supervisor<S: RankProcesses> {
 #[derive(Debug, Default)]
 struct WatchedRank {
     ended: Option<RankExit>,
-    /// When the supervisor itself killed it, if it did. Its exit status is then meaningless.
+    /// When the supervisor itself killed the rank; `None` if it did not. The exit status of a killed rank means
+    /// nothing.
     put_down: Option<Instant>,
-    /// Set while it is stopped.
+    /// Set while the rank is stopped.
     stopped: Option<StoppedRank>,
 }
 
-/// Since when a rank is stopped, and by which signal.
+/// Since when a rank has been stopped, and by which signal.
 #[derive(Debug, Clone, Copy)]
 struct StoppedRank {
     signal: i32,
@@ -59,7 +62,7 @@ struct StoppedRank {
 }
 
 impl WatchedRank {
-    /// Returns the signal that ended it, unless the supervisor sent it.
+    /// Returns the signal that killed the rank; `None` if the supervisor sent it.
     fn killed_by(&self) -> Option<i32> {
         match self.ended {
             Some(RankExit::Signal(signal)) if self.put_down.is_none() => Some(signal),
@@ -76,7 +79,8 @@ impl WatchedRank {
 }
 
 impl<S: RankProcesses> Supervisor<S> {
-    /// Starts this many ranks in order, by calling `start`. `heartbeat_timeout` is how long a rank may be stopped.
+    /// Starts `ranks` ranks in order, by calling `start`. `heartbeat_timeout` is the time for which a rank may be
+    /// stopped.
     pub(super) fn start(
         spawn: S,
         ranks: u32,
@@ -86,7 +90,7 @@ impl<S: RankProcesses> Supervisor<S> {
         if ranks == 0 {
             return Err(Error::Usage("a run needs at least one rank".into()));
         }
-        // Created before any child exists, so that no exit is missed.
+        // The signal handlers are installed before any child exists, so that no exit is missed.
         let mut supervisor = Self::new(spawn, 0, heartbeat_timeout)?;
         for rank in 0..ranks {
             start(&mut supervisor.spawn, rank)?;
@@ -95,7 +99,7 @@ impl<S: RankProcesses> Supervisor<S> {
         Ok(supervisor)
     }
 
-    /// Supervises this many ranks that were already started.
+    /// Supervises `ranks` ranks that were already started.
     pub fn new(spawn: S, ranks: u32, heartbeat_timeout: Duration) -> Result<Self> {
         Ok(Self {
             spawn,
@@ -110,7 +114,7 @@ impl<S: RankProcesses> Supervisor<S> {
         })
     }
 
-    /// Gives ranks more time to end, if many share a CPU.
+    /// Gives ranks more time to end. Used if many ranks share a CPU.
     #[must_use]
     pub fn with_extra_time(mut self, beyond: Duration) -> Self {
         self.end_timeout = END_TIMEOUT.saturating_add(beyond);
@@ -125,8 +129,8 @@ impl<S: RankProcesses> Supervisor<S> {
             .collect()
     }
 
-    /// Waits until all ranks have ended and returns the run's exit code: 0 if all are 0, 128 + signal if the user ended
-    /// it, 2 if a rank reports a wrong request, 1 for everything else.
+    /// Waits until all ranks have ended, and returns the run's exit code. It is 0 if all ranks' codes are 0, 128 +
+    /// signal if the user ended the run, 2 if a rank reports a wrong request, and otherwise 1.
     pub fn wait(mut self) -> Result<u8> {
         loop {
             self.reap()?;
@@ -144,14 +148,14 @@ impl<S: RankProcesses> Supervisor<S> {
                 self.signal_all(signal);
             }
         }
-        // A signal to the whole process group may have ended the ranks before it was handled here.
+        // A signal to the whole process group may have ended the ranks before this process handled it.
         self.take_interruption();
         self.report();
         Ok(self.exit_code())
     }
 
-    /// Returns the signal with which the user ends the run, if one came since the last call. The first one determines
-    /// the exit code.
+    /// Returns the signal by which the user ends the run, if one arrived since the last call. The first signal
+    /// determines the exit code.
     fn take_interruption(&mut self) -> Option<i32> {
         let signal = self
             .signals
@@ -169,7 +173,8 @@ impl<S: RankProcesses> Supervisor<S> {
                 continue;
             }
             rank.ended = self.spawn.ended(number)?;
-            // A failing rank ends the run for all. Ranks that are stopped or stuck would otherwise stay forever.
+            // A rank that fails ends the run for all ranks. From now on, ranks that are stopped or stuck must end in
+            // time or are killed.
             if rank.ended.is_some_and(|ending| ending != RankExit::Code(0)) {
                 self.ending_since.get_or_insert_with(Instant::now);
             }
@@ -179,11 +184,11 @@ impl<S: RankProcesses> Supervisor<S> {
 
     fn check_stopped(&mut self) {
         let now = Instant::now();
-        // If this process itself was stopped, perhaps all ranks were, and some may resume a little later than others.
+        // If this process itself was stopped, all ranks may have been stopped too, and some may resume a little later.
         let excused = now.duration_since(self.looked) > 2 * LOOK;
         self.looked = now;
         for (number, rank) in (0u32..).zip(&mut self.ranks) {
-            // The state of a rank before it was killed is kept for the report.
+            // Whether a rank was stopped when it was killed is kept for the report.
             if rank.ended.is_some() || rank.put_down.is_some() {
                 continue;
             }
@@ -194,7 +199,7 @@ impl<S: RankProcesses> Supervisor<S> {
         }
     }
 
-    /// Returns when all remaining ranks are killed, if there is a reason to.
+    /// Returns when all remaining ranks are to be killed; `None` if there is no reason to kill them.
     fn all_end_deadline(&self) -> Option<Instant> {
         let ending = self.ending_since.map(|since| since + self.end_timeout);
         let patience = self.heartbeat_timeout + STOPPED_FOUND_TIMEOUT;
@@ -202,20 +207,20 @@ impl<S: RankProcesses> Supervisor<S> {
         stopped.chain(ending).min()
     }
 
-    /// Returns when a stopped rank is killed ahead of the others because the run is ending.
+    /// Returns when a stopped rank is to be killed before the other ranks, because the run is ending.
     fn stopped_deadline(&self, stopped: StoppedRank) -> Option<Instant> {
         let ending = self.ending_since?;
         Some(ending.max(stopped.since) + STOPPED_END_TIMEOUT)
     }
 
-    /// Iterates over stopped ranks that have not ended.
+    /// Iterates over the stopped ranks that have not ended.
     fn stopped(&self) -> impl Iterator<Item = (u32, StoppedRank)> {
         let ranks = (0u32..).zip(&self.ranks);
         let there = ranks.filter(|(_, rank)| rank.ended.is_none() && rank.put_down.is_none());
         there.filter_map(|(number, rank)| Some((number, rank.stopped?)))
     }
 
-    /// Returns the time until the next check, unless an event comes first.
+    /// Returns the time until the next check. Events may end the wait earlier.
     fn time_to_next_check(&self) -> Duration {
         if self.killed_rest {
             return LOOK;
@@ -227,7 +232,7 @@ impl<S: RankProcesses> Supervisor<S> {
         left.map_or(LOOK, |left| left.min(LOOK))
     }
 
-    /// Kills ranks that have not ended in time, and those that cannot end because they are stopped.
+    /// Kills ranks that have not ended in time, and ranks that cannot end because they are stopped.
     fn kill_overdue(&mut self) {
         if self.killed_rest {
             return;
@@ -247,7 +252,7 @@ impl<S: RankProcesses> Supervisor<S> {
                 due.push(number);
             }
         }
-        // All are stopped before the first is killed, so that no rank blames it.
+        // All ranks are stopped before the first one is killed, so that no rank can report the killed one as lost.
         for signal in [SIGSTOP, SIGKILL] {
             due.iter()
                 .for_each(|&number| self.spawn.signal(number, signal));
@@ -262,8 +267,8 @@ impl<S: RankProcesses> Supervisor<S> {
         }
     }
 
-    /// Reports killed ranks or, if there are none, those that had to be killed here. This happens only if rank 0 could
-    /// not report them: it was killed, stuck, or did not notice.
+    /// Reports the ranks that were killed by other processes, or else the ranks that the supervisor had to kill. It
+    /// does so only if rank 0 did not report them, because it was killed, was stuck, or did not notice.
     fn report(&self) {
         let root = self.ranks.first();
         let root_told = root.is_some_and(|root| root.code().is_some_and(|code| code != 0));
@@ -280,7 +285,7 @@ impl<S: RankProcesses> Supervisor<S> {
                 }
                 _ if killed || rank.put_down.is_none() => continue,
                 (None, Some((put_down, by))) => stopped_text(by, put_down),
-                // This rank was waiting for the stopped rank.
+                // This rank only waited for the stopped rank, so it is not reported.
                 (None, None) if any_stopped => continue,
                 (None, None) => {
                     "did not end with the others, as if it was stopped or stuck, and was killed"
@@ -302,7 +307,8 @@ impl<S: RankProcesses> Supervisor<S> {
         if let Some(signal) = self.interrupted {
             return Error::Interrupted { signal, rank: None }.exit_code();
         }
-        // Ranks on a lost host end by a signal of their agent, which does not mean that the user interrupted the run.
+        // Ranks on a lost host are killed by their agent's signal. This signal does not mean that the user interrupted
+        // the run.
         if self
             .ranks
             .iter()
@@ -314,8 +320,8 @@ impl<S: RankProcesses> Supervisor<S> {
         if codes.iter().all(|code| *code == Some(0)) {
             return 0;
         }
-        // If a signal reached only one rank, all ranks end with its code, unless the signal came before that rank
-        // caught signals.
+        // A signal that reaches one rank ends all ranks with the same code. The exception is a signal that arrives
+        // before that rank catches signals.
         let mut killed_by = self.ranks.iter().filter_map(WatchedRank::killed_by);
         if let Some(signal) = killed_by.find(|signal| [SIGINT, SIGTERM].contains(signal)) {
             return Error::Interrupted { signal, rank: None }.exit_code();
@@ -327,8 +333,10 @@ impl<S: RankProcesses> Supervisor<S> {
         }
     }
 
-    /// Returns the code of an interrupted run: if all ranks that ended on their own have it, or rank 0 has (ranks that
-    /// only saw it disappear end with another code). Ranks that were killed here had not joined when the signal reached
+    /// Returns the code of an interrupted run; `None` if the run was not interrupted.
+    ///
+    /// It is the code of all ranks that ended by themselves, or else rank 0's, because ranks that only lost rank 0 end
+    /// with another code. Ranks that the supervisor killed do not count: they had not joined when the signal reached
     /// another rank, or could not learn of it.
     fn ended_by_interruption(&self) -> Option<u8> {
         let closed = i32::from(Error::output_closed().exit_code());
@@ -342,7 +350,7 @@ impl<S: RankProcesses> Supervisor<S> {
     }
 }
 
-/// Returns the usual reason for a signal that this program does not send.
+/// Returns the usual reason for a signal that this program itself does not send.
 fn usual_sender(signal: i32) -> &'static str {
     match signal {
         SIGKILL => {
@@ -369,7 +377,7 @@ fn stopped_text(stopped: StoppedRank, put_down: Instant) -> String {
 }
 
 impl<S: RankProcesses> Drop for Supervisor<S> {
-    /// Ends ranks that still run because starting another one failed.
+    /// If starting a rank failed, the ranks that already run are killed.
     fn drop(&mut self) {
         for (number, rank) in (0u32..).zip(&self.ranks) {
             if rank.ended.is_none() {

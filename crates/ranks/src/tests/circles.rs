@@ -1,8 +1,9 @@
-//! Collectives of a few ranks, without the others.
+//! Collectives of a few ranks, in which the other ranks take no part.
 
 use super::*;
 
-/// Each pair of neighbours meets in turn; a rank that is a member in one turn also takes part in the next.
+/// In each turn, three neighbours start together, and then two of them exchange messages. These two also take part in
+/// the next turn or have taken part in the previous one.
 #[test]
 fn a_group_meets_without_the_other_ranks() {
     for size in [2u32, 5, 13] {
@@ -64,8 +65,8 @@ fn a_circle_may_be_of_all() {
     });
 }
 
-/// Rank 40 does not join rank 41. More of the other ranks are asked than are described individually, and none of them
-/// may be blamed.
+/// Rank 41 enters a collective, but the other member, rank 40, does not. The other ranks are asked, but none of them
+/// may be blamed. They are more than a message describes individually.
 #[test]
 fn a_rank_missing_in_a_group_is_named() {
     for error in run(48, |mut rank| {
@@ -84,7 +85,7 @@ fn a_rank_missing_in_a_group_is_named() {
     }
 }
 
-/// A rank that is lost while two others meet also ends the wait of ranks with later turns.
+/// A rank that is lost while two others are in a collective also ends the wait of ranks with later collectives.
 #[test]
 fn ranks_waiting_for_their_turn_learn_of_a_lost_rank() {
     for error in run(7, |mut rank| {

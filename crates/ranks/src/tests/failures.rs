@@ -1,4 +1,4 @@
-//! Ranks that are killed, stopped, stuck or lost, and how the others report it.
+//! Ranks that are killed, stopped, stuck or lost, and how the other ranks report them.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -36,7 +36,7 @@ fn a_lost_rank_is_named_everywhere_within_a_second() {
     }
 }
 
-/// Runs ranks as if started by a launcher. Returns, for each, whether it has claimed the report by its end.
+/// Runs ranks as if a launcher had started them. Returns whether each has claimed the report by its end.
 fn claims_under_a_launcher(size: u32, body: impl Fn(&mut Rank) + Copy + Send) -> Vec<bool> {
     let (listener, address) = door();
     let mut listener = Some(listener);
@@ -52,8 +52,8 @@ fn claims_under_a_launcher(size: u32, body: impl Fn(&mut Rank) + Copy + Send) ->
                 let (shared, _) = rank.parts();
                 let has_claimed = rank.claims_report();
                 drop(rank);
-                // A claim that a child makes while leaving is reported by its control thread; rank 0 then claims only
-                // to stay silent.
+                // If a child claims the report while it leaves, its control thread prints it. Rank 0 then claims the
+                // report only to prevent its own.
                 has_claimed || number != 0 && !shared.claim_report()
             })
         };
@@ -69,7 +69,7 @@ fn until_told(rank: &Rank) {
     }
 }
 
-/// If rank 0 were lost, its children would report it.
+/// The children must stay silent: they report only if rank 0 is lost.
 #[test]
 fn a_failure_of_rank_0_is_reported_by_rank_0_alone() {
     let claims = claims_under_a_launcher(5, |rank| match rank.id() {
@@ -79,7 +79,7 @@ fn a_failure_of_rank_0_is_reported_by_rank_0_alone() {
     assert_eq!(claims, [true, false, false, false, false]);
 }
 
-/// The first to end the run is rank 0, one of its children, or a grandchild.
+/// The rank that first ends the run is rank 0, one of its children, or a grandchild.
 #[test]
 fn an_agreed_failure_of_rank_0_is_reported_by_rank_0_alone() {
     for first in [0, 1, 2, 4] {
@@ -99,7 +99,7 @@ fn an_agreed_failure_of_rank_0_is_reported_by_rank_0_alone() {
     }
 }
 
-/// An engine may have lost rank 0 before the control channel does.
+/// An engine may notice the loss of rank 0 before the control channel does.
 #[test]
 fn a_failure_unknown_to_rank_0_is_reported_by_its_child() {
     let claims = claims_under_a_launcher(2, |rank| match rank.id() {
@@ -117,7 +117,7 @@ fn a_failure_unknown_to_rank_0_is_reported_by_its_child() {
     assert!(claims[1], "{claims:?}");
 }
 
-/// A rank in another process, killed at the end like a crashed process: without a last message.
+/// A rank in another process. Dropping it kills the process without a last message, like a crash.
 struct Doomed {
     child: std::process::Child,
 }
@@ -129,7 +129,7 @@ impl Drop for Doomed {
     }
 }
 
-/// Starts rank 1 of 3 as a process of its own, by running one ignored test of this very program.
+/// Starts rank 1 of 3 as a process of its own, by running an ignored test of this program.
 fn other_process(address: SocketAddr) -> Doomed {
     let child = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--ignored", "tests::failures::rank_one_of_three"])
@@ -157,7 +157,7 @@ fn rank_one_of_three() {
     }
 }
 
-/// Runs ranks 0 and 2, with rank 1 in another process. Once all have joined, `act` is called with that process.
+/// Runs ranks 0 and 2, with rank 1 in another process. When all have joined, `act` is called with that process's ID.
 fn with_other_process(timeout: Duration, act: impl Fn(u32) + Send + 'static) -> Vec<Error> {
     let (listener, address) = door();
     let other = other_process(address);
@@ -190,7 +190,7 @@ fn a_killed_process_is_named() {
     }
 }
 
-/// Without the extra time for ranks that share a CPU, each of these would be lost at once.
+/// Without the extra time for ranks that share a CPU, each of these ranks would count as lost at once.
 #[test]
 fn ranks_that_share_a_cpu_are_waited_for_longer() {
     let crowded = |rank: u32, options: &mut JoinOptions| {

@@ -1,4 +1,4 @@
-//! Ranks that are missing or incompatible, and unauthenticated connections.
+//! Ranks that are missing or do not fit, and unauthenticated connections.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use super::*;
 use tonnage_units::Result;
 
-/// Starts a rank that will fail to join; rank 0 gets the listener.
+/// Starts a rank that must fail to join, and returns its error. Rank 0 gets the listener.
 fn failing(
     rank: u32,
     size: u32,
@@ -25,12 +25,13 @@ fn missing_ranks_are_listed() {
     let four = failing(4, 9, (None, address), soon);
     for error in [zero.join().unwrap(), four.join().unwrap()] {
         assert!(error.to_string().contains("ranks 1-3,5-8 of 9"), "{error}");
-        // All of them are on their supervisor's host.
+        // The supervisor started all ranks on its own host, so the host of missing ranks is known.
         assert_eq!(blamed(&error), (1, "h0".into()));
     }
 }
 
-/// If rank 0 is gone, the other ranks must not wait for it: the supervisor listened before any rank started.
+/// If rank 0 has ended, the other ranks must not wait for it. They can tell, because the supervisor listens before any
+/// rank starts.
 #[test]
 fn a_closed_meeting_place_of_the_supervisor_ends_the_run_at_once() {
     let (listener, address) = door();
@@ -42,7 +43,8 @@ fn a_closed_meeting_place_of_the_supervisor_ends_the_run_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(1));
 }
 
-/// Only rank 0 and the refused rank must report the difference; the refused rank may have its own terminal.
+/// Only rank 0 and the refused rank may report the difference. The refused rank does, because its user may have another
+/// terminal.
 #[test]
 fn another_plan_is_reported_only_by_rank_0_and_the_refused_rank() {
     for order in [[1, 2], [2, 1]] {
@@ -51,8 +53,8 @@ fn another_plan_is_reported_only_by_rank_0_and_the_refused_rank() {
     }
 }
 
-/// Runs three ranks; rank 2 is incompatible, and ranks 1 and 2 arrive in this order. Returns, for each, whether it
-/// leaves the report to others.
+/// Runs three ranks. Rank 2 does not fit, and ranks 1 and 2 arrive in this order. Returns whether each leaves the
+/// report to other ranks.
 fn told_of_rank_2(order: [u32; 2]) -> [bool; 3] {
     let (listener, address) = door();
     let join = |rank: u32, listener: Option<TcpListener>| {
@@ -120,7 +122,7 @@ fn a_late_process_gets_the_reason_why_it_cannot_join() {
         assert!(of_another.contains("expects 3 ranks"), "{of_another}");
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(5), "{took:?}");
-        // The run continues, and its end frees the port.
+        // The run continues. When it ends, the port is free again.
         let other = scope.spawn(|| one.close());
         zero.close().unwrap();
         other.join().unwrap().unwrap();
@@ -143,8 +145,8 @@ fn a_wrong_secret_is_refused_on_both_sides() {
     says(&error, &["did not know the secret"]);
 }
 
-/// Forwards connections to `address`. For the first `slow` ones, only the first `bytes` of the client arrive in time;
-/// the rest comes too late.
+/// Forwards connections to `address`. For the first `slow` connections, only the first `bytes` bytes of the client
+/// arrive in time, and the rest arrives too late.
 fn slow_way(address: SocketAddr, slow: usize, bytes: usize) -> SocketAddr {
     let (listener, way) = door();
     std::thread::spawn(move || {
@@ -183,8 +185,8 @@ const BRIEF: Duration = Duration::from_millis(300);
 
 #[test]
 fn a_rank_with_a_late_introduction_retries() {
-    // A framed handshake has 52 bytes: either the introduction is late, or the handshake itself, more often than a
-    // wrong secret is retried.
+    // A framed handshake has 52 bytes. In the first case the introduction is late. In the second, the handshake itself
+    // is late, more often than a wrong secret would be retried.
     for (slow, bytes) in [(2, 52), (7, 20)] {
         let (listener, address) = door();
         let hasty = |options: &mut JoinOptions| options.stranger_timeout = BRIEF;
@@ -213,7 +215,7 @@ fn silent_connections_are_reported() {
     drop(silent);
 }
 
-/// Reads until the peer closes. Returns false if that does not happen in time.
+/// Reads until the peer closes the connection. Returns false if the peer does not close it in time.
 fn is_closed(mut stream: &TcpStream, time: Duration) -> bool {
     stream.set_read_timeout(Some(time)).unwrap();
     let mut buffer = [0u8; 1024];
@@ -240,8 +242,8 @@ fn unauthenticated_connections_are_closed_and_the_run_continues() {
     let huge = connect(&u32::MAX.to_le_bytes());
     let garbage = connect(&[&[48, 0, 0, 0][..], &[7; 48]].concat());
     let http = connect(b"GET / HTTP/1.1\r\n\r\n");
-    // More silent connections than are served at once: the real rank has to wait until they are closed, and still
-    // joins.
+    // These are more silent connections than are served at once. The real rank has to wait until they are closed, but
+    // still joins.
     let crowd: Vec<_> = (0..80).map(|_| connect(b"")).collect();
     for stranger in [&huge, &garbage, &http] {
         assert!(is_closed(stranger, SOON));

@@ -16,7 +16,7 @@ use super::*;
 use crate::testing::{SOON, door, identity, launched, options, run, run_with, says, start};
 use tonnage_units::{Error, Reduce};
 
-/// Runs all ranks until they have closed normally, and returns the results in rank order.
+/// Runs `body` on all ranks, closes each rank normally, and returns the results in rank order.
 fn run_and_close<T: Send + 'static>(
     size: u32,
     body: impl Fn(&mut Rank) -> T + Clone + Send + 'static,
@@ -89,7 +89,7 @@ fn rank_0_collects_all_values_and_the_others_learn_that_it_has() {
     });
 }
 
-/// The answer to the other ranks must contain none of the collected values.
+/// The answer to ranks other than 0 must not contain the collected values.
 #[test]
 fn the_answer_to_a_collection_does_not_grow_with_the_ranks() {
     let of_a_leaf = |size: u32| {
@@ -103,7 +103,7 @@ fn the_answer_to_a_collection_does_not_grow_with_the_ranks() {
         all[size as usize - 1]
     };
     let (few, many) = (of_a_leaf(3), of_a_leaf(20));
-    // A heartbeat may have arrived meanwhile.
+    // A heartbeat may have arrived in the meantime.
     assert!(few.abs_diff(many) < 200, "{few} {many}");
 }
 
@@ -112,7 +112,7 @@ fn messages_reach_their_receivers() {
     for size in [1u32, 2, 3, 13] {
         run_and_close(size, move |rank| {
             let me = rank.id();
-            // Even ranks send to all, including themselves; odd ranks send nothing.
+            // Even ranks send to all ranks, including themselves. Odd ranks send nothing.
             let text = |from: u32, to: u32| format!("{from} to {to}").into_bytes();
             let mine = (0..size).filter(|_| me % 2 == 0);
             let mine = mine.map(|to| (to, text(me, to))).collect();
@@ -148,7 +148,7 @@ fn notes_reach_rank_0_before_later_collectives() {
                 } else {
                     assert_eq!(came, []);
                 }
-                // Keeps other ranks from sending before rank 0 has checked.
+                // No rank may send the next note before rank 0 has checked.
                 rank.barrier("looked", SOON).unwrap();
             }
             let error = notes.send(vec![0; 64 << 20]).unwrap_err();
@@ -164,7 +164,7 @@ fn large_exchanges_fit_and_larger_ones_are_refused() {
         let much = vec![rank.id() as u8; 4 << 20];
         let all = rank.exchange("cards", vec![(other, much)], SOON).unwrap();
         rank.barrier("between", SOON).unwrap();
-        // Each may send this much, but rank 1 cannot forward the messages of ranks 0 and 2 to the ranks below it.
+        // Each rank may send this much. But rank 1 cannot forward the messages of ranks 0 and 2 to the ranks below it.
         let to = if rank.id() == 2 { 1 } else { 3 };
         let much = if rank.id() == 3 { 0 } else { 9 << 20 };
         let error = rank.exchange("more", vec![(to, vec![1; much])], SOON);
@@ -245,13 +245,13 @@ fn clocks_of_other_boots_are_estimated_along_the_tree() {
             let before = tree::clock::monotonic_ns();
             let start = rank.aligned_start("trial", SOON).unwrap();
             let offset = rank.clock_offset();
-            // All these clocks are really the same, so the estimate itself is its error.
+            // All these clocks are really the same, so the estimated offset is also its error.
             let doubt_ns = offset.offset_ns.unsigned_abs()..1_000_000_000;
             assert!(doubt_ns.contains(&offset.uncertainty_ns), "{offset:?}");
             assert!(start + offset.uncertainty_ns >= before + 500_000);
             let known_ns = |rank: &Rank| rank.known_clock().known_ns;
             let first = known_ns(&rank);
-            // Heartbeats are half a second apart.
+            // Heartbeats, which update the estimate, are half a second apart.
             for _ in 0..100 {
                 if first.is_none() || known_ns(&rank) > first {
                     break;
@@ -263,7 +263,7 @@ fn clocks_of_other_boots_are_estimated_along_the_tree() {
             offset
         },
     );
-    // Rank 1 has the same boot as rank 0.
+    // Rank 1 has the same boot ID as rank 0.
     assert_eq!(offsets[..2], [ClockOffset::default(); 2]);
     let is_off = |offset: &ClockOffset| offset.uncertainty_ns > 0;
     assert!(offsets[2..].iter().all(is_off), "{offsets:?}");

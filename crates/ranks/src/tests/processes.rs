@@ -1,7 +1,7 @@
-//! Whole runs as processes with a supervisor: how they end, what they report, and that no process stays behind.
+//! Whole runs with processes under a supervisor: how they end, what they report, and that no process is left behind.
 //!
-//! A test starts this program again as a supervisor, which starts it again as ranks. Ignored tests are the entry points
-//! of both, and an environment variable selects the scenario.
+//! A test starts this program again as a supervisor, and the supervisor starts it again as ranks. Ignored tests are the
+//! entry points of both. An environment variable selects the scenario.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -70,7 +70,7 @@ fn as_rank() {
             send(Signal::INT);
             stuck();
         }
-        // Like a worker inside a library call.
+        // Behaves like a rank that is stuck inside a library call.
         _ => stuck(),
     }
     std::process::exit(0);
@@ -114,9 +114,9 @@ fn a_signal_to_one_rank_ends_all_with_its_code() {
     assert!(said.contains(&wanted), "{said}");
 }
 
-/// Starts a supervisor of stuck ranks. Returns it with the ranks' PIDs, from its first lines.
+/// Starts a supervisor of stuck ranks. Returns it with the ranks' PIDs, which its first lines contain.
 ///
-/// The reader is returned too: ranks would fail if their output were closed.
+/// The reader is returned too, because ranks would fail if their output were closed.
 fn stuck() -> (Child, Vec<Pid>, BufReader<ChildStdout>) {
     let mut child = supervisor("stuck");
     let mut reader = BufReader::new(child.stdout.take().unwrap());
@@ -134,7 +134,7 @@ fn stuck() -> (Child, Vec<Pid>, BufReader<ChildStdout>) {
     (child, pids, reader)
 }
 
-/// Whether a process is running. A zombie counts as gone.
+/// Returns whether a process is running. A zombie does not count as running.
 fn is_running(pid: Pid) -> bool {
     let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
     let zombie = std::fs::read_to_string(path).is_ok_and(|stat| stat.contains(") Z "));

@@ -1,11 +1,14 @@
-//! Estimates the offset of this rank's clock from rank 0's, along the tree.
+//! Estimates the offset of this rank's clock from rank 0's clock, along the tree.
 //!
-//! Each rank asks its parent for the time, several times when it joins and later once per clock interval if the clocks
-//! differ. It keeps the answer with the smallest uncertainty. The true offset is at most half a round trip from that
-//! answer's middle, and clocks drift apart as the answer ages. The parent's own estimate is added.
+//! Each rank asks its parent for the time: several times when it joins, and later once per clock interval if the clocks
+//! differ. It keeps the answer with the smallest uncertainty.
 //!
-//! Ranks of one boot and one time namespace should read the same clock. A few round trips test that, because restored
-//! snapshots share a boot ID too. An offset within its uncertainty counts as exactly 0; any other is tracked.
+//! The parent read its clock between question and answer. So the offset computed from their middle is wrong by at most
+//! half the round trip, plus the drift of the clocks since then. The parent's own estimate is added.
+//!
+//! Ranks with the same boot ID and time namespace should read the same clock. A few round trips test this, because
+//! restored snapshots of a machine share the boot ID but not the clock. An offset within its uncertainty counts as
+//! exactly 0. If the offset is larger, the clock is tracked like any other.
 
 use std::time::Duration;
 
@@ -14,16 +17,16 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::ClockOffset;
 use crate::channel::message::{ClockBase, MessageHead};
 
-/// Number of round trips before the first estimate, and the number if the parent should have the same clock.
+/// Number of round trips before the first estimate. The second number applies if the names say that the clocks are the
+/// same.
 const SAMPLES: u32 = 16;
 const SAMPLES_OF_ONE_CLOCK: u32 = 4;
 
-/// Upper bound on the drift between two clocks, in addition to the slewing by their kernels. Computer crystals are
-/// specified to 50 ppm or better.
+/// Upper bound on the drift between two clocks, apart from slewing by the kernels. Computer crystals are specified to
+/// 50 ppm or better.
 const DRIFT_PPB: u64 = 100_000;
 
-/// Returns the drift in nanoseconds that two clocks may accumulate in `age_ns`, when kernels slew them by `slew_ppb` in
-/// total.
+/// Returns the drift that two clocks may accumulate in `age_ns`, if their kernels slew them by `slew_ppb` in total.
 fn drift_ns(age_ns: u64, slew_ppb: u64) -> u64 {
     let drift = u128::from(age_ns) * u128::from(DRIFT_PPB.saturating_add(slew_ppb));
     u64::try_from(drift.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
@@ -32,28 +35,29 @@ fn drift_ns(age_ns: u64, slew_ppb: u64) -> u64 {
 /// Returns this host's `CLOCK_MONOTONIC` in nanoseconds.
 pub(crate) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
-    // The clock counts from boot, so neither part is negative.
+    // The clock counts from boot, so neither number is negative.
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
 /// This rank's estimate of rank 0's clock. Its uncertainty grows with its age.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ClockEstimate {
-    /// The estimate at `known_ns`.
+    /// The estimate as of `known_ns`.
     pub(crate) base: ClockBase,
-    /// Time of the estimate by this rank's clock; `None` if this clock is the same as rank 0's.
+    /// Time of the estimate, by this rank's clock; `None` if this clock is rank 0's.
     pub(crate) known_ns: Option<u64>,
-    /// Twice the largest slew rate of a clock on the path to rank 0, which bounds the total of two neighbouring clocks.
+    /// Twice the largest slew rate of any clock on the path to rank 0. Two neighbouring clocks together slew at most at
+    /// this rate.
     pub(crate) slew_ppb: u64,
 }
 
 impl ClockEstimate {
-    /// Returns the estimate at a time of this clock.
+    /// Returns the estimate at `now_ns`, a time of this rank's clock.
     pub(crate) fn offset_at(&self, now_ns: u64) -> ClockOffset {
         let age_ns = self
             .known_ns
             .map_or(0, |known_ns| now_ns.saturating_sub(known_ns));
-        // The drift counts twice: this rank's clock drifts from its parent's, and the parent's from rank 0's.
+        // The drift counts twice: between this rank's clock and its parent's, and between the parent's and rank 0's.
         let drift_ns = drift_ns(age_ns, self.slew_ppb).saturating_mul(2);
         let mut clock = self.base.clock;
         clock.uncertainty_ns = clock.uncertainty_ns.saturating_add(drift_ns);
@@ -64,15 +68,15 @@ impl ClockEstimate {
 /// One answer of the parent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClockAnswer {
-    /// Time of the question by this clock.
+    /// Time of the question, by this rank's clock.
     pub(crate) sent_ns: u64,
-    /// Time of the answer by the parent's clock.
+    /// Time of the answer, by the parent's clock.
     pub(crate) at_ns: u64,
-    /// Arrival time of the answer by this clock.
+    /// Arrival time of the answer, by this rank's clock.
     pub(crate) came_ns: u64,
-    /// Largest rate at which the kernel slews this rank's clock now, in parts per 10^9.
+    /// Largest rate at which the kernel slews this rank's clock at present, in parts per 10^9.
     pub(crate) own_slew_ppb: u64,
-    /// Largest slew rate of the parent's clock, or of another clock on its path to rank 0 if that is larger.
+    /// Largest rate at which the parent's clock, or any other clock on its path to rank 0, is slewed.
     pub(crate) parent_slew_ppb: u64,
 }
 
@@ -81,14 +85,14 @@ pub(crate) struct ClockAnswer {
 struct ClockSample {
     rtt_ns: u64,
     offset_ns: i64,
-    /// Arrival time by this clock.
+    /// Arrival time, by this rank's clock.
     came_ns: u64,
     /// Largest total slew rate of both clocks since `came_ns`.
     slew_ppb: u64,
 }
 
 impl ClockSample {
-    /// Returns the largest possible error at `now_ns`.
+    /// Returns the largest possible error of the offset at `now_ns`.
     fn error_bound_ns(&self, now_ns: u64) -> u64 {
         let age_ns = now_ns.saturating_sub(self.came_ns);
         let drift_ns = drift_ns(age_ns, self.slew_ppb);
@@ -99,11 +103,11 @@ impl ClockSample {
 /// Relation of a rank's clock to rank 0's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClockRelation {
-    /// The same clock according to the names, but not yet tested by an exchange.
+    /// The clocks have the same name, but no exchange has tested this yet.
     Claimed,
-    /// The same clock, confirmed by an exchange.
+    /// The clocks are the same, and an exchange has confirmed it.
     Same,
-    /// A different clock, by its name or by an exchange.
+    /// The clocks are different, by their names or according to an exchange.
     Other,
 }
 
@@ -112,12 +116,12 @@ pub(crate) struct ClockSync {
     samples_left: u32,
     best: Option<ClockSample>,
     is_root: bool,
-    /// The parent's estimate and its arrival time by this clock, once received.
+    /// The parent's estimate, and its arrival time by this rank's clock; `None` until it has arrived.
     parent: Option<(ClockBase, u64)>,
     relation: ClockRelation,
-    /// Largest slew rate of a clock on the path to rank 0, this rank's included, as of the parent's last answer.
+    /// Largest slew rate of any clock on the path to rank 0, including this rank's, as of the parent's last answer.
     slew_ppb: u64,
-    /// Time by this clock of the last periodic question, after the initial ones.
+    /// Time of the last periodic question, by this rank's clock. The initial questions do not count.
     asked_ns: u64,
 }
 
@@ -135,7 +139,8 @@ impl ClockSync {
         }
     }
 
-    /// Creates the state of any other rank. `has_roots_clock` compares the clock names of both.
+    /// Creates the state of a rank other than 0. `has_roots_clock` tells whether its clock has the same name as rank
+    /// 0's.
     pub(crate) fn child(has_roots_clock: bool) -> Self {
         let (samples_left, relation) = if has_roots_clock {
             (SAMPLES_OF_ONE_CLOCK, ClockRelation::Claimed)
@@ -150,17 +155,17 @@ impl ClockSync {
         }
     }
 
-    /// Whether the parent should be asked again at once.
+    /// Returns whether the parent must be asked again at once.
     pub(crate) fn wants_sample(&self) -> bool {
         self.samples_left > 0
     }
 
-    /// Whether the estimate ages, so that the parent must be asked periodically.
+    /// Returns whether the estimate ages, so that the parent must be asked periodically.
     pub(crate) fn needs_resampling(&self) -> bool {
         self.relation == ClockRelation::Other && self.samples_left == 0
     }
 
-    /// Returns the question to the parent if one is due: one per interval, regardless of other traffic.
+    /// Returns the question for the parent if one is due. One is due per interval, regardless of other messages.
     pub(crate) fn next_question(&mut self, now_ns: u64, interval: Duration) -> Option<MessageHead> {
         let since_ns = now_ns.saturating_sub(self.asked_ns);
         if !self.needs_resampling() || u128::from(since_ns) < interval.as_nanos() {
@@ -175,7 +180,7 @@ impl ClockSync {
         self.slew_ppb.max(own_ppb)
     }
 
-    /// Takes the parent's answer.
+    /// Handles the parent's answer.
     pub(crate) fn add_answer(&mut self, answer: ClockAnswer) {
         self.samples_left = self.samples_left.saturating_sub(1);
         self.slew_ppb = answer.own_slew_ppb.max(answer.parent_slew_ppb);
@@ -191,7 +196,7 @@ impl ClockSync {
         if let Some(best) = &mut self.best {
             best.slew_ppb = best.slew_ppb.max(sample.slew_ppb);
         }
-        // All samples age at the same rate, so the better one stays better.
+        // All samples age at the same rate, so the better of two always stays the better one.
         let error_bound_ns = sample.error_bound_ns(came_ns);
         let is_better = |best: ClockSample| error_bound_ns <= best.error_bound_ns(came_ns);
         if self.best.is_none_or(is_better) {
@@ -200,7 +205,8 @@ impl ClockSync {
         self.test_relation(came_ns);
     }
 
-    /// Takes the parent's own estimate, received at `now_ns`. Returns whether the parent should be asked again at once.
+    /// Handles the parent's own estimate, which arrived at `now_ns`. Returns whether the parent must be asked again at
+    /// once.
     pub(crate) fn set_parent_base(&mut self, base: ClockBase, now_ns: u64) -> bool {
         self.parent = Some((base, now_ns));
         let asks = self.wants_sample();
@@ -208,8 +214,8 @@ impl ClockSync {
         !asks && self.wants_sample()
     }
 
-    /// Tests whether the clock is rank 0's, once both estimates have arrived. If not, it is measured and tracked like
-    /// any other.
+    /// Once both estimates have arrived, tests whether this clock is rank 0's. If it is not, it is measured and tracked
+    /// like any other clock.
     fn test_relation(&mut self, now_ns: u64) {
         if self.relation != ClockRelation::Claimed {
             return;
@@ -225,7 +231,7 @@ impl ClockSync {
         }
     }
 
-    /// Returns this rank's estimate at `now_ns`, once both estimates have arrived.
+    /// Returns this rank's estimate at `now_ns`; `None` until both estimates have arrived.
     pub(crate) fn result(&self, now_ns: u64) -> Option<ClockEstimate> {
         if self.is_root {
             return Some(ClockEstimate::default());
@@ -246,11 +252,11 @@ impl ClockSync {
         })
     }
 
-    /// Returns offset and uncertainty as measured, and the path's total round trip.
+    /// Returns the measured offset and uncertainty, and the path's total round trip.
     fn estimate(&self, now_ns: u64) -> Option<ClockBase> {
         let best = self.best.filter(|_| self.samples_left == 0)?;
         let (parent, parent_came_ns) = self.parent?;
-        // A parent that shares rank 0's clock sends an uncertainty of 0 once, and that does not age.
+        // If the parent shares rank 0's clock, it sends an uncertainty of 0, and only once. That estimate does not age.
         let parents_error_bound_ns = match parent.clock.uncertainty_ns {
             0 => 0,
             uncertainty_ns => uncertainty_ns.saturating_add(drift_ns(
@@ -273,7 +279,7 @@ impl ClockSync {
 mod tests {
     use super::*;
 
-    /// An answer over a path of clocks that are not slewed.
+    /// Returns an answer over a path on which no clock is slewed.
     fn answer(sent_ns: u64, at_ns: u64, came_ns: u64) -> ClockAnswer {
         ClockAnswer {
             sent_ns,
@@ -297,7 +303,8 @@ mod tests {
     #[test]
     fn the_shortest_round_trip_wins_and_the_parents_estimate_is_added() {
         let mut sync = ClockSync::child(false);
-        // This clock is 1000 ahead of the parent's. The two directions take 10 and 30, and once 500 and 900.
+        // This clock is 1000 ahead of the parent's. The two directions usually take 10 and 30, but 500 and 900 in the
+        // first exchange.
         sync.add_answer(answer(2000, 1500, 3400));
         for at in 0..u64::from(SAMPLES) - 1 {
             assert!(sync.result(2040).is_none());
@@ -319,8 +326,8 @@ mod tests {
         );
     }
 
-    /// Follows a clock that gains 20 ppm on its parent's, sampled twice a second over a path with random delay. Returns
-    /// the worst error and the worst uncertainty.
+    /// Tracks a clock that gains 20 ppm on its parent's clock, with two samples per second over a path with random
+    /// delays. Returns the worst error and the worst uncertainty.
     fn worst_error_ns(hour_ns: u64, asked_again: bool) -> (u64, u64) {
         let (mut sync, mut seed, mut worst) = (ClockSync::child(false), 1u64, (0, 0));
         sync.set_parent_base(ClockBase::default(), 0);
@@ -376,7 +383,8 @@ mod tests {
 
     #[test]
     fn a_clock_of_the_same_name_is_the_same_if_an_exchange_confirms_it() {
-        // The parent is on another host and 1000 ± 30 behind rank 0. Its answers have an uncertainty of 5.
+        // The parent is on another host. Its clock is 1000 ± 30 behind rank 0's, and its answers have an uncertainty of
+        // 5.
         for offset_ns in [0i64, 35, -35, 36, -36] {
             let is_same = offset_ns.abs() <= 35;
             let at_ns = 4005u64.saturating_add_signed(-offset_ns);
@@ -417,7 +425,7 @@ mod tests {
         assert_eq!(root.base.path_rtt_ns, 0);
     }
 
-    /// Ranks of one boot in time namespaces that are an hour apart, in both directions.
+    /// Ranks with the same boot ID, but in time namespaces that are an hour apart, in either direction.
     #[test]
     fn a_clock_an_hour_off_is_measured_even_if_its_name_is_the_same() {
         const HOUR_NS: i64 = 3_600_000_000_000;
@@ -451,7 +459,7 @@ mod tests {
             let known = sync.result(1000).unwrap();
             known.offset_at(1_000_001_000).uncertainty_ns
         };
-        // After a second: twice 100 ppm, and twice the total slew.
+        // Uncertainty after a second: twice 100 ppm of drift, plus twice the total slew.
         assert_eq!(at_ns(0, 0), 10 + 200_000);
         assert_eq!(at_ns(500_000, 0), 10 + 2_200_000);
         assert_eq!(at_ns(0, 83_000_000), 10 + 332_200_000);

@@ -1,7 +1,8 @@
-//! Collectives in progress at one node of the tree: combines contributions on their way up, and delivers results on
-//! their way down.
+//! Collectives in progress at one node of the tree. Contributions are combined on their way up, and results are
+//! delivered on their way down.
 //!
-//! Pure state without I/O: received messages go in, messages to send come out. Sockets are in [`super::node`].
+//! This is pure state without I/O: received messages go in, and messages to send come out. The connections are in
+//! [`super::node`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use crate::channel::pack::{pack, unpack_first};
 use crate::rank_set::RankSet;
 use tonnage_units::{Error, Result};
 
-/// Limit on collectives in progress; more means that a peer breaks the protocol. Collectives of a few ranks also pass
-/// through nodes outside the group, so a node may see some of every rank.
+/// Limit on collectives in progress. More of them mean that a peer breaks the protocol. Collectives of a few ranks also
+/// pass through nodes outside the group, so a node may see several at once.
 const UNDER_WAY_MAX: usize = 64;
-/// Number of finished collectives remembered, to recognise a late complaint.
+/// Number of finished collectives that are remembered, so that a late report of a missing rank is recognised.
 const FINISHED_KEPT: usize = 256;
 
 /// The contribution of a child's subtree.
@@ -33,16 +34,16 @@ enum CollectivePart {
 
 struct Collective {
     terms: CollectiveTerms,
-    /// The first rank that contributed, for error messages.
+    /// The first rank that contributed, named in error messages.
     first: RankInfo,
-    /// Whether this rank is a member; otherwise it only forwards.
+    /// Whether this rank is a member. If it is not, it only forwards.
     takes_part: bool,
     mine: Option<Vec<u8>>,
     merge: Option<MergeFn>,
     slot: Option<Arc<CollectiveSlot>>,
-    /// In order of the children.
+    /// The children's contributions, in order of the children.
     parts: Vec<CollectivePart>,
-    /// Messages of an exchange that stay within this subtree.
+    /// Messages of an exchange whose receivers are in this subtree.
     staying: Vec<u8>,
 }
 
@@ -54,8 +55,8 @@ pub(crate) struct Collectives {
     finished: VecDeque<CallNumber>,
 }
 
-/// Combined contribution of a complete subtree. It goes to the parent or, if it has all members, back down as the
-/// result.
+/// Combined contribution of a complete subtree. If the subtree contains all members, it goes back down as the result;
+/// otherwise it goes to the parent.
 pub(crate) struct CombinedPart {
     pub(crate) terms: CollectiveTerms,
     pub(crate) has_all: bool,
@@ -72,7 +73,7 @@ impl Collectives {
         }
     }
 
-    /// Takes this rank's own contribution.
+    /// Adds this rank's own contribution.
     pub(crate) fn add_own_part(
         &mut self,
         here: &RankInfo,
@@ -86,7 +87,7 @@ impl Collectives {
         self.combine(call)
     }
 
-    /// Takes the combined contribution of a child's subtree.
+    /// Adds the combined contribution of a child's subtree.
     pub(crate) fn add_child_part(
         &mut self,
         terms: CollectiveTerms,
@@ -146,7 +147,7 @@ impl Collectives {
         Ok(collective)
     }
 
-    /// Combines the contributions into one once all members at and below this node have contributed.
+    /// Combines the contributions; `None` until all members at and below this node have contributed.
     fn combine(&mut self, call: CallNumber) -> Result<Option<CombinedPart>> {
         let Some(collective) = self.under_way.get_mut(&call) else {
             return Ok(None);
@@ -156,7 +157,7 @@ impl Collectives {
             return Ok(None);
         }
         let mut payload = collective.mine.take().unwrap_or_default();
-        // `mine` stays `Some` to mark that this rank has entered: the parent may ask.
+        // `mine` stays `Some` to mark that this rank has entered, because the root may ask about that.
         collective.mine = collective.takes_part.then(Vec::new);
         let take = |part: &mut CollectivePart| match part {
             CollectivePart::Came(bytes) => std::mem::take(bytes),
@@ -177,7 +178,7 @@ impl Collectives {
                 for part in &parts {
                     payload.extend_from_slice(part);
                 }
-                // A rank outside the group lacks the merge function. It forwards the contributions unmerged; the next
+                // A rank outside the group has no merge function. It forwards the contributions unmerged, and the next
                 // member on the path merges them.
                 if let Some(merge) = collective.merge {
                     payload = merge(&payload)?;
@@ -194,7 +195,8 @@ impl Collectives {
         }))
     }
 
-    /// Returns the messages for each child and for this rank, for kinds where they differ.
+    /// Returns the messages for each child and for this rank. `None` for kinds of collectives whose result is the same
+    /// for all.
     pub(crate) fn deliver(
         &mut self,
         call: CallNumber,
@@ -215,7 +217,7 @@ impl Collectives {
         }
     }
 
-    /// Returns, for each child, whether its subtree has members that need the result.
+    /// Returns, for each child, whether its subtree contains members that need the result.
     pub(crate) fn children_in_call(&self, call: CallNumber) -> Vec<bool> {
         let collective = self.under_way.get(&call);
         let parts = collective.map_or(&[][..], |collective| &collective.parts);
@@ -225,7 +227,7 @@ impl Collectives {
             .collect()
     }
 
-    /// Hands the result to the main thread.
+    /// Hands the result to the main thread, and ends the collective.
     pub(crate) fn finish(&mut self, call: CallNumber, result: Vec<u8>) {
         let Some(collective) = self.under_way.remove(&call) else {
             return;
@@ -239,7 +241,7 @@ impl Collectives {
         }
     }
 
-    /// Whether this rank's main thread has entered.
+    /// Returns whether this rank's main thread has entered the collective.
     pub(crate) fn has_entered(&self, call: CallNumber) -> bool {
         let has_entered = |collective: &Collective| collective.mine.is_some();
         self.has_finished(call) || self.under_way.get(&call).is_some_and(has_entered)
@@ -249,7 +251,7 @@ impl Collectives {
         self.finished.contains(&call)
     }
 
-    /// Releases all waiting threads at the end of the run.
+    /// Releases all waiting threads when the run ends.
     pub(crate) fn stop(&mut self) {
         for (_, collective) in std::mem::take(&mut self.under_way) {
             if let Some(slot) = collective.slot {
@@ -259,7 +261,7 @@ impl Collectives {
     }
 }
 
-/// Encodes one contribution to a reduction. Unmerged contributions are concatenated.
+/// Encodes one contribution to a reduction. Contributions that are not merged are concatenated.
 pub(crate) fn reduce_entry(mine: &[u8]) -> Result<Vec<u8>> {
     pack(mine)
 }
@@ -275,7 +277,7 @@ pub(crate) fn reduce_entries(mut bytes: &[u8]) -> Result<Vec<&[u8]>> {
     Ok(entries)
 }
 
-/// One rank's entry of a gather. Entries are concatenated.
+/// One rank's entry of a gather. The entries of several ranks are concatenated.
 #[derive(Serialize, Deserialize)]
 struct Entry<'a> {
     rank: u32,
@@ -316,7 +318,7 @@ mod tests {
         rank_info(rank, &format!("h{rank}"))
     }
 
-    /// The root of a tree with this many other ranks, all of them its children.
+    /// Returns the root of a tree in which all other ranks are its children.
     fn root_with(children: u32) -> Collectives {
         let size = children + 1;
         Collectives::new(Subtree::new(0, size, children), size)
@@ -370,8 +372,8 @@ mod tests {
         assert!(all.has_finished(sum.call));
     }
 
-    /// Tree: rank 0 has children 1 and 2; rank 1 has 3 and 4; rank 2 has 5. Nodes 1 and 2 forward for groups they are
-    /// not in.
+    /// In this tree, rank 0 has children 1 and 2, rank 1 has children 3 and 4, and rank 2 has child 5. Nodes 0, 1 and 2
+    /// forward for a group to which they do not belong.
     #[test]
     fn a_node_between_members_forwards_contributions() {
         let at = |me| Collectives::new(Subtree::new(me, 6, 2), 6);

@@ -1,8 +1,8 @@
-//! The control thread of a rank. It sleeps until an event arrives.
+//! The control thread of a rank, which sleeps until an event arrives.
 //!
 //! It serves the control channel while the main thread does not wait on it, and does periodic work. When the run ends
 //! early, it makes sure that every rank learns the first cause and that this process really ends. Its state is in
-//! [`super::node`], the handling of messages in [`super::protocol`].
+//! [`super::node`], and the handling of messages is in [`super::protocol`].
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -24,14 +24,14 @@ use tonnage_units::lock::lock;
 use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
-/// Time to deliver the last messages when the run ends normally, and when it is aborted.
+/// Time to deliver the last messages: when the run ends normally, and when it ends early.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_ABORT: Duration = Duration::from_millis(200);
 
-/// Longest wait for rank 0 to confirm the end of the run. Without an answer it counts as gone.
+/// Longest wait for rank 0 to confirm the end of the run. If it does not answer, it counts as gone.
 const ROOT_ANSWER: Duration = Duration::from_secs(1);
 
-/// Why the control thread woke.
+/// Why the control thread woke up.
 #[derive(Default)]
 struct WakeReason {
     is_woken: bool,
@@ -48,12 +48,12 @@ pub(crate) struct ControlThread {
     shared: Arc<SharedNodeState>,
     signals: Signals,
     door: Option<LateJoinListener>,
-    /// The launcher. When it ends, the run ends.
+    /// The launcher, if the run must end when it ends.
     launcher: Option<LauncherProcess>,
     leaving: bool,
-    /// Time, in clock ticks since boot, at which this rank had joined. All ranks that it knows had started by then.
+    /// Time at which this rank had joined, in clock ticks since boot. All ranks that it knows were started before.
     joined_ticks: u64,
-    /// Whether [`ControlThread::follow_up`] still has to run after an early end.
+    /// Whether [`ControlThread::follow_up`] must still run after an early end.
     is_follow_up_due: bool,
 }
 
@@ -77,8 +77,8 @@ impl ControlThread {
         }
     }
 
-    /// Starts the thread. If that fails, the other ranks get the reason before they see this rank's connections close
-    /// and assume a crash.
+    /// Starts the thread. If that fails, the other ranks are sent the reason first. Otherwise they would see this
+    /// rank's connections close and report a crash.
     pub(crate) fn start_thread(self) -> Result<JoinHandle<()>> {
         let node = Arc::clone(&self.node);
         let started = std::thread::Builder::new()
@@ -96,17 +96,16 @@ impl ControlThread {
         })
     }
 
-    /// Runs until the main thread leaves, or until the grace after the end of the run is over.
+    /// Runs until the main thread leaves, or until the grace period after an early end is over.
     fn run(mut self) {
         let node = Arc::clone(&self.node);
         {
             let mut node = lock(&node);
             node.start();
-            // A signal may have arrived while the ranks joined.
+            // A signal may have arrived while the ranks were joining.
             self.take_signals(&mut node);
             if node.main_waits {
-                // The result that the main thread waits for may have arrived together with the last messages of
-                // joining.
+                // The result that the main thread waits for may have arrived with the last messages of joining.
                 node.watch.wake_main();
             }
         }
@@ -116,7 +115,7 @@ impl ControlThread {
                 let mut node = lock(&node);
                 node.fail(&error);
                 self.end(&mut node);
-                // This thread cannot continue if it cannot wait for events.
+                // A thread that cannot wait for events cannot continue.
                 break;
             }
             self.follow_up(&node);
@@ -128,7 +127,7 @@ impl ControlThread {
         if node.settings.end_process && node.aborted.is_some() && !self.leaving {
             self.end_process(&node);
         }
-        // The main thread may continue for a while, but must not use the connections.
+        // The main thread may still run for a while, but must not use the connections.
         node.links.clear();
     }
 
@@ -142,9 +141,9 @@ impl ControlThread {
         }
         let received_before = self.shared.received_bytes.load(Ordering::Relaxed);
         let mut node = lock(node);
-        // Connections come first: when a rank is killed, its launcher often signals the others, and the loss is the
-        // better message. Other events are rare. After one, all connections are read, in case the loss arrived at the
-        // same time.
+        // Connections are read before signals are handled. When a rank is killed, its launcher often signals the other
+        // ranks, and the loss of the rank is the more useful message. Other events are rare. After one, all connections
+        // are read, because news of a loss may have arrived at the same time.
         if awake.is_rare {
             node.attend_all();
         } else if awake.is_link_ready && !node.main_waits {
@@ -182,13 +181,13 @@ impl ControlThread {
         self.end(&mut node);
         let has_received = self.shared.received_bytes.load(Ordering::Relaxed) > received_before;
         if node.main_waits && (has_received || node.aborted.is_some()) {
-            // The result that the main thread waits for may have arrived.
+            // The result that the main thread waits for may be among the handled messages.
             watch.wake_main();
         }
         Ok(())
     }
 
-    /// Sleeps until an event arrives or something is due.
+    /// Sleeps until an event arrives or something is due. Returns why it woke up.
     fn sleep(&self, links: &Interest<'_>, now: Instant, due: Instant) -> Result<WakeReason> {
         let mut wake = due;
         let mut interests = vec![Interest::read(&self.shared.wake), links.clone()];
@@ -223,7 +222,7 @@ impl ControlThread {
         self.leaving || node.aborted.is_some_and(is_grace_over)
     }
 
-    /// Announces the end of the run, if this rank has noted a cause for it.
+    /// Announces the end of the run, if this rank has recorded a cause for it.
     fn end(&mut self, node: &mut TreeNode) {
         let Some(RunEnd {
             cause,
@@ -233,7 +232,7 @@ impl ControlThread {
             return;
         };
         let cause = match cause {
-            // A signal that this rank received too was meant for all ranks, so the message names none.
+            // If this rank received the same signal, it was meant for all ranks, so the message names no single rank.
             EndCause::Interrupted { signal, .. }
                 if is_from_peer && self.signals.take_received().contains(&signal) =>
             {
@@ -241,20 +240,22 @@ impl ControlThread {
             }
             cause => cause,
         };
-        // A rank that learns of the end may be restarted at once, and must not reach this run's port.
+        // The port is closed first. A rank that learns of the end may be restarted at once, and must not reach this
+        // run.
         self.close_late_join();
         let is_root_lost = matches!(cause, EndCause::Lost { rank: 0, .. });
         if is_from_peer && !node.settings.supervised && is_root_lost {
-            // The neighbour that lost rank 0 reports the loss, so this rank must not. If this rank is rank 0, it was
-            // stopped and resumed too late; other ranks only pass the announcement on.
+            // The neighbour that lost rank 0 reports the loss, so this rank does not. If this rank is rank 0, it was
+            // stopped and resumed too late. Ranks further down only pass the announcement on.
             self.shared.claim_report();
         }
         node.announce_end(cause);
         self.is_follow_up_due = true;
     }
 
-    /// Finishes an early end without a supervisor, after the ranks were informed: resumes stopped ranks and reports the
-    /// cause. The node stays unlocked, because this may block while other threads or ranks need it.
+    /// Finishes an early end without a supervisor, after the other ranks were informed. It resumes stopped ranks and
+    /// reports the cause. The node is unlocked meanwhile, because this may block while other threads or ranks need the
+    /// node.
     fn follow_up(&mut self, node: &Mutex<TreeNode>) {
         if !std::mem::take(&mut self.is_follow_up_due) {
             return;
@@ -264,7 +265,8 @@ impl ControlThread {
             if node.settings.supervised {
                 return;
             }
-            // Reported now: a launcher kills this process if another one ends first, and the main thread may be stuck.
+            // The report cannot wait for the main thread, which may be stuck. A launcher kills this process when
+            // another one ends first.
             let cause = self.cause_to_report(&node);
             let cause = cause.filter(|_| node.settings.end_process);
             (self.pids_of_host(&node), cause)
@@ -278,8 +280,8 @@ impl ControlThread {
         }
     }
 
-    /// Returns the PIDs of other ranks in this PID namespace. Until all ranks are known, only those with a connection
-    /// to this one, open or not.
+    /// Returns the PIDs of the other ranks in this PID namespace. Until all ranks are known, it returns only those of
+    /// ranks that are or were connected to this one.
     fn pids_of_host(&self, node: &TreeNode) -> Vec<u32> {
         let me = &node.settings.me;
         let of = |infos: &mut dyn Iterator<Item = &RankInfo>| {
@@ -292,22 +294,22 @@ impl ControlThread {
         }
     }
 
-    /// Returns the cause of the early end if this rank must report it.
+    /// Returns the cause of the early end, if this rank must report it.
     fn cause_to_report(&self, node: &TreeNode) -> Option<EndCause> {
         let ControlSettings { me, supervised, .. } = &node.settings;
         let cause = self.shared.cause()?;
         reports_end(me.rank, is_below_root(node), *supervised, &cause).then_some(cause)
     }
 
-    /// Reports the cause of the early end, unless that was done.
+    /// Reports the cause of the early end, unless it was already reported.
     fn report(&self, cause: &EndCause) {
         if self.shared.claim_report() {
             print_message(&format!("error: {}", Error::from(cause)));
         }
     }
 
-    /// Reports a failure of rank 0 in its place if rank 0 does not confirm that it knows. Other ranks find this failure
-    /// by agreement, or their engine loses rank 0 before the control channel does.
+    /// Reports a failure of rank 0 in rank 0's place, unless rank 0 confirms that it knows. Such a failure is found by
+    /// other ranks: they agree on it, or their engine loses rank 0 before the control channel does.
     fn report_for_root(&self, node: &mut TreeNode) {
         let Some(cause @ EndCause::Rank { rank: 0, .. }) = self.shared.cause() else {
             return;
@@ -330,7 +332,7 @@ impl ControlThread {
         }
     }
 
-    /// Ends the process, because the main thread did not: it may be stuck inside a library.
+    /// Ends the process, because the main thread has not ended. It may be stuck inside a library.
     fn end_process(&self, node: &TreeNode) {
         let Some(cause) = self.shared.cause() else {
             return;
@@ -347,13 +349,13 @@ impl ControlThread {
     }
 }
 
-/// Whether this rank's parent is rank 0.
+/// Returns whether this rank's parent is rank 0.
 fn is_below_root(node: &TreeNode) -> bool {
     node.links.first().is_some_and(|link| link.info.rank == 0)
 }
 
-/// Says goodbye and waits for the last messages to arrive. Closing a connection with unread data would discard messages
-/// still in flight.
+/// Sends goodbye, and waits until the last messages have arrived. It must read before closing, because closing a
+/// connection with unread data would discard messages in flight.
 fn say_goodbye(node: &mut TreeNode) {
     let is_early = node.aborted.is_some();
     let time = if is_early { LINGER_ABORT } else { LINGER };

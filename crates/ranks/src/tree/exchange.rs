@@ -1,8 +1,9 @@
-//! Routes messages for single ranks through the tree. A node sends up the messages that leave its subtree, keeps the
-//! rest, and sends each child those for its subtree.
+//! Routes messages for single ranks through the tree. A node sends the messages that leave its subtree to its parent.
+//! It keeps the others, and sends each child the messages for the child's subtree.
 //!
-//! Pure state without I/O. [`super::collective`] decides when a node is complete; sockets are in [`super::node`]. Bytes
-//! that one rank sends to several travel once per link, with the list of receivers.
+//! This is pure state without I/O. [`super::collective`] decides when a node has all messages, and the connections are
+//! in [`super::node`]. Bytes that one rank sends to several ranks cross each connection once, with the list of
+//! receivers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use super::shape::children_of;
 use crate::rank_set::RankSet;
 use tonnage_units::{Error, Result};
 
-/// Messages, each with the rank that it is for or from.
+/// Messages, each with its receiver or its sender.
 pub(crate) type Messages = Vec<(u32, Vec<u8>)>;
 
 /// One message in transit.
@@ -54,7 +55,7 @@ impl<'a> RoutedMessage<'a> {
         Ok(all)
     }
 
-    /// Appends a copy of the message for the ranks `to`, unless that is empty.
+    /// Appends a copy of the message for the ranks `to`, unless this set is empty.
     fn write_for(&self, to: RankSet, out: &mut Vec<u8>) -> Result<()> {
         if to.is_empty() {
             return Ok(());
@@ -111,14 +112,14 @@ pub(crate) struct Subtree {
     children: Vec<RankSet>,
 }
 
-/// The messages of a complete subtree, by whether they leave it.
+/// The messages of a complete subtree: those that leave it, and those whose receivers are in it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SortedMessages {
     pub(crate) leaving: Vec<u8>,
     pub(crate) staying: Vec<u8>,
 }
 
-/// The messages for a subtree, by receiver.
+/// The messages for a subtree: for its root, and for each child.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivery {
     pub(crate) mine: Vec<u8>,
@@ -143,7 +144,7 @@ impl Subtree {
         self.children.iter().map(below)
     }
 
-    /// Separates messages that leave this subtree from those that stay. `parts` are the children's messages.
+    /// Separates the messages that leave this subtree from the others. `parts` are the children's messages.
     pub(crate) fn sort(&self, mine: &[u8], parts: &[Vec<u8>]) -> Result<SortedMessages> {
         let mut sorted = SortedMessages::default();
         let mut add = |payload: &[u8], senders: &RankSet| {
@@ -170,7 +171,7 @@ impl Subtree {
         Ok(sorted)
     }
 
-    /// Separates messages for this rank from those for each child's subtree.
+    /// Separates the messages for this rank from the messages for each child's subtree.
     pub(crate) fn deliver(&self, staying: &[u8], from_above: &[u8]) -> Result<Delivery> {
         let own = RankSet::from_ranks([self.me]);
         let mut delivery = Delivery {
@@ -196,7 +197,7 @@ fn subtree(rank: u32, size: u32, fanout: u32) -> RankSet {
     let mut set = RankSet::default();
     while first < size {
         let count = end.min(size) - first;
-        // Both are at most `size`, which fits 32 bits.
+        // Both numbers are at most `size`, so they fit 32 bits.
         set.add(first as u32, count as u32);
         (first, end) = (first * fanout + 1, end * fanout + 1);
     }
@@ -209,15 +210,15 @@ mod tests {
     use crate::tree::shape::parent_of;
     use proptest::prelude::*;
 
-    /// Routes the messages of all ranks through a tree. Returns each rank's messages and the bytes that it got from its
-    /// parent.
+    /// Routes the messages of all ranks through a tree. Returns each rank's messages, and the number of bytes that it
+    /// received from its parent.
     fn through(fanout: u32, messages: Vec<Messages>) -> Vec<(Messages, usize)> {
         let size = messages.len() as u32;
         let routes: Vec<_> = (0..size).map(|me| Subtree::new(me, size, fanout)).collect();
         let mut sorted: Vec<SortedMessages> = Vec::new();
         for (me, mine) in (0..size).zip(messages).rev() {
             let mine = write_messages(me, size, mine).unwrap();
-            // The children have higher numbers, so theirs are already sorted.
+            // The children have higher numbers, so their messages are already sorted.
             let parts: Vec<_> = children_of(me, size, fanout)
                 .map(|child| sorted[(size - 1 - child) as usize].leaving.clone())
                 .collect();

@@ -1,5 +1,5 @@
-//! Finds missing ranks: when a rank has waited too long in a collective, the root asks all ranks. Each node asks those
-//! below it and sends their answers up once.
+//! Finds missing ranks. When a rank has waited too long in a collective, the root asks all ranks. Each node asks the
+//! ranks below it, and sends their answers up in a single message.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use crate::channel::message::{CallNumber, CollectiveTerms, EndCause, clip_name};
 use crate::rank_set::RankSet;
 use tonnage_units::number_list;
 
-/// Time in which the root collects answers; longer if many ranks share a CPU. Ranks that do not answer in time are
-/// named.
+/// Time in which the root collects answers. It is longer if many ranks share a CPU. Ranks that do not answer in time
+/// are named in the verdict.
 pub(crate) const COLLECT: Duration = Duration::from_millis(700);
-/// Maximum number of ranks described individually; beyond that, only their numbers are listed.
+/// Maximum number of ranks that are described individually. Of further ranks, only the numbers are listed.
 const DESCRIBED_MAX: usize = 8;
 
 /// Merged answers of some ranks, on their way to rank 0.
@@ -23,14 +23,14 @@ const DESCRIBED_MAX: usize = 8;
 pub(crate) struct InquiryAnswers {
     /// Ranks that have answered.
     heard: RankSet,
-    /// Those of them that are members of the collective but have not entered it.
+    /// Ranks that have answered and are members of the collective, but have not entered it.
     absent: RankSet,
-    /// Phases of the first absent ranks, and how many milliseconds they have been in them.
+    /// Phases of the first absent ranks, and for how many milliseconds they have been in them.
     doing: BTreeMap<u32, (String, u64)>,
 }
 
 impl InquiryAnswers {
-    /// Returns the answer of a rank that has entered the collective or is not a member.
+    /// Returns the answer of a rank that has entered the collective, or is not a member of it.
     pub(crate) fn from_present_rank(rank: u32) -> Self {
         Self {
             heard: RankSet::from_ranks([rank]),
@@ -39,7 +39,7 @@ impl InquiryAnswers {
         }
     }
 
-    /// Returns the answer of a member that has not entered.
+    /// Returns the answer of a member that has not entered the collective.
     pub(crate) fn from_missing_rank(rank: u32, phase: &str, phase_for: Duration) -> Self {
         let phase_ms = u64::try_from(phase_for.as_millis()).unwrap_or(u64::MAX);
         Self {
@@ -49,7 +49,7 @@ impl InquiryAnswers {
         }
     }
 
-    /// Whether the answers are valid for a run of `size` ranks.
+    /// Returns whether the answers are valid for a run of `size` ranks.
     pub(crate) fn is_valid(&self, size: u32) -> bool {
         let all = [&self.heard, &self.absent];
         all.into_iter().all(|ranks| ranks.is_valid(size)) && self.doing.len() <= DESCRIBED_MAX
@@ -72,13 +72,13 @@ impl InquiryAnswers {
     }
 }
 
-/// A complaint of a rank that has waited too long.
+/// A report that a rank has waited too long in a collective.
 pub(crate) struct OverdueReport {
     pub(crate) terms: CollectiveTerms,
     pub(crate) waited: Duration,
 }
 
-/// State of one question at a node while it waits for the ranks at and below it.
+/// State of one inquiry at a node, while the node waits for answers of the ranks at and below it.
 pub(crate) struct MissingInquiry {
     pub(crate) call: CallNumber,
     awaited: u32,
@@ -87,7 +87,7 @@ pub(crate) struct MissingInquiry {
 }
 
 impl MissingInquiry {
-    /// Creates a question that `awaited` ranks may answer until `time` has passed.
+    /// Creates an inquiry that awaits the answers of `awaited` ranks until `time` has passed.
     pub(crate) fn new(call: CallNumber, awaited: u32, time: Duration) -> Self {
         Self {
             call,
@@ -101,22 +101,22 @@ impl MissingInquiry {
         self.answers.merge(answers);
     }
 
-    /// Whether all awaited ranks have answered.
+    /// Returns whether all awaited ranks have answered.
     pub(crate) fn is_complete(&self) -> bool {
         self.answers.heard.count() >= self.awaited
     }
 }
 
-/// Returns the time in which a node collects answers: `most` at rank 0, and half on each level below, so that answers
-/// reach the parent in time.
+/// Returns the time in which a node collects answers. It is `most` at rank 0, and half as long on each lower level, so
+/// that answers reach the parent in time.
 pub(crate) fn collect_time(most: Duration, rank: u32, fanout: u32) -> Duration {
-    // With a fan-out of 1 the tree is a chain, with one level per rank.
+    // With a fan-out of 1, the tree is a chain with one level per rank, so the number of levels is limited.
     let levels = ancestors(rank, fanout).take(20).count();
     most / (1 << levels)
 }
 
 impl OverdueReport {
-    /// Concludes from the answers which ranks are missing. `table` has all ranks.
+    /// Determines from the answers which ranks are missing. `table` has all ranks.
     pub(crate) fn verdict(&self, answers: &InquiryAnswers, table: &[RankInfo]) -> EndCause {
         let entered = answers.heard.difference(&answers.absent);
         let absent = |info: &&RankInfo| {
@@ -162,7 +162,7 @@ mod tests {
     use crate::channel::message::CollectiveKind;
     use crate::testing::{rank_info, says};
 
-    /// Returns the blamed rank of `size`, its host and the message, given these answers.
+    /// Returns the rank that these answers blame, its host, and the message, in a run of `size` ranks.
     fn blamed(members: RankSet, size: u32, answers: &InquiryAnswers) -> (u32, String, String) {
         let table = (0..size).map(|rank| rank_info(rank, &format!("h{rank}")));
         let table: Vec<_> = table.collect();
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Returns the merged answers of these ranks, each given with whether it has entered the collective.
+    /// Returns the merged answers of these ranks. Each is given with whether it has entered the collective.
     fn answers(all: &[(u32, bool)]) -> InquiryAnswers {
         let mut merged = InquiryAnswers::default();
         for &(rank, entered) in all {
@@ -227,7 +227,7 @@ mod tests {
         let call = CallNumber { seq: 3, turn: 0 };
         let mut inquiry = MissingInquiry::new(call, 3, COLLECT);
         inquiry.answer(answers(&[(4, true), (9, false)]));
-        // A second answer of the same rank does not count.
+        // A second answer of the same rank must not count.
         inquiry.answer(answers(&[(9, false)]));
         assert!(!inquiry.is_complete());
         inquiry.answer(answers(&[(5, true)]));

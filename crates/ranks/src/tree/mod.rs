@@ -1,25 +1,25 @@
-//! One rank in the tree of ranks: its node, and the two threads that use it.
+//! One rank in the tree of ranks: its node, and the two threads that use the node.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`shape`] | parents and children; the open connections of one rank |
 //! | [`node`] | the state of one rank: connections, messages in and out, and periodic work |
-//! | [`protocol`] | its reaction to each message |
-//! | [`control`] | the control thread: it waits, detects silence, ends the run |
+//! | [`protocol`] | the node's reaction to each message |
+//! | [`control`] | the control thread, which waits for events, detects silent peers, and ends the run |
 //! | [`stopped`] | ranks of this host that are stopped (SIGSTOP) when the run ends |
 //! | [`node_handle`] | access for other threads: entering collectives and waiting for them |
-//! | [`watch`] | which of the two threads wakes for a connection |
+//! | [`watch`] | which of the two threads wakes up for a connection |
 //! | [`collective`] | contributions on their way up the tree and results on their way down |
-//! | [`exchange`] | messages for single ranks, and their routes |
+//! | [`exchange`] | messages for single ranks, and their routes through the tree |
 //! | [`clock`] | offset of this host's clock from rank 0's |
 //! | [`missing`] | ranks that are missing in a collective |
 //! | [`shared`] | state shared by both threads: commands, results, and why the run ended |
 //!
-//! A run ends early in these steps. The node notes the first cause, from itself or from another rank. The control
-//! thread announces that cause to the other ranks and to the main thread. One rank reports it: rank 0, or its
-//! neighbours if rank 0 is lost. After a grace time the process exits.
+//! A run ends early in these steps. The node records the first cause, which comes from this rank or from another one.
+//! The control thread announces this cause to the other ranks and to the main thread. One rank reports it: rank 0, or
+//! its children if rank 0 is lost. After a grace period the process exits.
 //!
-//! The main thread's side is [`crate::handle`]; bytes on a connection are in [`crate::channel`].
+//! The main thread's side is [`crate::handle`]. The bytes on a connection are handled in [`crate::channel`].
 
 pub(crate) mod clock;
 pub(crate) mod collective;

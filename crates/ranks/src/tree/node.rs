@@ -1,9 +1,10 @@
-//! The state of one rank in the tree: its connections and facts about the ranks behind them.
+//! The state of one rank in the tree: its connections, and facts about the ranks behind them.
 //!
-//! Both threads of a rank use it, one at a time: the main thread in a collective ([`super::node_handle`]), otherwise
-//! the control thread ([`super::control`]). The control thread does the periodic work, and the main thread does if it
-//! is late. Only the control thread announces the end of the run. [`super::protocol`] handles messages;
-//! [`super::collective`] combines contributions.
+//! Both threads of a rank use it, one at a time: the main thread while it waits in a collective
+//! ([`super::node_handle`]), and otherwise the control thread ([`super::control`]). The control thread does the
+//! periodic work. If it is late, the main thread does it. Only the control thread announces the end of the run.
+//!
+//! [`super::protocol`] handles messages; [`super::collective`] combines contributions.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -26,7 +27,7 @@ use crate::start_lead::StartLead;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Heartbeats per heartbeat timeout. A rank that is silent for the whole timeout counts as lost.
+/// Number of heartbeats per heartbeat timeout. A rank that is silent for the whole timeout counts as lost.
 pub(crate) const BEATS: u32 = 6;
 
 /// Settings of a rank's node and its control thread.
@@ -37,13 +38,13 @@ pub(crate) struct ControlSettings {
     pub(crate) message_bytes_max: usize,
     pub(crate) heartbeat_timeout: Duration,
     pub(crate) network_timeout: Duration,
-    /// Time between two questions for the parent's clock. Not extended when many ranks share a CPU.
+    /// Time between two questions about the parent's clock. It is not extended if many ranks share a CPU.
     pub(crate) clock_interval: Duration,
     /// Time in which rank 0 collects answers about missing ranks.
     pub(crate) collect_time: Duration,
     pub(crate) grace: Duration,
     pub(crate) end_process: bool,
-    /// Whether a supervisor reports the loss of rank 0.
+    /// Whether a supervisor reports the loss of rank 0. If so, the ranks do not.
     pub(crate) supervised: bool,
     /// Lead of synchronized starts, once all clocks are known.
     pub(crate) start_lead: Arc<OnceLock<StartLead>>,
@@ -53,7 +54,7 @@ pub(crate) struct ControlSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkDirection {
     Up,
-    /// The index among the children.
+    /// Towards the child with this index.
     Down(usize),
 }
 
@@ -64,8 +65,8 @@ pub(crate) struct Link {
     pub(crate) way: LinkDirection,
     /// Whether the peer is behind a network.
     is_remote: bool,
-    /// Whether time-outs apply: only once the peer's control thread has sent a message. Before that it may still wait
-    /// for its children.
+    /// Whether time-outs apply. They do once the peer's control thread has sent a message, because before that the peer
+    /// may still wait for its children.
     armed: bool,
     last_received: Instant,
     last_sent: Instant,
@@ -98,10 +99,10 @@ impl Link {
     }
 }
 
-/// The cause of the run's end, until the control thread announces it.
+/// The cause of the run's end, which the control thread has not announced yet.
 pub(crate) struct RunEnd {
     pub(crate) cause: EndCause,
-    /// Whether another rank announced it.
+    /// Whether another rank announced this cause.
     pub(crate) is_from_peer: bool,
 }
 
@@ -114,14 +115,14 @@ pub(crate) struct TreeNode {
     pub(crate) collectives: Collectives,
     pub(crate) clock: ClockSync,
     pub(crate) inquiry: Option<MissingInquiry>,
-    /// The complaint that led to the inquiry, at rank 0.
+    /// At rank 0: the report that led to the inquiry.
     pub(crate) complaint: Option<OverdueReport>,
     pub(crate) shared: Arc<SharedNodeState>,
     pub(crate) watch: Arc<LinkWatch>,
-    /// Whether the main thread is waiting on the connections itself.
+    /// Whether the main thread itself is waiting on the connections.
     pub(crate) main_waits: bool,
     pub(crate) ending: Option<RunEnd>,
-    /// When the end was announced to the others.
+    /// When the end was announced to the other ranks.
     pub(crate) aborted: Option<Instant>,
     /// Whether the parent has announced the end of the run.
     pub(crate) has_parent_ended: bool,
@@ -129,7 +130,7 @@ pub(crate) struct TreeNode {
 }
 
 impl TreeNode {
-    /// Creates the node from its connections. Also returns rank 0's port for late ranks.
+    /// Creates the node from its connections. Also returns rank 0's port for late ranks, if there is one.
     pub(crate) fn new(
         settings: ControlSettings,
         tree: TreePosition,
@@ -141,7 +142,7 @@ impl TreeNode {
             .map(|peer| Link::new(peer, LinkDirection::Up, false))
             .collect();
         for (child, peer) in tree.children.into_iter().enumerate() {
-            // A leaf does not wait for children, so its first message is due now.
+            // A leaf has no children to wait for, so it must send its first message at once.
             let is_leaf = children_of(peer.info.rank, settings.size, settings.fanout).is_empty();
             links.push(Link::new(peer, LinkDirection::Down(child), is_leaf));
         }
@@ -175,9 +176,9 @@ impl TreeNode {
         Ok((Arc::new(Mutex::new(node)), tree.door))
     }
 
-    /// Handles messages that arrived while the ranks joined, and sends the first ones.
+    /// Handles the messages that arrived while the ranks joined, and sends the first own messages.
     pub(crate) fn start(&mut self) {
-        // Messages right behind those of joining were read together with them.
+        // Messages that directly followed those of joining were already read, but not handled.
         self.attend_all();
         self.ask_clock();
         self.publish_clock();
@@ -192,7 +193,7 @@ impl TreeNode {
         self.settings.heartbeat_timeout / BEATS
     }
 
-    /// Returns the longest silence of a peer before it counts as lost.
+    /// Returns the silence after which a peer counts as lost.
     fn silence_max(&self, link: &Link) -> Duration {
         if link.is_remote {
             self.settings.network_timeout
@@ -201,7 +202,7 @@ impl TreeNode {
         }
     }
 
-    /// Returns when the next periodic work is due.
+    /// Returns when periodic work is due next.
     pub(crate) fn next_deadline(&self, now: Instant) -> Instant {
         if let Some(aborted) = self.aborted {
             return now + (aborted + self.settings.grace).saturating_duration_since(now);
@@ -217,7 +218,7 @@ impl TreeNode {
         asked.map_or(due, |until| due.min(until))
     }
 
-    /// Reads from and writes to a ready connection.
+    /// Reads from a ready connection, handles the messages, and writes queued ones.
     pub(crate) fn receive_and_flush(&mut self, index: usize) {
         self.receive_from(index, false);
         if let Some(link) = self.links.get_mut(index).filter(|link| link.open) {
@@ -245,7 +246,7 @@ impl TreeNode {
             link.channel.receive_some()
         };
         if link.channel.received_bytes > before {
-            // Heartbeats queue behind a long message, so any received bytes count as a sign of life.
+            // Heartbeats wait behind a long message, so any received bytes count as a sign of life.
             link.last_received = Instant::now();
         }
         loop {
@@ -260,7 +261,7 @@ impl TreeNode {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    // The link stays open, so that its rank learns the cause too.
+                    // The link stays open, so that the rank behind it is sent the cause too.
                     let cause = EndCause::rank(link.info.rank, &link.info.host, &error.to_string());
                     self.abort(cause);
                     break;
@@ -268,14 +269,14 @@ impl TreeNode {
             }
         }
         self.close_ended(index);
-        // Messages right behind those of joining were received earlier but are handled here, so handled bytes are
-        // counted.
+        // Bytes are counted when they are handled. Messages that directly followed those of joining were received
+        // earlier.
         let bytes = self.links[index].channel.taken_bytes - understood;
         let received = &self.shared.received_bytes;
         received.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Closes a connection that has ended, and aborts the run unless its rank said goodbye.
+    /// Closes a connection that has ended. Unless the rank behind it has said goodbye, the run ends.
     fn close_ended(&mut self, index: usize) {
         let link = self.links.get_mut(index);
         let Some(link) = link.filter(|link| link.open && link.channel.ended) else {
@@ -294,17 +295,18 @@ impl TreeNode {
         }
     }
 
-    /// Does overdue periodic work from the main thread, because the control thread may not get the node's lock in time.
+    /// Does overdue periodic work on the main thread. The control thread may be late because it cannot lock the node.
     pub(crate) fn tick_when_late(&mut self) {
         if self.ticked.elapsed() > self.beat_interval() {
             self.tick();
         }
     }
 
-    /// Does all periodic work that is due: heartbeats, silent peers, and the end of an inquiry.
+    /// Does all periodic work that is due: heartbeats, checks for silent peers, and the end of an inquiry.
     pub(crate) fn tick(&mut self) {
         let now = Instant::now();
-        // If this process itself was stopped for a while, it could not receive from the others.
+        // If this process itself was stopped for a while, it could not receive messages, so peers are not blamed for
+        // their silence.
         let excused = now.duration_since(self.ticked) > self.settings.heartbeat_timeout / 2;
         self.ticked = now;
         if self.is_over() {
@@ -324,7 +326,7 @@ impl TreeNode {
             }
             let last_sent = link.last_sent;
             if self.is_silent(index, now) {
-                // Messages may have arrived that the main thread has not read yet.
+                // Messages may have arrived that the main thread has not read yet, so this reads them first.
                 self.receive_from(index, true);
                 if self.is_silent(index, now) {
                     self.abort_for_silence(index, now);
@@ -384,7 +386,7 @@ impl TreeNode {
         }
     }
 
-    /// Watches a connection for writability while data is left to send.
+    /// Watches whether a connection can be written to, as long as data is queued for it.
     fn watch_writing(&mut self, index: usize) {
         let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
             return;
@@ -419,13 +421,13 @@ impl TreeNode {
         self.send_to_children(head, payload);
     }
 
-    /// Whether the run has ended, or the control thread is about to end it.
+    /// Returns whether the run has ended, or the control thread is about to end it.
     pub(crate) fn is_over(&self) -> bool {
         self.ending.is_some() || self.aborted.is_some()
     }
 
-    /// Ends the run with this cause, unless it has already ended: the first cause stays. The control thread announces
-    /// it to the others.
+    /// Ends the run with this cause. If the run has already ended, the first cause stays. The control thread announces
+    /// the cause to the other ranks.
     pub(crate) fn abort(&mut self, cause: EndCause) {
         if !self.is_over() {
             self.shared.stop(&cause);
@@ -442,7 +444,7 @@ impl TreeNode {
         self.abort(cause);
     }
 
-    /// Ends the run because another rank announced the end.
+    /// Ends the run because another rank has announced its end.
     pub(crate) fn receive_end(&mut self, cause: EndCause) {
         if !self.is_over() {
             self.ending = Some(RunEnd {
@@ -452,7 +454,7 @@ impl TreeNode {
         }
     }
 
-    /// Waits until the parent announces the end of the run. Returns whether it did.
+    /// Waits until the parent announces the end of the run, at most until `until`. Returns whether it did.
     pub(crate) fn wait_for_parents_end(&mut self, until: Instant) -> bool {
         while !self.has_parent_ended {
             let left = until.saturating_duration_since(Instant::now());
@@ -467,7 +469,7 @@ impl TreeNode {
         true
     }
 
-    /// Announces the end to the other ranks and to the main thread.
+    /// Announces the end of the run to the other ranks and to the main thread.
     pub(crate) fn announce_end(&mut self, cause: EndCause) {
         self.aborted = Some(Instant::now());
         self.shared.stop(&cause);
@@ -481,7 +483,7 @@ impl TreeNode {
         }
     }
 
-    /// Returns this rank's answer to an inquiry about a collective of these members.
+    /// Returns this rank's answer to an inquiry about a collective with these members.
     pub(crate) fn own_answer(&self, call: CallNumber, members: &RankSet) -> InquiryAnswers {
         let me = self.settings.me.rank;
         if !members.contains(me) || self.collectives.has_entered(call) {
@@ -491,7 +493,8 @@ impl TreeNode {
         InquiryAnswers::from_missing_rank(me, &phase.0, phase.1.elapsed())
     }
 
-    /// Ends an inquiry with the answers received so far: rank 0 concludes, other ranks send them to their parent.
+    /// Ends an inquiry with the answers received so far. Rank 0 draws the conclusion; other ranks send the answers to
+    /// their parent.
     pub(crate) fn close_inquiry(&mut self) {
         let Some(inquiry) = self.inquiry.take() else {
             return;

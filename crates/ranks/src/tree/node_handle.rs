@@ -1,5 +1,5 @@
-//! Access to a rank's node for threads other than its control thread. The main thread enters collectives and waits on
-//! the connections itself; any thread can send notes.
+//! Access to a rank's node for threads other than its control thread. The main thread enters collectives, and waits on
+//! the connections itself. Any thread can send notes.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ pub(crate) struct NodeHandle {
     node: Arc<Mutex<TreeNode>>,
     watch: Arc<LinkWatch>,
     shared: Arc<SharedNodeState>,
-    /// Control-channel bytes that joining took.
+    /// Number of control-channel bytes that joining took.
     pub(crate) join_bytes: JoinBytes,
 }
 
@@ -39,7 +39,8 @@ impl NodeHandle {
         }
     }
 
-    /// Runs `act` on the node, and wakes the control thread if it has work: the end of the run, or an inquiry.
+    /// Runs `act` on the node. If this ends the run or starts an inquiry, wakes the control thread, which has work
+    /// then.
     fn with_node(&self, act: impl FnOnce(&mut TreeNode)) {
         let mut node = lock(&self.node);
         act(&mut node);
@@ -50,14 +51,14 @@ impl NodeHandle {
         }
     }
 
-    /// Blocks the control thread for a while.
+    /// Blocks the control thread for `time`, by keeping the node locked.
     #[cfg(test)]
     pub(crate) fn keep_for(&self, time: Duration) {
         let _node = lock(&self.node);
         std::thread::sleep(time);
     }
 
-    /// Enters a collective, from the main thread.
+    /// Enters a collective; for the main thread.
     pub(crate) fn enter(&self, enter: CollectiveCall) {
         self.with_node(|node| node.enter(enter));
     }
@@ -75,8 +76,8 @@ impl NodeHandle {
         });
     }
 
-    /// Waits for the result of a collective and takes it; `None` when the time is up. Meanwhile the calling thread does
-    /// the control thread's work.
+    /// Waits for the result of a collective and takes it; `None` when the time is up. While it waits, the calling
+    /// thread handles the connections in place of the control thread.
     pub(crate) fn wait(
         &self,
         slot: &CollectiveSlot,
@@ -85,7 +86,7 @@ impl NodeHandle {
         if let Some(result) = slot.take_result() {
             return Ok(Some(result));
         }
-        // From here on, the control thread wakes this thread after it has handled something.
+        // From here on, the control thread wakes this thread when it has handled messages.
         lock(&self.node).main_waits = true;
         let outcome = self
             .watch

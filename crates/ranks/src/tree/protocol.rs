@@ -1,4 +1,4 @@
-//! A node's reaction to each message and to calls of its main thread.
+//! A node's reaction to each message, and to calls of its main thread.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
 impl TreeNode {
-    /// Handles a message from the rank behind a link.
+    /// Handles a message from the rank behind the link with this index.
     pub(crate) fn handle_message(&mut self, index: usize, message: Message) -> Result<()> {
         let Some(link) = self.links.get_mut(index) else {
             return Ok(());
@@ -113,7 +113,7 @@ impl TreeNode {
         Ok(())
     }
 
-    /// Enters a collective for the main thread.
+    /// Enters a collective on behalf of the main thread.
     pub(crate) fn enter(&mut self, enter: CollectiveCall) {
         if self.aborted.is_some() {
             return enter.slot.set_result(CollectiveResult::Stopped);
@@ -123,13 +123,14 @@ impl TreeNode {
             Ok(combined) => self.pass_combined(combined),
             Err(error) => {
                 self.fail(&error);
-                // The main thread reads the cause as soon as it is released.
+                // The main thread reads the cause as soon as it is released, so the cause is set first.
                 slot.set_result(CollectiveResult::Stopped);
             }
         }
     }
 
-    /// Passes on the contribution of a complete subtree: to the parent, or down as the result if it has all members.
+    /// Passes on the contribution of a complete subtree. If the subtree contains all members, it goes down as the
+    /// result; otherwise it goes to the parent.
     fn pass_combined(&mut self, combined: Option<CombinedPart>) {
         let Some(CombinedPart {
             terms,
@@ -151,7 +152,7 @@ impl TreeNode {
             return self.fail(&Error::Failed(message));
         }
         if !has_all {
-            // Only rank 0's contribution to a broadcast counts.
+            // In a broadcast, only rank 0's contribution counts.
             let is_broadcast = kind == CollectiveKind::Broadcast;
             let payload = if is_broadcast { Vec::new() } else { payload };
             return self.send_to_parent(&MessageHead::Up(terms), &payload);
@@ -167,7 +168,7 @@ impl TreeNode {
         }
     }
 
-    /// Returns a start time on rank 0's clock that all members of a collective will receive in time.
+    /// Returns a start time on rank 0's clock, so far ahead that all members of the collective learn of it in time.
     fn start_ns(&self, members: &RankSet) -> u64 {
         let now_ns = monotonic_ns();
         let lead = self.settings.start_lead.get();
@@ -178,7 +179,7 @@ impl TreeNode {
             .saturating_add(lead_ns)
     }
 
-    /// Sends the result to the children, then hands it to the main thread.
+    /// Sends the result to the children, and then hands it to the main thread.
     fn complete_collective(&mut self, call: CallNumber, payload: Vec<u8>) -> Result<()> {
         let are_below = self.collectives.children_in_call(call);
         let delivery = self.collectives.deliver(call, &payload)?;
@@ -207,7 +208,7 @@ impl TreeNode {
         Ok(())
     }
 
-    /// Refuses a peer's member set that is not a valid set of ranks of this run.
+    /// Fails if a peer sent a set of members that are not ranks of this run.
     fn check_members(&self, members: &RankSet) -> Result<()> {
         if !members.is_valid(self.settings.size) {
             return Err(Error::Failed(
@@ -217,7 +218,7 @@ impl TreeNode {
         Ok(())
     }
 
-    /// Asks the parent for its clock, if another answer is wanted.
+    /// Asks the parent for its time, if another answer is needed.
     pub(crate) fn ask_clock(&mut self) {
         if self.clock.wants_sample() {
             let sent_ns = monotonic_ns();
@@ -225,8 +226,8 @@ impl TreeNode {
         }
     }
 
-    /// Publishes this rank's clock estimate to the main thread and the children: once it is known, and then after each
-    /// answer of the parent if the clock is tracked.
+    /// Publishes this rank's clock estimate to the main thread and to the children. It does so once the estimate is
+    /// known. If the clock is tracked, it does so again after each answer of the parent.
     pub(crate) fn publish_clock(&mut self) {
         let Some(known) = self.clock.result(monotonic_ns()) else {
             return;
@@ -241,10 +242,11 @@ impl TreeNode {
         self.send_to_children(&MessageHead::ClockBase(known.base), &[]);
     }
 
-    /// Handles a complaint that a rank has waited too long. The root asks all ranks; others forward the complaint.
+    /// Handles a report that a rank has waited too long in a collective. The root asks all ranks; other ranks forward
+    /// the report.
     pub(crate) fn report_overdue(&mut self, terms: CollectiveTerms, waited: Duration) {
         let call = terms.call;
-        // No question is needed if the result is on its way or one is already being asked.
+        // No inquiry is needed if the result is already known. Rank 0 runs one inquiry at a time.
         let is_root = self.settings.me.rank == 0;
         if self.collectives.has_finished(call) || is_root && self.inquiry.is_some() {
             return;
@@ -262,7 +264,7 @@ impl TreeNode {
         self.begin_inquiry(call, members);
     }
 
-    /// Forwards a note to rank 0, which keeps it until it is taken.
+    /// Forwards a note to rank 0. Rank 0 keeps it until `take_received` is called.
     pub(crate) fn pass_note(&mut self, rank: u32, note: Vec<u8>) {
         match self.settings.me.rank {
             0 => lock(&self.shared.notes).push((rank, note)),
@@ -270,10 +272,10 @@ impl TreeNode {
         }
     }
 
-    /// Asks the ranks at and below this one whether they have entered a collective of these members.
+    /// Asks the ranks at and below this one whether they have entered a collective with these members.
     fn begin_inquiry(&mut self, call: CallNumber, members: RankSet) {
         if self.settings.me.rank != 0 {
-            // A new question ends an older one: send rank 0 the answers so far.
+            // A new inquiry ends an older one, whose answers so far are sent to rank 0.
             self.close_inquiry();
         }
         let settings = &self.settings;
@@ -288,7 +290,7 @@ impl TreeNode {
         self.receive_answers(call, answer);
     }
 
-    /// Takes answers of some ranks. If their question is already closed here, they are forwarded on their own.
+    /// Handles answers of some ranks. If their inquiry is no longer open here, they are forwarded separately.
     fn receive_answers(&mut self, call: CallNumber, answers: InquiryAnswers) {
         let asked = self.inquiry.as_mut();
         let Some(inquiry) = asked.filter(|inquiry| inquiry.call == call) else {

@@ -1,5 +1,5 @@
-//! The shape of the rank tree: parents and children, one rank's position with its open connections, and the bound on
-//! messages. [`crate::join`] builds the tree; [`super::node`] uses it.
+//! The shape of the tree of ranks: parents and children, one rank's position with its open connections, and the limit
+//! on messages. [`crate::join`] builds the tree; [`super::node`] uses it.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -19,20 +19,20 @@ pub(crate) struct PeerConnection {
 pub(crate) struct TreePosition {
     pub(crate) parent: Option<PeerConnection>,
     pub(crate) children: Vec<PeerConnection>,
-    /// All ranks; only rank 0 has it.
+    /// All ranks. On ranks other than 0, the list is empty.
     pub(crate) table: Vec<RankInfo>,
-    /// The port where rank 0 refuses late ranks, if it keeps one open.
+    /// Rank 0's port for late ranks, if it stays open.
     pub(crate) door: Option<LateJoinListener>,
     /// Whether this rank's clock has the same name as rank 0's.
     pub(crate) has_roots_clock: bool,
     /// Number of ranks on the most crowded CPU of all hosts.
     pub(crate) ranks_per_cpu: u32,
-    /// Control-channel bytes that joining took.
+    /// Number of control-channel bytes that joining took.
     pub(crate) bytes: JoinBytes,
 }
 
 impl TreePosition {
-    /// Returns this host's address on the connection to the parent or, without one, to the first child.
+    /// Returns this host's address on the connection to the parent, or to the first child if there is no parent.
     pub(crate) fn local_ip(&self) -> Option<IpAddr> {
         let relative = self.parent.as_ref().or(self.children.first())?;
         let address = relative.channel.local_addr().ok()?;
@@ -40,7 +40,7 @@ impl TreePosition {
     }
 }
 
-/// Returns the bound on a message of the control channel. It is enough to gather the endpoint addresses of all ranks'
+/// Returns the limit on a message of the control channel. It suffices to gather the endpoint addresses of all ranks'
 /// workers.
 pub(crate) fn message_bytes_max(size: u32) -> usize {
     const EACH: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! State shared by a rank's main thread and control thread: commands, results, and why the run ended.
+//! State that a rank's main thread and control thread share: commands, results, and why the run ended.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -15,18 +15,18 @@ use crate::sleepers::Sleepers;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Merges concatenated contributions (`super::collective::reduce_entries`) into one. This rank's contribution comes
-/// first.
+/// Merges concatenated contributions (`super::collective::reduce_entries`) into one. The first of them is this rank's
+/// own.
 pub(crate) type MergeFn = fn(&[u8]) -> Result<Vec<u8>>;
 
-/// Command to the control thread.
+/// A command to the control thread.
 #[derive(Debug)]
 pub(crate) enum ControlCommand {
     /// End the run for this cause.
     Abort(EndCause),
-    /// Close rank 0's port, so that the next run can use it. The slot is set once it is closed.
+    /// Close rank 0's port, so that the next run can use it. The slot gets a result when the port is closed.
     ClosePort(Arc<CollectiveSlot>),
-    /// The main thread is done with the channel: say goodbye and end.
+    /// The main thread no longer uses the channel, so say goodbye and end.
     Leave,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct CollectiveCall {
     pub(crate) slot: Arc<CollectiveSlot>,
 }
 
-/// Slot for one result, which threads can wait for.
+/// A slot for one result, on which threads can wait.
 #[derive(Debug)]
 pub(crate) struct CollectiveSlot {
     done: AtomicBool,
@@ -51,7 +51,7 @@ pub(crate) struct CollectiveSlot {
 #[derive(Debug, Default)]
 struct CollectiveSlotState {
     result: Option<CollectiveResult>,
-    /// Whether a thread waits. Otherwise the wake-up is skipped, which saves a system call.
+    /// Whether a thread waits on the slot. If none does, the wake-up is skipped to save a system call.
     is_waited_for: bool,
 }
 
@@ -78,7 +78,7 @@ impl CollectiveSlot {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Sets the result, unless there is one already.
+    /// Sets the result, unless it is already set.
     pub(crate) fn set_result(&self, outcome: CollectiveResult) {
         let mut inner = lock(&self.inner);
         if inner.result.is_none() && !self.is_done() {
@@ -120,7 +120,7 @@ impl CollectiveSlot {
     }
 }
 
-/// Cleanup to run if the control thread ends the process.
+/// Cleanup function to run if the control thread ends the process.
 #[derive(Default)]
 pub(crate) struct ExitHook(pub(crate) Option<Box<dyn FnOnce() + Send>>);
 
@@ -130,7 +130,7 @@ impl std::fmt::Debug for ExitHook {
     }
 }
 
-/// State shared by both threads of a rank.
+/// State that both threads of a rank share.
 #[derive(Debug)]
 pub(crate) struct SharedNodeState {
     pub(crate) commands: Mutex<VecDeque<ControlCommand>>,
@@ -138,20 +138,20 @@ pub(crate) struct SharedNodeState {
     pub(crate) phase: Mutex<(String, Instant)>,
     pub(crate) clock: Mutex<ClockEstimate>,
     pub(crate) clock_known: Arc<CollectiveSlot>,
-    /// Cleanup to run if the process has to be ended from outside its main thread.
+    /// Cleanup to run if a thread other than the main thread has to end the process.
     pub(crate) exit_hook: Mutex<ExitHook>,
-    /// Bytes received on all connections since the ranks joined.
+    /// Number of bytes received on all connections since the ranks joined.
     pub(crate) received_bytes: AtomicU64,
-    /// Bytes sent on them.
+    /// Number of bytes sent on all connections since the ranks joined.
     pub(crate) sent_bytes: AtomicU64,
-    /// Threads of this rank that sleep on their own descriptors.
+    /// Threads of this rank that sleep on descriptors of their own.
     pub(crate) sleepers: Arc<Sleepers>,
     /// Notes received by rank 0, with their senders.
     pub(crate) notes: Mutex<Vec<(u32, Vec<u8>)>>,
-    /// All ranks, once known.
+    /// All ranks, once the list has arrived.
     pub(crate) infos: OnceLock<Arc<[RankInfo]>>,
     cause: Mutex<Option<EndCause>>,
-    /// Whether one of the threads has reported the cause, or left that to other ranks.
+    /// Whether one of the threads has reported the cause, or has left the report to other ranks.
     is_reported: AtomicBool,
     pub(super) wake: OwnedFd,
 }
@@ -187,18 +187,18 @@ impl SharedNodeState {
 
     /// Wakes the control thread.
     pub(crate) fn wake_control(&self) {
-        // This fails only if the counter is full, and then the thread is awake already.
+        // The write fails only if the counter is full, and the thread has then already been woken.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
     /// Clears the wake-up, so that the next wait sleeps.
     pub(crate) fn clear_wake_up(&self) {
         let mut count = [0u8; 8];
-        // A failed read only means that there was no wake-up.
+        // The read fails only if there was no wake-up.
         let _ = rustix::io::read(&self.wake, &mut count);
     }
 
-    /// Stores the cause if it is the first. Returns whether it is.
+    /// Stores the cause, unless there is one already. Returns whether it was stored.
     pub(crate) fn stop(&self, cause: &EndCause) -> bool {
         let mut known = lock(&self.cause);
         if known.is_some() {
@@ -210,7 +210,7 @@ impl SharedNodeState {
         true
     }
 
-    /// Claims the report of the cause. Only the first call returns true.
+    /// Claims the right to report the cause. Only the first call returns true.
     pub(crate) fn claim_report(&self) -> bool {
         !self.is_reported.swap(true, Ordering::AcqRel)
     }
@@ -228,8 +228,8 @@ impl SharedNodeState {
     }
 }
 
-/// Whether this rank reports the end of the run. Rank 0 does, even for a failure of its own that other ranks found. If
-/// rank 0 is lost, its direct children do, unless a supervisor sees it end.
+/// Returns whether this rank reports the end of the run. Rank 0 does, even if other ranks found its failure. If rank 0
+/// is lost, its children do, unless a supervisor reports the loss.
 pub(crate) fn reports_end(
     rank: u32,
     parent_is_root: bool,

@@ -1,32 +1,34 @@
-//! Resumes ranks of this container that are stopped (SIGSTOP) when the run ends early. A stopped rank cannot receive
-//! the end, and its launcher may wait for it forever, as srun and MPICH's mpirun do. The ranks form a ring by PID, and
-//! each resumes the stopped ones after it, so that they end themselves. If this program started all ranks,
-//! [`crate::spawn::supervisor`] does this; ranks of `--hosts` have both this and their agent.
+//! Resumes ranks of this container that are stopped (SIGSTOP) when the run ends early. A stopped rank cannot learn of
+//! the end, and its launcher, such as srun or MPICH's mpirun, may wait for it forever.
+//!
+//! The ranks form a ring by PID. Each running rank resumes the stopped ranks that follow it, so that they can end
+//! themselves. If this program started all ranks on this host, [`crate::spawn::supervisor`] does this instead. On hosts
+//! of `--hosts`, the agent does it in addition.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use tonnage_sys::process::stat;
 
-/// State of a process by its number.
+/// State of the process with a PID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PidState {
     Runs,
     Stopped,
-    /// The process has ended, a debugger holds it, or another process has its PID now.
+    /// The process has ended, a debugger holds it, or the PID now belongs to another process.
     Other,
 }
 
-/// Resumes the stopped processes between this one and the next running one in the ring, and returns their PIDs.
-/// `others` are PIDs of ranks that had started by `joined_ticks`. If a process with one of these PIDs started later, it
-/// has reused the PID and is not touched.
+/// Resumes the stopped processes that follow this one in the ring, up to the next running process. Returns their PIDs.
+/// `others` has the PIDs of ranks that were started by `joined_ticks`. A process that started later has reused the PID
+/// of a rank, and is not touched.
 pub(crate) fn resume_and_find_next(own: u32, others: Vec<u32>, joined_ticks: u64) -> Vec<u32> {
     let mut stopped = next_to_resume(own, others, |pid| pid_state(pid, joined_ticks));
     stopped.retain(|pid| resume(*pid, joined_ticks));
     stopped
 }
 
-/// Resumes a process if it is still the stopped rank. The pidfd refers to the process that had the PID when it was
-/// opened. If that process started before the ranks had joined, it is the rank.
+/// Resumes a process if it is still the stopped rank. The pidfd refers to the process that had the PID when the pidfd
+/// was opened. If that process started before the ranks had joined, it is the rank.
 fn resume(number: u32, joined_ticks: u64) -> bool {
     let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
         return false;
@@ -34,8 +36,8 @@ fn resume(number: u32, joined_ticks: u64) -> bool {
     let held = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(held) => Some(held),
         Err(Errno::SRCH) => return false,
-        // Kernels before 5.3 lack pidfds, and some containers forbid them. Then the PID may be reused in the short time
-        // before the signal.
+        // Kernels before 5.3 lack pidfds, and some containers forbid them. The PID might then be reused in the short
+        // time before the signal is sent.
         Err(_) => None,
     };
     if pid_state(number, joined_ticks) != PidState::Stopped {
@@ -47,8 +49,9 @@ fn resume(number: u32, joined_ticks: u64) -> bool {
     }
 }
 
-/// Returns the stopped processes between this one and the next running one, in a ring of ascending PIDs. Each running
-/// rank checks only the gap after it: every stopped one is found, without every rank searching all of them.
+/// Returns the stopped processes that follow this one in a ring of ascending PIDs, up to the next running process. Each
+/// running rank checks only these, so that together the ranks find every stopped process without checking all of them
+/// several times.
 fn next_to_resume(own: u32, mut others: Vec<u32>, state: impl Fn(u32) -> PidState) -> Vec<u32> {
     others.sort_unstable_by_key(|pid| pid.wrapping_sub(own));
     let states = others.into_iter().map(|pid| (pid, state(pid)));
@@ -75,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// A stopped process that is killed even if its test fails.
+    /// A stopped process. It is killed when dropped, even if its test fails.
     struct Stopped(Child);
 
     impl Drop for Stopped {
@@ -107,7 +110,7 @@ mod tests {
         let pids = vec![0, rank.0.id(), i32::MAX as u32];
         let own = std::process::id();
         assert_eq!(pid_state(own, joined), PidState::Runs);
-        // A later process that reuses a rank's PID is left alone.
+        // A process that has reused a rank's PID is not touched.
         assert_eq!(
             resume_and_find_next(own, pids.clone(), began - 1),
             [0u32; 0]
@@ -121,7 +124,7 @@ mod tests {
         assert_eq!(resume_and_find_next(own, pids, joined), [0u32; 0]);
     }
 
-    /// Each running rank checks the gap after it, so that each stopped one is found by exactly one.
+    /// Each running rank checks the processes that follow it, so that exactly one rank finds each stopped process.
     #[test]
     fn each_stopped_process_in_the_ring_is_found_once() {
         use PidState::{Other, Runs, Stopped};

@@ -1,11 +1,11 @@
-//! Waits for a rank's connections, and decides which of its two threads wakes: the main thread while it waits in a
-//! collective, otherwise the control thread. A collective therefore needs no hand-over between threads, which would
+//! Waits on a rank's connections, and decides which of its two threads wakes up. It is the main thread while that waits
+//! in a collective, and otherwise the control thread. So a collective needs no hand-over between threads, which would
 //! cost more than the rest of a rank's work in it.
 //!
-//! While ranks join, rank 0 also waits for all ranks that have connected, through its own [`LinkWatch`].
+//! While ranks join, rank 0 uses a [`LinkWatch`] of its own for the ranks that have connected.
 //!
-//! All connections are in one epoll set. The control thread waits for that set through a second epoll descriptor, the
-//! gate. The main thread shuts the gate while it waits for the set itself. [`super::node`] handles ready connections.
+//! All connections are in one epoll set. The control thread waits on the set through a second epoll descriptor, the
+//! gate. While the main thread waits on the set itself, it shuts the gate. [`super::node`] handles ready connections.
 
 use std::fmt::Display;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,24 +16,24 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use tonnage_units::{Error, Result};
 
-/// Connections reported per call; others stay ready for the next.
+/// Maximum number of connections reported per call. Further ones stay ready for the next call.
 const READY_MAX: usize = 32;
-/// Number of the wake-up descriptor in the set; connections have smaller ones.
+/// Number of the wake-up descriptor in the set. Connections have smaller numbers.
 const WAKE_NUMBER: u64 = u64::MAX;
-/// Bound on a time-out: `epoll_wait` accepts at most some weeks.
+/// Limit on a time-out, because `epoll_wait` accepts only a few weeks.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
-/// The epoll set of a rank's connections, its gate, and a descriptor to wake the main thread.
+/// The epoll set of a rank's connections, the gate, and a descriptor by which the main thread is woken.
 #[derive(Debug)]
 pub(crate) struct LinkWatch {
     set: OwnedFd,
-    /// Readable if a connection is ready and the main thread is not waiting on the set.
+    /// Readable if a connection is ready and the gate is open.
     pub(crate) gate: OwnedFd,
     wake_fd: OwnedFd,
 }
 
 impl LinkWatch {
-    /// Creates an empty set with an open gate, so that a ready connection wakes the control thread.
+    /// Creates an empty set with an open gate, so that connections wake the control thread.
     pub(crate) fn new() -> Result<Self> {
         let failed = |error| Error::io("cannot prepare to wait for connections", error);
         let watch = Self {
@@ -47,7 +47,7 @@ impl LinkWatch {
         Ok(watch)
     }
 
-    /// Adds a connection under a number. An error names the peer.
+    /// Adds a connection under a number. `peer` is named in errors.
     pub(crate) fn add(
         &self,
         number: usize,
@@ -59,7 +59,7 @@ impl LinkWatch {
             .map_err(|error| Error::io(format!("cannot wait for the connection of {peer}"), error))
     }
 
-    /// Starts or stops reporting when a connection can be written to.
+    /// Sets whether `ready` also reports the connection when it can be written to.
     pub(crate) fn change(
         &self,
         number: usize,
@@ -72,13 +72,13 @@ impl LinkWatch {
         epoll::modify(&self.set, connection, number, flags).map_err(unwatched)
     }
 
-    /// Removes a connection that has ended: it would stay ready forever.
+    /// Removes a connection that has ended, because it would stay ready forever.
     pub(crate) fn remove(&self, connection: impl AsFd) {
-        // Failure means that it was not in the set.
+        // `delete` fails only if the connection was not in the set.
         let _ = epoll::delete(&self.set, connection);
     }
 
-    /// Shuts the gate while the main thread waits on the set, or opens it again.
+    /// Shuts the gate while the main thread waits on the set, and opens it again afterwards.
     pub(crate) fn shut_gate(&self, is_shut: bool) -> Result<()> {
         let mut flags = EventFlags::IN;
         flags.set(EventFlags::IN, !is_shut);
@@ -93,12 +93,12 @@ impl LinkWatch {
 
     /// Wakes the main thread.
     pub(crate) fn wake_main(&self) {
-        // This fails only if the counter is full, and then the wake-up is already pending.
+        // The write fails only if the counter is full, and the wake-up is then already pending.
         let _ = rustix::io::write(&self.wake_fd, &1u64.to_ne_bytes());
     }
 
-    /// Waits until a connection is ready, a wake-up comes or the time is up. Returns the numbers of some ready
-    /// connections.
+    /// Waits until a connection is ready, the main thread is woken, or the time is up. Returns the numbers of ready
+    /// connections, at most [`READY_MAX`] of them.
     pub(crate) fn ready(&self, timeout: Duration) -> Result<impl Iterator<Item = usize>> {
         let none = Event {
             flags: EventFlags::empty(),
@@ -114,7 +114,7 @@ impl LinkWatch {
         let numbers = events.into_iter().take(count);
         let numbers = numbers.map(|event| event.data.u64());
         if numbers.clone().any(|number| number == WAKE_NUMBER) {
-            // A failed read only means that there was no wake-up.
+            // The read fails only if there was no wake-up.
             let _ = rustix::io::read(&self.wake_fd, &mut [0u8; 8]);
         }
         let connections = numbers.filter(|number| *number != WAKE_NUMBER);
@@ -151,14 +151,14 @@ mod tests {
         far.write_all(b"x").unwrap();
         assert!(!gate_is_ready(&watch));
         assert!(watch.ready(NONE).unwrap().eq([7]));
-        // The control thread gets whatever the main thread has not read.
+        // The control thread gets the data that the main thread has not read.
         watch.shut_gate(false).unwrap();
         assert!(gate_is_ready(&watch));
         watch.remove(&near);
         assert!(!gate_is_ready(&watch));
     }
 
-    /// A regular file, which epoll cannot watch, stands in for a connection that is gone.
+    /// A regular file stands in for a connection that is gone, because epoll cannot watch either.
     #[test]
     fn a_connection_that_cannot_be_watched_is_named() {
         let gone = tempfile::tempfile().unwrap();
@@ -185,7 +185,7 @@ mod tests {
         }
         assert!(!gate_is_ready(&watch));
         pairs[66].1.write_all(&[1]).unwrap();
-        // Unread data keeps a connection ready; closing it removes it.
+        // A connection with unread data stays ready. Closing it removes it from the set.
         for _ in 0..2 {
             assert!(gate_is_ready(&watch) && watch.ready(NONE).unwrap().eq([66]));
         }

@@ -1,4 +1,4 @@
-//! Tests which source of a rank's number wins and which contradictions are refused.
+//! Tests which source of a rank's number takes precedence, and which contradictions are refused.
 
 use super::*;
 use crate::testing::{env, says};
@@ -23,7 +23,8 @@ const LAUNCHERS: [(&str, &str); 6] = [
         "SLURM_JOB_ID=12 SLURM_STEP_ID=3 SLURM_PROCID=1 SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=2 \
          SLURM_STEP_NODELIST=n[1-2]",
     ),
-    // The second of two pods, as Kubeflow Trainer's plugin for torch describes it; Kubernetes adds the index.
+    // The second of two pods, with the variables that Kubeflow Trainer's plugin for torch sets. Kubernetes adds the
+    // index.
     (
         "train-job",
         "PET_NNODES=2 PET_NPROC_PER_NODE=1 PET_NODE_RANK=1 PET_MASTER_ADDR=node-0-0.tonnage PET_MASTER_PORT=29500 \
@@ -35,7 +36,7 @@ const LAUNCHERS: [(&str, &str); 6] = [
     ),
 ];
 
-/// Expands short names to variables. The first of several equal names counts; `!NAME` removes one.
+/// Expands short names to variables. If a name occurs twice, the first value counts; `!NAME` removes a variable.
 fn variables(words: &str) -> String {
     let (gone, words): (Vec<&str>, Vec<&str>) = words
         .split_whitespace()
@@ -71,7 +72,7 @@ fn master(host: &str, port: u16, source: AddressSource) -> Meeting {
     }
 }
 
-/// Returns the meeting of a process that is rank 1 of 2 by this source.
+/// Returns the meeting of a process that these variables make rank 1 of 2, according to `source`.
 fn meeting_of(words: &str, source: &str) -> Meeting {
     let identity = seen(words).unwrap().unwrap();
     assert_eq!((identity.rank, identity.size), (1, 2), "{words}");
@@ -79,7 +80,7 @@ fn meeting_of(words: &str, source: &str) -> Meeting {
     identity.meeting
 }
 
-/// Variables that are refused => parts of the message.
+/// Refused variables => parts of the error message.
 const REFUSED: &[&str] = &[
     // Incomplete or unreadable.
     "RANK=0 => WORLD_SIZE => `unset RANK`",
@@ -110,10 +111,10 @@ const REFUSED: &[&str] = &[
     "train-job !PET_MASTER_ADDR => PET_ => PET_MASTER_ADDR is not set",
     "train-job !PET_MASTER_PORT => PET_ => PET_MASTER_PORT is not set",
     "PET_NNODES=1 train-job => rank 1 of 1",
-    // More ranks than were started.
+    // The job asks for more ranks per pod than the launcher starts.
     "PET_NPROC_PER_NODE=8 train-job => PET_NPROC_PER_NODE=8 => numProcPerNode: 1 => torchrun --no-python",
     "PET_NPROC_PER_NODE=auto train-job => PET_NPROC_PER_NODE=auto => numProcPerNode: 1",
-    // Launchers that disagree, with their values.
+    // Launchers that disagree; the message quotes their values.
     "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=8 torchrun => RANK=3 => WORLD_SIZE=8 => OMPI_COMM_WORLD_RANK=2",
     "PMI_RANK=3 PMI_SIZE=9 torchrun => PMI_SIZE=9",
     "SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_NTASKS=5 torchrun => SLURM_PROCID=0 => SLURM_NTASKS=5",
@@ -125,10 +126,10 @@ const REFUSED: &[&str] = &[
     "WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 => RANK is not set",
     "torchrun SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=3 SLURM_STEP_ID=0 => SLURM_STEP_NUM_TASKS=3 => disagree",
     "JOB_COMPLETION_INDEX=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 torchrun => JOB_COMPLETION_INDEX=1 => disagree",
-    // The variable for meeting the others was lost.
+    // The variable by which the ranks would meet is missing.
     "open-mpi !PMIX_NAMESPACE => PMIX_NAMESPACE => MASTER_ADDR => RANK=$OMPI_COMM_WORLD_RANK",
     "mpich !PMI_FD => PMI_FD => RANK=$PMI_RANK",
-    // Several processes that each find only one rank.
+    // The launcher started several processes, but each finds only one rank.
     "mpich !PMI_RANK !PMI_SIZE !PMI_FD => MPI_LOCALNRANKS=2 => finds 1",
     "open-mpi !OMPI_COMM_WORLD_RANK !OMPI_COMM_WORLD_SIZE => OMPI_COMM_WORLD_LOCAL_SIZE=2 => finds 1",
     "PMIX_NAMESPACE=7 => PMIX_NAMESPACE=7 => not how many",
@@ -184,8 +185,8 @@ fn torchruns_own_store_moves_the_port() {
     }
 }
 
-/// Outer launchers count their own processes: one torchrun, one mpirun daemon or one pod for several ranks, a batch
-/// script, or a shell inside a step of one task.
+/// Outer launchers count their own processes, not ranks. Examples are one torchrun, one mpirun daemon or one pod for
+/// several ranks, a batch script, or a shell inside a step of one task.
 #[test]
 fn torchruns_variables_win_inside_other_launchers() {
     let step = "SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_NTASKS=5";
@@ -223,7 +224,7 @@ fn each_launcher_has_its_own_meeting() {
     let fd = std::os::fd::AsRawFd::as_raw_fd(&socket);
     let pmi2 = under_srun(&format!("PMI_RANK=1 PMI_SIZE=2 PMI_FD={fd}"));
     assert_eq!(pmi2, pmi1(fd));
-    // Leftovers of outer launchers belong to other servers or to files of the user's.
+    // Variables left by outer launchers lead to other servers, or to files of the user.
     for stale in ["slurm.pmix.12.4", "slurm.pmix.2.3", "prterun-a-7@1"] {
         assert_eq!(under_srun(&format!("PMIX_NAMESPACE={stale}")), first_host);
     }
@@ -247,7 +248,8 @@ fn launchers_inside_slurm_count_their_own_processes() {
 fn an_srun_inside_mpirun_is_not_hidden() {
     let me = std::process::id().to_string();
     let one = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1";
-    // This process is the task itself, or the task is unknown; one rank in each of two tasks would be two runs.
+    // Either this process is the task itself, or the task is unknown. One rank in each of two tasks would mean two
+    // runs, so both are refused.
     for task in [&*me, "4194999", "x"] {
         let error = seen(&format!("{one} SLURM_TASK_PID={task} srun")).unwrap_err();
         says(
@@ -255,7 +257,7 @@ fn an_srun_inside_mpirun_is_not_hidden() {
             &["OMPI_COMM_WORLD_SIZE=1", "SLURM_STEP_NUM_TASKS=2"],
         );
     }
-    // Leftover variables of MPICH, and ranks of `--mpi=pmi2`.
+    // A leftover variable of MPICH, in a rank of `srun --mpi=pmi2`.
     let left = "MPI_LOCALNRANKS=1 PMI_RANK=1 PMI_SIZE=2";
     let words = format!("{left} SLURM_TASK_PID={me} srun");
     meeting_of(&words, "SLURM_PROCID");
@@ -306,7 +308,7 @@ fn the_command_line_comes_first() {
     says(&error, &["--rank", "OMPI_COMM_WORLD_RANK=1"]);
 }
 
-/// In an elastic job, even the number of pods is a range.
+/// In an elastic job, PET_NNODES is a range of numbers of pods.
 #[test]
 fn torchruns_variables_win_in_a_pod_of_a_train_job() {
     let torchrun = "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 MASTER_ADDR=node-0-0.tonnage \

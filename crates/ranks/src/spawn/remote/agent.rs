@@ -1,7 +1,8 @@
-//! The agent of a host. It executes orders received through ssh, and ends its ranks and itself when orders stop.
+//! The agent of a host. It executes orders that arrive through ssh. When no more orders can arrive, it ends its ranks
+//! and itself.
 //!
-//! Orders stop when ssh's standard input closes, or when nothing arrives for some seconds, as with a pulled cable. No
-//! other process would end the ranks then.
+//! No more orders can arrive when standard input closes, or when nothing arrives for some seconds, as with a pulled
+//! cable. No other process would then end the ranks.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, Write};
@@ -26,20 +27,20 @@ use tonnage_units::{Error, Result};
 
 /// Time between two heartbeats.
 pub(super) const PULSE: Duration = Duration::from_secs(1);
-/// Silence after which the peer counts as gone. Together with [`END_TIMEOUT`], nothing is left running after ten
-/// seconds.
+/// Silence after which the agent considers the other end gone. Together with [`END_TIMEOUT`], nothing is left running
+/// after ten seconds.
 pub(super) const SILENCE: Duration = Duration::from_millis(6500);
-/// Time for ranks to end. Their grace is 1.8 s.
+/// Time for ranks to end, longer than their own grace period of 1.8 s.
 const END_TIMEOUT: Duration = Duration::from_millis(2500);
-/// Longest time for the last reports.
+/// Longest time for sending the last reports.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Maximum number of reports queued for ssh; a rank that prints more has to wait.
+/// Maximum number of reports queued for ssh. A rank that prints more has to wait.
 const WAITING_MAX: usize = 1024;
-/// Removes files left by this host's ranks after some did not end well. It is called after all ranks have ended, with
-/// their number and the PIDs of those that failed.
+/// Removes files that this host's ranks have left if some of them failed. The agent calls it after all ranks have
+/// ended, with their number and the PIDs of those that failed.
 pub type CleanUp = dyn Fn(u32, Vec<u32>);
 
-/// Parts of the program that an agent needs.
+/// Parts of the program that the agent uses.
 pub struct AgentProgram {
     pub build: ProgramBuild,
     pub path: PathBuf,
@@ -47,9 +48,9 @@ pub struct AgentProgram {
     pub rank_command: &'static str,
     /// Describes this host.
     pub describe: fn() -> Result<String>,
-    /// Variables for its ranks, in addition to those of the order.
+    /// Variables for the ranks, in addition to those of the order.
     pub variables: Vec<(&'static str, String)>,
-    /// Removes files that they left.
+    /// Removes files that the ranks have left.
     pub clean_up: Box<CleanUp>,
 }
 
@@ -63,11 +64,11 @@ struct ReportSender {
 impl ReportSender {
     /// Sends a report; blocks while the queue is full.
     fn send(&self, report: AgentReport) {
-        // This fails only if the peer has gone, and then the agent ends.
+        // Sending fails only if the other end is gone, and the agent then ends anyway.
         let _ = self.sender.send(report);
     }
 
-    /// Sends a report now or with the next heartbeat, without blocking.
+    /// Sends a report now or with the next heartbeat. It never blocks.
     fn send_without_blocking(&self, report: AgentReport) {
         let mut waiting = lock(&self.waiting);
         waiting.push_back(report);
@@ -77,7 +78,7 @@ impl ReportSender {
                 break;
             }
         }
-        // Repeated heartbeats are redundant.
+        // Queued heartbeats are dropped, because one heartbeat says as much as many.
         if waiting.len() > WAITING_MAX {
             waiting.retain(|report| *report != AgentReport::Alive);
         }
@@ -92,7 +93,8 @@ struct Agent {
     children: Children,
 }
 
-/// Runs as the agent of this host until the end. Call it from the main thread: the ranks end when that does.
+/// Runs as the agent of this host until the end. Call it from the main thread, because the ranks end when that thread
+/// ends.
 pub fn serve(program: AgentProgram) -> Result<()> {
     let (sender, said) = mpsc::sync_channel(WAITING_MAX);
     let reports = Arc::new(ReportSender {
@@ -104,11 +106,11 @@ pub fn serve(program: AgentProgram) -> Result<()> {
     let on_error = events.clone();
     thread(move || {
         let mut out = std::io::stdout().lock();
-        // Ends a line that a login script may have left unfinished.
+        // If a login script has left an unfinished line, this ends it.
         let _ = out.write_all(b"\n");
         while let Ok(report) = said.recv() {
             if write_line(&mut out, &report).is_err() {
-                // Without a receiver there are no more orders either.
+                // If nobody reads the reports, no more orders will arrive either.
                 let _ = on_error.send(None);
                 break;
             }
@@ -137,7 +139,7 @@ pub fn serve(program: AgentProgram) -> Result<()> {
     agent.reports.send(AgentReport::Hello(hello));
     agent.carry_out_all(&inbox);
     agent.end_all();
-    // Dropping all senders ends the writing thread.
+    // The writing thread ends when all senders are dropped.
     drop(agent);
     let _ = all_told.recv_timeout(LAST_WORDS);
     Ok(())
@@ -165,7 +167,7 @@ impl Agent {
         })
     }
 
-    /// Executes orders until the peer is gone: it is silent too long, or `None` arrives.
+    /// Executes orders until no more can arrive: the other end is silent for too long, or the inbox yields `None`.
     fn carry_out_all(&mut self, inbox: &mpsc::Receiver<Option<AgentOrder>>) {
         let mut heard = Instant::now();
         let mut pulse = heard;
@@ -235,7 +237,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Runs work on its own thread, so that heartbeats continue.
+    /// Runs work on a thread of its own, so that heartbeats continue.
     fn report_from_thread(
         &self,
         work: impl FnOnce() -> AgentReport + Send + 'static,
@@ -265,7 +267,7 @@ impl Agent {
 
     fn end_all(&self) {
         let since = Instant::now();
-        // A stopped rank receives SIGTERM only after SIGCONT, so both are sent.
+        // A stopped rank receives SIGTERM only when SIGCONT resumes it, so both signals are sent.
         for signal in [Signal::TERM, Signal::CONT] {
             self.children.signal_all(signal);
         }
@@ -277,20 +279,21 @@ impl Agent {
             std::thread::sleep(Duration::from_millis(5));
         }
         let lost: Vec<u32> = self.children.lost_pids().collect();
-        // Ranks that ended because of another host's failure have a nonzero code too.
+        // This list also includes ranks that ended because of another host's failure, because their exit code is not 0
+        // either.
         if !lost.is_empty() {
             (self.program.clean_up)(self.children.count(), lost);
         }
     }
 }
 
-/// Returns nanoseconds since 1970 by this host's clock.
+/// Returns the time of this host's clock in nanoseconds since 1970.
 pub(super) fn unix_ns() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Returns the address that the ssh client connected to: the third word of `SSH_CONNECTION`.
+/// Returns the address to which the ssh client connected. It is the third word of `SSH_CONNECTION`.
 fn ssh_address(variable: Option<&str>) -> Option<IpAddr> {
     let address: IpAddr = variable?.split_whitespace().nth(2)?.parse().ok()?;
     Some(address.to_canonical())

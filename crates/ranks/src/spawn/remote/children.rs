@@ -1,4 +1,4 @@
-//! The ranks of one host, as children of its agent: starting them, their output, their ends.
+//! The ranks of one host as children of the agent: their start, their output, and how they end.
 
 use std::fs::File;
 use std::io::{PipeReader, Read, Seek, Write};
@@ -21,27 +21,28 @@ use super::pipes::{lines, thread};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Time for the last lines of an ended rank: a process that it left behind may hold its output open.
+/// Time for the last lines of a rank that has ended. It is limited, because another process may hold the rank's output
+/// open.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// Longest wait for lines of an ended rank while they queue for ssh.
+/// Longest wait for the last lines of a rank if they are queued for ssh.
 const LAST_LINES_MAX: Duration = Duration::from_secs(30);
 
-/// Callback for reports, called from many threads.
+/// Function that gets the reports. Many threads call it.
 pub(super) type ReportFn = Arc<dyn Fn(AgentReport) + Send + Sync>;
 
 /// One rank.
 struct Child {
     pid: Pid,
-    /// How the child ended. Once set, the child's PID may belong to another process.
+    /// How the child ended. Once this is set, the child's PID may belong to another process.
     ended: Arc<Mutex<Option<RankExit>>>,
 }
 
-/// Held by each reader of a rank's output; all have finished once all copies are dropped.
+/// Each reader of a rank's output holds a copy. All readers have finished when all copies are dropped.
 #[derive(Clone)]
 struct OutputReader {
     _open: mpsc::Sender<()>,
-    /// Number of readers blocked on sending a line.
+    /// Number of readers that are blocked on sending a line.
     waiting: Arc<AtomicUsize>,
 }
 
@@ -53,7 +54,7 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// Starts without ranks.
+    /// Creates the list, without ranks.
     pub(super) fn new(tell: ReportFn) -> Self {
         Self {
             first: 0,
@@ -62,7 +63,7 @@ impl Children {
         }
     }
 
-    /// Starts all ranks of an order. They end when the calling thread does.
+    /// Starts all ranks of an order. The ranks end when the calling thread ends.
     pub(super) fn start(
         &mut self,
         order: &StartOrder,
@@ -142,7 +143,7 @@ impl Children {
         Ok(())
     }
 
-    /// Reports a rank's output and state changes, on its own threads.
+    /// Reports a rank's output and changes of its state, from threads of its own.
     fn follow(
         &self,
         rank: u32,
@@ -181,7 +182,7 @@ impl Children {
         })
     }
 
-    /// Reads lines on a thread. Dropping `reading` signals the end.
+    /// Reads lines on a thread. The thread drops `reading` at the end.
     fn read(
         &self,
         from: impl Read + Send + 'static,
@@ -209,7 +210,7 @@ impl Children {
         }
     }
 
-    /// Sends a signal to all that have not ended.
+    /// Sends a signal to all ranks that have not ended.
     pub(super) fn signal_all(&self, signal: Signal) {
         self.all.iter().for_each(|child| child.send(signal));
     }
@@ -219,12 +220,12 @@ impl Children {
         u32::try_from(self.all.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether all have ended.
+    /// Returns whether all ranks have ended.
     pub(super) fn have_ended(&self) -> bool {
         self.all.iter().all(|child| lock(&child.ended).is_some())
     }
 
-    /// Returns the PIDs of those that did not end with code 0.
+    /// Returns the PIDs of the ranks that did not end with code 0.
     pub(super) fn lost_pids(&self) -> impl Iterator<Item = u32> {
         let lost = |child: &&Child| *lock(&child.ended) != Some(RankExit::Code(0));
         let all = self.all.iter().filter(lost);
@@ -243,12 +244,12 @@ impl Child {
     }
 }
 
-/// Writes a start message to a sealed memory file: the file has no name and cannot be changed.
+/// Writes a start message to a sealed memory file, which has no name and cannot be changed.
 fn seal_letter(letter: &StartLetter) -> Result<File> {
     let failed = |error: std::io::Error| Error::io("cannot write the letter to a rank", error);
     let name = "tonnage letter";
     let made = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL);
-    // Kernels before 6.3 lack NOEXEC_SEAL, and some hosts require it.
+    // Kernels before 6.3 lack NOEXEC_SEAL, but some hosts require it, so it is tried first.
     let made =
         made.or_else(|_| memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING));
     let mut file = File::from(made.map_err(|error| failed(error.into()))?);
@@ -269,8 +270,8 @@ fn output_report(rank: u32, is_error: bool, text: &[u8]) -> Option<AgentReport> 
     })
 }
 
-/// Waits for the last lines of an ended rank: until its readers are gone, or nothing came for a while and no reader is
-/// blocked on sending.
+/// Waits for the last lines of a rank that has ended. It ends when the rank's readers are gone, or when no line came
+/// for a while and no reader is blocked on sending.
 fn await_lines(closed: &mpsc::Receiver<()>, waiting: &AtomicUsize) {
     let since = Instant::now();
     while closed.recv_timeout(LAST_LINES) == Err(mpsc::RecvTimeoutError::Timeout)
@@ -279,7 +280,7 @@ fn await_lines(closed: &mpsc::Receiver<()>, waiting: &AtomicUsize) {
     {}
 }
 
-/// Reports each state change of a rank until it has ended, and returns how.
+/// Reports each change of a rank's state until the rank has ended. Returns how it ended.
 fn watch(
     rank: u32,
     pid: Pid,
@@ -289,19 +290,19 @@ fn watch(
     loop {
         let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED;
         let Ok(Some(seen)) = waitid(WaitId::Pid(pid), all | WaitIdOptions::NOWAIT) else {
-            // Impossible for a child that only this thread waits for.
+            // This is impossible, because only this thread waits for the child.
             break RankExit::Code(1);
         };
         let code = seen.exit_status().map(RankExit::Code);
         if let Some(exit) = code.or_else(|| seen.terminating_signal().map(RankExit::Signal)) {
-            // The PID can be reused once the child has been reaped.
+            // The PID may be reused as soon as the child is reaped, so `ended` is set first.
             let mut ended = lock(ended);
             *ended = Some(exit);
             let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
             break exit;
         }
         let by = seen.stopping_signal();
-        // If the state has changed again, the next iteration sees it.
+        // If the state has changed again in the meantime, the next iteration sees that.
         let _ = waitid(
             WaitId::Pid(pid),
             WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG,

@@ -1,41 +1,43 @@
 //! The command line of ssh, and the script that it runs on the other host.
 //!
-//! Nothing here is secret: all users of both hosts can read it. The user's login shell is unknown, so it gets a single
-//! quoted word, and `/bin/sh` interprets the rest.
+//! Nothing here is secret, because all users of both hosts can read it. The user's login shell is unknown. So it gets
+//! only a single quoted word to execute, and `/bin/sh` interprets the rest.
 
 use std::path::Path;
 
 use tonnage_units::{Error, Result};
 
-/// Options of every ssh. If an option is given twice ssh uses the first, so the user's own options win.
+/// Options of every ssh. If an option is given twice, ssh uses the first one, so the user's own options take
+/// precedence.
 const OPTIONS: [&str; 7] = [
     "BatchMode=yes",
-    // An unchecked host key is never accepted, whatever ssh_config says.
+    // A host key that was not checked is never accepted, whatever ssh_config says.
     "StrictHostKeyChecking=yes",
     "ConnectTimeout=4",
-    // A host that is silent for six seconds is gone.
+    // With these two options, a host that is silent for six seconds counts as gone.
     "ServerAliveInterval=2",
     "ServerAliveCountMax=3",
     "ClearAllForwardings=yes",
     "LogLevel=ERROR",
 ];
 
-/// Output of the script: the program was not found.
+/// Word that the script prints if the program was not found.
 pub const ABSENT: &str = "tonnage-absent";
-/// Output of the script: it waits for the program; followed by the architecture and C library.
+/// Word that the script prints when it waits for the program. The architecture and the C library follow.
 pub const WANTED: &str = "tonnage-wanted";
 /// The command of this program that the script starts.
 pub const AGENT: &str = "host-agent";
-/// Option of that command to print the build instead.
+/// Option of that command: print the build and exit.
 pub const BUILD_OPTION: &str = "--build";
 
-/// Finds the program: at the same path, else in PATH. `$1` is the path.
+/// Runs the program that is at the same path, or else the one in PATH. `$1` is the path.
 const FIND: &str = "for q in \"$1\" \"$(command -v tonnage)\"; do if [ -x \"$q\" ]; then exec \"$q\" host-agent; fi; \
                     done; echo; echo tonnage-absent; exit 127";
 
-/// Finds the program if it is this build, otherwise reads it from standard input. `$1` is the path, `$2` the build,
-/// `$3` its bytes. A copy gets its final name only when complete. Until then its name contains the host's, because
-/// several hosts may share a home directory. The empty line ends a line that a login script may have left unfinished.
+/// Runs the program if the host has this build, and otherwise reads it from standard input. `$1` is the path, `$2` the
+/// build, `$3` the program's size in bytes. A copy gets its final name only when it is complete. Until then its name
+/// contains the host's name, because several hosts may share a home directory. `echo` ends a line that a login script
+/// may have left unfinished.
 const PUSH: &str = "d=${XDG_CACHE_HOME:-$HOME/.cache}/tonnage/$2; c=$d/tonnage; \
      for q in \"$c\" \"$1\" \"$(command -v tonnage)\"; do \
      if [ -x \"$q\" ] && if [ \"$q\" = \"$c\" ]; then [ \"$(wc -c <\"$c\")\" -eq \"$3\" ]; \
@@ -46,19 +48,19 @@ const PUSH: &str = "d=${XDG_CACHE_HOME:-$HOME/.cache}/tonnage/$2; c=$d/tonnage; 
      if ( umask 077; mkdir -p \"$d\" && head -c \"$3\" >\"$t\" && [ \"$(wc -c <\"$t\")\" -eq \"$3\" ] && chmod 700 \"$t\" && \
      mv -f \"$t\" \"$c\" ); then exec \"$c\" host-agent; fi; rm -f \"$t\"; echo tonnage-lost; exit 1";
 
-/// This program, for hosts that lack it.
+/// This program, to be copied to hosts that lack it.
 #[derive(Debug, Clone)]
 pub struct Push {
-    /// Hash of its content.
+    /// Hash of the program's content.
     pub build: String,
     pub bytes: u64,
-    /// The host's architecture, as `uname -m` names it.
+    /// Architecture that the program needs, as `uname -m` names it.
     pub architecture: String,
-    /// The host's C library, such as "glibc 2.36".
+    /// C library that the program needs, such as "glibc 2.36".
     pub c_library: String,
 }
 
-/// Splits the value of `--ssh` into words like a shell.
+/// Splits the value of `--ssh` into words, as a shell does.
 pub fn split_words(text: &str) -> Result<Vec<String>> {
     match shlex::split(text) {
         Some(words) if !words.is_empty() => Ok(words),
@@ -68,7 +70,7 @@ pub fn split_words(text: &str) -> Result<Vec<String>> {
     }
 }
 
-/// Returns program and arguments of the ssh to one host.
+/// Returns the program and arguments of the ssh that connects to one host.
 pub fn ssh_command(
     words: &[String],
     destination: &str,
@@ -84,7 +86,7 @@ pub fn ssh_command(
     Ok(line)
 }
 
-/// Returns the command for the user's login shell on the host.
+/// Returns the command that the user's login shell on the host executes.
 fn remote_command(program: &Path, push: Option<&Push>) -> Result<String> {
     let path = program
         .to_str()
@@ -106,7 +108,7 @@ fn remote_command(program: &Path, push: Option<&Push>) -> Result<String> {
     ))
 }
 
-/// Puts a word in single quotes, which all shells interpret the same.
+/// Puts a word in single quotes, which all shells interpret in the same way.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -1,4 +1,4 @@
-//! One ssh: its process, its three pipes, and threads that read two of them.
+//! One ssh: its process, its three pipes, and the threads that read two of the pipes.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,37 +18,38 @@ use tonnage_sys::process::end_with_this_process;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Time for the last lines of ssh's standard error, which a shared-connection master may hold open.
+/// Time for the last lines of ssh's standard error. It is limited, because the master of a shared connection may hold
+/// it open.
 const LAST_LINES: Duration = Duration::from_millis(300);
-/// Bytes of the program sent at a time.
+/// Number of bytes of the program that are sent at once.
 const CHUNK_BYTES: u64 = 1 << 16;
 
-/// Event from the ssh of a host.
+/// An event that the ssh of a host causes.
 pub(super) enum HostEvent {
     Report(AgentReport),
     /// A line from the script or a login shell, not from the agent.
     Noise(String),
     /// A line of standard error.
     Complaint(String),
-    /// The program was sent; this returns the pipe for orders.
+    /// The program was sent. The pipe can be used for orders again.
     Pushed(ChildStdin),
     /// The connection has ended.
     Closed,
 }
 
-/// Sends all hosts' events to one receiver.
+/// Sends the events of all hosts to one receiver.
 #[derive(Clone)]
 pub(super) struct EventSender {
     pub(super) sender: SyncSender<(usize, HostEvent)>,
-    /// Gets a byte with each event, so that it can be polled.
+    /// Gets a byte with each event, so that the receiver can wait by `poll`.
     pub(super) wake: Arc<UnixStream>,
 }
 
 impl EventSender {
     fn send(&self, host: usize, heard: HostEvent) {
-        // The receiver is gone once the run is over.
+        // Sending fails only when the run is over and the receiver is gone.
         let _ = self.sender.send((host, heard));
-        // A full socket is readable too.
+        // If the socket is full, the write fails, but the socket is readable anyway.
         let _ = (&*self.wake).write(&[0]);
     }
 }
@@ -56,9 +57,9 @@ impl EventSender {
 /// The ssh of a host.
 pub(super) struct Connection {
     child: Child,
-    /// The pipe for commands to the agent. Another thread sends heartbeats on this pipe.
+    /// The pipe for orders to the agent. Another thread also sends heartbeats through it.
     input: Arc<Mutex<Option<ChildStdin>>>,
-    /// Bytes of the program sent so far.
+    /// Number of bytes of the program sent so far.
     pushed: Arc<AtomicU64>,
 }
 
@@ -71,13 +72,13 @@ impl Connection {
         let mut command = Command::new(program);
         command
             .args(arguments)
-            // Ctrl-C must reach only this process, which forwards it. ssh would exit at once, and the ranks' ends would
-            // be lost.
+            // Ctrl-C must reach only this process, which forwards it to the ranks. ssh would exit at once, and the
+            // reports of how ranks ended would be lost.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // During a hanging login, ssh does not read its input and would not notice that it was closed.
+        // While a login hangs, ssh does not read its input, so it would not notice that this process has ended.
         end_with_this_process(&mut command);
         let mut child = command
             .spawn()
@@ -116,7 +117,8 @@ impl Connection {
         })
     }
 
-    /// Sends an order. If that fails, the order is dropped; the end of ssh's output shows that the peer is gone.
+    /// Sends an order. If that fails, the order is dropped, and the end of ssh's output will show that the agent is
+    /// gone.
     pub(super) fn send(&mut self, order: &AgentOrder) {
         if let Some(input) = &mut *lock(&self.input)
             && let Err(error) = write_line(input, order)
@@ -125,7 +127,8 @@ impl Connection {
         }
     }
 
-    /// Starts sending heartbeats, independent of anything this process waits for: a stopped terminal, a slow disk.
+    /// Starts a thread that sends heartbeats. They continue while this process waits, for example for a stopped
+    /// terminal or a slow disk.
     pub(super) fn start_heartbeats(&self) -> Result<()> {
         let input = Arc::clone(&self.input);
         thread(move || {
@@ -142,17 +145,17 @@ impl Connection {
         })
     }
 
-    /// Whether orders can be sent.
+    /// Returns whether orders can be sent.
     pub(super) fn has_input(&self) -> bool {
         lock(&self.input).is_some()
     }
 
-    /// Returns the pipe for commands to this connection.
+    /// Gives this connection its pipe for orders back.
     pub(super) fn give_input(&mut self, input: ChildStdin) {
         *lock(&self.input) = Some(input);
     }
 
-    /// Sends the program on its own thread, since that may take long.
+    /// Sends the program on a thread of its own, because it may take long.
     pub(super) fn push(&mut self, program: &Path, host: usize, events: &EventSender) -> Result<()> {
         let Some(mut input) = lock(&self.input).take() else {
             return Ok(());
@@ -173,19 +176,19 @@ impl Connection {
             };
             match send_all() {
                 Ok(()) => events.send(host, HostEvent::Pushed(input)),
-                // The script prints the reason.
+                // If sending fails, the script prints the reason.
                 Err(error) => log::debug!("cannot send the program: {error}"),
             }
         })
     }
 
-    /// Returns the bytes of the program sent so far.
+    /// Returns the number of bytes of the program sent so far.
     pub(super) fn pushed_bytes(&self) -> u64 {
         self.pushed.load(Ordering::Relaxed)
     }
 
-    /// Closes the pipe for orders, which ends the agent. If an order is stuck in the pipe, killing ssh has the same
-    /// effect.
+    /// Closes the pipe for orders, which ends the agent. If an order is stuck in the pipe, the pipe stays open; the
+    /// caller then kills ssh, which has the same effect.
     pub(super) fn close(&mut self) {
         match self.input.try_lock() {
             Ok(mut input) => *input = None,
@@ -194,7 +197,7 @@ impl Connection {
         }
     }
 
-    /// Waits for ssh to exit, or kills it after this time. Returns a description of how it ended.
+    /// Waits until ssh exits, and kills it after this time. Returns a description of how it ended.
     pub(super) fn end(&mut self, time: Duration) -> String {
         self.close();
         let since = Instant::now();
@@ -211,7 +214,7 @@ impl Connection {
                 _ => break,
             }
         }
-        // Failure means that it has just ended.
+        // `kill` fails only if ssh has just ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         "did not end and was killed".to_owned()

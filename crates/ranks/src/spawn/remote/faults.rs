@@ -1,12 +1,12 @@
-//! Describes failures of ssh, of its script and of the remote program, and programs that do not match: a message with
-//! the host and the next thing to try.
+//! Describes failures of ssh, of its script and of the remote program, and builds of the program that do not match.
+//! Each message has the host, the failure and the next thing to try.
 
 use super::command::Push;
 use super::list::without_user;
 use super::messages::{AgentHello, ProgramBuild};
 
-/// Patterns in the output of ssh and the script (lower case), the failure that each means, and the next thing to try.
-/// The first match counts.
+/// Patterns in the output of ssh and the script (in lower case), with the failure and the next thing to try. The first
+/// match counts.
 const SIGNS: [(&[&str], &str, &str); 15] = [
     (
         &["identification has changed", "host key for", "offending"],
@@ -102,10 +102,11 @@ const SIGNS: [(&[&str], &str, &str); 15] = [
     ),
 ];
 
-/// Maximum number of ssh's lines quoted in a message.
+/// Maximum number of ssh's lines that a message quotes.
 const LINES_MAX: usize = 3;
 
-/// Describes why a host has no agent. `said` has the lines printed by ssh and the script; `ended` is how ssh ended.
+/// Describes why a host has no agent. `said` has the lines that ssh and the script printed. `ended` tells how ssh
+/// ended.
 pub(super) fn explain_missing_agent(host: &str, said: &[String], ended: &str) -> String {
     explain_known_pattern(host, said).unwrap_or_else(|| {
         let quoted = quote_output(said);
@@ -115,7 +116,7 @@ pub(super) fn explain_missing_agent(host: &str, said: &[String], ended: &str) ->
     })
 }
 
-/// Describes an incomplete copy of the program to a host. `what` is how far it got.
+/// Describes why a copy of the program to a host is incomplete. `what` tells how far it got.
 pub(super) fn explain_failed_copy(host: &str, said: &[String], what: &str) -> String {
     explain_known_pattern(host, said).unwrap_or_else(|| {
         let quoted = quote_output(said);
@@ -125,13 +126,13 @@ pub(super) fn explain_failed_copy(host: &str, said: &[String], what: &str) -> St
     })
 }
 
-/// Returns the failure for a known pattern in the output, with the next thing to try.
+/// Returns the failure and the next thing to try, if the output has a known pattern.
 fn explain_known_pattern(host: &str, said: &[String]) -> Option<String> {
     let lower = said.join("\n").to_lowercase();
     let (_, what, how) = SIGNS
         .iter()
         .find(|(signs, ..)| signs.iter().any(|sign| lower.contains(sign)))?;
-    // Host keys are stored without user names.
+    // Host keys are stored under names without the user.
     let alone = without_user(host);
     let how = how.replace("-R HOST", &format!("-R {alone}"));
     let how = how.replace("ssh-keyscan HOST", &format!("ssh-keyscan {alone}"));
@@ -139,9 +140,9 @@ fn explain_known_pattern(host: &str, said: &[String]) -> Option<String> {
     Some(format!("{host}: {what}{}: {how}", quote_output(said)))
 }
 
-/// Quotes the last lines of the output, in brackets.
+/// Quotes the last lines of the output in brackets.
 fn quote_output(said: &[String]) -> String {
-    // The last lines have the reason.
+    // The reason is in the last lines.
     let lines: Vec<&str> = said
         .iter()
         .map(|line| line.trim())
@@ -153,7 +154,7 @@ fn quote_output(said: &[String]) -> String {
     }
 }
 
-/// Describes a different build of the program on a host.
+/// Describes a host whose program is a different build.
 pub(super) fn explain_other_build(host: &str, hello: &AgentHello, build: &ProgramBuild) -> String {
     let there = &hello.build;
     format!(
@@ -163,7 +164,7 @@ pub(super) fn explain_other_build(host: &str, hello: &AgentHello, build: &Progra
     )
 }
 
-/// Returns why this program cannot run on a host with this `uname -m` and C library (`found`).
+/// Returns why this program cannot run on a host. `found` has the host's `uname -m` and C library.
 pub(super) fn explain_unrunnable(push: &Push, found: &str) -> Option<String> {
     let (architecture, c_library) = found.split_once(' ').unwrap_or((found, ""));
     if architecture != push.architecture {
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
     use crate::testing::says;
 
-    /// Output of ssh, the reported failure, and the next thing to try.
+    /// Each row: the output of ssh, part of the reported failure, and part of the next thing to try.
     const SAID: &[&str] = &[
         "user@h1: Permission denied (publickey).|ssh was refused|ssh-copy-id h1",
         "No ED25519 host key is known for h1 and you have requested strict checking.\nHost key verification failed.|its host key is unknown|`ssh h1`",

@@ -1,4 +1,4 @@
-//! Runs an independent process on each host: none waits for another, and the end of one does not end the others.
+//! Runs an independent process on each host. No process waits for another, and the end of one does not end the others.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,28 +13,28 @@ use crate::bootstrap::secret::generate_text;
 use crate::spawn::RankExit;
 use tonnage_units::Result;
 
-/// Time for all ssh to exit once their processes have ended.
+/// Time for all ssh to exit after their processes have ended.
 const END_TIME: Duration = Duration::from_millis(300);
 
-/// Time for the answer of a process that has already ended: on a busy host it may arrive after the exit.
+/// Time to wait for the answer of a process that has ended. On a busy host, the answer may arrive after the exit.
 const LAST_LINES: Duration = Duration::from_millis(1500);
 
 /// Longest time between two checks.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Number of last lines of standard output kept per process.
+/// Number of lines of standard output that are kept per process: the last ones.
 const LINES_MAX: usize = 8;
 
 /// Everything that the processes need to start.
 pub struct HostProcessStart<'a> {
-    /// Directory to start in, if the host has it.
+    /// Directory to start in, if it exists on the host.
     pub directory: String,
     /// Variables for the processes.
     pub variables: Vec<(String, String)>,
-    /// Returns the job, as the command reads it. Created for each process when it starts, since later ones have less
-    /// time left.
+    /// Returns the job, in the form that the command reads. It is called for each process when it starts, because
+    /// processes that start later have less time left.
     pub job: &'a dyn Fn() -> Result<String>,
-    /// Whether a line of standard output is a process's answer.
+    /// Returns whether a line of standard output is the process's answer.
     pub is_answer: &'a dyn Fn(&str) -> bool,
 }
 
@@ -43,15 +43,15 @@ pub struct HostProcessStart<'a> {
 pub struct HostProcess {
     /// The process's answer, one line of its standard output.
     pub answer: Option<String>,
-    /// The last of the process's other lines.
+    /// The last lines that are not the answer.
     pub lines: VecDeque<String>,
-    /// The first error on its standard error.
+    /// The first error on the process's standard error.
     pub error: Option<String>,
     /// How the process ended; `None` if unknown.
     pub exit: Option<RankExit>,
-    /// Why nothing more came from the host.
+    /// Why no more messages came from the host.
     pub lost: Option<String>,
-    /// When the last message came from its host.
+    /// When the last message came from the process's host.
     heard: Option<Instant>,
     /// When the process ended.
     ended: Option<Instant>,
@@ -68,7 +68,7 @@ impl HostProcess {
             self.answer = Some(line);
             return;
         }
-        // Libraries print there too, without limit.
+        // Libraries print to standard output too, without limit.
         self.lines.push_back(line);
         if self.lines.len() > LINES_MAX {
             self.lines.pop_front();
@@ -77,7 +77,7 @@ impl HostProcess {
 }
 
 impl RemoteHosts {
-    /// Returns the host's own name if its agent is connected, otherwise its name in the list.
+    /// Returns the host's own name if its agent is connected, and otherwise its name in the list.
     pub fn name_of(&self, host: usize) -> String {
         let mut hellos = self.hellos();
         let hello = hellos.find(|(known, hello)| *known == host && !hello.name.is_empty());
@@ -86,9 +86,10 @@ impl RemoteHosts {
         name.cloned().unwrap_or_default()
     }
 
-    /// Starts a process on each host as soon as its agent is connected, whatever happens on other hosts. Collects
-    /// output from all until they have ended or `until` has passed; `complain` gets their standard error. Then the
-    /// agents are released, which end remaining processes. Returns the hosts, with their names, and the outcomes.
+    /// Starts a process on each host as soon as its agent is connected, whatever happens on other hosts. Collects the
+    /// output of all processes until they have ended or `until` has passed. `complain` gets the lines of their standard
+    /// error. Afterwards, it disconnects from the agents, which then end the remaining processes. Returns the hosts,
+    /// with their names, and the outcomes.
     pub fn run_process_per_host(
         settings: SshSettings,
         hosts: &[HostSlots],
@@ -126,7 +127,7 @@ impl RemoteHosts {
         Ok((party, found))
     }
 
-    /// Starts processes on hosts with newly connected agents, and records the hosts without one.
+    /// Starts processes on hosts whose agents have just connected, and records the hosts without an agent.
     fn start_on_connected(
         &mut self,
         found: &mut [HostProcess],
@@ -137,13 +138,13 @@ impl RemoteHosts {
         let come = there.iter().filter(|host| found[**host].heard.is_none());
         let come: Vec<usize> = come.copied().collect();
         if !come.is_empty() {
-            // Independent processes would disturb each other on one machine.
+            // Two independent processes on one machine would disturb each other.
             self.check_distinct_hosts(|one, other| {
                 format!("{one} and {other} are one machine, and its checks would disturb each other: name it once")
             })?;
         }
         for host in come {
-            // Orders must wait until the program is copied, because both use the agent's standard input.
+            // Orders must wait until the program has been copied, because both are sent to the agent's standard input.
             if self.members[host].is_ready() {
                 self.members[host].send(&start_order(host, start, secret)?);
                 found[host].heard = Some(Instant::now());
@@ -197,7 +198,7 @@ impl RemoteHosts {
         }
     }
 
-    /// Releases all agents. An ssh that does not exit in time is killed.
+    /// Disconnects from all agents. An ssh that does not exit in time is killed.
     fn close_finished(&mut self, found: &[HostProcess]) {
         let since = Instant::now();
         self.close_all();
@@ -211,7 +212,8 @@ impl RemoteHosts {
     }
 }
 
-/// Returns the command for an independent process. Its rank is not 0, so that it does not have to listen for others.
+/// Returns the order that starts an independent process. The process gets a rank other than 0, so that it need not
+/// listen for other ranks.
 fn start_order(
     host: usize,
     start: &HostProcessStart<'_>,
@@ -236,7 +238,7 @@ fn start_order(
 mod tests {
     use super::*;
 
-    /// Libraries print before the answer, and on a busy host the exit is reported before the last lines.
+    /// Libraries may print before the answer. On a busy host, the exit may be reported before the last lines.
     #[test]
     fn a_process_is_over_with_its_answer_whatever_else_it_prints() {
         let mut process = HostProcess::default();
@@ -249,7 +251,7 @@ mod tests {
         assert!(!process.is_over());
         process.print("the answer".to_owned(), true);
         assert!(process.is_over());
-        // The wait for an answer is bounded.
+        // The wait for an answer is limited.
         process.answer = None;
         process.ended = Instant::now().checked_sub(LAST_LINES * 2);
         assert!(process.is_over());

@@ -1,4 +1,5 @@
-//! Connections to the agents of all hosts: starting them, a few at once, and copying the program where needed.
+//! Connections to the agents of all hosts. They are opened a few at a time, and the program is copied to hosts that
+//! need it.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -19,18 +20,18 @@ use super::messages::{AgentHello, AgentOrder, AgentReport, ProgramBuild};
 use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
-/// Longest time from the start of an ssh to its agent's hello; copying the program does not count.
+/// Longest time from the start of an ssh to the first report of its agent. Copying the program does not count.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time without progress in copying the program.
+/// Longest time without progress while the program is copied.
 const PUSH_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bound on queued events; a host that sends more has to wait.
+/// Limit on queued events. A host that sends more has to wait.
 const NEWS_MAX: usize = 4096;
-/// Maximum number of hosts without an agent that are listed with the reason.
+/// Maximum number of hosts without an agent that are listed, each with the reason.
 const LOST_SHOWN_MAX: usize = 24;
-/// Time for ssh to exit.
+/// Time for an ssh to exit.
 pub(super) const END_TIME: Duration = Duration::from_secs(4);
 
-/// Settings of all ssh.
+/// Settings for the ssh of all hosts.
 #[derive(Debug, Clone)]
 pub struct SshSettings {
     /// ssh and its first arguments.
@@ -43,19 +44,19 @@ pub struct SshSettings {
     pub build: ProgramBuild,
     /// Set if the program is copied to hosts that lack it.
     pub push: Option<Push>,
-    /// Time after which hosts without an answer are given up. Without it, each host has its own timeout.
+    /// Time after which hosts that have not answered are given up. Without it, only each host's own timeout applies.
     pub answer_within: Option<Duration>,
 }
 
 /// State of a host.
 enum HostProgress {
-    /// The host's ssh is not started.
+    /// The ssh to this host has not been started yet.
     Waiting,
     Connecting(Instant),
-    /// The program is being copied: bytes sent at the last progress, and when that was.
+    /// The program is being copied. The values are the bytes sent at the last progress, and its time.
     Pushing(u64, Instant),
     There(Box<AgentHello>),
-    /// Without an agent; the message has the reason.
+    /// The host has no agent; the text is the reason.
     Lost(String),
 }
 
@@ -64,7 +65,7 @@ pub(super) struct RemoteHost {
     pub(super) name: String,
     pub(super) connection: Option<Connection>,
     progress: HostProgress,
-    /// Output lines that are not from the agent.
+    /// Lines of output that are not from the agent.
     pub(super) said: Vec<String>,
 }
 
@@ -79,7 +80,7 @@ pub struct RemoteHosts {
 }
 
 impl RemoteHosts {
-    /// Starts the agents of these hosts and waits for their hellos.
+    /// Starts the agents of these hosts, and waits for their first reports.
     pub fn connect_all(settings: SshSettings, hosts: &[HostSlots]) -> Result<Self> {
         let mut party = Self::start(settings, hosts)?;
         while party.connect()? {
@@ -90,7 +91,7 @@ impl RemoteHosts {
         Ok(party)
     }
 
-    /// Prepares for these hosts without connecting yet.
+    /// Prepares the connections to these hosts, without connecting yet.
     pub(super) fn start(settings: SshSettings, hosts: &[HostSlots]) -> Result<Self> {
         let (sender, inbox) = mpsc::sync_channel(NEWS_MAX);
         let failed = |error| Error::io("cannot make a socket", error);
@@ -117,8 +118,8 @@ impl RemoteHosts {
         })
     }
 
-    /// Starts connections up to the limit, and gives up hosts that took too long. Returns whether any host is still
-    /// undecided.
+    /// Starts connections up to the limit, and gives up hosts that took too long. Returns whether it is still open for
+    /// some host whether it gets an agent.
     pub(super) fn connect(&mut self) -> Result<bool> {
         let waited = self.since.elapsed();
         let within = self.settings.answer_within;
@@ -172,7 +173,7 @@ impl RemoteHosts {
                 if let Some(connection) = &mut member.connection {
                     connection.give_input(input);
                 }
-                // The time for the hello starts once the program is copied.
+                // The time for the agent's first report starts when the program has been copied.
                 match member.progress {
                     HostProgress::Pushing(..) => {
                         member.progress = HostProgress::Connecting(Instant::now())
@@ -202,7 +203,7 @@ impl RemoteHosts {
         Ok(())
     }
 
-    /// Copies the program to a host that has this architecture and C library.
+    /// Copies the program to a host, whose architecture and C library are `found`.
     fn push(&mut self, host: usize, found: &str) -> Result<()> {
         let (Some(push), member) = (&self.settings.push, &mut self.members[host]) else {
             return Ok(());
@@ -228,13 +229,14 @@ impl RemoteHosts {
         if !time.is_zero() {
             return self.inbox.recv_timeout(time).ok();
         }
-        // Drained before the queue is checked, or an event in between would not wake this thread.
+        // The socket is emptied before the queue is checked. In the other order, an event in between would not wake
+        // this thread.
         let mut bytes = [0; 256];
         while matches!((&self.woken).read(&mut bytes), Ok(count) if count > 0) {}
         self.inbox.try_recv().ok()
     }
 
-    /// Iterates over the hellos of connected agents, with the index of the host.
+    /// Iterates over the first reports of connected agents, with the index of each host.
     pub fn hellos(&self) -> impl Iterator<Item = (usize, &AgentHello)> {
         let members = self.members.iter().enumerate();
         members.filter_map(|(host, member)| match &member.progress {
@@ -243,12 +245,12 @@ impl RemoteHosts {
         })
     }
 
-    /// Returns why a host has no agent.
+    /// Returns why a host has no agent; `None` if it has one or may still get one.
     pub fn lost(&self, host: usize) -> Option<&str> {
         self.members.get(host)?.lost()
     }
 
-    /// Fails if some hosts have no agent.
+    /// Prints the reasons and fails if some hosts have no agent.
     pub fn check_all_connected(&self) -> Result<()> {
         let members = self.members.iter();
         let lost: Vec<&str> = members.filter_map(RemoteHost::lost).collect();
@@ -267,7 +269,7 @@ impl RemoteHosts {
         })
     }
 
-    /// Refuses two hosts that are the same machine.
+    /// Fails if two hosts are the same machine.
     pub(super) fn check_distinct_hosts(
         &self,
         describe: impl Fn(&str, &str) -> String,
@@ -293,7 +295,7 @@ impl RemoteHosts {
         twins
     }
 
-    /// Closes all agents' pipes for orders, which ends them.
+    /// Closes the pipes for orders of all agents, which ends the agents.
     pub(super) fn close_all(&mut self) {
         for member in &mut self.members {
             member.close();
@@ -302,7 +304,8 @@ impl RemoteHosts {
 }
 
 impl RemoteHost {
-    /// Whether the host's agent is connected and accepts commands. It does not while the program is being copied.
+    /// Returns whether the host's agent is connected and accepts orders. It accepts none while the program is being
+    /// copied.
     pub(super) fn is_ready(&self) -> bool {
         let connection = self.connection.as_ref();
         matches!(self.progress, HostProgress::There(_))
@@ -333,7 +336,7 @@ impl RemoteHost {
         self.end_within(END_TIME)
     }
 
-    /// Like [`RemoteHost::end`], with the last line that ssh printed.
+    /// Like [`RemoteHost::end`], but the description includes the last line that ssh printed.
     pub(super) fn end_with_last_line(&mut self) -> String {
         let ended = self.end();
         let said = self.said.last();
@@ -347,8 +350,8 @@ impl RemoteHost {
         })
     }
 
-    /// Gives the host up if it is silent for too long, if copying stalls, or if the time for all hosts is over
-    /// (`waited`).
+    /// Gives the host up if it is silent for too long, or if copying makes no progress. If `waited` is given, the time
+    /// for all hosts is over, and the host is given up in any case.
     fn give_up_late(&mut self, waited: Option<Duration>) {
         let silent = |time: Duration, words: &str| {
             explain_missing_agent(&self.name, &self.said, &format!("{words} {time:.1?}"))
@@ -383,7 +386,7 @@ impl RemoteHost {
             _ => return,
         };
         self.mark_lost(|_| why);
-        // The exit of the host's ssh is no longer waited for.
+        // Kills the host's ssh without waiting for its exit.
         self.end_within(Duration::ZERO);
     }
 
@@ -414,7 +417,7 @@ impl Drop for RemoteHosts {
 mod tests {
     use super::*;
 
-    /// Returns why a host in this state is given up, if it is.
+    /// Returns why a host in this state is given up; `None` if it is not.
     fn given_up(progress: HostProgress, waited: Option<Duration>) -> Option<String> {
         let mut member = RemoteHost {
             name: "h1".to_owned(),
@@ -457,7 +460,8 @@ mod tests {
             let why = given_up(progress, waited).unwrap();
             assert!(why.starts_with("h1: ") && why.contains(expected), "{why}");
         }
-        // Sent bytes are progress, however long ago the copy started; a login that has just started is not late either.
+        // A copy that has just made progress is not late, however long ago it started. Nor is a login that has just
+        // started.
         for progress in [
             HostProgress::Pushing(7, long_ago),
             HostProgress::Pushing(0, now()),

@@ -1,24 +1,25 @@
-//! Parses lists of hosts with their numbers of ranks, from `--hosts` and host files.
+//! Parses lists of hosts and their numbers of ranks, from `--hosts` and host files.
 
 use tonnage_units::{Error, Result};
 
-/// Bound on ranks; more are taken for a typing error.
+/// Limit on the number of ranks. A larger number is assumed to be a typing error.
 const SLOTS_MAX: u32 = 1 << 16;
 
 /// A host of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostSlots {
-    /// The destination as ssh takes it: `host`, `user@host`.
+    /// The destination as ssh accepts it: `host` or `user@host`.
     pub name: String,
-    /// The host's number of ranks, if the list has one.
+    /// The host's number of ranks, if the list gives one.
     pub slots: Option<u32>,
 }
 
 impl HostSlots {
-    /// Reads `host`, `user@host`, `host:4`, `[fd00::1]:4`.
+    /// Parses `host`, `user@host`, `host:4` or `[fd00::1]:4`.
     pub fn parse(text: &str) -> Result<Self> {
         let (name, slots) = match text.rsplit_once(':') {
-            // Several colons mean an IPv6 address; a number of ranks then needs brackets around the address.
+            // Several colons mean an IPv6 address. A number of ranks can then follow only if the address is in
+            // brackets.
             Some((before, _)) if before.contains(':') && !before.ends_with(']') => (text, None),
             Some((before, after)) => (before, Some(parse_slots(after, text)?)),
             None => (text, None),
@@ -28,13 +29,13 @@ impl HostSlots {
         Ok(Self { name, slots })
     }
 
-    /// Returns the host without the user.
+    /// Returns the host, without the user.
     pub fn host(&self) -> &str {
         without_user(&self.name)
     }
 }
 
-/// Returns the host of a destination.
+/// Returns the host of a destination, without the user.
 pub(super) fn without_user(name: &str) -> &str {
     name.rsplit_once('@').map_or(name, |(_, host)| host)
 }
@@ -49,7 +50,7 @@ fn without_brackets(name: &str) -> String {
     format!("{user}{}", inner.unwrap_or(host))
 }
 
-/// Refuses text that ssh would parse as an option, and invalid names.
+/// Fails for names that are invalid, or that ssh would take for an option.
 fn check_name(name: &str) -> Result<()> {
     let host = without_user(name);
     let is_odd = |sign: char| {
@@ -83,7 +84,7 @@ fn parse_slots(text: &str, whole: &str) -> Result<u32> {
     }
 }
 
-/// Parses a host file: one line per host, `host`, `host:4` or `host slots=4`; `#` starts a comment.
+/// Parses a host file. Each line is `host`, `host:4` or `host slots=4`; `#` starts a comment.
 pub fn parse_file(text: &str, path: &str) -> Result<Vec<HostSlots>> {
     let mut hosts = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -113,19 +114,20 @@ pub fn parse_file(text: &str, path: &str) -> Result<Vec<HostSlots>> {
     Ok(hosts)
 }
 
-/// Hosts with the number of ranks of each.
+/// Hosts, and the number of ranks of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPlacement {
-    /// The hosts in order, each once.
+    /// The hosts in order, without repetitions.
     pub hosts: Vec<HostSlots>,
-    /// Number of ranks of each.
+    /// Number of ranks of each host.
     pub ranks: Vec<u32>,
     /// Hosts that the list named more than once.
     pub repeated: Vec<String>,
 }
 
 impl HostPlacement {
-    /// Gives each host `per_host` ranks, or its number in the list, or one. Repeated hosts get the sum.
+    /// Gives each host `per_host` ranks, or else its number in the list, or else one. A host that is listed several
+    /// times gets the sum.
     pub fn new(listed: &[HostSlots], per_host: Option<u32>) -> Result<Self> {
         let mut placement = Self {
             hosts: Vec::new(),

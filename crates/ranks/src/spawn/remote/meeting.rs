@@ -1,7 +1,8 @@
-//! Chooses candidate addresses where the ranks may meet, and their order.
+//! Chooses addresses at which the ranks might meet, and the order in which to try them.
 //!
-//! The trial connections decide, because only a connection proves that a route exists. Their order follows from the
-//! addresses at which ssh reached the hosts: in a cluster, host names resolve to the network that connects it.
+//! Trial connections decide between the addresses, because only a connection proves that a route exists. The order
+//! follows from the addresses at which ssh reached the hosts, because host names in a cluster usually resolve to the
+//! network that connects it.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
@@ -12,12 +13,12 @@ use crate::hosts::Location;
 /// Maximum number of addresses to try.
 const CANDIDATES_MAX: usize = 8;
 
-/// Name prefixes of interfaces that lead only to containers and virtual machines of the same host.
+/// Prefixes of the names of interfaces that lead only to containers and virtual machines on the same host.
 const INSIDE: [&str; 9] = [
     "docker", "virbr", "br-", "veth", "cni", "flannel", "lxc", "lxdbr", "podman",
 ];
 
-/// Returns addresses of rank 0's host to try, the likeliest first.
+/// Returns addresses of rank 0's host to try, likeliest first.
 pub fn candidate_addresses(root: &AgentHello, others: &[&AgentHello]) -> Vec<IpAddr> {
     let names: Vec<IpAddr> = others
         .iter()
@@ -26,7 +27,7 @@ pub fn candidate_addresses(root: &AgentHello, others: &[&AgentHello]) -> Vec<IpA
     let mut found: Vec<(usize, &super::messages::HostAddress)> =
         (root.addresses.iter().enumerate())
             .filter(|(_, address)| may_be_reachable(address.ip))
-            // The address at which ssh connected is reachable, whatever its interface is called.
+            // The address at which ssh connected is reachable, whatever the name of its interface.
             .filter(|(_, address)| {
                 Some(address.ip) == root.ssh_address || !is_host_internal(&address.interface)
             })
@@ -56,7 +57,7 @@ fn is_host_internal(interface: &str) -> bool {
     INSIDE.iter().any(|name| interface.starts_with(name))
 }
 
-/// Returns the length of the common prefix in bits; 0 for different families.
+/// Returns the length of the common prefix in bits; 0 if the addresses are of different families.
 fn common_bits(one: IpAddr, other: IpAddr) -> u32 {
     match (one, other) {
         (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
@@ -65,7 +66,7 @@ fn common_bits(one: IpAddr, other: IpAddr) -> u32 {
     }
 }
 
-/// Whether two names refer to the same machine. Its ranks would be counted as those of two hosts.
+/// Returns whether two hosts are the same machine. If so, a run must not treat them as two hosts.
 pub fn is_same_machine(one: &AgentHello, other: &AgentHello) -> bool {
     location_of(one).is_one_host(location_of(other))
 }
@@ -79,8 +80,8 @@ fn location_of(hello: &AgentHello) -> Location<'_> {
     }
 }
 
-/// Returns the first address that every host has reached. Otherwise, the index of the first host that reached none of
-/// them.
+/// Returns the first address that every host has reached. If there is none, returns the index of the first host that
+/// reached no address.
 pub fn first_reached_by_all(
     addresses: &[SocketAddr],
     tried: &[Vec<Option<String>>],
@@ -141,8 +142,8 @@ mod tests {
     #[test]
     fn the_address_of_ssh_is_first_and_container_bridges_are_left_out() {
         let other = hello("10.1.0.2", &[]);
-        // The order also holds if ssh used another address, for example with localhost in the list. Then the network of
-        // the others' names decides.
+        // The order must also hold if ssh used another address, for example because localhost is in the list. The
+        // network of the other hosts' names then decides.
         for own in ["10.1.0.1", "127.0.0.1"] {
             assert_eq!(
                 order(&hello(own, &MANY), &[&other]),
@@ -154,7 +155,7 @@ mod tests {
             order(&hello("", &MANY), &[&six]),
             "fd00::1 192.168.7.1 10.1.0.1"
         );
-        // A bridge is kept if ssh itself connected through it.
+        // A bridge's address is kept if ssh itself connected to it.
         assert!(order(&hello("192.168.122.1", &MANY), &[&other]).starts_with("192.168.122.1 "));
     }
 

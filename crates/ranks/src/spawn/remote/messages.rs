@@ -1,7 +1,7 @@
-//! The lines that pass through ssh: commands to agents, their reports, and the start messages of ranks.
+//! The lines that pass through ssh: orders to agents, their reports, and the start messages of ranks.
 //!
-//! A line is a prefix and JSON. The prefix distinguishes it from output of a login shell, and JSON lets an agent of
-//! another version still report which one it is.
+//! A line is a prefix, followed by JSON. The prefix distinguishes the line from output of a login shell. With JSON, an
+//! agent of another version can still report its version.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -16,15 +16,15 @@ use crate::bootstrap::secret::Secret;
 use tonnage_units::identity::{AddressSource, Identity, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Bound on a rank's start message. The message can be large: it holds the records of a resumed file.
+/// Limit on a rank's start message. It is large, because the message contains the records of a resumed file.
 const LETTER_BYTES_MAX: u64 = 1 << 32;
 
-/// Prefix of our lines.
+/// Prefix of every line.
 const MARK: &str = "@tonnage ";
 
-/// Mark before a record of rank 0 that is complete.
+/// First byte of a line with a record of rank 0 that is final.
 pub const RECORD: u8 = b'R';
-/// Mark before one that is replaced later.
+/// First byte of a line with a record that a later one will replace.
 pub const CHECKPOINT: u8 = b'C';
 
 /// Version and revision of a program.
@@ -63,13 +63,13 @@ pub struct AgentHello {
     /// The host's own name.
     #[serde(default)]
     pub name: String,
-    /// As in [`crate::RankInfo`].
+    /// The boot's identifier, as in [`crate::RankInfo`].
     #[serde(default)]
     pub boot_id: String,
-    /// As in [`crate::RankInfo`].
+    /// The network namespace, as in [`crate::RankInfo`].
     #[serde(default)]
     pub network_namespace: String,
-    /// As in [`crate::RankInfo`].
+    /// The PID namespace, as in [`crate::RankInfo`].
     #[serde(default)]
     pub pid_namespace: String,
     /// The address at which ssh connected.
@@ -80,25 +80,25 @@ pub struct AgentHello {
     pub addresses: Vec<HostAddress>,
 }
 
-/// A command to an agent.
+/// An order to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentOrder {
-    /// Listen on candidate addresses of rank 0 and answer trials.
+    /// Listen on addresses at which rank 0 may be met, and answer trial connections.
     Listen {
         /// Addresses to listen on.
         addresses: Vec<IpAddr>,
-        /// Use this interface's addresses instead.
+        /// If set, use the addresses of this interface instead.
         interface: Option<String>,
-        /// The port; 0 for any.
+        /// The port; 0 lets the system choose.
         port: u16,
-        /// The answer to trials.
+        /// The answer to trial connections.
         token: String,
     },
     /// Connect to these addresses in a trial.
     Try {
         /// The addresses.
         addresses: Vec<SocketAddr>,
-        /// The required answer.
+        /// The answer that the right host gives.
         token: String,
     },
     /// Describe the host.
@@ -118,10 +118,10 @@ pub enum AgentOrder {
     Alive,
 }
 
-/// Ranks to start on a host.
+/// Order to start ranks on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartOrder {
-    /// Number of the first.
+    /// Number of the first rank to start.
     pub first: u32,
     /// Number of ranks to start.
     pub count: u32,
@@ -131,45 +131,45 @@ pub struct StartOrder {
     pub secret: SecretText,
     /// The address of rank 0.
     pub meeting: SocketAddr,
-    /// Directory to start them in, if it exists.
+    /// Directory to start the ranks in, if it exists.
     pub directory: String,
     /// Whether the directory must exist.
     pub needs_directory: bool,
-    /// Variables for them.
+    /// Variables for the ranks.
     pub variables: Vec<(String, String)>,
-    /// The job, as the command reads it.
+    /// The job, in the form that the command reads.
     pub job: String,
-    /// The job of rank 0, if it is among these ranks.
+    /// Rank 0's own job, if rank 0 is among these ranks.
     pub root_job: Option<String>,
 }
 
 /// The start parameters of a rank, which it reads from its standard input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartLetter {
-    /// 0 .. `size`.
+    /// The rank's number, 0 .. `size`.
     pub rank: u32,
     /// Number of all ranks.
     pub size: u32,
-    /// Place among the ranks of the host.
+    /// Index among the ranks of the host.
     pub local_rank: u32,
-    /// Ranks of the host.
+    /// Number of ranks of the host.
     pub local_size: u32,
-    /// The agent's process.
+    /// PID of the agent.
     pub parent: u32,
     /// The run's secret.
     pub secret: SecretText,
     /// The address of rank 0.
     pub meeting: SocketAddr,
-    /// Rank 0 only: number of the open file that is its listening socket.
+    /// For rank 0: the number of the open file that is its listening socket.
     pub listener: Option<i32>,
-    /// Rank 0 only: number of the open file that takes its records.
+    /// For rank 0: the number of the open file to which it writes its records.
     pub records: Option<i32>,
-    /// The job, as the command reads it.
+    /// The job, in the form that the command reads.
     pub job: String,
 }
 
 impl StartLetter {
-    /// Reads the start message from standard input; [`Error::Usage`] if standard input holds something else.
+    /// Reads the start message from standard input. [`Error::Usage`] if standard input is something else.
     pub fn from_input() -> Result<Self> {
         let mut text = String::new();
         let input = std::io::stdin().lock().take(LETTER_BYTES_MAX);
@@ -199,7 +199,7 @@ impl StartLetter {
         }
     }
 
-    /// The run's secret.
+    /// Returns the run's secret.
     pub fn secret(&self) -> Result<Secret> {
         Secret::from_text(&self.secret.0)
     }
@@ -217,7 +217,7 @@ impl StartLetter {
     }
 }
 
-/// Duplicates an open file that the agent passed on.
+/// Duplicates an open file that this process inherited from the agent.
 fn inherited_descriptor(number: i32) -> Result<OwnedFd> {
     tonnage_sys::descriptor::duplicate(number)
         .map_err(|error| Error::io(format!("open file {number} of the agent"), error))
@@ -235,7 +235,7 @@ pub enum AgentReport {
     },
     /// Outcome of a trial.
     Tried {
-        /// For each address, the reason why it was not reached.
+        /// For each address, the reason why it was not reached; `None` if it was.
         failures: Vec<Option<String>>,
     },
     /// The agent's time.
@@ -245,10 +245,10 @@ pub enum AgentReport {
     },
     /// The host's description.
     Described {
-        /// As the command writes it.
+        /// The description, as the command formats it.
         text: String,
     },
-    /// A rank runs.
+    /// A rank was started.
     Started {
         /// The rank.
         rank: u32,
@@ -264,11 +264,11 @@ pub enum AgentReport {
         /// The line.
         text: String,
     },
-    /// Rank 0 has a record.
+    /// Rank 0 has written a record.
     Record {
-        /// True for one that is replaced later.
+        /// True if a later record will replace this one.
         is_checkpoint: bool,
-        /// The record's line.
+        /// The record as a line.
         text: String,
     },
     /// A rank was stopped or resumed.
@@ -289,7 +289,7 @@ pub enum AgentReport {
     Failed {
         /// The reason.
         message: String,
-        /// Whether the request is wrong.
+        /// Whether the failure is [`Error::Usage`]: the request itself is wrong.
         is_usage: bool,
     },
     /// Heartbeat.
@@ -310,7 +310,7 @@ pub fn write_line<T: Serialize>(to: &mut impl Write, message: &T) -> Result<()> 
     sent.map_err(|error: io::Error| Error::io("cannot write to the other end of ssh", error))
 }
 
-/// Decodes a line; `None` for a line without our prefix.
+/// Decodes a line; `None` if the line does not have the prefix.
 pub fn decode_line<T: DeserializeOwned>(line: &str) -> Result<Option<T>> {
     let Some(text) = line.trim_end().strip_prefix(MARK) else {
         return Ok(None);

@@ -1,10 +1,10 @@
-//! Detached threads, and reading lines from pipes.
+//! Starts detached threads, and reads lines from pipes.
 
 use std::io::{BufRead, BufReader, Read};
 
 use tonnage_units::{Error, Result};
 
-/// Bound on a line; longer ones are split. Records are shorter.
+/// Limit on the length of a line, which records never reach. Longer lines are split.
 const LINE_BYTES_MAX: u64 = 1 << 30;
 
 /// Starts a detached thread.
@@ -15,7 +15,7 @@ pub(super) fn thread(work: impl FnOnce() + Send + 'static) -> Result<()> {
         .map_err(|error| Error::start_error("a thread", &error))
 }
 
-/// Reads lines until the end and passes each on without its newline.
+/// Reads lines until the end, and passes each to `hear` without its newline.
 pub(super) fn lines(from: impl Read, mut hear: impl FnMut(&[u8])) {
     let mut reader = BufReader::new(from);
     let mut line = Vec::new();

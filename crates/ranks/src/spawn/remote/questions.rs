@@ -1,4 +1,4 @@
-//! Requests to the agents: where the ranks meet, descriptions of hosts, and their clocks.
+//! Requests to the agents, which find the ranks' meeting place, descriptions of hosts, and the offsets of their clocks.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ use tonnage_units::{Error, Result};
 /// Longest time for one answer of an agent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest time for the answer to a trial, which takes at most two seconds on the host.
+/// Longest time for the answer to a trial, which itself takes at most two seconds on the host.
 const TRIAL_TIMEOUT: Duration = Duration::from_millis(2400);
 
 impl RemoteHosts {
-    /// Finds an address where all other hosts can reach rank 0, which runs on the first connected host, and makes its
-    /// agent listen there.
+    /// Finds an address at which all other hosts can reach rank 0, which runs on the first connected host. Makes the
+    /// agent of that host listen there.
     pub fn find_meeting_address(
         &mut self,
         env: Env<'_>,
@@ -50,7 +50,7 @@ impl RemoteHosts {
             _ => None,
         });
         let addresses = listening.into_iter().next().unwrap_or(Ok(Vec::new()))?;
-        // The likeliest address is tried first and alone, because an address without an answer costs the full timeout.
+        // The likeliest address is tried alone first, because an address that does not answer costs the full timeout.
         let (first, rest) = addresses.split_at(addresses.len().min(1));
         let mut failed = None;
         for some in [first, rest] {
@@ -67,7 +67,7 @@ impl RemoteHosts {
         }))
     }
 
-    /// Makes all other hosts try these addresses. The inner error names a host that cannot reach them.
+    /// Makes all other hosts try these addresses. The inner error names a host that cannot reach any of them.
     fn try_addresses(
         &mut self,
         others: &[usize],
@@ -104,7 +104,7 @@ impl RemoteHosts {
         ))))
     }
 
-    /// Sends a command to these hosts and waits for the reports that `pick` accepts.
+    /// Sends an order to these hosts, and waits for the reports that `pick` accepts.
     pub(super) fn ask_hosts<T>(
         &mut self,
         hosts: &[usize],
@@ -115,7 +115,7 @@ impl RemoteHosts {
         for host in hosts {
             self.members[*host].send(order);
         }
-        // Lost hosts do not answer.
+        // Hosts without an agent do not answer.
         let lost = |host: &usize| Some(Err(Error::Failed(self.lost(*host)?.to_owned())));
         let mut answers: Vec<Option<Result<T>>> = hosts.iter().map(lost).collect();
         let until = Instant::now() + time;
@@ -164,8 +164,8 @@ impl RemoteHosts {
             .collect()
     }
 
-    /// Measures the clocks of these hosts, one after the other. Returns nanoseconds ahead of this host's clock, and the
-    /// largest possible error.
+    /// Measures the clocks of these hosts, one after the other. Returns by how many nanoseconds each is ahead of this
+    /// host's clock, and the largest possible error.
     pub fn measure_clocks(&mut self, hosts: &[usize]) -> Vec<Option<(i64, u64)>> {
         let ask_one = |host: &usize| {
             let (before, since) = (unix_ns(), Instant::now());
@@ -181,7 +181,7 @@ impl RemoteHosts {
         hosts.iter().map(ask_one).collect()
     }
 
-    /// Returns descriptions of these hosts, as their programs write them.
+    /// Returns descriptions of these hosts, as formatted by the programs there.
     pub fn describe_hosts(&mut self, hosts: &[usize]) -> Vec<Result<String>> {
         let order = AgentOrder::Describe;
         self.ask_hosts(hosts, &order, ANSWER_TIMEOUT, |report| match report {

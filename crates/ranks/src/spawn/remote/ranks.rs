@@ -1,4 +1,4 @@
-//! The ranks of all hosts, for the supervisor.
+//! The ranks of all hosts, as the supervisor sees them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,10 +19,10 @@ use tonnage_units::{Error, Result};
 
 /// Receiver of the ranks' output and records.
 pub trait OutputReceiver {
-    /// Takes a line of a rank or about a host. `host` is set if it is not rank 0's.
+    /// Takes a line that a rank printed, or a line about a host. `host` is `None` if the host is rank 0's.
     fn line(&mut self, host: Option<&str>, is_error: bool, text: &str) -> Result<()>;
 
-    /// Takes a record of rank 0, as a line. A later record replaces a checkpoint.
+    /// Takes a record of rank 0 as a line. If it is a checkpoint, a later record replaces it.
     fn record(&mut self, is_checkpoint: bool, text: &str) -> Result<()>;
 }
 
@@ -31,17 +31,17 @@ pub trait OutputReceiver {
 pub struct RemoteStart {
     /// The address of rank 0.
     pub meeting: SocketAddr,
-    /// Directory to start in, if the host has it.
+    /// Directory to start in, if it exists on the host.
     pub directory: String,
     /// Whether every host must have the directory.
     pub needs_directory: bool,
     /// Variables for the ranks.
     pub variables: Vec<(String, String)>,
-    /// The jobs of rank 0 and of all other ranks, as the command reads them.
+    /// The job of rank 0 and the job of all other ranks, in the form that the command reads.
     pub jobs: (String, String),
 }
 
-/// A rank on some host.
+/// A rank on one of the hosts.
 #[derive(Debug, Default)]
 struct RemoteRank {
     host: usize,
@@ -54,15 +54,15 @@ struct RemoteRank {
 pub struct RemoteRanks<A: OutputReceiver> {
     party: RemoteHosts,
     ranks: Vec<RemoteRank>,
-    /// When the last event came from each host, without lost hosts.
+    /// When the last event of each host arrived. Lost hosts are not in the map.
     heard: BTreeMap<usize, Instant>,
     audience: A,
-    /// Whether the run is ending for a reason that was reported, or because the user ended it.
+    /// Whether the reason for the end of the run was reported, or needs no report because the user ended the run.
     is_told: bool,
 }
 
 impl<A: OutputReceiver> RemoteRanks<A> {
-    /// Starts and supervises the ranks. From `env` only the heartbeat timeout is read.
+    /// Starts and supervises the ranks. From `env`, only the heartbeat timeout is read.
     pub fn supervise(
         env: Env<'_>,
         mut party: RemoteHosts,
@@ -70,7 +70,8 @@ impl<A: OutputReceiver> RemoteRanks<A> {
         start: &RemoteStart,
         audience: A,
     ) -> Result<Supervisor<Self>> {
-        // The CPUs of the other hosts are unknown here, so this process is the first to report a stopped rank.
+        // The timeout is that of a single rank, because the CPUs of the other hosts are unknown here. So this process
+        // is the first to report a stopped rank.
         let timeout = heartbeat_timeout(env, 1)?;
         let secret = SecretText(generate_text()?);
         let mut ranks = Vec::new();
@@ -130,7 +131,7 @@ impl<A: OutputReceiver> RemoteRanks<A> {
             AgentReport::Line { is_error, text, .. } => {
                 let is_failure = is_error && text.starts_with("error: ");
                 let name = &self.party.members[host].name;
-                // Other ranks report consequences of a lost host.
+                // After the loss of a host, errors of other ranks are only consequences.
                 if is_failure && self.is_told {
                     log::debug!("{name}: {text}");
                     return;
@@ -177,14 +178,14 @@ impl<A: OutputReceiver> RemoteRanks<A> {
         }
     }
 
-    /// Reports why the run ends. Later errors of other ranks are only consequences, so they are not reported.
+    /// Prints why the run ends. Later errors of ranks are only consequences, so they are not printed.
     fn print_line(&mut self, text: &str) {
-        // If the output is gone, the reason is lost too.
+        // If the output cannot be written, the reason cannot be printed either.
         let _ = self.audience.line(None, true, text);
         self.is_told = true;
     }
 
-    /// Ends all ranks if their output cannot be shown or stored.
+    /// Ends all ranks if their output could not be shown or stored.
     fn end_if_failed(&mut self, done: Result<()>) {
         let Err(error) = done else { return };
         if !self.is_told {
@@ -195,13 +196,13 @@ impl<A: OutputReceiver> RemoteRanks<A> {
         }
     }
 
-    /// Returns a rank of this host. An agent may only report on its own ranks.
+    /// Returns a rank if it belongs to this host. An agent may report only on ranks of its own host.
     fn rank(&mut self, host: usize, rank: u32) -> Option<&mut RemoteRank> {
         let found = self.ranks.get_mut(rank as usize);
         found.filter(|rank| rank.host == host)
     }
 
-    /// Handles the loss of a host.
+    /// Handles the loss of a host, once.
     fn lose_host(&mut self, host: usize, why: &str) {
         if self.heard.remove(&host).is_none() {
             return;
@@ -218,14 +219,14 @@ impl<A: OutputReceiver> RemoteRanks<A> {
             );
             self.print_line(&text);
         }
-        // Without this, ssh would stay until it notices that its peer is gone.
+        // Without this, ssh would remain until it notices that the other end is gone.
         if let Some(mut connection) = self.party.members[host].connection.take() {
             connection.end(Duration::ZERO);
         }
         self.end_host(host, RankExit::Lost);
     }
 
-    /// Marks the ranks of a host as ended in this way, and makes its agent end them.
+    /// Records that the host's ranks ended with `exit`, and makes the host's agent end them.
     fn end_host(&mut self, host: usize, exit: RankExit) {
         self.heard.remove(&host);
         for rank in self.ranks.iter_mut().filter(|rank| rank.host == host) {

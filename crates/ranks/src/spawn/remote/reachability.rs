@@ -1,7 +1,8 @@
-//! Trial connections between hosts: an agent listens where rank 0 could be met, and the others connect.
+//! Trial connections between hosts. An agent listens at the addresses where rank 0 might be met, and the other agents
+//! connect.
 //!
-//! The answer is a token of this run. It is not secret: it only distinguishes the right host from another one with the
-//! same address in its own network, such as a container bridge.
+//! The listener answers with a token of this run. The token is not secret. It distinguishes the right host from another
+//! host that has the same address in a network of its own, such as a container bridge.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -13,12 +14,12 @@ use std::time::{Duration, Instant};
 use crate::channel::{Interest, wait_for};
 use tonnage_units::{Error, Result};
 
-/// Time for a connection and its answer. With a second try on other addresses, the total stays below five seconds.
+/// Time for a connection and its answer. With a second trial of other addresses, the total stays below five seconds.
 const TIME: Duration = Duration::from_secs(2);
 /// Longest time until a listener notices the end of the trials.
 const STEP: Duration = Duration::from_millis(10);
 
-/// Listeners that answer trials, each on its own thread.
+/// Listeners that answer trial connections, each on a thread of its own.
 #[derive(Debug)]
 pub(super) struct ReachabilityListeners {
     over: Arc<AtomicBool>,
@@ -26,7 +27,7 @@ pub(super) struct ReachabilityListeners {
 }
 
 impl ReachabilityListeners {
-    /// Listens on each of these addresses that it can listen on.
+    /// Listens on those of the addresses on which it is possible.
     pub(super) fn listen(addresses: &[IpAddr], port: u16, token: &str) -> Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
         let mut listeners = Vec::new();
@@ -63,12 +64,12 @@ impl ReachabilityListeners {
         }
     }
 
-    /// Returns the addresses listened on.
+    /// Returns the addresses on which it listens.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().map(|(address, _)| *address).collect()
     }
 
-    /// Ends all trials and returns the listener of this address.
+    /// Ends all trials, and returns the listener on this address.
     pub(super) fn into_listener(self, wanted: SocketAddr) -> Option<TcpListener> {
         self.over.store(true, Ordering::Relaxed);
         let mut found = None;
@@ -80,13 +81,13 @@ impl ReachabilityListeners {
     }
 }
 
-/// Answers connections until `over` is set, then returns the listener.
+/// Answers connections until `over` is set, and then returns the listener.
 fn answer_attempts(listener: TcpListener, token: &str, over: &AtomicBool) -> Option<TcpListener> {
     listener.set_nonblocking(true).ok()?;
     while !over.load(Ordering::Relaxed) {
         wait_for(&[Interest::read(&listener)], STEP).ok()?;
         if let Ok((mut stream, _)) = listener.accept() {
-            // A peer that cannot take a few bytes at once is not one of our trials.
+            // The write does not wait, because a peer that cannot take a few bytes at once is not another agent.
             let _ = stream.set_nonblocking(true);
             let _ = stream.write_all(token.as_bytes());
         }
@@ -94,7 +95,7 @@ fn answer_attempts(listener: TcpListener, token: &str, over: &AtomicBool) -> Opt
     Some(listener)
 }
 
-/// Connects to all of these at once. Returns, for each, why it was not reached, or `None`.
+/// Connects to all addresses at once. Returns why each was not reached; `None` if it was.
 pub(super) fn try_to_reach(addresses: &[SocketAddr], token: &str) -> Vec<Option<String>> {
     std::thread::scope(|scope| {
         let start = |&address: &SocketAddr| {

@@ -3,18 +3,18 @@
 use super::*;
 use std::sync::{Arc, Mutex};
 
-/// Behaviour of a rank without a process.
+/// Behaviour of a fake rank.
 #[derive(Debug, Clone, Copy)]
 enum Play {
     CannotStart,
     Ends(RankExit),
     /// Runs until it gets a signal that cannot be ignored.
     Stuck,
-    /// Stopped by SIGSTOP, otherwise like `Stuck`.
+    /// Like `Stuck`, but stopped by SIGSTOP.
     Stopped,
 }
 
-/// Fake ranks that record everything done to them.
+/// Fake ranks that record every call.
 #[derive(Debug)]
 struct Fake {
     plays: Vec<Play>,
@@ -93,14 +93,14 @@ fn the_worst_end_wins() {
     assert_eq!(code(&[Code(0), Code(1), Code(2)]), 2);
     assert_eq!(code(&[Code(143), Code(143)]), 143);
     assert_eq!(code(&[Code(130), Code(0)]), 1);
-    // Rank 2 arrived when rank 0 had already ended because of the signal.
+    // Rank 2 arrived after the signal had already ended rank 0.
     assert_eq!(code(&[Code(130), Code(130), Code(1)]), 130);
     assert_eq!(code(&[Code(1), Code(130)]), 1);
     assert_eq!(code(&[Code(0), Signal(9)]), 1);
-    // One rank was interrupted before it caught signals; the other failed because the first one was missing.
+    // One rank was interrupted before it caught signals. The other one failed because the first one was missing.
     assert_eq!(code(&[Code(1), Signal(2)]), 130);
     assert_eq!(code(&[Signal(15), Code(1)]), 143);
-    // Ranks on a lost host end by the signal that its agent sends.
+    // Ranks on a lost host end because of the signal that their agent sends.
     assert_eq!(code(&[Code(143), Lost]), 1);
     assert_eq!(started(&[]).0.unwrap_err().exit_code(), 2);
 }
@@ -164,7 +164,7 @@ fn a_rank_that_resumes_in_time_is_left_alone() {
     let mut supervisor = supervisor.unwrap();
     supervisor.check_stopped();
     assert!(supervisor.all_end_deadline().is_some());
-    // While this process itself was stopped, it could not see how long the rank was stopped.
+    // While this process itself was stopped, it could not know for how long the rank was stopped.
     supervisor.looked = Instant::now().checked_sub(3 * LOOK).unwrap();
     let long_ago = Instant::now().checked_sub(3 * END_TIMEOUT).unwrap();
     supervisor.ranks[0].stopped = Some(StoppedRank {
