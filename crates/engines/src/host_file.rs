@@ -1,5 +1,5 @@
-//! A file opened by this host's kernel, shared by the engines that use its calls: opening it with the requested flags
-//! or not at all, syncing, closing, and errors with their context. Transfers are up to the engines.
+//! A file that is opened by this host's kernel, for the engines that use its system calls. Opens it with exactly the
+//! requested flags or fails, syncs and closes it, and adds context to errors. The engines themselves transfer data.
 
 use std::fs::File;
 use std::io;
@@ -19,16 +19,16 @@ pub(crate) struct HostFile {
     file: File,
     path: PathBuf,
     direct: Option<Direct>,
-    /// Whether reads may touch the time of last access.
+    /// Whether reads may change the time of last access.
     access_time: bool,
 }
 
 /// Flags for opening files, in addition to those of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OpenMode {
-    /// Bypasses the page cache.
+    /// Bypass the page cache.
     pub direct: bool,
-    /// Reads touch the time of last access, if the mount has it.
+    /// Let reads change the time of last access, if the mount option allows it.
     pub access_time: bool,
 }
 
@@ -43,7 +43,7 @@ impl OpenMode {
     }
 }
 
-/// The option of engines that open files in this way.
+/// An option of all engines that open files in this way.
 pub(crate) const ACCESS_TIME: EngineOption = EngineOption::choice(
     "atime",
     &["off", "on"],
@@ -59,11 +59,11 @@ pub(crate) fn direct_facts(direct: Direct) -> Facts {
 }
 
 impl HostFile {
-    /// Opens or creates a regular file; with `direct`, bypassing the page cache.
+    /// Opens or creates a regular file. With `direct`, the file bypasses the page cache.
     ///
     /// # Errors
-    /// `Unavailable` if it is not certain that direct transfers bypass the page cache; otherwise the system's error. A
-    /// file that was created only to find this out is removed.
+    /// `Unavailable` if direct transfers may use the page cache; otherwise the system's error. If the file was created
+    /// only to find this out, it is removed.
     pub fn open(request: &OpenFile<'_>, how: OpenMode) -> Result<Self> {
         let direct = how.direct;
         let flags = OpenFlags {
@@ -76,14 +76,14 @@ impl HostFile {
         };
         let unmade = |error| {
             if request.create {
-                // The returned error is the cause, so a failure here is ignored.
+                // A failure to remove the file is ignored, because the caller needs the original error.
                 let _ = std::fs::remove_file(request.path);
             }
             error
         };
         let (file, access_time) = match open(request.path, &flags) {
             Ok(file) => (file, !flags.keep_access_time),
-            // Only a file's owner may keep the access time unchanged. The record shows whether the time was kept.
+            // Only a file's owner may request that reads keep the access time. The record shows whether it was kept.
             Err(error) if flags.keep_access_time && error.raw_os_error() == Some(EPERM) => {
                 let flags = OpenFlags {
                     keep_access_time: false,
@@ -93,7 +93,7 @@ impl HostFile {
                     open(request.path, &flags).map_err(|error| cannot_open(request, error))?;
                 (file, true)
             }
-            // File systems without direct I/O may refuse it in this way. By then, the file has been created.
+            // Some file systems without direct I/O fail with this error, after they have created the file.
             Err(error) if direct && error.raw_os_error() == Some(EINVAL) => {
                 return Err(unmade(direct::refused(
                     request.path,
@@ -135,8 +135,8 @@ impl HostFile {
         self.access_time
     }
 
-    /// Checks that a transfer is aligned; `address` is where its bytes are in memory. A kernel may silently use the
-    /// page cache for one that is not aligned.
+    /// Checks that a transfer is aligned. `address` is the address of its bytes in memory. A kernel may silently use
+    /// the page cache for unaligned transfers.
     ///
     /// # Errors
     /// `Usage` for a direct transfer that is not aligned.
@@ -161,8 +161,8 @@ impl HostFile {
         ))
     }
 
-    /// Returns whether a transfer that was cut short can continue here. If a direct one ends between two multiples of
-    /// the alignment, it has reached the end of the file or of the disk.
+    /// Returns whether a transfer that was cut short can continue at this offset. If a direct transfer ends at an
+    /// unaligned offset, it has reached the end of the file or of the disk.
     #[inline]
     pub fn goes_on_at(&self, offset: u64) -> bool {
         self.direct
@@ -172,16 +172,16 @@ impl HostFile {
     /// Forces written data to stable storage.
     ///
     /// # Errors
-    /// If the system could not store it.
+    /// If the system could not store the data.
     pub fn sync(&self) -> Result<()> {
         let stored = self.file.sync_all();
         stored.map_err(|error| explained(format!("cannot sync {}", self.path.display()), error))
     }
 
-    /// Closes it.
+    /// Closes the file.
     ///
     /// # Errors
-    /// If the system reports only now that data could not be stored.
+    /// If data could not be stored, which some systems report only when a file is closed.
     pub fn close(self) -> Result<()> {
         let closed = close(self.file);
         closed.map_err(|error| explained(format!("cannot close {}", self.path.display()), error))
@@ -208,7 +208,7 @@ impl HostFile {
         ))
     }
 
-    /// Returns the error for a write that the system cut short; it took only `done` bytes.
+    /// Returns the error for a write of which the system took only `done` bytes.
     #[cold]
     pub fn cut_short(&self, offset: u64, len: u64, done: u64) -> Error {
         Error::Failed(format!(
@@ -225,7 +225,7 @@ const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
 const EDQUOT: i32 = rustix::io::Errno::DQUOT.raw_os_error();
 const EFBIG: i32 = rustix::io::Errno::FBIG.raw_os_error();
 
-/// Adds advice to the system's error, if there is any.
+/// Adds advice to the system's error, if there is any for it.
 fn explained(what: String, error: io::Error) -> Error {
     let how = match error.raw_os_error() {
         Some(ENOSPC) => "Free some space there, or make block or segments smaller",

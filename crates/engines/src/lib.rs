@@ -1,24 +1,24 @@
-//! The engines and memories of tonnage, one file or folder each. This file holds the lists of them.
+//! The engines and memories of tonnage, in one file or folder each. This file contains their lists.
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`null`] | moves nothing: measures the harness's own floor, and is the shortest engine to read first |
+//! | [`null`] | moves nothing: measures the harness's own cost; the shortest engine, to be read first |
 //! | [`shm`] | between ranks of one host, through a shared mapping |
-//! | [`cuda`] | GPU copies within one process |
-//! | [`cuda_ipc`] | between GPUs of one host, into memory of other processes |
-//! | [`hip`] | the entries of these two for AMD GPUs |
+//! | [`cuda`] | copies by a GPU within one process |
+//! | [`cuda_ipc`] | copies by GPUs of one machine into memory of other processes |
+//! | [`hip`] | list rows of both engines for AMD GPUs |
 //! | [`fabric`] | any libfabric provider |
-//! | `registration` | GPU memory registered with NICs |
-//! | `staged` | any engine with sends, through pinned memory at both ends |
+//! | `registration` | registering GPU memory with NICs |
+//! | `staged` | wraps an engine that has sends: moves GPU memory through pinned memory at both ends |
 //! | [`verbs`] | RDMA devices, directly through libibverbs |
-//! | [`posix`], [`uring`], [`mpiio`] | engines for files |
+//! | [`posix`], [`uring`], [`mpiio`] | file engines |
 //! | [`mpi`] | a collective backend; others are in `tonnage_bench` |
 //! | [`mpi_world`] | the MPI library that `mpi` and `mpiio` share |
 //! | [`memory`] | kinds of memory |
-//! | `rings`, `libraries`, `host_file` | shared parts: rings of arrivals, paths of libraries, files of this host |
+//! | `rings`, `libraries`, `host_file` | shared code: rings of arrivals, paths of libraries, files of this host |
 //!
-//! The engine contract is [`tonnage_engine`]; unsafe calls into libraries and the system are in `tonnage_sys`; the
-//! loops that drive engines are in `tonnage_loops`. To add an engine, read docs/ADDING-AN-ENGINE.md.
+//! The engine contract is in [`tonnage_engine`], unsafe calls into libraries and the system in `tonnage_sys`, and the
+//! loops that drive engines in `tonnage_loops`. To add an engine, read docs/ADDING-AN-ENGINE.md.
 #![forbid(unsafe_code)]
 
 pub mod cuda;
@@ -45,7 +45,7 @@ use tonnage_engine::backends::{NATIVE, TORCH};
 use tonnage_engine::calls::FileEntry;
 use tonnage_engine::{Entry, Lists};
 
-/// All engines, in the order in which help texts and reports list them.
+/// All engines. Help texts and reports list them in this order.
 pub static ENGINES: &[Entry] = &[
     null::ENTRY,
     shm::ENTRY,
@@ -57,10 +57,10 @@ pub static ENGINES: &[Entry] = &[
     hip::IPC,
 ];
 
-/// All file engines, in the order of help texts and reports.
+/// All file engines. Help texts and reports list them in this order.
 pub static FILE_ENGINES: &[FileEntry] = &[posix::ENTRY, uring::ENTRY, mpiio::ENTRY];
 
-/// All collective backends, in the order of help texts and reports.
+/// All backends of collectives. Help texts and reports list them in this order.
 pub static BACKENDS: &[BackendEntry] = &[NATIVE, mpi::BACKEND, TORCH];
 
 /// All lists, which the program passes down.
@@ -71,7 +71,7 @@ pub static LISTS: Lists = Lists {
     backends: BACKENDS,
 };
 
-/// The example of docs/ADDING-AN-ENGINE.md is compiled with the tests, to keep it correct.
+/// Compiles the example of docs/ADDING-AN-ENGINE.md as a documentation test, which keeps it correct.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/ADDING-AN-ENGINE.md")]
 pub struct AddingAnEngine;

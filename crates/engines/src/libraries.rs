@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use tonnage_engine::{Libraries, OpenRequest};
 use tonnage_units::{Error, Result};
 
-/// Returns a library's path from `--library`, or else from its environment variable; `None` if neither is set.
+/// Returns the path of a library from `--library`, otherwise from its environment variable; `None` if neither is set.
 ///
 /// # Errors
 /// `Usage` for a path that is not UTF-8.
@@ -25,7 +25,7 @@ pub(crate) fn requested_path(
     })
 }
 
-/// Like [`requested_path`], for any file name.
+/// Like [`requested_path`], but the path need not be UTF-8.
 pub(crate) fn requested_file(
     libraries: Option<&Libraries>,
     library: &str,

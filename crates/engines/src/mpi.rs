@@ -1,7 +1,7 @@
-//! `mpi`: collectives by MPI's own calls, from the MPI library that fits the launcher.
+//! `mpi`: collectives by MPI's own calls. It uses the MPI library that fits the launcher.
 //!
-//! Choosing the library, and checking that it knows the ranks of this run, is in [`crate::mpi_world`]. The calls
-//! themselves are in `tonnage_sys::mpi`.
+//! [`crate::mpi_world`] chooses the library and checks that it knows the ranks of this run. The calls themselves are in
+//! `tonnage_sys::mpi`.
 
 use tonnage_collective::{Collective, Dtype, Reduction};
 use tonnage_engine::backend::{BackendEntry, BackendVariant, GroupCall, GroupCalls, OpenGroup};
@@ -12,7 +12,7 @@ use tonnage_units::{Error, Result};
 
 use crate::mpi_world::{MPI_LIBRARY, MPI_LIFECYCLE, MpiUser, MpiWorld};
 
-/// This backend's entry in the list.
+/// This backend's row in the list of backends.
 pub const BACKEND: BackendEntry = BackendEntry {
     name: "mpi",
     about: "MPI's own collectives, by the MPI library of the launcher that started the ranks",
@@ -21,7 +21,7 @@ pub const BACKEND: BackendEntry = BackendEntry {
     usual: &[],
     needs_launcher: true,
     ops: &Collective::ALL,
-    // MPI has no bfloat16; only some libraries have float16.
+    // MPI has no bfloat16, and only some libraries have float16.
     dtypes: &[
         Dtype::Float32,
         Dtype::Float64,
@@ -77,13 +77,13 @@ fn lacking(why: LibraryError) -> Error {
 struct MpiGroupCalls {
     mpi: MpiWorld,
     everyone: Communicator,
-    /// This rank's group, if there are several.
+    /// This rank's group; `None` if there is only one group.
     own: Option<Communicator>,
     ready: Option<Ready>,
 }
 
-/// Refuses a call in which some libraries end the process: <https://github.com/pmodels/mpich/issues/6540>, fixed in
-/// MPICH 4.1.2. Short messages take another code path there.
+/// Refuses a call that ends the process in some libraries: <https://github.com/pmodels/mpich/issues/6540>, fixed in
+/// MPICH 4.1.2. Short messages are not affected, because they take another code path.
 fn refuse_broken(call: &GroupCall, version: &str) -> Result<()> {
     const SHORT_BYTES: u64 = 2048;
     let number = version.strip_prefix("MPICH Version:").map(str::trim);
@@ -101,9 +101,9 @@ fn refuse_broken(call: &GroupCall, version: &str) -> Result<()> {
     }
 }
 
-/// Refuses a call that some libraries get wrong: MPICH 4.0.2 compares unsigned bytes as signed ones. `tried`
-/// tests this instead of checking the version, because distributions patch their packages, and derived libraries
-/// inherit the bug.
+/// Refuses a call with wrong results in some libraries: MPICH 4.0.2 compares unsigned bytes as signed ones. `tried`
+/// tests the library. The version would not suffice, because distributions patch their packages, and derived libraries
+/// have inherited the bug.
 fn refuse_signed(
     call: &GroupCall,
     version: &str,
@@ -125,7 +125,7 @@ fn refuse_signed(
     }
 }
 
-/// Everything that stays the same from one call to the next.
+/// Everything that stays the same between the repetitions of a call.
 struct Ready {
     call: GroupCall,
     element: MpiType,
@@ -140,7 +140,7 @@ impl GroupCalls for MpiGroupCalls {
         let version = self.mpi.world.version();
         refuse_broken(&call, version)?;
         refuse_signed(&call, version, |it| self.group().orders_unsigned_bytes(it))?;
-        // In place, MPI writes a rank's block to the start of the buffer, and not to where it was.
+        // In place, MPI writes a rank's result to the start of the buffer, and not to the offset of the rank's block.
         let output = match (call.shape.op, call.in_place) {
             (Collective::ReduceScatter, true) => call.input,
             _ => call.output,
@@ -190,7 +190,7 @@ impl MpiGroupCalls {
 }
 
 impl Ready {
-    /// Makes the call. In place, MPI takes no separate input buffer if the input is part of the output.
+    /// Makes the call. In place, MPI gets no separate input buffer if the input is part of the output.
     #[inline]
     fn call(&self, group: &Communicator) -> Result<(), LibraryError> {
         let GroupCall {
@@ -333,7 +333,7 @@ mod tests {
             assert!(said.contains(part), "{said}");
         }
         assert!(refuse_signed(&struck, "", |_| Ok(true)).is_ok());
-        // Other calls are not tested.
+        // Calls that do not compare unsigned bytes are not tested.
         for (dtype, reduction) in [
             (Dtype::Uint8, Some(Reduction::Sum)),
             (Dtype::Uint8, None),

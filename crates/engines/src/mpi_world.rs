@@ -1,8 +1,8 @@
-//! The MPI library of a process, for engines and backends: choosing it, checking that it knows the ranks of this run,
-//! starting and ending it.
+//! The MPI library of a process, for engines and backends. Chooses the library, checks that it knows the ranks of this
+//! run, and starts and ends it.
 //!
-//! Loading it and all `unsafe` code are in `tonnage_sys::mpi`. MPI lives as long as the process, because it cannot be
-//! started twice. `finish` ends it together with all ranks when a run ends in order.
+//! Loading the library and all `unsafe` code are in `tonnage_sys::mpi`. MPI cannot be started twice, so it lives as
+//! long as the process. `finish` ends it on all ranks together after an orderly run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use tonnage_sys::mpi::{Dialect, Family, NoLibrary, NoMpi, World, start};
 use tonnage_units::identity::{Exchange, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Environment variable that chooses the library, like `--mpi`.
+/// Environment variable that chooses the library. The option `--mpi` does the same.
 pub const MPI_VARIABLE: &str = "TONNAGE_MPI";
 
-/// Value of `--mpi` that selects the library that fits the launcher, and overrides the environment variable.
+/// Value of `--mpi` that selects the library that fits the launcher. It overrides the environment variable.
 const AUTO: &str = "auto";
 
-/// The library as `--library` names it.
+/// The library, for `--library`.
 pub const MPI_LIBRARY: Library = Library {
     name: "mpi",
     variable: MPI_VARIABLE,
@@ -32,27 +32,27 @@ pub const MPI_LIFECYCLE: Lifecycle = Lifecycle {
     ..Lifecycle::NONE
 };
 
-/// The user of MPI, for messages.
+/// The code that uses MPI, for messages.
 #[derive(Debug, Clone, Copy)]
 pub struct MpiUser {
     /// Name of the user, such as "engine mpiio".
     pub what: &'static str,
-    /// Advice for doing without MPI.
+    /// Advice on an alternative that does not need MPI.
     pub instead: &'static str,
 }
 
-/// A started MPI, in which this process has the same rank as in the run.
+/// A started MPI library, in which this process has the same rank as in the run.
 pub struct MpiWorld {
-    /// All processes of this MPI.
+    /// All processes of this MPI job.
     pub world: Arc<World>,
     why: String,
 }
 
 impl MpiWorld {
-    /// Starts MPI for a rank, given as its number and the number of ranks.
+    /// Starts MPI for a rank. `ranks` is the rank's number and the number of ranks.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] without an MPI library; an error with advice if MPI does not know the ranks.
+    /// [`Error::Unavailable`] without an MPI library. If MPI has other ranks than the run, an error with advice.
     pub fn start_for_ranks(
         user: MpiUser,
         libraries: &Libraries,
@@ -77,7 +77,7 @@ impl MpiWorld {
         }
     }
 
-    /// Returns facts about it for the record.
+    /// Returns facts about the library for the record.
     pub fn facts(&self) -> Facts {
         Facts::default()
             .with_fact("library_chosen_by", self.why.clone())
@@ -85,10 +85,11 @@ impl MpiWorld {
     }
 }
 
-/// Starts MPI before the ranks meet by PMIx, if the run will use it. Open MPI 5 gets its own name from PMIx only if it
-/// starts PMIx itself, and fails if PMIx was started before. Other ways of meeting are not affected.
+/// If the ranks meet by PMIx and the run will use MPI, starts MPI before they meet. Open MPI 5 gets its own name from
+/// PMIx only if it starts PMIx itself, and fails if PMIx was started before. If ranks meet in another way, this does
+/// nothing.
 ///
-/// A failure here is repeated, and reported, when MPI is opened.
+/// A failure here is ignored. It occurs again, and is reported, when MPI is opened.
 fn before_join(joining: &BeforeJoin<'_>) {
     if joining.identity.meeting != Meeting::Exchange(Exchange::Pmix) {
         return;
@@ -100,7 +101,7 @@ fn before_join(joining: &BeforeJoin<'_>) {
     }
 }
 
-/// Ends MPI, if this process has started it, together with all other ranks. It is called when a run ends in order.
+/// Ends MPI together with all other ranks, if this process has started it. Called after an orderly run.
 ///
 /// # Errors
 /// MPI's own message.
@@ -112,7 +113,7 @@ fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Returns the library that the user chose, and the option or variable that chooses one.
+/// Returns the library that the user chose, and the name of the option or variable for choosing one.
 fn requested_library(option: Option<&Path>) -> (Option<PathBuf>, &'static str) {
     if let Some(path) = option {
         let named = (path != Path::new(AUTO)).then(|| path.to_owned());
@@ -171,8 +172,8 @@ fn how_to_get_a_usable_one(why: &str, said_by: &str) -> String {
     )
 }
 
-/// Checks rank and size. Processes that the launcher's MPI does not know start as separate jobs of one process each.
-/// These would overwrite each other's data and still look like a run.
+/// Refuses an MPI in which rank and size differ from the run's. A launcher of another MPI starts each process as a job
+/// of its own. These processes would overwrite each other's data, but still look like a run.
 fn refuse_other_world(user: MpiUser, world: &World, ranks: (u32, u32)) -> Result<()> {
     let (mpi_rank, mpi_size) = (world.rank(), world.size());
     if (mpi_rank, mpi_size) == ranks {

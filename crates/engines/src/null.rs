@@ -1,8 +1,8 @@
-//! `null`: completes every operation at once and moves nothing. It measures the harness's own floor: the loop, the
-//! calls through the engine's traits, the histogram, the clock. The floor is recorded, never subtracted.
+//! `null`: completes every operation immediately and moves nothing. It measures the harness's own cost: the loop, the
+//! calls through the engine's traits, the histogram and the clock. This cost is recorded, but never subtracted.
 //!
-//! An operation that notifies its target (write-imm, send) is answered at once by one of the same kind, so that a
-//! ping-pong has a floor too.
+//! An operation that notifies its target (write-imm, send) is immediately answered by one of the same kind, so that a
+//! ping-pong can be measured too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tonnage_engine::{
 };
 use tonnage_units::Result;
 
-/// Operations that fit into the queue, which has room for two completions each.
+/// Number of operations that fit into the queue. Each can have two completions.
 const DEPTH: u32 = 1024;
 
 static CAPS: Caps = Caps {
@@ -28,7 +28,7 @@ static CAPS: Caps = Caps {
     ..Caps::new(&Verb::ALL, DEPTH, u32::MAX as u64)
 };
 
-/// This engine's entry in the list.
+/// This engine's row in the list of engines.
 pub const ENTRY: Entry = Entry {
     moves_bytes: false,
     ..Entry::new(
@@ -60,7 +60,7 @@ impl Domain for NullDomain {
 }
 
 struct Null {
-    /// Number of regions so far; their contents are not used.
+    /// Number of registrations so far. The memories are not used.
     regions: u32,
     lanes: LaneTable<(LaneKind, Peer)>,
     queue: VecDeque<Completion>,
@@ -149,7 +149,7 @@ impl Engine for Null {
     }
 
     fn failure(&self, _done: &Completion) -> Failure {
-        // Nothing fails here.
+        // Operations of this engine never fail.
         Failure::default()
     }
 }

@@ -1,5 +1,5 @@
-//! `posix`: one `pread` or `pwrite` per transfer, by the thread that makes it. Opening files, and the error messages,
-//! are in `host_file`.
+//! `posix`: one `pread` or `pwrite` per transfer, made by the calling thread. Opening files and the error messages are
+//! in `host_file`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tonnage_units::{Error, Result};
 
 use crate::host_file::{ACCESS_TIME, HostFile, OpenMode, direct_facts};
 
-/// This engine's entry in the list of file engines.
+/// This engine's row in the list of file engines.
 pub const ENTRY: FileEntry = FileEntry {
     name: "posix",
     about: "pread and pwrite, one system call for each transfer",
@@ -30,7 +30,7 @@ pub const ENTRY: FileEntry = FileEntry {
     },
 };
 
-/// Limit of file numbers. Each thread's table is only as large as the numbers that it uses.
+/// Limit of file numbers. A thread's table is only as large as the highest number that it uses.
 const FILES_MAX: u32 = 1 << 16;
 
 struct PosixDomain {
@@ -61,12 +61,12 @@ impl FileDomain for PosixDomain {
 
 struct Posix {
     memory: Arc<Arena>,
-    /// Files by the number that the caller chose.
+    /// Open files by the number that the caller chose.
     files: Vec<Option<HostFile>>,
     how: OpenMode,
-    /// Alignment rules of the last file opened with direct I/O for the record.
+    /// Alignment rules of the last file opened with direct I/O, for the record.
     aligned: Option<Direct>,
-    /// Whether reads of any file touched its time of last access.
+    /// Whether reads may have changed the time of last access of any file.
     access_time: bool,
 }
 

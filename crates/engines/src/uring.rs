@@ -1,5 +1,5 @@
 //! `uring`: reads and writes through io_uring, with up to `depth` in flight. Opening, syncing and closing are blocking
-//! calls as in [`crate::posix`]; both use `host_file.rs`. The ring itself is in `tonnage_sys::uring`.
+//! calls in `host_file.rs`, which [`crate::posix`] also uses. The ring itself is in `tonnage_sys::uring`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,7 +22,7 @@ use tonnage_units::{Error, Result};
 
 use crate::host_file::{ACCESS_TIME, HostFile, OpenMode, direct_facts};
 
-/// This engine's entry in the list of file engines.
+/// This engine's row in the list of file engines.
 pub const ENTRY: FileEntry = FileEntry {
     name: "uring",
     about: "io_uring: many reads and writes in flight, few system calls",
@@ -54,10 +54,10 @@ static OPTIONS: [EngineOption; 3] = [
     ),
 ];
 
-/// Maximum size of one operation of a blocking transfer; longer ones are split.
+/// Maximum size of one operation of a blocking transfer. Longer transfers are split.
 const PIECE_BYTES: u64 = 1 << 30;
 
-/// Maximum number of completions taken from the ring at once.
+/// Maximum number of completions taken from the ring in one poll.
 const TAKEN: usize = 64;
 
 fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
@@ -74,8 +74,8 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
         depth: usage.depth.max(1),
         batch: OPTIONS[2].number(options) as u32,
         fixed_buffers: asked(FIXED_BUFFERS) != Some("off"),
-        // A ring with the best features is bound to one thread, but threads other than the first live for only one
-        // phase.
+        // A ring with the best features is bound to one thread. If there are several threads, all except the first live
+        // for only one phase.
         best: if usage.threads > 1 {
             Level::Cooperative
         } else {
@@ -95,7 +95,7 @@ fn unavailable(refused: Refused) -> Error {
     }
 }
 
-/// Returns the reason why this host has no rings, with advice; `None` if it has.
+/// Returns the reason why this host has no io_uring, with advice; `None` if it has.
 pub fn why_missing() -> Option<String> {
     let config = Config {
         depth: 1,
@@ -117,12 +117,12 @@ pub fn why_missing() -> Option<String> {
 struct UringDomain {
     config: Config,
     how: OpenMode,
-    /// Features granted to the test ring.
+    /// Features that the kernel granted to the trial ring.
     granted: RingFeatures,
 }
 
 impl UringDomain {
-    /// Opens a test ring. If rings are not available, the point is then skipped before a file is created.
+    /// Opens a trial ring. If this host has no io_uring, the point is skipped here, before any file is created.
     fn new(config: Config, how: OpenMode) -> Result<Self> {
         let arena = Arena::allocate(1, Pages::Normal, Sharing::Private, None)
             .map_err(|error| Error::io("cannot map a page for a first ring", error))?;
@@ -149,7 +149,7 @@ impl UringDomain {
 impl FileDomain for UringDomain {
     fn report(&self) -> EngineReport {
         let RingFeatures { level, missing, .. } = &self.granted;
-        // With batches of one, a wait ends after one operation.
+        // With a batch of one, a wait does not gather: it ends after one operation.
         let gathers = self.granted.gathers && self.config.batch > 1;
         let gather_us = if gathers {
             GATHER.as_micros() as u64
@@ -178,13 +178,13 @@ impl FileDomain for UringDomain {
 struct Uring {
     ring: Ring<HostFile>,
     how: OpenMode,
-    /// [`PIECE_BYTES`], or less in tests.
+    /// [`PIECE_BYTES`]; less in tests.
     piece_bytes: u64,
-    /// Alignment rules of the last file opened with direct I/O for the record.
+    /// Alignment rules of the last file opened with direct I/O, for the record.
     aligned: Option<Direct>,
-    /// Whether reads of any file touched its time of last access.
+    /// Whether reads may have changed the time of last access of any file.
     access_time: bool,
-    /// Buffer for completions of the ring.
+    /// Buffer for completions taken from the ring.
     finished: [Finished; TAKEN],
 }
 
@@ -227,7 +227,8 @@ impl Uring {
         released.map_err(|error| Error::io(what(), error))?.close()
     }
 
-    /// Checks an operation against its file's rules, and posts it to the ring. Returns false if the ring is full.
+    /// Checks an operation against the alignment rules of its file, and posts it to the ring. Returns false if the ring
+    /// is full.
     #[inline]
     fn give(&mut self, op: &Op) -> Result<bool> {
         let (number, write) = file_of(op.lane);
@@ -253,7 +254,7 @@ impl Uring {
         })
     }
 
-    /// Makes one blocking transfer; nothing else may be in flight.
+    /// Makes one blocking transfer. Nothing else may be in flight.
     fn transfer(&mut self, transfer: &FileTransfer, write: bool) -> Result<u64> {
         if self.ring.in_flight() > 0 {
             return Err(Error::Failed(format!(
@@ -281,7 +282,7 @@ impl Uring {
     /// Waits for the only operation in flight. Its piece of the transfer starts at `begin`.
     fn finish_one(&mut self, transfer: &FileTransfer, begin: u64, write: bool) -> Result<u32> {
         let mut finished = [Finished::EMPTY; 1];
-        // Waiting also submits it: one system call does both.
+        // Waiting also submits the operation, so one system call does both.
         while self.ring.in_flight() > 0 {
             self.ring.wait().map_err(|error| dead(&error))?;
             self.ring
@@ -360,7 +361,7 @@ impl FileCalls for Uring {
         Some(self)
     }
 
-    /// Returns the state of the registrations, which depend on the memory and the files.
+    /// Returns facts about the registered buffers and files, for the record.
     fn chosen(&self) -> Facts {
         let RingFeatures { buffers, files, .. } = self.ring.granted();
         let told = |registered: &Registered| match registered {

@@ -1,14 +1,14 @@
-//! `cuda`: copies within one process, between memories of GPUs, and between GPUs and host. The ranks of its points are
-//! threads of one process, each with its own memory; the initiator's thread posts the copies. GPUs of other vendors
-//! have entries of their own, such as [`crate::hip`]'s.
+//! `cuda`: copies within one process, between memories of GPUs, and between GPUs and host memory. The ranks of its
+//! points are threads of one process, each with its own memory. The initiator's thread posts the copies. GPUs of other
+//! vendors have their own list rows, such as those in [`crate::hip`].
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `mod` | the entry of the list, the domain, and a worker's lanes |
-//! | `registry` | memories of other threads of this process |
+//! | `mod` | the list row, the domain, and a worker's lanes |
+//! | `registry` | finding the memories of other threads of this process |
 //!
-//! A lane is a [`CudaCopier`]: two memories, streams, and events after the copies. Ranks in separate processes cannot
-//! reach each other's memory in this way.
+//! A lane is a [`CudaCopier`]: two memories, streams, and events that follow the copies. It cannot reach memory of
+//! another process.
 
 mod registry;
 #[cfg(test)]
@@ -33,15 +33,15 @@ use crate::memory::cuda_region::{CudaEnd, driver_report, library, unavailable};
 use crate::memory::nvidia::NVIDIA;
 use crate::memory::vendor::GpuVendor;
 
-/// Maximum number of copies in flight on each stream of a lane. If a driver holds more, it makes the caller wait: its
+/// Maximum number of copies in flight on each stream of a lane. With more copies, posting could block: a driver's
 /// launch queue has about a thousand entries, and each copy takes two.
 const DEPTH: u32 = 256;
 
-/// Bytes per call if the driver copies while the caller waits, as it does with memory that is not pinned. The caller
-/// checks its clock and its peers between calls.
+/// Bytes per call if the driver blocks the caller until the bytes are copied, as it does with memory that is not
+/// pinned. The caller checks its clock and its peers between calls.
 const WAITED_BYTES_MAX: u64 = 4 << 20;
 
-/// Value of option `by` for copies by a kernel.
+/// Value of option `by` that selects our copy kernel.
 const BY_KERNEL: &str = "sm";
 
 const OPTIONS: [EngineOption; 2] = [
@@ -59,14 +59,14 @@ const OPTIONS: [EngineOption; 2] = [
     ),
 ];
 
-/// This engine's entry in the list.
+/// This engine's row in the list of engines.
 pub const ENTRY: Entry = entry(
     NVIDIA,
     "copies of an NVIDIA GPU within one process: host and GPU, one GPU, two of them",
     |request| open(NVIDIA, request),
 );
 
-/// Returns the entry for a vendor's GPUs, which are opened by `open`.
+/// Returns the list row for a vendor's GPUs; `open` opens them.
 pub(crate) const fn entry(
     vendor: &'static GpuVendor,
     about: &'static str,
@@ -87,7 +87,7 @@ pub(crate) fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Res
 }
 
 const CAPS: Caps = Caps {
-    // When the event after a copy has completed, the bytes are visible to the host and to all later work of the GPU.
+    // When the event after a copy has completed, the host and all later work of the GPU see the bytes.
     delivered: true,
     delivery_on_request: true,
     arrivals_named: true,
@@ -99,7 +99,7 @@ const CAPS: Caps = Caps {
 struct CudaDomain {
     vendor: &'static GpuVendor,
     caps: Caps,
-    /// This rank's end.
+    /// This rank's end of copies.
     end: BoundedEnd,
     driver: LibraryReport,
     by_kernel: bool,
@@ -120,7 +120,7 @@ impl CudaDomain {
             end,
             driver: driver_report(&library),
             by_kernel: request.option(&OPTIONS, "by") == BY_KERNEL,
-            // The value is within the option's bounds, because other values were refused before.
+            // The value is within the option's bounds, because the options were checked before.
             streams: request.number(&OPTIONS, "streams") as u32,
         })
     }
@@ -196,10 +196,10 @@ struct LaneState {
     name: &'static str,
     key: LaneKey,
     copier: CudaCopier,
-    /// The end with the GPU that does the copies; messages name it.
+    /// The end whose GPU makes the copies, for messages.
     end: CudaEnd,
-    // Both memories must outlive all copies in flight. The copier holds their bytes; these references also hold the
-    // code that fills and verifies them.
+    // Both memories must outlive all copies in flight. The copier keeps their bytes alive; these references also keep
+    // the code that fills and verifies them.
     _memories: [Arc<dyn Memory>; 2],
 }
 
@@ -210,7 +210,7 @@ struct CudaCopies {
     depth: u32,
     regions: RegionTable<CudaRegistration>,
     lanes: LaneTable<LaneState>,
-    /// The first failure of the driver, after which the state of copies in flight is unknown.
+    /// The first failure of the driver. After it, the state of copies in flight is unknown.
     broken: Option<String>,
 }
 
@@ -222,14 +222,14 @@ impl CudaCopies {
         }
     }
 
-    /// Records a failure, after which no further operation is accepted.
+    /// Records a failure of the driver. All later operations are refused.
     #[cold]
     fn mark_broken(&mut self, error: Error) -> Error {
         self.broken = Some(error.to_string());
         error
     }
 
-    /// Returns a memory as an end of copies.
+    /// Returns this memory as an end of copies.
     fn end(&self, memory: &dyn Memory) -> Result<CudaEnd> {
         let vendor = self.vendor;
         CudaEnd::new(vendor, memory).ok_or_else(|| Error::Unavailable {
@@ -249,7 +249,7 @@ impl CudaCopies {
         })
     }
 
-    /// Creates the streams of a lane, and events for this many copies on each.
+    /// Creates a lane with its streams, and with events for the copies on each stream.
     fn resolve(
         &self,
         key: LaneKey,
@@ -269,7 +269,7 @@ impl CudaCopies {
         let refused = |failure: &CudaFailure| {
             unavailable(self.vendor, &format!("{name}, {}", what()), failure)
         };
-        // The initiator's GPU if it has one: it pushes writes and pulls reads.
+        // The initiator's GPU makes the copies if it has one: it pushes writes and pulls reads.
         let driving = if own.gpu.is_some() { &own } else { &far };
         let Some(gpu) = &driving.gpu else {
             return Err(refused(&CudaFailure::NoGpu));
@@ -329,7 +329,8 @@ impl Engine for CudaCopies {
         self.regions.take(region).map(|_| ())
     }
 
-    /// Descriptors of this worker's memories, concatenated, from which peers find out whether they can be copied.
+    /// Returns the concatenated descriptors of this worker's memories, so that peers can check whether they can copy
+    /// them.
     fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
         let all = self.regions.iter();
         let card: Vec<u8> = all.flat_map(|(_, it)| it.descriptor().0).collect();
@@ -348,7 +349,7 @@ impl Engine for CudaCopies {
                         local,
                         remote: remote.0.clone(),
                     };
-                    // A lane that fails later would end the run; here the point is skipped.
+                    // A lane that fails later would end the run. If it fails here, only the point is skipped.
                     self.resolve(key, [Arc::clone(&own.memory), Arc::clone(&far)], (1, 1))?;
                 }
             }
@@ -453,7 +454,7 @@ impl Engine for CudaCopies {
     }
 
     fn failure(&self, _done: &Completion) -> Failure {
-        // A failed copy ends the engine, because the driver does not identify a single copy.
+        // A failed copy ends the engine, because the driver does not report which copy failed.
         Failure::default()
     }
 }

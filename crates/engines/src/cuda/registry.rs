@@ -1,5 +1,5 @@
-//! Memories that workers of this process have registered, by the numbers in their descriptors. With it, the initiator
-//! finds the memory of a peer, which is another thread of its process.
+//! Memories that workers of this process have registered, by the numbers in their descriptors. The registry lets the
+//! initiator find the memory of a peer, which is another thread of the same process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,7 +11,7 @@ use tonnage_units::{Error, Result};
 /// Size of a descriptor.
 pub(super) const DESCRIPTOR_BYTES: usize = 12;
 
-/// Registered memories of all workers; the workers hold them.
+/// Registered memories of all workers, which keep them alive.
 static REGISTERED: Mutex<Registered> = Mutex::new(Registered {
     next: 0,
     memories: BTreeMap::new(),
@@ -26,7 +26,7 @@ fn registered() -> MutexGuard<'static, Registered> {
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A memory that peers can find until this is dropped.
+/// A registered memory. Peers can find it until this is dropped.
 pub(super) struct CudaRegistration {
     number: u64,
     pub(super) memory: Arc<dyn Memory>,
@@ -44,7 +44,7 @@ impl CudaRegistration {
         }
     }
 
-    /// Returns the process id and the number.
+    /// Returns the descriptor: the process ID and the memory's number.
     pub(super) fn descriptor(&self) -> Descriptor {
         let process = std::process::id().to_le_bytes();
         Descriptor([&process[..], &self.number.to_le_bytes()].concat())
@@ -57,7 +57,7 @@ impl Drop for CudaRegistration {
     }
 }
 
-/// Returns a peer's memory to an engine with this name.
+/// Finds a peer's memory, for an engine with this name.
 ///
 /// # Errors
 /// `Unavailable` for memory of another process; `Failed` for memory that is not registered.

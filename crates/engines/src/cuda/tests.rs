@@ -1,5 +1,5 @@
-//! Tests of finding other threads' memories, which needs no driver. Copies, over the simulated driver, are tested in
-//! `tests/gpu`.
+//! Tests of finding other threads' memories, which needs no driver. Tests of copies use the simulated driver, and are
+//! in `tests/gpu`.
 
 use std::sync::Arc;
 

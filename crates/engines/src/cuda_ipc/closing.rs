@@ -1,8 +1,8 @@
-//! Closes a worker: memory of peers is closed before the peers free it.
+//! Closes a worker. Each worker closes its peers' memories before the peers free them.
 //!
-//! Drivers do not document what happens if an owner frees memory that is open in another process. So each worker
-//! notifies its peers when it has closed theirs. It keeps its own until they have done the same, have died, or do not
-//! answer.
+//! Drivers do not document what happens if a process frees memory that is still open in another process. So each worker
+//! notifies its peers after it has closed their memories. It keeps its own memories until all peers have notified it,
+//! have died, or have been silent for too long.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use crate::rings::PeerRings;
 
-/// Maximum time to wait for peers that neither close nor die.
+/// Maximum time to wait for peers that neither close this rank's memory nor die.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// Time between two checks.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// The time that a rank waits for its peers. All workers of the rank share it: a peer that does not close for one of
-/// them will not close for the others either.
+/// The time that a rank waits for its peers. All workers of the rank share one timeout: a peer that does not close one
+/// worker's memory will not close the others' either.
 #[derive(Debug)]
 pub(super) struct CloseTimeout {
     longest: Duration,
@@ -33,11 +33,11 @@ impl Default for CloseTimeout {
     }
 }
 
-/// Notifies all peers that none of their memory is open here any more, and waits until they have done the same or have
+/// Notifies all peers that this worker has closed their memories. Then waits until they have done the same or have
 /// ended.
 pub(super) fn close_and_wait(peers: &[(PeerRings, Option<u32>)], patience: &CloseTimeout) {
     for (peer, _) in peers {
-        // This fails only if the ring is too short, and then the peer does not read it either.
+        // This fails only if the ring is too short. Then the peer does not read the ring either.
         let _ = peer.outbox.close();
     }
     let deadline = Instant::now() + patience.longest;
@@ -59,7 +59,7 @@ fn is_alive(process: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(file) else {
         return false;
     };
-    // The name, in brackets, may contain any characters; the state follows it.
+    // The process name is in brackets and may contain any characters. The state follows it.
     let state = stat.rsplit_once(") ").map(|(_, state)| state);
     !state.is_some_and(|state| state.starts_with(['Z', 'X']))
 }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::rings::{Outbox, pair};
 
-    /// Returns rings of a peer, and the peer's end of those that this one reads.
+    /// Returns the rings to a peer, and the peer's end of the ring that is read here.
     fn rings() -> (PeerRings, Outbox) {
         let ((inbox, far), (_, outbox)) = (pair(), pair());
         let peer = PeerRings {
@@ -80,8 +80,8 @@ mod tests {
         (peer, far)
     }
 
-    /// Waits once for a live peer that does not close, and not again for this rank's other workers. Does not wait for a
-    /// peer that has closed or died.
+    /// If a live peer does not close, only one of a rank's workers waits for it. No worker waits for a peer that has
+    /// closed or died.
     #[test]
     fn the_wait_for_a_silent_peer_is_used_up_once() {
         let (short, long) = (Duration::from_millis(2), Duration::from_secs(60));
@@ -97,7 +97,7 @@ mod tests {
         let mut peers = [(silent, alive)];
         close_and_wait(&peers, &once);
         assert!(began.elapsed() >= short && is_used_up(&once));
-        // Another worker of the rank could wait longer, but does not.
+        // Another worker of the same rank has a longer timeout, but does not wait again.
         let rest = CloseTimeout {
             longest: long,
             ..once
@@ -117,7 +117,7 @@ mod tests {
         assert!(is_alive(std::process::id()));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let process = child.id();
-        // A zombie: ended, but its exit code was not fetched yet.
+        // The child becomes a zombie: it has ended, but its exit code has not been fetched.
         let deadline = Instant::now() + Duration::from_secs(20);
         while is_alive(process) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));

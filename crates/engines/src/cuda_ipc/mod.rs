@@ -1,18 +1,18 @@
-//! `cuda-ipc`: one-sided operations between ranks of one machine into each other's GPU memory. The initiator's GPU
-//! opens this memory by an IPC handle and copies. It is to GPUs what [`crate::shm`] is to the CPUs of a host.
+//! `cuda-ipc`: one-sided operations on GPU memory of other ranks on the same machine. The initiator's GPU opens this
+//! memory by an IPC handle and makes the copies. The engine does for GPUs what [`crate::shm`] does for CPUs.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `mod` | the entry of the list, capabilities, report |
+//! | `mod` | the list row, capabilities, report |
 //! | `worker` | a worker: registrations, lanes, posting, polling |
 //! | `peer_memory` | describing memory to peers, and opening theirs |
-//! | `peer_stream` | the stream to a peer: copies, the arrivals after them, and operations in flight |
+//! | `peer_stream` | the stream to a peer: copies, arrivals after copies, and operations in flight |
 //! | `closing` | closing peers' memory before they free it |
 //!
-//! All operations of one GPU to a peer go through one stream, in the order in which they were posted. An operation is
-//! done when the event after its copy has completed. Arrivals are reported through the rings that `shm` uses too
-//! (`crate::rings`), in shared memory pinned by the driver. If the driver promises the order, the GPU itself writes
-//! there after the data. GPUs of other vendors have entries of their own, such as [`crate::hip`]'s.
+//! All operations of one GPU to a peer use one stream, in the order in which they were posted. An operation is done
+//! when the event after its copy has completed. Arrivals are reported through the rings that `shm` also uses
+//! (`crate::rings`), in shared memory pinned by the driver. If the driver guarantees the order, the GPU itself writes
+//! an arrival after the data. GPUs of other vendors have their own list rows, such as those in [`crate::hip`].
 //!
 //! Memory is allocated, filled and verified by [`crate::memory`]; driver calls are in `tonnage_sys::cuda`.
 
@@ -46,19 +46,19 @@ const CAPS: Caps = Caps {
     // A copy engine guarantees no order within a copy.
     ordered_writes: false,
     sends_taken: true,
-    // Peers map pinned host memory; GPU memory is always shared by its handle.
+    // Peers map pinned host memory, so it must be shared. GPU memory is always shared by its handle.
     shared_memory: true,
     ..Caps::new(&Verb::COPYING, IN_FLIGHT_MAX, u32::MAX as u64)
 };
 
-/// This engine's entry in the list.
+/// This engine's row in the list of engines.
 pub const ENTRY: Entry = entry(
     NVIDIA,
     "NVIDIA GPUs of one machine, copies by the initiator's GPU into memory that the peer's process has allocated",
     |request| open(NVIDIA, request),
 );
 
-/// Returns the entry for a vendor's GPUs, which are opened by `open`.
+/// Returns the list row for a vendor's GPUs; `open` opens them.
 pub(crate) const fn entry(
     vendor: &'static GpuVendor,
     about: &'static str,
@@ -78,7 +78,7 @@ pub(crate) fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Res
 
 struct IpcDomain {
     caps: Caps,
-    /// This rank's end.
+    /// This rank's end of copies.
     end: BoundedEnd,
     driver: IpcDriver,
     initiates: bool,

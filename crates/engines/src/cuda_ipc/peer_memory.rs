@@ -17,11 +17,11 @@ use crate::memory::vendor::GpuVendor;
 use crate::memory::vendor::vendor_of;
 use crate::rings::Contacts;
 
-/// A registered memory as a peer opens it.
+/// A registered memory, described for peers that open it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IpcRegion {
     pid: u32,
-    /// Number of the region. Unlike the number of an open file, it is never reused.
+    /// Number of the region. It is never reused, unlike file descriptors.
     region: u32,
     bytes: u64,
     shared: SharedBy,
@@ -33,7 +33,7 @@ enum SharedBy {
     /// GPU memory, by the driver's handle.
     Gpu {
         uuid: String,
-        /// PCI address, because not every GPU has a UUID.
+        /// PCI address, needed because some GPUs have no UUID.
         pci_address: String,
         name: String,
         handle: Vec<u8>,
@@ -42,7 +42,7 @@ enum SharedBy {
     Host { fd: i32 },
 }
 
-/// Memory of a peer that is open here.
+/// Memory of a peer that is open in this process.
 pub(super) enum IpcBytes {
     Gpu(ImportedBuffer),
     Host(PinnedArena),
@@ -65,14 +65,14 @@ impl IpcBytes {
     }
 }
 
-/// This rank's memory at its end of a lane.
+/// This rank's memory, as the end of a lane.
 pub(super) enum OwnBytes {
     Gpu(Arc<DeviceBuffer>),
     Host(PinnedView),
 }
 
 impl OwnBytes {
-    /// Wraps this side's memory, so that streams of this context can copy its bytes.
+    /// Wraps this rank's memory, so that streams of this context can copy its bytes.
     pub(super) fn new(memory: DriverMemory, context: &Arc<CudaContext>) -> Self {
         match memory {
             DriverMemory::Gpu(buffer) => Self::Gpu(buffer),
@@ -98,8 +98,8 @@ pub(super) struct IpcDriver {
 }
 
 impl IpcDriver {
-    /// Returns the context for copies between this rank's memory and a peer's. It is that of this rank's GPU; for
-    /// pinned memory it is that of the peer's GPU, so that no third GPU is involved.
+    /// Returns the context for copies between this rank's memory and a peer's. For GPU memory, this is the context of
+    /// this rank's GPU. For pinned memory, it is that of the peer's GPU, so that no third GPU is involved.
     ///
     /// # Errors
     /// `Unavailable` if the peer's GPU is not visible to this process.
@@ -147,12 +147,12 @@ fn decode_region(contacts: &Contacts, peer: Peer, descriptor: &Descriptor) -> Re
     })
 }
 
-/// An open memory, and the path to it from the GPU that opened it.
+/// An open memory of a peer, and the path to it from the GPU that opened it.
 pub(super) struct IpcMemory {
     /// The peer's number for this memory.
     pub(super) region: u32,
     pub(super) bytes: IpcBytes,
-    /// Description of the path between it and memory of the GPU that opened it.
+    /// Description of the path between this memory and memory of the GPU that opened it.
     way: String,
 }
 
@@ -248,8 +248,8 @@ pub(super) fn describe(
     })
 }
 
-/// A peer's memory, open in this process. It stays open while a lane uses it, and until other memory of that peer is
-/// opened.
+/// A peer's memory that is open in this process. It stays open while a lane uses it, and afterwards until other memory
+/// of this peer is opened.
 struct Opened {
     peer: Peer,
     described: IpcRegion,
@@ -263,7 +263,7 @@ pub(super) struct IpcMemories {
 }
 
 impl IpcMemories {
-    /// Returns the memory of a peer's descriptor for streams of this context, and opens it if needed.
+    /// Returns the peer's memory with this descriptor for streams of this context. Opens the memory if needed.
     pub(super) fn find_or_open(
         &mut self,
         (contacts, context): (&Contacts, &Arc<CudaContext>),
@@ -311,7 +311,7 @@ fn open(
                 contacts.unusable(peer, "the peer's handle has the wrong length".to_owned())
             })?;
             let failed = |failure| not_opened((contacts, context), (peer, name), &failure);
-            // Not every driver checks, when it opens memory, whether its GPU has a path to it.
+            // Some drivers do not check, when opening memory, whether the GPU has a path to it.
             let is_it =
                 |device: &CudaDevice| (uuid, pci_address) == (&device.uuid, &device.pci_address);
             context.check_way_to(is_it).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! A worker's stream to one peer: copies one after the other, the arrivals after them, and operations in flight.
+//! A worker's stream to one peer: consecutive copies, the arrivals after them, and the operations in flight.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::rings::{ArrivalEntry, Outbox, ring_failure};
 enum ArrivalsBy {
     /// The GPU writes them into the peer's rings.
     Gpu(FlagWords),
-    /// The CPU writes them when it sees that the copy is done. The text is the reason.
+    /// The CPU writes them when it sees that a copy has completed. The text is the reason why the GPU does not.
     Cpu(String),
 }
 
-/// An operation with its copy in flight.
+/// An operation whose copy is in flight.
 struct Flight {
-    /// Index of the event behind this copy.
+    /// Index of the event that follows the copy.
     event: usize,
     done: Completion,
-    /// The arrival that the CPU still has to report.
+    /// The arrival that the CPU must report after the copy; `None` if there is none or the GPU reports it.
     entry: Option<ArrivalEntry>,
 }
 
@@ -36,20 +36,20 @@ struct Flight {
 pub(super) struct PeerStream {
     /// Name of the engine.
     name: &'static str,
-    /// Index in the list of peers.
+    /// Index of the peer in the worker's list of peers.
     pub(super) peer: usize,
     stream: CudaStream,
     arrivals: ArrivalsBy,
     events: Vec<CudaEvent>,
     /// Index of the event for the next operation.
     next: usize,
-    /// The oldest first.
+    /// Operations in flight, oldest first.
     flights: VecDeque<Flight>,
 }
 
 impl PeerStream {
-    /// Creates a stream for operations between memory of this context and a peer. `rings` is a mapping for this stream
-    /// only.
+    /// Creates a stream for operations between memory of this context and a peer. `rings` is a mapping that only this
+    /// stream uses.
     pub(super) fn new(
         context: &Arc<CudaContext>,
         peer: usize,
@@ -58,7 +58,7 @@ impl PeerStream {
     ) -> Result<Self> {
         let name = vendor_of(context.driver()).ipc;
         let failed = |failure: CudaFailure| gpu_failed(name, context, &failure);
-        // The rings are not pinned for a driver that cannot write words there.
+        // If the driver cannot write words into the rings, they are not pinned.
         let words = FlagWords::offered(context)
             .and_then(|()| PinnedArena::pin(context, rings).and_then(FlagWords::new));
         let arrivals = match words {
@@ -92,14 +92,14 @@ impl PeerStream {
         }
     }
 
-    /// Returns whether there is room for one more operation.
+    /// Returns whether there is room for another operation.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.flights.len() < self.events.len()
     }
 
-    /// Posts a copy, and the arrival to report once the copy has completed. [`Self::has_room`] must have returned true
-    /// before.
+    /// Posts a copy, and an arrival to report when the copy has completed. The caller must first check
+    /// [`Self::has_room`].
     #[inline]
     pub(super) fn hand_over(
         &mut self,

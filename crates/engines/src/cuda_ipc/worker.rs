@@ -1,4 +1,4 @@
-//! A worker of `cuda-ipc`: its registrations, its peers, its lanes, and the loop of posting and polling.
+//! A worker of `cuda-ipc`: registrations, peers, lanes, posting and polling.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use super::peer_stream::PeerStream;
 use crate::memory::cuda_region::DriverMemory;
 use crate::rings::{Arrival, Contacts, IN_OTHER_REGION, PeerRings, ring_failure, take_arrivals};
 
-/// Maximum number of sends that failed before their copy and wait to be reported.
+/// Maximum number of unreported sends that failed before a copy was posted.
 const REFUSED_MAX: usize = 64;
 
 struct LaneState {
     kind: LaneKind,
-    /// Index in the list of peers.
+    /// Index of the peer in the worker's list of peers.
     peer: usize,
     local: RegionId,
-    // Keeps the memory registered, with the code that fills and verifies it.
+    // Keeps the memory alive, with the code that fills and verifies it.
     _own: Arc<dyn Memory>,
     /// Index of the stream, and the memories at both ends; `None` for a receive.
     ends: Option<(usize, OwnBytes, Arc<IpcMemory>)>,
@@ -40,20 +40,20 @@ pub(super) struct CudaIpc {
     contacts: Contacts,
     far: IpcMemories,
     regions: RegionTable<Arc<dyn Memory>>,
-    /// Descriptors of these, which peers get with the endpoint address.
+    /// Descriptors of `regions`, which are part of the endpoint addresses.
     described: Vec<(RegionId, Descriptor)>,
     peers: Vec<PeerRings>,
-    /// One per peer and context.
+    /// One stream per peer and context.
     outlets: Vec<PeerStream>,
     lanes: LaneTable<LaneState>,
-    /// Sends refused by their receives.
+    /// Failed sends: the peer's receives were too short or in another region.
     refused: VecDeque<Completion>,
     patience: Arc<CloseTimeout>,
-    /// Descriptions of the paths of all current lanes.
+    /// Descriptions of the paths that the current lanes use.
     copied: BTreeSet<String>,
-    /// Descriptions of how their arrivals are reported.
+    /// Descriptions of how arrivals of the current lanes are reported.
     arrivals: BTreeSet<String>,
-    /// The first failure of the driver, after which the state of copies in flight is unknown.
+    /// The first failure of the driver. After it, the state of copies in flight is unknown.
     broken: Option<String>,
 }
 
@@ -102,8 +102,8 @@ impl CudaIpc {
         Ok(self.outlets.len() - 1)
     }
 
-    /// Opens a peer's registered memories for the GPUs that copy between them and this rank's, so that unreachable
-    /// memory is refused before the measurement. A rank that initiates nothing opens nothing.
+    /// Opens a peer's registered memories for every GPU that would copy between them and this rank's memories. So
+    /// unreachable memory is refused before the measurement. A rank that initiates nothing opens nothing.
     fn check_can_open(&mut self, peer: Peer, described: &[Descriptor]) -> Result<()> {
         if !self.initiates {
             return Ok(());
@@ -121,7 +121,7 @@ impl CudaIpc {
         Ok(())
     }
 
-    /// Keeps a lane's descriptions for the record.
+    /// Records a lane's path, and how its arrivals are reported.
     fn record_lane(&mut self, verb: Verb, outlet: usize, way: String) {
         if self.lanes.iter().next().is_none() {
             self.copied.clear();
@@ -133,7 +133,7 @@ impl CudaIpc {
         }
     }
 
-    /// Posts one operation; returns `false` if nothing more fits until the next poll.
+    /// Posts one operation. Returns `false` if there is no room until the next poll.
     #[inline]
     fn post_one(&mut self, op: &Op) -> Result<bool> {
         let name = self.driver.vendor.ipc;
@@ -192,7 +192,7 @@ impl CudaIpc {
         };
         let handed = outlet.hand_over(way, done, entry);
         if let Err(failure) = handed {
-            // A receive and a ring entry may have been reserved that will never be filled.
+            // The operation may have reserved a receive and a ring entry, which nothing will fill now.
             let error = outlet.failed(&failure);
             self.broken = Some(error.to_string());
             return Err(error);
@@ -237,8 +237,8 @@ impl Engine for CudaIpc {
                 return Err(self.contacts.unusable(rings.rank, why.to_owned()));
             }
             let rank = rings.rank;
-            // Added before the check, so that on close a peer is notified even if its memory cannot be opened here. It
-            // may have opened ours.
+            // The peer is added before the check. So it is notified on close even if its memory cannot be opened here,
+            // because it may have opened this rank's memory.
             self.peers.push(rings);
             self.check_can_open(rank, &described)?;
         }
@@ -299,14 +299,14 @@ impl Engine for CudaIpc {
     }
 
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
-        // The event after a completed operation has completed too, so all processes see its bytes.
+        // The event that follows a completed operation has completed too, so all processes see its bytes.
         self.lanes.get(lane).map(|_| Flush::Delivered)
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         self.check()?;
-        // Arrivals come first, because a rank may be waiting for them. They get half of the room, so that own
-        // completions do not starve.
+        // Arrivals are taken first, because a rank may be waiting for them. They get only half of the room, so that
+        // completions of this rank's operations do not starve.
         let share = done.len().div_ceil(2);
         let arrived = take_arrivals(&mut self.peers, &mut done[..share]);
         let mut count = arrived.map_err(|error| ring_failure(self.driver.vendor.ipc, error))?;
@@ -346,7 +346,8 @@ impl Engine for CudaIpc {
 
 impl Drop for CudaIpc {
     fn drop(&mut self) {
-        // Dropping the lanes and streams finishes their operations; then no memory of peers is in use here.
+        // Dropping the lanes and streams waits for their operations. After that, this worker uses no memory of its
+        // peers.
         self.lanes.clear();
         self.outlets.clear();
         self.far = IpcMemories::default();
@@ -359,8 +360,8 @@ impl Drop for CudaIpc {
     }
 }
 
-/// Maximum number of operations in flight on a stream. If a driver holds more, it makes the caller wait: its queue has
-/// about a thousand entries, and each operation takes up to four (the copy, two words and the event).
+/// Maximum number of operations in flight on a stream. With more, posting could block: a driver's queue has about a
+/// thousand entries. Each operation takes up to four: the copy, two words and the event.
 pub(super) const IN_FLIGHT_MAX: u32 = 128;
 
 #[derive(Serialize, Deserialize)]
@@ -369,7 +370,7 @@ struct IpcCard {
     regions: Vec<Descriptor>,
 }
 
-/// Returns the endpoint address with rings and regions.
+/// Returns the endpoint address, which contains the address of the rings and the regions.
 ///
 /// # Errors
 /// If there are more regions than an endpoint address has room for.
@@ -388,7 +389,7 @@ pub(super) fn encode_card(
     )))
 }
 
-/// Decodes a peer's endpoint address: the peer with the address of its rings, and its regions.
+/// Decodes a peer's endpoint address. Returns the peer with the address of its rings, and the peer's regions.
 pub(super) fn decode_card(
     contacts: &Contacts,
     neighbor: &PeerEndpoint,

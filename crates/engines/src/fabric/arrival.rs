@@ -1,30 +1,30 @@
-//! How the engine proves that written data have arrived. A result of a write is reported only with this proof.
+//! Proof that written data has arrived. The result of a write is reported only with such a proof.
 //!
-//! The proof depends on the provider's guarantees and on the option `completion`. [`super::choose`] asks the provider
-//! for them.
+//! The proof depends on the provider's guarantees and on the option `completion`. [`super::choose`] requests these
+//! guarantees from the provider.
 
 use tonnage_units::{Error, Result};
 
-/// How arrival is proved.
+/// How the arrival of writes is proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ArrivalProof {
-    /// The initiator copies the bytes itself before the write completes (process_vm_writev).
+    /// The initiator itself copies the bytes (process_vm_writev) before the write completes.
     Synchronous,
-    /// Every write asks for a completion that means delivery.
+    /// Every write requests a completion that means delivery.
     EveryWrite,
     /// A completion only means that the buffer may be reused. At the end of a trial, a read of the last byte proves
-    /// arrival, because the provider carries out the read after the writes. Batches and timetables ask for delivery if
-    /// `on_request`.
+    /// arrival, because the provider executes the read after the writes. If `on_request`, batches and timetables
+    /// request delivery instead.
     Flush {
-        /// Whether a lane can ask for delivery.
+        /// Whether a lane can request delivery.
         on_request: bool,
     },
 }
 
-/// Guarantees of a provider, or of a way in which it writes.
+/// Guarantees of a provider, for its current way of writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Granted {
-    /// Completions that mean delivery.
+    /// Completions can mean delivery.
     pub(super) delivery: bool,
     /// Reads are ordered after earlier writes, so they see the written bytes.
     pub(super) reads_after_writes: bool,

@@ -1,4 +1,4 @@
-//! Chooses the library, the provider and its devices, with one clear error for each that is missing.
+//! Chooses the library, the provider and its devices. Each has its own error if it is missing.
 //!
 //! `tonnage devices` lists everything that a library offers.
 
@@ -20,7 +20,7 @@ use crate::libraries;
 use crate::memory::cuda_region::is_of_gpu;
 use crate::memory::gpu_nic::GpuPlace;
 
-/// A library's offers that were chosen.
+/// The chosen library's chosen offers.
 pub(super) struct Chosen {
     /// One offer per device.
     pub(super) infos: Vec<Info>,
@@ -28,9 +28,9 @@ pub(super) struct Chosen {
     pub(super) delivery: bool,
     /// Why the embedded library is used although the user did not ask for it.
     pub(super) why_embedded: Option<String>,
-    /// Devices that `all` left out, with reasons; empty if it left none out that could reach other hosts.
+    /// Devices that `all` left out, with reasons; empty if none of them could reach other hosts.
     pub(super) left_out: String,
-    /// Why this device was chosen, if the rank's memory decided it.
+    /// Why this device was chosen, if the rank's memory determined the choice.
     pub(super) why_device: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
         .verbs
         .iter()
         .any(|verb| matches!(verb, Verb::Write | Verb::WriteImm));
-    // Ordered writes send reads through the queue too, so ordering is requested only if something is written.
+    // Ordered writes make reads use the queue too, so ordering is requested only if something is written.
     let ordered = is_shm && writes && request.option(&OPTIONS, SHM_WRITES) == "ordered";
     let hints = Hints {
         provider,
@@ -93,23 +93,23 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
     })
 }
 
-/// Whether the provider uses sockets, so that routes decide where its packets go and the choice of an interface does
-/// not. Device names cannot decide this: IPoIB interfaces may have the names of their RDMA devices.
+/// Whether the provider uses sockets. Then routes determine the path of its packets, and the choice of an interface
+/// does not. Device names cannot tell: IPoIB interfaces may have the names of their RDMA devices.
 fn has_sockets(provider: &str) -> bool {
     ["tcp", "udp", "sockets", "net", "shm"].contains(&core_provider(provider))
 }
 
-/// Returns the name of a domain's RDMA device, without the endpoint kind that EFA and verbs append.
+/// Returns the name of a domain's RDMA device, without the suffix for the endpoint kind that EFA and verbs append.
 fn device_of(domain: &str) -> &str {
     let kinds = ["-rdm", "-dgram", "-dgrm", "-msg", "-xrc"];
     let without = kinds.iter().find_map(|kind| domain.strip_suffix(kind));
     without.unwrap_or(domain)
 }
 
-/// Keeps the offers of the RDMA device nearest to the GPU of this rank's memory, and returns the reason.
+/// Keeps only the offers of the RDMA device nearest to the GPU of this rank's memory, and returns the reason.
 ///
-/// Keeps all offers for host memory, or if none of them belongs to an RDMA device. If some devices have an address,
-/// those without one are not considered: RoCE connects only by address.
+/// Keeps all offers for host memory, and if no offer belongs to an RDMA device. If some devices have an address, those
+/// without an address are not considered, because RoCE connects only by address.
 fn nearest_to_gpu(
     mut offered: Vec<Info>,
     near_gpu: impl Fn(&[Option<&str>]) -> Option<(usize, String)>,
@@ -152,7 +152,7 @@ fn nearest_domain(
     Some(((*names.get(place)?).clone(), why))
 }
 
-/// Loads the library named on the command line, else the one named in the environment, else the first that is found.
+/// Loads the library named on the command line, else the one named in the environment, else the first one found.
 fn library(request: &OpenRequest<'_>) -> Result<(Libfabric, Option<String>)> {
     let asked = libraries::requested_path(request, LIBRARY, LIBFABRIC_VARIABLE)?;
     Libfabric::choose(asked.as_deref()).map_err(|why| {
@@ -173,7 +173,7 @@ fn unavailable(provider: &str, why: String, how: String) -> Error {
     }
 }
 
-/// Error for a provider that is not offered: lists the available ones and how to get this one.
+/// The error for a provider that is not offered. It lists the available providers, and how to get this one.
 fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) -> Error {
     let offers = library.offers().unwrap_or_default().into_iter();
     let usable = offers.filter(|offer| offer.endpoint == "rdm");
@@ -219,10 +219,10 @@ fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) 
 
 /// Returns the device to use if the user names none.
 ///
-/// On one host this is the loopback, because packets between its addresses take it anyway. Between hosts it is the
-/// device of the control channel, which is known to reach the others, else the provider's first that is not the
-/// loopback. Offers without a readable address come last: verbs offers a device once per kind of address, and only the
-/// IP kinds connect over RoCE.
+/// On one host, this is the loopback device, because packets between the host's addresses use it anyway. Between hosts,
+/// it is the device of the control channel, which is known to reach the other hosts. If that is not offered, it is the
+/// provider's first device other than the loopback. Offers without a readable address come last: verbs offers a device
+/// once per kind of address, and only the IP kinds connect over RoCE.
 fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
     let rank = |info: &Info| match info.attributes().address {
         None => 5,
@@ -232,16 +232,17 @@ fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
             1 + 2 * u32::from(!loopback_fits) + u32::from(address.is_ipv6())
         }
     };
-    // The first of the best offers.
+    // The first of the best offers is chosen.
     let best = (0..offered.len()).min_by_key(|&index| rank(&offered[index]));
     offered.swap_remove(best.unwrap_or(0))
 }
 
-/// Returns every device once, by its first address, in natural order; and the devices left out, with reasons.
+/// Returns every device once, by its first address, in natural order. Also returns the devices left out, with reasons.
 ///
-/// On one host this is the loopback alone if there is one, because packets to other addresses take it too. Between
-/// hosts it is all devices except the loopback, those with only link-local addresses, and those that `no_way_out`
-/// gives a reason against. Only the latter are listed as left out. The device of the control channel always stays.
+/// On one host, these are only the loopback device if there is one, because packets to other addresses use it too.
+/// Between hosts, these are all devices that can reach other hosts. The loopback and devices with only link-local
+/// addresses cannot, nor can those for which `no_way_out` has a reason. Only the last kind is listed as left out. The
+/// device of the control channel is always included.
 pub(super) fn all_devices(
     offered: Vec<Info>,
     request: &OpenRequest<'_>,
@@ -258,7 +259,7 @@ pub(super) fn all_devices(
     if fitting.is_empty() {
         fitting = others;
     }
-    // Compared by all addresses of a device, before all but the first are dropped.
+    // All addresses of a device are compared here, before all except the first are dropped.
     let met = fitting.iter().filter(|info| {
         let address = info.attributes().address;
         address.is_some() && address == request.address
@@ -285,7 +286,7 @@ pub(super) fn all_devices(
     (taken, words.join(", "))
 }
 
-/// Why a device cannot reach other hosts on its own.
+/// Returns why a device cannot reach other hosts on its own.
 fn no_way_out(device: &str) -> Option<&'static str> {
     let index = tonnage_sys::interfaces::index(device)?;
     tonnage_machine::host_local::why_host_local(&Tree::host(), device, index)
@@ -325,7 +326,7 @@ fn by_device(offered: &[Info], devices: &[String], provider: &str) -> Result<Vec
     devices.iter().map(find).collect()
 }
 
-/// Remark about a network interface that exists but is down. Libraries do not list these.
+/// Remark about a network interface that exists but is down. Libraries do not list interfaces that are down.
 pub(super) fn not_running(device: &str, state: Option<String>) -> String {
     match state.as_deref().map(str::trim) {
         Some("up" | "unknown") | None => String::new(),
@@ -385,7 +386,7 @@ mod tests {
             ("eth0", true),
         ];
         let (name, why) = taken(&all, 2).unwrap();
-        // In natural order, and each domain once.
+        // Candidates are in natural order, and each domain occurs once.
         assert_eq!(why, r#"[None, Some("0000:20:00.0"), Some("0000:30:00.0")]"#);
         assert_eq!(name, "mlx5_10-rdm");
         let without = [("mlx5_2", false), ("mlx5_0", false), ("mlx5_0", false)];

@@ -1,7 +1,7 @@
-//! A worker's endpoint address, whether two of them are compatible, and first contact.
+//! A worker's endpoint address, the check that two workers are compatible, and first contact.
 //!
-//! First contact is a write of eight bytes, the greeting, to each peer's mailbox. It triggers the lazy setup of a
-//! provider, proves before the measurement that each pair can communicate, and names the pair that cannot.
+//! First contact is a write of eight bytes, the greeting, into each peer's mailbox. It triggers any lazy setup of the
+//! provider, and proves before the measurement that each pair can communicate. If a pair cannot, the error names it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,17 +27,17 @@ pub(super) struct Address {
     pub(super) libfabric: String,
     pub(super) library: String,
     pub(super) name: Vec<u8>,
-    /// The worker's device, as [`device`] describes it.
+    /// The worker's device, as described by [`device`].
     pub(super) device: String,
-    /// The worker's mailbox for this peer, and the offset in the mailbox where the worker expects the greeting.
+    /// The worker's mailbox for this peer, and the offset in it where the worker expects the peer's greeting.
     pub(super) mailbox: FarMemory,
     pub(super) offset: u64,
     /// The rank that this address is for.
     pub(super) peer: u32,
-    /// Whether the worker's receives tell peers apart by tags.
+    /// Whether the worker distinguishes peers' messages by tags.
     pub(super) tags: bool,
-    /// Process ID on its host, and virtual address of its mailbox. Peers use them to find out whether they may attach
-    /// to the process.
+    /// Process ID on the host, and virtual address of the mailbox. With both, peers find out whether they may attach to
+    /// the process.
     pid: u32,
     mailbox_address: u64,
 }
@@ -75,7 +75,8 @@ impl FarMemory {
 }
 
 impl Address {
-    /// Address for `peer`, which greets at `offset` of the mailbox. `tags`: whether the peer has to tag its sends.
+    /// Address for `peer`, which writes its greeting at `offset` of the mailbox. `tags`: whether the peer must tag its
+    /// sends.
     pub(super) fn new(
         attributes: &Offer,
         library: &Libfabric,
@@ -104,7 +105,8 @@ impl Address {
             .map_err(|error| Error::Failed(format!("its address cannot be read ({error})")))
     }
 
-    /// Refuses peers with another release or provider. They do not work together reliably: tcp fails, shm crashes.
+    /// Refuses peers with another release or provider, because they do not work together reliably: tcp fails, and shm
+    /// crashes.
     pub(super) fn check_fits(
         &self,
         (own, library): (&Offer, &Libfabric),
@@ -147,7 +149,7 @@ impl Address {
         Ok(())
     }
 
-    /// Reads a byte of this peer's mailbox directly from its memory.
+    /// Reads a byte of this peer's mailbox directly from the memory of the peer's process.
     pub(super) fn try_to_attach(&self) -> std::io::Result<u8> {
         tonnage_sys::process::read_byte_of(self.pid, self.mailbox_address)
     }
@@ -161,11 +163,11 @@ pub(super) fn device(attributes: &Offer) -> String {
     }
 }
 
-/// Interval of the checks whether memory is short. First contact normally takes less, so it checks nothing.
+/// Interval between checks for lack of memory. First contact is normally faster, so no check takes place.
 const ROOM_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Address space that a connection needs, in bytes. With less, a library retries silently. The mmap calls of rxm in
-/// libfabric 1.17 ask for 17 MB at once.
+/// Address space that a connection needs, in bytes. With less, a library retries without an error. For example, rxm in
+/// libfabric 1.17 maps 17 MB at once.
 const ROOM_MIN: u64 = 32 << 20;
 
 /// First contact in progress.
@@ -174,17 +176,17 @@ pub(super) struct Contact {
     device: String,
     awaited: Vec<Awaited>,
     began: Instant,
-    /// When to check next whether memory is short.
+    /// When to check again for lack of memory.
     next_room_check: Instant,
-    /// Reads the address space that is left.
+    /// Returns the remaining address space.
     room: fn() -> Option<AddressSpace>,
 }
 
-/// A peer that has not greeted yet.
+/// A peer whose greeting has not arrived yet.
 pub(super) struct Awaited {
     pub(super) rank: u32,
     pub(super) device: String,
-    /// Mailbox, and offset in it, where the greeting is expected.
+    /// Mailbox in which the greeting is expected, and its offset there.
     pub(super) mailbox: Arc<Arena>,
     pub(super) offset: u64,
 }
@@ -203,10 +205,10 @@ impl Contact {
         }
     }
 
-    /// Checks from time to time whether enough address space is left for the library.
+    /// Regularly checks whether enough address space is left for the library.
     ///
     /// # Errors
-    /// If too little is left, which the library itself does not report.
+    /// If too little is left. The library itself does not report this.
     fn check_room(&mut self, me: u32) -> Result<()> {
         if Instant::now() < self.next_room_check {
             return Ok(());
@@ -225,7 +227,7 @@ impl Contact {
         }
     }
 
-    /// Peers that have not greeted yet.
+    /// Returns the peers whose greetings have not arrived yet.
     fn missing(&self) -> Vec<u32> {
         let mut missing = Vec::new();
         for peer in &self.awaited {
@@ -238,11 +240,12 @@ impl Contact {
         missing
     }
 
-    /// Returns whether all greetings have arrived and all own ones have completed. `unsent` are the peers that have not
-    /// accepted this side's greeting; `in_flight` is the number of own greetings that have not completed.
+    /// Returns whether all greetings have arrived and all greetings of this side have completed. `unsent` are the peers
+    /// that have not accepted this side's greeting. `in_flight` is the number of this side's greetings that have not
+    /// completed.
     ///
     /// # Errors
-    /// If this takes too long, or memory is short.
+    /// If first contact takes too long, or if there is too little memory.
     pub(super) fn is_complete(
         &mut self,
         me: u32,
@@ -301,15 +304,15 @@ fn ranks(list: &str) -> String {
     format!("{plural} {list}")
 }
 
-/// Bytes of a mailbox per peer: a cache line.
+/// Bytes per peer in a mailbox: one cache line.
 const SLOT_BYTES: u64 = 64;
 
-/// A mailbox for the peers that were new in one request for endpoint addresses.
+/// A mailbox for the peers that were new in one call of `endpoint_addresses`.
 pub(super) struct Mailbox {
     pub(super) arena: Arc<Arena>,
     pub(super) region: RegionHandle,
     pub(super) remote: RemoteRegion,
-    /// The peers that greet here, with the number of each peer's slot.
+    /// The peers that write their greetings here, with the number of each peer's slot.
     peers: BTreeMap<u32, u64>,
 }
 
@@ -323,7 +326,7 @@ pub(super) struct MailboxSlot {
 }
 
 impl Mailbox {
-    /// Allocates memory for the mailbox of `peers` peers, with two more slots for this side.
+    /// Allocates memory for a mailbox with slots for `peers` peers and two more for this side.
     pub(super) fn allocate(peers: usize) -> Result<Arc<Arena>> {
         let bytes = (peers + 2) * SLOT_BYTES as usize;
         let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None);
@@ -331,7 +334,7 @@ impl Mailbox {
         Ok(Arc::new(arena))
     }
 
-    /// A mailbox in registered memory, which also holds the greeting that `rank` sends.
+    /// A mailbox in registered memory. It also contains the greeting that `rank` sends.
     pub(super) fn new(
         arena: Arc<Arena>,
         region: RegionHandle,
@@ -360,13 +363,13 @@ impl Mailbox {
         self.peers.len() as u64 * SLOT_BYTES
     }
 
-    /// Offset in this side's mailbox at which the byte that a flush reads is stored.
+    /// Offset in this side's mailbox where a flush stores the byte that it reads.
     pub(super) fn scratch_offset(&self) -> u64 {
         self.own_offset() + SLOT_BYTES
     }
 }
 
-/// Greeting that a rank writes into its peers' mailboxes. It is never 0, the initial content of a mailbox.
+/// The greeting that a rank writes into its peers' mailboxes. It is never 0, because mailboxes are initially 0.
 pub(super) fn greeting(rank: u32) -> u64 {
     u64::from(rank) + 1
 }
@@ -403,11 +406,11 @@ mod tests {
         ] {
             assert!(error.contains(part), "{part} in {error}");
         }
-        // A completed contact had enough memory.
+        // If contact is complete, there was enough memory.
         assert_eq!(short.is_complete(3, &[], 0).ok(), Some(true));
     }
 
-    /// A contact that awaits these peers, at `eth0 (10.0.0.RANK)`, past its deadline.
+    /// A contact past its deadline that awaits these peers, at `eth0 (10.0.0.RANK)`.
     fn overdue(peers: impl IntoIterator<Item = u32>) -> Contact {
         let mailbox = Mailbox::allocate(8).unwrap();
         let awaited = peers.into_iter().map(|rank| Awaited {
@@ -444,7 +447,8 @@ mod tests {
             assert!(error.contains(part), "{part} in {error}");
         }
         assert!(!error.contains("10.0.0.2"), "{error}");
-        // A greeting of another rank does not count. This side's own did not arrive either.
+        // The greeting in rank 1's slot is from another rank and does not count. This side's greeting to rank 2 did not
+        // arrive either.
         let mut contact = overdue([1, 2]);
         contact.awaited[0]
             .mailbox
@@ -457,7 +461,7 @@ mod tests {
         ] {
             assert!(error.contains(part), "{part} in {error}");
         }
-        // Late greetings complete the contact too, unless this side's own have not completed.
+        // Late greetings complete the contact too, but only after this side's greetings have completed.
         [1, 2].into_iter().for_each(|rank| greets(&contact, rank));
         let error = contact.is_complete(0, &[], 2).unwrap_err().to_string();
         let own = "2 greetings of rank 0 did not complete within";
@@ -471,7 +475,7 @@ mod tests {
         let error = error.to_string();
         assert!(error.contains("ranks 1-5 did not reach rank 0"), "{error}");
         assert_eq!(error.matches(" at eth0").count(), DEVICES_NAMED_MAX);
-        // Before the deadline, missing peers are awaited.
+        // Before the deadline, missing peers are not an error.
         let mut contact = overdue([1]);
         contact.began = Instant::now();
         assert_eq!(contact.is_complete(0, &[], 0).ok(), Some(false));

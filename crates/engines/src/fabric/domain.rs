@@ -19,14 +19,14 @@ use crate::registration::REGISTRATION;
 pub(super) struct FabricDomain {
     info: Info,
     caps: Caps,
-    /// Facts about the choice of library and devices.
+    /// Facts about the choice of library and device.
     chosen: Facts,
-    /// `None` if nothing is written.
+    /// `None` if the point has no writes.
     arrival: Option<ArrivalProof>,
     is_shm: bool,
     shm_writes: Option<String>,
     inject: bool,
-    /// Maximum length of a write after which a later read is ordered (read-after-write, RAW).
+    /// Maximum length of a write for which a later read is ordered after it (read-after-write, RAW).
     pub(super) raw_bytes_max: u32,
     /// How to register GPU memory; `None` for host memory.
     registration: Option<String>,
@@ -48,7 +48,7 @@ impl FabricDomain {
         let granted = Granted {
             delivery,
             reads_after_writes: ordered("RMA-RAW") || ordered("RAW"),
-            // Writes with immediate data go through the queue even with cma.
+            // Even with cma, writes with immediate data use the queue.
             synchronous: shm_writes.as_deref() == Some("cma") && !does(Verb::WriteImm),
         };
         let option = request.option(&OPTIONS, COMPLETION);
@@ -97,7 +97,7 @@ fn caps(attributes: &Offer, arrival: Option<ArrivalProof>, shm_writes: Option<&s
     }
 }
 
-/// Maximum depth of one lane: more only fills queues.
+/// Maximum depth of one lane. A greater depth would only fill queues.
 const DEPTH_MAX: u32 = 4096;
 
 /// How the bound of the bandwidth is measured.
@@ -115,7 +115,8 @@ fn bound(attributes: &Offer) -> BoundKind {
     }
 }
 
-/// Device that payload has to cross: the interface of a socket, or the port of an RDMA NIC. Shared memory has none.
+/// The device that payload must cross: the network interface of a socket, or the port of an RDMA NIC. Shared memory has
+/// none.
 fn wire_device(attributes: &Offer) -> Option<WireDevice> {
     let (kind, name, port) = match core_provider(&attributes.provider) {
         "shm" => return None,
@@ -125,7 +126,7 @@ fn wire_device(attributes: &Offer) -> Option<WireDevice> {
             let device = attributes.domain.split('-').next().unwrap_or_default();
             (WireKind::RdmaPort, device, 1)
         }
-        // Counters of other devices are not read here, so nothing can be proved.
+        // The counters of other devices are not read here, so they cannot prove anything.
         _ => return None,
     };
     (!name.is_empty()).then(|| WireDevice {
@@ -151,7 +152,7 @@ impl Domain for FabricDomain {
         } else {
             0
         };
-        // Longest write whose arrival a flush proves, if that is limited.
+        // The longest write whose arrival a flush proves, if there is a limit.
         let flushes = matches!(self.arrival, Some(ArrivalProof::Flush { .. }));
         let flushed = Some(self.raw_bytes_max).filter(|&bytes| flushes && bytes < u32::MAX);
         let address = attributes.address.map(|address| address.to_string());

@@ -1,9 +1,10 @@
-//! Removes the files of the provider shm in /dev/shm, which it deletes only on an orderly close, and checks their room.
+//! Removes the files of the provider shm in /dev/shm, and checks that there is room for them. The provider itself
+//! deletes its files only on an orderly close.
 //!
-//! The endpoint "fi_shm://PID:UID:NUMBER" is the file PID:UID:NUMBER, which each peer maps at first contact. The file's
-//! name is not needed after that, so the worker removes the file, and a killed rank leaves nothing. A rank may still be
-//! killed before that, or during a message that has its own file (PID:UID:NUMBER_MESSAGE). The surviving processes
-//! remove those files.
+//! The endpoint "fi_shm://PID:UID:NUMBER" has the file PID:UID:NUMBER, which each peer maps at first contact. After
+//! that, the file needs no name. So the worker removes the file, and a rank that is killed later leaves nothing. A rank
+//! may still be killed before that, or during a message with a file of its own (PID:UID:NUMBER_MESSAGE). The surviving
+//! processes remove those files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -21,14 +22,14 @@ use super::options::core_provider;
 /// Directory of POSIX shared memory.
 const FOLDER: &str = "/dev/shm";
 
-/// The provider refuses to open if less room than this is free per online CPU. The product is the length of an
-/// endpoint's file.
+/// Minimum free room per online CPU; with less, the provider does not open. The product is the length of an endpoint's
+/// file.
 const ROOM_BYTES_PER_CPU: u64 = 16 << 20;
 
-/// Upper bound of an endpoint's file, for any queue lengths that a user may choose.
+/// Upper bound for the length of an endpoint's file, for all queue lengths that a user may choose.
 const ENDPOINT_BYTES_MAX: u64 = 256 << 20;
 
-/// Size of the pages of an endpoint's file that only messages touch.
+/// Size of those pages of an endpoint's file that are touched only by messages.
 const TOUCHED_LATER_BYTES: u64 = 12 << 10;
 
 /// Variable that makes the provider copy through its file instead of directly between processes.
@@ -51,8 +52,8 @@ fn own_file(name: &[u8]) -> Option<PathBuf> {
     (owner(file) == Some(std::process::id())).then(|| Path::new(FOLDER).join(file))
 }
 
-/// Refuses endpoints that do not fit into the directory. The provider only sets the length of their files: without
-/// room for a page, SIGBUS ends the process that touches it.
+/// Refuses endpoints whose files do not fit into the directory. The provider only sets the length of its files. A
+/// process that then touches a page without room is ended by SIGBUS.
 ///
 /// # Errors
 /// [`Error::Unavailable`] with the required and the free room.
@@ -102,14 +103,14 @@ fn fits(bytes: u64, endpoints: u64, free_bytes: u64) -> Result<()> {
     })
 }
 
-/// Room that one endpoint takes. It depends on the release, so an endpoint is opened to find out.
+/// Room that one endpoint needs. It depends on the release, so a trial endpoint is opened.
 ///
 /// # Errors
-/// Why the room cannot be found out.
+/// Why the room is unknown.
 fn endpoint_bytes(chosen: Chosen) -> Result<u64, String> {
     let info = chosen.infos.into_iter().next();
     let info = info.ok_or("libfabric offers no device")?;
-    // Long messages go through the file unless processes can copy directly, which never holds for GPU memory.
+    // Long messages go through the file unless processes can copy directly, which is never possible for GPU memory.
     let copies = !info.has_device_memory()
         && std::env::var_os(NO_COPIES).is_none()
         && may_copy_between_processes();
@@ -169,7 +170,7 @@ fn clean_up_in(folder: &Path, pid: u32) {
     }
 }
 
-/// Process that owns this file; `None` unless it belongs to an shm endpoint of this user.
+/// The process that owns this file; `None` if it is not the file of an shm endpoint of this user.
 fn owner(file: &str) -> Option<u32> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (endpoint, message) = match file.split_once('_') {
@@ -188,7 +189,7 @@ fn owner(file: &str) -> Option<u32> {
 fn remove(path: &Path) {
     match fs::remove_file(path) {
         Ok(()) => {}
-        // The owning process has removed the file while it ended normally.
+        // The owning process has removed the file in an orderly exit.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => log::warn!("cannot remove {}: {error}", path.display()),
     }

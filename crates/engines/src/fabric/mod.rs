@@ -1,11 +1,11 @@
-//! `fabric:PROVIDER`: reliable datagram endpoints of any provider of libfabric, such as shm, tcp, efa, cxi or
+//! `fabric:PROVIDER`: reliable datagram endpoints of any libfabric provider, such as shm, tcp, efa, cxi or
 //! verbs;ofi_rxm.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
-//! | `arrival` | how a write is proved to have arrived |
-//! | `choose` | choice of library, provider and device, and the errors for missing ones |
-//! | `contact` | endpoint addresses, whether two of them fit together, and first contact by mailboxes |
+//! | `arrival` | the proof that a write has arrived |
+//! | `choose` | choice of library, provider and device, and the errors if one is missing |
+//! | `contact` | endpoint addresses, compatibility of workers, and first contact by mailboxes |
 //! | `queue_sizes` | queue sizes of an endpoint |
 //! | `options` | names of engine options, libraries and providers |
 //! | `domain` | one device of a provider |
@@ -40,7 +40,7 @@ use tonnage_units::Result;
 
 use crate::staged::open_staged;
 
-/// This engine's entry in the list of engines.
+/// This engine's row in the list of engines.
 pub const ENTRY: Entry = Entry {
     variant: Some(NameVariant {
         what: "PROVIDER",
@@ -72,8 +72,8 @@ pub const ENTRY: Entry = Entry {
 
 fn open(request: &OpenRequest<'_>) -> Result<Domains> {
     if core_provider(request.variant) == "shm" {
-        // Large messages are copied directly between processes. Yama permits this to the descendants of one process:
-        // the ranks' common ancestor, which is the supervisor or the process that their launcher started here.
+        // Large messages are copied directly between processes. Yama permits this to descendants of one process, so the
+        // ranks' common ancestor is chosen: the supervisor, or the process that their launcher started on this host.
         allow_to_attach(common_ancestor(request.processes));
     }
     let chosen = choose::choose(request)?;

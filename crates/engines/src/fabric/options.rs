@@ -5,28 +5,28 @@ use tonnage_engine::EngineOption;
 use crate::registration;
 use crate::registration::{AUTO, RegistrationWay};
 
-/// Name by which the library is chosen.
+/// Name of the library for `--library`.
 pub(super) const LIBRARY: &str = "libfabric";
 
 /// Option for the meaning of a completed write.
 pub(super) const COMPLETION: &str = "completion";
-/// Option for how the provider shm writes.
+/// Option for how the provider shm transfers writes.
 pub(super) const SHM_WRITES: &str = "shm-writes";
-/// Option for copying small messages at once.
+/// Option for copying small messages while they are posted.
 pub(super) const INJECT: &str = "inject";
 
-/// Ways to register GPU memory, in the order of trial. A provider that knows the GPU's driver decides itself when to
-/// use a dmabuf.
+/// Methods of registering GPU memory, in the order in which they are tried. A provider that knows the GPU's driver
+/// decides itself when to use a dmabuf.
 pub(super) const CARD_WAYS: [RegistrationWay; 2] = [RegistrationWay::Hmem, RegistrationWay::Dmabuf];
 
-/// Recorded if the provider does not know FI_OPT_FI_HMEM_P2P.
+/// Recorded if the provider does not support FI_OPT_FI_HMEM_P2P.
 pub(super) const UNTOLD: &str = "not reported by the provider: it may copy through the host";
 
 /// Advice if an endpoint for GPU memory cannot be opened.
 pub(super) const OR_INSTEAD: &str =
     "; --engine-option staging=pinned does without memory of GPUs in the endpoint";
 
-/// All options, for the list of engines.
+/// All options of this engine.
 pub(super) static OPTIONS: [EngineOption; 5] = [
     EngineOption::choice(
         COMPLETION,
@@ -54,7 +54,7 @@ pub(super) static OPTIONS: [EngineOption; 5] = [
     crate::staged::option(&[]),
 ];
 
-/// Core provider of a layered one: "tcp" of "tcp;ofi_rxm".
+/// Core provider of a layered provider: "tcp" of "tcp;ofi_rxm".
 pub(super) fn core_provider(provider: &str) -> &str {
     provider.split(';').next().unwrap_or(provider)
 }

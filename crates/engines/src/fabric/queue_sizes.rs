@@ -6,15 +6,15 @@ use tonnage_units::Error;
 
 use crate::registration::locked_memory_advice;
 
-/// Bounds of the operations in flight over all lanes.
+/// Bounds of the number of operations in flight over all lanes.
 const OPERATIONS: std::ops::RangeInclusive<usize> = 256..=32_768;
 
-/// Bounds of the receives posted over all lanes. All receives need room before anything arrives, so the maximum is
-/// enough for the receives of two thousand peers.
+/// Bounds of the number of receives posted over all lanes. All receives need room before anything arrives. The maximum
+/// is enough for two thousand peers.
 const RECEIVES: std::ops::RangeInclusive<usize> = 256..=1_048_576;
 
-/// Receives that the loops post per operation in flight to a peer, and the minimum of such operations that they assume
-/// (`tonnage_bench::kinds::transfer::flow_driver`).
+/// Receives that the loops post per operation in flight from a peer, and the smallest number of such operations that
+/// they assume (`tonnage_bench::kinds::transfer::flow_driver`).
 const RECEIVES_PER_OPERATION: usize = 2;
 const OPERATIONS_MIN: usize = 8;
 
@@ -48,7 +48,7 @@ mod tests {
         for peers in [1u32, 2, 40, 500, 2000] {
             for depth in [1, 8, 64, 4096] {
                 let config = WorkerConfig::polling(peers, peers, depth);
-                // The loops post at most 512 per peer.
+                // The loops post at most 512 receives per peer.
                 let posted = peers * (2 * depth.max(8)).min(512);
                 let sizes = sizes(&config);
                 assert!(sizes.receives >= posted, "{peers} peers, depth {depth}");

@@ -26,7 +26,7 @@ use support::{
     refused, request, side, side_in, side_of,
 };
 
-/// Small enough to be injected, too large for that, and too large for one entry of a queue.
+/// Small enough to be injected, too large to be injected, and too large for one queue entry.
 const SIZES: [usize; 3] = [8, 5000, 300_000];
 
 fn every_verb_moves_its_bytes(provider: &str, options: &EngineOptions) {
@@ -132,7 +132,7 @@ fn sends_fill_the_receives_of_their_own_peer() {
 fn offsets_outside_the_memory_are_refused() {
     let mut sides = pair("shm", &EngineOptions::new());
     let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, false);
-    // The memory is rounded up to whole pages.
+    // The size of the memory, which was rounded up to whole pages.
     let bytes = sides[0].memory.bytes();
     for (local, remote, len) in [
         (bytes, 0, 1),
@@ -194,7 +194,7 @@ fn capabilities_promise_delivery_as_the_option_completion_asks() {
     assert_eq!(promised("shm", &option(SHM_WRITES, "cma")), (true, false));
 }
 
-/// Checks whether a write completes while its target is idle and so cannot confirm delivery.
+/// Checks whether a write completes while its target does not poll. If it does, the completion cannot mean delivery.
 fn completes_with_an_idle_target(
     request: &OpenRequest<'_>,
     (verb, size): (Verb, u32),
@@ -213,7 +213,7 @@ fn completes_with_an_idle_target(
     }
     assert_eq!(completed > 0, expected, "{request:?} {size} B");
     if completed == 0 {
-        // The write is not lost: it completes as soon as the target polls.
+        // The write was not lost: it completes when the target polls.
         await_one(&mut sides, 0, Ending::Done);
     }
 }
@@ -232,7 +232,7 @@ fn a_write_that_claims_delivery_needs_its_target() {
         let claims_not = plain_writes(provider, &transmit);
         completes_with_an_idle_target(&claims_not, (Verb::Write, 64), true);
     }
-    // Every write asks for delivery if the capabilities promise it.
+    // If the capabilities promise delivery, every write requests it.
     for verb in [Verb::Write, Verb::WriteImm] {
         for (options, completes) in [(&delivery, false), (&transmit, true)] {
             completes_with_an_idle_target(&request("tcp", options), (verb, 5000), completes);
@@ -299,7 +299,7 @@ fn a_flush_completes_behind_the_writes_of_its_lane() {
         let read = lane(&mut sides[0], LaneKind::Initiate(Verb::Read), 1, false);
         assert_eq!(sides[0].engine.flush(read, 9).unwrap(), Flush::Delivered);
     }
-    // If every write asks for delivery, there is nothing left to prove.
+    // If every write requests delivery, a flush has nothing to prove.
     let mut sides = pair("tcp", &option(COMPLETION, "delivery"));
     let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, false);
     post(&mut sides[0], op(write, 0, 0, 64));
@@ -307,7 +307,7 @@ fn a_flush_completes_behind_the_writes_of_its_lane() {
     assert_eq!(sides[0].engine.flush(write, 9).unwrap(), Flush::Delivered);
 }
 
-/// Two sides over tcp, which here orders reads only behind writes of up to 4096 bytes.
+/// Two sides over tcp, changed so that reads are ordered only after writes of up to 4096 bytes.
 fn pair_with_short_order(options: &EngineOptions) -> [support::Side; 2] {
     let request = request("tcp", options);
     let domain = || {
@@ -401,7 +401,8 @@ fn more_peers_than_it_was_opened_for_are_refused() {
     assert!(refused.contains("opened for 1 peers"), "{refused}");
 }
 
-/// An endpoint address names only the peer that it is for, because a target of a fan-in has thousands of peers.
+/// An endpoint address names only the peer that it is for. With all peers, addresses would be huge: the target of a
+/// fan-in has thousands.
 #[test]
 fn a_card_does_not_grow_with_the_peers() {
     let options = EngineOptions::new();
@@ -416,6 +417,6 @@ fn a_card_does_not_grow_with_the_peers() {
             .unwrap()
     };
     let (one, many) = (card_bytes_max(1), card_bytes_max(5000));
-    // Larger ranks have more digits.
+    // Larger rank numbers have more digits.
     assert!(many <= one + 16 && many < 1024, "{one} and {many} bytes");
 }

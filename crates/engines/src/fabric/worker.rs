@@ -1,4 +1,4 @@
-//! One worker: its endpoint, registrations and lanes, posting and polling.
+//! A worker: its endpoint, registrations and lanes; posting and polling.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,41 +30,41 @@ use crate::staged::INSTEAD;
 /// User data of greetings, which are posted before any lane exists.
 pub(super) const GREETING: u64 = u64::MAX;
 
-/// How a worker carries out its operations.
+/// How a worker transfers data.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TransferModes {
     /// Whether small messages are injected.
     pub(super) inject: bool,
-    /// Whether every write asks for delivery.
+    /// Whether every write requests delivery.
     pub(super) deliver_every_write: bool,
-    /// Limits of writes that a later read proves to have arrived; `None` if no write needs this.
+    /// Limits of writes whose arrival a later read proves; `None` if no write needs this.
     pub(super) flushes: Option<FlushLimits>,
-    /// Whether writes attach to the peer's memory, which the system has to permit.
+    /// Whether writes attach to the peer's memory, for which the system's permission is needed.
     pub(super) attaches: bool,
     /// Whether the provider is shm.
     pub(super) is_shm: bool,
 }
 
-/// Limits of proving arrival by a later read.
+/// Limits of writes whose arrival a later read proves.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FlushLimits {
-    /// Longest write that this proves.
+    /// The longest write whose arrival a read proves.
     pub(super) bytes_max: u32,
-    /// Whether longer writes can ask for delivery. Otherwise they are refused.
+    /// Whether longer writes can request delivery. If not, they are refused.
     pub(super) longer_delivered: bool,
 }
 
 pub(super) struct PeerState {
     pub(super) rank: u32,
-    /// The peer's device, as [`device`] describes it.
+    /// The peer's device, as described by [`device`].
     pub(super) device: String,
     pub(super) peer: PeerAddress,
     pub(super) mailbox: RemoteRegion,
-    /// Offset in the peer's mailbox where this side greets.
+    /// Offset in the peer's mailbox where this side writes its greeting.
     pub(super) offset: u64,
-    /// Where the peer's greeting arrives on this side.
+    /// Where the peer's greeting arrives in this side's mailboxes.
     pub(super) greets_at: MailboxSlot,
-    /// Whether receives of this peer's messages are told apart by tags, because there are several peers. Not every
+    /// Whether the peer distinguishes senders by tags, because it has several peers. Tags are needed because not every
     /// provider honours the address of a receive.
     pub(super) tags: bool,
 }
@@ -78,7 +78,7 @@ pub(super) struct FabricWorker {
     pub(super) modes: TransferModes,
     /// Whether this process may attach to the memory of all peers; `None` unless the provider is shm.
     pub(super) attachable: Option<bool>,
-    /// Whether a write carries 64 bits of data, which name the sender of an arrival.
+    /// Whether a write carries 64 bits of data, enough to include the sender.
     pub(super) named: bool,
     pub(super) endpoint: Endpoint,
     /// Registered memories by region ID.
@@ -87,7 +87,7 @@ pub(super) struct FabricWorker {
     pub(super) registration: Option<String>,
     /// The registered GPU memories.
     pub(super) card_regions: NicRegions,
-    /// One mailbox for each request for endpoint addresses that named new peers.
+    /// One mailbox for each call of `endpoint_addresses` with new peers.
     pub(super) mailboxes: Vec<Mailbox>,
     pub(super) peers: Vec<PeerState>,
     /// Number of peers that completed first contact.
@@ -95,12 +95,12 @@ pub(super) struct FabricWorker {
     lanes: LaneTable<LaneState>,
     /// Injected operations, which are complete but not yet reported.
     done: VecDeque<Completion>,
-    /// Arrivals during first contact, which are reported before any later ones.
+    /// Arrivals during first contact. They are reported before later arrivals.
     early: VecDeque<Completion>,
-    /// Receives that the library had no room for. Receives of other peers must not wait for them, because messages of
-    /// those peers may be what fills the room.
+    /// Receives for which the library had no room. Receives of other peers must not wait for them: messages of those
+    /// peers may occupy the room.
     held: VecDeque<Op>,
-    /// The library's error of the last failed operation.
+    /// The library's error for the last failed operation.
     failed: Option<Box<libfabric::FabricError>>,
 }
 
@@ -185,7 +185,7 @@ impl FabricWorker {
         }
     }
 
-    /// Keeps a receive for later. Returns false if too many are already kept.
+    /// Keeps a receive, to be posted later. Returns false if too many are already kept.
     #[cold]
     fn hold(&mut self, op: &Op) -> bool {
         if self.held.len() == self.held.capacity() {
@@ -201,7 +201,7 @@ impl FabricWorker {
     /// Retries held receives, in order per lane.
     #[cold]
     fn post_held(&mut self) -> Result<()> {
-        // Without room for a completion, no operation is taken, so nothing is retried.
+        // If there is no room for a completion, no operation can be posted, so nothing is retried.
         if self.done.len() == self.done.capacity() {
             return Ok(());
         }
@@ -216,7 +216,7 @@ impl FabricWorker {
         Ok(())
     }
 
-    /// Lane of an operation, by its user data.
+    /// Returns the lane of an operation with this user data.
     fn lane_of(&self, user: Option<u64>) -> Option<&LaneState> {
         let user = user.filter(|&user| user != GREETING)?;
         self.lanes.peek(Lane((user >> 32) as u32))
@@ -237,7 +237,7 @@ impl FabricWorker {
         }
     }
 
-    /// Error of an endpoint that failed. Names the operation, if one is known.
+    /// The error of an endpoint that failed. It names the operation, if one is known.
     #[cold]
     pub(super) fn dead(&self, failure: &libfabric::FabricError, peer: Option<u32>) -> Error {
         if self.lane_of(failure.user).is_some() {
@@ -258,7 +258,7 @@ impl FabricWorker {
         ))
     }
 
-    /// Reports a failed operation as a completion, and keeps the library's error for [`Engine::failure`].
+    /// Reports a failed operation as a completion, and stores the library's error for [`Engine::failure`].
     #[cold]
     fn failed(
         &mut self,
@@ -282,7 +282,7 @@ impl FabricWorker {
     }
 }
 
-/// Converts the library's events into completions, by the lanes and peers of a worker.
+/// Converts the library's events into completions. Looks up the worker's lanes and peers.
 struct EventConverter<'a> {
     lanes: &'a LaneTable<LaneState>,
     peers: &'a [PeerState],
@@ -314,7 +314,8 @@ impl EventConverter<'_> {
         }
     }
 
-    /// Sender of a write: named by its data if that is wide enough, else known only if there is one peer.
+    /// Sender of a write: contained in its data if the data is wide enough, otherwise known only if there is a single
+    /// peer.
     #[inline]
     fn sender(&self, data: u64) -> Lane {
         match self.peers {
@@ -375,11 +376,11 @@ impl Engine for FabricWorker {
         let mut left: Vec<u32> = fresh.iter().map(|peer| peer.rank).collect();
         let mut completed = 0;
         loop {
-            // Greetings of an earlier call that was stopped may complete during this one.
+            // Greetings of an earlier call that was stopped may complete during this call.
             let in_flight = all.saturating_sub(left.len() + completed);
             if contact.is_complete(self.config.rank, &left, in_flight)? {
-                // A peer that has greeted has mapped this worker's file. After the last greeting, the file needs no
-                // name.
+                // A peer whose greeting has arrived has mapped this worker's file. After the last greeting, the file
+                // needs no name.
                 self.met = self.peers.len();
                 if self.met == self.config.peers_max as usize {
                     remove_own(self.endpoint.name());
@@ -414,7 +415,7 @@ impl Engine for FabricWorker {
             Action::Write | Action::WriteData | Action::Read => {
                 FarMemory::parse(spec.remote, spec.peer)?.into()
             }
-            // The receive determines where a message lands.
+            // A message lands where its receive says, so no remote region is needed.
             _ => RemoteRegion {
                 base: 0,
                 key: 0,
@@ -499,7 +500,7 @@ impl Engine for FabricWorker {
     }
 
     fn chosen(&self) -> Facts {
-        // The way in which shm transfers messages that do not fit its queue depends on the system's permissions.
+        // The system's permissions determine how shm transfers messages that do not fit its queue.
         let large = self.attachable.map(|attachable| match attachable {
             true => "cma: from one process's memory to the other's",
             false => "through shared buffers: this process may not attach to its peers' memory",
@@ -518,7 +519,7 @@ impl Engine for FabricWorker {
             self.flush_arrived(&done[..count])?;
             return Ok(count);
         }
-        // The library is polled even if the injected operations would fill `done`, because polling drives its progress.
+        // The library is polled even if the injected operations could fill `done`, because polling drives its progress.
         // Half of `done` is reserved for the library's completions.
         let injected = self.done.len().min(done.len() / 2);
         let room = done.len() - injected;
@@ -548,7 +549,7 @@ fn user_of(lane: Lane, tag: u32) -> u64 {
     u64::from(lane.0) << 32 | u64::from(tag)
 }
 
-/// What distinguishes one lane from another.
+/// Identifies a lane. Requests with equal keys get the same lane.
 #[derive(PartialEq)]
 pub(super) struct LaneKey {
     pub(super) kind: LaneKind,
@@ -563,20 +564,20 @@ pub(super) struct LaneKey {
 pub(super) struct LaneState {
     pub(super) spec: LaneKey,
     pub(super) route: Route,
-    /// The read that proves arrival, and the offset where its byte lands. `None` if no proof is needed.
+    /// The read that proves arrival, and the offset where it stores its byte; `None` if no proof is needed.
     pub(super) flush: Option<(Route, u64)>,
-    /// Longest write that this read proves; `u32::MAX` without one.
+    /// The longest write whose arrival this read proves; `u32::MAX` if there is no read.
     pub(super) flushed_bytes_max: u32,
     /// Offset of the last byte written without delivery; `None` before the first such write.
     pub(super) last_byte: Option<u64>,
-    /// This rank, in the upper half of the data of a write-imm; 0 if the data is too narrow.
+    /// This rank in the upper half of the data of a write-imm; 0 if the data is too narrow for it.
     pub(super) sender: u64,
-    /// Whether receives of this lane are held, so later ones have to wait for them.
+    /// Whether receives of this lane are held, so that later ones must be held too.
     pub(super) holds: bool,
 }
 
 impl FabricWorker {
-    /// Posts a write that is too long for a later read to prove its arrival, so it asks for delivery.
+    /// Posts a write that is too long for a later read to prove its arrival. So the write requests delivery.
     #[cold]
     pub(super) fn take_longer(&mut self, op: &Op, data: u64, user: u64) -> Result<bool> {
         let lane = self.lanes.get(op.lane)?;
@@ -601,7 +602,7 @@ impl FabricWorker {
         }
     }
 
-    /// The library's operation for a lane.
+    /// Returns the library's operation for a lane.
     fn action(&self, kind: LaneKind, peer: &PeerState) -> Result<Action> {
         let own_tag = u64::from(self.config.rank);
         Ok(match kind {
@@ -656,7 +657,7 @@ impl FabricWorker {
         }
     }
 
-    /// Registers host memory under a key of its own.
+    /// Registers host memory with a new key.
     pub(super) fn register_arena(
         &mut self,
         arena: &Arc<Arena>,
@@ -667,7 +668,7 @@ impl FabricWorker {
         self.add_region(region)
     }
 
-    /// Key of the next region, for providers that let the user choose. Keys are never reused.
+    /// Key of the next region, for providers that let the caller choose. Keys are never reused.
     fn key(&self) -> u64 {
         u64::from(self.regions.next().0) + 1
     }
@@ -678,12 +679,12 @@ impl FabricWorker {
         Ok((self.regions.put(region), remote))
     }
 
-    /// Whether receives of this worker distinguish peers by tags.
+    /// Whether this worker's receives distinguish peers by tags.
     pub(super) fn tags(&self) -> bool {
         self.config.peers_max > 1
     }
 
-    /// Adds a mailbox for those peers that have no slot yet.
+    /// Adds a mailbox for the peers that have no slot yet.
     pub(super) fn add_mailbox(&mut self, peers: &[u32]) -> Result<()> {
         let has_slot =
             |peer: &u32| (self.mailboxes.iter()).any(|mailbox| mailbox.offset(*peer).is_some());
@@ -766,8 +767,8 @@ impl FabricWorker {
         })
     }
 
-    /// Greets the peers in `left`, and returns those that cannot take it now. A peer that is not ready must not delay
-    /// the others.
+    /// Posts greetings to the peers in `left`. Returns the peers for which the library has no room now. A peer that is
+    /// not ready must not delay the others.
     pub(super) fn greet(&mut self, left: &[u32]) -> Result<Vec<u32>> {
         let mut later = Vec::new();
         for peer in self.peers.iter().filter(|peer| left.contains(&peer.rank)) {
@@ -808,7 +809,7 @@ impl FabricWorker {
         }
     }
 
-    /// Registers GPU memory under a key of its own.
+    /// Registers GPU memory with a new key.
     pub(super) fn register_card_memory(
         &mut self,
         memory: &Arc<dyn Memory>,
@@ -838,7 +839,7 @@ impl FabricWorker {
         })
     }
 
-    /// Facts about GPU memory, and the maximum size of injected messages.
+    /// Facts about GPU memory, and the size limit of injected messages.
     pub(super) fn card_facts(&self) -> Facts {
         let regions = &self.card_regions;
         let untold = self.endpoint.peer_to_peer() == Some(PeerToPeer::NotConfirmed);
@@ -856,8 +857,8 @@ impl FabricWorker {
                 facts = facts.with_fact(fact_names::REMARKS, remarks);
             }
         }
-        // The endpoint may allow less for writes than the provider's attributes allow for messages in general. Memory
-        // that the CPU cannot address is never injected.
+        // The endpoint may allow less for writes than the provider's attributes allow for messages in general. The
+        // library never injects memory that the CPU cannot address.
         let injects = regions.is_empty();
         facts.with_fact(
             "inject_bytes_max",
@@ -878,7 +879,7 @@ impl FabricWorker {
     }
 }
 
-/// Refusal of GPU memory, if FI_HMEM is all that the provider lacks of `hints`; `None` if it lacks more.
+/// Returns the refusal of GPU memory, if FI_HMEM is all of `hints` that the provider lacks; `None` if it lacks more.
 pub(super) fn without_hmem(
     library: &Arc<Libfabric>,
     hints: &Hints<'_>,
@@ -909,7 +910,7 @@ pub(super) fn without_hmem(
             names.join(", ")
         ),
     };
-    // Memory of an unknown vendor belongs to the caller of the engine.
+    // If the vendor is unknown, the memory belongs to the engine's caller.
     let (built_with, providers) = vendor_of_memory(memory)
         .map_or(("CUDA or ROCm", "verbs;ofi_rxm"), |maker| {
             (maker.cards.built_with, maker.cards.providers)

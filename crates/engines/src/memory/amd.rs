@@ -24,19 +24,19 @@ pub(crate) const AMD: &GpuVendor = &GpuVendor {
     ipc: "hip-ipc",
     visible: "HIP_VISIBLE_DEVICES",
     codes: RefusalCodes {
-        // hipErrorInvalidValue, for any reason; hipErrorOutOfMemory.
+        // hipErrorInvalidValue, which has many causes, and hipErrorOutOfMemory.
         not_pinned: &[1, 2],
         // hipErrorInvalidDevicePointer for memory that cannot be attached, and hipErrorMapFailed.
         no_way: &[17, 205],
         not_seen: &[],
     },
     pins_within: PinBound::SystemMemory,
-    // The runtime does not report the Infinity Cache; an MI300X has 256 MiB of it.
+    // The runtime does not report the size of the Infinity Cache, which is 256 MiB on an MI300X.
     uncached_bytes_min: 1 << 30,
     cards: NicRules {
         exports: "hipDeviceAttributeDmaBufSupported",
         reaches_mapped: "hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported",
-        // Older releases export this memory, but do not know the attribute.
+        // Older releases export mapped memory although they do not know the attribute.
         mapped_needs_attribute: false,
         dmabuf: "ROCm 5.4 or newer (hsa_amd_portable_export_dmabuf of its libhsa-runtime64), and a kernel whose amdgpu exports \
                  memory (Linux 6.4 or amdgpu-dkms; with CONFIG_PCI_P2PDMA, and CONFIG_DMABUF_MOVE_NOTIFY where it has that \
@@ -65,7 +65,7 @@ const NO_GPU: &str = "Run `tonnage devices`, which lists the machine's GPUs; che
                       ROCR_VISIBLE_DEVICES leave one, that a container has /dev/kfd and /dev/dri (--device), and that \
                       this user may open them (groups render and video)";
 
-/// Returns the next thing to try.
+/// Returns advice for the user.
 fn advice(failure: &CudaFailure) -> &'static str {
     match failure {
         CudaFailure::NoDriver(_) => {
@@ -97,7 +97,7 @@ fn advice(failure: &CudaFailure) -> &'static str {
         CudaFailure::OtherGpu { .. } => {
             "Choose one GPU for both ends, hip:N with the same number; memory hip-pinned belongs to the rank's GPU"
         }
-        // Without a GPU, the code returned here differs between releases.
+        // Without a GPU, this call returns different codes in different releases.
         CudaFailure::Call {
             call: "hipInit", ..
         } => NO_GPU,

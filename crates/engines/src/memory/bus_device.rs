@@ -1,7 +1,7 @@
-//! Finds the GPU of a rank's memory, and its place on the machine, before the memory is allocated.
+//! Finds the GPU of a rank's memory, and the GPU's link to the host, before the memory is allocated.
 //!
-//! Bounds that follow from the GPUs of a rank and its peers are in `cuda_bound`; the links themselves are read in
-//! `tonnage_machine::devices`.
+//! `cuda_bound` derives bounds from the GPUs of a rank and its peers. `tonnage_machine::devices` reads the links
+//! themselves.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,12 +13,12 @@ use super::cuda::driver;
 use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
 
-/// Links of GPUs to the host by PCI address, or the reason why they are unknown. They are queried once, because they do
-/// not change, and the query takes long if the library has to start the driver or does not answer.
+/// Links of GPUs to the host by PCI address, or the reason why they are unknown. Each is queried only once, because
+/// links do not change. A query can take long, because the library may start the driver or not answer.
 static TO_HOST: Mutex<BTreeMap<String, LinkTable>> = Mutex::new(BTreeMap::new());
 
-/// Returns the GPU of a request as its driver describes it; `None` if the driver reports nothing. Allocation then fails
-/// with the reason.
+/// Returns the GPU of a request as its driver describes it; `None` if the driver reports nothing. The later allocation
+/// then fails with the reason.
 pub(super) fn bus_device(vendor: &'static GpuVendor, request: &Request<'_>) -> Option<BusDevice> {
     let number = driver::number(vendor, request.variant, request.gpu).ok()?;
     let library = driver::library(
@@ -29,7 +29,7 @@ pub(super) fn bus_device(vendor: &'static GpuVendor, request: &Request<'_>) -> O
     .ok()?;
     let device = library.describe(number).ok()?;
     let address = device.pci_address;
-    // Only NVIDIA GPUs have links to the host other than PCIe, and processes that take turns on a GPU.
+    // Only NVIDIA GPUs have other links to the host than PCIe, and serve processes one after the other.
     let is_nvidias = vendor.memory == NVIDIA.memory;
     let table = match is_nvidias {
         true => query_once(&TO_HOST, &address, || gpu_links(vec![address.clone()])),
@@ -46,7 +46,7 @@ pub(super) fn bus_device(vendor: &'static GpuVendor, request: &Request<'_>) -> O
     })
 }
 
-/// Returns the links of a GPU, which are queried only once. Other threads wait meanwhile.
+/// Returns the links of a GPU, and queries them only once. Other threads wait during the query.
 fn query_once(
     known: &Mutex<BTreeMap<String, LinkTable>>,
     address: &str,
@@ -56,8 +56,8 @@ fn query_once(
     known.entry(address.to_owned()).or_insert_with(ask).clone()
 }
 
-/// Returns the links to the host other than PCIe, or else PCIe with its nominal speed. Returns `None` if it is unknown
-/// whether there are other links, because the bytes may then take those, which are faster.
+/// Returns the GPU's links to the host that are not PCIe, or else PCIe with its nominal speed. If it is unknown whether
+/// there are such links, returns `None`: bytes may then take a path that is faster than PCIe.
 fn link_to_host(
     table: &LinkTable,
     address: &str,

@@ -1,4 +1,4 @@
-//! Copy rates of the CPU in host memory: all of its methods take turns over the same bytes in the same order.
+//! Copy rates of the CPU in host memory. All copy methods take turns over the same bytes in the same order.
 
 use tonnage_engine::memory::{CopyRange, CopyRate, CopyRepetitions};
 use tonnage_sys::clock::Clock;
@@ -6,17 +6,17 @@ use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-/// Minimum length of the timed part of a turn.
+/// Minimum duration of the timed part of a turn.
 const TIMED_NS_MIN: u64 = 3_000_000;
 
-/// Minimum length of the untimed part of a turn.
+/// Minimum duration of the untimed part of a turn.
 const LEAD_NS_MIN: u64 = 500_000;
 
-/// Maximum length of either part, for any footprint, unless one piece takes longer.
+/// Maximum duration of each part, for any footprint, unless a single piece takes longer.
 const PART_NS_MAX: u64 = 50_000_000;
 
-/// Assumed copy speed: at this speed, either part of a turn lasts a whole pass over the footprint. Slower copiers
-/// continue in the next turn where they stopped.
+/// Copy speed for which durations are planned: at this speed, each part of a turn covers the whole footprint. A slower
+/// copier continues in the next turn where it stopped.
 const BYTES_PER_NS: u64 = 8;
 
 /// Turns per method.
@@ -28,14 +28,14 @@ const TIMED_BYTES_MIN: u64 = 64 << 10;
 /// Maximum number of pieces between two clock reads.
 const TIMED_PIECES_MAX: usize = 1024;
 
-/// Copies by every method in turn, then by the fastest one, and returns the rates of all turns.
+/// Copies with every method in turn, then with the fastest method again. Returns the rates of all turns.
 ///
-/// Turns take the same time for all copiers with the same `turns`, independent of their speed and number of bytes. The
-/// untimed part of a turn brings the caches into the state that this method leaves them in. It also ensures that all
-/// copiers are in the turn before the first one is timed.
+/// Turns have the same times for all copiers with the same `turns`, independent of their speed and number of bytes. The
+/// untimed part of a turn brings the caches into the state in which this method leaves them. It also ensures that all
+/// copiers have started the turn before any is timed.
 ///
 /// # Errors
-/// If a stretch does not lie in the memory.
+/// If the range does not lie in the memory.
 pub(super) fn rates(
     arena: &Arena,
     stretch: &CopyRange,
@@ -85,7 +85,7 @@ pub(super) fn rates(
     Ok(rates)
 }
 
-/// Start times of the turns, one after the other.
+/// Start times of consecutive turns.
 struct TurnTimes {
     next_ns: u64,
     lead_ns: u64,
@@ -122,17 +122,17 @@ struct Copier<'a> {
     stretch: &'a CopyRange,
     slots: &'a mut dyn FnMut() -> (u64, u64),
     clock: &'a Clock,
-    /// Sources, destinations and lengths of the copies until the next clock read.
+    /// Sources, destinations and lengths of the copies before the next clock read.
     pieces: Vec<(u64, u64, u32)>,
 }
 
 impl Copier<'_> {
-    /// Copies until the end of a turn, and returns the rate of its timed part. A copier that starts late still copies
-    /// at least once.
+    /// Copies until the end of a turn, and returns the rate of the timed part. Even a copier that starts too late
+    /// copies once.
     fn turn(&mut self, method: Method, timed: TimedPart) -> Result<f64> {
         let (mut bytes, mut ns) = (0, 0);
         loop {
-            // Not timed: finding the offsets of small pieces takes as long as copying them.
+            // Finding the offsets is not timed, because for small pieces it takes as long as copying.
             let these_bytes = self.next_pieces();
             let start_ns = self.clock.now_ns();
             for &(from, to, len) in &self.pieces {
@@ -151,7 +151,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Takes the next pieces of the walk; returns their size.
+    /// Fetches the next pieces of the walk, and returns their total size.
     fn next_pieces(&mut self) -> u64 {
         self.pieces.clear();
         let mut sum = 0;
@@ -173,8 +173,8 @@ mod tests {
 
     const SIDE_BYTES: u64 = 512 << 10;
 
-    /// Returns rates over a stretch from the first half of a memory (all ones) to the second (all zeros), and the bytes
-    /// of the second half afterwards.
+    /// Copies a range from the first half of a memory (all ones) to the second half (all zeros). Returns the rates, and
+    /// the bytes of the second half afterwards.
     fn copied(stretch: CopyRange) -> (Vec<CopyRate>, Vec<u8>) {
         let bytes = 2 * SIDE_BYTES as usize;
         let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(chosen.bytes_per_s(), best);
     }
 
-    /// A copier that has finished its pass goes on copying until the turn ends for all.
+    /// A copier that has finished its pass continues to copy until the turn ends for all copiers.
     #[test]
     fn copiers_with_one_start_have_the_same_turns() {
         let at = |pass_bytes| CopyRepetitions {
@@ -242,10 +242,10 @@ mod tests {
             (first.from_ns - 1_000, first.until_ns - first.from_ns)
         };
         assert_eq!(of(64 << 10), (LEAD_NS_MIN, TIMED_NS_MIN));
-        // A turn copies a pass or most of it, and at least two pieces.
+        // A turn covers a whole pass or most of it, and at least two pieces.
         assert_eq!(of(64_000_000), (8_000_000, 16_000_000));
         assert_eq!(of(2_400_000_000), (300_000_000, 600_000_000));
-        // One copier with three peers, and its peers, each of which copies to it only.
+        // One copier has three peers. Each peer copies only to this copier.
         let [long, short] = [3, 1].map(|slices| CopyRange {
             pieces: 1_000,
             slices,

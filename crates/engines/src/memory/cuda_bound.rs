@@ -1,4 +1,4 @@
-//! The upper bound of copies between the memories that a rank and its peers will have.
+//! The upper bound of copies between the memory of a rank and those of its peers, before these are allocated.
 
 use std::collections::BTreeSet;
 
@@ -12,29 +12,29 @@ use super::cuda_region::number_of;
 use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
 
-/// A rank's end of its copies, with the bound that they are compared with.
+/// A rank's end of its copies, and the upper bound of these copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BoundedEnd {
-    /// The GPU, or the host with the GPUs that it copies to, and the bounding links. GPUs have this process's numbers.
+    /// Name of the end: its GPU, or the host with the GPUs that it copies to; and the links that set the bound. GPUs
+    /// have the numbers of this process.
     pub(crate) name: String,
-    /// The name by PCI addresses, which are equal in all processes: ends with the same place share their bound.
+    /// Name of the end by PCI addresses, which are the same in all processes. Ends with the same name share one bound.
     pub(crate) place: String,
     /// The bound.
     pub(crate) bound: BoundKind,
-    /// Description of the links that are the bound; `None` if the bound is not that of links.
+    /// Description of the links that set the bound; `None` if links do not.
     pub(crate) links: Option<String>,
-    /// Reason why the links of a participating GPU other than PCIe are unknown.
+    /// Reason why links other than PCIe are unknown for one of the GPUs.
     pub(crate) links_unknown: Option<String>,
 }
 
 /// Describes a rank's end.
 ///
-/// - Copies to the host are bounded by the GPU's PCIe link, or by other links that the driver's management library
-///   reports.
-/// - Copies to another GPU over NVLink are bounded by its links, which that library reports too.
-/// - Copies within a GPU are bounded by its own copies.
-/// - No bound is known between two GPUs without NVLink, because the bytes may cross several PCIe links.
-/// - No bound is known for a GPU that its rank did not describe.
+/// - Copies to the host: the bound is the GPU's PCIe link, or other links that the driver's management library reports.
+/// - Copies to another GPU over NVLink: the bound is the GPU's NVLinks, which that library reports too.
+/// - Copies within a GPU: the bound is the GPU's own copy rate.
+/// - Copies between two GPUs without NVLink: no bound is known, because the bytes may cross several PCIe links.
+/// - Copies of a GPU that its rank did not describe: no bound is known.
 pub(crate) fn end(
     vendor: &GpuVendor,
     (own, peers): (RankMemory<'_>, &[RankMemory<'_>]),
@@ -74,12 +74,12 @@ pub(crate) fn end(
     })
 }
 
-/// GPUs of a rank and its peers, without duplicates: two processes may number the same GPU differently.
+/// GPUs of a rank and its peers, each GPU once: two processes may use different numbers for the same GPU.
 #[derive(Default)]
 struct EndGpus<'a>(Vec<(String, Option<&'a BusDevice>)>);
 
 impl<'a> EndGpus<'a> {
-    /// Returns the index of the GPU that has a rank's memory; `None` for host memory.
+    /// Returns the index of the GPU that holds a rank's memory; `None` for host memory.
     fn place(&mut self, vendor: &GpuVendor, memory: RankMemory<'a>) -> Result<Option<usize>> {
         let Some(number) = number_of(vendor, memory)? else {
             return Ok(None);
@@ -87,7 +87,7 @@ impl<'a> EndGpus<'a> {
         let name = format!("{}:{number}", vendor.memory);
         let known = self.0.iter().position(|(_, device)| {
             let addresses = [*device, memory.device].map(|it| Some(&it?.pci_address));
-            // GPUs without a description cannot even be compared.
+            // A GPU without a description is never equal to another.
             addresses[0].is_some() && addresses[0] == addresses[1]
         });
         Ok(Some(known.unwrap_or_else(|| {
@@ -105,13 +105,13 @@ impl<'a> EndGpus<'a> {
         device.map_or_else(|| name.clone(), BusDevice::title)
     }
 
-    /// Returns the GPU's address, or its number if the address is unknown.
+    /// Returns the GPU's PCI address, or its name if the address is unknown.
     fn address(&self, gpu: usize) -> String {
         let (name, device) = &self.0[gpu];
         device.map_or_else(|| name.clone(), |device| device.pci_address.clone())
     }
 
-    /// Returns the reasons why links of some GPUs are unknown, without duplicates.
+    /// Returns the reasons why links of some GPUs are unknown, each reason once.
     fn links_unknown(&self) -> Option<String> {
         let devices = self.0.iter().filter_map(|(_, device)| *device);
         let reasons: BTreeSet<&str> = devices
@@ -122,8 +122,8 @@ impl<'a> EndGpus<'a> {
     }
 }
 
-/// Returns the links between the participating GPUs, with one query to the management library. The library is not
-/// queried if no link could be a bound.
+/// Returns the links between these GPUs, with one query to the management library. The library is not queried if no
+/// such link could set the bound.
 fn links_beside_pcie(
     vendor: &GpuVendor,
     (own, peers): (Option<usize>, &[Option<usize>]),
@@ -142,7 +142,7 @@ fn name(own: Option<usize>, peers: &[Option<usize>], title: impl Fn(usize) -> St
     match own {
         Some(gpu) => title(gpu),
         None if peers.iter().all(Option::is_none) => host.to_owned(),
-        // Host memory has the same links as those GPUs, and no others.
+        // The host has the links of these GPUs, so they are part of its name.
         None => {
             let peers: BTreeSet<String> = peers.iter().flatten().map(|&peer| title(peer)).collect();
             let peers: Vec<String> = peers.into_iter().collect();
@@ -151,8 +151,8 @@ fn name(own: Option<usize>, peers: &[Option<usize>], title: impl Fn(usize) -> St
     }
 }
 
-/// Returns the bound of an end, and its links if they are the bound. `link` returns speed and kind of a GPU's link to
-/// the host.
+/// Returns the bound of an end, and a description of the links if they set the bound. `link` returns the speed and kind
+/// of a GPU's link to the host.
 fn kind(
     own: Option<usize>,
     peers: &[Option<usize>],
@@ -167,7 +167,7 @@ fn kind(
     };
     match own {
         _ if peers.is_empty() => (BoundKind::None, None),
-        // The host is not a link. It has the links of all GPUs that it copies to, each counted once.
+        // The host is not a link. Its bound is the sum over the links of all GPUs that it copies to, each counted once.
         None => {
             let count = peers.len();
             let links: Option<Vec<(u64, String)>> = peers.into_iter().map(link).collect();
@@ -198,9 +198,9 @@ fn kind(
     }
 }
 
-/// Returns the speed and description of a GPU's links to other GPUs. All links to switches are the same set. Links to
-/// different GPUs are different ones, so there is a bound only with a single peer. With several, it depends on how many
-/// of them are written to at once.
+/// Returns the speed and description of a GPU's links to other GPUs. Links to switches reach all GPUs, so they count
+/// once. Direct links to different GPUs are separate, so there is a bound only with a single peer. With several, it
+/// would depend on how many of them are written to at once.
 fn combined_links(
     links: &[(usize, GpuLinks)],
     title: impl Fn(usize) -> String,
@@ -241,11 +241,11 @@ mod tests {
         let speed = |bytes_per_s| BoundKind::Link { bytes_per_s };
         assert_eq!(of(None, &[Some(1)]), speed(11));
         assert_eq!(of(None, &[Some(0), Some(1)]), speed(21));
-        // Two peers on one GPU share its link.
+        // Two peers on one GPU share the GPU's link.
         assert_eq!(of(None, &[Some(1), Some(1)]), speed(11));
         assert_eq!(of(Some(1), &[None]), speed(11));
         assert_eq!(of(Some(1), &[Some(1)]), BoundKind::MemoryCopy);
-        // NVLink may or may not exist, the kernel does not report the link, or there is no peer.
+        // There is no bound: NVLink may exist, the kernel does not report the link, or there is no peer.
         for (own, peers) in [
             (Some(0), &[Some(1)][..]),
             (Some(7), &[None]),
@@ -285,9 +285,9 @@ mod tests {
         };
         let switched = (180, "NVLink, 18 links to switches".to_owned());
         assert_eq!(of(&[1]), switched);
-        // The links stay the same, however many GPUs are behind the switches.
+        // The links are the same for any number of GPUs behind the switches.
         assert_eq!(of(&[1, 2, 3, 3]), switched);
-        // Each GPU has its own links: a common bound depends on how many are written to at once.
+        // Each GPU has its own direct links. A common bound would depend on how many GPUs are written to at once.
         assert_eq!(of(&[4]), (40, "NVLink, 4 links to cuda:4".to_owned()));
         assert_eq!(of(&[5, 5]), (50, "NVLink, 5 links to cuda:5".to_owned()));
         assert_eq!(of(&[0]), (0, "MemoryCopy".to_owned()));
@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    /// The host's memory can be behind links other than PCIe, if the library reports them.
+    /// The host's memory can be reached by links other than PCIe, if the library reports such links.
     #[test]
     fn links_to_the_host_bound_by_their_own_speed() {
         let link = |number: Option<usize>| {
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(of(None, &[Some(0), Some(1)]), both);
     }
 
-    /// A rank with memory of the GPU that has this name in its process.
+    /// A rank with memory of the GPU that has this name in the rank's process.
     fn rank<'a>(name: &'a str, device: Option<&'a BusDevice>) -> RankMemory<'a> {
         RankMemory {
             name,
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Ends with the same name are counted once, so hosts with different GPUs need different names.
+    /// Ends with the same name are counted once, so the host needs different names for different GPUs.
     #[test]
     fn the_host_is_named_by_the_gpus_that_it_copies_to() {
         let gpus = [gpu(0, 1), gpu(1, 2)];
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(host, ("memory of the host".to_owned(), BoundKind::None));
     }
 
-    /// The same number can be another GPU in another process, and another number can be the same GPU.
+    /// The same number can mean different GPUs in two processes, and different numbers the same GPU.
     #[test]
     fn gpus_are_identified_by_their_addresses() {
         let of = |own: &BusDevice, peers: &[RankMemory<'_>]| {
@@ -375,7 +375,7 @@ mod tests {
             (within.bound, within.name),
             (BoundKind::MemoryCopy, own.title())
         );
-        // The link is the same, whichever number a process has for its GPU.
+        // The link is the same, whatever number a process uses for its GPU.
         let host = rank("host", None);
         let to_host = [&own, &same].map(|gpu| of(gpu, &[host]));
         let names = ["cuda", "cuda:3"].into_iter().zip([&own, &same]);
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(apart.bound, BoundKind::None);
         assert_eq!(to_host[0].bound, BoundKind::Link { bytes_per_s: 11 });
         assert_eq!(to_host[0].name, "cuda:0 (0000:01:00.0), by PCIe");
-        // The peer's GPU, or this rank's own, is not described: its number then proves nothing.
+        // If the GPU of the peer or of this rank is not described, its number proves nothing.
         assert_eq!(of(&own, &[rank("cuda", None)]).bound, BoundKind::None);
         for (own, peer) in [("cuda", "cuda:1"), ("cuda:1", "cuda"), ("cuda", "host")] {
             let unknown = end(NVIDIA, (rank(own, None), &[rank(peer, None)])).unwrap();

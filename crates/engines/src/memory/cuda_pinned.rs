@@ -1,5 +1,5 @@
-//! Host memory pinned by a GPU's driver: a GPU copies it without help from the CPU, and the CPU can address it like any
-//! other. It works for all vendors; NVIDIA's entry is here.
+//! Host memory pinned by a GPU's driver. A GPU can copy it without the CPU, and the CPU can address it like other host
+//! memory. The code works for all vendors; only NVIDIA's list row is here.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use super::host::HOST;
 use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
 
-/// Like memory `host`, pinned for all NVIDIA GPUs.
+/// The same memory as `host`, pinned for all NVIDIA GPUs.
 pub const CUDA_PINNED: MemoryEntry = entry(
     NVIDIA,
     "memory host, pinned by the driver of NVIDIA GPUs, so that they copy it without help from the CPU",
     |request| allocate(NVIDIA, request),
 );
 
-/// Returns the entry for memory that a vendor's driver pins.
+/// Returns the list row for memory that a vendor's driver pins.
 pub(super) const fn entry(
     vendor: &'static GpuVendor,
     about: &'static str,
@@ -44,8 +44,9 @@ pub(super) fn allocate(
     vendor: &'static GpuVendor,
     request: &Request<'_>,
 ) -> Result<Arc<dyn Memory>> {
-    // All GPUs can access it. It is pinned in the context of the rank's GPU, or else of the first one, which always
-    // exists. Freeing waits for that context only, so a copy by another GPU has to hold the memory until it is done.
+    // All GPUs can access the memory. It is pinned in the context of the rank's GPU, or else of the first GPU, which
+    // always exists. Freeing it waits only for copies in that context. So a copy by another GPU must keep the memory
+    // alive until it is done.
     let gpu = driver::open(
         vendor,
         request.libraries,

@@ -1,4 +1,4 @@
-//! Memories as ends of GPU copies.
+//! Memories as sources and destinations of GPU copies.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use super::vendor::{vendor_of, vendor_of_memory};
 
 pub(crate) use super::cuda::driver::{gpu_name, library, unavailable};
 
-/// Memory at one end.
+/// Memory at one end of a copy.
 #[derive(Clone)]
 pub(crate) struct CudaEnd {
     /// The bytes of the memory.
     pub(crate) region: CudaRegion,
-    /// The GPU that owns them; `None` for host memory.
+    /// The GPU that owns the bytes; `None` for host memory.
     pub(crate) gpu: Option<Arc<GpuInUse>>,
 }
 
 impl CudaEnd {
-    /// Returns a memory as an end of copies by a vendor's GPUs; `None` for memory of another device. Memory pinned by
-    /// another vendor's driver is ordinary host memory here.
+    /// Returns this memory as an end of copies by a vendor's GPUs; `None` for memory of another device. Memory pinned
+    /// by another vendor's driver counts as ordinary host memory.
     pub(crate) fn new(vendor: &GpuVendor, memory: &dyn Memory) -> Option<Self> {
         let typed: &dyn Any = memory;
         let is_own = |gpu: &GpuInUse| gpu.vendor.memory == vendor.memory;
@@ -47,7 +47,7 @@ impl CudaEnd {
     }
 }
 
-/// Memory that a driver knows, for engines that share it with their peers.
+/// Memory that a driver knows. Engines share such memory with their peers.
 #[derive(Clone)]
 pub(crate) enum DriverMemory {
     /// GPU memory.
@@ -57,7 +57,7 @@ pub(crate) enum DriverMemory {
 }
 
 impl DriverMemory {
-    /// Returns the bytes of a memory; `None` for memory that no driver knows.
+    /// Returns the bytes of a memory, as a driver knows them; `None` for memory that no driver knows.
     pub(crate) fn from_memory(memory: &dyn Memory) -> Option<Self> {
         let typed: &dyn Any = memory;
         let gpu = typed.downcast_ref().map(|memory: &CudaMemory| &memory.gpu);
@@ -67,7 +67,7 @@ impl DriverMemory {
         Self::from_vendor_memory(gpu.vendor, memory)
     }
 
-    /// Returns the bytes of a memory; `None` for memory that this vendor's driver does not know.
+    /// Returns the bytes of a memory, as this vendor's driver knows them; `None` for memory that it does not know.
     pub(crate) fn from_vendor_memory(vendor: &GpuVendor, memory: &dyn Memory) -> Option<Self> {
         match CudaEnd::new(vendor, memory)?.region {
             CudaRegion::Device(buffer) => Some(Self::Gpu(buffer)),
@@ -76,7 +76,7 @@ impl DriverMemory {
         }
     }
 
-    /// Returns their context.
+    /// Returns the context that the bytes belong to.
     pub(crate) fn context(&self) -> &Arc<CudaContext> {
         match self {
             Self::Gpu(buffer) => buffer.context(),
@@ -87,7 +87,7 @@ impl DriverMemory {
     /// Returns a range of the bytes.
     ///
     /// # Errors
-    /// `Outside`.
+    /// `Outside` if the range does not lie within the bytes.
     pub(crate) fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
         match self {
             Self::Gpu(buffer) => buffer.part(offset, len),
@@ -96,7 +96,7 @@ impl DriverMemory {
     }
 }
 
-/// Returns the error for a failed GPU operation of an engine, with the next thing to try.
+/// Returns the error for a failed GPU operation of an engine, with advice.
 pub(crate) fn gpu_failed(engine: &str, context: &CudaContext, failure: &CudaFailure) -> Error {
     let gpu = gpu_name(context);
     match failure {
@@ -124,7 +124,7 @@ pub(crate) fn driver_report(library: &Libcuda) -> LibraryReport {
 /// Returns the context of the GPU with this UUID and PCI address, if it is visible to this process.
 ///
 /// # Errors
-/// `Unavailable`, with the next thing to try.
+/// `Unavailable`, with advice.
 pub(crate) fn context_of(
     (library, libraries): (&Libcuda, &Libraries),
     (uuid, pci_address): (&str, &str),
@@ -142,15 +142,15 @@ pub(crate) fn context_of(
     Ok(Some(Arc::clone(&gpu.context)))
 }
 
-/// Returns whether a rank will have GPU memory that engines register with NICs.
+/// Returns whether a rank will have GPU memory, which engines may register with NICs.
 pub(crate) fn is_of_gpu(memory: RankMemory<'_>) -> bool {
     vendor_of_memory(memory.name).is_some()
 }
 
-/// Returns the number of the vendor's GPU for a rank's memory; `None` for any other memory.
+/// Returns the number of the GPU that will hold a rank's memory; `None` if that is not memory of this vendor's GPUs.
 ///
 /// # Errors
-/// `Usage` for a name with something else in place of a number.
+/// `Usage` if the text after the colon is not a number.
 pub(crate) fn number_of(vendor: &GpuVendor, memory: RankMemory<'_>) -> Result<Option<u32>> {
     match split_name(memory.name) {
         (name, variant) if name == vendor.memory => {

@@ -21,8 +21,8 @@ pub(crate) struct GpuPlace {
 }
 
 impl GpuPlace {
-    /// Returns the GPU of the requesting rank's memory. Returns `None` for host memory, and if no driver reports the
-    /// GPU; the allocation of its memory then fails with the reason.
+    /// Returns the GPU of the requesting rank's memory; `None` for host memory. Also `None` if no driver reports the
+    /// GPU; allocating its memory then fails with the reason.
     pub(crate) fn for_request(request: &OpenRequest<'_>) -> Option<Self> {
         VENDORS
             .iter()
@@ -42,13 +42,13 @@ impl GpuPlace {
         })
     }
 
-    /// Chooses among devices with these PCI addresses; returns the index and the reason. `None` if the kernel reports
-    /// the distance of none.
+    /// Chooses the nearest of the devices with these PCI addresses, and returns its index and the reason. `None` if the
+    /// kernel reports no distance to any of them.
     pub(crate) fn nearest(&self, addresses: &[Option<&str>]) -> Option<(usize, String)> {
         self.nearest_in(&Tree::host(), &Topology::read(), addresses)
     }
 
-    /// Chooses on a machine described by a tree of kernel files.
+    /// Like [`Self::nearest`], on a machine described by a tree of kernel files.
     pub(crate) fn nearest_in(
         &self,
         tree: &Tree,

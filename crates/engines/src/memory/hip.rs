@@ -1,4 +1,4 @@
-//! Memories of AMD GPUs. Only their entries are here; the code is in `cuda` and `cuda_pinned`.
+//! Memories of AMD GPUs. This file has only their list rows; the code is in `cuda` and `cuda_pinned`.
 
 use tonnage_engine::EngineOption;
 use tonnage_engine::memory::MemoryEntry;
@@ -23,7 +23,7 @@ pub const HIP: MemoryEntry = MemoryEntry {
     )
 };
 
-/// Like memory `host`, pinned for all AMD GPUs.
+/// The same memory as `host`, pinned for all AMD GPUs.
 pub const HIP_PINNED: MemoryEntry = cuda_pinned::entry(
     AMD,
     "memory host, pinned by the runtime of AMD GPUs, so that they copy it without help from the CPU",

@@ -1,6 +1,6 @@
 //! Host memory with normal, transparent or reserved huge pages.
 //!
-//! The verification pattern is in [`tonnage_engine::pattern`]; copy rates are measured in [`super::copy`].
+//! The verification pattern is in [`tonnage_engine::pattern`]. Copy rates are measured in [`super::copy`].
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use tonnage_units::{Error, Result};
 
 use super::copy;
 
-/// Transparent huge pages if only this process maps it; normal pages if peers map it.
+/// Host memory. If only this process maps it, the kernel is asked for transparent huge pages. If peers map it, it has
+/// normal pages.
 pub const HOST: MemoryEntry = MemoryEntry {
     name: "host",
     about: "host memory; where no peer maps it, the kernel is asked for transparent 2 MiB pages",
@@ -26,7 +27,7 @@ pub const HOST: MemoryEntry = MemoryEntry {
     ..SMALL
 };
 
-/// Only normal pages.
+/// Host memory with normal pages only.
 pub const SMALL: MemoryEntry = MemoryEntry {
     name: "small",
     about: "host memory with the system's normal pages and no others",
@@ -40,17 +41,18 @@ pub const SMALL: MemoryEntry = MemoryEntry {
     libraries: &[],
 };
 
-/// The largest available pages.
+/// Host memory with the largest pages that this host can provide.
 pub const HUGE: MemoryEntry = MemoryEntry {
     name: "huge",
     about: "host memory with the largest pages to be had: 1 GiB, 2 MiB, transparent",
     allocate: allocate_huge,
-    // Reserved pages do not count as available.
+    // The kernel does not count reserved pages as available, so they are added.
     available: |_| available(reserved_bytes()),
     ..SMALL
 };
 
-/// Wraps bytes that no entry of the list allocated, such as those of a caller. `kind` is their name in reports.
+/// Wraps bytes that were not allocated by a list row, such as a caller's bytes. `kind` is the name of this memory in
+/// reports.
 pub fn from_arena(arena: Arena, kind: &str) -> Arc<dyn Memory> {
     Arc::new(HostMemory::new(arena, kind, Vec::new(), Ok(None)))
 }
@@ -72,9 +74,8 @@ fn sharing(request: &Request<'_>) -> Sharing {
     }
 }
 
-/// Allocates memory that only this process maps. It has transparent huge pages as far as the kernel provides them,
-/// because a device or a socket then walks fewer pages. If they are missing, the record has a remark; this is never a
-/// failure.
+/// Allocates memory that only this process maps. It requests transparent huge pages, because devices and sockets then
+/// walk fewer pages. If the kernel provides fewer or none, the record has a remark, but the allocation succeeds.
 fn allocate_private(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     let (arena, bound) = match map(len(request)?, Pages::Transparent, request) {
         Ok(mapped) => mapped,
@@ -96,7 +97,7 @@ fn allocate_private(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     Ok(Arc::new(HostMemory::new(arena, "host", why, bound)))
 }
 
-/// Allocates memory with pages of one kind, which every kernel has.
+/// Allocates memory with pages of a kind that every kernel supports.
 fn allocate_plain(
     request: &Request<'_>,
     pages: Pages,
@@ -114,11 +115,11 @@ fn allocate_plain(
     )))
 }
 
-/// The NUMA node that memory is bound to, or the reason why it is not bound.
+/// The NUMA node to which memory is bound, or the reason why it is not bound.
 type Bound = std::result::Result<Option<u32>, String>;
 
-/// Maps memory. In some containers, the kernel refuses to bind it to the node that was chosen automatically; it is then
-/// mapped unbound, and the record has the reason.
+/// Maps memory. In some containers, the kernel refuses to bind memory to a node. If the node was chosen automatically,
+/// the memory is then mapped unbound, and the record has the reason.
 fn map(bytes: usize, pages: Pages, request: &Request<'_>) -> io::Result<(Arena, Bound)> {
     let sharing = sharing(request);
     let bound = Arena::allocate(bytes, pages, sharing, request.node);
@@ -131,8 +132,8 @@ fn map(bytes: usize, pages: Pages, request: &Request<'_>) -> io::Result<(Arena, 
     }
 }
 
-/// Tries 1 GiB pages for a gigabyte and more, then 2 MiB pages, then transparent ones. Records the result, with the
-/// reasons against larger pages.
+/// Tries 1 GiB pages if at least 1 GiB is needed, then 2 MiB pages, then transparent pages. The record has the reasons
+/// why the pages are not larger.
 fn allocate_huge(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     let bytes = len(request)?;
     let mut why = Vec::new();
@@ -154,8 +155,8 @@ fn allocate_huge(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     }
     match map(bytes, Pages::Transparent, request) {
         Ok((arena, bound)) => match arena.transparent_bytes() {
-            // At least half must be huge. The kernel may leave an edge in normal pages, but a mapping with mostly
-            // normal pages does not satisfy the request.
+            // At least half of the pages must be huge. The kernel may leave normal pages at the edges, but a mapping
+            // with mostly normal pages does not satisfy the request.
             Ok(got) if got >= bytes as u64 / 2 => {
                 return Ok(Arc::new(HostMemory::new(arena, "huge", why, bound)));
             }
@@ -175,7 +176,7 @@ fn allocate_huge(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
 
 fn huge_advice(bytes: usize, request: &Request<'_>) -> String {
     let pages = bytes.div_ceil(2 << 20);
-    // The kernel's own term for "if a program requests it" differs between the two switches.
+    // The two switches have different names for "only if a program requests it".
     let (switch, word) = if request.shared {
         ("shmem_enabled", "advise")
     } else {
@@ -188,15 +189,15 @@ fn huge_advice(bytes: usize, request: &Request<'_>) -> String {
     )
 }
 
-/// Returns the size of all reserved huge pages that are free.
+/// Returns the total size of all reserved huge pages that are free.
 fn reserved_bytes() -> u64 {
     let pools = tonnage_machine::pages::huge_pools(&tonnage_machine::kernel_files::Tree::host());
     let free = pools.iter().map(|pool| pool.page_bytes * pool.free);
     free.sum()
 }
 
-/// Returns the memory that the machine and this control group can still provide. If an allocation exceeds it, the
-/// kernel kills a process. `reserved_bytes` are added to the available memory.
+/// Returns the memory that the machine and this control group can still provide. If allocations exceed it, the kernel
+/// kills a process. `reserved_bytes` are added to both.
 fn available(reserved_bytes: u64) -> Option<AvailableMemory> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
@@ -209,7 +210,7 @@ fn available(reserved_bytes: u64) -> Option<AvailableMemory> {
     })
 }
 
-/// Returns the memory that the control group (version 2) still grants; `None` without a limit.
+/// Returns the memory that the control group (version 2) can still provide; `None` if it has no limit.
 pub(super) fn group_bytes() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -230,7 +231,7 @@ impl HostMemory {
         let transparent = arena.transparent_bytes().unwrap_or(0);
         let pages = match arena.pages() {
             Pages::Normal | Pages::Small => "normal",
-            // The kernel may have provided no huge pages, because madvise promises nothing.
+            // madvise gives no guarantee: the kernel may have provided no huge pages.
             Pages::Transparent if transparent == 0 => "normal",
             Pages::Transparent => "transparent 2 MiB",
             Pages::Huge2M => "2 MiB",
@@ -240,7 +241,7 @@ impl HostMemory {
             Ok(node) => (node, None),
             Err(why) => (None, Some(why)),
         };
-        // Some containers forbid this query; the nodes are then unknown.
+        // Some containers forbid this query. Then the nodes are unknown.
         let nodes = arena.nodes().unwrap_or_default();
         let report = MemoryReport {
             kind: kind.to_owned(),

@@ -4,14 +4,14 @@
 //! | --- | --- |
 //! | `host` | host memories, which differ only in their pages |
 //! | `copy` | the CPU's copy rates |
-//! | `cuda` | GPU memory, and NVIDIA's entry |
-//! | `cuda_pinned` | host memory pinned by a GPU's driver, and NVIDIA's entry |
-//! | `hip` | AMD's entries for both |
-//! | `cuda_region` | all of them as ends of GPU copies |
-//! | `bus_device` | the GPU of a memory that is not allocated yet, and its link |
-//! | `cuda_bound` | the bound of these copies |
+//! | `cuda` | GPU memory, and NVIDIA's list row |
+//! | `cuda_pinned` | host memory pinned by a GPU's driver, and NVIDIA's list row |
+//! | `hip` | AMD's list rows for both |
+//! | `cuda_region` | all memories, as sources and destinations of GPU copies |
+//! | `bus_device` | the GPU of memory that is not allocated yet, and the GPU's link to the host |
+//! | `cuda_bound` | the upper bound of GPU copies |
 //! | `gpu_nic` | the NIC nearest to the GPU of a rank's memory |
-//! | `vendor` | a GPU vendor: names, and advice for failures; the list of vendors |
+//! | `vendor` | the type of a GPU vendor, with names and advice; the list of vendors |
 //! | `nvidia`, `amd` | the vendors |
 
 pub(crate) mod amd;
@@ -35,5 +35,5 @@ pub use hip::{HIP, HIP_PINNED};
 pub use host::{HOST, HUGE, SMALL, from_arena};
 pub use vendor::known_gpu_makers;
 
-/// All memories, the default first.
+/// All memories. The first is the default.
 pub static MEMORIES: &[MemoryEntry] = &[HOST, SMALL, HUGE, CUDA, CUDA_PINNED, HIP, HIP_PINNED];

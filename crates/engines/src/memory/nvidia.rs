@@ -23,7 +23,7 @@ pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
     ipc: "cuda-ipc",
     visible: "CUDA_VISIBLE_DEVICES",
     codes: RefusalCodes {
-        // CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_OPERATING_SYSTEM: here, neither is about GPU memory.
+        // CUDA_ERROR_OUT_OF_MEMORY and CUDA_ERROR_OPERATING_SYSTEM. Neither is about GPU memory here.
         not_pinned: &[OUT_OF_MEMORY, 304],
         // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CUDA_ERROR_TOO_MANY_PEERS.
         no_way: &[217, 711],
@@ -52,14 +52,14 @@ pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
     no_way: "Choose one GPU for both ranks, or two that reach each other: `nvidia-smi topo -p2p r` lists them",
 };
 
-/// Advice for failures that the user cannot have caused.
+/// Advice for failures that no user can have caused.
 const DEFECT: &str = "This is a defect of tonnage: please report it";
 
 /// Advice if the driver sees no GPU.
 const NO_GPU: &str = "Run `tonnage devices`, which lists the machine's GPUs; check that CUDA_VISIBLE_DEVICES leaves \
                       one, and that a container has /dev/nvidia* (--gpus all)";
 
-/// Returns the next thing to try.
+/// Returns advice for the user.
 fn advice(failure: &CudaFailure) -> &'static str {
     match failure {
         CudaFailure::NoDriver(_) => {

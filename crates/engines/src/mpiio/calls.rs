@@ -1,4 +1,4 @@
-//! Opening, transfers, sync and closing of files, for one rank.
+//! Opening files, transfers, syncing and closing, for one rank.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ struct Opened {
     identity: (u64, u64),
 }
 
-/// Open files of a rank's main thread.
+/// The open files of a rank, used only by its main thread.
 pub(super) struct MpiCalls {
     world: Arc<World>,
     memory: Arc<Arena>,
@@ -31,7 +31,7 @@ pub(super) struct MpiCalls {
     effective_hints: EffectiveHints,
 }
 
-/// Callers number their files from 0. A higher number is a mistake, and must not cost memory.
+/// Limit of file numbers, which callers count from 0. A higher number is a mistake, and must not cost memory.
 const FILES_MAX: usize = 1 << 16;
 
 impl MpiCalls {
@@ -75,11 +75,11 @@ impl MpiCalls {
             write: what.write,
             create: what.create,
         };
-        // Open MPI 4.1 cannot read a file whose name has no directory.
+        // The path is made absolute, because Open MPI 4.1 cannot read a file whose name has no directory.
         let path = std::path::absolute(what.path)
             .map_err(|error| Error::io(format!("{}", what.path.display()), error))?;
-        // MPI follows links and waits for FIFOs, and does not expose its descriptor. So the name is checked before and
-        // after. This misses only files that another user puts there while MPI opens it.
+        // MPI follows links, waits for FIFOs, and does not expose its descriptor. So the path is checked before and
+        // after MPI opens it. This misses only a file that another user puts there in between.
         let look =
             || identity_at(&path).map_err(|error| failed(format!("{error}. Name a regular file")));
         if !what.create && path.symlink_metadata().is_ok() {
@@ -112,7 +112,7 @@ impl MpiCalls {
         if let Some(view) = what.view {
             file.see_blocks(view.begin, view.block_bytes, view.stride_bytes)?;
         }
-        // Reads the hints only once, because that takes time; all files of a point have the same hints.
+        // The hints are read only once, because reading takes time and all files of a point have the same hints.
         if self.effective_hints.is_empty() {
             self.effective_hints.read(file, self.world.dialect())?;
         }
@@ -188,7 +188,7 @@ impl FileCalls for MpiCalls {
     }
 }
 
-/// Returns the offset of the bytes in the view; `None` if they do not fit into one of its blocks.
+/// Returns the offset of the bytes in the view; `None` if they do not lie within one block of the view.
 #[inline]
 fn within(view: FileView, offset: u64, len: u64) -> Option<u64> {
     let from_begin = offset.checked_sub(view.begin)?;
@@ -212,7 +212,8 @@ fn failed(opened: &Opened, transfer: &FileTransfer, write: bool, why: &str) -> E
     ))
 }
 
-/// MPI reports success if a file ends early or a disk is full after some bytes.
+/// Returns the error for a transfer that moved only some bytes. MPI reports success if the file ends or the disk fills
+/// up after some bytes.
 #[cold]
 fn short(opened: &Opened, transfer: &FileTransfer, write: bool, moved: u64) -> Error {
     let (len, size) = (transfer.len, opened.file.size());

@@ -1,13 +1,13 @@
-//! Requested hints, and their effect.
+//! The requested hints, and whether they have an effect.
 //!
-//! An MPI may ignore any hint. ROMIO lists all hints that it uses, with their values, once a file is open; hints
-//! missing there have no effect. Open MPI 4 lists the hints that it was given, whichever layer makes the calls and
-//! whether or not that layer knows them. So the hints known to OMPIO, its default layer, are listed here by name.
+//! An MPI may ignore any hint. After a file was opened, ROMIO lists all hints that it uses; any other hint has no
+//! effect. Open MPI 4 lists the hints that it was given, even if the layer that makes the calls does not know them. So
+//! the hints that its default layer, OMPIO, knows are listed here.
 
 use tonnage_engine::{Facts, fact_names};
 use tonnage_sys::mpi::{Dialect, File, MpiHints};
 
-/// Hints that OMPIO and its file systems use, in Open MPI 4.1 and 5.0.
+/// Hints that OMPIO and its file-system components use in Open MPI 4.1 and 5.0.
 const OMPIO: [&str; 7] = [
     "cb_buffer_size",
     "cb_nodes",
@@ -21,7 +21,7 @@ const OMPIO: [&str; 7] = [
 /// Prefix of the hints that switch collective buffering off: `romio_cb_write` and `romio_cb_read`.
 const COLLECTIVE_BUFFERING: &str = "romio_cb_";
 
-/// The layer that makes the calls.
+/// The layer of the MPI library that makes the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layer {
     /// ROMIO, which lists the hints that it uses.
@@ -30,9 +30,9 @@ enum Layer {
     RomioOfOpenMpi,
     /// OMPIO inside Open MPI, which lists the hints that it was given.
     Ompio,
-    /// Open MPI uses ROMIO on some file systems, and does not report it.
+    /// OMPIO or ROMIO: Open MPI uses ROMIO on some file systems, but does not report it.
     EitherOfOpenMpi,
-    /// An MPI that lists hints, but none of ROMIO's.
+    /// Another MPI, whose list of hints has none of ROMIO's.
     Unknown,
 }
 
@@ -49,7 +49,7 @@ impl Layer {
 
     /// Detects the layer. `component` is the argument of `mpirun --mca io …`.
     fn detect(used: &MpiHints, dialect: Dialect, component: Option<&str>, on_lustre: bool) -> Self {
-        // Open MPI 5 passes on the list of its ROMIO, Open MPI 4 does not.
+        // Open MPI 5 returns the list of its ROMIO, but Open MPI 4 does not.
         if used.contains_key("romio_filesystem_type") {
             return Self::Romio;
         }
@@ -62,13 +62,13 @@ impl Layer {
         }
     }
 
-    /// Returns whether a hint missing from the list has no effect.
+    /// Returns whether a hint that is missing from the list has no effect.
     fn lists_what_it_uses(self) -> bool {
         matches!(self, Self::Romio | Self::Unknown)
     }
 }
 
-/// MPI's hints for the first file of a point.
+/// The hints that MPI lists for the first file of a point.
 #[derive(Debug, Default)]
 pub(super) struct EffectiveHints {
     listed: Option<(MpiHints, Layer)>,
@@ -88,7 +88,7 @@ impl EffectiveHints {
         Ok(())
     }
 
-    /// Returns facts for the record: all hints that MPI lists, and the requested ones that had no effect.
+    /// Returns facts for the record: all hints that MPI lists, and the requested hints that have no effect.
     pub(super) fn describe(&self, asked: &MpiHints) -> Facts {
         let Some((used, layer)) = &self.listed else {
             return Facts::default();
@@ -113,7 +113,7 @@ impl EffectiveHints {
     }
 }
 
-/// Describes the consequence if some hints have no effect.
+/// Describes the consequence if some requested hints have no effect.
 fn effect(asked: &MpiHints, ineffective: &MpiHints) -> Option<&'static str> {
     let is_on = |name: &String| {
         let disabled = asked.get(name).is_some_and(|value| value == "disable");
@@ -138,7 +138,7 @@ fn is_on_lustre(file: &File) -> bool {
     rustix::fs::statfs(file.path()).is_ok_and(|system| system.f_type as u64 == LUSTRE)
 }
 
-/// Returns the hints without effect, with the reasons.
+/// Returns the requested hints without effect, with the reasons.
 fn not_taken(asked: &MpiHints, used: &MpiHints, layer: Layer) -> MpiHints {
     let mut ineffective = MpiHints::new();
     for (name, value) in asked {

@@ -1,14 +1,14 @@
-//! `mpiio`: files by MPI's own calls, independently per rank or collectively, from the MPI library that fits the
-//! launcher.
+//! `mpiio`: files by MPI's own calls, which ranks make independently or collectively. It uses the MPI library that fits
+//! the launcher.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | here | the entry of the list, and its refusals |
+//! | `mod` | the list row, and refusals |
 //! | `calls` | opening, transfers, sync and closing |
-//! | `hints` | requested hints, and their effect |
+//! | `hints` | the requested hints, and whether they have an effect |
 //!
-//! Loading MPI and all `unsafe` code are in `tonnage_sys::mpi`. Choosing the library, and checking that it knows the
-//! ranks of this run, is in [`crate::mpi_world`].
+//! Loading MPI and all `unsafe` code are in `tonnage_sys::mpi`. [`crate::mpi_world`] chooses the library and checks
+//! that it knows the ranks of this run.
 
 mod calls;
 mod hints;
@@ -25,7 +25,7 @@ use tonnage_units::{Error, Result};
 
 use crate::mpi_world::{MPI_LIBRARY, MPI_LIFECYCLE, MpiUser, MpiWorld};
 
-/// This engine's entry in the list of file engines.
+/// This engine's row in the list of file engines.
 pub const ENTRY: FileEntry = FileEntry {
     name: "mpiio",
     about: "MPI-IO, each rank for itself or all together (--collective), by the MPI library of the launcher",
@@ -47,7 +47,7 @@ static OPTIONS: [EngineOption; 1] = [EngineOption::choice(
     "makes room for the whole file when it is opened to be written, by MPI_File_preallocate",
 )];
 
-/// Refuses unsupported uses, and those that would hang, because all ranks sync together.
+/// Refuses unsupported uses, and uses that would hang because all ranks must sync together.
 fn check(usage: &FileUse) -> Result<()> {
     if usage.threads > 1 {
         return Err(Error::Usage(format!(
@@ -88,7 +88,7 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
     }))
 }
 
-/// One rank's use of MPI for one point.
+/// MPI as one rank uses it for one point.
 struct MpiDomain {
     mpi: MpiWorld,
     usage: FileUse,

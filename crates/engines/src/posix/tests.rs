@@ -1,4 +1,4 @@
-//! The engine on real files, on the disk of the build folder and in memory.
+//! The engine on real files, on the disk of the build directory and in memory.
 
 use serde_json::json;
 use std::fs::File;
@@ -80,14 +80,14 @@ fn goes_round(folder: &TempDir) {
     let content = std::fs::read(&path).unwrap();
     assert_eq!(&content[70_000..], b"tonnage");
     assert!(content[..70_000].iter().all(|&byte| byte == 0));
-    // Existing files are opened unchanged, never truncated.
+    // Opening an existing file does not change or truncate it.
     calls.call(&open(3, &path, true)).unwrap();
     assert_eq!(calls.call(&FileCall::Read(to(500, 69_999, 8))).unwrap(), 8);
     let mut bytes = [0xee; 10];
     memory.read(499, &mut bytes).unwrap();
     assert_eq!(&bytes, b"\0\0tonnage\0");
     assert!(json!(calls.chosen())["direct"].is_null());
-    // The test owns its files.
+    // The test owns its files, so the access time is not updated.
     assert_eq!(json!(calls.chosen())["atime"], "off");
 }
 
@@ -141,7 +141,7 @@ fn a_failed_open_reports_the_reason_and_advice() {
         let text = refused(calls.as_mut(), &open(0, path, write));
         assert!(text.contains(words), "{text}");
     }
-    // A refusal leaves the file number unused.
+    // After a failed open, the file number is unused.
     calls.call(&open(0, &missing, true)).unwrap();
     let made = FileCall::Open(OpenFile {
         file: 1,

@@ -1,7 +1,7 @@
-//! Flushes a NIC's writes into GPU memory before they count as arrived.
+//! Flushes a NIC's writes into GPU memory, before the bytes count as arrived.
 //!
-//! A completion that the CPU has seen does not prove that bytes have reached the GPU, unless the platform orders both.
-//! The driver reports whether it does, and has a call that waits for the bytes.
+//! A completion that the CPU has seen does not prove that the GPU sees the bytes, unless the platform orders these two
+//! events. The driver reports whether it does, and has a call that waits for the bytes.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use tonnage_units::Result;
 use crate::memory::cuda_region::gpu_failed;
 use crate::memory::vendor::vendor_of;
 
-/// When a flush is due.
+/// Reason why a flush is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlushMoment {
-    /// Before an arrival or a read is reported.
+    /// An arrival or a read is about to be reported.
     Told,
-    /// After the plain writes of peers have ended.
+    /// The plain writes of peers have ended.
     WritesEnded,
 }
 
-/// Texts for these moments. They contain no counts, which would differ between ranks and runs.
+/// Texts for these reasons. They have no counts, because counts would differ between ranks and runs.
 const REPORTED: &str = "before arrivals and reads are reported";
 const ENDED: &str = "when peers' plain writes have ended";
 
 /// Whether a flush is needed before a GPU sees arrived bytes.
 enum FlushNeed {
-    /// Required, and this call does it.
+    /// A flush is required, and this driver call does it.
     Flushing(CardWrites),
-    /// Required but unsupported.
+    /// A flush is required, but the driver does not support it.
     Lacking,
-    /// Not required, or not known to be required.
+    /// A flush is not required, or not known to be required.
     Nothing,
 }
 
@@ -39,14 +39,14 @@ enum FlushNeed {
 pub(super) struct NicArrivals {
     context: Option<Arc<CudaContext>>,
     need: FlushNeed,
-    /// Description of that for the record.
+    /// Description of `need` for the record.
     words: String,
     /// Whether a flush was due during this point: before a report, and after plain writes.
     was_due: [Cell<bool>; 2],
 }
 
 impl NicArrivals {
-    /// Creates the state for memory of a context, with the flush that its driver requires. A `None` context is memory
+    /// Creates the state for memory of this context, with the flush that its driver requires. `None` stands for memory
     /// of an unknown driver.
     pub(super) fn new(context: Option<&Arc<CudaContext>>) -> Self {
         let (need, words) = match context.map(|context| (context, context.writes_ordering())) {
@@ -86,7 +86,7 @@ impl NicArrivals {
         }
     }
 
-    /// Whether this is for memory of this context.
+    /// Whether these are the arrivals in memory of this context.
     pub(super) fn are_in(&self, context: Option<&Arc<CudaContext>>) -> bool {
         match (&self.context, context) {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
@@ -109,7 +109,7 @@ impl NicArrivals {
         format!("{} {when}", self.words)
     }
 
-    /// Begins a point. Description and doubt are then about later arrivals only.
+    /// Begins a point. From then on, the description and the remark are only about arrivals of this point.
     pub(super) fn begin(&self) {
         self.was_due.iter().for_each(|due| due.set(false));
     }
@@ -126,7 +126,7 @@ impl NicArrivals {
         })
     }
 
-    /// Waits until the GPU sees the arrived bytes, if that is required and supported. Returns whether it is.
+    /// Waits until the GPU sees the arrived bytes, if that is required and supported. Returns whether it waited.
     ///
     /// # Errors
     /// The driver's reason.

@@ -3,13 +3,13 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `mod` | the option, and the check that it has an effect |
-//! | `ways` | ways to register: the chosen one, and the error if none is granted |
-//! | `nic_memory` | device memory as each of these ways presents it to a NIC |
-//! | `nic_regions` | a worker's registered memory, and how each was granted |
+//! | `ways` | the methods of registering: choosing one, and the error if none is granted |
+//! | `nic_memory` | device memory as each method presents it to a NIC |
+//! | `nic_regions` | a worker's registered memory, and which method was granted for each |
 //! | `arrivals` | flushing a NIC's writes before they count as arrived |
 //!
-//! The calls that register are in `tonnage_sys::verbs` and `tonnage_sys::libfabric`, and the engines make them. The
-//! alternative of moving bytes through pinned memory is in `super::staged`; it is never chosen here.
+//! The engines make the calls that register, which are in `tonnage_sys::verbs` and `tonnage_sys::libfabric`. Moving
+//! bytes through pinned memory instead is in `super::staged`, and is never chosen here.
 
 mod arrivals;
 #[cfg(test)]
@@ -32,10 +32,11 @@ use tonnage_units::{Error, Result};
 /// Name of the option.
 pub(crate) const REGISTRATION: &str = "registration";
 
-/// The value that tries all ways.
+/// Value of the option that tries all methods.
 pub(crate) const AUTO: &str = "auto";
 
-/// Returns the option for an engine with these ways. It applies to these variants, or to all if the list is empty.
+/// Returns the option for an engine with these methods. The option applies to these variants of the engine, or to all
+/// if the list is empty.
 pub(crate) const fn option(
     values: &'static [&'static str],
     variants: &'static [&'static str],
@@ -49,11 +50,11 @@ pub(crate) const fn option(
     }
 }
 
-/// Refuses a requested way if staging leaves it without effect. Plans refuse it earlier if neither end has GPU memory;
-/// for the memory that a library's caller registers, this is not known yet.
+/// Refuses a requested method that has no effect because the bytes are staged. Plans are refused earlier if neither end
+/// has GPU memory. For memory that a library's caller registers, that cannot be known here.
 ///
 /// # Errors
-/// `Usage`, with the options to choose between.
+/// `Usage`, naming the two options between which the user must choose.
 pub(crate) fn check_registration(
     request: &OpenRequest<'_>,
     options: &[EngineOption],
@@ -69,8 +70,8 @@ pub(crate) fn check_registration(
     )))
 }
 
-/// Returns advice to append if `bytes` could not be registered: how to raise the limit of locked memory, if that is too
-/// low.
+/// Returns advice to append if `bytes` could not be registered. If the limit of locked memory is too low, it says how
+/// to raise the limit; otherwise it is empty.
 pub(crate) fn locked_memory_advice(bytes: usize) -> String {
     match tonnage_sys::process::locked_memory_limit() {
         Some(limit) if limit < bytes as u64 => format!(

@@ -1,4 +1,4 @@
-//! Device memory in the forms that a NIC accepts, and the doubt whether its bytes are still on the device afterwards.
+//! Device memory in the forms that NICs accept. Also finds out whether the bytes may have left the device afterwards.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::memory::cuda_region::DriverMemory;
 use crate::memory::vendor::NicRules;
 use crate::memory::vendor::vendor_of;
 
-/// Device memory to be registered.
+/// Device memory to register with a NIC.
 pub(crate) struct NicMemory {
     memory: Arc<dyn Memory>,
-    /// The memory's allocation, if this process made it.
+    /// The memory's allocation; `None` if other code allocated it.
     buffer: Option<Arc<DeviceBuffer>>,
 }
 
@@ -26,7 +26,7 @@ impl NicMemory {
     /// Wraps memory that the CPU cannot address. `engine` is named in errors.
     ///
     /// # Errors
-    /// `Unavailable` for memory that no NIC can know.
+    /// `Unavailable` for memory that no NIC can access.
     pub(crate) fn new(memory: &Arc<dyn Memory>, engine: &str) -> Result<Self> {
         let buffer = match DriverMemory::from_memory(&**memory) {
             Some(DriverMemory::Gpu(buffer)) => Some(buffer),
@@ -51,8 +51,8 @@ impl NicMemory {
         })
     }
 
-    /// Registers the bytes with a device in this way. Returns the registration, and a doubt about the location of the
-    /// bytes.
+    /// Registers the bytes with a device by this method. Returns the registration, and any doubt whether the bytes are
+    /// still on the GPU.
     ///
     /// # Errors
     /// The reason of the driver or of the device, as text.
@@ -75,12 +75,12 @@ impl NicMemory {
         Ok((made, doubt))
     }
 
-    /// Returns the bytes for a registration in this way.
+    /// Returns the bytes in the form that this method registers.
     ///
     /// # Errors
     /// The driver's reason, as text.
     pub(crate) fn bytes(&self, way: RegistrationWay) -> Result<Arc<DeviceBytes>, String> {
-        // Copies and kernels have been waited for before a NIC gets the bytes, and a NIC's writes are flushed. So the
+        // Before a NIC gets the bytes, copies and kernels have been waited for. Writes of a NIC are flushed. So the
         // driver need not order its own calls after them (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is not set).
         if let (Some(buffer), Some(rules)) = (&self.buffer, self.rules())
             && buffer.granularity().is_some()
@@ -96,7 +96,7 @@ impl NicMemory {
                 rules.reaches_mapped
             ));
         }
-        // A library that registers by address, and later moves bytes on this thread, queries the thread's current GPU.
+        // A library that registers by address, and later moves bytes on this thread, uses the thread's current GPU.
         if let Some(buffer) = &self.buffer {
             let made = buffer.context().make_current();
             made.map_err(|failure| failure.to_string())?;
@@ -130,7 +130,7 @@ impl NicMemory {
         Ok(Arc::new(bytes))
     }
 
-    /// Returns the bytes of a dmabuf that other code exported.
+    /// Returns the bytes of a dmabuf that other code has exported.
     fn named_by_file(&self) -> Result<DeviceBytes, String> {
         let device = self.memory.device();
         let (device, file) = device
@@ -149,10 +149,10 @@ impl NicMemory {
         ))
     }
 
-    /// Returns libfabric's name of the device's interface, and the device's number in it.
+    /// Returns libfabric's name for the interface of the device, and the device's number in that interface.
     ///
     /// # Errors
-    /// For an interface that is not passed to libfabric, as text.
+    /// If libfabric cannot use the interface: the reason, as text.
     pub(crate) fn interface(&self) -> Result<(HmemInterface, u32), String> {
         let device = self.memory.device().ok_or("it is not device memory")?;
         match device.interface {
@@ -162,13 +162,13 @@ impl NicMemory {
         }
     }
 
-    /// Returns the rules of the GPU's vendor, if known.
+    /// Returns the rules of the GPU's vendor; `None` if the vendor is unknown.
     pub(crate) fn rules(&self) -> Option<&'static NicRules> {
         let context = self.context()?;
         Some(&vendor_of(context.driver()).cards)
     }
 
-    /// Returns the memory's context, if its driver is known here.
+    /// Returns the memory's context; `None` if this process did not allocate the memory.
     pub(crate) fn context(&self) -> Option<&Arc<CudaContext>> {
         self.buffer.as_ref().map(|buffer| buffer.context())
     }

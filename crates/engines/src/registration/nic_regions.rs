@@ -1,4 +1,4 @@
-//! GPU memory that a worker has registered: how it was granted, and flushing the bytes that arrive there.
+//! GPU memory that a worker has registered: the method that was granted, and flushing of the bytes that arrive there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use super::ways::{NotGranted, RegistrationWay, first_granted, not_granted};
 
 /// One registered memory.
 struct GrantedRegion {
-    /// The way that was granted.
+    /// The method that was granted.
     way: RegistrationWay,
-    /// The refusals before this way was granted, as text.
+    /// The refusals before this method was granted, as text.
     before: Vec<String>,
     context: Option<Arc<CudaContext>>,
-    /// A doubt about the location of its bytes.
+    /// A doubt whether the bytes are still on the GPU.
     doubt: Option<String>,
 }
 
@@ -27,16 +27,16 @@ struct GrantedRegion {
 #[derive(Default)]
 pub(crate) struct NicRegions {
     granted: BTreeMap<u32, GrantedRegion>,
-    /// One per GPU.
+    /// One entry per GPU.
     arrivals: Vec<NicArrivals>,
 }
 
 impl NicRegions {
-    /// Registers memory as a region by the first granted way among those that the option's value selects. Records the
-    /// way, a doubt about the location of the bytes, and the GPU that has to see arrivals there.
+    /// Registers memory by the first granted method among those that the option's value selects. Records the method, a
+    /// doubt about the location of the bytes, and the GPU that must see arrivals.
     ///
     /// # Errors
-    /// The error for `what` if no way is granted; `instead` is the advice to move the bytes through the host.
+    /// If no method is granted: the error for `what`, with the advice `instead` to move the bytes through the host.
     pub(crate) fn register<T>(
         &mut self,
         (region, card): (RegionId, &NicMemory),
@@ -70,7 +70,7 @@ impl NicRegions {
         }
     }
 
-    /// Removes a deregistered region. Regions of host memory are not in here, and are ignored.
+    /// Removes a deregistered region. Does nothing for regions of host memory, which are not stored here.
     pub(crate) fn forget(&mut self, region: RegionId) {
         if self.granted.remove(&region.0).is_none() {
             return;
@@ -118,7 +118,8 @@ impl NicRegions {
             )
     }
 
-    /// Waits until the GPUs see the bytes of these completions. `reads` returns whether a lane brings bytes here.
+    /// Waits until the GPUs see the bytes of these completions. `reads` returns whether a lane reads bytes into this
+    /// worker's memory.
     ///
     /// # Errors
     /// The driver's reason.
@@ -143,8 +144,8 @@ impl NicRegions {
         }
     }
 
-    /// Waits until the GPUs see the bytes of plain writes, which have no completion here. Returns whether any GPU
-    /// required it.
+    /// Waits until the GPUs see the bytes of plain writes, which have no completion on this side. Returns whether any
+    /// GPU required it.
     ///
     /// # Errors
     /// The driver's reason.
@@ -152,8 +153,8 @@ impl NicRegions {
         self.flush_at(engine, FlushMoment::WritesEnded)
     }
 
-    /// Begins a point if `tried`, which is when the engine may still try out methods. Facts are then about later
-    /// arrivals only.
+    /// Begins a point if `tried`: an engine may try out methods only at the beginning of a point. From then on, facts
+    /// are only about arrivals of this point.
     pub(crate) fn begin(&self, tried: bool) {
         if tried {
             self.arrivals.iter().for_each(NicArrivals::begin);
@@ -168,7 +169,7 @@ impl NicRegions {
     }
 }
 
-/// Removes duplicates, and keeps the order.
+/// Removes duplicates and preserves the order.
 fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for text in texts {

@@ -1,4 +1,4 @@
-//! Tests of device memory in the forms that a NIC accepts, over simulated drivers. No real NIC is used.
+//! Tests of device memory in the forms that NICs accept. They use simulated drivers, and no real NIC.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::memory::{CUDA, HIP, HOST};
 
 const WAYS: [RegistrationWay; 2] = [RegistrationWay::Dmabuf, RegistrationWay::Peermem];
 
-/// Returns memory of a simulated CUDA driver with this script, allocated as `alloc` requests.
+/// Returns memory of a simulated CUDA driver with this script. `alloc` is the value of the memory option.
 fn memory(lines: &str, alloc: &str) -> Option<(Double, Arc<dyn Memory>)> {
     memory_of(&CUDA, Double::with(lines), (alloc, 10_000))
 }
 
-/// Returns memory of a simulated AMD runtime with this script, allocated as `alloc` requests.
+/// Returns memory of a simulated AMD runtime with this script. `alloc` is the value of the memory option.
 fn hip_memory(lines: &str, alloc: &str) -> Option<(Double, Arc<dyn Memory>)> {
     memory_of(&HIP, Double::hip(lines), (alloc, 10_000))
 }
@@ -43,7 +43,7 @@ fn memory_of(
     Some((double, memory.unwrap()))
 }
 
-/// One region of this memory.
+/// Returns memory that is registered as one region.
 fn registered(lines: &str) -> Option<(Double, Arc<dyn Memory>, NicRegions)> {
     let (double, memory) = memory(lines, "malloc")?;
     let card = NicMemory::new(&memory, "verbs:rc").unwrap();
@@ -76,7 +76,7 @@ fn flushes(regions: &NicRegions) -> String {
     fact(regions, "card_writes_flushed").unwrap()
 }
 
-/// Returns the granted way for a NIC that accepts bytes by `takes`, and the reasons of earlier refusals.
+/// Returns the method that is granted by a NIC for which `takes` decides, and the reasons of earlier refusals.
 fn taken(
     memory: &Arc<dyn Memory>,
     takes: fn(&DeviceBytes) -> bool,
@@ -97,9 +97,9 @@ fn taken(
 fn the_dmabuf_is_used_if_the_driver_exports_one() {
     for alloc in ["malloc", "vmm"] {
         let known = [memory("dmabuf 1", alloc), hip_memory("dmabuf 1", alloc)];
-        // Both are built, or there is no compiler.
+        // Either both simulated drivers can be built, or there is no compiler.
         assert_eq!(known[0].is_some(), known[1].is_some());
-        // A release of ROCm that exports memory, but does not know the queries about it.
+        // A release of ROCm that exports memory, but does not know the attributes about it.
         let older = hip_memory("dmabuf 2\ndirect 2", alloc);
         for (_double, memory) in known.into_iter().chain([older]).flatten() {
             let (way, before) = taken(&memory, DeviceBytes::has_file).unwrap();
@@ -127,7 +127,7 @@ fn a_driver_that_exports_nothing_is_reported_with_its_reason() {
             hip_memory("dmabuf 0", "malloc"),
             said("hipDeviceAttributeDmaBufSupported"),
         ),
-        // These drivers do not know the query, and refuse later.
+        // These drivers do not know the attributes, and refuse the export itself.
         (
             memory("", "malloc"),
             "dmabuf: cuMemGetHandleForAddressRange: CUDA_ERROR_NOT_SUPPORTED (801)".to_owned(),
@@ -182,8 +182,8 @@ fn memory_that_no_card_can_know_is_refused() {
     assert!(refused.to_string().starts_with(said), "{refused}");
 }
 
-/// An old release of ROCm cannot export memory by handles. The memory is allocated and reports this; the way is
-/// refused.
+/// An old release of ROCm cannot export memory that was allocated by handles. Allocation succeeds and reports this;
+/// registration by dmabuf is refused.
 #[test]
 fn mapped_memory_without_export_is_reported() {
     let Some((_double, memory)) = hip_memory("dmabuf 2\ndirect 2\nhandles 0", "vmm") else {
@@ -200,7 +200,8 @@ fn mapped_memory_without_export_is_reported() {
     );
 }
 
-/// After registration by dmabuf, the kernel's counters show whether bytes moved to the host. Only AMD's are checked.
+/// After registration by dmabuf, the kernel's counters show whether bytes were moved to the host. This is only checked
+/// for AMD GPUs.
 #[test]
 fn memory_that_the_kernel_moves_to_the_host_is_a_remark() {
     let machine = Machine::new();
@@ -241,7 +242,7 @@ fn memory_that_the_kernel_moves_to_the_host_is_a_remark() {
     }
 }
 
-/// Refusals and records of AMD memory name the requirements of ROCm and its kernel, and none of NVIDIA's.
+/// Refusals and records of AMD memory name the requirements of ROCm and its kernel driver, and none of NVIDIA's.
 #[test]
 fn refusals_for_amd_memory_do_not_mention_nvidia() {
     let Some((_double, memory)) = hip_memory("dmabuf 1\ndirect 0", "vmm") else {
@@ -279,12 +280,12 @@ fn refusals_for_amd_memory_do_not_mention_nvidia() {
     assert!(!all.contains("cuda") && !all.contains("nvidia"), "{all}");
 }
 
-/// The recorded text for flushes at these moments.
+/// The recorded text about flushes for this reason.
 fn flushed(when: &str) -> String {
     format!("by cuFlushGPUDirectRDMAWrites {when}")
 }
 
-/// The simulated driver's flush fails the second time, so that a missing wait would be noticed.
+/// The simulated driver's second flush fails, so that the test notices whether the call is made.
 #[test]
 fn arrivals_are_flushed_if_the_driver_requires_it() {
     let lines = "ordering 0\nflushes 1\nfail cuFlushGPUDirectRDMAWrites 700 2";
@@ -300,7 +301,7 @@ fn arrivals_are_flushed_if_the_driver_requires_it() {
         let flushed = regions.flush("verbs:rc", &[done], |_: Lane| reads);
         flushed.map(|()| flushes(&regions))
     };
-    // Writes to other places, and failed operations, bring no bytes here.
+    // Completed writes to peers, and failed operations, bring no bytes to this side.
     for (ending, reads) in [(Done, false), (Failed(5), true)] {
         let said = flush(ending, reads).unwrap();
         assert!(said.starts_with("needed, and never done"), "{said}");
@@ -314,7 +315,7 @@ fn arrivals_are_flushed_if_the_driver_requires_it() {
     );
 }
 
-/// A target of plain writes sees no completion: its caller requests the flush, which reports a failure.
+/// A target of plain writes sees no completion, so its caller requests the flush. The call reports a failure.
 #[test]
 fn plain_writes_are_flushed_when_they_have_ended() {
     assert!(!NicRegions::default().flush_all("verbs:rc").unwrap());
@@ -322,7 +323,7 @@ fn plain_writes_are_flushed_when_they_have_ended() {
     let Some((_double, _memory, mut regions)) = registered(lines) else {
         return;
     };
-    // The text is the same for any number of flushes, and so for all ranks and runs.
+    // The text is the same for any number of flushes, so it does not differ between ranks and runs.
     for _ in 0..2 {
         assert!(regions.flush_all("verbs:rc").unwrap());
         let expected = flushed("when peers' plain writes have ended");
@@ -337,19 +338,19 @@ fn plain_writes_are_flushed_when_they_have_ended() {
         flushed("before arrivals and reads are reported, and when peers' plain writes have ended");
     assert_eq!(flushes(&regions), both);
     assert!(remarks(&regions).is_empty());
-    // The next point starts over. The end of its warm-up, and each of its trials, do not.
+    // Only the beginning of a point resets the description; the end of its warm-up and its trials do not.
     regions.begin(false);
     assert_eq!(flushes(&regions), both);
     regions.begin(true);
     assert!(flushes(&regions).starts_with("needed, and never done"));
     regions.flush_all("verbs:rc").unwrap();
     regions.flush_all("verbs:rc").unwrap_err();
-    // Nothing arrives in a deregistered region.
+    // A flush does nothing after the region was deregistered.
     regions.forget(RegionId(0));
     regions.flush_all("verbs:rc").unwrap();
 }
 
-/// A required but unsupported flush is a remark as soon as something has arrived, and not before.
+/// If a flush is required but unsupported, there is a remark after something has arrived, and not before.
 #[test]
 fn a_missing_flush_is_a_remark() {
     for (lines, doubted) in [("ordering 0", true), ("ordering 100", false), ("", false)] {
@@ -364,13 +365,13 @@ fn a_missing_flush_is_a_remark() {
                 .ends_with("a flush was needed and not done: the driver has no call for the host");
         assert_eq!(is_remarked, doubted, "{lines}: {said:?}");
         assert_eq!(said.is_empty(), !doubted, "{lines}: {said:?}");
-        // Nothing arrives in the next point.
+        // There is no arrival in the next point.
         regions.begin(true);
         assert!(remarks(&regions).is_empty(), "{lines}");
     }
 }
 
-/// Reports the ways of registered regions only, without those of deregistered regions.
+/// The record has only the methods of regions that are still registered.
 #[test]
 fn ways_are_those_of_the_remaining_regions() {
     let Some((_double, memory)) = memory("", "malloc") else {
@@ -398,7 +399,7 @@ fn ways_are_those_of_the_remaining_regions() {
         None,
     );
     assert_eq!(ways(&regions).as_deref(), Some("dmabuf, peermem"));
-    // Host memory has other numbers.
+    // Region 3 is host memory, which is not stored here.
     regions.forget(RegionId(3));
     regions.forget(RegionId(1));
     assert_eq!(ways(&regions).as_deref(), Some("peermem"));

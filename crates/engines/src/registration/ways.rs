@@ -1,23 +1,23 @@
-//! Ways to register GPU memory: the first that is granted, and the error if none is.
+//! Methods of registering GPU memory: finds the first that is granted, and builds the error if none is.
 
 use tonnage_units::Error;
 
 use super::AUTO;
 use crate::memory::vendor::NicRules;
 
-/// A way to register GPU memory with a NIC.
+/// A method of registering GPU memory with a NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RegistrationWay {
     /// By a dmabuf that the GPU's driver exports.
     Dmabuf,
     /// By its address, which a kernel module translates for the NIC.
     Peermem,
-    /// By its address, which the libfabric provider recognizes as device memory (FI_HMEM).
+    /// By its address, which the libfabric provider knows to be device memory (FI_HMEM).
     Hmem,
 }
 
 impl RegistrationWay {
-    /// The option's value.
+    /// The value of the option that selects this method.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Dmabuf => "dmabuf",
@@ -26,8 +26,8 @@ impl RegistrationWay {
         }
     }
 
-    /// Returns the requirements of this way, to check after a refusal; `None` if none could be met. `rules` are those
-    /// of the GPU's vendor, if known.
+    /// Returns the requirements of this method, so that the user can check them after a refusal; `None` if nothing
+    /// could help. `rules` are those of the GPU's vendor, if known.
     fn needs(self, rules: Option<&NicRules>) -> Option<String> {
         let built_with = rules.map_or_else(String::new, |rules| {
             format!(", built with {}", rules.built_with)
@@ -47,16 +47,16 @@ impl RegistrationWay {
                 "hmem needs a libfabric that was built with {}, and a provider with FI_HMEM for it",
                 rules.built_with
             )),
-            // Memory allocated by another process has no address here.
+            // Memory that another process allocated has no address in this process.
             (Self::Peermem | Self::Hmem, None) => None,
         }
     }
 }
 
-/// A way that was not granted.
+/// A method that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NotGranted {
-    /// The way.
+    /// The refused method.
     pub(crate) way: RegistrationWay,
     /// The reason, with the call that refused.
     pub(crate) why: String,
@@ -68,11 +68,11 @@ impl std::fmt::Display for NotGranted {
     }
 }
 
-/// Tries the ways that the option's value selects, in order, until one is granted. Returns that way, the attempt's
-/// result, and the refusals before it.
+/// Tries the methods that the option's value selects, in order, until one is granted. Returns the granted method, the
+/// attempt's result, and the refusals before it.
 ///
 /// # Errors
-/// All refusals, if no way is granted.
+/// All refusals, if no method is granted.
 pub(crate) fn first_granted<T>(
     asked: &str,
     ways: &[RegistrationWay],
@@ -91,8 +91,8 @@ pub(crate) fn first_granted<T>(
     Err(refused)
 }
 
-/// Returns the error for `what`, memory of a GPU from a vendor with these rules. `staging` is the advice to move the
-/// bytes through the host.
+/// Returns the error for `what`, which is memory of a GPU whose vendor has these rules. `staging` is the advice to move
+/// the bytes through the host.
 pub(crate) fn not_granted(
     (what, rules): (String, Option<&NicRules>),
     refused: &[NotGranted],
@@ -105,7 +105,7 @@ pub(crate) fn not_granted(
         what,
         why: format!("it is not registered with the card: {}", words.join("; ")),
         how: match needs.as_slice() {
-            // If no way could be granted, staging is the only advice.
+            // If no method could ever be granted, staging is the only advice.
             [] => staging.to_owned(),
             _ => format!(
                 "See what each way needs: {}. Without any of them, {staging}",
@@ -154,7 +154,7 @@ mod tests {
             ("auto", &ALL[..], (vec![dmabuf], Some(dmabuf))),
             ("auto", &[peermem], (vec![dmabuf, peermem], Some(peermem))),
             ("auto", &[], (vec![dmabuf, peermem], None)),
-            // A requested way is never replaced.
+            // A method that the user requested is never replaced by another.
             ("dmabuf", &[peermem], (vec![dmabuf], None)),
             ("peermem", &ALL, (vec![peermem], Some(peermem))),
         ] {
@@ -192,7 +192,7 @@ mod tests {
         let text =
             not_granted(("memory cuda".into(), rules), &refused[..1], "stage it").to_string();
         assert!(!text.contains("modprobe"), "{text}");
-        // For memory known only by its dmabuf, only the NIC's requirements can be checked.
+        // If memory is known only by its dmabuf, the user can check only the NIC's requirements.
         let text = not_granted(("memory far".into(), None), &refused, "stage it").to_string();
         let said = ": dmabuf needs a card whose driver and library take it (mlx5";
         assert!(text.contains(said) && !text.contains("NVIDIA"), "{text}");

@@ -1,7 +1,7 @@
-//! Creates the rings for a worker's peers, publishes their address, and maps the peers' own rings.
+//! Creates the rings for a worker's peers, publishes the address of these rings, and maps the rings of the peers.
 //!
-//! Rings are memory files (memfd), which a peer opens through `/proc/PID/fd`. The kernel allows that only to the same
-//! user. Memory files have no name, so nothing can be left behind.
+//! Rings are memory files (memfd), which a peer opens through `/proc/PID/fd`. The kernel permits this only to the same
+//! user. Memory files have no name, so a killed process leaves none behind.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -15,27 +15,27 @@ use tonnage_units::{Error, Result};
 
 use super::mailbox::{self, Inbox, Outbox, PeerRings};
 
-/// Address of a peer's rings, which only this module decodes.
+/// Address of the rings for one peer. Only this module decodes it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct RingsAddress {
     pid: u32,
     rings_fd: i32,
     rings_bytes: u64,
-    /// Index of the slot that holds the peer's rings.
+    /// Index of the slot that contains the rings.
     place: usize,
-    /// The peer that they are for.
+    /// The peer that these rings are for.
     peer: Peer,
 }
 
-/// The rings for this worker's peers, and the addresses of the peers' own.
+/// The rings for this worker's peers, and the addresses of the rings in the peers' mailboxes.
 pub(crate) struct Contacts {
     /// Name of the engine, for messages.
     engine: &'static str,
     /// This rank.
     rank: Peer,
-    /// One entry for each request for endpoint addresses.
+    /// One mailbox for each call of `endpoint_addresses` with new peers.
     mailboxes: Vec<Arc<Arena>>,
-    /// For each peer, the mailbox that holds the peer's rings, and their slot in that mailbox.
+    /// For each peer, the mailbox that contains the peer's rings, and the slot in that mailbox.
     places: BTreeMap<Peer, (usize, usize)>,
     /// Addresses of connected peers.
     addresses: BTreeMap<Peer, RingsAddress>,
@@ -52,7 +52,7 @@ impl Contacts {
         }
     }
 
-    /// Returns the error for a peer that this worker cannot share memory with.
+    /// Returns the error for a peer with which this worker cannot share memory.
     pub(crate) fn unusable(&self, peer: Peer, why: String) -> Error {
         Error::Unavailable {
             what: format!("{} between ranks {} and {peer}", self.engine, self.rank),
@@ -78,7 +78,7 @@ impl Contacts {
         Ok(Arc::new(arena))
     }
 
-    /// Creates rings for peers that have none yet.
+    /// Creates rings for the peers that have none yet.
     pub(crate) fn make_rings(&mut self, peers: &[Peer]) -> Result<()> {
         let known = &self.places;
         let fresh: Vec<Peer> = peers
@@ -116,7 +116,7 @@ impl Contacts {
             place,
             peer,
         };
-        // Serializing numbers and two short strings as JSON cannot fail.
+        // Serializing numbers as JSON cannot fail.
         Ok(EndpointAddress(
             serde_json::to_vec(&address).unwrap_or_default(),
         ))
@@ -150,7 +150,7 @@ impl Contacts {
         })
     }
 
-    /// Maps the rings of a connected peer once more.
+    /// Maps the rings of a connected peer a second time.
     pub(crate) fn attach_rings(&self, peer: Peer) -> Result<Arc<Arena>> {
         let known = self.addresses.get(&peer);
         let never = || self.unusable(peer, "they were never connected".to_owned());
@@ -158,7 +158,7 @@ impl Contacts {
         self.attach(peer, (address.pid, address.rings_fd), address.rings_bytes)
     }
 
-    /// Returns the process id of a connected peer.
+    /// Returns the process ID of a connected peer.
     pub(crate) fn process_of(&self, peer: Peer) -> Option<u32> {
         self.addresses.get(&peer).map(|address| address.pid)
     }

@@ -1,14 +1,14 @@
 //! The rings through which two workers report arrivals and posted receives to each other.
 //!
-//! A worker owns one mailbox with a slot for every peer. A slot holds two rings, each with one writer and one reader:
+//! Each worker owns a mailbox with one slot per peer. A slot contains two rings, each with one writer and one reader:
 //!
-//! - *arrivals*, written by the peer: its deliveries;
-//! - *receives*, written by the owner: where the peer's next sends may land.
+//! - *arrivals*, written by the peer: operations that it has delivered;
+//! - *receives*, written by the owner: where the peer's next sends will be stored.
 //!
-//! An entry carries its sequence number in the word that is written last. So an entry moves one cache line, and no
-//! index is shared on the fast path. The reader publishes how far it has read; the writer checks that only when the
-//! ring seems full. A peer that writes invalid entries can garble data and completions, but cannot make this process
-//! access memory outside its arenas: every offset is checked before use.
+//! The last word written of an entry contains the entry's sequence number. So a new entry moves one cache line, and no
+//! shared index is needed on the fast path. The reader publishes how far it has read, and the writer checks this only
+//! when the ring seems full. A peer that writes invalid entries can garble data and completions. It cannot make this
+//! process access memory outside its arenas, because every offset is checked before use.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -19,14 +19,14 @@ use tonnage_sys::mapping::{Arena, OutOfRange};
 use super::OTHER_REGION;
 use crate::rings::MESSAGE_TOO_LONG;
 
-/// Number of entries of each ring: posted receives, or unread arrivals, of one peer.
+/// Number of entries of each ring. It limits the posted receives and the unread arrivals of one peer.
 pub(crate) const DEPTH: u32 = 1024;
 
-/// Distance between counters of different writers, because CPUs fetch cache lines in pairs.
+/// Distance between counters with different writers. It is two cache lines, because CPUs fetch lines in pairs.
 const LINE: u64 = 128;
 const ARRIVALS_READ: u64 = 0;
 const RECEIVES_READ: u64 = LINE;
-/// Written by the peer once it has closed all of the owner's memory; next to its other counter.
+/// Set by the peer after it has closed all of the owner's memory; next to the other counter that the peer writes.
 const CLOSED: u64 = LINE + 8;
 const ARRIVALS: u64 = 2 * LINE;
 const ARRIVAL_BYTES: u64 = 16;
@@ -39,7 +39,7 @@ pub(crate) fn bytes(peers: usize) -> usize {
     (peers.max(1) as u64 * PLACE_BYTES) as usize
 }
 
-/// A delivery by a peer.
+/// An operation that a peer has delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrival {
     /// Tag of the receive that was filled; 0 for a write-imm.
@@ -48,18 +48,18 @@ pub(crate) struct Arrival {
     pub(crate) imm: u32,
 }
 
-/// A receive, in which a send may land.
+/// A receive, where a send may be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Receive {
     pub(crate) offset: u64,
     pub(crate) len: u32,
     pub(crate) tag: u32,
-    /// The owner's region that contains it.
+    /// The region of the owner that contains the receive.
     pub(crate) region: u32,
 }
 
 impl Receive {
-    /// Returns the error code if a send cannot land here; `None` if it can.
+    /// Returns the error code if a send cannot be stored here; `None` if it can.
     pub(crate) fn refuses(&self, len: u32, region: u32) -> Option<i32> {
         match (self.len >= len, self.region == region) {
             (false, _) => Some(MESSAGE_TOO_LONG),
@@ -69,7 +69,7 @@ impl Receive {
     }
 }
 
-/// An arrival with a reserved entry that is not written yet: two words. Writing the second one makes it visible.
+/// An arrival whose entry is reserved but not written yet. Writing the second of the two words makes it visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ArrivalEntry {
     /// Offset of the first word in the rings' memory; the second follows.
@@ -77,7 +77,7 @@ pub(crate) struct ArrivalEntry {
     pub(crate) words: [u64; 2],
 }
 
-/// One slot of a mailbox, used from either side.
+/// One slot of a mailbox, used by the owner or by the peer.
 struct Place {
     arena: Arc<Arena>,
     base: u64,
@@ -112,24 +112,25 @@ fn receive_at(index: u64) -> u64 {
     RECEIVES + index % u64::from(DEPTH) * RECEIVE_BYTES
 }
 
-/// Returns the sequence number of an entry. It is never 0, the value in a new ring, and differs after one lap.
+/// Returns the sequence number of an entry. It is never 0, the value in a new ring, and changes with each lap of the
+/// ring.
 #[inline]
 fn sequence(index: u64) -> u32 {
     (index / u64::from(DEPTH)) as u32 | 0x8000_0000
 }
 
-/// The owner's end: reads arrivals, writes receives.
+/// The owner's end of a slot: reads arrivals and writes receives.
 pub(crate) struct Inbox {
     ring: Place,
     arrivals: u64,
     receives: u64,
-    /// Number of receives that the peer had read at the last check.
+    /// Number of receives that the peer had read when this was last checked.
     receives_read: u64,
 }
 
 impl Inbox {
-    /// Creates the owner's end of one peer's rings. `arena` is this worker's mailbox, with [`bytes`] of at least `place
-    /// + 1` peers.
+    /// Creates the owner's end of one peer's rings. `arena` is this worker's mailbox, with room for at least `place +
+    /// 1` peers.
     pub(crate) fn new(arena: Arc<Arena>, place: usize) -> Self {
         Self {
             ring: Place::new(arena, place),
@@ -148,7 +149,7 @@ impl Inbox {
         }
         let first = self.ring.word(at)?.load(Relaxed);
         self.arrivals += 1;
-        // Published in steps: the writer needs it only when a whole ring is unread.
+        // Published only now and then, because the writer needs the number only when the whole ring is unread.
         if self.arrivals.is_multiple_of(u64::from(DEPTH / 8)) {
             self.ring.word(ARRIVALS_READ)?.store(self.arrivals, Release);
         }
@@ -164,7 +165,7 @@ impl Inbox {
         Ok(self.ring.word(CLOSED)?.load(Acquire) != 0)
     }
 
-    /// Returns `false` if the ring is full.
+    /// Posts a receive. Returns `false` if the ring is full.
     #[inline]
     pub(crate) fn post_receive(
         &mut self,
@@ -174,7 +175,7 @@ impl Inbox {
         region: u32,
     ) -> Result<bool, OutOfRange> {
         if self.receives - self.receives_read >= u64::from(DEPTH) {
-            // An invalid value from a peer must not make the difference wrap.
+            // An invalid value from the peer must not make the subtraction wrap.
             self.receives_read = self
                 .ring
                 .word(RECEIVES_READ)?
@@ -196,11 +197,11 @@ impl Inbox {
     }
 }
 
-/// A peer's end, over its mapping of the owner's mailbox: writes arrivals, reads receives.
+/// A peer's end of a slot in the owner's mailbox: writes arrivals and reads receives.
 pub(crate) struct Outbox {
     ring: Place,
     arrivals: u64,
-    /// Number of arrivals that the owner had read at the last check.
+    /// Number of arrivals that the owner had read when this was last checked.
     arrivals_read: u64,
     receives: u64,
 }
@@ -215,11 +216,11 @@ impl Outbox {
         }
     }
 
-    /// Returns whether there is room for one more arrival.
+    /// Returns whether there is room for another arrival.
     #[inline]
     pub(crate) fn has_room(&mut self) -> Result<bool, OutOfRange> {
         if self.arrivals - self.arrivals_read >= u64::from(DEPTH) {
-            // An invalid value from a peer must not make the difference wrap.
+            // An invalid value from the owner must not make the subtraction wrap.
             self.arrivals_read = self
                 .ring
                 .word(ARRIVALS_READ)?
@@ -229,14 +230,14 @@ impl Outbox {
         Ok(self.arrivals - self.arrivals_read < u64::from(DEPTH))
     }
 
-    /// Reports an arrival to the owner. [`Self::has_room`] must have returned true before.
+    /// Reports an arrival to the owner. The caller must first check [`Self::has_room`].
     #[inline]
     pub(crate) fn push_arrival(&mut self, arrival: Arrival) -> Result<(), OutOfRange> {
         let entry = self.reserve_entry(arrival);
         self.write_entry(&entry)
     }
 
-    /// Reserves the next entry for an arrival that is written later. [`Self::has_room`] must have returned true before.
+    /// Reserves the next entry for an arrival that is written later. The caller must first check [`Self::has_room`].
     /// The owner sees arrivals in the order of their entries.
     #[inline]
     pub(crate) fn reserve_entry(&mut self, arrival: Arrival) -> ArrivalEntry {
@@ -259,13 +260,13 @@ impl Outbox {
         Ok(())
     }
 
-    /// Reports to the owner that none of its memory is open here any more.
+    /// Reports to the owner that this process has closed all of the owner's memory.
     pub(crate) fn close(&self) -> Result<(), OutOfRange> {
         self.ring.word(CLOSED)?.store(1, Release);
         Ok(())
     }
 
-    /// Returns the receive in which the next send may land; `None` if the owner has posted none.
+    /// Returns the receive for the next send; `None` if the owner has posted none.
     #[inline]
     pub(crate) fn next_receive(&self) -> Result<Option<Receive>, OutOfRange> {
         let at = receive_at(self.receives);
@@ -283,7 +284,7 @@ impl Outbox {
         }))
     }
 
-    /// Consumes the receive that [`Self::next_receive`] returned.
+    /// Removes the receive that [`Self::next_receive`] returned.
     #[inline]
     pub(crate) fn take_receive(&mut self) -> Result<(), OutOfRange> {
         self.receives += 1;
@@ -328,7 +329,7 @@ pub(crate) mod tests {
     use super::*;
     use tonnage_sys::mapping::{Pages, Sharing};
 
-    /// Returns rings as seen by their owner and by a peer.
+    /// Returns the owner's end and the peer's end of one slot.
     pub(crate) fn pair() -> (Inbox, Outbox) {
         let arena =
             Arc::new(Arena::allocate(bytes(2), Pages::Normal, Sharing::Private, None).unwrap());
@@ -399,7 +400,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Entries are visible in order, independent of the order in which they are written.
+    /// The owner sees entries in order, even if they are written in another order.
     #[test]
     fn an_arrival_is_not_seen_before_earlier_entries() {
         let (mut inbox, mut outbox) = pair();

@@ -1,12 +1,12 @@
-//! Rings in shared memory through which two workers of one host report arrivals and posted receives to each other.
-//! Engines in which the initiator itself moves the bytes share them.
+//! Rings in shared memory, through which two workers of one host report arrivals and posted receives to each other.
+//! They are for engines in which the initiator itself moves the bytes.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `mailbox` | the rings |
 //! | `contacts` | creating rings for peers, and mapping those of peers |
 //!
-//! Moving bytes is up to the engines: see [`crate::shm`] and [`crate::cuda_ipc`].
+//! The engines move the bytes: see [`crate::shm`] and [`crate::cuda_ipc`].
 
 mod contacts;
 mod mailbox;
@@ -23,7 +23,7 @@ use tonnage_units::Error;
 /// Error number (EMSGSIZE) for a message that is longer than its receive.
 pub(crate) const MESSAGE_TOO_LONG: i32 = 90;
 
-/// Error number (EINVAL) for a send with a receive in another region than its lane specifies.
+/// Error number (EINVAL) for a send whose receive is in another region than the lane specifies.
 pub(crate) const OTHER_REGION: i32 = 22;
 
 /// Code, name and usual cause of [`OTHER_REGION`].
@@ -33,7 +33,7 @@ pub(crate) const IN_OTHER_REGION: (i32, &str, &str) = (
     "the lane names another region of the peer than the one that contains its receives",
 );
 
-/// Describes a failed completion. An engine adds one code of its own, with its name and usual cause.
+/// Describes a failed completion. The last argument is the engine's own code, with its name and usual cause.
 pub(crate) fn failure(
     engine: &str,
     done: &Completion,

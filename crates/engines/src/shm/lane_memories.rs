@@ -8,7 +8,7 @@ use tonnage_sys::mapping::{Arena, OutOfRange};
 use super::tuner::Tuner;
 use crate::rings::{Arrival, PeerRings};
 
-/// The memories of a lane.
+/// The memories at both ends of a lane.
 pub(super) struct LaneMemories<'a> {
     pub(super) own: &'a Arena,
     pub(super) far: &'a Arena,
@@ -82,7 +82,7 @@ impl LaneMemories<'_> {
         Ok(())
     }
 
-    /// Sends into the next receive. A send that is too long for it fails, and the receive stays posted.
+    /// Sends into the peer's next receive. If the send is too long for it, the send fails and the receive stays posted.
     #[inline]
     pub(super) fn send(
         &self,
@@ -116,12 +116,12 @@ impl LaneMemories<'_> {
     }
 }
 
-/// An atomic operation that does not address a valid word.
+/// Reason for refusing an atomic operation.
 #[derive(Debug)]
 pub(super) enum InvalidWord {
-    /// This offset has no aligned word in a memory of `size` bytes.
+    /// There is no aligned word at this offset of a memory with `size` bytes.
     Offset { offset: u64, size: u64 },
-    /// The operation has this length, which is not that of a word.
+    /// The operation has this length, which is not the length of a word.
     Length(u32),
 }
 

@@ -1,11 +1,10 @@
-//! `shm`: direct memory access between two ranks of one host over a shared mapping. It is the fastest possible transfer
-//! on this host: one copy by the initiator, without system calls or libraries.
+//! `shm`: direct memory access between two ranks of one host over a shared mapping. No other transfer on this host can
+//! be faster: the initiator copies once, without system calls or libraries.
 //!
 //! Each registered memory is a memory file (memfd). A peer opens it through `/proc/PID/fd`, which the kernel permits
-//! only to the same user, and maps it when a lane names it. Nothing has a name in /dev/shm, so nothing can be left
-//! there, even if a rank is killed. Arrivals and posted receives travel through rings in separate, small memory files:
-//! see `crate::rings`. Which copy method is fastest depends on size and caches, so each point determines it by
-//! measuring: see `tuner`.
+//! only to the same user. It maps the file when a lane uses it. Nothing has a name in /dev/shm, so even a killed rank
+//! leaves nothing there. Arrivals and posted receives are reported through rings in separate, small memory files: see
+//! `crate::rings`. The fastest copy method depends on sizes and caches, so it is measured for each point: see `tuner`.
 
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -29,7 +28,8 @@ use crate::rings::{Contacts, DEPTH, IN_OTHER_REGION, PeerRings, ring_failure, ta
 mod lane_memories;
 mod tuner;
 
-/// Approximate maximum that one call of `post` copies, so that the caller regains control between large operations.
+/// Approximate limit on the bytes that one call of `post` copies, so that the caller regains control between large
+/// operations.
 const POST_BYTES_MAX: u64 = 256 << 10;
 
 static CAPS: Caps = Caps {
@@ -44,7 +44,7 @@ static CAPS: Caps = Caps {
     ..Caps::new(&Verb::ALL, DEPTH, u32::MAX as u64)
 };
 
-/// This engine's entry in the list of engines.
+/// This engine's row in the list of engines.
 pub const ENTRY: Entry = Entry {
     ordered_writes: true,
     ..Entry::new(
@@ -94,18 +94,18 @@ impl Domain for ShmDomain {
 
 struct LaneState {
     kind: LaneKind,
-    /// Index in the list of peers.
+    /// Index of the peer in the list of peers.
     peer: usize,
     local: RegionId,
     own: Arc<Arena>,
-    /// Region ID and memory of the peer; a receive has none.
+    /// Number and memory of the peer's region; `None` for a receive.
     far: Option<(u32, Arc<Arena>)>,
     ordered: bool,
 }
 
 struct Worker {
     config: WorkerConfig,
-    /// Copy method for the current point: the point of the lanes that were resolved last.
+    /// Copy method for the current point, which is the point for which lanes were last resolved.
     tuner: Tuner,
     verb: Option<Verb>,
     contacts: Contacts,
@@ -117,7 +117,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Carries out one operation. Returns false if there is no room; the caller retries after polling.
+    /// Executes one operation. Returns false if there is no room; the caller polls and retries.
     #[inline]
     fn carry_out(&mut self, op: &Op) -> Result<bool> {
         let lane = self.lanes.get(op.lane)?;
@@ -204,7 +204,7 @@ impl Engine for Worker {
         let peer = self.peers.iter().position(|peer| peer.rank == spec.peer);
         let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
         let own = Arc::clone(self.regions.get(spec.local)?);
-        // Lanes are resolved at the beginning of a point. Another copy method may be the fastest for it.
+        // Lanes are resolved at the beginning of a point, for which another copy method may be the fastest.
         let far = match spec.kind {
             LaneKind::Initiate(verb) => {
                 self.verb = Some(verb);
@@ -256,8 +256,8 @@ impl Engine for Worker {
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
-        // Arrivals come first, because the receiver waits for them. They get only half of the room, so that own
-        // completions do not starve.
+        // Arrivals are taken first, because a receiver may be waiting for them. They get only half of the room, so that
+        // completions of this rank's operations do not starve.
         let share = done.len().div_ceil(2);
         let count = take_arrivals(&mut self.peers, &mut done[..share]).map_err(ring)?;
         Ok(count + move_waiting(&mut self.done, &mut done[count..]))
@@ -278,7 +278,7 @@ impl Engine for Worker {
     }
 
     fn chosen(&self) -> Facts {
-        // A rank that is only a target copies nothing.
+        // A rank that is only a target copies nothing, so it has no copy method.
         let method = self
             .verb
             .map(|_| self.tuner.choice().unwrap_or(Method::Memcpy).name());
@@ -297,17 +297,18 @@ fn ring(error: OutOfRange) -> Error {
 #[cfg(test)]
 mod tests;
 
-/// Descriptor of a registered memory, by which a peer maps it.
+/// Descriptor of a registered memory. A peer maps the memory by it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FarRegion {
     pub(super) pid: u32,
-    /// Never reused, unlike a file descriptor.
+    /// Number of the region. It is never reused, unlike a file descriptor.
     pub(super) region: u32,
     pub(super) fd: i32,
     pub(super) bytes: u64,
 }
 
-/// A peer's memory mapped here. It stays until no lane uses it and another memory of that peer is mapped.
+/// A peer's memory that is mapped here. It stays mapped while a lane uses it, and afterwards until another memory of
+/// this peer is mapped.
 struct Mapped {
     peer: Peer,
     region: FarRegion,
@@ -321,7 +322,7 @@ pub(super) struct MappedRegions {
 }
 
 impl MappedRegions {
-    /// Returns the region ID and the memory of a peer's descriptor, and maps it if necessary.
+    /// Returns the region number and memory for a peer's descriptor. Maps the memory if necessary.
     pub(super) fn resolve(
         &mut self,
         contacts: &Contacts,

@@ -1,43 +1,43 @@
 //! Determines the fastest copy method for the operations of one point.
 //!
-//! The fastest method depends on the size, the CPU and whether the footprint fits a cache, so no table of thresholds is
-//! right everywhere. Outside measured intervals, the methods take turns, each for one stretch. A stretch begins with an
-//! untimed pass over the footprint, because methods leave the caches in different states: streaming stores evict the
-//! destination, and the next method would pay for that. The median block of a method decides, so one interrupted block
-//! has no effect. A block is timed until its stores have left the CPU's buffers. Otherwise streaming stores would
-//! appear to cost nothing.
+//! The fastest method depends on the size, the CPU, and whether the footprint fits a cache. So no table of thresholds
+//! is right everywhere. Outside measured intervals, the methods take turns; each turn is called a stretch. A stretch
+//! begins with an untimed pass over the footprint, because each method leaves the caches in another state. For example,
+//! streaming stores evict the destination, which would slow down the next method. The median over a method's blocks is
+//! compared, so that one interrupted block has no effect. The time of a block ends when its stores have left the CPU's
+//! buffers. Otherwise streaming stores would seem to take no time.
 
 use tonnage_sys::clock::Clock;
 use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::OutOfRange;
 
-/// Shorter operations always use `memcpy`: methods differ by at most a nanosecond or two.
+/// Shorter operations always use `memcpy`, because methods differ by at most one or two nanoseconds.
 const TUNED_BYTES_MIN: u32 = 2048;
 
-/// Minimum bytes of a block; one operation if that is longer.
+/// Minimum number of bytes in a block. A longer operation is a block by itself.
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// Maximum bytes of an untimed pass, however large the footprint is: no cache holds more.
+/// Maximum number of bytes in an untimed pass, even for a larger footprint, because no cache holds more.
 const PASS_BYTES_MAX: u64 = 256 << 20;
 
-/// Stretches per method, and timed blocks per stretch.
+/// Number of stretches per method, and of timed blocks per stretch.
 const ROUNDS: usize = 3;
 const BLOCKS: usize = 3;
 
 /// Maximum number of methods compared.
 const METHODS_MAX: usize = 3;
 
-/// Determines the copy method of one point by measuring.
+/// Measures the copy methods for one point, and chooses the fastest.
 pub(super) struct Tuner {
     clock: Clock,
     methods: &'static [Method],
-    /// Bytes of an untimed pass.
+    /// Bytes to copy in an untimed pass.
     pass_bytes: u64,
-    /// Bytes per nanosecond of each method's blocks.
+    /// Rate of each method's blocks, in bytes per nanosecond.
     rates: [[f64; ROUNDS * BLOCKS]; METHODS_MAX],
-    /// Finished stretches.
+    /// Number of finished stretches.
     stretch: usize,
-    /// Finished timed blocks of this stretch.
+    /// Number of finished timed blocks of this stretch.
     block: usize,
     /// Whether the untimed pass of this stretch is finished.
     warm: bool,
@@ -73,7 +73,7 @@ impl Tuner {
         }
     }
 
-    /// Starts over for another point, which may have another fastest method. Its operations touch at most
+    /// Starts over for another point, for which another method may be the fastest. Its operations touch at most
     /// `footprint_bytes` before they reuse the same bytes.
     pub(super) fn restart(&mut self, footprint_bytes: u64) {
         *self = Self {
@@ -83,18 +83,18 @@ impl Tuner {
         };
     }
 
-    /// Allows or forbids measuring, and returns whether the choice is settled. Without a choice, `memcpy` is used.
+    /// Allows or forbids measuring. Returns whether the choice is final. Before that, operations use `memcpy`.
     pub(super) fn settle(&mut self, trying: bool) -> bool {
         self.trying = trying;
         self.choice.is_some() || !self.needed
     }
 
-    /// The chosen method; `None` if all operations were short or measuring did not finish.
+    /// The chosen method; `None` if all operations were short, or if measuring has not finished.
     pub(super) fn choice(&self) -> Option<Method> {
         self.choice
     }
 
-    /// Carries out one copy, by the chosen method or the one being measured.
+    /// Makes one copy, with the chosen method or with the one that is being measured.
     #[inline]
     pub(super) fn run(
         &mut self,
@@ -185,7 +185,7 @@ mod tests {
             tuner.settle(true),
             "no choice is needed before the first operation"
         );
-        // Per stretch: an untimed pass of one operation, then the blocks.
+        // Each stretch has an untimed pass of one operation, then the blocks.
         let turns = ROUNDS * METHODS.len() * (1 + BLOCKS);
         for turn in 0..turns {
             assert_eq!(tuner.choice(), None);
@@ -214,7 +214,7 @@ mod tests {
         while tuner.choice().is_none() {
             tuner
                 .run(1 << 20, |method| {
-                    // Streaming stores always take the same time. `memcpy` is faster after its untimed pass.
+                    // Streaming stores always take the same time. `memcpy` is faster after its own untimed pass.
                     turns = if last == Some(method) { turns + 1 } else { 0 };
                     last = Some(method);
                     let us = match method {

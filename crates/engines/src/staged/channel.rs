@@ -1,5 +1,5 @@
-//! The state for one peer: operations that wait to be cut into pieces, pieces in flight, arrived pieces, and the
-//! receives posted for them.
+//! The state of one peer: operations to be cut into pieces, pieces in flight, arrived pieces, and receives that wait
+//! for sends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ pub(super) struct RegionOffset {
     pub(super) offset: u64,
 }
 
-/// Work to be cut into pieces and sent: the bytes of an operation, the bytes of a peer's read, or a read request.
+/// Data to be cut into pieces and sent: the bytes of an operation, the bytes for a peer's read, or a read request.
 pub(super) struct Outgoing {
-    /// Header of the next piece, except for its length.
+    /// Header of the next piece, except for the length of the piece.
     pub(super) next: StagedMessage,
     pub(super) from: RegionOffset,
 }
@@ -36,11 +36,11 @@ pub(super) struct Outgoing {
 pub(super) struct PendingOperation {
     done: Completion,
     pieces_left: u32,
-    /// Where the bytes of a read go.
+    /// Where the bytes of a read will be stored.
     pub(super) into: RegionOffset,
 }
 
-/// An outgoing slot.
+/// A slot for an outgoing piece.
 pub(super) struct OutgoingSlot {
     pub(super) event: Option<CudaEvent>,
     pub(super) is_copied: bool,
@@ -52,9 +52,9 @@ pub(super) struct IncomingPiece {
     pub(super) index: u32,
     pub(super) message: StagedMessage,
     pub(super) is_copied: bool,
-    /// Reason for refusing it, or 0.
+    /// Error code for refusing the piece, or 0.
     pub(super) code: i32,
-    /// Tag of the receive that it matches.
+    /// Tag of the receive that the piece matches.
     pub(super) tag: u32,
 }
 
@@ -66,40 +66,40 @@ pub(super) struct WaitingReceive {
     pub(super) tag: u32,
 }
 
-/// A peer.
+/// The state of one peer.
 pub(super) struct StagedChannel {
     pub(super) peer: Peer,
     pub(super) ring: Arc<StagingRing>,
-    /// Index of this peer in the ring.
+    /// Index of the peer in the ring.
     pub(super) index: usize,
-    /// Index of this channel in the worker.
+    /// Index of the channel in the worker.
     pub(super) number: u32,
     /// Lanes of the engine below, for sending and for receiving.
     pub(super) lanes: Option<(Lane, Lane)>,
-    /// Number of pieces that may still be sent before the next acknowledgement.
+    /// Number of pieces that may be sent before an acknowledgement must arrive.
     pub(super) credits: u32,
     pub(super) queue: VecDeque<Outgoing>,
     pub(super) leaving: Vec<OutgoingSlot>,
     pub(super) free: Vec<u32>,
-    /// Slots in the order in which they are to be sent.
+    /// Outgoing slots in the order in which they will be sent.
     pub(super) filled: VecDeque<u32>,
-    /// Acknowledgements to send, each with the arrival to report once it has left. It must leave first, because a
-    /// worker that has seen its last arrival may never poll again.
+    /// Acknowledgements to send. If one has an arrival, the arrival is reported only after the acknowledgement has left
+    /// this side. A worker that has seen its last arrival may never poll again.
     pub(super) acks: VecDeque<(StagedMessage, Option<Completion>)>,
-    /// Arrivals in order, with the slots of their acknowledgements, and whether these have left.
+    /// Arrivals in order. Each has the slot of its acknowledgement, and whether that has left this side.
     pub(super) unreported: VecDeque<(u32, Completion, bool)>,
     pub(super) free_acks: Vec<u32>,
-    /// Copy events of the incoming slots.
+    /// Events for the copies out of the incoming slots.
     pub(super) arriving: Vec<Option<CudaEvent>>,
-    /// Incoming slots to be posted for the next messages.
+    /// Incoming slots that must be posted again.
     pub(super) unposted: VecDeque<u32>,
-    /// Posted incoming slots, oldest first, and whether a message has arrived there.
+    /// Posted incoming slots, oldest first, and whether a message has arrived in each.
     pub(super) posted: VecDeque<(u32, bool)>,
     pub(super) incoming: VecDeque<IncomingPiece>,
-    /// Number of these, from the oldest on, with a copy in progress or done.
+    /// Number of pieces in `incoming` whose copy has begun. These are the oldest.
     pub(super) copies_begun: usize,
     pub(super) receives: VecDeque<WaitingReceive>,
-    /// The receive of a partly arrived send. `Some(None)` is a send that is refused.
+    /// The receive of a partly arrived send. `Some(None)` if the send is refused.
     pub(super) receiving: Option<Option<WaitingReceive>>,
     pending: Vec<Option<PendingOperation>>,
     free_pending: Vec<u32>,
@@ -127,7 +127,7 @@ impl StagedChannel {
             number,
             lanes: None,
             credits: SLOTS,
-            // Operations of this side, and reads of the peer.
+            // Room for operations of this side, and for reads of the peer.
             queue: VecDeque::with_capacity(2 * depth),
             leaving: leaving?,
             free: (0..SLOTS).collect(),
@@ -148,7 +148,7 @@ impl StagedChannel {
         })
     }
 
-    /// Accepts an operation; returns `false` if the maximum number is in flight.
+    /// Accepts an operation. Returns `false` if the maximum number is in flight.
     pub(super) fn take(
         &mut self,
         message: StagedMessage,
@@ -173,7 +173,7 @@ impl StagedChannel {
         true
     }
 
-    /// Returns the operation of this side that a peer's message names.
+    /// Returns the operation of this side with the number in a peer's message.
     pub(super) fn pending(&self, operation: u32) -> Result<&PendingOperation> {
         let known = self.pending.get(operation as usize);
         known
@@ -181,8 +181,8 @@ impl StagedChannel {
             .ok_or_else(|| self.invalid_message())
     }
 
-    /// Counts one piece of an operation as done, or all of them if the operation was refused before any was sent.
-    /// Returns the completion if the operation has ended.
+    /// Counts one piece of an operation as done. If the operation was refused before any piece was sent, counts all
+    /// pieces. Returns the completion if the operation has ended.
     pub(super) fn finish_piece(&mut self, message: &StagedMessage) -> Result<Option<Completion>> {
         if message.operation == NO_OPERATION {
             return Ok(None);
@@ -195,7 +195,7 @@ impl StagedChannel {
         if message.kind == MessageKind::Refused {
             pending.done.ending = Ending::Failed(message.code);
         }
-        // A refused read sends nothing.
+        // A refused read has no pieces.
         pending.pieces_left -= match message.is_last() {
             true => pending.pieces_left,
             false => 1.min(pending.pieces_left),
@@ -209,7 +209,7 @@ impl StagedChannel {
         Ok(Some(done))
     }
 
-    /// Returns the error for a message that no peer of this version sends.
+    /// Returns the error for a message that no peer of this version would send.
     #[cold]
     pub(super) fn invalid_message(&self) -> Error {
         Error::Failed(format!(
@@ -223,7 +223,7 @@ impl StagedChannel {
 pub(super) const OUTSIDE: i32 = 14;
 
 impl StagedChannel {
-    /// Does everything that need not wait. Completions and arrivals are added to `ready`.
+    /// Does all work that need not wait. Adds completions and arrivals to `ready`.
     pub(super) fn step(
         &mut self,
         below: &mut dyn Engine,
@@ -232,7 +232,7 @@ impl StagedChannel {
     ) -> Result<()> {
         self.begin_incoming(regions)?;
         self.end_incoming(ready)?;
-        // Receives are posted before the peer gets credits to send more.
+        // Receives are posted before the peer gets credits to send more pieces.
         self.post_receives(below)?;
         self.fill(regions)?;
         self.send(below)?;
@@ -273,7 +273,7 @@ impl StagedChannel {
         Ok(())
     }
 
-    /// Begins the copies of queued bytes into free slots.
+    /// Begins copies of queued bytes into free slots.
     fn fill(&mut self, regions: &StagedRegions) -> Result<()> {
         while self.credits > 0
             && let Some(&index) = self.free.last()
@@ -309,7 +309,7 @@ impl StagedChannel {
         Ok(())
     }
 
-    /// Sends copied pieces, in order.
+    /// Sends pieces that have been copied into their slots, in order.
     fn send(&mut self, below: &mut dyn Engine) -> Result<()> {
         while let Some(&index) = self.filled.front() {
             let leaving = &self.leaving[index as usize];
@@ -341,8 +341,8 @@ impl StagedChannel {
         Ok(())
     }
 
-    /// Frees a slot after the engine below has sent its message. Reports the arrivals with acknowledgements that have
-    /// left, in the order of the arrivals, which may differ from the order of these completions.
+    /// Frees a slot after the engine below has sent its message. Reports the arrivals whose acknowledgements have left,
+    /// in the order of the arrivals. These completions may come in another order.
     pub(super) fn slot_sent(&mut self, slot: RingSlot, ready: &mut VecDeque<Completion>) {
         match slot {
             RingSlot::Outgoing(index) => self.free.push(index),
@@ -362,8 +362,8 @@ impl StagedChannel {
         }
     }
 
-    /// Handles arrived messages in the order in which their slots were posted. Messages match receives in order, but an
-    /// engine below may report a short message before an earlier long one.
+    /// Handles arrived messages in the order in which their slots were posted. Messages match the posted slots in
+    /// order, but an engine below may report a short message before an earlier long one.
     pub(super) fn handle_arrival(
         &mut self,
         index: u32,
@@ -416,7 +416,7 @@ impl StagedChannel {
         let end = message.offset.checked_add(message.whole.into());
         let fits = memory.is_ok_and(|memory| end.is_some_and(|end| end <= memory.bytes()));
         if !fits {
-            // This answer ends the request: no piece follows.
+            // This answer ends the read, because no piece will follow.
             let refused = StagedMessage {
                 at: message.whole,
                 ..message.answer(message.operation, OUTSIDE)
@@ -438,7 +438,7 @@ impl StagedChannel {
         });
     }
 
-    /// Begins the copies of arrived pieces, in order.
+    /// Begins copies of arrived pieces out of their slots, in order.
     fn begin_incoming(&mut self, regions: &StagedRegions) -> Result<()> {
         while let Some(piece) = self.incoming.get(self.copies_begun) {
             let (message, index) = (piece.message, piece.index);
@@ -471,8 +471,8 @@ impl StagedChannel {
         Ok(())
     }
 
-    /// Returns where a piece belongs, the reason for refusing it or 0, and the tag of its receive; `None` if a send has
-    /// to wait for a receive.
+    /// Returns where a piece must be stored, an error code for refusing it or 0, and the tag of its receive. `None` if
+    /// the piece belongs to a send that must wait for a receive.
     fn destination(&mut self, message: &StagedMessage) -> Result<Option<(RegionOffset, i32, u32)>> {
         let nowhere = RegionOffset {
             region: message.region,
@@ -504,7 +504,7 @@ impl StagedChannel {
         }
     }
 
-    /// Acknowledges copied pieces, and reports arrivals that are complete.
+    /// Acknowledges pieces whose copies are done, and reports complete arrivals.
     fn end_incoming(&mut self, ready: &mut VecDeque<Completion>) -> Result<()> {
         while self.copies_begun > 0
             && let Some(piece) = self.incoming.front()
@@ -546,7 +546,7 @@ impl StagedChannel {
     }
 }
 
-/// Converts the error of a copy at this end. Its ranges were checked before.
+/// Converts the error of a copy at this side, whose ranges were checked before.
 fn local_copy_error(not_copied: CopyError) -> Error {
     match not_copied {
         CopyError::Outside(range) => Error::Failed(range.to_string()),

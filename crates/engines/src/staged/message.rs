@@ -1,9 +1,9 @@
-//! The header of a piece: its kind, its operation, and its range of bytes.
+//! The header of a piece: the kind of message, the operation, and the range of bytes.
 
 /// Size of a header.
 pub(super) const HEADER_BYTES: u64 = 48;
 
-/// Operation number of messages that belong to none.
+/// Operation number in messages that belong to no operation.
 pub(super) const NO_OPERATION: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,29 +19,29 @@ pub(super) enum MessageKind {
     ReadRequest = 4,
     /// Bytes that were requested.
     ReadData = 5,
-    /// A piece was copied into its memory.
+    /// A piece was copied to its destination.
     Acknowledged = 6,
-    /// A piece could not be copied.
+    /// A piece could not be copied to its destination.
     Refused = 7,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StagedMessage {
     pub(super) kind: MessageKind,
-    /// Number of the operation, at the side that posted it.
+    /// The operation's number, assigned by the side that posted it.
     pub(super) operation: u32,
-    /// Number of the region at the other end.
+    /// Number of the region at the other side.
     pub(super) region: u32,
     pub(super) imm: u32,
-    /// Offset of the operation's first byte in that region.
+    /// Offset of the operation's first byte in this region.
     pub(super) offset: u64,
     /// Bytes of the whole operation.
     pub(super) whole: u32,
-    /// Bytes of the operation before this piece.
+    /// Number of the operation's bytes before this piece.
     pub(super) at: u32,
     /// Bytes of this piece.
     pub(super) len: u32,
-    /// Reason for a refusal, as an error number of the system.
+    /// Reason for a refusal: one of the system's error numbers.
     pub(super) code: i32,
 }
 
@@ -65,7 +65,7 @@ impl StagedMessage {
         bytes
     }
 
-    /// Decodes a header; `None` if no peer of this version writes it.
+    /// Decodes a header; `None` if no peer of this version would write it.
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES as usize]) -> Option<Self> {
         let word = |at: usize| {
             let mut word = [0; 4];
@@ -104,7 +104,7 @@ impl StagedMessage {
         self.at + self.len == self.whole
     }
 
-    /// Returns the acknowledgement of a piece. It names an operation of the piece's sender, or none.
+    /// Returns the acknowledgement of a piece. `operation` is an operation of the piece's sender, or none.
     pub(super) fn answer(&self, operation: u32, code: i32) -> Self {
         Self {
             kind: match code {

@@ -1,21 +1,22 @@
-//! Staging: an engine over another one that cannot reach GPU memory. Bytes go through a ring of pinned memory at each
-//! end, in pieces, so that GPU copies and transfers by the engine below overlap.
+//! Staging: an engine that wraps an engine without access to GPU memory. Bytes are cut into pieces, which go through a
+//! ring of pinned memory at each end. So copies by the GPU overlap with transfers by the wrapped engine, the engine
+//! below.
 //!
-//! [`open_staged`] wraps the domains of an engine, as `tonnage_engine::paths` does, and knows no engine by name. It is
-//! active only if it was requested (`staging=pinned`), which title, options and facts of a record then show.
+//! [`open_staged`] wraps the domains of an engine, like `tonnage_engine::paths`, and knows no engine by name. Staging
+//! is used only on request (`staging=pinned`); the title, the options and the facts of a record then show it.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `mod` | the option, the domain |
+//! | `mod` | the option, and the domain |
 //! | `message` | the header of a piece |
-//! | `ring` | the slots for pieces in pinned memory, and copies between them and the registered memory |
+//! | `ring` | slots for pieces in pinned memory, and copies between these slots and registered memory |
 //! | `channel` | one peer: filling slots, sending them, handling arrived messages |
 //! | `worker` | registering, connecting, lanes, posting, polling |
 //!
-//! Only sends of the engine below are used, and their receives are slots of the peer's ring. An arrived piece is copied
-//! into its memory, and acknowledged once the GPU has copied it. An operation is done when all of its pieces are. So a
-//! completed write is visible to the peer, independent of the engine below and its network. NICs never write
-//! into GPU memory, so no flush is needed.
+//! Staging uses only sends of the engine below; they fill receives that are slots in the peer's ring. An arrived piece
+//! is copied to its destination, and acknowledged after the GPU has copied it. An operation is done when all its pieces
+//! are. So a completed write is visible to the peer, whatever the engine below and its network guarantee. NICs never
+//! write into GPU memory, so no flush is needed.
 
 mod channel;
 mod message;
@@ -35,7 +36,7 @@ use crate::registration::check_registration;
 use ring::{DEPTH_MAX, STAGING};
 use worker::StagedWorker;
 
-/// Returns the option for an engine; it applies to these variants, or to all if the list is empty.
+/// Returns the option for an engine. The option applies to these variants, or to all if the list is empty.
 pub(crate) const fn option(variants: &'static [&'static str]) -> EngineOption {
     EngineOption {
         name: STAGING,
@@ -45,17 +46,18 @@ pub(crate) const fn option(variants: &'static [&'static str]) -> EngineOption {
     }
 }
 
-/// Depth of the engine below on a lane: outgoing pieces and acknowledgements. It exceeds the number of incoming slots.
+/// Depth of a lane of the engine below: all outgoing pieces and acknowledgements. It also suffices for the receives,
+/// one per incoming slot.
 const BELOW_DEPTH: u32 = ring::SLOTS + ring::ACKS;
 const _: () = assert!(BELOW_DEPTH >= ring::INCOMING_SLOTS);
 
 const ABOUT: &str = "pinned: bytes go through a ring of pinned memory of the host at both ends, for memory of a GPU that \
                      the engine cannot register; never chosen by itself";
 
-/// Opens an engine's domains, and wraps each so that its bytes go through pinned memory if that was requested.
+/// Opens an engine's domains. If staging was requested, wraps each of them.
 ///
 /// # Errors
-/// Those of the engine; `Unavailable` for an engine without sends.
+/// The engine's errors; `Unavailable` if the engine has no sends.
 pub(crate) fn open_staged(
     request: &OpenRequest<'_>,
     options: &[EngineOption],
@@ -66,7 +68,8 @@ pub(crate) fn open_staged(
     if !is_staged {
         return open(request);
     }
-    // Targets answer too, and reads arrive as sends. The engine registers only the ring.
+    // The engine below needs only sends: reads arrive as sends, too. Even targets send, because they answer. The engine
+    // below registers only the ring.
     staged(open(&OpenRequest {
         verbs: &[Verb::Send],
         initiates: true,
@@ -75,7 +78,7 @@ pub(crate) fn open_staged(
     })?)
 }
 
-/// Advice for GPU memory that no NIC registers, as the end of a sentence.
+/// Advice for GPU memory that no NIC can register: the end of a sentence.
 pub(crate) const INSTEAD: &str = "add --engine-option staging=pinned, which moves the bytes through pinned host memory \
                                   and records it, or choose host memory such as --memory host";
 
@@ -111,8 +114,8 @@ fn staged(domains: Domains) -> Result<Domains> {
     domains.into_iter().map(staged).collect()
 }
 
-/// Refuses an engine below that cannot meet the requirements of both ends: a piece in one message, and all messages of
-/// the ring in flight.
+/// Refuses an engine below that does not fulfill the needs of staging. A piece must fit into one message, and all
+/// messages of the ring must be in flight at once.
 fn check_below(name: &str, below: &Caps) -> Result<()> {
     let wants = [
         (

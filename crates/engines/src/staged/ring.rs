@@ -1,4 +1,4 @@
-//! Slots for pieces in pinned memory, and copies between them and the registered memory.
+//! Slots for pieces in pinned memory, and copies between these slots and registered memory.
 
 use std::sync::Arc;
 
@@ -12,23 +12,23 @@ use super::message::{HEADER_BYTES, StagedMessage};
 use crate::memory::HOST;
 use crate::memory::cuda_region::{DriverMemory, gpu_failed};
 
-/// Maximum payload of a piece.
+/// Maximum payload of a piece, in bytes.
 pub(super) const PIECE_BYTES: u32 = 128 << 10;
 
 /// Maximum number of pieces in flight to one peer.
 pub(super) const SLOTS: u32 = 8;
 
-/// Size of a slot: the header, then the payload, which begins on a cache line.
+/// Size of a slot: the header and the payload. The payload begins at a cache line.
 pub(super) const SLOT_BYTES: u64 = PAYLOAD + PIECE_BYTES as u64;
 const PAYLOAD: u64 = 64;
 
-/// Size of an acknowledgement's slot.
+/// Size of a slot for an acknowledgement.
 const ACK_BYTES: u64 = 64;
 
 /// Bytes for one peer: slots for outgoing pieces, for all incoming messages, and for outgoing acknowledgements.
 const PEER_BYTES: u64 = SLOTS as u64 * (3 * SLOT_BYTES + 2 * ACK_BYTES);
 
-/// Number of slots for messages from one peer: its pieces and its acknowledgements.
+/// Number of slots for incoming messages from one peer: its pieces and its acknowledgements.
 pub(super) const INCOMING_SLOTS: u32 = 2 * SLOTS;
 
 /// Maximum number of acknowledgements in flight to one peer.
@@ -42,21 +42,21 @@ pub(super) enum RingSlot {
     Ack(u32),
 }
 
-/// The reason for a failed copy.
+/// Reason why a copy failed.
 pub(super) enum CopyError {
     Outside(OutOfRange),
     Other(Error),
 }
 
-/// Pinned memory for some peers, and the copy streams.
+/// Pinned memory for several peers, and the streams that copy.
 pub(super) struct StagingRing {
     memory: Arc<dyn Memory>,
     arena: Arc<Arena>,
     gpu: Option<GpuCopies>,
 }
 
-/// Copies between the ring and GPU memory. Each direction has its own stream, because the link to a GPU is
-/// bidirectional.
+/// Copies between the ring and GPU memory. Each direction has its own stream, because the link to a GPU can carry data
+/// in both directions at once.
 struct GpuCopies {
     leaving: CudaStream,
     arriving: CudaStream,
@@ -64,7 +64,7 @@ struct GpuCopies {
 }
 
 impl StagingRing {
-    /// Allocates memory for this many peers, pinned for the GPU with registered memory, if there is one.
+    /// Allocates memory for this number of peers. If GPU memory is registered, the ring is pinned for that GPU.
     pub(super) fn new(peers: usize, context: Option<&Arc<CudaContext>>) -> Result<Self> {
         let bytes = peers.max(1) as u64 * PEER_BYTES;
         let memory = (HOST.allocate)(&Request {
@@ -92,7 +92,7 @@ impl StagingRing {
         &self.memory
     }
 
-    /// Creates an event for the copies of one slot.
+    /// Creates an event for copies of one slot; `None` if there is no GPU.
     pub(super) fn event(&self) -> Result<Option<CudaEvent>> {
         let Some(gpu) = &self.gpu else {
             return Ok(None);
@@ -104,7 +104,7 @@ impl StagingRing {
             .map_err(|failure| gpu_failed("staging", context, &failure))
     }
 
-    /// Returns offset and size of a slot of the peer with this index.
+    /// Returns the offset and size of a slot for the peer with this index.
     pub(super) fn at(peer: usize, slot: RingSlot) -> (u64, u64) {
         let base = peer as u64 * PEER_BYTES;
         match slot {
@@ -137,8 +137,8 @@ impl StagingRing {
         Ok(StagedMessage::decode(&bytes).filter(|message| message.len <= PIECE_BYTES))
     }
 
-    /// Begins a copy between a memory and the payload of a slot. Returns whether it is already done; if not, the event
-    /// passes when it is.
+    /// Begins a copy between a memory and the payload of a slot. Returns true if the copy is already done. If not, the
+    /// event will pass when it is done.
     pub(super) fn copy(
         &self,
         (memory, offset): (&dyn Memory, u64),
@@ -187,7 +187,7 @@ impl StagingRing {
     }
 }
 
-/// Tag of an operation of the engine below: its channel and slot.
+/// Tag of an operation of the engine below: contains the channel and the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tag(pub(super) u32);
 
@@ -215,10 +215,10 @@ impl Tag {
     }
 }
 
-/// Name of the option.
+/// Name of the option that turns staging on.
 pub(super) const STAGING: &str = "staging";
 
-/// Maximum depth of a lane.
+/// Maximum depth of a lane of this engine.
 pub(super) const DEPTH_MAX: u32 = 256;
 
 #[cfg(test)]
@@ -229,8 +229,8 @@ mod tests {
     use crate::memory::CUDA;
     use crate::registration::double::Double;
 
-    /// A query of this simulated driver carries out one operation of its stream. If one stream served both directions,
-    /// the outgoing copy would come after the incoming one.
+    /// Each query of this simulated driver executes one operation of the queried stream. If one stream served both
+    /// directions, the outgoing copy would come after the incoming one.
     #[test]
     fn outgoing_copies_do_not_wait_for_incoming_ones() {
         let Some(double) = Double::with("slow 1") else {
@@ -254,8 +254,8 @@ mod tests {
             assert!(matches!(copied, Ok(false)));
         }
         let passed = |at: usize| ring.is_passed(events[at].as_ref()).unwrap();
-        // The first query carries out the copy and the second the event behind the copy; the third finds that the event
-        // has passed.
+        // The first query executes the copy, the second executes the event that follows it, and the third finds that
+        // the event has passed.
         for at in [1, 0] {
             let queries = std::iter::repeat_with(|| passed(at));
             assert_eq!(queries.take(3).collect::<Vec<_>>(), [false, false, true]);

@@ -19,17 +19,17 @@ use super::ring::{DEPTH_MAX, RingSlot, STAGING, StagingRing, Tag};
 use crate::memory::cuda_region::{DriverMemory, gpu_name};
 use crate::rings::failure;
 
-/// Maximum number of completions taken from the engine below at once.
+/// Maximum number of completions taken from the engine below in one poll.
 const POLLED: usize = 32;
 
-/// A worker's endpoint address: that of the engine below, and the ring.
+/// A worker's endpoint address: the address of the engine below, and the descriptor of the ring.
 #[derive(Serialize, Deserialize)]
 struct StagedCard {
     below: EndpointAddress,
     ring: Descriptor,
 }
 
-/// A registered memory as peers name it.
+/// Descriptor of a registered memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct StagedRegion {
     region: u32,
@@ -46,7 +46,7 @@ struct StagedLane {
     far: Option<StagedRegion>,
 }
 
-/// A ring, its registration below, and the peers that it has slots for.
+/// A ring, its registration with the engine below, and the peers for which it has slots.
 struct PeersRing {
     ring: Arc<StagingRing>,
     region: Region,
@@ -59,11 +59,11 @@ pub(super) struct StagedWorker {
     below_name: String,
     config: WorkerConfig,
     regions: StagedRegions,
-    /// The GPU that owns the registered memory.
+    /// Context of the GPU that owns the registered memory; `None` if there is no GPU memory.
     context: Option<Arc<CudaContext>>,
     rings: Vec<PeersRing>,
     channels: Vec<StagedChannel>,
-    /// The peers' rings, in the order of the channels.
+    /// Descriptors of the peers' rings, in the order of the channels.
     far_rings: Vec<Descriptor>,
     lanes: LaneTable<StagedLane>,
     ready: VecDeque<Completion>,
@@ -88,7 +88,7 @@ impl StagedWorker {
         }
     }
 
-    /// Refuses memory that neither the CPU nor the ring's GPU can copy.
+    /// Refuses memory that neither the CPU nor the GPU of the ring can copy.
     fn check_memory(&mut self, memory: &dyn Memory) -> Result<()> {
         if memory.host().is_some() {
             return Ok(());
@@ -119,7 +119,7 @@ impl StagedWorker {
         }
     }
 
-    /// Accepts one operation, or returns `false` if nothing more fits now.
+    /// Accepts one operation. Returns `false` if there is no room.
     fn take(&mut self, op: &Op) -> Result<bool> {
         let lane = *self.lanes.get(op.lane)?;
         let channel = &mut self.channels[lane.channel];
@@ -291,7 +291,7 @@ impl Engine for StagedWorker {
             let sending = lane(LaneKind::Initiate(Verb::Send))?;
             channel.lanes = Some((sending, lane(LaneKind::Receive)?));
         }
-        // Post receives before any peer sends.
+        // Posts receives before any peer sends.
         self.step()
     }
 
@@ -341,7 +341,7 @@ impl Engine for StagedWorker {
     }
 
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
-        // The peer has acknowledged every completed operation.
+        // The peer has acknowledged all pieces of every completed operation.
         self.lanes.get(lane).map(|_| Flush::Delivered)
     }
 

@@ -1,4 +1,4 @@
-//! The engine on real files, on the disk of the build folder and in memory.
+//! The engine on real files, on the disk of the build directory and in memory.
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn open(path: &Path, file: u32, write: bool) -> FileCall<'_> {
 const SIZE: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
-/// A point as a plan would produce it, reduced to the fields that the engine uses.
+/// Opens the engine for a point like those of plans, with only the fields that the engine uses.
 fn asked(options: Value, depth: u32) -> Result<Arc<dyn FileDomain>> {
     let point = FilePoint {
         engine: "uring".into(),
@@ -62,7 +62,7 @@ fn memory() -> Arc<Arena> {
     Arc::new(Arena::allocate(SIZE as usize, Pages::Normal, Sharing::Private, None).unwrap())
 }
 
-/// The engine itself; `None` if this machine has no rings.
+/// Returns the engine; `None` if this machine has no io_uring.
 fn engine(direct: bool) -> Option<(Arc<Arena>, Uring)> {
     let config = Config {
         depth: 4,
@@ -100,7 +100,8 @@ fn op(write: bool, block: u64) -> Op {
     }
 }
 
-/// Posts all operations, again when the depth has room, and returns their ends in the order of their tags.
+/// Executes all operations, with as many in flight as the depth permits. Returns their completions in the order of
+/// their tags.
 fn carry_out(engine: &mut Uring, ops: &[Op]) -> Vec<Completion> {
     let (mut posted, mut ended) = (0, Vec::new());
     let mut done = [Completion::EMPTY; 3];
@@ -247,7 +248,7 @@ fn the_window_is_respected_and_blocking_calls_wait_until_it_is_empty() {
         engine.wait().unwrap();
         ended += engine.poll(&mut done).unwrap();
     }
-    // With nothing in flight it returns at once.
+    // With nothing in flight, `wait` returns immediately.
     engine.wait().unwrap();
     engine.call(&FileCall::Close { file: 5 }).unwrap();
 }
@@ -267,7 +268,7 @@ fn failures_have_the_system_s_error_number_and_an_end_of_file_has_none() {
         .collect();
     let (end, bad) = (Ending::Failed(0), rustix::io::Errno::BADF.raw_os_error());
     assert_eq!(ended, [(Ending::Done, 4096), (end, 10), (end, 0)]);
-    // The file was opened for reading only, so the write must fail.
+    // The file was opened only for reading, so the write must fail.
     let ended = carry_out(&mut engine, &[op(true, 0)]);
     assert_eq!((ended[0].ending, ended[0].len), (Ending::Failed(bad), 0));
     let transfer = FileTransfer {

@@ -7,7 +7,7 @@ pub(super) fn state_name(state: u32) -> &'static str {
     status_name(state).unwrap_or("unknown")
 }
 
-/// Usual cause of a state, by the library's name of the state, if there is one.
+/// Returns the usual cause of a state, given the library's name of the state; `None` if there is no typical cause.
 pub(super) fn usual_cause(name: &str) -> Option<&'static str> {
     Some(match name {
         "RETRY_EXC_ERR" => {

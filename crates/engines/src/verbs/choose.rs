@@ -1,4 +1,4 @@
-//! Chooses the library, the devices, their ports and addresses, with one clear error for each that is missing.
+//! Chooses the library, the devices, their ports and addresses. Each has its own error if it is missing.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct ChosenPort {
     pub(super) device: RdmaDevice,
     pub(super) state: RdmaPort,
     pub(super) port: PortState,
-    /// The address that packets carry; `None` if they need none.
+    /// The address in the packets; `None` if packets carry none.
     pub(super) gid: Option<RdmaGid>,
     /// Why this port was chosen, if the user named none.
     pub(super) why: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct ChosenPort {
 pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Vec<ChosenPort>> {
     let library = Arc::new(library(request)?);
     let devices = RdmaDevice::all(&Tree::host());
-    // Deferred, because the GPU's driver is not needed if the user names devices.
+    // The GPU's driver is queried only when needed: not if the user names devices.
     let near = |addresses: &[Option<&str>]| GpuPlace::for_request(request)?.nearest(addresses);
     let here = || {
         let own = || Topology::read().first_memory_node();
@@ -41,7 +41,7 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Vec<ChosenPort>> {
     named.into_iter().map(open).collect()
 }
 
-/// Error for a missing library, device or capability. The caller adds the name of the transport.
+/// The error for a missing library, device or capability. The caller adds the name of the transport.
 pub(super) fn unavailable(why: impl Into<String>, how: &str) -> Error {
     Error::Unavailable {
         what: "verbs".into(),
@@ -59,13 +59,13 @@ fn library(request: &OpenRequest<'_>) -> Result<Libibverbs> {
     })
 }
 
-/// A port, and the reason for it if the user named none.
+/// A port, and the reason for choosing it if the user named none.
 type Wanted<'a> = (&'a RdmaDevice, &'a RdmaPort, Option<String>);
 
-/// Chooses among devices with these PCI addresses for GPU memory, and returns the index and the reason.
+/// Given the PCI addresses of devices, returns the index of the device nearest to the GPU, and the reason.
 type NearGpu<'a> = &'a dyn Fn(&[Option<&str>]) -> Option<(usize, String)>;
 
-/// Returns the ports that were asked for.
+/// Returns the requested ports.
 fn named_by<'a>(
     asked: DeviceRequest<'_>,
     devices: &'a [RdmaDevice],
@@ -109,10 +109,10 @@ fn names(devices: &[RdmaDevice]) -> String {
     names.join(", ")
 }
 
-/// Keeps the ports of the more frequent link layer, InfiniBand if both are equally frequent.
+/// Keeps only the ports of the more frequent link layer, or of InfiniBand if both are equally frequent.
 ///
-/// The nearest ports of two GPUs might have different link layers and then could not connect. This way, identical hosts
-/// choose the same link layer.
+/// Otherwise, the nearest ports of two GPUs could have different link layers, and could not connect. By this rule,
+/// identical hosts choose the same link layer.
 fn of_one_network<'a>(
     active: &[(&'a RdmaDevice, &'a RdmaPort)],
 ) -> Vec<(&'a RdmaDevice, &'a RdmaPort)> {
@@ -143,7 +143,7 @@ fn nearest_to_gpu<'a>(
     Some((device, port, Some(why)))
 }
 
-/// Returns the first port at the NUMA node of this process's memory, else the first of all.
+/// Returns the first port at the NUMA node of this process's memory, or else the first port of all.
 fn nearest<'a>(active: &[(&'a RdmaDevice, &'a RdmaPort)], here: Option<u32>) -> Option<Wanted<'a>> {
     let node = |device: &RdmaDevice| device.pci.as_ref().and_then(|pci| pci.numa_node);
     let near = active
@@ -254,7 +254,7 @@ fn check_port(name: &str, port: &PortState, asked: &Asked) -> Result<()> {
     }
 }
 
-/// Refuses options that need addresses if packets carry none.
+/// Refuses options that need addresses in packets if packets carry none.
 fn check_address(name: &str, gid: Option<&RdmaGid>, asked: &Asked) -> Result<()> {
     if gid.is_some() || (asked.traffic_class == 0 && asked.flow_label == FlowLabel::Auto) {
         return Ok(());
@@ -268,8 +268,8 @@ fn check_address(name: &str, gid: Option<&RdmaGid>, asked: &Asked) -> Result<()>
     ))
 }
 
-/// Returns the address that packets carry: preferably RoCE v2 with IPv4, then any of RoCE v2, then any. InfiniBand
-/// packets carry one only on request.
+/// Returns the address for packets: the first of RoCE v2 with IPv4, else of RoCE v2, else of any kind. InfiniBand
+/// packets carry an address only on request.
 fn gid(state: &RdmaPort, layer: LinkLayer, asked: &Asked) -> Result<Option<RdmaGid>> {
     let gids = || state.gids.iter();
     let list = || {
@@ -399,7 +399,7 @@ mod tests {
         assert_eq!(layers([ethernet, ib, ""]).len(), 3);
     }
 
-    /// The host has two switches with a GPU and a NIC each, and a software device.
+    /// The host has two switches, each with a GPU and a NIC, and a software device.
     #[test]
     fn memory_of_a_gpu_takes_the_nic_at_its_switch() {
         let machine = Machine::new();
@@ -436,7 +436,7 @@ mod tests {
         for (gpu, expected) in [
             ("0000:11:00.0", "mlx5_0"),
             ("0000:21:00.0", "mlx5_1"),
-            // A partition of that GPU, as AMD's runtime names it.
+            // A partition of the second GPU, with the address that AMD's runtime gives it.
             ("0000:21:00.3", "mlx5_1"),
         ] {
             let (name, why) = chosen(gpu, DeviceRequest::Own);
@@ -444,7 +444,7 @@ mod tests {
             let nearest = format!("the nearest to cuda:3 ({gpu}), by one PCIe switch");
             assert!(why.contains(&nearest), "{why}");
         }
-        // A GPU that the kernel does not list; then a device that the user named.
+        // First a GPU that the kernel does not list, then a device that the user named.
         let (name, why) = chosen("0000:99:00.0", DeviceRequest::Own);
         assert_eq!(name, "mlx5_0");
         assert!(why.contains("none is known to be nearer"), "{why}");

@@ -1,7 +1,7 @@
-//! Connects queue pairs by rdma_cm: for each queue pair, the lower rank sends the request and the other accepts. This
-//! engine creates the queue pairs. rdma_cm only gets their numbers, finds the path and exchanges the numbers.
+//! Connects queue pairs by rdma_cm. For each queue pair, the lower rank sends the request and the other rank accepts.
+//! This engine creates the queue pairs; rdma_cm finds the path and exchanges the numbers of the queue pairs.
 //!
-//! Only [`Worker::meet_by_cm`] waits for peers. There, all queue pairs connect concurrently.
+//! Only [`Worker::meet_by_cm`] waits for peers. All queue pairs connect concurrently there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ use super::peers::PairCard;
 use super::worker::Worker;
 
 impl Worker {
-    /// The rdma_cm part of an endpoint address; `None` if rdma_cm is not used.
+    /// Returns the rdma_cm part of an endpoint address; `None` if rdma_cm is not used.
     pub(super) fn card_by_cm(&mut self, rank: u32) -> Result<Option<CmCard>> {
         let Some(side) = &mut self.cm else {
             return Ok(None);
@@ -46,7 +46,7 @@ impl Worker {
         }))
     }
 
-    /// Queues a queue pair to a peer for the next [`Worker::meet_by_cm`].
+    /// Queues a queue pair to a peer, to be connected by the next [`Worker::meet_by_cm`].
     pub(super) fn begin_by_cm(
         &mut self,
         peer: usize,
@@ -122,7 +122,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Begins a connection by resolving the peer's address, from the address of this side's device.
+    /// Begins a connection: resolves the peer's address, from the address of this side's device.
     fn ask(&self, side: &mut CmSide, index: usize) -> Result<(), String> {
         let connection = &side.pending[index];
         let to = SocketAddr::new(connection.card.address, connection.card.port.unwrap_or(0));
@@ -145,7 +145,7 @@ impl Worker {
         if event.kind == CmEventKind::Request {
             return self.answer(side, id, event);
         }
-        // Events of established connections are ignored: the run itself notices a peer that is gone.
+        // Events of established connections are ignored, because operations fail if a peer is gone.
         let of_event = |it: &PendingConnection| it.id == Some(id) && it.step != CmStep::Done;
         let Some(index) = side.pending.iter().position(of_event) else {
             return Ok(());
@@ -177,7 +177,8 @@ impl Worker {
         went_on.map_err(|why| self.cm_failure(side, index, &why, None))
     }
 
-    /// Accepts a request with the secret from an awaited peer's endpoint address, and rejects all others.
+    /// Accepts a request if it has the secret from this side's endpoint address for an awaited peer. Rejects all
+    /// others.
     fn answer(&mut self, side: &mut CmSide, id: CmHandle, event: &CmEvent) -> Result<()> {
         let shown = PairIntroduction::parse(&event.private);
         let is_expected =
@@ -205,7 +206,7 @@ impl Worker {
         }
     }
 
-    /// Connects the queue pair to the peer that has accepted, and confirms it.
+    /// Connects the queue pair to the peer that has accepted, and confirms the connection.
     fn conclude(
         &mut self,
         side: &mut CmSide,
@@ -223,7 +224,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Moves a queue pair to the states in which it receives and sends, along rdma_cm's path.
+    /// Moves a queue pair to the states in which it can receive and send, on the path that rdma_cm found.
     fn take_path(&mut self, side: &mut CmSide, index: usize, id: CmHandle) -> Result<(), String> {
         let connection = &side.pending[index];
         let own = &self.port.chosen.context;
@@ -276,19 +277,19 @@ impl Worker {
     }
 }
 
-/// Time limit of the kernel for resolving an address or a path.
+/// The kernel's time limit for resolving an address or a path.
 pub(super) const RESOLVING: Duration = Duration::from_secs(2);
 
-/// Maximum duration of a wait for events, after which deadlines and a stop of the run are checked.
+/// Longest wait for events before deadlines and a stop of the run are checked.
 const EVENT_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 10_000_000,
 };
 
-/// Progress of a connection.
+/// State of a connection that is being made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CmStep {
-    /// This side has to send the request, and has not begun.
+    /// This side must send the request, and has not begun.
     Unasked,
     /// The address is being resolved.
     Resolving,
@@ -305,8 +306,8 @@ pub(super) enum CmStep {
 }
 
 impl CmStep {
-    /// Time limit of a step. The requesting side has a shorter one, because its error has more details and should come
-    /// first.
+    /// Time limit of a step. The requesting side has shorter limits, because its error has more details and should be
+    /// reported first.
     pub(super) fn patience(self) -> Duration {
         match self {
             Self::Unasked | Self::Resolving | Self::Routing => 2 * RESOLVING,
@@ -315,7 +316,7 @@ impl CmStep {
         }
     }
 
-    /// Describes the event that this step still lacks.
+    /// Describes the event for which this step waits.
     pub(super) fn missing(self) -> &'static str {
         match self {
             Self::Unasked | Self::Resolving => "its address was not resolved",
@@ -328,7 +329,7 @@ impl CmStep {
     }
 }
 
-/// A queue pair that rdma_cm has to connect.
+/// A queue pair that rdma_cm must connect.
 pub(super) struct PendingConnection {
     /// Index of the peer in [`Peers`](super::peers::Peers).
     pub(super) peer: usize,
@@ -336,11 +337,11 @@ pub(super) struct PendingConnection {
     pub(super) rank: u32,
     /// Index of the queue pair in [`Peers`](super::peers::Peers).
     pub(super) place: usize,
-    /// The path to the peer, as determined by the options and the endpoint addresses of both sides.
+    /// The path to the peer that the options and the endpoint addresses of both sides determine.
     pub(super) wanted: PathTo,
     /// The rdma_cm part of the peer's endpoint address.
     pub(super) card: CmCard,
-    /// Private data expected from the peer (`expected`), and sent to the peer (`shown`).
+    /// Private data: `expected` must come from the peer, and `shown` is sent to the peer.
     pub(super) expected: PairIntroduction,
     pub(super) shown: PairIntroduction,
     pub(super) id: Option<CmHandle>,
@@ -380,7 +381,7 @@ impl PendingConnection {
         self.since = Instant::now();
     }
 
-    /// Restarts the time limit of its step.
+    /// Restarts the time limit of the current step.
     pub(super) fn restart(&mut self) {
         self.since = Instant::now();
     }
@@ -396,11 +397,11 @@ pub(super) struct CmSide {
     pub(super) address: IpAddr,
     /// Listening identifier and its port, while requests are expected.
     listener: Option<(CmHandle, u16)>,
-    /// Secrets in the endpoint addresses of peers, by rank.
+    /// Secrets in this side's endpoint addresses, by the rank that each address is for.
     pub(super) secrets: BTreeMap<u32, CardSecret>,
-    /// Queue pairs queued since the last [`Worker::meet_by_cm`].
+    /// Queue pairs to be connected by the next [`Worker::meet_by_cm`].
     pub(super) pending: Vec<PendingConnection>,
-    /// Number of rejected requests, which did not carry an expected secret.
+    /// Number of rejected requests, none of which had an expected secret.
     pub(super) strangers: u64,
     granted: GrantedTerms,
 }
@@ -418,7 +419,7 @@ impl CmSide {
         })
     }
 
-    /// Listens for requests, and returns the port.
+    /// Starts listening for requests if necessary, and returns the port.
     pub(super) fn listen(&mut self) -> Result<u16, LibraryError> {
         if let Some((_, port)) = self.listener {
             return Ok(port);
@@ -436,7 +437,7 @@ impl CmSide {
         }
     }
 
-    /// Accepts no further requests.
+    /// Stops listening for requests.
     pub(super) fn stop_listening(&mut self) {
         if let Some((id, _)) = self.listener.take() {
             self.channel.close(id);
@@ -449,7 +450,7 @@ impl CmSide {
             self.channel.as_fd(),
             PollFlags::IN,
         )];
-        // An early end, such as by a signal, only makes the caller check sooner.
+        // If the wait ends early, such as by a signal, the caller only checks sooner.
         let _ = poll(&mut waited, Some(&EVENT_WAIT));
     }
 
@@ -457,16 +458,16 @@ impl CmSide {
         self.granted.note(path);
     }
 
-    /// Adds the granted terms to the facts.
+    /// Adds the granted path parameters to the facts.
     pub(super) fn add_granted(&self, facts: Facts) -> Facts {
         self.granted.add_to(facts)
     }
 }
 
-/// Maximum number of distinct values that are listed. Otherwise only their number is reported.
+/// Maximum number of distinct values to list. If there are more, only their number is reported.
 const LISTED_MAX: usize = 8;
 
-/// Distinct values of the granted terms, over all paths.
+/// Distinct values of the granted path parameters, over all paths.
 #[derive(Default)]
 pub(super) struct GrantedTerms {
     service_levels: BTreeSet<u32>,
@@ -475,14 +476,14 @@ pub(super) struct GrantedTerms {
 }
 
 impl GrantedTerms {
-    /// Records the terms of one more path.
+    /// Records the parameters of another path.
     pub(super) fn note(&mut self, path: &PathTo) {
         self.service_levels.insert(path.service_level.into());
         self.traffic_classes.insert(path.traffic_class.into());
         self.flow_labels.insert(path.flow_label);
     }
 
-    /// Adds these terms to the facts, as several values if paths differ.
+    /// Adds the parameters to the facts: several values if paths differ.
     pub(super) fn add_to(&self, facts: Facts) -> Facts {
         let facts = with_values(facts, "service_level", &self.service_levels);
         let facts = with_values(facts, "traffic_class", &self.traffic_classes);

@@ -1,4 +1,4 @@
-//! Finds the prerequisites of rdma_cm: its library, and an IP address of the port. Connecting is in `cm`.
+//! The prerequisites of rdma_cm: its library, and an IP address of the port. Connecting is in `cm`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::choose::{ChosenPort, unavailable};
 use super::options::{Asked, LIBRDMACM, LIBRDMACM_VARIABLE};
 use crate::libraries;
 
-/// The library, and the IP address that the port's queue pairs connect from.
+/// The library, and the IP address from which the port's queue pairs connect.
 pub(super) struct CmPort {
     pub(super) library: Arc<Librdmacm>,
     pub(super) address: IpAddr,
 }
 
-/// Finds both if the user asked for rdma_cm.
+/// Finds both, if the user requested rdma_cm.
 pub(super) fn cm_port(
     request: &OpenRequest<'_>,
     asked: &Asked,
@@ -28,7 +28,7 @@ pub(super) fn cm_port(
         return Ok(None);
     }
     let library = Arc::new(load(request)?);
-    // Opened here only as a check, so that a missing device is reported before any rank connects.
+    // Opened and dropped as a check, so that a missing device is reported before any rank connects.
     CmChannel::open(&library).map_err(|why| {
         let how = "Load rdma_ucm, and see that this user may open /dev/infiniband/rdma_cm (in a container: --device \
                    /dev/infiniband); or leave out connect=cm";
@@ -47,7 +47,8 @@ fn load(request: &OpenRequest<'_>) -> Result<Librdmacm> {
     })
 }
 
-/// Returns the port's IP address: over Ethernet that of its packets, over InfiniBand that of its interface (IPoIB).
+/// Returns the port's IP address. For Ethernet, it is the address in packets. For InfiniBand, it is the address of the
+/// port's network interface (IPoIB).
 fn address(chosen: &ChosenPort) -> Result<IpAddr> {
     let at = || format!("{}:{}", chosen.context.name(), chosen.port.number);
     let how = "Give its network interface an address of IPv4 (ip addr add), choose another by the engine-option gid, or \
@@ -79,7 +80,7 @@ fn address(chosen: &ChosenPort) -> Result<IpAddr> {
     })
 }
 
-/// Whether the address is meaningful without an interface: not link-local, and specified.
+/// Whether the address is usable without naming an interface: it is specified, and not link-local.
 fn is_routed(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !address.is_unspecified(),

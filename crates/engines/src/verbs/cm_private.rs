@@ -1,21 +1,21 @@
-//! Private data of rdma_cm connections: it proves to each side that the other is the peer, and the queue pair, known
-//! from the control channel.
+//! Private data of rdma_cm connections. It proves to each side that the other side is the peer, and the queue pair,
+//! known from the control channel.
 //!
-//! This file has the layout, the rdma_cm part of an endpoint address, and which side sends the request. Sending is in
-//! `cm`.
+//! This file defines the layout, the rdma_cm part of an endpoint address, and which side sends the request. Sending is
+//! in `cm`.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use tonnage_units::{Error, Result};
 
-/// Distinguishes these requests from those of other programs and of other versions.
+/// Distinguishes these requests from those of other programs and versions.
 const MAGIC: [u8; 4] = *b"tcm1";
 
-/// Length of the private data. The library allows a request at most 56 bytes.
+/// Length of the private data. The library allows at most 56 bytes in a request.
 pub(super) const PRIVATE_BYTES: usize = 32;
 
-/// Secret in the endpoint address for one peer, which that peer has to send when it connects.
+/// Secret in the endpoint address for one peer. The peer must send it when it connects.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct CardSecret([u8; 16]);
 
@@ -50,22 +50,22 @@ impl std::fmt::Debug for CardSecret {
 pub(super) struct CmCard {
     /// IP address of this side of the connection.
     pub(super) address: IpAddr,
-    /// Port at which it listens for this peer; `None` if it sends the request.
+    /// Port at which this side listens for the peer; `None` if this side sends the request.
     pub(super) port: Option<u16>,
-    /// Secret that the peer has to send.
+    /// Secret that the peer must send.
     pub(super) secret: CardSecret,
 }
 
 /// Private data of one side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PairIntroduction {
-    /// The secret in the other side's endpoint address.
+    /// The secret from the endpoint address of the other side.
     pub(super) secret: CardSecret,
     /// The sending rank.
     pub(super) from: u32,
     /// The receiving rank.
     pub(super) to: u32,
-    /// Which queue pair between the two ranks: 0 for one-sided verbs, 1 for messages.
+    /// The queue pair between the two ranks: 0 for one-sided verbs, 1 for messages.
     pub(super) purpose: u32,
 }
 
@@ -81,7 +81,7 @@ impl PairIntroduction {
         bytes
     }
 
-    /// Parses received private data, which the library pads with zeros. `None` if it is not valid.
+    /// Parses received private data, which the library may have padded with zeros. `None` if the data is not valid.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(&MAGIC)?;
         let (secret, rest) = rest.split_first_chunk::<16>()?;
@@ -97,7 +97,7 @@ impl PairIntroduction {
     }
 }
 
-/// Whether rank `own` sends the request, which the lower of the two ranks does.
+/// Whether rank `own` sends the request. The lower of the two ranks does.
 pub(super) fn asks(own: u32, peer: u32) -> bool {
     own < peer
 }

@@ -1,6 +1,6 @@
-//! Terms of an rdma_cm connection: compares the granted path with the options, and gives advice about failures.
+//! Decides whether a path granted by rdma_cm agrees with the options, and gives advice about failures.
 //!
-//! These are decisions and texts only. Nothing here calls the library.
+//! This file only decides and formats. It does not call the library.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,11 @@ use tonnage_sys::verbs::{CmEvent, CmEventKind, PathTo};
 
 use super::cm::CmStep;
 
-/// Returns the path of a queue pair: rdma_cm's, overridden by the options. An option of zero was not given.
+/// Returns the path of a queue pair: rdma_cm's path, with the values that options override. An option of zero was not
+/// given.
 ///
 /// # Errors
-/// If rdma_cm's path contradicts an option or the peer's endpoint address; names both values.
+/// If rdma_cm's path contradicts an option or the peer's endpoint address. The error names both values.
 pub(super) fn agreed(wanted: &PathTo, granted: &PathTo) -> Result<PathTo, String> {
     let (number, promised) = (granted.number, wanted.number);
     if number != promised {
@@ -32,7 +33,7 @@ pub(super) fn agreed(wanted: &PathTo, granted: &PathTo) -> Result<PathTo, String
             granted.pkey_index, wanted.pkey_index
         ));
     }
-    // If the options do not ask for addresses in packets, rdma_cm may still use them.
+    // Without `wanted` addresses, rdma_cm may still use addresses in packets.
     if let Some((own, _)) = wanted.gids {
         let index = granted.gids.map(|(index, _)| index);
         if index != Some(own) {
@@ -58,7 +59,7 @@ pub(super) fn agreed(wanted: &PathTo, granted: &PathTo) -> Result<PathTo, String
     })
 }
 
-/// Advice for an event that ended the attempt to connect.
+/// Returns advice about an event that ended an attempt to connect.
 pub(super) fn advice(event: &CmEvent, own: IpAddr, other: IpAddr) -> String {
     match (event.kind, event.status) {
         (CmEventKind::AddressError | CmEventKind::RouteError, _) => no_route(own, other),
@@ -81,7 +82,7 @@ pub(super) fn advice(event: &CmEvent, own: IpAddr, other: IpAddr) -> String {
     }
 }
 
-/// Advice for a step that exceeded its time limit.
+/// Returns advice about a step that exceeded its time limit.
 pub(super) fn advice_late(step: CmStep, own: IpAddr, other: IpAddr, strangers: u64) -> String {
     match (step, strangers) {
         (CmStep::Unasked | CmStep::Resolving | CmStep::Routing, _) => no_route(own, other),
@@ -186,7 +187,7 @@ mod tests {
         ] {
             assert!(why.contains(part), "{why}");
         }
-        // Over InfiniBand, no address is asked for.
+        // Over InfiniBand, no addresses are requested.
         let unasked = PathTo {
             gids: None,
             ..path()

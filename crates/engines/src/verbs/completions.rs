@@ -1,4 +1,4 @@
-//! Completions of one worker, between the device and the caller of a poll.
+//! Completions of one worker that were taken from the device and not yet returned by a poll.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ impl Completions {
         }
     }
 
-    /// Whether the next poll finds something without polling the device.
+    /// Whether the next poll returns completions without polling the device.
     pub(super) fn are_left(&self) -> bool {
         self.ended.is_some() || self.has_events() || self.has_early()
     }
@@ -41,7 +41,8 @@ impl Completions {
         self.unread[0] < self.unread[1]
     }
 
-    /// Takes up to `room` events from the device, and returns their number. All earlier events must be processed.
+    /// Takes up to `room` events from the device, and returns their number. All earlier events must have been
+    /// processed.
     #[inline]
     pub(super) fn read(&mut self, queues: &mut Queues, room: usize) -> Result<usize, LibraryError> {
         let polled = queues.poll(&mut self.events[..room.min(EVENTS)])?;
@@ -49,7 +50,7 @@ impl Completions {
         Ok(polled)
     }
 
-    /// Takes the next event. There must be one: see [`Self::has_events`].
+    /// Takes the next event, which must exist: see [`Self::has_events`].
     #[inline]
     pub(super) fn next_event(&mut self) -> WorkEvent {
         let event = self.events[self.unread[0]];
@@ -57,7 +58,7 @@ impl Completions {
         event
     }
 
-    /// Ended work requests that are not all reported yet.
+    /// Returns ended work requests that have not all been reported yet.
     #[inline]
     pub(super) fn ended(&self) -> Option<EndedWork> {
         self.ended
@@ -68,7 +69,7 @@ impl Completions {
         self.ended = ended;
     }
 
-    /// Keeps arrivals for the polls after first contact.
+    /// Stores arrivals for the polls after first contact.
     pub(super) fn keep(&mut self, early: &[Completion]) {
         self.early.extend(early);
     }
@@ -78,7 +79,7 @@ impl Completions {
         !self.early.is_empty()
     }
 
-    /// Takes kept arrivals, and returns their number.
+    /// Takes stored arrivals, and returns their number.
     pub(super) fn take_early(&mut self, done: &mut [Completion]) -> usize {
         move_waiting(&mut self.early, done)
     }

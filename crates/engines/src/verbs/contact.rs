@@ -1,5 +1,5 @@
-//! First contact: two reads from a page of each peer, one of a byte and one of a whole packet. They show which path
-//! fails, or does not carry its MTU, before anything is measured.
+//! First contact: two reads from a page of each peer, of one byte and of one whole packet. If a path fails or does not
+//! carry its MTU, this shows before anything is measured.
 
 use std::time::{Duration, Instant};
 
@@ -10,25 +10,26 @@ use super::causes::{state_name, usual_cause};
 use super::send_queue::{SILENT, send_id};
 use super::worker::{Worker, own_request};
 
-/// Time limit for a peer's answer. A queue pair gives up sooner, unless it retries forever.
+/// Time limit for a peer's answer. A queue pair fails sooner, unless its retries are unlimited.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Kind of a tag: the read of a byte.
+/// Kind of a tag: the read of one byte.
 const BYTE: u32 = 1;
-/// Kind of a tag: the read of a packet.
+/// Kind of a tag: the read of one packet.
 const PACKET: u32 = 2;
 
-/// Tag of an operation of first contact: its kind, and the index of the peer, because a DC initiator has several.
+/// Tag of an operation of first contact: its kind and the index of the peer. The peer is needed because a DC initiator
+/// has several.
 fn tag(kind: u32, peer: usize) -> u32 {
     kind | (peer as u32) << 2
 }
 
-/// Returns the kind and the index of the peer of a tag. Kind 0 is a write that closes a queue.
+/// Returns a tag's kind and index of the peer. Kind 0 is a write that closes a queue.
 fn parse_tag(tag: u32) -> (u32, usize) {
     (tag & 3, (tag >> 2) as usize)
 }
 
-/// Tag of a write to a peer that closes a queue.
+/// Tag of a write that closes a queue. The write goes to this peer.
 pub(super) fn closing_tag(peer: usize) -> u32 {
     tag(0, peer)
 }
@@ -37,12 +38,12 @@ pub(super) fn closing_tag(peer: usize) -> u32 {
 const CONTACT: &str = "first contact";
 
 impl Worker {
-    /// Reads from every peer that was connected since the last call, and waits until all have answered.
+    /// Reads from every peer that was connected since the last call, and waits until all peers have answered.
     pub(super) fn first_contact(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
         let mut fresh = Vec::new();
         for at in self.peers.unmet() {
             for place in self.peers.at(at).places() {
-                // Peers that share a DC initiator share its queue, which may be full.
+                // Peers may share a DC initiator, whose queue may be full.
                 self.wait_for(place, self.send_depth.saturating_sub(2), stopped)?;
                 self.read_page(at, place)?;
                 fresh.push(place);
@@ -55,7 +56,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits until at most `left` work requests of a queue pair are in flight.
+    /// Waits until a queue pair has at most `left` work requests in flight.
     fn wait_for(&mut self, place: usize, left: u32, stopped: &dyn Fn() -> bool) -> Result<()> {
         let began = Instant::now();
         while self.peers.pair(place).sends.in_flight() > left {
@@ -99,7 +100,7 @@ impl Worker {
         self.queues.ring().map_err(|why| self.port.about(why))
     }
 
-    /// Error of an operation of the engine itself: first contact, or closing a queue.
+    /// The error of an operation that the engine itself posted: for first contact, or to close a queue.
     #[cold]
     pub(super) fn silent_failure(&self, place: usize, tag: u32, failure: (u32, u32)) -> Error {
         let (state, vendor) = failure;
@@ -146,10 +147,11 @@ impl Worker {
     }
 }
 
-/// Bytes that peers read, which are at most a packet. They are followed by the same number where own reads land.
+/// Number of bytes that peers may read, at most one packet. The page has the same number of bytes again, where this
+/// worker's own reads are stored.
 pub(super) const PAGE: usize = 4096;
 
-/// Offset where the engine's own reads land: those of flushes and of first contact.
+/// Offset where the engine's own reads are stored: reads of flushes and of first contact.
 pub(super) const SCRATCH: u64 = PAGE as u64;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `verbs:dc`: a worker's initiators and its target, created once for all peers, and the addresses of the peers'
-//! targets.
+//! `verbs:dc`: a worker's initiators and its target, which are created once for all peers, and the addresses of the
+//! peers' targets.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::port::OpenPort;
 use super::transport::VerbsTransport;
 use super::worker::Worker;
 
-/// Rank of an initiator's peer before any operation has failed.
+/// Rank of an initiator's peer before any of its operations has failed.
 const NO_RANK: u32 = u32::MAX;
 
 impl Worker {
@@ -32,7 +32,7 @@ impl Worker {
         for _ in 0..port.asked.initiators {
             self.add_initiator(&port, device)?;
         }
-        // The target accepts only peers that have the key, whatever else is on the network.
+        // The target accepts only requests with this key, so strangers on the network cannot access it.
         let access_key = AccessKey::fresh()?;
         let target = self.queues.make_target(access_key.0).map_err(about)?;
         let path = PathTo {
@@ -92,7 +92,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Assigns the next initiator to a peer, round-robin, and returns the endpoint address of the target.
+    /// Assigns the next initiator to a peer, in turn, and returns the endpoint address with this worker's target.
     pub(super) fn target_card(&mut self, rank: u32) -> Result<EndpointAddress> {
         let (Some(target), false) = (self.target, self.peers.pairs().is_empty()) else {
             return Err(Error::Failed("verbs:dc has no target".into()));
@@ -114,7 +114,7 @@ impl Worker {
         }))
     }
 
-    /// Creates the address handle of a peer's target.
+    /// Creates the address handle for a peer's target.
     pub(super) fn address_one(&mut self, neighbor: &PeerEndpoint) -> Result<()> {
         let (rank, own) = (neighbor.peer, self.config.rank);
         let failed =
@@ -153,7 +153,7 @@ impl Worker {
 /// Prefix of the names of mlx5 drivers.
 const DRIVER: &str = "mlx5";
 
-/// The libmlx5 of a DC device, and its limits for DC.
+/// The libmlx5 that drives a DC device, and the device's limits for DC.
 pub(super) struct DcDevice {
     pub(super) library: Arc<Libmlx5>,
     /// Limits of reads; `None` if the library is too old to report them.
@@ -186,8 +186,8 @@ pub(super) fn dc_device(
     Ok(Some(DcDevice { library, reads }))
 }
 
-/// Refuses a device that is not mlx5, or that lacks its library. `drives`: whether the library drives the device, or
-/// the reason why the library is missing.
+/// Refuses a device that is not mlx5, or whose library is missing. `drives` is whether the library drives the device,
+/// or the reason why the library is missing.
 fn check_driver(device: &RdmaDevice, drives: std::result::Result<bool, &str>) -> Result<()> {
     let is_its_driver = |driver: &String| driver.starts_with(DRIVER);
     match drives {
@@ -218,7 +218,7 @@ fn check_driver(device: &RdmaDevice, drives: std::result::Result<bool, &str>) ->
 /// Largest queue pair number.
 const NUMBER_MAX: u32 = 0xff_ffff;
 
-/// Key that initiators need to access a target.
+/// Key that initiators need for access to a target.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AccessKey(u64);
 
@@ -246,8 +246,8 @@ pub(super) struct OwnTarget {
     pub(super) access_key: AccessKey,
 }
 
-/// Card of a worker for one peer. It may contain the access key, because only ranks of the run can read the channel
-/// that endpoint addresses travel over.
+/// Endpoint address of a worker for one peer. It may contain the access key, because only ranks of the run can read the
+/// channel over which addresses are sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TargetCard {
     /// Description of device and port.
@@ -256,19 +256,19 @@ pub(super) struct TargetCard {
     pub(super) target: u32,
     /// The target's access key.
     pub(super) access_key: AccessKey,
-    /// Payload of a packet.
+    /// Maximum payload of a packet.
     pub(super) mtu: u32,
     pub(super) gid: Option<[u8; 16]>,
     pub(super) lid: u16,
     pub(super) over_ethernet: bool,
-    /// Bytes that first contact reads.
+    /// Bytes of this worker that peers read in first contact.
     pub(super) mailbox: FarBytes,
     /// The rank that this address is for.
     pub(super) peer: u32,
 }
 
 impl TargetCard {
-    /// Parses an endpoint address for rank `own`. The initiators of `own` have packets of `mtu` bytes.
+    /// Parses an endpoint address for rank `own`, whose initiators send packets of `mtu` bytes.
     pub(super) fn parse(card: &EndpointAddress, own: u32, mtu: u32) -> Result<Self, String> {
         let card: Self = serde_json::from_slice(&card.0)
             .map_err(|error| format!("its address cannot be read ({error})"))?;
@@ -332,7 +332,7 @@ mod tests {
             "{other}"
         );
         check_driver(&card, Ok(true)).unwrap();
-        // A device that the library drives is accepted even if the kernel does not name its driver.
+        // A device that the library drives is accepted, even if the kernel does not report its driver.
         check_driver(&device(None), Ok(true)).unwrap();
     }
 

@@ -22,15 +22,15 @@ use super::port::{EventLog, OpenPort};
 use super::transport::VerbsTransport;
 use super::worker::Worker;
 
-/// Maximum depth of one lane: more only fills queues.
+/// Maximum depth of one lane. A greater depth would only fill queues.
 const DEPTH_MAX: u32 = 4096;
 
-/// Receives that the loops post per operation of a peer, and the minimum number of operations to provide for
+/// Receives that the loops post per operation of a peer, and the smallest number of operations that they assume
 /// (`tonnage_bench::kinds::transfer::flow_driver`).
 const RECEIVES_PER_OPERATION: u32 = 2;
 const OPERATIONS_MIN: u32 = 8;
 
-/// A reported maximum registration of at least this size means that the device has no limit.
+/// If the reported maximum registration is at least this large, the device has no limit.
 const UNLIMITED_BYTES: u64 = 1 << 40;
 
 /// One port of a device.
@@ -41,7 +41,8 @@ pub(super) struct PortDomain {
     initiates: bool,
 }
 
-/// Returns whether each queue pair to a peer needs receives, and whether the first one carries writes with immediates.
+/// Returns for each queue pair to a peer whether it needs receives. Also returns whether the first one carries
+/// write-imms.
 fn queue_pairs(verbs: &[Verb]) -> (Vec<bool>, bool) {
     let has = |verb| verbs.contains(&verb);
     match (has(Verb::WriteImm), has(Verb::Send)) {
@@ -50,7 +51,7 @@ fn queue_pairs(verbs: &[Verb]) -> (Vec<bool>, bool) {
     }
 }
 
-/// Whether a rank posts payload of its own: it initiates operations other than reads.
+/// Whether a rank sends its own payload: it initiates operations other than reads.
 pub(super) fn sends_payload(request: &OpenRequest<'_>) -> bool {
     request.initiates && request.verbs.iter().any(|&verb| verb != Verb::Read)
 }
@@ -68,7 +69,7 @@ impl PortDomain {
         let dc = dc_device(asked.transport, &chosen)?;
         let is_kernel = asked.transport == VerbsTransport::Kernel;
         let is_one_sided = is_kernel || dc.is_some();
-        // Messages over DC would need receives shared by all peers, and the kernel's module receives nothing.
+        // Messages over DC would need receives that all peers share. The kernel module receives nothing.
         let verbs: &[Verb] = if is_one_sided {
             &Verb::ONE_SIDED
         } else {
@@ -94,7 +95,7 @@ impl PortDomain {
         };
         let caps = Caps {
             immediate_bits: if is_one_sided { 0 } else { 32 },
-            // A device acknowledges a send after it has put it into a receive.
+            // A device acknowledges a send only after it has stored it in a receive.
             sends_taken: true,
             passive_target: true,
             arrivals_named: true,
@@ -187,7 +188,7 @@ fn check_limits(name: &str, asked: &Asked, limits: &DeviceLimits) -> Result<()> 
     Ok(())
 }
 
-/// Bound of the bandwidth: the link's speed. A software device has none of its own.
+/// The upper bound of the bandwidth: the speed of the link. A software device has no link speed of its own.
 fn bound(device: &RdmaDevice, port: &RdmaPort) -> BoundKind {
     let is_hardware = device.driver.is_some() || device.pci.is_some();
     match port.link_bits_per_s.filter(|_| is_hardware) {
@@ -232,7 +233,7 @@ impl Domain for PortDomain {
                 .with_optional_fact("gid", gid.map(|gid| gid.ip().to_string()))
                 .with_optional_fact("gid_kind", gid.map(|gid| gid.kind.clone()))
                 .with_fact("mtu_bytes_max", self.port.mtu())
-                // With rdma_cm, these values are known only after it has connected.
+                // rdma_cm determines these values when it connects, so they are not known yet.
                 .with_optional_fact("service_level", (!asked.by_cm).then_some(u32::from(asked.service_level)))
                 .with_optional_fact("traffic_class", (!asked.by_cm).then_some(u32::from(asked.traffic_class)))
                 .with_fact("pkey_index", u32::from(asked.pkey_index))
@@ -284,7 +285,8 @@ impl Domain for PortDomain {
 }
 
 impl PortDomain {
-    /// Opens a worker with operations posted by the kernel. Its own queue pairs are targets, one per lane of a peer.
+    /// Opens a worker whose operations are posted by the kernel. Its own queue pairs are targets, one for each lane of
+    /// a peer.
     fn kernel_worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         let targets = WorkerConfig {
             depth: 1,
@@ -298,13 +300,13 @@ impl PortDomain {
         Ok(Box::new(KernelWorker::new(worker, config, self.initiates)))
     }
 
-    /// Version of the kernel's module, if it posts for this rank.
+    /// Version of the kernel module, if the module posts for this rank.
     fn kernel_module(&self) -> Option<String> {
         let posts = self.port.asked.transport == VerbsTransport::Kernel && self.initiates;
         module_version().filter(|_| posts)
     }
 
-    /// Depths of send queue, receive queue and completion queue, if each peer has its own queue pairs.
+    /// Depths of the send queue, receive queue and completion queue, if each peer has its own queue pairs.
     fn connected_depths(&self, config: &WorkerConfig) -> Result<[u32; 3]> {
         let (name, limits) = (self.port.chosen.context.name(), &self.port.limits);
         let window = config.depth.min(self.caps.depth);
@@ -338,7 +340,7 @@ impl PortDomain {
         Ok([send_depth, receive_depth, completions])
     }
 
-    /// Depths of send queue, receive queue and completion queue, if peers share the initiators.
+    /// Depths of the send queue, receive queue and completion queue, if peers share initiators.
     fn shared_depths(&self, config: &WorkerConfig) -> Result<[u32; 3]> {
         let (name, limits) = (self.port.chosen.context.name(), &self.port.limits);
         let window = config.depth.min(self.caps.depth);
@@ -360,7 +362,7 @@ impl PortDomain {
     }
 }
 
-/// Release in a library's file name, after a space; empty if there is none.
+/// The release in a library's file name, with a space before it; empty if there is none.
 fn release(path: &str) -> String {
     let real = std::fs::canonicalize(path).ok();
     let name = real.as_ref().and_then(|path| path.file_name()?.to_str());

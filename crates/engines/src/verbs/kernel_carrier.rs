@@ -1,4 +1,4 @@
-//! Trials that the kernel carries out: each order becomes a run of the module, which is resumed after signals.
+//! Trials that the kernel executes. Each order becomes a run of the kernel module, which is resumed after signals.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,11 +15,11 @@ use tonnage_units::{Error, Result};
 
 use super::kernel_worker::{KernelWorker, was_interrupted, was_stopped};
 
-/// Progress of the lanes of an order.
+/// Progress of an order on its lanes.
 #[derive(Debug)]
 struct LaneProgress {
     session: Arc<KreadSession>,
-    /// Lanes, each with the operations that it had completed before the order.
+    /// The lanes, each with the number of operations that it had completed before the order.
     lanes: Vec<(u32, u64)>,
 }
 
@@ -55,7 +55,7 @@ fn merged_latencies(
     Ok(all)
 }
 
-/// Converts a slot order for the module.
+/// Converts a slot order to the module's type.
 fn slot_order(order: Access) -> KreadSlotOrder {
     match order {
         Access::Fixed => KreadSlotOrder::Fixed,
@@ -66,7 +66,7 @@ fn slot_order(order: Access) -> KreadSlotOrder {
 }
 
 impl KernelWorker {
-    /// Converts the flows of a carried trial for the module.
+    /// Converts the flows of an order to the module's type.
     fn flows(&self, order: &CarriedOrder<'_>) -> Result<Vec<KreadFlow>> {
         let each = self.pairs_per_peer();
         let flow = |flow: &tonnage_engine::carried::CarriedFlow| {
@@ -98,7 +98,7 @@ impl KernelWorker {
         }
     }
 
-    /// Converts an order into a run of the module, without its end condition.
+    /// Converts an order to a run of the module. The caller adds the end condition.
     fn run_of<'a>(&self, order: &CarriedOrder<'a>) -> KreadOrder<'a> {
         KreadOrder {
             verb: match order.verb {
@@ -118,7 +118,7 @@ impl KernelWorker {
         }
     }
 
-    /// Proves that the writes of each flow have arrived, by a read of one byte on each of its lanes.
+    /// Proves that the writes of each flow have arrived: reads one byte on each lane of the flow.
     fn flush_writes(&self, order: &CarriedOrder<'_>, flows: &[KreadFlow]) -> Result<()> {
         if order.verb != Verb::Write {
             return Ok(());
@@ -130,7 +130,7 @@ impl KernelWorker {
         Ok(())
     }
 
-    /// Stores the lanes of an order with their counts, and clears their latencies.
+    /// Stores the lanes of an order with their current counts of operations, and clears their latencies.
     fn count_from_here(&mut self, flows: &[KreadFlow]) -> Result<()> {
         let session = Arc::clone(self.session()?);
         self.driven.clear();
@@ -226,7 +226,7 @@ impl TrialCarrier for KernelWorker {
                 self.check(&outcome, order.verb, order.patience)?;
                 break;
             }
-            // A signal interrupted the run but did not end the program: run the rest.
+            // A signal interrupted the run without ending the program, so the rest is run.
             let over = order.duration.is_some_and(|all| left(all).is_zero());
             if over || order.operations_max == Some(trial.operations()) {
                 break;

@@ -1,4 +1,4 @@
-//! The session of the kernel's module on one port: its size, and the errors if it cannot be opened.
+//! The session of the kernel module on one port: its size, and errors if it cannot be opened.
 
 use rustix::io::Errno;
 use tonnage_machine::kernel_files::Tree;
@@ -11,13 +11,14 @@ use tonnage_units::{Error, Result};
 use super::choose::unavailable;
 use super::port::OpenPort;
 
-/// Bytes of landing memory after those of the worker's memory. Reads of first contact and flushes land there.
+/// Bytes of landing memory in addition to those for the worker's memory. Reads of first contact and flushes are stored
+/// there.
 pub(super) const SCRATCH_BYTES: u64 = 4096;
 
 const GET_IT: &str = "Build the module of kernel/tonnage_kread and load it as root, as its README says (make, insmod); \
                       tonnage does not load it";
 
-/// Slots of landing memory.
+/// Slots of the landing memory, where operations of the kernel store their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Landing {
     pub(super) slots: u32,
@@ -25,8 +26,8 @@ pub(super) struct Landing {
 }
 
 impl Landing {
-    /// Slots for a memory of `bytes` bytes and the scratch after it; `None` if these would be too many. A slot is as
-    /// large as possible, because an operation has to fit into one.
+    /// Slots for a memory of `bytes` bytes and the scratch after it; `None` if that needs too many slots. A slot is as
+    /// large as possible, because an operation must fit into one.
     pub(super) fn for_memory(bytes: u64) -> Option<Self> {
         let all = bytes.checked_add(SCRATCH_BYTES)?;
         let one = all
@@ -40,15 +41,15 @@ impl Landing {
     }
 }
 
-/// Maximum depth of a lane on a device with queues of `work_requests`.
+/// Maximum depth of a lane on a device whose queues hold `work_requests`.
 pub(super) fn depth_max(work_requests: u32, signals_first: bool) -> u32 {
     let depth = KREAD_DEPTH_MAX.min(work_requests);
-    // While one window is being posted, the previous one may still be in flight.
+    // While one window is being posted, the previous window may still be in flight.
     let depth = if signals_first { depth / 2 } else { depth };
     depth.max(1)
 }
 
-/// Version of the loaded module; `None` if it is not loaded.
+/// Version of the loaded kernel module; `None` if it is not loaded.
 pub(super) fn module_version() -> Option<String> {
     Tree::host().text("sys/module/tonnage_kread/version")
 }

@@ -1,5 +1,5 @@
-//! A worker with operations posted by the kernel. Each lane of the module's session leads to a user-space queue pair of
-//! the peer, of the same kind as in `verbs:rc`.
+//! A worker whose operations are posted by the kernel. Each lane of the kernel module's session is connected to a
+//! user-space queue pair of a peer. These queue pairs are the same as in `verbs:rc`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,19 +28,19 @@ use super::peers::{FarBytes, PairCard, least};
 use super::port::OpenPort;
 use super::worker::Worker;
 
-/// Hop limit of packets, as for user-space queue pairs.
+/// Hop limit of packets, the same as for user-space queue pairs.
 const HOPS: u8 = 64;
 
-/// A worker; it has a session of the module if it initiates.
+/// A worker. It has a session of the kernel module if its rank initiates.
 pub(super) struct KernelWorker {
     pub(super) port: Arc<OpenPort>,
-    /// User-space queue pairs, the targets of the peers' lanes. They post nothing.
+    /// User-space queue pairs, which are the targets of peers' lanes. They post nothing.
     targets: Worker,
     config: WorkerConfig,
     initiates: bool,
     pub(super) session: Option<Arc<KreadSession>>,
     landing: Option<Landing>,
-    /// The registered memory. In the module, landing memory takes its place.
+    /// The registered memory. Operations of the kernel use landing memory of the module instead.
     pub(super) memory: Option<(RegionId, Arc<Arena>)>,
     pub(super) peers: Vec<KernelPeer>,
     /// Number of peers that completed first contact.
@@ -48,15 +48,15 @@ pub(super) struct KernelWorker {
     pub(super) lanes: LaneTable<KernelLane>,
     mtu: Option<u32>,
     reads: Option<u8>,
-    /// Lanes of the current order, each with the operations that it had completed before.
+    /// Lanes of the current order, each with the number of operations that it had completed before the order.
     pub(super) driven: Vec<(u32, u64)>,
 }
 
-/// A peer and the lanes of the session that lead to it.
+/// A peer, and the session's lanes to it.
 pub(super) struct KernelPeer {
     pub(super) rank: u32,
     pub(super) device: String,
-    /// The first of the lanes.
+    /// Number of the first lane.
     pub(super) first: u32,
     /// The bytes that first contact reads; `None` until connected.
     mailbox: Option<FarBytes>,
@@ -99,7 +99,7 @@ impl KernelWorker {
         self.config.queue_pairs.max(1)
     }
 
-    /// Returns the session. Only workers that initiate have one.
+    /// Returns the session. Only workers whose rank initiates have one.
     pub(super) fn session(&self) -> Result<&Arc<KreadSession>> {
         let none = || {
             self.port
@@ -108,7 +108,8 @@ impl KernelWorker {
         self.session.as_ref().ok_or_else(none)
     }
 
-    /// Creates the queue pairs for a peer, and the endpoint address with them and with the lanes to the peer.
+    /// Creates the queue pairs for a peer. Returns an endpoint address with these queue pairs and the lanes to the
+    /// peer.
     fn card(&mut self, rank: u32) -> Result<EndpointAddress> {
         let (each, first) = (
             self.pairs_per_peer(),
@@ -196,7 +197,7 @@ impl KernelWorker {
         })
     }
 
-    /// Returns the error of a run that failed.
+    /// Returns the error if a run has failed.
     pub(super) fn check(
         &self,
         outcome: &KreadOutcome,
@@ -248,7 +249,7 @@ impl KernelWorker {
         }
     }
 
-    /// Returns address, length and key of a peer's memory, which must have a single key.
+    /// Returns the address, length and key of a peer's memory, which must have a single key.
     fn far(&self, remote: &Descriptor, rank: u32) -> Result<(u64, u64, u32)> {
         let region = FarBytes::parse(remote, rank)?;
         match region.keys.parts() {
@@ -261,7 +262,7 @@ impl KernelWorker {
     }
 }
 
-/// Error for a single operation, which this engine cannot post.
+/// The error for a single operation, which this engine cannot post.
 fn carries_trials_only() -> Error {
     unavailable(
         "the kernel carries out whole trials, and takes no single operations",
@@ -269,7 +270,7 @@ fn carries_trials_only() -> Error {
     )
 }
 
-/// Error for a second memory. A session has one memory for its whole life, because peers know its lanes.
+/// The error for a second memory. A session has the same memory for its whole life, because peers know its lanes.
 fn one_memory_only() -> Error {
     unavailable(
         "the kernel has landing memory for one memory of each thread, and this thread had one already",
@@ -309,7 +310,7 @@ impl Engine for KernelWorker {
         peers.iter().try_for_each(|peer| self.connect_one(peer))
     }
 
-    /// First contact: reads a byte and a packet from each peer, on each lane to it.
+    /// First contact: reads one byte and one packet from each peer, on each lane to the peer.
     fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
         for at in self.met..self.peers.len() {
             if self.session.is_none() {
@@ -367,12 +368,12 @@ impl Engine for KernelWorker {
         Err(carries_trials_only())
     }
 
-    /// There is nothing to flush: each order ends with its own flush.
+    /// Nothing needs flushing, because each order ends with its own flush.
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
         self.lanes.get(lane).map(|_| Flush::Delivered)
     }
 
-    /// Nothing completes here: the kernel polls the lanes, and targets are idle.
+    /// Returns nothing: the kernel polls the lanes, and targets are idle.
     fn poll(&mut self, _done: &mut [Completion]) -> Result<usize> {
         Ok(0)
     }
@@ -411,14 +412,15 @@ impl Engine for KernelWorker {
     }
 }
 
-/// Time limit for answers in first contact and flushes. Queue pairs give up sooner, unless they retry forever.
+/// Time limit for answers in first contact and flushes. Queue pairs fail sooner, unless their retries are unlimited.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Interval of checks whether the run was stopped.
+/// Interval between checks whether the run was stopped.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 impl KernelWorker {
-    /// Reads `bytes` bytes at an address of a peer on each lane to the peer. The bytes land after the worker's memory.
+    /// Reads `bytes` bytes from an address of a peer, on each lane to the peer. They are stored after the landing
+    /// memory of the worker's memory.
     pub(super) fn touch(
         &self,
         peer: usize,
@@ -431,7 +433,7 @@ impl KernelWorker {
         })
     }
 
-    /// Like [`Self::touch`], but checks meanwhile whether the run was stopped.
+    /// Like [`Self::touch`], but also checks whether the run was stopped.
     pub(super) fn touch_unless(
         &self,
         stopped: &dyn Fn() -> bool,
@@ -519,7 +521,7 @@ pub(super) fn was_interrupted(outcome: &KreadOutcome) -> bool {
     outcome.failed.is_none() && outcome.ended.as_ref().is_some_and(signal)
 }
 
-/// Carries out one read, and retries it if a signal came before it was posted.
+/// Makes one read. Retries it if a signal came before the read was posted.
 fn one_read(session: &KreadSession, order: &KreadOrder<'_>, flow: KreadFlow) -> KreadOutcome {
     loop {
         let outcome = session.run(order, &[flow]);
@@ -530,18 +532,18 @@ fn one_read(session: &KreadSession, order: &KreadOrder<'_>, flow: KreadFlow) -> 
     }
 }
 
-/// Card of a worker for one peer.
+/// Endpoint address of a worker for one peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct KernelCard {
     /// User-space queue pairs, one for each of the peer's lanes.
     pub(super) pairs: Vec<PairCard>,
-    /// This worker's lanes to the peer: queue pair number, and first packet number. Empty on a rank that is only a
-    /// target.
+    /// This worker's lanes to the peer, each with its queue pair number and first packet number. Empty if the rank is
+    /// only a target.
     pub(super) lanes: Vec<(u32, u32)>,
 }
 
 impl KernelCard {
-    /// Parses a peer's endpoint address, which has to be for rank `own` and have `pairs` queue pairs.
+    /// Parses a peer's endpoint address, which must be for rank `own` and have `pairs` queue pairs.
     pub(super) fn parse(card: &EndpointAddress, own: u32, pairs: u32) -> Result<Self, String> {
         let card: Self = serde_json::from_slice(&card.0)
             .map_err(|error| format!("its address cannot be read ({error})"))?;
@@ -561,7 +563,8 @@ impl KernelCard {
         Ok(card)
     }
 
-    /// Cards of the lanes in the form of user-space queue pairs, so that those of the other side can connect to them.
+    /// Returns the lanes as addresses of user-space queue pairs, to which the queue pairs of the other side can
+    /// connect.
     pub(super) fn as_pairs(&self) -> impl Iterator<Item = PairCard> {
         let lanes = self.lanes.iter().zip(&self.pairs);
         lanes.map(|(&(number, first_packet), pair)| PairCard {

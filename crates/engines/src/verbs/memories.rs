@@ -1,4 +1,4 @@
-//! The memories of one worker: the registered ones, and the page of first contact.
+//! The memories of one worker: registered memories, and the page of first contact.
 
 use std::sync::Arc;
 
@@ -19,17 +19,17 @@ use crate::memory::vendor::NicRules;
 use crate::registration::{NicMemory, NicRegions, RegistrationWay, locked_memory_advice};
 use crate::staged::INSTEAD;
 
-/// Registered memories of a worker.
+/// A worker's registered memories.
 pub(super) struct Memories {
     port: Arc<OpenPort>,
     regions: RegionTable<RegistrationHandle>,
     /// The registered GPU memories.
     cards: NicRegions,
-    /// The page of first contact, where reads of flushes land too.
+    /// The page of first contact, where flushes store their bytes, too.
     contact: RegistrationHandle,
 }
 
-/// Maximum number of registrations of one memory, because each peer gets all their keys.
+/// Maximum number of registrations of one memory. It is limited because each peer gets all keys.
 const PIECES_MAX: u64 = 4096;
 
 impl Memories {
@@ -86,12 +86,12 @@ impl Memories {
         self.regions.get(region).copied()
     }
 
-    /// Registration of the page of first contact.
+    /// Returns the registration of the page of first contact.
     pub(super) fn contact(&self) -> RegistrationHandle {
         self.contact
     }
 
-    /// The bytes of this worker that peers read in first contact.
+    /// Returns the bytes of this worker that peers read in first contact.
     pub(super) fn mailbox(&self, queues: &Queues) -> Result<FarBytes> {
         let mailbox = queues.remote(self.contact);
         let mailbox =
@@ -99,7 +99,7 @@ impl Memories {
         Ok(FarBytes::from(&mailbox))
     }
 
-    /// Waits until the GPUs see the data of these completions. `reads`: whether a lane reads.
+    /// Waits until the GPUs see the data of these completions. `reads` returns whether a lane reads.
     #[inline]
     pub(super) fn flush_arrived(
         &self,
@@ -119,7 +119,7 @@ impl Memories {
         self.cards.begin(tried);
     }
 
-    /// Whether the CPU can copy the payload of all memories.
+    /// Whether the CPU can copy the payload, because no memory is GPU memory.
     pub(super) fn cpu_copies(&self) -> bool {
         self.cards.is_empty()
     }
@@ -129,18 +129,18 @@ impl Memories {
         self.cards.add_granted(facts)
     }
 
-    /// Number of registrations; `None` if no memory has more than one.
+    /// Number of registrations; `None` if each memory has only one.
     pub(super) fn pieces(&self, queues: &Queues) -> Option<u64> {
         let registrations = queues.registrations();
-        // The page of first contact has one registration too.
+        // The page of first contact has one registration, too.
         let in_pieces = registrations > self.regions.len() + 1;
         in_pieces.then_some(registrations as u64)
     }
 
-    /// Returns the bytes that registering a memory locks.
+    /// Returns how many bytes registering a memory would lock.
     ///
     /// # Errors
-    /// If it would need too many registrations.
+    /// If the memory would need too many registrations.
     fn bytes_to_lock(&self, queues: &Queues, bytes: usize) -> Result<usize> {
         let (pieces, locked) = queues.would_register(bytes as u64);
         if pieces > PIECES_MAX {
@@ -184,7 +184,7 @@ impl Memories {
         })
     }
 
-    /// Refuses options that make the CPU access payload, which it cannot do in GPU memory.
+    /// Refuses GPU memory if options make the CPU access the payload.
     fn check_untouched(&self, what: &str) -> Result<()> {
         let copied = copied_bytes(self.port.asked.inline_bytes, self.port.sends_payload);
         let (why, how) = match copied {
@@ -211,12 +211,13 @@ fn not_registered(bytes: usize, why: &LibraryError) -> String {
     format!("{bytes} bytes cannot be registered: {why}{advice}")
 }
 
-/// Bytes of payload that the CPU was asked to copy into work requests. Targets and reads copy none.
+/// Bytes of payload that the user asked the CPU to copy into work requests; `None` for targets and reads, which copy
+/// none.
 fn copied_bytes(asked: Option<u32>, sends_payload: bool) -> Option<u32> {
     asked.filter(|&bytes| bytes > 0 && sends_payload)
 }
 
-/// Remark about the kernel module that a way to register needs, if the kernel does not list it.
+/// Remark if registration needs a kernel module that the kernel does not list.
 fn without_peer_memory(way: RegistrationWay, rules: Option<&NicRules>, tree: &Tree) -> String {
     match rules {
         Some(rules) if way == RegistrationWay::Peermem && !(rules.has_peer_memory)(tree) => {
@@ -244,7 +245,7 @@ mod tests {
             (true, &[Write], Some(0), None),
             (true, &[Write], None, None),
             (true, &[Read], Some(64), None),
-            // A target copies nothing.
+            // Targets copy nothing.
             (false, &[Write, Send], Some(64), None),
         ] {
             let request = OpenRequest {

@@ -1,28 +1,29 @@
-//! `verbs`: RDMA devices, directly by libibverbs. Its transports are reliable connections (`verbs:rc`), the dynamically
-//! connected transport of mlx5 NICs (`verbs:dc`), and reads and writes that the kernel posts (`verbs:kernel`).
+//! `verbs`: RDMA devices, directly through libibverbs. Its transports are reliable connections (`verbs:rc`), the
+//! dynamically connected transport of mlx5 NICs (`verbs:dc`), and reads and writes posted by the kernel
+//! (`verbs:kernel`).
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
-//! | `options` | names of options and libraries, and the values that the user asked for |
-//! | `choose`, `port` | the library, devices, ports and addresses, and the errors for missing ones |
+//! | `options` | names of options and libraries, and the requested values |
+//! | `choose`, `port` | the library, devices, ports and addresses, and the errors if one is missing |
 //! | `domain` | one port of a device |
 //! | `worker`, `send_queue` | lanes, posting and completions; pending work requests of a queue pair |
 //! | `completions` | completions that were taken from the device and not yet returned by a poll |
 //! | `memories` | registered host and GPU memories, and the page of first contact |
 //! | `peers` | the queue pairs to each peer: creating them, endpoint addresses, connecting |
-//! | `cm`, `cm_terms` | connecting by rdma_cm: its steps and the terms of a path |
+//! | `cm`, `cm_terms` | connecting by rdma_cm: its steps, and checks of the granted path |
 //! | `cm_port`, `cm_private` | the prerequisites of rdma_cm; the private data that both sides exchange |
-//! | `transport` | the supported transports, and the refusals of others |
+//! | `transport` | the supported transports, and the errors for others |
 //! | `dc` | DC: the device, a worker's initiators and its target, endpoint addresses |
-//! | `kernel_session` | the session of the kernel's module |
-//! | `kernel_worker`, `kernel_carrier` | a worker over that session; carrying out its trials |
+//! | `kernel_session` | the session of the kernel module |
+//! | `kernel_worker`, `kernel_carrier` | a worker over that session, and its trials |
 //! | `contact` | first contact |
 //! | `causes` | usual causes of failures |
 //!
 //! Each worker has its own completion queue, and one queue pair per peer. If a run uses both sends and write-imms, a
-//! second queue pair carries the messages, because both consume receives. For more queue pairs per peer,
-//! `tonnage_engine::paths` opens more engines like this one. Over DC, a worker has a few initiators for all peers, and
-//! one target. Calls into the library are in `tonnage_sys::verbs`.
+//! second queue pair carries the sends, because both consume receives. For more queue pairs per peer,
+//! `tonnage_engine::paths` opens more of these engines. Over DC, a worker has a few initiators for all peers, and one
+//! target. Calls into the library are in `tonnage_sys::verbs`.
 
 mod causes;
 mod choose;
@@ -57,7 +58,7 @@ use transport::{DC, KERNEL, RC, VerbsTransport, check_transport};
 
 use crate::staged::open_staged;
 
-/// This engine's entry in the list of engines.
+/// This engine's row in the list of engines.
 pub const ENTRY: Entry = Entry {
     variant: Some(NameVariant {
         what: "TRANSPORT",

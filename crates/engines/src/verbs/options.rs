@@ -1,4 +1,4 @@
-//! Names on the command line: the libraries and the engine's options; and their parsed values.
+//! Names of the libraries and of the engine's options on the command line, and the parsed values.
 
 use tonnage_engine::{EngineOption, OpenRequest, OptionKind};
 use tonnage_sys::verbs::Patience;
@@ -6,16 +6,16 @@ use tonnage_sys::verbs::Patience;
 use super::transport::{DC, KERNEL, RC, VerbsTransport};
 use crate::registration::{self, AUTO, REGISTRATION, RegistrationWay};
 
-/// Environment variable that names libibverbs.
+/// Environment variable that chooses the file of libibverbs.
 pub(super) const LIBIBVERBS_VARIABLE: &str = "TONNAGE_LIBIBVERBS";
 
-/// Name by which libibverbs is chosen.
+/// Name of libibverbs for `--library`.
 pub(super) const LIBRARY: &str = "libibverbs";
 
-/// Environment variable that names librdmacm.
+/// Environment variable that chooses the file of librdmacm.
 pub(super) const LIBRDMACM_VARIABLE: &str = "TONNAGE_LIBRDMACM";
 
-/// Name by which librdmacm is chosen.
+/// Name of librdmacm for `--library`.
 pub(super) const LIBRDMACM: &str = "librdmacm";
 
 const CONNECT: &str = "connect";
@@ -40,26 +40,26 @@ const REGION_BYTES: &str = "mr-size";
 const INITIATORS: &str = "dci";
 const SIGNALLING: &str = "signalling";
 
-/// Ways to register GPU memory, in the order of trial.
+/// Methods of registering GPU memory, in the order in which they are tried.
 pub(super) const CARD_WAYS: [RegistrationWay; 2] =
     [RegistrationWay::Dmabuf, RegistrationWay::Peermem];
 
-/// Variants that post in user space.
+/// Variants that post operations in user space.
 const IN_USER_SPACE: &[&str] = &[RC, DC];
 
-/// Value of an option for unlimited retries.
+/// Option value for unlimited retries.
 const FOREVER: &str = "forever";
-/// Retry count that means unlimited to a queue pair.
+/// Retry count that stands for unlimited retries in a queue pair.
 const UNLIMITED: u8 = 7;
 
-/// Code 12 in the table of the specification: 0.64 ms until a message without a receive is sent again, as in other
-/// tools.
+/// Code for the time before a message that found no receive is sent again. In the table of the specification, 12 is
+/// 0.64 ms, which other tools use, too.
 const RNR_TIMER: u8 = 12;
 
-/// Default for the payload bytes that a work request has to hold inline.
+/// Number of payload bytes that a work request must be able to hold inline, by default.
 pub(super) const INLINE_USUAL: u32 = 220;
 
-/// All options, for the list of engines.
+/// All options of this engine.
 pub(super) static OPTIONS: [EngineOption; 23] = [
     EngineOption::choice(
         CONNECT,
@@ -210,16 +210,16 @@ const fn or_number(
 /// Flow labels of queue pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlowLabel {
-    /// Left to the driver.
+    /// The driver chooses the label.
     Auto,
-    /// A different one for each queue pair.
+    /// Each queue pair has another label.
     Spread,
     /// The same label for all queue pairs.
     Fixed(u32),
 }
 
 impl FlowLabel {
-    /// Flow label between two queue pairs; 0 leaves it to the driver.
+    /// Returns the flow label between two queue pairs; 0 leaves the choice to the driver.
     pub(super) fn between(self, one: u32, other: u32) -> u32 {
         match self {
             Self::Auto => 0,
@@ -246,13 +246,13 @@ impl std::fmt::Display for FlowLabel {
     }
 }
 
-/// Values that the user asked for; `None` if the engine decides.
+/// The requested values; `None` if the engine decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// Whether rdma_cm connects.
+    /// Whether rdma_cm connects the queue pairs.
     pub(super) by_cm: bool,
     pub(super) transport: VerbsTransport,
-    /// Initiators of a worker over DC.
+    /// Number of initiators of a worker over DC.
     pub(super) initiators: u32,
     pub(super) gid: Option<u8>,
     pub(super) mtu: Option<u32>,
@@ -266,14 +266,14 @@ pub(super) struct Asked {
     pub(super) send_depth: Option<u32>,
     /// Maximum number of work requests per doorbell.
     pub(super) list: usize,
-    /// Whether to keep the driver's locks.
+    /// Whether the driver's locks are kept.
     pub(super) locks: bool,
     /// Maximum number of local memory ranges (SGEs) in a work request.
     pub(super) stretches: u32,
-    /// One in this many operations is signalled.
+    /// One in `signal` operations is signalled.
     pub(super) signal: u32,
     pub(super) relaxed: bool,
-    /// How to register GPU memory.
+    /// Method of registering GPU memory.
     pub(super) registration: String,
     /// Maximum bytes of one registration.
     pub(super) region_bytes: Option<u64>,
@@ -285,7 +285,7 @@ impl Asked {
     pub(super) fn from_request(request: &OpenRequest<'_>) -> Self {
         let text = |name| request.option(&OPTIONS, name);
         let number = |name| text(name).parse::<u32>().ok();
-        // All values were checked against their bounds, so no conversion fails here.
+        // All values were checked against their bounds, so no conversion can fail.
         let byte = |name| number(name).and_then(|value| u8::try_from(value).ok());
         let times = |name| byte(name).unwrap_or(UNLIMITED);
         Self {
@@ -324,7 +324,7 @@ impl Asked {
         }
     }
 
-    /// Minimum time in milliseconds until an unanswered packet is a failure; `None` if retries are unlimited.
+    /// Minimum time in milliseconds before an unanswered packet is a failure; `None` if retries are unlimited.
     pub(super) fn gives_up_after_ms(&self) -> Option<f64> {
         let once_us = 4.096 * f64::from(self.patience.timeout).exp2();
         let times = f64::from(self.patience.retry) + 1.0;

@@ -1,4 +1,4 @@
-//! The queue pairs to each peer: creating them, exchanging endpoint addresses, and connecting.
+//! The queue pairs to each peer: creating them, their endpoint addresses, and connecting them.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::send_queue::SendQueue;
 use super::worker::Worker;
 
 impl Worker {
-    /// Creates the queue pairs to a peer, and the endpoint address that names them.
+    /// Creates the queue pairs to a peer. Returns the endpoint address that contains their numbers.
     pub(super) fn card(&mut self, rank: u32) -> Result<EndpointAddress> {
         let port = Arc::clone(&self.port);
         let about = |why| {
@@ -67,7 +67,7 @@ impl Worker {
     /// Wraps a new queue pair.
     ///
     /// # Errors
-    /// If its work requests hold less inline payload than the user asked for.
+    /// If its work requests can hold less inline payload than the user requested.
     pub(super) fn pair(&self, handle: PairHandle, peer: u32) -> Result<WorkerPair> {
         let limits = self.queues.limits(handle);
         let inline = limits.map_or(0, |limits| limits.inline_bytes);
@@ -77,7 +77,7 @@ impl Worker {
             number: self.queues.number(handle),
             peer,
             sends: SendQueue::new(self.send_depth),
-            // The device may grant more, but using more would make the option pointless.
+            // The device may grant more than was requested. Using more would make the option pointless.
             inline_bytes: inline.min(self.port.inline_bytes()),
             receives_posted: 0,
             used_up: 0,
@@ -85,7 +85,7 @@ impl Worker {
         })
     }
 
-    /// Connects the queue pairs to a peer with those in its endpoint address.
+    /// Connects the queue pairs to a peer with the queue pairs in the peer's endpoint address.
     pub(super) fn connect_one(&mut self, neighbor: &PeerEndpoint) -> Result<()> {
         let (rank, own) = (neighbor.peer, self.config.rank);
         let failed =
@@ -136,7 +136,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Path to a peer. The caller fills in the queue pair number and the flow label.
+    /// Returns the path to a peer. The caller adds the queue pair number and the flow label.
     fn path(&self, card: &PairCard, first_packet: u32) -> Result<PathTo, String> {
         let port = &self.port;
         let gids = port.gids_with(card.over_ethernet, card.gid, &card.device)?;
@@ -154,13 +154,13 @@ impl Worker {
     }
 }
 
-/// Peers of a worker, and the queue pairs that lead to them. Both are addressed by index.
+/// A worker's peers, and its queue pairs. Both are identified by index.
 pub(super) struct Peers {
     pairs: Vec<WorkerPair>,
     peers: Vec<PeerPairs>,
     /// Number of peers that completed first contact.
     met: usize,
-    /// Smallest values agreed with any peer.
+    /// Smallest values that were agreed with any peer.
     mtu: Option<u32>,
     reads: Option<u8>,
 }
@@ -216,19 +216,19 @@ impl Peers {
         self.peers.iter().find(|peer| peer.rank == rank)
     }
 
-    /// Place of a peer that is not connected yet.
+    /// Returns the index of a peer that is not connected yet.
     pub(super) fn unconnected(&self, rank: u32) -> Result<usize, String> {
         let is_it = |peer: &PeerPairs| peer.rank == rank && !peer.is_connected;
         let at = self.peers.iter().position(is_it);
         at.ok_or_else(|| "no card was made for it".to_owned())
     }
 
-    /// Places of peers that have not answered yet.
+    /// Returns the indices of the peers that have not completed first contact.
     pub(super) fn unmet(&self) -> Range<usize> {
         self.met..self.peers.len()
     }
 
-    /// Notes that all have answered.
+    /// Records that all peers have completed first contact.
     pub(super) fn note_met(&mut self) {
         self.met = self.peers.len();
     }
@@ -241,7 +241,7 @@ impl Peers {
         self.reads = least(self.reads, reads);
     }
 
-    /// Adds the smallest values that were agreed upon with any peer.
+    /// Adds the smallest values that were agreed with any peer to the facts.
     pub(super) fn add_agreed(&self, facts: Facts) -> Facts {
         facts
             .with_optional_fact("mtu_bytes", self.mtu)
@@ -249,13 +249,13 @@ impl Peers {
     }
 }
 
-/// Minimum of the values so far and one more.
+/// Returns the minimum of `so_far` and `more`.
 pub(super) fn least<T: Ord + Copy>(so_far: Option<T>, more: T) -> Option<T> {
     Some(so_far.map_or(more, |least| least.min(more)))
 }
 
-/// Random first packet number. Late packets of an earlier run may have the same queue pair numbers, and must not be
-/// mistaken for packets of this run.
+/// Returns a random number for the first packet. Late packets of an earlier run may have the same queue pair numbers.
+/// They must not be mistaken for packets of this run.
 pub(super) fn first_packet(of: impl std::hash::Hash) -> u32 {
     RandomState::new().hash_one(of) as u32 & 0xff_ffff
 }
@@ -264,39 +264,39 @@ pub(super) fn first_packet(of: impl std::hash::Hash) -> u32 {
 pub(super) struct WorkerPair {
     pub(super) handle: PairHandle,
     pub(super) number: u32,
-    /// The peer's rank. For a DC initiator, that of the operation that failed first.
+    /// The peer's rank. For a DC initiator, the rank that the first failed operation was for.
     pub(super) peer: u32,
     pub(super) sends: SendQueue,
     pub(super) inline_bytes: u32,
     /// Number of posted receives for messages.
     pub(super) receives_posted: u32,
-    /// Receives consumed by writes with immediates since the last were posted.
+    /// Number of receives that write-imms have consumed since receives were last posted.
     pub(super) used_up: u32,
-    /// State and the device's code of its first failure.
+    /// State and device code of the queue pair's first failure.
     pub(super) broken: Option<(u32, u32)>,
 }
 
-/// The queue pairs to a peer, by their indices.
+/// The queue pairs to a peer, as indices.
 pub(super) struct PeerPairs {
     pub(super) rank: u32,
-    /// Description of its device and port; empty until connected.
+    /// Description of the peer's device and port; empty until connected.
     pub(super) device: String,
     pub(super) one_sided: usize,
-    /// Equal to `one_sided` if messages need no queue pair of their own.
+    /// The queue pair for messages. Equal to `one_sided` if messages need no queue pair of their own.
     pub(super) messages: usize,
-    /// Number of this side's first packet.
+    /// Number of the first packet that this side sends.
     pub(super) first_packet: u32,
-    /// Bytes of the peer that first contact reads; `None` until connected.
+    /// Bytes of the peer that this side reads in first contact; `None` until connected.
     pub(super) mailbox: Option<KeyedRegion>,
-    /// Payload of a packet to the peer; 0 until connected.
+    /// Maximum payload of a packet to the peer; 0 until connected.
     pub(super) mtu: u32,
     pub(super) is_connected: bool,
-    /// Address of its DC target; `None` until connected.
+    /// Address of the peer's DC target; `None` until connected.
     pub(super) address: Option<AddressHandle>,
 }
 
 impl PeerPairs {
-    /// A peer with one queue pair, which is not connected yet.
+    /// A peer that is not connected yet, with one queue pair.
     pub(super) fn new(rank: u32, place: usize) -> Self {
         Self {
             rank,
@@ -311,7 +311,7 @@ impl PeerPairs {
         }
     }
 
-    /// Indices of its queue pairs.
+    /// Returns the indices of the queue pairs to this peer.
     pub(super) fn places(&self) -> Vec<usize> {
         let mut places = vec![self.one_sided, self.messages];
         places.dedup();
@@ -319,12 +319,12 @@ impl PeerPairs {
     }
 }
 
-/// Registered memory of a peer, as its descriptor has it.
+/// Registered memory of a peer, in the form of its descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FarBytes {
     base: u64,
     len: u64,
-    /// Distance in bytes between the starts of two pieces with a key each; 0 if there is only one key.
+    /// Distance in bytes between the starts of two pieces, each of which has its own key; 0 if there is only one key.
     stride: u64,
     keys: Vec<u32>,
 }
@@ -358,7 +358,7 @@ impl FarBytes {
         })
     }
 
-    /// Converts this into the region that work requests use.
+    /// Converts this to the region type that work requests use.
     pub(super) fn keyed(self) -> Result<KeyedRegion, String> {
         let keys = RegionKeys::of_pieces(self.len, self.stride, &self.keys);
         Ok(KeyedRegion {
@@ -369,22 +369,22 @@ impl FarBytes {
     }
 }
 
-/// Card of a worker for one peer.
+/// Endpoint address of a worker for one peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PairCard {
     /// Description of device and port.
     pub(super) device: String,
-    /// Queue pair numbers: for one-sided verbs, and for messages if they have another.
+    /// Queue pair numbers: for one-sided verbs, and for messages if they have another queue pair.
     pub(super) numbers: Vec<u32>,
     pub(super) first_packet: u32,
     pub(super) mtu: u32,
     pub(super) gid: Option<[u8; 16]>,
     pub(super) lid: u16,
     pub(super) over_ethernet: bool,
-    /// Maximum reads that it can serve at once, and that it would keep in flight.
+    /// Maximum number of reads that this side can serve at once as target, and keep in flight as initiator.
     pub(super) reads_as_target: u8,
     pub(super) reads_as_initiator: u8,
-    /// Bytes that first contact reads.
+    /// Bytes of this side that the peer reads in first contact.
     pub(super) mailbox: FarBytes,
     /// The rank that this address is for.
     pub(super) peer: u32,

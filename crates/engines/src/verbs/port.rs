@@ -1,4 +1,4 @@
-//! An open port of a device, which all its workers share.
+//! An open port of a device, shared by all workers of the port.
 
 use std::fmt::Display;
 use std::sync::Mutex;
@@ -12,37 +12,37 @@ use super::cm_port::CmPort;
 use super::dc::DcDevice;
 use super::options::{Asked, INLINE_USUAL};
 
-/// Default maximum for the queue depth of a DC initiator that peers share. Each of its work requests takes several
-/// entries of the device's queue.
+/// Default maximum for the queue depth of a DC initiator that peers share. It is limited because each work request
+/// takes several entries of the device's queue.
 const INITIATOR_DEPTH_MAX: u32 = 1024;
 
-/// An open port, which all its workers share.
+/// An open port, shared by all its workers.
 pub(super) struct OpenPort {
     pub(super) chosen: ChosenPort,
     pub(super) asked: Asked,
     pub(super) limits: DeviceLimits,
     /// Library and address for rdma_cm; `None` if rdma_cm is not used.
     pub(super) cm: Option<CmPort>,
-    /// The device's DC support; only for that transport.
+    /// The device's support of DC; `None` for other transports.
     pub(super) dc: Option<DcDevice>,
-    /// One entry per queue pair to a peer: whether it needs receives.
+    /// For each queue pair to a peer, whether it needs receives.
     pub(super) receives: Vec<bool>,
-    /// Whether writes with immediates consume receives of the first of them.
+    /// Whether write-imms consume receives of the first queue pair.
     pub(super) immediates: bool,
-    /// Whether this rank posts payload of its own: it initiates operations other than reads.
+    /// Whether this rank sends its own payload: it initiates operations other than reads.
     pub(super) sends_payload: bool,
-    /// Whether peers may carry out atomic operations.
+    /// Whether peers may execute atomic operations.
     pub(super) atomics: bool,
     pub(super) event_log: EventLog,
 }
 
-/// Device events since a port was opened. The library returns each event once, but every worker of the port reports all
-/// of them.
+/// Device events since a port was opened. The library returns each event only once, but every worker of the port
+/// reports all events.
 #[derive(Default)]
 pub(super) struct EventLog(Mutex<Vec<String>>);
 
 impl EventLog {
-    /// Adds new events, and returns those after the first `seen`. `seen` becomes the number of all events.
+    /// Adds new events, and returns all events except the first `seen`. Sets `seen` to the number of all events.
     fn update(&self, new: Vec<String>, seen: &mut usize) -> Vec<String> {
         let mut events = lock(&self.0);
         events.extend(new);
@@ -53,7 +53,7 @@ impl EventLog {
 }
 
 impl OpenPort {
-    /// The engine's name with its transport.
+    /// The engine's name, including the transport.
     pub(super) fn engine(&self) -> &'static str {
         self.asked.transport.engine()
     }
@@ -71,7 +71,7 @@ impl OpenPort {
         }
     }
 
-    /// Error of the device, with the events that it has reported.
+    /// The error for a failure of the device, including the events that the device has reported.
     #[cold]
     pub(super) fn about(&self, why: impl Display) -> Error {
         let (engine, at, events) = (self.engine(), self.in_words(), self.events());
@@ -86,7 +86,7 @@ impl OpenPort {
         }
     }
 
-    /// Device events after the first `seen` of this port. `seen` becomes the number of all events.
+    /// Returns the port's device events except the first `seen`. Sets `seen` to the number of all events.
     pub(super) fn unseen_events(&self, seen: &mut usize) -> Vec<String> {
         let new = self.chosen.context.take_events();
         self.event_log.update(new, seen)
@@ -112,7 +112,7 @@ impl OpenPort {
         }
     }
 
-    /// Index and value of this side's address; `None` if packets carry none.
+    /// Returns the index and value of this side's address; `None` if packets carry none.
     pub(super) fn own_gids(&self) -> Option<(u8, Gid)> {
         Some((self.gid_index()?, self.gid()?))
     }
@@ -122,7 +122,7 @@ impl OpenPort {
         Some(u8::try_from(index).unwrap_or(u8::MAX))
     }
 
-    /// Index of this side's address, and the peer's address; `None` if packets carry none.
+    /// Returns the index of this side's address, and the peer's address; `None` if packets carry none.
     ///
     /// # Errors
     /// If only one side's packets carry addresses, or the link layers differ.
@@ -171,25 +171,25 @@ impl OpenPort {
             .map_or(device, |asked| asked.min(device))
     }
 
-    /// Maximum reads that this side keeps in flight.
+    /// Maximum number of reads that this side keeps in flight.
     pub(super) fn reads(&self) -> u8 {
         let device = self.limits.reads_as_initiator;
         self.asked.reads.map_or(device, |asked| asked.min(device))
     }
 
-    /// Payload bytes that a work request has to hold inline.
+    /// Number of payload bytes that a work request must be able to hold inline.
     pub(super) fn inline_bytes(&self) -> u32 {
         self.asked.inline_bytes.unwrap_or(INLINE_USUAL)
     }
 
-    /// Signalling interval of a queue pair. At least two operations of a window are signalled, so that completions of
-    /// the others are always noticed.
+    /// Returns the signalling interval of a queue pair. At least two operations of a window are signalled, so that the
+    /// completion of the others is always noticed.
     pub(super) fn signal(&self, window: u32, send_depth: u32) -> u32 {
         let most = window.min(send_depth).div_ceil(2).max(1);
         self.asked.signal.min(most)
     }
 
-    /// Send-queue depth of a DC initiator, if `peers` share the initiators.
+    /// Send-queue depth of a DC initiator, if `peers` peers share the initiators.
     pub(super) fn initiator_depth(&self, window: u32, peers: u32) -> u32 {
         let of_one = self.send_depth(window);
         match self.asked.send_depth {
@@ -201,14 +201,14 @@ impl OpenPort {
 
     /// Send-queue depth needed for `window`.
     pub(super) fn send_depth(&self, window: u32) -> u32 {
-        // Room for operations of several lanes, and for the engine's own.
+        // Room for the operations of several lanes, and for operations of the engine itself.
         let wanted = window.saturating_mul(2).saturating_add(8).max(32);
         let depth = self.asked.send_depth.unwrap_or(wanted);
         depth.clamp(2, self.limits.work_requests.max(2))
     }
 }
 
-/// Depth of a queue that `peers` share, if one peer needs `of_one` entries.
+/// Depth of a queue that `peers` peers share, if each peer needs `of_one` entries.
 fn shared_depth(of_one: u32, peers: u32) -> u32 {
     let all = of_one.saturating_mul(peers.max(1));
     all.min(INITIATOR_DEPTH_MAX.max(of_one))

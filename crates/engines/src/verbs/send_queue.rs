@@ -1,11 +1,11 @@
-//! Pending work requests of a queue pair, in a ring in the order of their completion.
+//! Pending work requests of a queue pair: a ring, ordered by completion.
 //!
-//! The completion of a signalled work request means that all earlier ones on its queue pair have ended too.
+//! The completion of a signalled work request means that all earlier work requests of its queue pair have ended, too.
 
 /// A pending work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PendingWork {
-    /// The lane; [`SILENT`] if the completion is not reported.
+    /// The lane; [`SILENT`] if the completion will not be reported.
     pub(super) lane: u32,
     pub(super) tag: u32,
     pub(super) len: u32,
@@ -14,25 +14,25 @@ pub(super) struct PendingWork {
 /// Lane of the engine's own operations.
 pub(super) const SILENT: u32 = u32::MAX;
 
-/// Marks the ID of a receive.
+/// Bit that marks the ID of a receive.
 pub(super) const RECEIVE: u64 = 1 << 63;
-/// Marks the ID of a receive for writes with immediates. Such an ID has a queue pair instead of a lane.
+/// Bit that marks the ID of a receive for write-imms. Such an ID contains a queue pair instead of a lane.
 pub(super) const IMMEDIATE: u64 = 1 << 62;
 
-/// ID of a work request in a send queue.
+/// Returns the ID of a work request in a send queue.
 #[inline]
 pub(super) fn send_id(pair: usize, number: u32) -> u64 {
     (pair as u64) << 32 | u64::from(number)
 }
 
-/// The work requests that one completion has ended, up to and including `last`.
+/// The work requests that ended with one completion: all up to and including `last`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EndedWork {
     /// Index of the queue pair.
     pub(super) pair: usize,
     /// Number of the last work request.
     pub(super) last: u32,
-    /// State of the last work request and the device's code; `None` if it succeeded.
+    /// State and device code of the last work request; `None` if it succeeded.
     pub(super) failure: Option<(u32, u32)>,
 }
 
@@ -45,12 +45,12 @@ pub(super) struct SendQueue {
     next: u32,
     /// Number of work requests after the last signalled one.
     unsignalled: u32,
-    /// `unsignalled` before the newest was pushed.
+    /// Value of `unsignalled` before the newest work request was pushed.
     unsignalled_before: u32,
 }
 
 impl SendQueue {
-    /// A ring for `depth` work requests, at least two.
+    /// Creates a ring for `depth` work requests, at least two.
     pub(super) fn new(depth: u32) -> Self {
         let nothing = PendingWork {
             lane: SILENT,
@@ -69,20 +69,20 @@ impl SendQueue {
         }
     }
 
-    /// Whether an operation can be pushed. One slot is reserved for the write that closes the queue: see
+    /// Whether there is room for an operation. One slot is reserved for the write that closes the queue: see
     /// [`Self::must_close`].
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.in_flight() + 1 < self.depth
     }
 
-    /// Work requests in flight.
+    /// Number of work requests in flight.
     #[inline]
     pub(super) fn in_flight(&self) -> u32 {
         self.next.wrapping_sub(self.oldest)
     }
 
-    /// Adds a work request, and returns its number and whether it must be signalled. One in `every` is.
+    /// Adds a work request. Returns its number, and whether it must be signalled, which one in `every` is.
     #[inline]
     pub(super) fn push(&mut self, lane: u32, tag: u32, len: u32, every: u32) -> (u32, bool) {
         let number = self.next;
@@ -95,23 +95,24 @@ impl SendQueue {
         (number, signalled)
     }
 
-    /// The oldest work request in flight.
+    /// Returns the oldest work request in flight.
     pub(super) fn oldest(&self) -> Option<PendingWork> {
         (self.in_flight() > 0).then(|| self.ring[self.place(self.oldest)])
     }
 
-    /// Removes the newest work request, which the device did not get.
+    /// Removes the newest work request, which was not posted to the device.
     pub(super) fn take_back(&mut self) {
         self.next = self.next.wrapping_sub(1);
         self.unsignalled = self.unsignalled_before;
     }
 
-    /// Whether work requests are in flight and none of them is signalled, so their end would go unnoticed.
+    /// Whether work requests are in flight but none is signalled. Their completion would go unnoticed.
     pub(super) fn must_close(&self) -> bool {
         self.unsignalled > 0 && self.unsignalled >= self.in_flight()
     }
 
-    /// Removes and returns the oldest, unless it is newer than number `last`; and whether it is number `last`.
+    /// Removes and returns the oldest work request, unless it is newer than number `last`. Also returns whether it is
+    /// number `last`.
     #[inline]
     pub(super) fn pop(&mut self, last: u32) -> Option<(PendingWork, bool)> {
         let left = last.wrapping_sub(self.oldest).wrapping_add(1);

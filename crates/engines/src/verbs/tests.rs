@@ -1,4 +1,4 @@
-//! Tests of the engine without a device. Tests that move bytes need one: see scripts/rdma-guest.
+//! Tests of the engine without a device. Tests that move bytes need a device: see scripts/rdma-guest.
 
 use tonnage_engine::{DeviceRequest, EngineOptions, OpenRequest, Verb};
 use tonnage_units::Error;
@@ -33,7 +33,7 @@ fn options_are_parsed() {
     );
     assert_eq!((usual.flow_label, usual.relaxed), (FlowLabel::Auto, false));
     assert!(!usual.by_cm && !asked(&[("connect", "exchange")]).by_cm);
-    // 4.096 us times 2^14, four times.
+    // 4.096 us times 2^14, times four attempts.
     let promised = usual.gives_up_after_ms().unwrap();
     assert!((promised - 268.435_456).abs() < 1e-9, "{promised}");
     let all = asked(&[

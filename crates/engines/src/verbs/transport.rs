@@ -2,7 +2,7 @@
 
 use tonnage_units::{Error, Result};
 
-/// A transport, named after the colon in the engine's name.
+/// A transport. Its name follows the colon in the engine's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum VerbsTransport {
     /// Reliable connections.
@@ -14,8 +14,8 @@ pub(super) enum VerbsTransport {
 }
 
 impl VerbsTransport {
-    /// Returns the transport of a variant. For an unknown variant this is [`Self::Rc`]; [`check_transport`] refuses to
-    /// open an unknown variant.
+    /// Returns the transport of a variant. An unknown variant gives [`Self::Rc`], but [`check_transport`] refuses to
+    /// open it.
     pub(super) fn from_variant(variant: &str) -> Self {
         match variant {
             DC => Self::Dc,
@@ -24,7 +24,7 @@ impl VerbsTransport {
         }
     }
 
-    /// The engine's name with this transport.
+    /// The engine's name, including this transport.
     pub(super) fn engine(self) -> &'static str {
         match self {
             Self::Rc => "verbs:rc",
@@ -33,7 +33,7 @@ impl VerbsTransport {
         }
     }
 
-    /// Name of the transport alone.
+    /// The name of the transport alone.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Rc => RC,
@@ -42,7 +42,7 @@ impl VerbsTransport {
         }
     }
 
-    /// Puts this transport's name into [`Error::Unavailable`]; leaves other errors as they are.
+    /// Adds this transport's name to [`Error::Unavailable`]. Returns other errors unchanged.
     pub(super) fn named(self, error: Error) -> Error {
         match error {
             Error::Unavailable { why, how, .. } => Error::Unavailable {
@@ -59,7 +59,7 @@ pub(super) const RC: &str = "rc";
 pub(super) const DC: &str = "dc";
 pub(super) const KERNEL: &str = "kernel";
 
-/// Refuses an unsupported transport, with the reason if verbs itself has it.
+/// Refuses an unsupported transport. If the verbs library supports it, the error has the reason.
 pub(super) fn check_transport(variant: &str) -> Result<()> {
     let (why, how) = match variant {
         RC | DC | KERNEL => return Ok(()),

@@ -1,4 +1,4 @@
-//! One worker: lanes, posting and polling.
+//! A worker: lanes, posting and polling.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use super::port::OpenPort;
 use super::send_queue::{EndedWork, IMMEDIATE, RECEIVE, SILENT, send_id};
 use super::transport::VerbsTransport;
 
-/// A worker of the transports that post in user space.
+/// A worker, for the transports that post in user space.
 pub(super) struct Worker {
     pub(super) config: WorkerConfig,
     pub(super) port: Arc<OpenPort>,
@@ -40,20 +40,20 @@ pub(super) struct Worker {
     pub(super) target: Option<OwnTarget>,
     lanes: LaneTable<VerbsLane>,
     completions: Completions,
-    /// Why the queues have failed. The next call returns it.
+    /// The reason why the queues have failed, which the next call returns.
     dead: Option<String>,
-    /// One in this many operations of a queue pair is signalled.
+    /// One in `signal` operations of a queue pair is signalled.
     signal: u32,
-    /// Number of empty writes, posted only to complete unsignalled operations.
+    /// Number of empty writes that were posted only to complete unsignalled operations.
     closing_writes: u64,
-    /// Whether work is posted to queue pairs without a lock.
+    /// Whether work is posted to queue pairs without taking a lock.
     thread_domain: bool,
     /// Number of the port's device events that this worker has reported.
     events_seen: usize,
 }
 
 impl Worker {
-    /// Opens the queues, with these depths of send queues, receive queues and the completion queue.
+    /// Opens the queues with these depths: of send queues, of receive queues, and of the completion queue.
     pub(super) fn open(
         port: &Arc<OpenPort>,
         config: &WorkerConfig,
@@ -92,7 +92,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Posts receives for writes with immediates, if the queue pair carries them.
+    /// Posts receives for write-imms, if the queue pair carries write-imms.
     pub(super) fn fill_with_receives(&mut self, place: usize) -> Result<(), LibraryError> {
         let is_one_sided = self.peers.all().iter().any(|peer| peer.one_sided == place);
         if !self.port.immediates || !is_one_sided {
@@ -160,7 +160,7 @@ impl Worker {
         posted.map(|()| true).map_err(|why| self.port.about(why))
     }
 
-    /// Hands staged work to the device. After a failure, the queues are not used again.
+    /// Passes staged work to the device. After a failure, the queues are not used again.
     #[inline]
     pub(super) fn ring(&mut self) -> Result<()> {
         let Err(why) = self.queues.ring() else {
@@ -171,7 +171,7 @@ impl Worker {
         Err(error)
     }
 
-    /// Returns the error of an earlier call that could not report it.
+    /// Returns the error of an earlier call that could not return it.
     #[inline]
     fn alive(&self) -> Result<()> {
         match &self.dead {
@@ -180,8 +180,8 @@ impl Worker {
         }
     }
 
-    /// Processes completions of the engine's own operations. Other completions are kept for later polls, because a peer
-    /// may write as soon as its own first contact is complete.
+    /// Processes completions of operations that the engine itself posted. Other completions are kept for later polls,
+    /// because a peer may write as soon as its own first contact is complete.
     pub(super) fn take_silently(&mut self) -> Result<()> {
         let mut done = [Completion::EMPTY; 8];
         let count = self.take_completions(&mut done)?;
@@ -189,7 +189,8 @@ impl Worker {
         self.alive()
     }
 
-    /// Takes completions from the device. Those of the engine's own operations are processed here.
+    /// Takes completions from the device. Completions of operations that the engine itself posted are processed here
+    /// and not returned.
     #[inline]
     fn take_completions(&mut self, done: &mut [Completion]) -> Result<usize> {
         let (mut count, mut asked, mut ended_some) = (0, false, false);
@@ -200,7 +201,8 @@ impl Worker {
                 continue;
             }
             if !self.completions.has_events() {
-                // A caller that gets no completion may sleep, so polling goes on until the device has none left.
+                // A caller that gets no completion may sleep. So if there is none to return yet, the device is polled
+                // until it has no more.
                 if asked && count > 0 {
                     break;
                 }
@@ -267,7 +269,7 @@ impl Engine for Worker {
         let peer = self.peers.of_rank(spec.peer);
         let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
         let local = self.memories.get(spec.local)?;
-        // Ordering need not be requested, because a queue pair is always ordered.
+        // Every queue pair keeps the order of its writes, so the lane's promises about order need nothing.
         let (action, pair) = action(spec.kind, peer);
         let is_one_sided = !matches!(action, WorkAction::Send);
         let asked = LaneKey {
@@ -277,7 +279,7 @@ impl Engine for Worker {
             remote: if is_one_sided && spec.kind != LaneKind::Receive {
                 FarBytes::parse(spec.remote, spec.peer)?
             } else {
-                // The receive determines where a message lands.
+                // A message is stored where its receive says.
                 no_bytes()
             },
         };
@@ -465,7 +467,7 @@ impl Engine for Worker {
     }
 }
 
-/// What distinguishes one lane from another.
+/// Identifies a lane. Requests with equal keys get the same lane.
 #[derive(Debug, PartialEq)]
 pub(super) struct LaneKey {
     pub(super) kind: LaneKind,
@@ -479,13 +481,13 @@ pub(super) struct VerbsLane {
     pub(super) asked: LaneKey,
     /// Index of the lane's queue pair.
     pub(super) pair: usize,
-    /// Template of its work requests. A receive uses only the region and the queue pair.
+    /// Template of the lane's work requests. A receive uses only the region and the queue pair.
     pub(super) target: WorkTarget,
     /// Offset of the last byte written; `None` before the first write.
     pub(super) last_byte: Option<u64>,
 }
 
-/// A work request of the engine itself. Its bytes land in the scratch of the page of first contact.
+/// A work request of the engine itself. Its bytes are stored in the scratch of the page of first contact.
 pub(super) fn own_request(id: u64, remote: u64, len: u32) -> WorkRequest {
     WorkRequest {
         id,
@@ -497,7 +499,7 @@ pub(super) fn own_request(id: u64, remote: u64, len: u32) -> WorkRequest {
     }
 }
 
-/// Action of a lane's work requests, and the index of the queue pair that carries them.
+/// Returns the action of a lane's work requests, and the index of the queue pair that carries them.
 fn action(kind: LaneKind, peer: &PeerPairs) -> (WorkAction, usize) {
     let action = match kind {
         LaneKind::Initiate(Verb::Write) => WorkAction::Write,
@@ -512,16 +514,16 @@ fn action(kind: LaneKind, peer: &PeerPairs) -> (WorkAction, usize) {
     (action, peer.one_sided)
 }
 
-/// Consumed receives for writes with immediates are replaced in groups of this size.
+/// Number of receives that are posted at once to replace those consumed by write-imms.
 const POSTED_AGAIN: u32 = 16;
 
 impl Worker {
-    /// Reports ended work requests, up to the room in `done`, and returns their number.
+    /// Reports ended work requests, as far as `done` has room, and returns their number.
     #[inline]
     pub(super) fn report_ended(&mut self, ended: EndedWork, done: &mut [Completion]) -> usize {
         let mut count = 0;
-        // Operations that shared the failed work request have failed too. Which others of this completion succeeded is
-        // unknown.
+        // Operations that were merged into the failed work request have failed, too. It is unknown which other
+        // operations of this completion succeeded.
         let all_failed = self.port.asked.stretches > 1;
         while count < done.len() {
             let pair = self.peers.pair_mut(ended.pair);
@@ -534,7 +536,7 @@ impl Worker {
                 if let Some(failure) = failure
                     && self.peers.pair(ended.pair).broken.is_none()
                 {
-                    // The next poll returns the error, so that the completions found by this one are not lost.
+                    // The error is left to the next poll, so that the completions of this poll are not lost.
                     let error = self.silent_failure(ended.pair, pending.tag, failure);
                     self.peers.pair_mut(ended.pair).broken = Some(failure);
                     self.dead = Some(error.to_string());
@@ -570,12 +572,12 @@ impl Worker {
         {
             pair.peer = lane.asked.peer;
         }
-        // Operations that fail after the first one of their queue pair fail for the same reason.
+        // Later operations of this queue pair fail for the same reason as the first.
         let first = *pair.broken.get_or_insert(failure);
         Ending::Failed(first.0 as i32)
     }
 
-    /// Completion of a receive that was filled or consumed; `None` if it is not reported.
+    /// Returns the completion for a receive that was filled or consumed; `None` if there is nothing to report.
     #[inline]
     pub(super) fn arrived(&mut self, event: WorkEvent) -> Result<Option<Completion>> {
         let id = event.id();
@@ -614,7 +616,7 @@ impl Worker {
     #[cold]
     fn receive_failed(&mut self, id: u64, failure: (u32, u32)) -> Result<Option<Completion>> {
         let name = state_name(failure.0);
-        // The queue pair had failed before. The other end has failed too, and reports the reason.
+        // The queue pair failed before this receive did. The other end has failed too, and reports the reason.
         if name == "WR_FLUSH_ERR" {
             return Ok(None);
         }
@@ -635,22 +637,22 @@ impl Worker {
     }
 }
 
-/// Index of the queue pair of a receive.
+/// Returns the index of a receive's queue pair.
 #[inline]
 fn place_of(id: u64) -> usize {
     (id >> 32) as usize & 0x3fff_ffff
 }
 
 impl Worker {
-    /// Posts a signalled empty write wherever all work requests in flight are unsignalled, so that their end is
-    /// noticed.
+    /// If all work requests in flight of a queue pair are unsignalled, posts a signalled empty write, so that their
+    /// completion is noticed.
     #[cold]
     pub(super) fn close_silent_queues(&mut self) -> Result<()> {
         for place in 0..self.peers.pairs().len() {
             if !self.peers.pair(place).sends.must_close() {
                 continue;
             }
-            // Any peer of the queue pair can be the target.
+            // Any peer of the queue pair can be the target of the write.
             let leads = |peer: &PeerPairs| {
                 peer.is_connected && [peer.one_sided, peer.messages].contains(&place)
             };

@@ -1,4 +1,4 @@
-//! Copy rates of a GPU within its own memory, which are the bound of copies there.
+//! Copy rates of a GPU within its own memory. They are the bound of copies within this memory.
 
 use tonnage_engines::memory::CUDA;
 
@@ -17,13 +17,13 @@ fn copies_within_a_gpu_have_a_rate_and_move_the_bytes() {
         found.iter().all(|rate| rate.bytes_per_s() > 0.0),
         "{found:?}"
     );
-    // One stream and several, by the driver's call and by the kernel.
+    // One stream and several streams, each with the driver's call and with the kernel.
     assert_eq!(found.len(), 4, "{found:?}");
     let by_kernel = "the GPU's kernel (by=sm) of 512 KiB";
     for (at, rate) in found.iter().enumerate() {
         assert_eq!(rate.method.starts_with(by_kernel), at >= 2, "{rate:?}");
     }
-    // In one copy, although operations have 4 KiB.
+    // The copy covers all 512 KiB, although the operations have 4 KiB each.
     let expected =
         "the GPU's cuMemcpyAsync of 512 KiB, of nominal 128.0 GB/s for what it reads and writes";
     assert_eq!(found[0].method, expected);
@@ -34,10 +34,10 @@ fn copies_within_a_gpu_have_a_rate_and_move_the_bytes() {
     assert!(bytes.iter().all(|&byte| byte == 7));
 }
 
-/// Memory larger than any cache must bound small copies too, if there is room for it.
+/// Copies of memory larger than any cache must be measured for small operations too, if there is room for this memory.
 #[test]
 fn small_copies_are_also_bounded_by_large_ones() {
-    // Runs without kernels, because the simulated driver executes kernels word by word.
+    // Kernels are disabled, because the simulated driver is slow: it executes kernels word by word.
     let Some(double) = Double::with("memory 536870912\nptx 0") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! GPUs that memories report, before and after allocation.
+//! The GPUs that memories report, before and after allocation.
 
 use tonnage_engine::Libraries;
 use tonnage_engine::memory::{Memory, MemoryEntry, Request};
@@ -21,10 +21,10 @@ fn memories_report_their_gpus() {
             ..Request::default()
         })
     };
-    // Before anything is allocated, which starts the driver.
+    // Nothing is allocated yet. Allocation would start the driver.
     let told = device(&CUDA, Some(1)).unwrap();
     assert_eq!(told.title(), "cuda:1 (0000:1c:00.0)");
-    // PCIe is not a bound if it is unknown whether there are other links.
+    // If it is unknown whether there are links other than PCIe, no link is reported as the bound.
     assert!(told.links_unknown.is_none() || told.link.is_none());
     assert_eq!(told.memory_bytes_per_s, Some(128_000_000_000));
     assert_eq!(device(&CUDA, Some(7)), None);
@@ -50,7 +50,7 @@ fn memories_report_their_gpus() {
     let pinned = allocate(&double, &CUDA_PINNED, "", BYTES).unwrap();
     let arena = pinned.mapped("shm").unwrap();
     assert_eq!(pinned.device().unwrap().address, arena.address());
-    // Another GPU of the process, whose driver has started once.
+    // This memory is on another GPU of the process, whose driver has already started.
     assert!(started(&*pinned));
     let host = (HOST.allocate)(&Request {
         bytes: BYTES,
@@ -62,7 +62,7 @@ fn memories_report_their_gpus() {
     assert!(report.pages.is_some() && report.device.unwrap().starts_with("cuda:0 "));
     pinned.fill(0, 3, 100, Key::new(1, 1, 1, 1)).unwrap();
     assert!(found(&*pinned, (0, 3, 100), Key::new(1, 1, 1, 1)).is_clean());
-    // AMD's, with its own names.
+    // The same for AMD, with the names of AMD's functions.
     let Some(double) = Double::hip("") else {
         return;
     };

@@ -1,9 +1,8 @@
-//! Engine `cuda-ipc` between two processes over the simulated driver, and on a GPU if `make test-gpu` allows it. This
-//! test program starts itself again as the target.
+//! Engine `cuda-ipc` between two processes over the simulated driver, and on a GPU if run by `make test-gpu`. This test
+//! program starts itself again as the target.
 //!
-//! It checks, while it runs, that arrivals are reported after their data, even if there are more of them than a ring
-//! has entries, and that neither side allocates memory per operation. Results of whole runs are checked in the
-//! end-to-end tests.
+//! It checks that arrivals are reported after their data, even if there are more arrivals than a ring has entries. It
+//! also checks that neither side allocates memory per operation. End-to-end tests check the results of whole runs.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -30,12 +29,12 @@ const DOUBLE: &str = "TONNAGE_TEST_DOUBLE";
 const GPU: &str = "TONNAGE_TEST_GPU";
 const SOCKET: &str = "TONNAGE_TEST_SOCKET";
 
-/// A number of operations that is larger than a ring, and not a multiple of its entries.
+/// Number of operations. It is larger than a ring, and not a multiple of the ring's size.
 const COUNT: u32 = 2500;
 
 const DEPTH: u32 = 64;
 
-/// Size of the word of each operation.
+/// Each operation moves one word of this size.
 const WORD: u32 = 8;
 const BYTES: u64 = (COUNT * WORD) as u64;
 
@@ -48,7 +47,7 @@ struct IpcSide {
     remote: Descriptor,
     socket: UnixStream,
     lines: Lines<BufReader<UnixStream>>,
-    /// Deadline for the other side.
+    /// Time by which the other side must have answered.
     deadline: Instant,
 }
 
@@ -103,7 +102,7 @@ fn connected(rank: u32, (library, gpu): (PathBuf, &str), socket: UnixStream) -> 
     }
 }
 
-/// Returns the word in an operation's slot, as the initiator fills it.
+/// Returns the word that the initiator writes into the slot of an operation.
 fn word(number: u32) -> [u8; WORD as usize] {
     (u64::from(number) + 1).to_ne_bytes()
 }
@@ -126,7 +125,7 @@ impl IpcSide {
         }
     }
 
-    /// Posts all operations of a lane, which complete in the order in which they were posted.
+    /// Posts all operations of a lane. They complete in the order in which they were posted.
     fn carry_out(&mut self, lane: Lane) {
         let (mut posted, mut ended) = (0, 0);
         let mut done = [Completion::EMPTY; 16];
@@ -146,7 +145,7 @@ impl IpcSide {
         assert_eq!(counts().since(before), Default::default());
     }
 
-    /// Checks the data of each arrival when it is reported, and posts the next receive if it needs one.
+    /// Checks the data of each arrival when the arrival is reported. If operations need receives, posts the next one.
     fn take_arrivals(&mut self, receives: Option<Lane>) {
         let mut done = [Completion::EMPTY; 16];
         let (mut arrived, mut posted) = (0, DEPTH);
@@ -216,7 +215,7 @@ fn second_process() {
     side.hear("end");
 }
 
-/// Returns the second process's connection, or fails if that process ends before it has connected.
+/// Returns the second process's connection. Fails if that process ends before it has connected.
 fn accepted(listener: &UnixListener, second: &mut Child) -> UnixStream {
     listener.set_nonblocking(true).unwrap();
     loop {
@@ -230,7 +229,8 @@ fn accepted(listener: &UnixListener, second: &mut Child) -> UnixStream {
     }
 }
 
-/// Moves one operation at a time, so that a report before its data would be noticed.
+/// The simulated driver executes one operation of a stream at a time. So an arrival that is reported before its data is
+/// noticed.
 #[test]
 fn arrivals_are_reported_after_their_data_and_nothing_is_allocated() {
     if let Some(double) = Double::with("gpus 2\nslow 1") {
@@ -247,7 +247,8 @@ fn arrivals_are_reported_after_their_data_and_nothing_is_allocated() {
     }
 }
 
-/// Checks that the first GPU's writes to memory of GPU `gpu`, which the second process owns, are reported as arrivals.
+/// The first GPU writes to memory of GPU `gpu`, which the second process owns. Checks that these writes are reported as
+/// arrivals.
 fn arrivals_are_told(library: &Path, gpu: &str) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");

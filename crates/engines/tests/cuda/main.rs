@@ -1,5 +1,5 @@
-//! Tests of GPU memories, over the simulated driver from the tests of `tonnage-sys`. With `make test-gpu`, `cuda-ipc`
-//! also runs on a GPU; the other tests have never run on a GPU.
+//! Tests of GPU memories over the simulated driver, which is shared with the tests of `tonnage-sys`. With `make
+//! test-gpu`, the tests of `cuda-ipc` also run on a GPU.
 #![cfg(test)]
 
 mod copies;
@@ -73,7 +73,7 @@ fn found(memory: &dyn Memory, (origin, offset, len): (u64, u64, u64), key: Key) 
     found
 }
 
-/// Copies a whole memory to another one, as only a test does.
+/// Copies a whole memory to another one, through the host. Only tests do this.
 fn copy(from: &dyn Memory, to: &dyn Memory) {
     let mut bytes = vec![0; BYTES as usize];
     from.read(0, &mut bytes).unwrap();
@@ -88,7 +88,7 @@ fn host() -> Arc<dyn Memory> {
     (HOST.allocate)(&request).unwrap()
 }
 
-/// Origins, offsets, lengths and keys: odd ones, empty ones, and the full size.
+/// Origins, offsets, lengths and keys: odd ones, an empty range, and the whole memory.
 fn cases() -> Vec<((u64, u64, u64), Key)> {
     let key = Key::new(1, 2, 3, 4);
     let back = 37u64.wrapping_sub(4099);
@@ -103,7 +103,7 @@ fn cases() -> Vec<((u64, u64, u64), Key)> {
     ]
 }
 
-/// Covers kernels and copies, for both vendors.
+/// Tests filling and verifying by kernels and by copies, for both vendors.
 #[test]
 fn the_pattern_is_the_hosts_byte_for_byte() {
     let host = host();
@@ -126,7 +126,7 @@ fn the_pattern_is_the_hosts_byte_for_byte() {
                 copy(one, other);
                 let right = found(other, range, key);
                 assert!(right.is_clean() && right.checked_bytes == len, "{range:?}");
-                // Nothing was written outside the range.
+                // Bytes outside the range must be unchanged.
                 let mut beside = vec![0; BYTES as usize];
                 one.read(0, &mut beside).unwrap();
                 let end = (offset + len) as usize;
@@ -137,10 +137,10 @@ fn the_pattern_is_the_hosts_byte_for_byte() {
     }
 }
 
-/// A corruption of a memory's bytes.
+/// Corrupts bytes of a memory.
 type Spoil<'a> = &'a dyn Fn(&dyn Memory);
 
-/// A flipped byte, swapped blocks, a stale block, and missing bytes are reported as for host memory.
+/// A flipped byte, swapped blocks, a stale block and missing bytes must be reported as they are for host memory.
 #[test]
 fn corruption_is_reported_as_on_the_host() {
     let Some(double) = Double::with("") else {
@@ -193,7 +193,8 @@ fn corruption_is_reported_as_on_the_host() {
     assert!(gpu.read(BYTES, &mut [0]).is_err() && gpu.write(u64::MAX, &[0, 0]).is_err());
 }
 
-/// Kernels of a GPU that computes wrongly are not used, and the record has the reason. The bytes are still right.
+/// Kernels that compute wrong values are not used, and the record has the reason. Copies through the host still give
+/// the right bytes.
 #[test]
 fn kernels_that_differ_from_the_host_are_not_used() {
     for (entry, lines, reason) in [
@@ -228,7 +229,7 @@ fn kernels_that_differ_from_the_host_are_not_used() {
     }
 }
 
-/// The simulated driver loses its GPU when a module is loaded.
+/// The simulated driver loses its GPU as soon as a module is loaded.
 #[test]
 fn pinned_memory_compiles_no_kernels() {
     let Some(double) = Double::with("fail cuModuleLoadDataEx 719 1") else {
@@ -242,10 +243,10 @@ fn pinned_memory_compiles_no_kernels() {
     assert!(lost.contains("(719)"), "{lost}");
 }
 
-/// A GPU that fails while in use: every later call fails with its name and code.
+/// After a GPU has failed while in use, every later call fails with its name and code.
 #[test]
 fn a_failing_gpu_is_an_error() {
-    // The self-test launches more kernels than this.
+    // The 40th call of cuMemcpyAsync fails. It comes after the self-tests.
     let Some(double) = Double::with("fail cuMemcpyAsync 719 40") else {
         return;
     };
@@ -288,7 +289,7 @@ fn rates(memory: &dyn Memory) -> Result<Vec<tonnage_engine::memory::CopyRate>> {
     )
 }
 
-/// Checks the report for each vendor, with the names of the vendor's calls.
+/// Checks the report of each vendor, which contains the names of the vendor's calls.
 #[test]
 fn the_way_of_allocating_is_chosen_and_reported() {
     let options = |alloc: &str| EngineOptions::from([("alloc".to_owned(), alloc.to_owned())]);
@@ -323,7 +324,7 @@ fn the_way_of_allocating_is_chosen_and_reported() {
     );
     let advice = "Leave --memory-option alloc=vmm out";
     for (entry, lines, bytes, parts) in [
-        // A request that is too large reports the free memory, as with `malloc`.
+        // If the request is too large, the error reports the free memory, as for `malloc`.
         (
             &CUDA,
             "",

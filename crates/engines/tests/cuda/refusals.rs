@@ -1,4 +1,4 @@
-//! Errors of GPU memories of both vendors: each has its reason and the next thing to try.
+//! Errors of GPU memories of both vendors. Each error must have its reason and advice.
 
 use tonnage_engine::Libraries;
 use tonnage_engine::memory::{MemoryEntry, Request};
@@ -7,7 +7,8 @@ use tonnage_engines::memory::{CUDA, CUDA_PINNED, HIP, HIP_PINNED};
 use super::double::Double;
 use super::{BYTES, allocate, double_of, refusal};
 
-/// A simulated driver's script, a memory and its size, and the texts that the error must and must not contain.
+/// A simulated driver's script, a memory and its size, the texts that the error must contain, and those that it must
+/// not.
 type Case = (
     &'static str,
     (&'static MemoryEntry, &'static str, u64),
@@ -70,14 +71,14 @@ const CASES: [Case; 12] = [
         &["hipInit: hipErrorInvalidDevice (101)", "/dev/kfd"],
         &[],
     ),
-    // A code whose name the simulated driver does not know, as from a newer driver.
+    // An error code whose name is unknown, as from a newer driver.
     (
         "fail cuDevicePrimaryCtxRetain 802 1",
         (&CUDA, "", 1),
         &["cuDevicePrimaryCtxRetain: an error (802)", "Xid"],
         &[],
     ),
-    // Limits of the host, not of the GPU; the GPU's own failures keep their advice.
+    // These limits are limits of the host, so they get other advice than the GPU's own failures.
     (
         "fail cuMemHostRegister_v2 2 1",
         (&CUDA_PINNED, "", BYTES),
@@ -101,7 +102,7 @@ const CASES: [Case; 12] = [
         ],
         &["on this GPU", "fewer ranks on this host"],
     ),
-    // The code is the same for any reason; the limit of locked memory does not matter.
+    // The driver returns this code for many reasons. The limit of locked memory must not be mentioned.
     (
         "fail hipHostRegister 1 1",
         (&HIP_PINNED, "", BYTES),
@@ -129,7 +130,7 @@ fn each_refusal_has_a_reason_and_advice() {
         for part in lacks {
             assert!(!said.contains(part), "{part}: {said}");
         }
-        // Whole pages, of any size.
+        // The number of bytes to be pinned is rounded up to whole pages.
         if let Some((before, _)) = said.split_once(" bytes of the host were to be pinned") {
             let asked = before.rsplit(' ').next().unwrap();
             assert!(asked.parse::<u64>().unwrap() >= BYTES, "{said}");

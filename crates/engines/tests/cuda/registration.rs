@@ -1,4 +1,4 @@
-//! Tests of simulated GPU memory with libfabric providers that cannot use GPU memory; this machine has no other
+//! Tests of simulated GPU memory with libfabric providers that cannot use GPU memory. Test machines have no other
 //! providers.
 
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use tonnage_units::Error;
 
 use super::{BYTES, Double, allocate};
 
-/// Returns the error of a provider for GPU memory, from opening it or from registering memory.
+/// Returns the error of a provider for GPU memory. It comes from opening the provider or from registering the memory.
 fn refused(
     (double, entry): (&Double, &MemoryEntry),
     (library, provider): (&str, &str),
@@ -45,13 +45,13 @@ fn refused(
     error.to_string()
 }
 
-/// Checks the embedded library, and the installed one if there is one: bytes must never go through the host unnoticed.
+/// Checks the embedded library, and the installed one if there is one. Bytes must never go through the host unnoticed.
 #[test]
 fn a_provider_without_device_memory_is_refused() {
     let (Some(double), Some(hip)) = (Double::with("dmabuf 1"), Double::hip("dmabuf 1")) else {
         return;
     };
-    // Memory of AMD GPUs, with AMD's terms.
+    // For memory of AMD GPUs, the error uses AMD's terms.
     let said = refused((&hip, &HIP), ("embedded", "tcp"), "auto");
     assert!(
         said.contains("memory hip with engine fabric:tcp")

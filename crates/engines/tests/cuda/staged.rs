@@ -1,4 +1,4 @@
-//! Tests of staging over libfabric's tcp between two workers of this process, with memory of simulated GPUs.
+//! Tests of staging over libfabric's tcp, between two workers of this process, with memory of simulated GPUs.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn pair(memories: [Arc<dyn Memory>; 2]) -> [Side; 2] {
         let neighbor = PeerEndpoint::same_container(1 - at as u32, card.clone());
         sides[at].engine.connect(&[neighbor]).unwrap();
     }
-    // Both take part in first contact.
+    // Both sides must take part in first contact at the same time.
     std::thread::scope(|scope| {
         for side in &mut sides {
             scope.spawn(|| side.engine.meet(&|| false).unwrap());
@@ -86,7 +86,7 @@ fn polled(sides: &mut [Side; 2], counts: [usize; 2]) -> [Vec<Completion>; 2] {
 
 const LEN: u32 = 300_001;
 
-/// Moves bytes with every verb in several pieces, at odd offsets, between two GPUs and between a GPU and the host.
+/// Moves bytes with every verb, in several pieces and at odd offsets, between two GPUs and between a GPU and the host.
 #[test]
 fn every_verb_moves_every_byte_of_a_gpu() {
     let Some(double) = Double::with("gpus 2") else {
@@ -120,7 +120,7 @@ fn every_verb_moves_every_byte_of_a_gpu() {
                 assert_eq!(said, (tagged, LEN, 5, Lane(0)));
             }
             let (target, at) = if reads { (0, local) } else { (1, remote) };
-            // A completion means that the bytes have arrived: there was no poll since.
+            // The bytes have arrived when the operation completes, so the sides need not be polled again.
             let right = found(&*sides[target].memory, (at, at, LEN.into()), key);
             assert!(right.is_clean(), "{verb:?}");
         }
@@ -141,8 +141,8 @@ fn op(lane: Lane, tag: u32, local: u64, remote: u64) -> Op {
     }
 }
 
-/// Posts more operations than there are slots, empty and small ones: each must end once, and pieces of different
-/// operations must not be mixed up.
+/// Posts more operations than there are slots, including empty and small ones. Each must complete once, and pieces of
+/// different operations must not be mixed up.
 #[test]
 fn more_operations_than_slots_end_once_each() {
     let Some(double) = Double::with("") else {
@@ -206,7 +206,7 @@ fn operations_that_do_not_fit_are_named_and_others_are_not_lost() {
     let write = lane(&mut sides, 0, LaneKind::Initiate(Verb::Write));
     let outside = sides[0].engine.post(&[op(write, 3, 0, BYTES)]).unwrap_err();
     assert!(outside.to_string().contains("lie outside"), "{outside}");
-    // A second GPU has its own ring.
+    // The ring is pinned for one GPU, so memory of a second GPU is refused.
     let other = sides[0].engine.register(&gpu("1")).unwrap_err().to_string();
     assert!(other.contains("pinned for cuda:0"), "{other}");
     assert!(sides[0].engine.register(&host()).is_ok());

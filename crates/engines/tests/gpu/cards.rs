@@ -1,6 +1,6 @@
-//! What NICs need from the driver, tested without a NIC on the GPUs of this machine. Memory of either sort
-//! can be exported as a dmabuf if the driver reports it. Writes of NICs can be flushed if the driver requires it,
-//! which AMD's runtime does not report.
+//! The driver functions that NICs need, tested on the GPUs of this machine without a NIC. If the driver reports that it
+//! exports memory, both kinds of memory can be exported as a dmabuf. If the driver requires it, writes of NICs can be
+//! flushed; AMD's runtime does not report this.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -33,18 +33,18 @@ fn memory_can_be_exported_if_the_driver_reports_it() {
                     let (offset, mut file) = (exported_as.offset, File::from(exported_as.file));
                     let bytes = file.seek(SeekFrom::End(0)).unwrap();
                     assert!(offset + BYTES <= bytes, "{sort}: {offset} of {bytes}");
-                    // NVIDIA's driver exports whole pages of the host's size.
+                    // NVIDIA's driver exports whole pages of the host, which have at most 64 KiB.
                     let is_near = context.driver().name != "cuda" || offset < 64 << 10;
                     assert!(is_near, "{sort}: {offset}");
                     exported += 1;
                 }
-                // Some drivers export only one of the sorts.
+                // Some drivers export only one of the two kinds of memory.
                 (Err(why), Some(true)) => println!("skip: {sort} is not exported: {why}"),
                 (Err(why), told) => {
                     println!("skip: this driver exports no memory ({told:?}): {why}")
                 }
             }
-            // The buffer must still be usable and unchanged afterwards.
+            // After the export, the buffer must still be usable.
             buffer.write(BYTES - 5, b"whole").unwrap();
             let mut back = [0; 5];
             buffer.read(BYTES - 5, &mut back).unwrap();
@@ -66,7 +66,7 @@ fn writes_of_cards_are_flushed_if_the_driver_requires_it() {
             WritesOrdering::Flushed => {
                 let writes = CardWrites::into_memory_of(&context).unwrap();
                 writes.flush().unwrap();
-                // Another thread, which has no current context yet.
+                // A flush must also work on another thread, which has no current context.
                 std::thread::scope(|scope| scope.spawn(|| writes.flush().unwrap()).join().unwrap());
             }
             other => println!("skip: no flush is needed or offered here: {other:?}"),

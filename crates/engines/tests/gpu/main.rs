@@ -1,12 +1,13 @@
-//! Engines `cuda` and `hip`: the same cases over simulated drivers and, if this machine has a GPU, over the
-//! real one. There, the speed is also compared with a raw loop of the same calls. `make test-gpu` runs these.
+//! Engines `cuda` and `hip`: the same cases over simulated drivers and, if this machine has a GPU, over the real
+//! driver. On a GPU, their speed is also compared with a raw loop of the same driver calls. `make test-gpu` runs these
+//! tests.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `main` | drivers, a lane between two memories, and cases for every driver |
-//! | `cards` | requirements of NICs: exporting memory, and flushing their writes |
-//! | `speed` | measurements, on real drivers only |
-//! | `nvbandwidth` | the same copies by NVIDIA's own program |
+//! | `cards` | the functions that NICs need: exporting memory, and flushing writes of NICs |
+//! | `speed` | measurements, only on real drivers |
+//! | `nvbandwidth` | comparison with NVIDIA's own program |
 #![cfg(test)]
 
 mod cards;
@@ -54,10 +55,10 @@ static MAKERS: [Maker; 2] = [
     },
 ];
 
-/// Suffix in these tests for a memory that is allocated by virtual-memory handles.
+/// Suffix in the names of these tests for memory that is allocated by virtual-memory handles.
 const BY_HANDLES: &str = "/vmm";
 
-/// A driver for the cases.
+/// A driver on which the cases run.
 struct Driver {
     maker: &'static Maker,
     libraries: Libraries,
@@ -66,7 +67,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// Returns NVIDIA's simulated driver with two GPUs; without a C compiler `None`, after a message.
+    /// Returns NVIDIA's simulated driver with two GPUs. Without a C compiler, prints a message and returns `None`.
     fn double(lines: &str) -> Option<Self> {
         Self::double_of(&MAKERS[0], lines)
     }
@@ -82,7 +83,7 @@ impl Driver {
         })
     }
 
-    /// A vendor's real driver; `None`, with a message, if the machine lacks a GPU of this vendor.
+    /// Returns a vendor's real driver. If the machine has no GPU of this vendor, prints a message and returns `None`.
     fn real(maker: &'static Maker) -> Option<Self> {
         let engine = maker.entry.name;
         let found = Libcuda::load_of(maker.driver, None).and_then(|library| library.devices());
@@ -104,8 +105,8 @@ impl Driver {
         }
     }
 
-    /// Returns the real drivers, for measurements: an environment variable of `make test-gpu` shows that nothing else
-    /// is running.
+    /// Returns the real drivers for measurements; none unless an environment variable is set. `make test-gpu` sets it,
+    /// and runs nothing else at the same time.
     fn for_figures() -> Vec<Self> {
         if std::env::var_os("TONNAGE_GPU_FIGURES").is_none() {
             println!("skip: figures of a GPU, which `make test-gpu` measures");
@@ -121,13 +122,13 @@ impl Driver {
         Libcuda::load_of(self.maker.driver, named).unwrap()
     }
 
-    /// Returns all drivers of this machine.
+    /// Returns all drivers of this machine, simulated and real.
     fn all() -> impl Iterator<Item = Self> {
         let doubles = MAKERS.iter().filter_map(|maker| Self::double_of(maker, ""));
         doubles.chain(MAKERS.iter().filter_map(Self::real))
     }
 
-    /// Allocates a memory by NVIDIA's name for it.
+    /// Allocates a memory. `name` is NVIDIA's name of the memory, even for other vendors.
     fn memory(&self, name: &str, bytes: u64) -> Result<Arc<dyn Memory>> {
         let by_handles = name.ends_with(BY_HANDLES);
         let name = name.trim_end_matches(BY_HANDLES);
@@ -157,7 +158,7 @@ impl Driver {
     }
 }
 
-/// A lane between two memories, its worker, and its peer's worker.
+/// A lane between two memories, with the workers at both ends.
 struct Line {
     engine: Box<dyn Engine + Send>,
     lane: Lane,
@@ -223,14 +224,14 @@ impl Line {
 
 const BYTES: u64 = 256 << 10;
 
-/// Names of the memories at both ends, and options of the engine.
+/// Names of the memories at both ends, and the engine's options.
 type Ends = (
     &'static str,
     &'static str,
     &'static [(&'static str, &'static str)],
 );
 
-/// Pairs of memories that can be copied.
+/// Returns pairs of memories between which the driver can copy.
 fn ends(driver: &Driver) -> Vec<Ends> {
     let gpus = driver.gpus;
     let mut all: Vec<(_, _, &'static [_])> = Vec::new();
@@ -254,7 +255,7 @@ fn ends(driver: &Driver) -> Vec<Ends> {
     all
 }
 
-/// Writes to one memory and verifies in the other, at odd offsets and sizes; the bytes around must stay unchanged.
+/// Writes to one memory and verifies in the other, at odd offsets and sizes. All other bytes must stay unchanged.
 #[test]
 fn each_byte_arrives_at_its_offset() {
     for driver in Driver::all() {
@@ -278,7 +279,7 @@ fn each_byte_arrives_at_its_offset() {
                 let key = Key::new(1, 2, 3, 4);
                 from.fill(0, 0, BYTES, key).unwrap();
                 to.fill(0, 0, BYTES, key.poison()).unwrap();
-                // Seven operations, four in flight, each to the offset that it came from.
+                // Seven operations with four in flight. Each writes to the same offset from which it reads.
                 let ranges = [
                     (0, 1),
                     (1, 4095),
@@ -318,7 +319,7 @@ fn each_byte_arrives_at_its_offset() {
     }
 }
 
-/// Equal specifications must share one lane, and a released lane must accept nothing.
+/// Equal specifications must share one lane, and a released lane must not accept operations.
 #[test]
 fn equal_lanes_are_shared_and_ranges_outside_are_refused() {
     for driver in Driver::all() {
@@ -332,21 +333,21 @@ fn equal_lanes_are_shared_and_ranges_outside_are_refused() {
             region.id,
             &region.descriptor,
         );
-        // Two host memories.
+        // A lane between two host memories is refused.
         let refused = line.engine.lane(&spec).unwrap_err().to_string();
         assert!(
             refused.contains("neither end")
                 && refused.contains(&format!("--target-memory {},", driver.maker.driver.name)),
             "{refused}"
         );
-        // Host memory is a whole number of pages.
+        // The size of host memory is rounded up to whole pages.
         let outside = line.op(0, own.bytes() - 7, 0, 8);
         assert!(line.engine.post(&[outside]).is_err());
         let good = line.op(1, 0, 0, 8);
         assert_eq!(line.engine.post(&[good, outside]).unwrap(), 1);
         while line.engine.poll(&mut [Completion::EMPTY; 1]).unwrap() == 0 {}
         let lane = line.lane;
-        // The lane's own memory, which was registered first.
+        // Region 0 is the lane's own memory, which was registered first.
         let in_use = line.engine.deregister(RegionId(0)).unwrap_err();
         assert!(in_use.to_string().contains("lane"), "{in_use}");
         line.engine.release(lane);
@@ -357,8 +358,8 @@ fn equal_lanes_are_shared_and_ranges_outside_are_refused() {
     }
 }
 
-/// If the driver copies while the caller waits, a call must end after a bounded number of bytes, so that the caller can
-/// check the clock.
+/// If the driver blocks the caller until bytes are copied, a call must end after a bounded number of bytes. So the
+/// caller can check the clock.
 #[test]
 fn a_call_copies_a_bounded_number_of_unpinned_bytes() {
     let Some(driver) = Driver::double("") else {
@@ -370,12 +371,12 @@ fn a_call_copies_a_bounded_number_of_unpinned_bytes() {
         let ops: Vec<Op> = (0..32)
             .map(|tag| line.op(tag, 0, 0, BYTES as u32))
             .collect();
-        // 4 MiB in copies of 256 KiB.
+        // Without pinned memory, a call takes 4 MiB, which are 16 copies of 256 KiB.
         assert_eq!(line.engine.post(&ops).unwrap(), taken);
     }
 }
 
-/// A copy was posted, but its end cannot be known. No later call posts it again, or reports it as done.
+/// A copy was posted, but its completion will never be known. No later call may post it again, or report it as done.
 #[test]
 fn a_failure_of_the_driver_is_returned_by_every_later_call() {
     let Some(driver) = Driver::double("fail cuEventRecord 1 3") else {
@@ -391,7 +392,7 @@ fn a_failure_of_the_driver_is_returned_by_every_later_call() {
     assert_eq!(polled.to_string(), again);
 }
 
-/// A kernel that differs from the host is not used, and nothing else in its place.
+/// A kernel that differs from the host is not used, and no other method replaces it.
 #[test]
 fn an_untrusted_kernel_copies_nothing() {
     let Some(driver) = Driver::double("ptx 0") else {
@@ -406,8 +407,8 @@ fn an_untrusted_kernel_copies_nothing() {
     );
 }
 
-/// Copies within a GPU are bounded by the fastest of all methods, including the kernel, whichever method the engine
-/// uses.
+/// The bound of copies within a GPU is the fastest of all methods, including the kernel. It does not depend on the
+/// method that the engine uses.
 #[test]
 fn the_bound_of_copies_includes_the_kernel() {
     for driver in Driver::all() {
@@ -433,8 +434,7 @@ fn the_bound_of_copies_includes_the_kernel() {
             .unwrap()
             .into_iter()
             .partition(|rate| rate.method.starts_with("the GPU's kernel (by=sm) of "));
-        // Rates exist for one stream and for several, over the same number of slices, although nothing has copied by
-        // call yet.
+        // Both methods have rates for one stream and for several.
         assert!(!by_call.is_empty());
         assert_eq!(by_call.len(), by_kernel.len());
         assert!(
@@ -443,7 +443,7 @@ fn the_bound_of_copies_includes_the_kernel() {
         );
         let line = Line::new(&driver, (&own, &far), Verb::Write, (&[("by", "sm")], 2));
         let mut line = line.unwrap();
-        // The copies have moved the bytes of the slices, and the lane must still work.
+        // The copies have moved the bytes of the slices. The lane must work afterwards.
         let mut bytes = [0; 16];
         own.read(BYTES / 2, &mut bytes).unwrap();
         assert_eq!(bytes, [7; 16]);

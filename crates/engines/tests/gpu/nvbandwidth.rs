@@ -1,8 +1,8 @@
-//! Compares the engine with NVIDIA's nvbandwidth, if it is in PATH: the same copies by copy engines, in a separate
-//! program.
+//! Compares the engine with NVIDIA's program nvbandwidth, if that is in PATH. Both make the same copies by copy
+//! engines.
 //!
-//! Only one GPU is visible to nvbandwidth, so that its sum is that GPU's rate. The result is the last line of a test
-//! case: "SUM", the name, and gigabytes per second.
+//! nvbandwidth sees only one GPU, so its sum is the rate of that GPU. The result is in the last line of a test case:
+//! "SUM", the name of the case, and gigabytes per second.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,13 +15,13 @@ use tonnage_sys::cuda::NVIDIA;
 /// Environment variable that selects the GPUs visible to a process.
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// Test cases of nvbandwidth, and the engine's equivalent copies.
+/// Test cases of nvbandwidth, and the verb with which the engine makes the same copies.
 const CASES: [(&str, Verb); 2] = [
     ("host_to_device_memcpy_ce", Verb::Write),
     ("device_to_host_memcpy_ce", Verb::Read),
 ];
 
-/// Minimum share of its rate that the engine reaches; the two run one after the other.
+/// Minimum rate of the engine as a fraction of nvbandwidth's rate. Both run one after the other.
 const PART_MIN: f64 = 0.95;
 
 /// Returns the bytes per second of a test case, from the program's output.
@@ -36,7 +36,7 @@ fn read(text: &str, case: &str) -> Option<f64> {
     })
 }
 
-/// Returns the first GPU visible to this process. Other users may be using the other GPUs.
+/// Returns the first GPU visible to this process. Other programs may be using the other GPUs.
 fn first_of(visible: Option<&str>) -> String {
     let first = visible.and_then(|visible| visible.split(',').next());
     let first = first.map(str::trim).filter(|first| !first.is_empty());

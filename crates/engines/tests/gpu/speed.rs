@@ -1,5 +1,5 @@
-//! Speed of the engines on a real GPU of each vendor, compared with a raw loop of the same calls. Both take turns, and
-//! the better half of each side's turns counts, because other load on the machine comes and goes.
+//! Speed of the engines on a real GPU of each vendor, compared with a raw loop of the same driver calls. The two sides
+//! take turns. Only the better half of each side's turns counts, because other load on the machine comes and goes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,15 +14,16 @@ use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
 use super::{Driver, Line};
 
-/// Turns of each side.
+/// Number of turns of each side.
 const TURNS: usize = 7;
 
-/// Turns of each side with small copies. Their time varies more between turns than between the sides.
+/// Number of turns of each side with small copies. It is larger, because their time varies more between turns than
+/// between the sides.
 const TURNS_OF_SMALL: usize = 41;
 
 const DEPTH: usize = 4;
 
-/// Returns the seconds that a turn takes: the median of the better half.
+/// Returns the median of the better half of these times.
 fn middle_of_better(mut turns: Vec<f64>) -> f64 {
     turns.sort_by(f64::total_cmp);
     turns[turns.len() / 4]
@@ -34,7 +35,7 @@ fn middle(mut turns: Vec<f64>) -> f64 {
     turns[turns.len() / 2]
 }
 
-/// Returns the seconds that the engine takes for this many copies of this size.
+/// Returns the seconds that the engine needs for `copies` copies of `len` bytes.
 fn by_engine(line: &mut Line, copies: usize, len: u32) -> f64 {
     let begun = Instant::now();
     let (mut posted, mut ended) = (0, 0);
@@ -77,15 +78,15 @@ impl Raw {
         )
     }
 
-    /// Returns the seconds of the driver's calls alone: a copy, an event behind the copy, and queries of the oldest
-    /// event.
+    /// Returns the seconds that the driver's calls alone need: a copy, an event after the copy, and queries of the
+    /// oldest event.
     fn copies(&self, copies: usize, len: u32) -> f64 {
         let begun = Instant::now();
         self.raw.copies(self.parts(len.into()), copies).unwrap();
         begun.elapsed().as_secs_f64()
     }
 
-    /// Returns the seconds of one copy by the GPU's clock, and by the host's.
+    /// Returns the seconds of one copy, by the GPU's clock and by the host's.
     fn both_clocks(&self, len: u64) -> (f64, f64) {
         let begun = Instant::now();
         let (from, to) = self.parts(len);
@@ -127,7 +128,7 @@ pub(super) fn rate_of(
 
 #[test]
 fn the_engine_is_as_fast_as_the_driver() {
-    // For any vendor: the calls are the same.
+    // The calls are the same for all vendors.
     Driver::for_figures().iter().for_each(beside_the_raw_loop);
 }
 
@@ -176,7 +177,7 @@ fn beside_the_raw_loop(driver: &Driver) {
             _ => assert!(calls / engine >= 0.98, "{len}: {engine} {calls}"),
         }
     }
-    // Above a millisecond, the clocks are compared by the median of several pairs.
+    // Both clocks are compared for a copy that takes longer than a millisecond. The median of several copies counts.
     let mut pairs: Vec<(f64, f64)> = (0..TURNS).map(|_| raw.both_clocks(LARGE.into())).collect();
     pairs.sort_by(|one, other| (one.1 - one.0).total_cmp(&(other.1 - other.0)));
     let (gpu, host) = pairs[TURNS / 2];
@@ -195,7 +196,8 @@ fn ways_of_copying_have_the_expected_order() {
 
 fn order_of_ways(driver: &Driver) {
     let devices = driver.library().devices().unwrap();
-    // AMD's runtime chooses how it copies, and the link that the kernel reports may be inside the GPU's board.
+    // AMD's runtime chooses the copy method itself. The link that the kernel reports may be inside the GPU's board. So
+    // there is no nominal rate to compare with.
     let is_known = driver.maker.driver.name == NVIDIA.name;
     let nominal = nominal_link_bytes_per_s(&devices[0].pci_address).filter(|_| is_known);
     let of = |ends, how| rate_of(driver, ends, how, LARGE);
@@ -218,18 +220,19 @@ fn order_of_ways(driver: &Driver) {
             "{way}: {by_kernel} {pinned}"
         );
         if let Some(nominal) = nominal.map(|nominal| nominal as f64) {
-            // Packets have headers: a link that is not shared lies between these two values.
+            // Packets have headers, so the rate is less than nominal. It is between these two values if the link is not
+            // shared.
             let fits = 0.5 * nominal..=1.02 * nominal;
             assert!(fits.contains(&pinned), "{way}: {pinned} {nominal}");
         }
     }
     if let Some(nominal) = devices[0].memory_bytes_per_s {
-        // Each byte is read and written.
+        // A copy reads and writes each byte.
         assert!(2.0 * within >= 0.8 * nominal as f64, "{within} {nominal}");
     }
 }
 
-/// Returns the seconds that a call takes, after one turn that does not count.
+/// Returns the seconds that a call needs. The first call does not count.
 fn seconds(mut call: impl FnMut()) -> f64 {
     call();
     let turn = |_| {
@@ -256,7 +259,7 @@ fn filled_and_verified(driver: &Driver) {
         memory.verify(0, 0, bytes, key, &mut found).unwrap();
         assert!(found.is_clean());
     });
-    // A copy reads and writes; these only do one of the two.
+    // A copy reads and writes. Filling only writes, and verifying only reads.
     let memory_rate = 2.0 * rate_of(driver, ("cuda", "cuda"), (Verb::Write, &[]), LARGE);
     let [fill, verify] = [fill, verify].map(|seconds| bytes as f64 / seconds);
     println!(

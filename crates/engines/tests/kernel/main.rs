@@ -1,5 +1,6 @@
-//! The engine `verbs:kernel` with a key that the target never issued, between two devices of one host, in one process.
-//! It needs the kernel module, and runs in the guest of `make test-kernel`, which names the devices.
+//! The engine `verbs:kernel` with a key that the target never issued, between two devices of one host and in one
+//! process. It needs the kernel module, so it runs in the virtual machine of `make test-kernel`, which names the
+//! devices.
 #![cfg(test)]
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use tonnage_engines::verbs::ENTRY;
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
 
-/// Environment variable with the devices of target and initiator, separated by a comma.
+/// Environment variable with the device of the target and that of the initiator, separated by a comma.
 const DEVICES: &str = "TONNAGE_TEST_KERNEL";
 const BYTES: u64 = 64 << 10;
 const SIZE: u32 = 4096;
@@ -30,7 +31,7 @@ struct Side {
     region: Region,
 }
 
-/// The target has rank 0, the initiator rank 1.
+/// Opens a side. The target has rank 0, and the initiator has rank 1.
 fn side(rank: u32, device: &str, clock: Clock) -> Side {
     let opened = (ENTRY.open)(&OpenRequest {
         variant: "kernel",
@@ -76,7 +77,7 @@ fn pair(devices: [&str; 2]) -> [Side; 2] {
     [target, initiator]
 }
 
-/// Carries out four operations, one after the other.
+/// Runs an order of four consecutive operations.
 fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<CarriedTrial> {
     let lane = initiator.engine.lane(&LaneSpec::new(
         LaneKind::Initiate(verb),
@@ -115,7 +116,7 @@ fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<Carr
     carrier.carry_out(&order)
 }
 
-/// Returns a descriptor of the same bytes with another key.
+/// Returns a descriptor of the same bytes with a wrong key.
 fn spoiled(descriptor: &Descriptor) -> Descriptor {
     let mut known: Value = serde_json::from_slice(&descriptor.0).unwrap();
     let key = &mut known["keys"][0];
@@ -149,7 +150,7 @@ fn a_wrong_key_is_refused_by_name_and_touches_nothing() {
         }
         assert!(first_bytes(&target).iter().all(|&byte| byte == 1));
         println!("{error}");
-        // The lane is unusable now, even with the right key, and reports this.
+        // Now the lane is unusable even with the right key, and reports this.
         let right = target.region.descriptor.clone();
         let after = carried(&mut initiator, verb, &right)
             .unwrap_err()
@@ -159,7 +160,7 @@ fn a_wrong_key_is_refused_by_name_and_touches_nothing() {
             "{after}"
         );
     }
-    // With the right key, the same order changes the same bytes.
+    // With the right key, the same order changes these bytes.
     let [target, mut initiator] = pair([target, initiator]);
     let right = target.region.descriptor.clone();
     let trial = carried(&mut initiator, Verb::Write, &right).unwrap();

@@ -1,4 +1,5 @@
-//! The plays: the calls of one rank in each, and the checks of its results by the launching test.
+//! The plays, which are short scripts of file calls. The ranks make the calls, and the launching test checks the
+//! results.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,7 +25,7 @@ const BLOCK: u64 = 96 << 10;
 const TRANSFER: u64 = 32 << 10;
 const SEGMENTS: u64 = 3;
 
-/// Launchers with their packages, the expected dialect of their library, and its layer for files.
+/// Launchers, each with its package, the expected MPI library, and the library's file layer.
 const LAUNCHERS: [[&str; 4]; 3] = [
     [
         "mpirun.openmpi -np 2 --bind-to none --oversubscribe",
@@ -54,7 +55,7 @@ fn point() -> FilePoint {
     }
 }
 
-/// One rank of a play.
+/// One rank that runs the plays.
 struct Player {
     rank: Rank,
     folder: PathBuf,
@@ -91,7 +92,7 @@ impl Player {
         })
     }
 
-    /// Writes this rank's blocks and reads the other's.
+    /// Writes this rank's blocks and reads the other rank's blocks.
     fn write_and_read(&mut self, play: &str, point: &FilePoint, path: &Path) {
         let (domain, mut calls) = self.calls(point);
         let me = self.rank.id();
@@ -167,7 +168,7 @@ impl Player {
                     engine_options: [("preallocate".into(), "on".into())].into(),
                     ..point()
                 };
-                // Runs twice, as two points of one run; MPI is started once.
+                // Runs twice, like two points of one run. MPI is started only once.
                 self.write_and_read(play, &point, &path);
                 self.write_and_read(play, &point, &path);
             }
@@ -175,7 +176,7 @@ impl Player {
         }
     }
 
-    /// Makes invalid calls, each on one rank only.
+    /// Makes invalid calls, each of them on a single rank.
     fn wrong(&mut self, path: &Path) {
         let point = FilePoint {
             layout: FileLayout::PerProcess,
@@ -221,7 +222,7 @@ impl Player {
         };
         let why = self.domain(&several).err().unwrap();
         assert_eq!(why.exit_code(), 2, "{why}");
-        // Threads other than the one that started MPI are refused.
+        // Calls from threads that did not start MPI are refused.
         std::thread::scope(|scope| {
             let elsewhere = scope.spawn(|| calls.call(&FileCall::Open(alone(true))));
             let why = elsewhere.join().unwrap().unwrap_err().to_string();
@@ -231,7 +232,8 @@ impl Player {
     }
 }
 
-/// A link or a FIFO in place of the file is refused by name, before MPI opens it. A file to be created must not exist.
+/// A link or a FIFO in place of the file is refused by name, before MPI opens it. A file that is to be created must not
+/// exist.
 fn only_regular_files<'a>(
     calls: &mut dyn FileCalls,
     path: &'a Path,
@@ -355,7 +357,7 @@ fn ranks_write_and_read_each_other_s_blocks_and_report_how() {
         let Some(said) = given(launcher, package) else {
             continue;
         };
-        // Two ranks of five plays, one of which has two points.
+        // Two ranks report five plays, and one play has two points.
         assert_eq!(said.len(), 12, "{launcher}: {said:?}");
         for one in &said {
             let (report, chosen) = (&one[1], &one[2]);
@@ -374,7 +376,7 @@ fn ranks_write_and_read_each_other_s_blocks_and_report_how() {
                         assert_eq!(used["romio_cb_write"], "disable");
                     }
                     assert_eq!(vain["romio_cb_write"].is_string(), io_layer == "OMPIO");
-                    // Open MPI does not report which of them its ROMIO uses.
+                    // Open MPI does not report which hints its ROMIO uses.
                     let is_reported = io_layer != "ROMIO of Open MPI";
                     assert_eq!(
                         vain["tonnage_nonsense"].is_string(),

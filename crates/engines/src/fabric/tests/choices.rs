@@ -1,4 +1,4 @@
-//! Choices of libraries, providers and devices, and those that are refused.
+//! Choices of libraries, providers and devices, and choices that are refused.
 
 use super::*;
 use std::net::IpAddr;
@@ -105,7 +105,7 @@ fn all_leaves_out_devices_that_cannot_reach_other_hosts() {
     );
     let (names, left_out) = taken(false, None, |_| None);
     assert!(left_out.is_empty(), "{left_out}");
-    // If no other device is left, these are still tried.
+    // If `no_way_out` has a reason against every device, all of them are still tried.
     assert_eq!(
         taken(false, None, |_| Some("down")),
         (names.clone(), String::new())
@@ -117,7 +117,7 @@ fn all_leaves_out_devices_that_cannot_reach_other_hosts() {
             .find(|one| one.name == *name && one.address.is_ipv4());
         found.map(|one| one.address)
     };
-    // A device also stays if the control channel uses its second address.
+    // A device is also kept if the control channel uses its second address.
     let all = tonnage_sys::interfaces::addresses().unwrap();
     let second = names.iter().find_map(|name| {
         let of_name = all.iter().filter(|one| one.name == *name);
@@ -202,7 +202,7 @@ fn shm_is_refused_between_hosts_and_containers_but_tcp_is_not() {
     }
 }
 
-/// An interface that is down must be distinguished from an interface that does not exist.
+/// The message for an interface that is down must differ from that for one that does not exist.
 #[test]
 fn an_interface_that_is_down_is_reported_as_existing() {
     let words = |state: &str| choose::not_running("eth7", Some(state.to_owned()));

@@ -1,4 +1,4 @@
-//! A peer may write as soon as its own first contact is complete, while the other side still waits for a third.
+//! A peer may write as soon as its own first contact is complete, while the other side still waits for a third rank.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -39,13 +39,13 @@ fn arrivals_during_first_contact_are_reported_after_it() {
                 }
                 has_written.send(()).unwrap();
             });
-            // The last peer of the first side takes part only after those writes.
+            // The late peer takes part in first contact only after the early peer's writes.
             scope.spawn(move || {
                 wait.recv().unwrap();
                 late.engine.meet(&|| false).unwrap();
             });
         });
-        // Posts another write: the arrivals must keep their order.
+        // The early peer writes once more. The arrivals must be reported in order.
         let write = lane(&mut sides[1], LaneKind::Initiate(Verb::WriteImm), 0, false);
         let last = Op {
             imm: 3,
@@ -56,7 +56,7 @@ fn arrivals_during_first_contact_are_reported_after_it() {
     }
 }
 
-/// Immediates of `count` arrivals at the first side, in the order of their reports.
+/// Returns the immediates of `count` arrivals at the first side, in the order in which they are reported.
 fn arrivals(sides: &mut [Side], count: usize) -> Vec<u32> {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut reported = Vec::new();

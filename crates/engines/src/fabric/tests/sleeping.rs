@@ -1,4 +1,4 @@
-//! Waiting for completions by sleeping, if the provider has a descriptor for it.
+//! Sleeping until there are completions, if the provider has a descriptor for it.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn wakes(side: &mut Side, ms: u64) -> bool {
 #[test]
 fn a_sleeper_over_tcp_is_woken_by_what_arrives() {
     let mut sides = pair("tcp", true);
-    // First contact may have left work to be polled.
+    // First contact may have left completions to poll.
     let mut done = [Completion::EMPTY; 4];
     for _ in 0..100 {
         for side in &mut sides {

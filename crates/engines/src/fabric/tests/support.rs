@@ -1,4 +1,4 @@
-//! Sides in one process over the embedded library, and the steps that ranks take together.
+//! Sides in one process over the embedded library, and the steps in which ranks take part together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::super::options::LIBRARY;
 
 pub(super) const BYTES: u64 = 1 << 20;
 
-/// The embedded library has the same release on every machine.
+/// Selects the embedded library, which has the same release on every machine.
 pub(super) const EMBEDDED: &str = "embedded";
 
 pub(super) fn request<'a>(provider: &'a str, options: &'a EngineOptions) -> OpenRequest<'a> {
@@ -28,7 +28,7 @@ pub(super) fn request<'a>(provider: &'a str, options: &'a EngineOptions) -> Open
     }
 }
 
-/// Names the library to load. Leaked, so that it lives as long as the tests.
+/// Names the library to load. The value is leaked, so that it lives as long as the tests.
 pub(super) fn libraries(path: &str) -> &'static Libraries {
     Box::leak(Box::new(Libraries::from([(
         LIBRARY.to_owned(),
@@ -36,7 +36,7 @@ pub(super) fn libraries(path: &str) -> &'static Libraries {
     )])))
 }
 
-/// Request for plain writes only.
+/// A request for plain writes only.
 pub(super) fn plain_writes<'a>(provider: &'a str, options: &'a EngineOptions) -> OpenRequest<'a> {
     OpenRequest {
         verbs: &[Verb::Write],
@@ -80,7 +80,7 @@ pub(super) fn side_of(request: &OpenRequest<'_>, rank: u32, peers: &[u32]) -> Si
     side_that(request, rank, peers, false)
 }
 
-/// A side that polls for completions, and may also sleep until they come.
+/// A side that may sleep until completions come if `sleeps`, and otherwise only polls.
 pub(super) fn side_that(request: &OpenRequest<'_>, rank: u32, peers: &[u32], sleeps: bool) -> Side {
     let domains = open(request).unwrap();
     side_in(&*domains[0], rank, peers, sleeps)
@@ -115,7 +115,7 @@ pub(super) fn side_in(domain: &dyn Domain, rank: u32, peers: &[u32], sleeps: boo
     }
 }
 
-/// Exchanges endpoint addresses and regions: returns the neighbors of each side.
+/// Exchanges endpoint addresses and regions. Returns each side's neighbours.
 pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<PeerEndpoint>> {
     let ranks: Vec<u32> = sides.iter().map(|side| side.rank).collect();
     let place = |rank: u32| ranks.iter().position(|&known| known == rank).unwrap();
@@ -126,7 +126,7 @@ pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<PeerEndpoint>> {
         for peer in peers {
             let descriptor = sides[place(peer)].region.descriptor.clone();
             sides[index].far.push((peer, descriptor));
-            // Makes all endpoint addresses of a side at once, as a run does.
+            // Requests all endpoint addresses of a side at once, as a run does.
             let wanted = sides[place(peer)].peers.clone();
             let made = sides[place(peer)]
                 .engine
@@ -141,7 +141,7 @@ pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<PeerEndpoint>> {
     all
 }
 
-/// Connects the sides. All must take part in first contact at the same time, so each has a thread.
+/// Connects the sides, each on its own thread, because all must take part in first contact at the same time.
 pub(super) fn meet(sides: &mut [Side]) {
     let all = introduced(sides);
     std::thread::scope(|scope| {

@@ -1,13 +1,13 @@
 //! Measures a GPU's copy rate within its own memory.
 //!
-//! The copies are large, independent of the size of the operations that they are compared with: small ones would be
-//! bounded by the launch time and not by the memory. They go over the slices of the operations, including gaps between
-//! strided ones. A cache of the GPU may hold these, so if they are small, the copies also go over memory larger than
-//! any cache. Each set is copied by the driver's call on one stream and on several, and by our kernel if an engine
-//! copies by it. The fastest of all is the bound.
+//! The copies are large, whatever the size of the operations that are compared with them. Small copies would be limited
+//! by the launch time instead of the memory. The copies cover the slices of the operations, including gaps in strided
+//! slices. If the slices are small, a cache of the GPU may hold them, so copies of memory larger than any cache are
+//! measured too. Each is measured with the driver's call on one stream and on several, and with our kernel if it may be
+//! used. The fastest of all is the bound.
 //!
-//! Several GPUs start together and use the same methods in the same order. They share no memory, so a GPU that starts
-//! its turn a little later measures the same.
+//! Several GPUs start together and use the same methods in the same order. They share no memory, so it does not matter
+//! if a GPU starts its turn a little later.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use tonnage_units::quantity::human::{gigabytes_per_s, size};
 
 use super::super::vendor::OUT_OF_MEMORY;
 
-/// Number of turns, after one that does not count. The best counts.
+/// Number of turns. One more turn before them is not counted. The best turn counts.
 const TURNS: usize = 3;
 
 /// Minimum copy time of one turn.
@@ -39,21 +39,21 @@ const BYTES_MAX: u64 = 256 << 20;
 /// Number of streams that copy at once, and copies in flight on each.
 const STREAMS: (u32, u32) = (4, 4);
 
-/// One stream, with the same total number of copies.
+/// One stream, with the same total number of copies in flight.
 const ONE_STREAM: (u32, u32) = (1, 16);
 
-/// Minimum time of one turn of these copies. The host's clock measures it, so start and end must be a small part of it.
+/// Minimum duration of one turn on several streams. The host's clock measures it, so starting and ending must take only
+/// a small part of it.
 const STREAMS_TURN: Duration = Duration::from_millis(6);
 
-/// Multiple of the cache size that each of two stretches has, so that the cache holds little of them: an eighth of
-/// both.
+/// Size of each of two ranges, as a multiple of the cache size. With it, the cache holds at most an eighth of both.
 const CACHES: u64 = 4;
 
 /// The driver's copy call, and properties of the vendor's caches.
 pub(super) struct CopiesBy {
     /// The driver's own name of the call.
     pub(super) call: &'static str,
-    /// Size that exceeds all caches of the vendor's GPUs.
+    /// A size that exceeds all caches of the vendor's GPUs.
     pub(super) uncached_bytes_min: u64,
     /// The kernel, if it passed its self-test.
     pub(super) kernel: Option<Arc<CopyKernel>>,
@@ -66,7 +66,7 @@ struct CopiedRange {
     bytes: u64,
 }
 
-/// Measures copy rates over the slices of a stretch, and if these are small, also over memory larger than any cache.
+/// Measures copy rates over the slices, and if these are small, also over memory larger than any cache.
 pub(super) fn rates(
     buffer: &Arc<DeviceBuffer>,
     stretch: &CopyRange,
@@ -89,7 +89,7 @@ pub(super) fn rates(
     }
     let uncached = match DeviceBuffer::allocate(context, 2 * uncached_bytes) {
         Ok(uncached) => Arc::new(uncached),
-        // The operations' own bytes have to suffice.
+        // Without more memory, only the rates over the operations' own bytes are returned.
         Err(failure) if failure.code() == Some(OUT_OF_MEMORY) => return Ok(rates),
         Err(failure) => return Err(failure),
     };
@@ -108,7 +108,7 @@ pub(super) fn rates(
     Ok(rates)
 }
 
-/// Measures rates over these ranges, on one stream and on several.
+/// Measures rates over these ranges, on one stream and on several streams.
 fn rates_over(
     buffer: &Arc<DeviceBuffer>,
     ranges: &[CopiedRange],
@@ -140,7 +140,7 @@ fn rates_over(
     Ok(rates)
 }
 
-/// Iterates over pieces of ranges (source, destination, length), endlessly.
+/// Iterates endlessly over pieces of the ranges (source, destination, length).
 fn pieces(ranges: &[CopiedRange]) -> impl Iterator<Item = (u64, u64, u64)> {
     let pieces = ranges.iter().flat_map(|range| {
         let starts = (0..range.bytes).step_by(PIECE_BYTES_MAX as usize);
@@ -152,8 +152,8 @@ fn pieces(ranges: &[CopiedRange]) -> impl Iterator<Item = (u64, u64, u64)> {
     pieces.cycle()
 }
 
-/// Measures bytes per second in each turn, by the host's clock. Copies are made by a kernel or by the driver's call, on
-/// this many streams with this many copies each.
+/// Measures bytes per second in each turn with the host's clock. A kernel or the driver's call makes the copies, on
+/// this number of streams with this number of copies each.
 fn rate_of_streams(
     buffer: &Arc<DeviceBuffer>,
     ranges: &[CopiedRange],
@@ -189,7 +189,7 @@ fn rate_of_streams(
     Ok(turns)
 }
 
-/// Describes the nominal speed of the GPU's memory, if the driver reports it.
+/// Describes the nominal memory speed of the GPU, if the driver reports it.
 fn nominal(context: &Arc<CudaContext>) -> String {
     let rate = context.device().memory_bytes_per_s;
     rate.map_or_else(String::new, |rate| {
@@ -198,7 +198,7 @@ fn nominal(context: &Arc<CudaContext>) -> String {
     })
 }
 
-/// Measures bytes per second in each turn of asynchronous copies, by the GPU's own clock.
+/// Measures bytes per second of asynchronous copies in each turn, with the GPU's own clock.
 fn rate(buffer: &DeviceBuffer, ranges: &[CopiedRange]) -> Result<Vec<f64>, CudaFailure> {
     let context = buffer.context();
     let stream = CudaStream::new(context)?;
@@ -225,7 +225,8 @@ fn rate(buffer: &DeviceBuffer, ranges: &[CopiedRange]) -> Result<Vec<f64>, CudaF
         while ns < TURN_NS_MIN {
             let (more_bytes, more_ns) = batch()?;
             bytes += more_bytes;
-            // The clock has limited resolution: batches with a measured time of 0 must not repeat forever.
+            // The clock has limited resolution. Without a minimum, batches with a measured time of 0 would repeat
+            // forever.
             ns += more_ns.max(1000.0);
         }
         if turn > 0 {

@@ -1,5 +1,5 @@
-//! GPU drivers in this process: the chosen libraries, and the GPUs in use. Advice for failures is in each vendor's
-//! file.
+//! GPU drivers in this process: the chosen libraries, and the GPUs in use. Advice for failures is in the file of each
+//! vendor.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -21,29 +21,29 @@ use crate::libraries;
 pub(crate) struct GpuInUse {
     pub(crate) vendor: &'static GpuVendor,
     pub(crate) context: Arc<CudaContext>,
-    /// The pattern kernels, or the reason why they are not trusted; empty until they are needed.
+    /// The pattern kernels, or the reason why they are not trusted; empty before their first use.
     kernels: OnceLock<std::result::Result<PatternKernels, String>>,
-    /// The copy kernel, or the reason why it is not trusted; empty until it is needed.
+    /// The copy kernel, or the reason why it is not trusted; empty before its first use.
     copies: OnceLock<std::result::Result<Arc<CopyKernel>, String>>,
     /// The library's path, if the user chose one.
     named: Option<OsString>,
-    /// Time that it took to open the GPU.
+    /// How long it took to open the GPU.
     open_ns: u64,
 }
 
-/// Start times of drivers in this process, by vendor and library path. The longest time counts, because a driver that
-/// has started is loaded again in almost no time. Engines may have loaded it before any memory is allocated.
+/// Start times of drivers in this process, by vendor and library path. The longest time is kept, because loading a
+/// driver again takes almost no time. An engine may have loaded the driver before any memory is allocated.
 static STARTS_NS: Mutex<BTreeMap<(&'static str, Option<OsString>), u64>> =
     Mutex::new(BTreeMap::new());
 
-/// GPUs in use by vendor, library path and number. They stay open until the process ends, because opening one again for
-/// each point of a plan would take longer than most points.
+/// GPUs in use by vendor, library path and number. They stay open until the process ends: opening them again for each
+/// point of a plan would take longer than most points.
 static IN_USE: Mutex<BTreeMap<GpuKey, Arc<GpuInUse>>> = Mutex::new(BTreeMap::new());
 
 /// Name of the memory, chosen library path, and number.
 type GpuKey = (&'static str, Option<OsString>, u32);
 
-/// Returns the number of the GPU in a memory's name; without one, that of the rank's GPU, or else 0.
+/// Returns the GPU number in a memory's name. Without one, returns the number of the rank's GPU, or else 0.
 ///
 /// # Errors
 /// `Usage` for anything but a number.
@@ -67,7 +67,7 @@ pub(in crate::memory) fn number(
 /// Opens a GPU for the memory with this name.
 ///
 /// # Errors
-/// `Unavailable`, with the next thing to try.
+/// `Unavailable`, with advice.
 pub(in crate::memory) fn open(
     vendor: &'static GpuVendor,
     libraries: Option<&Libraries>,
@@ -105,12 +105,12 @@ pub(in crate::memory) fn open(
     Ok(gpu)
 }
 
-/// Returns the library path from the option or the environment variable.
+/// Returns the library path from the option, or else from the environment variable.
 fn library_file(vendor: &GpuVendor, libraries: Option<&Libraries>) -> Option<OsString> {
     libraries::requested_file(libraries, vendor.library.name, vendor.library.variable)
 }
 
-/// Loads the driver's library for `what`.
+/// Loads the driver's library. `what` names the user of the library in errors.
 fn load(vendor: &GpuVendor, named: Option<&OsStr>, what: &str) -> Result<Arc<Libcuda>> {
     let file = named.map(OsStr::to_str);
     if file == Some(None) {
@@ -136,7 +136,7 @@ fn ns_since(began: Instant) -> u64 {
 /// Loads the driver's library on behalf of an engine or a memory.
 ///
 /// # Errors
-/// `Unavailable`, with the next thing to try.
+/// `Unavailable`, with advice.
 pub(crate) fn library(
     vendor: &GpuVendor,
     libraries: Option<&Libraries>,
@@ -146,11 +146,11 @@ pub(crate) fn library(
 }
 
 impl GpuInUse {
-    /// Returns the pattern kernels, which are compiled and tested at the first call. Allocating memory calls this, so
-    /// that no measurement waits for it.
+    /// Returns the pattern kernels. The first call compiles and tests them. Allocating memory makes this call, so that
+    /// no measurement waits for it.
     ///
     /// # Errors
-    /// Why they are not trusted.
+    /// Why the kernels are not trusted.
     pub(super) fn kernels(&self) -> std::result::Result<&PatternKernels, &str> {
         let kernels = self.kernels.get_or_init(|| {
             let kernels = PatternKernels::load(&self.context)
@@ -161,10 +161,10 @@ impl GpuInUse {
         kernels.as_ref().map_err(String::as_str)
     }
 
-    /// Returns the copy kernel, which is compiled and tested at the first call.
+    /// Returns the copy kernel. The first call compiles and tests it.
     ///
     /// # Errors
-    /// Why it is not trusted.
+    /// Why the kernel is not trusted.
     pub(crate) fn copy_kernel(&self) -> std::result::Result<Arc<CopyKernel>, String> {
         let kernel = self.copies.get_or_init(|| {
             let kernel = CopyKernel::load(&self.context, None)
@@ -176,7 +176,7 @@ impl GpuInUse {
         kernel.clone()
     }
 
-    /// Returns the reason why a kernel is not used, with advice if the user can install something.
+    /// Returns the reason why a kernel is not used, with advice if the user can install a missing part.
     fn kernel_failure(&self, what: &str, failure: &CudaFailure) -> String {
         let advice = match failure {
             CudaFailure::NoCompiler(_) => format!(". {}", (self.vendor.advice)(failure)),
@@ -185,14 +185,14 @@ impl GpuInUse {
         format!("its driver did not take the {what}: {failure}{advice}")
     }
 
-    /// Returns the time that this process took to start its driver and to open the GPU.
+    /// Returns how long this process took to start the driver and to open the GPU.
     pub(in crate::memory) fn start_ns(&self) -> u64 {
         let starts_ns = STARTS_NS.lock().unwrap_or_else(PoisonError::into_inner);
         let loaded_ns = starts_ns.get(&(self.vendor.memory, self.named.clone()));
         loaded_ns.copied().unwrap_or(0) + self.open_ns
     }
 
-    /// Returns the GPU's number, model and address.
+    /// Returns the GPU's number, model and PCI address.
     pub(crate) fn name(&self) -> String {
         gpu_name(&self.context)
     }
@@ -225,7 +225,7 @@ impl GpuInUse {
     }
 }
 
-/// Returns number, model and address of a context's GPU.
+/// Returns the number, model and PCI address of a context's GPU.
 pub(crate) fn gpu_name(context: &CudaContext) -> String {
     let device = context.device();
     format!(
@@ -237,7 +237,7 @@ pub(crate) fn gpu_name(context: &CudaContext) -> String {
     )
 }
 
-/// Returns the error for a number that none of `count` GPUs has.
+/// Returns the error for a GPU number that does not exist, because there are only `count` GPUs.
 fn no_such_gpu(vendor: &GpuVendor, (memory, number): (&str, u32), count: usize) -> Error {
     let GpuVendor {
         memory: name,
@@ -246,7 +246,7 @@ fn no_such_gpu(vendor: &GpuVendor, (memory, number): (&str, u32), count: usize) 
     } = vendor;
     let visible = format!("{visible} selects the GPUs that it may see");
     let (what, why, how) = match count {
-        // No number would help.
+        // No other number would help.
         0 => (
             format!("memory {memory}"),
             "this process sees no GPU".to_owned(),
@@ -297,7 +297,7 @@ pub(in crate::memory) fn pin_failure(
     }
 }
 
-/// Returns the error for something that is not available here.
+/// Returns the error for something that is not available on this machine.
 pub(crate) fn unavailable(vendor: &GpuVendor, what: &str, failure: &CudaFailure) -> Error {
     Error::Unavailable {
         what: what.to_owned(),
@@ -306,12 +306,12 @@ pub(crate) fn unavailable(vendor: &GpuVendor, what: &str, failure: &CudaFailure)
     }
 }
 
-/// Returns the next thing to try after a failure in a context.
+/// Returns advice after a failure in a context.
 pub(in crate::memory) fn advice(context: &CudaContext, failure: &CudaFailure) -> &'static str {
     (vendor_of(context.driver()).advice)(failure)
 }
 
-/// Parameter of the kernel module that removes KFD's limit.
+/// Parameter of the kernel module that removes the limit of KFD, the kernel driver of AMD GPUs.
 const NO_SYSTEM_LIMIT: &str = "/sys/module/amdgpu/parameters/no_system_mem_limit";
 
 /// Describes KFD's limit, which the kernel does not report.
@@ -330,11 +330,11 @@ fn system_memory(tree: &Tree) -> String {
     }
 }
 
-/// Advice if the limit is that of KFD, and not that of locked memory.
+/// Advice if KFD's limit was exceeded, and not the limit of locked memory.
 const NOT_PINNED_BY_KFD: &str = "Choose smaller --sizes or --footprint, or fewer ranks on this host; load the kernel's module \
                                  amdgpu with no_system_mem_limit=1, and raise memory.max of the container's or the job's cgroup";
 
-/// Advice if host memory was not pinned.
+/// Advice if host memory could not be pinned.
 const NOT_PINNED: &str = "Choose smaller --sizes or --footprint, or fewer ranks on this host; raise the limit with \
                           `ulimit -l unlimited`, or LimitMEMLOCK of the service that starts it, and memory.max of the \
                           container's or the job's cgroup, which bounds pinned memory as well";

@@ -1,15 +1,15 @@
-//! GPU memory, accessed through its driver. The CPU cannot address it. It works for all vendors; NVIDIA's entry is
-//! here.
+//! GPU memory, accessed through its driver, because the CPU cannot address it. The code works for all vendors; only
+//! NVIDIA's list row is here.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `mod` | the entry of the list, and the memory |
+//! | `mod` | the list row, and the memory |
 //! | `driver` | the library, the GPUs in use, and advice for failures |
 //! | `proof` | self-tests of a GPU's kernels against the host |
 //! | `copies` | copy rates within the GPU's memory |
 //!
-//! The GPU fills and compares, by kernels in `tonnage_sys::cuda`. These are used only after a self-test against the
-//! host. Otherwise the bytes are copied through the host, and the report has the reason.
+//! The GPU itself fills and compares the memory, by kernels in `tonnage_sys::cuda`. They are used only after a
+//! self-test against the host. If they fail it, bytes are copied through the host, and the report has the reason.
 
 use std::sync::Arc;
 
@@ -34,10 +34,10 @@ mod copies;
 pub(super) mod driver;
 mod proof;
 
-/// Name of the option for the way of allocating.
+/// Name of the option that selects the allocation method.
 const ALLOC: &str = "alloc";
 
-/// The option's value for memory by virtual-memory handles.
+/// Value of the option that selects virtual-memory handles.
 const BY_HANDLES: &str = "vmm";
 
 static OPTIONS: [EngineOption; 1] = [alloc_option(
@@ -45,7 +45,7 @@ static OPTIONS: [EngineOption; 1] = [alloc_option(
      granules, which some drivers export to network cards where they do not export the other",
 )];
 
-/// Returns a vendor's option for the way of allocating.
+/// Returns a vendor's option for the allocation method.
 pub(super) const fn alloc_option(about: &'static str) -> EngineOption {
     EngineOption {
         name: ALLOC,
@@ -66,7 +66,7 @@ pub const CUDA: MemoryEntry = MemoryEntry {
     )
 };
 
-/// Returns the entry for a vendor's memory.
+/// Returns the list row for a vendor's memory.
 pub(super) const fn entry(
     vendor: &'static GpuVendor,
     about: &'static str,
@@ -87,7 +87,7 @@ pub(super) const fn entry(
         takes_gpu: true,
         options: &[],
         allocate,
-        // Unknown: a query would start the driver on ranks that allocate nothing, and an allocation that is too large
+        // Unknown. A query would start the driver on ranks that allocate nothing. An allocation that is too large
         // simply fails.
         available: |_| None,
         device,
@@ -101,7 +101,7 @@ pub(super) fn allocate(
 ) -> Result<Arc<dyn Memory>> {
     let number = driver::number(vendor, request.variant, request.gpu)?;
     let gpu = driver::open(vendor, request.libraries, vendor.memory, number)?;
-    // Tested before any measurement. If they are not trusted, the report has the reason.
+    // The kernels are tested here, before any measurement. If they are not trusted, the report has the reason.
     let _ = gpu.kernels();
     let by_handles = request.option(&OPTIONS, ALLOC) == BY_HANDLES;
     let allocated = match by_handles {
@@ -119,13 +119,13 @@ pub(super) fn allocate(
     }))
 }
 
-/// Returns the error if memory by virtual-memory handles fails for a reason other than its size.
+/// Returns the error if allocating by virtual-memory handles fails, unless it fails for lack of memory.
 fn not_mapped(gpu: &GpuInUse, failure: &CudaFailure) -> Error {
     Error::Unavailable {
         what: format!("{ALLOC}={BY_HANDLES} of {}", gpu.name()),
         why: failure.to_string(),
         how: match failure.code() {
-            // These codes mean an unsupported request, not a fault of the GPU.
+            // With these codes, the request is unsupported and the GPU is not at fault.
             None | Some(INVALID_VALUE | NOT_SUPPORTED) => format!(
                 "Leave --memory-option {ALLOC}={BY_HANDLES} out; not every driver and not every virtual machine has \
                  virtual-memory handles"
@@ -141,7 +141,7 @@ pub(super) struct CudaMemory {
 }
 
 impl CudaMemory {
-    /// Returns the driver's own name of a call, without the version of its symbol.
+    /// Returns the driver's own name of a call, without the version suffix of its symbol.
     fn called(&self, call: &'static str) -> &'static str {
         let called = self.gpu.vendor.driver.called(call);
         called.trim_end_matches("_v2")
@@ -157,8 +157,8 @@ impl CudaMemory {
         copied.map_err(|failure| self.gpu.failed(&failure))
     }
 
-    /// Verifies by the GPU, which reports the first and last wrong byte. The bytes in between are then copied out and
-    /// compared by the host, so that the result is reported as for any memory.
+    /// Verifies by the GPU, which reports the first and the last wrong byte. Then the bytes in between are copied out
+    /// and compared by the host, so that mismatches are reported as for any memory.
     fn verify_by(
         &self,
         kernels: &PatternKernels,
@@ -173,7 +173,7 @@ impl CudaMemory {
             return Ok(());
         };
         let from = pattern::chunk_start(origin, offset, offset + first, key)?;
-        // A reported word may be up to this many bytes long.
+        // The word that contains the last wrong byte may extend up to 8 bytes beyond it.
         let end = offset + (last + 8).min(len);
         let wrong_bytes = found.wrong_bytes;
         pattern::verify_by(origin, from, end - from, key, found, |at, bytes| {
@@ -291,7 +291,7 @@ impl Memory for CudaMemory {
     fn copy_rates(
         &self,
         stretch: &CopyRange,
-        // Unused: the copies are large and in a row, and their order does not matter to a GPU.
+        // Unused: the copies are large and consecutive, and their order does not matter to a GPU.
         _slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
         turns: CopyRepetitions,
@@ -300,7 +300,7 @@ impl Memory for CudaMemory {
         let by = CopiesBy {
             call: copying,
             uncached_bytes_min: self.gpu.vendor.uncached_bytes_min,
-            // All ranks use the same set of methods, whether or not their engines copy by the kernel.
+            // All ranks use the same set of methods, even if their engines do not copy by the kernel.
             kernel: self.gpu.copy_kernel().ok(),
         };
         while clock.now_ns() < turns.start_ns {
@@ -310,7 +310,7 @@ impl Memory for CudaMemory {
     }
 }
 
-/// Returns the key's numbers as the kernels take them.
+/// Converts the key's numbers for the kernels.
 pub(super) fn numbers(key: Key, origin: u64, offset: u64) -> Result<PatternNumbers> {
     let numbers = key.numbers(origin, offset)?;
     Ok(PatternNumbers {

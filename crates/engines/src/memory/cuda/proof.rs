@@ -1,7 +1,7 @@
 //! Self-test of a GPU's kernels against the host, once per GPU and process, before any measurement.
 //!
-//! The driver compiles the kernels for a GPU that may be newer than this program. Verification results are only as
-//! reliable as the kernels.
+//! The driver compiles the kernels, possibly for a GPU that is newer than this program. Results of verification are
+//! only as reliable as these kernels.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use super::numbers;
 /// Number of bytes that are filled and verified.
 const BYTES: u64 = 1 << 20;
 
-/// Number of bytes on either side of them that must not change.
+/// Number of bytes before and after them that must not change.
 const MARGIN: u64 = 19;
 
-/// The value of these bytes.
+/// Initial value of all bytes.
 const RAW: u8 = 0xa5;
 
-/// Self-tests the pattern kernels; returns a difference from the host as an error.
+/// Self-tests the pattern kernels. A difference from the host is an error.
 pub(super) fn prove(
     context: &Arc<CudaContext>,
     kernels: &PatternKernels,
@@ -30,30 +30,31 @@ pub(super) fn prove(
     let said = |failure: CudaFailure| format!("the proof of its kernels failed: {failure}");
     let buffer = DeviceBuffer::allocate(context, BYTES + 2 * MARGIN).map_err(said)?;
     let proof = Proof { buffer, kernels };
-    // First case: an odd address, with data of a different alignment.
+    // First case: an odd address, and data whose alignment differs.
     let key = Key::new(0x70_72_6f_6f_66, 1, 2, 3);
     proof.fills(MARGIN, BYTES, key.ahead(5))?;
-    // Second case: both aligned, with inverted words.
+    // Second case: address and data aligned, with inverted words.
     proof.fills(24, 4096 + 3, key.poison())?;
     proof.finds(MARGIN, 4096, key.ahead(2))
 }
 
-/// Self-tests the copy kernel against the host; returns a difference as an error.
+/// Self-tests the copy kernel. A difference from the host is an error.
 pub(super) fn prove_copies(
     context: &Arc<CudaContext>,
     kernel: &Arc<CopyKernel>,
 ) -> std::result::Result<(), String> {
     let said = |failure: CudaFailure| format!("the proof of its kernel failed: {failure}");
-    // Ranges with the same alignment and with different ones. With different ones, each byte is copied separately.
+    // Ranges whose source and target have the same alignment, and ranges for which it differs. If it differs, the
+    // kernel copies byte by byte.
     let ranges = [(MARGIN, MARGIN, BYTES), (24, 16, 4099), (MARGIN, 24, 4099)];
     prove_ranges(context, kernel, &ranges)?;
-    // On a GPU with many processors, each thread copies one word of these ranges. With a single block each copies many,
-    // as in a large copy.
+    // On a GPU with many processors, each thread copies only one word of these ranges. With a single block, each thread
+    // copies many words, as in a large copy.
     let narrow = Arc::new(CopyKernel::load(context, Some(1)).map_err(said)?);
     prove_ranges(context, &narrow, &[(MARGIN, MARGIN, 64 << 10)])
 }
 
-/// Tests it for ranges: source offset, target offset, and length.
+/// Tests the kernel for ranges: source offset, target offset, and length.
 fn prove_ranges(
     context: &Arc<CudaContext>,
     kernel: &Arc<CopyKernel>,
@@ -109,7 +110,7 @@ struct Proof<'a> {
 }
 
 impl Proof<'_> {
-    /// Returns the bytes that the host would have written.
+    /// Returns the expected bytes of the whole buffer, computed by the host.
     fn expected(&self, offset: u64, len: u64, key: Key) -> std::result::Result<Vec<u8>, String> {
         let mut bytes = vec![RAW; self.buffer.bytes() as usize];
         let filled = pattern::fill_by(0, offset, len, key, |at, piece| {
@@ -119,7 +120,8 @@ impl Proof<'_> {
         filled.map(|()| bytes).map_err(|error| error.to_string())
     }
 
-    /// Checks that the fill kernel writes the host's bytes and no others, and that the verify kernel accepts them.
+    /// Checks that the fill kernel writes the same bytes as the host and no others, and that the verify kernel accepts
+    /// them.
     fn fills(&self, offset: u64, len: u64, key: Key) -> std::result::Result<(), String> {
         let said = |failure: CudaFailure| format!("the proof of its kernels failed: {failure}");
         let expected = self.expected(offset, len, key)?;
@@ -140,7 +142,7 @@ impl Proof<'_> {
         self.verifies(offset, len, key, None)
     }
 
-    /// Checks that the verify kernel accepts the host's bytes, and reports changed ones.
+    /// Checks that the verify kernel accepts the host's bytes, and reports bytes that were changed.
     fn finds(&self, offset: u64, len: u64, key: Key) -> std::result::Result<(), String> {
         let said = |failure: CudaFailure| format!("the proof of its kernels failed: {failure}");
         let expected = self.expected(offset, len, key)?;
