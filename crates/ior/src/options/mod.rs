@@ -27,31 +27,31 @@ pub use value::{Api, Stripes, SummaryFormat};
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 pub struct IorOptions {
-    /// Interface: POSIX, MPIIO, or URING, which IOR has not.
+    /// Interface: POSIX, MPIIO, or URING, which IOR does not have. [default: POSIX]
     #[arg(
         short = 'a', alias = "O.api",
         value_name = "API", default_value = "POSIX", value_parser = value::parse_api
     )]
     pub api: Api,
-    /// Bytes of one task in one segment; 1m.
+    /// Bytes of one task in one segment. [default: 1m]
     #[arg(
         short = 'b', alias = "O.blockSize",
         value_name = "SIZE", default_value = "1m", value_parser = value::parse_size
     )]
     pub block_bytes: u64,
-    /// Bytes of one read or write; 256k.
+    /// Bytes of one read or write. [default: 256k]
     #[arg(
         short = 't', alias = "O.transferSize",
         value_name = "SIZE", default_value = "256k", value_parser = value::parse_size
     )]
     pub transfer_bytes: u64,
-    /// Number of times to repeat the blocks; 1.
+    /// Number of segments: each has one block of every task. [default: 1]
     #[arg(
         short = 's', alias = "O.segmentCount",
         value_name = "N", default_value = "1", value_parser = value::parse_size
     )]
     pub segments: u64,
-    /// The file, or several for -F as a@b@c, taken in turn; testFile.
+    /// The file; with -F also several, a@b@c, which the tasks use in turn. [default: testFile]
     #[arg(
         short = 'o',
         alias = "O.testFile",
@@ -59,16 +59,16 @@ pub struct IorOptions {
         default_value = "testFile"
     )]
     pub path: String,
-    /// Write; without -w, -r, -W and -R: write, then read.
+    /// Write. Without -w, -r, -W and -R: write, then read.
     #[arg(short = 'w', alias = "O.writeFile")]
     pub write: bool,
     /// Read.
     #[arg(short = 'r', alias = "O.readFile")]
     pub read: bool,
-    /// With -w: check what was written, outside the clock.
+    /// With -w: check the written data, outside the clock.
     #[arg(short = 'W', alias = "O.checkWrite")]
     pub check_write: bool,
-    /// Read, and check what was read, outside the clock.
+    /// Read, and check the data, outside the clock.
     #[arg(short = 'R', alias = "O.checkRead")]
     pub check_read: bool,
     /// A file for each task, PATH.00000000 and so on.
@@ -80,17 +80,17 @@ pub struct IorOptions {
     /// A file for each repetition.
     #[arg(short = 'm', alias = "O.multiFile")]
     pub file_per_repetition: bool,
-    /// Write into files that are there (--existing of tonnage file); without it those that tonnage wrote are removed
-    /// first, and others refused.
+    /// Write into existing files (--existing of tonnage file). Without it, files that tonnage wrote are removed first,
+    /// and other files are an error.
     #[arg(short = 'E', alias = "O.useExistingTestFile")]
     pub existing: bool,
-    /// Keep the files; without it those that this run made are removed, where IOR removes those that it only read, too.
+    /// Keep the files. Without it, files that this run created are removed; IOR also removes files that it only read.
     #[arg(short = 'k', alias = "O.keepFile")]
     pub keep: bool,
     /// With MPIIO: all tasks make each transfer together.
     #[arg(short = 'c', long = "collective", alias = "O.collective")]
     pub collective: bool,
-    /// Without the page cache, or an error where that cannot be (-B of IOR 3).
+    /// Bypass the page cache, as -B of IOR 3 does; an error if that is impossible.
     #[arg(short = 'B', long = "posix.odirect", alias = "O.useO_DIRECT")]
     pub direct: bool,
     /// Fsync after the last write, inside the clock.
@@ -102,47 +102,47 @@ pub struct IorOptions {
     /// Barriers between open, transfers and close.
     #[arg(short = 'g', alias = "O.intraTestBarriers")]
     pub barriers: bool,
-    /// Every transfer once, shuffled over the whole file.
+    /// Make every transfer once, in random order over the whole file.
     #[arg(short = 'z', alias = "O.randomOffset", action = clap::ArgAction::Count)]
     pub shuffled: u8,
-    /// Seeds -z.
+    /// Seed of -z.
     #[arg(long = "random-offset-seed", value_name = "N", value_parser = value::parse_signed)]
     pub shuffle_seed: Option<i64>,
     /// With -z: fill the files first, outside the clock.
     #[arg(long = "randomPrefill", value_name = "SIZE", default_value = "0", value_parser = value::parse_size)]
     pub prefill_bytes: u64,
-    /// Read what the task Q nodes behind wrote, a node being the tasks of the first one where task 1 is there too,
-    /// else one task; on one node Q tasks behind, where IOR does nothing.
+    /// Read the data of the task Q nodes behind. A node is all tasks of task 0's host, or one task if task 1 is on
+    /// another host. On a single node: read the data of the task Q tasks behind; IOR does nothing there.
     #[arg(short = 'C', aliases = ["O.reorderTasks", "O.reorderTasksConstant"])]
     pub reorder: bool,
-    /// With -C: how many; 1.
+    /// Distance Q of -C. [default: 1]
     #[arg(short = 'Q', alias = "O.taskPerNodeOffset", value_name = "N", value_parser = value::parse_size)]
     pub task_offset: Option<u64>,
-    /// Read what others wrote, by a permutation of the tasks (once or twice).
+    /// Read other tasks' data, in a random permutation of the tasks (-Z or -ZZ).
     #[arg(short = 'Z', alias = "O.reorderTasksRandom", action = clap::ArgAction::Count)]
     pub reorder_random: u8,
-    /// Seeds -Z; 0.
+    /// Seed of -Z. [default: 0]
     #[arg(
         short = 'X', alias = "O.reorderTasksRandomSeed",
         value_name = "N", default_value = "0", value_parser = value::parse_signed
     )]
     pub reorder_seed: i64,
-    /// Number of tasks: as --ranks.
+    /// Number of tasks, like --ranks.
     #[arg(short = 'N', alias = "O.numTasks", value_name = "N", value_parser = value::parse_size)]
     pub tasks: Option<u64>,
-    /// Repetitions; 1.
+    /// Number of repetitions. [default: 1]
     #[arg(
         short = 'i', alias = "O.repetitions",
         value_name = "N", default_value = "1", value_parser = value::parse_size
     )]
     pub repetitions: u64,
-    /// Pause before each phase but the first; IOR pauses before that one too.
+    /// Pause before each phase except the first; IOR also pauses before the first.
     #[arg(
         short = 'd', alias = "O.interTestDelay",
         value_name = "SECONDS", default_value = "0", value_parser = value::parse_time
     )]
     pub delay_s: u64,
-    /// No further repetition after this time.
+    /// Start no further repetition after this time.
     #[arg(
         short = 'T', alias = "O.maxTimeDuration",
         value_name = "MINUTES", default_value = "0", value_parser = value::parse_time
@@ -154,37 +154,37 @@ pub struct IorOptions {
         value_name = "SECONDS", default_value = "0", value_parser = value::parse_time
     )]
     pub stonewall_s: u64,
-    /// With -D: all tasks then go on to the transfers of the fastest.
+    /// With -D: afterwards, each task continues to as many transfers as the fastest made.
     #[arg(long = "O.stoneWallingWearOut")]
     pub wear_out: bool,
-    /// With stoneWallingWearOut: at least so many.
+    /// With stoneWallingWearOut: minimum number of transfers of each task.
     #[arg(
         long = "O.stoneWallingWearOutIterations",
         value_name = "N", default_value = "0", value_parser = value::parse_size
     )]
     pub wear_out_transfers: u64,
-    /// With -k: keeps how much was written, for the run that reads it.
+    /// With -k: file that stores how much was written, for the run that reads the data.
     #[arg(long = "O.stoneWallingStatusFile", value_name = "FILE")]
     pub status_file: Option<String>,
-    /// Name tasks that are so much slower than the mean.
+    /// List tasks that are slower than the mean by this time.
     #[arg(
         short = 'j', alias = "O.outlierThreshold",
         value_name = "SECONDS", default_value = "0", value_parser = value::parse_time
     )]
     pub outlier_s: u64,
-    /// Seeds what is written; not needed for reading it back.
+    /// Seed of the written data; not needed for reading it.
     #[arg(short = 'G', alias = "O.setTimeStampSignature", value_name = "N", value_parser = value::parse_signed)]
     pub signature: Option<i64>,
-    /// Kind of data; all name their place and do not compress.
+    /// Kind of data. All kinds are the same here: the data contains its offset and does not compress.
     #[arg(
         short = 'l', long = "dataPacketType", alias = "O.dataPacketType",
         value_name = "TYPE", value_parser = value::parse_data
     )]
     pub data: Option<String>,
-    /// With MPIIO: print the hints that were set and taken.
+    /// With MPIIO: print the hints that were passed and used.
     #[arg(short = 'H', long = "mpiio.showHints", alias = "O.showHints")]
     pub show_hints: bool,
-    /// With MPIIO: lines IOR_HINT__MPI__NAME=VALUE, beside those of the environment.
+    /// With MPIIO: file with lines IOR_HINT__MPI__NAME=VALUE, in addition to the environment.
     #[arg(
         short = 'U',
         long = "mpiio.hintsFileName",
@@ -195,34 +195,34 @@ pub struct IorOptions {
     /// With MPIIO: each task sees only its own blocks.
     #[arg(short = 'V', long = "mpiio.useFileView", alias = "O.useFileView")]
     pub file_view: bool,
-    /// With MPIIO: make room for the whole file when it is opened to be written.
+    /// With MPIIO: allocate the whole file when it is opened for writing.
     #[arg(short = 'p', long = "mpiio.preallocate", alias = "O.preallocate")]
     pub preallocate: bool,
-    /// Stripes of new files on Lustre, -1 for all targets.
+    /// Number of targets that a new file on Lustre is striped over; -1 for all.
     #[arg(
         long = "posix.lustre.stripecount", alias = "O.lustreStripeCount",
         value_name = "N", value_parser = value::parse_stripes
     )]
     pub stripe_count: Option<Stripes>,
-    /// Bytes of a stripe on Lustre.
+    /// Bytes of one stripe on Lustre.
     #[arg(
         long = "posix.lustre.stripesize", alias = "O.lustreStripeSize",
         value_name = "SIZE", value_parser = value::parse_size
     )]
     pub stripe_bytes: Option<u64>,
-    /// More about the run; may be repeated.
+    /// Print more about the run; may be repeated.
     #[arg(short = 'v', alias = "O.verbose", action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// Check everything and say what would be done.
+    /// Check everything and print what would be done.
     #[arg(long = "dryRun")]
     pub dry_run: bool,
-    /// Result block as default, JSON or CSV.
+    /// Format of the result block: default, JSON or CSV.
     #[arg(
         long = "O.summaryFormat",
         value_name = "FORMAT", default_value = "default", value_parser = value::parse_summary_format
     )]
     pub summary_format: SummaryFormat,
-    /// Write the result block there.
+    /// Write the result block to this file.
     #[arg(long = "O.summaryFile", value_name = "FILE")]
     pub summary_file: Option<String>,
 }
