@@ -30,7 +30,7 @@ const ROOT: &str = "/run/tonnage-testbed";
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 const CLEAN: &str = include_str!("clean.sh");
 
-/// The folder and the names of one set of hosts, under a guardian.
+/// The folder and the namespaces of one set of hosts, and the guardian that removes them.
 #[derive(Debug)]
 pub(crate) struct Workspace {
     name: String,
@@ -101,7 +101,7 @@ impl Workspace {
         if ended.is_ok_and(|status| status.success()) {
             return Ok(());
         }
-        // The guardian was killed, or something could not be removed.
+        // If the guardian was killed or could not remove something, this process removes the rest.
         output(&mut clean(&self.folder, &self.name, "now")).map(drop)
     }
 }

@@ -1,16 +1,17 @@
-//! A rank's place in the run and how the ranks find each other. Launchers provide it, and engines that start before the
-//! ranks meet receive it. `tonnage_ranks::detect` reads it.
+//! A process's rank in the run, and how the ranks find each other. Launchers provide both. `tonnage_ranks::detect`
+//! reads them, and engines that start before the ranks meet receive them.
 
 use std::net::SocketAddr;
 
-/// This process's place in the run.
+/// This process's rank, and how it finds the other ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Rank number, 0 .. `size`.
     pub rank: u32,
     /// Number of ranks.
     pub size: u32,
-    /// Index among the ranks of this host. If `local_size` is `None` it is 0 until `Rank::join` has counted them.
+    /// Index among the ranks of this host. Without a `local_size` from the launcher, it is 0 until `Rank::join` has
+    /// counted the ranks.
     pub local_rank: u32,
     /// Number of ranks on this host, if the launcher provides it.
     pub local_size: Option<u32>,

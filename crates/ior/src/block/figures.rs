@@ -63,8 +63,8 @@ pub struct SummaryRow {
     pub operations: RepetitionSpread,
     /// Mean of the total time in seconds.
     pub total_s_mean: f64,
-    /// With wear-out: the mean time at which the stonewall ended a rank's part, and the mean bandwidth per rank until
-    /// then in bytes per second. If the last transfer ended before the stonewall, its time counts.
+    /// With wear-out: the mean time of the stonewall in seconds, and the mean bandwidth per rank until then in bytes
+    /// per second. If the last transfer ended before the stonewall, the time of that transfer counts.
     pub stonewall: Option<(f64, f64)>,
     /// Bytes moved in the first repetition.
     pub bytes: u64,

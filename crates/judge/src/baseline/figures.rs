@@ -63,7 +63,8 @@ pub(super) fn slow_hosts(
     medians
 }
 
-/// Median of the upper bounds that apply to a metric.
+/// Returns the median of the upper bounds in the rows. `None` if the metric is not a bandwidth, because only bandwidth
+/// has a bound.
 pub(super) fn bound(rows: &[Row<'_>], metric: &Metric) -> Option<f64> {
     if metric.figure.field != "bandwidth_bytes_per_s_mean" {
         return None;

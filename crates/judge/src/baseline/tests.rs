@@ -109,7 +109,7 @@ fn of_latencies_thresholds_lie_above() {
     assert_eq!((entry.median, entry.mad), (10.0, 0.0));
     assert_eq!((entry.warn, entry.fail), (10.5, 11.0));
     assert!(entry.is_beyond(11.5, entry.fail) && !entry.is_beyond(9.0, entry.warn));
-    // A ping-pong defaults to latency.
+    // The default metric of a ping-pong is a latency.
     let ping_pong = changed(host("n1", &FIVE), |record| {
         record["point"]["pacing"] = json!({"kind": "ping-pong"});
         record["summary"]["latency"] = latency(700);

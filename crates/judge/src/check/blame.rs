@@ -69,7 +69,7 @@ impl SlowPaths {
         common
     }
 
-    /// Describes the hosts and pairs that are slow in more than half of the runs.
+    /// Describes the hosts and pairs that are slow in more than half of the runs; `None` if there are none.
     pub(crate) fn in_most_runs<'a>(
         records: impl Iterator<Item = &'a Record>,
         least: f64,

@@ -31,7 +31,7 @@ use tonnage_units::{Error, Result};
 const GIVEN: &str = "given-";
 /// Published instead of a host or an address if this rank fails.
 const FAILED: &str = "failed";
-/// Key under which rank 0 publishes.
+/// Key under which rank 0 publishes its address and random text.
 const MEETING: &str = "tonnage-meeting";
 
 /// The agreed meeting place.
@@ -227,7 +227,7 @@ struct ExchangeResult {
 enum SharedSecret {
     /// The secret itself.
     Secret(String),
-    /// The run's name, combined with the user's secret.
+    /// The run's name. The key is derived from this name and the user's secret.
     Name(String),
 }
 

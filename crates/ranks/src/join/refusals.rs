@@ -20,7 +20,7 @@ pub(crate) enum JoinRefusal {
     Left,
     /// The peer's greeting failed to authenticate.
     WrongSecret,
-    /// The peer sent a message that no rank would send here.
+    /// The peer sent a message that no rank sends at this point.
     Stranger(Error),
 }
 

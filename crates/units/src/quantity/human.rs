@@ -178,7 +178,7 @@ fn with_unit(value: f64, units: &[&str], base: f64) -> String {
     let mut scaled = value;
     let mut units = units.iter();
     let mut unit = units.next().copied().unwrap_or("");
-    // From half a unit below the base on, rounding would print the base: 999.6 kB/s must become 1.00 MB/s.
+    // Values just below the base would be printed as the base, so the next unit is used: 999.6 kB/s becomes 1.00 MB/s.
     while scaled.abs() >= base - 0.5 {
         let Some(next) = units.next() else { break };
         unit = next;
