@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// In each turn, three neighbours start together, and then two of them exchange messages. These two also take part in
-/// the next turn or have taken part in the previous one.
+/// In turn k, ranks k - 2 to k start together, and then ranks k - 1 and k exchange messages. So most ranks are members
+/// in consecutive turns.
 #[test]
 fn a_group_meets_without_the_other_ranks() {
     for size in [2u32, 5, 13] {
