@@ -23,7 +23,7 @@ pub struct FileEntry {
     pub name: &'static str,
     /// One line for `--help` and `tonnage engines`.
     pub about: &'static str,
-    /// Options of its own, which `--engine-option NAME=VALUE` sets.
+    /// The engine's own options, set by `--engine-option NAME=VALUE`.
     pub options: &'static [EngineOption],
     /// True if the engine can keep several transfers in flight, so that `--depth` has an effect.
     pub queues: bool,
@@ -169,7 +169,7 @@ impl FileView {
     }
 }
 
-/// One read or write of `len` bytes. It moves all of them, or fails.
+/// One read or write. It moves all `len` bytes, or fails.
 #[derive(Debug, Clone, Copy)]
 pub struct FileTransfer {
     /// An open file.

@@ -24,13 +24,13 @@ pub struct Entry {
     /// The part that must follow the name after a colon, such as "PROVIDER" in `fabric:PROVIDER`; `None` for engines
     /// without variants.
     pub variant: Option<NameVariant>,
-    /// Options of its own, which `--engine-option NAME=VALUE` sets.
+    /// The engine's own options, set by `--engine-option NAME=VALUE`.
     pub options: &'static [EngineOption],
     /// True if `--devices` has an effect.
     pub has_devices: bool,
     /// Libraries that the engine loads at run time and that `--library NAME=PATH` can choose.
     pub libraries: &'static [Library],
-    /// Hooks for a library with process-wide state.
+    /// Hooks for libraries with process-wide state.
     pub lifecycle: Lifecycle,
     /// Name of the device memory that the engine moves bytes in by default. Machines without that device cannot run the
     /// engine. `None` for an engine that works with host memory.

@@ -51,7 +51,7 @@ impl Lists {
         backend::find(self.backends, name)
     }
 
-    /// Names of the backends that can run over this engine, which need not be in the list of engines.
+    /// Names of the backends that can run over this engine. The engine need not be in the list of engines.
     pub fn native_backends(&self, engine: &str) -> Vec<String> {
         let all = self.backends.iter();
         all.filter(|entry| entry.variant == BackendVariant::Engine)

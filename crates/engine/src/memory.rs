@@ -35,7 +35,7 @@ pub struct MemoryEntry {
     pub host_addressable: bool,
     /// True if it is GPU memory, or memory pinned for a GPU; it can then use the GPU assigned to the rank.
     pub takes_gpu: bool,
-    /// Options of its own, which `--memory-option NAME=VALUE` sets.
+    /// The memory's own options, set by `--memory-option NAME=VALUE`.
     pub options: &'static [EngineOption],
     /// Allocates the memory and touches every page, so that the first access is not slower than later ones.
     pub allocate: fn(&Request<'_>) -> Result<Arc<dyn Memory>>,

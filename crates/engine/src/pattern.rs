@@ -102,11 +102,11 @@ pub struct Mismatches {
     pub checked_bytes: u64,
     /// Bytes that differ.
     pub wrong_bytes: u64,
-    /// The first few differing ranges.
+    /// The first few ranges that differ.
     pub first: Vec<Mismatch>,
 }
 
-/// One differing range of at most 8 bytes.
+/// A range of at most 8 bytes that differs from the expected data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
     /// Offset of the first wrong byte, counted from the start of the flow's data.

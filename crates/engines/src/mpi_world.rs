@@ -18,7 +18,7 @@ pub const MPI_VARIABLE: &str = "TONNAGE_MPI";
 /// Value of `--mpi` that selects the library that fits the launcher. It overrides the environment variable.
 const AUTO: &str = "auto";
 
-/// The library, for `--library`.
+/// The MPI library, as `--library` names it.
 pub const MPI_LIBRARY: Library = Library {
     name: "mpi",
     variable: MPI_VARIABLE,
@@ -172,8 +172,8 @@ fn how_to_get_a_usable_one(why: &str, said_by: &str) -> String {
     )
 }
 
-/// Refuses an MPI in which rank and size differ from the run's. A launcher of another MPI starts each process as a job
-/// of its own. These processes would overwrite each other's data, but still look like a run.
+/// Refuses an MPI whose rank and size differ from the run's. Without its own launcher, an MPI makes each process a job
+/// of one process. Such processes would overwrite each other's data, but still look like a run.
 fn refuse_other_world(user: MpiUser, world: &World, ranks: (u32, u32)) -> Result<()> {
     let (mpi_rank, mpi_size) = (world.rank(), world.size());
     if (mpi_rank, mpi_size) == ranks {

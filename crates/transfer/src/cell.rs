@@ -1,8 +1,8 @@
 //! An endpoint, shared by all its handles: on one thread, without locks.
 //!
-//! Wakers run code of other crates, which may use the endpoint. So wakers are woken and dropped only while the state is
-//! not borrowed. In contrast, the owner of a caller's memory may be dropped while the state is borrowed. It must not
-//! use the endpoint.
+//! Wakers run code of other crates, which may use the endpoint. So wakers are woken and dropped only while the state
+//! is not borrowed. In contrast, the owner of a caller's memory may be dropped while the state is borrowed, so that
+//! owner must not use the endpoint.
 
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;

@@ -32,8 +32,7 @@ pub struct RankSpread {
 impl RankSpread {
     /// Parts whose sum is at most `total_max`, even if any one of them is counted twice.
     ///
-    /// If there is only room for parts of 0 and 1, between half and all of the ranks have a 1, or of the number that
-    /// fits.
+    /// If parts can only be 0 or 1, the number of ranks with a 1 is between half of the possible number and all of it.
     pub fn new(ranks: u32, total_max: u32) -> Self {
         let each_max = total_max / ranks.saturating_add(1);
         let count_max = match each_max {

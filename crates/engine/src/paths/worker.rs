@@ -658,7 +658,7 @@ pub(super) struct PathFlush {
 /// A lane over several paths.
 #[derive(Debug)]
 pub(super) struct PathLane {
-    /// Paths of the lane, grouped by rail. Each rail has the same number.
+    /// Paths of the lane, grouped by rail. Each rail has the same number of paths.
     pub(super) paths: Vec<LanePath>,
     pub(super) flushing: Option<PathFlush>,
     /// How the lane's operations are cut.

@@ -94,7 +94,7 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
 }
 
 /// Whether the provider uses sockets. Then routes determine the path of its packets, and the choice of an interface
-/// does not. Device names cannot tell: IPoIB interfaces may have the names of their RDMA devices.
+/// does not. Device names do not show this, because IPoIB interfaces may have the names of their RDMA devices.
 fn has_sockets(provider: &str) -> bool {
     ["tcp", "udp", "sockets", "net", "shm"].contains(&core_provider(provider))
 }

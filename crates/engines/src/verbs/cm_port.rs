@@ -18,7 +18,7 @@ pub(super) struct CmPort {
     pub(super) address: IpAddr,
 }
 
-/// Finds both, if the user requested rdma_cm.
+/// Finds the library and the address, if the user requested rdma_cm.
 pub(super) fn cm_port(
     request: &OpenRequest<'_>,
     asked: &Asked,

@@ -18,8 +18,8 @@ const BYTE: u32 = 1;
 /// Kind of a tag: the read of one packet.
 const PACKET: u32 = 2;
 
-/// Tag of an operation of first contact: its kind and the index of the peer. The peer is needed because a DC initiator
-/// has several.
+/// Tag of an operation of first contact: its kind and the index of the peer. The index is needed because a DC initiator
+/// has several peers.
 fn tag(kind: u32, peer: usize) -> u32 {
     kind | (peer as u32) << 2
 }

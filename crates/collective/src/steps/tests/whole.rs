@@ -1,4 +1,4 @@
-//! Proofs for all operations with all algorithms.
+//! Proves by simulation that all operations work with all algorithms.
 
 use proptest::prelude::*;
 
