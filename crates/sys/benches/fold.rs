@@ -1,9 +1,9 @@
-//! Speed of reductions compared with that of memory: a plain loop over slices, and copies of the same bytes. They run
-//! in turn, so that a change of the machine's speed affects all of them.
+//! Measures reductions and, for comparison, a plain loop over slices and copies of the same bytes. The methods
+//! alternate, so that a change of the machine's speed affects all of them.
 //!
-//! Figures are GB/s of bytes read and written: a fold `to = to op from` reads two and writes one, a copy reads one and
-//! writes one. Reads that a cache makes before a write are not counted, so `combine`, which writes where it does not
-//! read, is charged for three of four.
+//! Figures are GB/s of bytes read and written. A fold `to = to op from` reads two streams and writes one; a copy reads
+//! one and writes one. Reads that a cache makes before it writes a line are not counted. `combine` causes such reads,
+//! so only three of its four streams count.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ const LARGEST: u64 = 64 << 20;
 const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_millis(12);
 
-/// Three memories, and plain ones for the loop to compare with.
+/// Memory for reductions and copies, and slices for the plain loop.
 struct Bench {
     to: Arena,
     one: Arena,
@@ -30,7 +30,7 @@ struct Bench {
 }
 
 fn main() -> Result<(), Failure> {
-    // `cargo test --benches` only checks that it runs.
+    // `cargo test --benches` only checks that the benchmark runs.
     let is_test = !std::env::args().any(|argument| argument == "--bench");
     let (largest, rounds) = if is_test {
         (4096, 1)
@@ -58,7 +58,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sums of f32 of each size, by each kernel.
+/// Measures f32 sums of each size with each kernel.
 fn by_size(bench: &mut Bench, sizes: &[u64], rounds: usize) {
     let Bench {
         to,
@@ -108,7 +108,7 @@ fn by_size(bench: &mut Bench, sizes: &[u64], rounds: usize) {
     }
 }
 
-/// Each type and operation, by each kernel.
+/// Measures each type and operation with each kernel.
 fn by_kernel(bench: &Bench, size: u64, rounds: usize) {
     println!("{size} B, GB/s of bytes read and written");
     for number in Number::ALL {
@@ -133,7 +133,7 @@ fn by_kernel(bench: &Bench, size: u64, rounds: usize) {
     }
 }
 
-/// The median seconds of a pass of each way.
+/// Returns the median seconds per pass of each method.
 fn measured<'w, 'a>(ways: &'w mut [Way<'a>], size: u64, rounds: usize) -> Vec<(&'w Way<'a>, f64)> {
     let mut seconds = vec![Vec::new(); ways.len()];
     for _ in 0..rounds {
@@ -142,7 +142,7 @@ fn measured<'w, 'a>(ways: &'w mut [Way<'a>], size: u64, rounds: usize) -> Vec<(&
             let start = Instant::now();
             let mut passes = 0;
             while passes == 0 || start.elapsed() < ROUND {
-                // The clock costs more than a short pass.
+                // Short passes are timed in batches, because a clock read costs more than a short pass.
                 let batch = (65_536 / size).max(1);
                 (0..batch).for_each(|_| run(black_box(size)));
                 passes += batch;

@@ -2,10 +2,10 @@
 //!
 //! A loop that times every operation reads the clock more often than it does anything else, and `clock_gettime` costs
 //! about twice a bare counter read. The counter is used only where the kernel itself trusts it (its clock source is
-//! "tsc", or the architecture defines the counter as constant); everywhere else [`Clock`] is `clock_gettime`.
+//! "tsc", or the architecture defines the counter as constant); everywhere else [`Clock`] calls `clock_gettime`.
 //!
-//! All copies of a clock share one calibration. The thread that runs the trials therefore follows the kernel's clock
-//! once ([`Clock::follow`]), and every loop uses the new rate, even if it copied its clock earlier.
+//! All copies of a clock share one calibration. When one thread adjusts it to the kernel's clock ([`Clock::follow`]),
+//! every loop uses the new rate, even if the loop copied its clock earlier.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,15 +21,15 @@ const RATE_SHIFT: u32 = 54;
 /// How long the first calibration compares the counter with the kernel's clock; [`Clock::follow`] extends the interval.
 const CALIBRATION_NS: u64 = 10_000_000;
 
-/// An interrupted calibration is repeated for twice the time, up to this. A host that interrupts them all uses
-/// `clock_gettime`.
+/// An interrupted calibration is repeated for twice the time, up to this maximum. If all of them are interrupted,
+/// `clock_gettime` is used.
 const CALIBRATION_NS_MAX: u64 = 1_000_000_000;
 
-/// Rates of this host's clocks may differ by one part in this many. A larger difference is a fault: oscillators and
-/// ordinary time synchronisation stay below 0.06 %.
+/// The rates of this host's clocks may differ by 1 / `RATE_ERROR_ONE_IN`. A larger difference is a fault: oscillators
+/// and ordinary time synchronisation stay below 0.06 %.
 const RATE_ERROR_ONE_IN: u64 = 100;
 
-/// A cheap clock. Copies share one calibration, so that all follow when one does.
+/// A cheap clock. Copies share one calibration, so adjusting one clock adjusts all of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     calibration: &'static Calibration,
@@ -57,7 +57,7 @@ struct Compared {
 struct Reading {
     /// `CLOCK_MONOTONIC`.
     ns: u64,
-    /// `CLOCK_MONOTONIC_RAW`, which time synchronisation leaves alone.
+    /// `CLOCK_MONOTONIC_RAW`, which time synchronisation does not adjust.
     raw_ns: u64,
     /// How far apart in time `raw_ns` and `ns` may have been read, in nanoseconds.
     raw_doubt_ns: u64,
@@ -150,7 +150,7 @@ impl Clock {
     }
 
     /// Returns [`Self::now_ns`] once all earlier instructions are done and stores have left the CPU's buffers. It costs
-    /// some hundred cycles: use it to compare ways of copying, not in timed loops.
+    /// some hundred cycles: use it to compare copy methods, not in timed loops.
     pub fn now_ns_settled(&self) -> u64 {
         settle_stores();
         self.now_ns()
@@ -223,8 +223,8 @@ impl Calibration {
         Self::kernel()
     }
 
-    /// A counter that was reset is below the base, so its time lies far in the future. Loops that wait for an instant
-    /// then end, and [`Self::follow`] finds the fault.
+    /// Converts ticks to nanoseconds. If the counter was reset, the difference from the base wraps, and the result lies
+    /// far in the future. Loops that wait for a time then end, and [`Self::follow`] finds the fault.
     #[inline]
     fn ns_at(&self, ticks: u64, rate: u64) -> u64 {
         self.base_ns
@@ -267,7 +267,7 @@ impl Calibration {
 }
 
 impl Reading {
-    /// Reads each pair of clocks at the same moment, as nearly as the best of several tries allows.
+    /// Reads each pair of clocks at nearly the same moment: the best of several tries.
     fn take(has_counter: bool) -> Self {
         let (mut ticks, mut ns, mut doubt_ticks) = (0, monotonic_ns(), 0);
         if has_counter {
@@ -277,7 +277,8 @@ impl Reading {
             tightest(monotonic_ns, || to_ns(clock_gettime(ClockId::MonotonicRaw)));
         Self {
             ns,
-            // Moved to the moment of `ns`; the shift is about a microsecond, so 1 % of it does not matter.
+            // Shift `raw_ns` to the moment of `ns`. The shift is about a microsecond, so a rate error of 1 % doesn't
+            // matter.
             raw_ns: raw_ns.wrapping_sub(at_ns.wrapping_sub(ns)),
             raw_doubt_ns,
             ticks,
@@ -324,7 +325,7 @@ fn slew_ppb(clock: &libc::timex, is_adjusting: bool) -> u64 {
     let frequency_ppb = (clock.freq.unsigned_abs().saturating_mul(1000)) >> 16;
     // A tick is 10 ms long, and `tick` its length in microseconds.
     let tick_ppb = clock.tick.abs_diff(10_000).saturating_mul(100_000);
-    // Each second corrects this fraction of the remaining offset (`ntp_offset_chunk` of the kernel).
+    // The kernel corrects 1 / 2^`shift` of the remaining offset per second (its `ntp_offset_chunk`).
     let shift = 2 + u32::try_from(clock.constant.clamp(0, 60)).unwrap_or(60);
     let offset_ns = match clock.status & libc::STA_NANO {
         0 => clock.offset.unsigned_abs().saturating_mul(1000),
@@ -339,10 +340,10 @@ fn slew_ppb(clock: &libc::timex, is_adjusting: bool) -> u64 {
 
 /// Reads the kernel's state of its clock. `modes` must not change anything.
 fn timex(modes: libc::c_uint) -> Option<libc::timex> {
-    // SAFETY: all fields of `timex` are integers, for which zero is a value.
+    // SAFETY: all fields of `timex` are integers, for which zero is valid.
     let mut clock: libc::timex = unsafe { std::mem::zeroed() };
     clock.modes = modes;
-    // SAFETY: the call fills the struct that is passed to it, which lives here.
+    // SAFETY: the pointer is valid during the call, which fills the struct.
     let state = unsafe { libc::adjtimex(&mut clock) };
     (state >= 0).then_some(clock)
 }
@@ -428,7 +429,7 @@ fn counter() -> u64 {
 mod tests {
     use super::*;
 
-    /// A preempted thread widens the difference, so the smallest of several is used.
+    /// Returns the smallest of many differences, because preemption between two clock reads widens a difference.
     fn off_ns(clock: &Clock) -> u64 {
         let each = (0..100).map(|_| clock.now_ns().abs_diff(monotonic_ns()));
         each.min().unwrap()
@@ -460,7 +461,7 @@ mod tests {
         if !has_counter() {
             return;
         }
-        // 0.5 % of 100 ms.
+        // A rate error of 0.5 % adds up to 500 µs in 100 ms.
         let clock = Clock::misjudged(5000);
         let kept = clock;
         std::thread::sleep(Duration::from_millis(100));
@@ -513,7 +514,7 @@ mod tests {
         let rate = clock.calibration.rate.load(Ordering::Relaxed);
         let second = ((1_000_000_000u128 << RATE_SHIFT) / u128::from(rate)) as i64;
         assert_eq!(jumped(&clock, 0).follow().fault, None);
-        // Ahead, back, and reset to zero as after a suspend.
+        // Jumps ahead, back, and to zero, as after a suspend.
         for by in [second, -second, -(counter() as i64)] {
             let calibration = jumped(&clock, by);
             // A counter below its base shows a time far ahead, so no loop hangs.

@@ -1,7 +1,7 @@
-//! Ways to copy memory. Which one is fastest depends on the CPU, the size and whether the bytes are in a cache, so the
-//! copy limit tries all of them and the `shm` engine picks one per lane.
+//! Methods to copy memory. The fastest method depends on the CPU, the size and whether the bytes are in a cache.
+//! Therefore the copy bound tries all methods, and the `shm` engine picks one per lane.
 
-/// One way to copy.
+/// A method to copy memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// The C library's `memcpy`, which chooses by size.
@@ -13,7 +13,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// The methods that this CPU has. `Memcpy` is always the first.
+    /// Returns the methods that this CPU supports. `Memcpy` is always the first.
     pub fn available() -> &'static [Self] {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx") {
@@ -59,8 +59,8 @@ impl Method {
 }
 
 /// Copies of memory that other threads or processes may be writing. In Rust, this race is undefined behaviour unless
-/// each access is atomic. The instructions here are the processor's, which are atomic per byte, and the compiler does
-/// not see into them.
+/// each access is atomic. Here CPU instructions make the accesses. They are atomic per byte, and the compiler cannot
+/// see into the assembly.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod shared {
     use std::arch::asm;
@@ -72,7 +72,8 @@ mod shared {
     /// As for [`super::Method::copy`].
     #[inline]
     pub(super) unsafe fn memcpy(from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: the C library's function by its calling convention; the caller's promise is what it asks for.
+        // SAFETY: calls the C library's function with its calling convention; the caller's promise meets its
+        // requirements.
         unsafe {
             asm!(
                 "call {memcpy}@PLT",
@@ -111,7 +112,7 @@ mod shared {
             // SAFETY: the caller's promise is passed on.
             return unsafe { memcpy(from, to, len) };
         }
-        // Copies head and tail by `memcpy`, so that the stores between them are aligned.
+        // Copy the head and tail with `memcpy`, so that the stores between them are aligned.
         let head = to.align_offset(32);
         let body = (len - head) / TURN * TURN;
         let tail = head + body;
@@ -151,7 +152,7 @@ mod shared {
                 inout("rsi") from => _,
                 inout("rdi") to => _,
                 inout("rcx") len => _,
-                // Vector registers, all of which vzeroupper changes.
+                // Includes the vector registers, because vzeroupper changes all of them.
                 clobber_abi("C"),
                 options(nostack)
             );
@@ -174,7 +175,7 @@ mod shared {
             libc::size_t,
         ) -> *mut libc::c_void;
         let memcpy: Memcpy = black_box(libc::memcpy);
-        // SAFETY: the caller's promise is what the function asks for.
+        // SAFETY: the caller's promise meets the function's requirements.
         unsafe { memcpy(to.cast(), from.cast(), len) };
     }
 

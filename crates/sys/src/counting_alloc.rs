@@ -1,7 +1,7 @@
-//! An allocator that counts, for tests and benchmarks which prove that a loop allocates nothing.
+//! An allocator that counts requests, for tests and benchmarks that check that a loop allocates nothing.
 //!
 //! A test binary makes it the global allocator; the program itself never does. Counts are kept per thread, because
-//! other threads of a test (the peer, the test harness) allocate whenever they like.
+//! other threads of a test (the peer, the test harness) allocate at any time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -29,9 +29,9 @@ pub struct Counting;
 pub struct Counts {
     /// Allocations and reallocations.
     pub allocations: u64,
-    /// Bytes requested by these; a reallocation counts the whole new size.
+    /// Bytes requested by allocations and reallocations. A reallocation counts its whole new size.
     pub allocated_bytes: u64,
-    /// Blocks given back.
+    /// Blocks freed.
     pub frees: u64,
 }
 
@@ -79,8 +79,8 @@ fn count_free() {
     });
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged, so its guarantees are these; counting touches
-// only a thread-local cell, never allocates and never unwinds.
+// SAFETY: every call is passed on to the system's allocator unchanged, so the system's guarantees hold here; counting
+// touches only a thread-local cell, never allocates and never unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_allocation(layout.size());
@@ -111,7 +111,7 @@ unsafe impl GlobalAlloc for Counting {
 mod tests {
     use super::*;
 
-    /// The test binary has the ordinary allocator, so the calls are made directly.
+    /// The test binary keeps the ordinary allocator, so this test calls [`Counting`] directly.
     #[test]
     fn every_kind_of_request_is_counted_and_works() {
         let before = counts();

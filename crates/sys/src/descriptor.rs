@@ -1,6 +1,7 @@
 //! Open files that this process inherited, known only by descriptor number.
 //!
-//! The standard library takes ownership of a number only with a promise that nothing else closes it; a copy needs none.
+//! To take ownership of a descriptor, nothing else may close it. This cannot be guaranteed for an inherited number, so
+//! these functions own copies.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};

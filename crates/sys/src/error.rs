@@ -126,7 +126,7 @@ impl LibraryError {
         LibraryErrorKind::Unsupported(reason.into()).into()
     }
 
-    /// This error with the object of the failed call behind the call's name.
+    /// Inserts the object of the failed call after the call's name.
     pub(crate) fn about(mut self, object: impl fmt::Display) -> Self {
         if let LibraryErrorKind::Call { call, message, .. } = &mut *self.0
             && message.starts_with(*call)
@@ -136,7 +136,7 @@ impl LibraryError {
         self
     }
 
-    /// This error with the oldest release that has the missing symbol.
+    /// Adds the oldest release that has the missing symbol.
     pub(crate) fn needs(mut self, release: &'static str) -> Self {
         if let LibraryErrorKind::NoSymbol { needs, .. } = &mut *self.0 {
             *needs = release;
@@ -175,7 +175,7 @@ impl From<OutOfRange> for LibraryError {
     }
 }
 
-/// For callers with errors that carry a text.
+/// For callers with errors that contain a text.
 impl From<LibraryError> for String {
     fn from(error: LibraryError) -> Self {
         error.to_string()
@@ -186,7 +186,7 @@ impl From<LibraryError> for String {
 mod tests {
     use super::*;
 
-    /// So results of posts and polls are returned in registers.
+    /// A result of this size is returned in registers, which posts and polls rely on for speed.
     #[test]
     fn an_error_is_one_pointer() {
         assert_eq!(size_of::<LibraryError>(), size_of::<usize>());

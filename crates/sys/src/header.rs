@@ -1,9 +1,9 @@
 //! Macros to declare structs (`structures!`) and numbers (`numbers!`) of C headers once. In tests, they also provide
 //! the layout for a comparison with the header.
 
-/// Declares structs with C layout. With `fn name;` in front, it also defines a function for tests that returns all
-/// layouts: for each struct its size ("struct s"), and for each field offset and size ("s.field"). If a field's name is
-/// a Rust keyword, an underscore is appended.
+/// Declares structs with C layout. With `fn name;` in front, the macro also defines a function for tests that returns
+/// all layouts: for each struct its size ("struct s"), and for each field offset and size ("s.field"). If a field's
+/// name is a Rust keyword, an underscore is appended.
 macro_rules! structures {
     (fn $layouts:ident; $($structures:tt)*) => {
         $crate::header::structures! { $($structures)* }
@@ -46,7 +46,8 @@ macro_rules! zeroed {
     ($($name:ident)*) => {$(
         impl $name {
             pub const ZEROED: Self = {
-                // SAFETY: as above; the evaluation of the constant fails for a type with another field.
+                // SAFETY: zeros are valid for the fields listed above; for any other field, evaluating the constant
+                // fails.
                 unsafe { std::mem::zeroed() }
             };
         }

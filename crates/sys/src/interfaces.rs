@@ -1,6 +1,6 @@
 //! The network interfaces of this host and their addresses.
 //!
-//! The standard library cannot list them. Other modules decide which interface is used.
+//! The standard library cannot list interfaces. Other modules decide which interface is used.
 
 use std::ffi::{CStr, CString, c_void};
 use std::io;
@@ -70,7 +70,8 @@ pub fn index(name: &str) -> Option<u32> {
 /// Returns the IP address in a socket address of `bytes` bytes; `None` for other families and truncated addresses.
 ///
 /// # Safety
-/// The pointer must be null, or point to a socket address that has these bytes, or as many as its family requires.
+/// The pointer must be null, or point to a socket address with at least `bytes` bytes or the bytes that its family
+/// requires.
 pub(crate) unsafe fn ip_address(address: *const c_void, bytes: usize) -> Option<IpAddr> {
     if address.is_null() || bytes < size_of::<libc::sa_family_t>() {
         return None;

@@ -18,7 +18,7 @@
 //! | [`counting_alloc`] | a counting allocator for tests |
 //!
 //! All public functions of this crate are safe to call with any argument. Engines, loops and statistics are in the
-//! other crates, which forbid `unsafe`. Next: [`mapping`], and `tonnage_engine`.
+//! other crates, which forbid `unsafe`. Read [`mapping`] next, then `tonnage_engine`.
 
 // Authors of other crates depend on this documentation, so it is required here.
 #![warn(missing_docs, clippy::missing_errors_doc)]

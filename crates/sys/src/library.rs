@@ -10,8 +10,8 @@ use std::ptr::NonNull;
 use crate::error::{LibraryError, LibraryErrorKind};
 use crate::signal_actions::keeping;
 
-/// Declares a table of calls that are looked up together: for each, a key that identifies its symbol, and the signature
-/// from the library's header or standard.
+/// Declares a table of calls that are looked up together. Each call has a key that identifies its symbol, and the
+/// signature from the library's header or standard.
 macro_rules! functions {
     (
         $(#[$about:meta])*
@@ -32,9 +32,9 @@ macro_rules! functions {
                 Ok(Self {
                     $($name: {
                         let address = find($symbol)?;
-                        // SAFETY: the symbol has the signature that its library declares for it, which is the one given
-                        // here. A library that has another symbol in its place has it with the same signature, except
-                        // for integers that take the place of pointers and are passed the same way.
+                        // SAFETY: the symbol has the signature that its library declares, which is given here. If a
+                        // library uses another symbol for the call, that symbol has the same signature. Only integers
+                        // may replace pointers, and these are passed the same way.
                         unsafe {
                             std::mem::transmute::<
                                 std::ptr::NonNull<std::ffi::c_void>,
@@ -75,8 +75,8 @@ impl SharedLibrary {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_LOCAL)
     }
 
-    /// Loads it so that its symbols are visible to all libraries loaded later, for a library whose own parts depend on
-    /// that.
+    /// Loads `name` so that its symbols are visible to all libraries loaded later. The own parts of some libraries
+    /// depend on that.
     ///
     /// # Errors
     /// The loader's own message, which names the file.

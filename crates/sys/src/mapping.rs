@@ -31,7 +31,7 @@ pub enum Pages {
     Normal,
     /// Normal pages only: the kernel was asked not to merge them.
     Small,
-    /// Normal pages that the kernel was asked to merge into 2 MiB ones; [`Arena::transparent_bytes`] reports the
+    /// Normal pages that the kernel was asked to merge into 2 MiB pages; [`Arena::transparent_bytes`] reports the
     /// result.
     Transparent,
     /// 2 MiB pages from the reserved pool.
@@ -49,7 +49,7 @@ pub enum Sharing {
     Shared,
 }
 
-/// Mapped memory. The module documentation has its rules.
+/// Mapped memory. The module documentation has the rules for access.
 #[derive(Debug)]
 pub struct Arena {
     base: NonNull<u8>,
@@ -144,8 +144,8 @@ impl Arena {
             ));
         }
         let arena = Self::map_file(file, len, Pages::Normal)?;
-        // So that the owner's large pages are large here too. Kernels without transparent pages reject the advice, and
-        // then the owner has none either.
+        // Large pages of the owner should be large in this process too. Kernels without transparent pages reject the
+        // advice, but there the owner has no large pages either.
         let _ = arena.advise(Advice::LinuxHugepage);
         arena.prefault()?;
         Ok(arena)
@@ -184,8 +184,8 @@ impl Arena {
     }
 
     /// Maps private memory that starts at a multiple of 2 MiB, because only aligned ranges become large pages. The rest
-    /// of the address range stays inaccessible at both ends. It keeps the kernel from merging two arenas into one
-    /// mapping. Its large pages could not be attributed.
+    /// of the address range stays inaccessible at both ends. This keeps the kernel from merging two arenas into one
+    /// mapping, in which large pages could not be attributed to an arena.
     fn map_aligned(len: usize) -> io::Result<Self> {
         let range_len = len
             .checked_add(MIB_2 + rustix::param::page_size())
@@ -263,7 +263,7 @@ impl Arena {
         self.pages
     }
 
-    /// The file by which a peer can map it; `None` if private.
+    /// The file by which a peer can map the arena; `None` if private.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(AsFd::as_fd)
     }
@@ -355,7 +355,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Like [`Self::copy_to`], but the last byte becomes visible to other CPUs after all the others.
+    /// Like [`Self::copy_to`], but the last byte becomes visible to other CPUs after all other bytes.
     ///
     /// # Errors
     /// As for [`Self::copy_to`].
@@ -449,7 +449,7 @@ fn new_memfd(len: usize, pages: Pages) -> io::Result<OwnedFd> {
     let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create("tonnage", flags)?;
     ftruncate(&file, len as u64)?;
-    // Otherwise, a process with the file could remove pages that others have mapped.
+    // Seal the size. Otherwise, a process with the file could remove pages that other processes have mapped.
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(file)
 }

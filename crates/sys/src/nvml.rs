@@ -1,6 +1,6 @@
 //! libnvidia-ml (NVML), loaded at run time: links of NVIDIA GPUs to each other and to the host, and their MIG slices.
-//! It comes with the driver, and describes all GPUs with device files here, even those hidden from this process's CUDA.
-//! This module only reads.
+//! It comes with the driver. It describes all GPUs with device files on this machine, even GPUs that are hidden from
+//! this process's CUDA. This module only reads.
 //!
 //! Calls are looked up one by one, and data of a missing call are unknown. Only initialisation is required.
 
@@ -44,7 +44,8 @@ const FIELD_C2C_SPEED: c_uint = 172;
 /// `NVML_VALUE_TYPE_UNSIGNED_INT`.
 const VALUE_UNSIGNED: c_uint = 1;
 
-/// More links than any GPU has. NVML rejects a number beyond the GPU's links; it may also reject a single existing one.
+/// More links than any GPU has. NVML rejects the number of a link that does not exist, but it may also reject an
+/// existing link. Therefore all numbers are tried.
 const LINKS_MAX: u32 = 64;
 /// Buffer size for names and identifiers (`NVML_DEVICE_UUID_V2_BUFFER_SIZE`).
 const TEXT_BYTES: usize = 96;
@@ -105,7 +106,7 @@ macro_rules! optional {
                 Self {
                     $($name: library.symbol_without_version($symbol).ok().map(|address| {
                         // SAFETY: the symbol has the signature that the header declares for the name with its version,
-                        // which is the one given here.
+                        // which is given here.
                         unsafe {
                             std::mem::transmute::<NonNull<c_void>, unsafe extern "C" fn($($argument),*) -> NvmlCode>(
                                 address,
@@ -247,7 +248,7 @@ impl NvmlGpu<'_> {
                 GPU_IS_LOST => {
                     return Err(LibraryError::unsupported("the GPU is lost (error 15)"));
                 }
-                // The link is down, does not exist, or may not be queried. Others may still work.
+                // The link is down, does not exist, or may not be queried. Other links may still work.
                 _ => {}
             }
         }
@@ -258,7 +259,7 @@ impl NvmlGpu<'_> {
         // If the library cannot report the type, the PCI address decides.
         let mut kind = REMOTE_GPU;
         if let Some(call) = self.nvml.calls.link_type {
-            // SAFETY: as for its state.
+            // SAFETY: as for the link's state.
             let code = unsafe { call(self.handle, link, &raw mut kind) };
             match (code, kind) {
                 (SUCCESS, REMOTE_SWITCH) => return NvlinkEnd::Switch,
@@ -271,7 +272,7 @@ impl NvmlGpu<'_> {
             return NvlinkEnd::Other;
         };
         let mut info = PciInfo::default();
-        // SAFETY: as for its state; the struct is that of the header.
+        // SAFETY: as for the link's state; the struct is that of the header.
         match unsafe { call(self.handle, link, &raw mut info) } {
             // A guest that does not see the remote end reads all ones.
             SUCCESS if info.bus <= 0xff && info.device <= 0x1f => NvlinkEnd::Gpu(format!(
@@ -289,8 +290,8 @@ impl NvmlGpu<'_> {
     }
 
     /// Returns the number of NVLink-C2C links, which connect the GPU's memory to the host's, and the nominal bandwidth
-    /// of each and per direction in bytes per second. `None` for a GPU without them, or if the library does not report
-    /// it.
+    /// of each link per direction in bytes per second. `None` for a GPU without such links, or if the library does not
+    /// report them.
     pub fn c2c(&self) -> Option<(u32, Option<u64>)> {
         let count = self.field(FIELD_C2C_COUNT)?;
         let megabytes = self.field(FIELD_C2C_SPEED);
@@ -310,7 +311,7 @@ impl NvmlGpu<'_> {
         known.then_some(field.value[0]).filter(|&value| value > 0)
     }
 
-    /// Whether the GPU is connected to another one by NVLink; `None` if the library does not report it.
+    /// Whether the GPU is connected to another GPU by NVLink; `None` if the library does not report it.
     pub fn is_linked(&self, peer: &NvmlGpu<'_>) -> Option<bool> {
         Some(self.status(peer, P2P_NVLINK)? == 0)
     }

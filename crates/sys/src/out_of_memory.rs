@@ -13,7 +13,7 @@ use crate::process::end_at_once;
 /// Maximum length of the message.
 const LINE_BYTES_MAX: usize = 512;
 
-/// Name of this process for the message, prepared while there is memory. A global, because the allocator is one.
+/// Name of this process for the message, prepared while there is memory. It is global, because the allocator is global.
 static WHO: OnceLock<String> = OnceLock::new();
 /// Better name, for a process that learns its rank later.
 static RANK: OnceLock<String> = OnceLock::new();
@@ -21,7 +21,8 @@ static RANK: OnceLock<String> = OnceLock::new();
 /// Exit code of the process.
 static CODE: AtomicU8 = AtomicU8::new(1);
 
-/// The system's allocator, which ends the process when memory is exhausted, with code 1 or the one of [`end_with`].
+/// The system's allocator, which ends the process when memory is exhausted, with code 1 or the code set by
+/// [`end_with`].
 #[derive(Debug, Default, Clone, Copy)]
 pub struct OrEnd;
 
@@ -48,8 +49,8 @@ pub fn end_with(code: u8) {
     CODE.store(code, Ordering::SeqCst);
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged, so its guarantees hold here too. If that has no
-// memory, the process ends, without allocating and without unwinding.
+// SAFETY: every call is passed on to the system's allocator unchanged, so its guarantees hold here too. If the system
+// has no memory, the process ends, without allocating and without unwinding.
 unsafe impl GlobalAlloc for OrEnd {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise is passed on.

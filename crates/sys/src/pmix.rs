@@ -3,7 +3,7 @@
 //!
 //! Implements the client side of put, fence and get for strings; `tonnage_ranks` decides what to exchange. The layouts
 //! are those of PMIx 2 to 5 on 64-bit Linux, compared with the headers of 4.2. Of a value that the library allocates,
-//! only the member that its type names is read.
+//! only the union member that matches the value's type is read.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const FOLDERS: [&str; 3] = ["lib", "lib64", "lib/openmpi"];
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Successful status.
 const SUCCESS: c_int = 0;
-/// "The job as a whole", in place of a rank.
+/// In place of a rank, this number means the whole job.
 const RANK_WILDCARD: u32 = u32::MAX - 1;
 /// The value is visible to all processes of the job.
 const SCOPE_GLOBAL: u8 = 3;
@@ -30,7 +30,7 @@ const SCOPE_GLOBAL: u8 = 3;
 const TYPE_BOOL: u16 = 1;
 const TYPE_STRING: u16 = 3;
 const TYPE_UINT32: u16 = 14;
-/// Both limits of the interface include the final zero byte.
+/// Limits of the interface, which include the final zero byte.
 const NAMESPACE_BYTES: usize = 256;
 const KEY_BYTES: usize = 512;
 
@@ -95,7 +95,7 @@ pub enum NoClient {
 /// a process that ends without this as failed.
 #[derive(Debug)]
 pub struct Client {
-    // Holds the code of the functions below, independent of the loader's policy.
+    // Keeps the code of the functions below loaded, whatever the loader's policy.
     library: Option<SharedLibrary>,
     calls: PmixCalls,
     namespace: [c_char; NAMESPACE_BYTES],
@@ -105,7 +105,7 @@ pub struct Client {
 impl Client {
     /// Loads the library and registers with the launcher's server. The library of the launcher's own installation is
     /// preferred: an MPI of that installation that is loaded later uses the PMIx that is already loaded, and may not
-    /// work with another one.
+    /// work with another PMIx.
     ///
     /// # Errors
     /// The missing part: the library, or the launcher's answer.
@@ -177,7 +177,8 @@ impl Client {
         self.check("PMIx_Put", status)
     }
 
-    /// Waits until all processes of the job have called it. After that, all see the values put before.
+    /// Waits until all processes of the job have called this method. Afterwards all processes see the values that were
+    /// put before.
     ///
     /// # Errors
     /// If the library reports an error, for example after the loss of a process.
@@ -257,7 +258,7 @@ impl Drop for Client {
     }
 }
 
-/// Returns the PMIx of an installation that includes its own.
+/// Returns the PMIx library of an installation, if it includes its own.
 fn library_in(prefix: &Path) -> Option<String> {
     let files = FOLDERS
         .iter()

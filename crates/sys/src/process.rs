@@ -9,9 +9,9 @@ const GENERATIONS_MAX: usize = 256;
 /// Reads one environment variable; a function, so that tests need no process environment.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Lets a process and its descendants read and write this one's memory by process_vm_readv and process_vm_writev; with
-/// `None`, all processes of this user. By default, the Yama security module allows only ancestors. Without Yama, the
-/// call does nothing and is not needed.
+/// Lets a process and its descendants read and write this process's memory by process_vm_readv and process_vm_writev.
+/// With `None`, lets all processes of this user do so. By default, the Yama security module allows only ancestors.
+/// Without Yama, the call does nothing and is not needed.
 pub fn allow_to_attach(ancestor: Option<u32>) {
     let tracer = ancestor.map_or(libc::PR_SET_PTRACER_ANY, libc::c_ulong::from);
     // SAFETY: takes two numbers, and only changes which processes may attach to this one. A kernel without Yama returns
@@ -27,7 +27,7 @@ pub fn common_ancestor(pids: &[u32]) -> Option<u32> {
                 .map(|stat| stat.parent)
                 .filter(|&parent| parent != 0)
         };
-        // Parents may change meanwhile, but no chain is longer than this.
+        // Limit the length, because parents may change during the walk.
         std::iter::successors(parent(&pid), parent)
             .take(GENERATIONS_MAX)
             .collect()
@@ -81,21 +81,22 @@ pub fn end_with_this_process(command: &mut Command) {
     unsafe { command.pre_exec(ask) };
 }
 
-/// State and start time of a process.
+/// State, parent and start time of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessStat {
     /// Letter of its state, such as `T` (stopped) or `Z` (ended, but not yet waited for by its parent).
     pub state: char,
     /// The process's parent; 0 for a parent outside this container.
     pub parent: u32,
-    /// Start in ticks since boot. A process number is reused; together with this it is unique.
+    /// Start in ticks since boot. Process numbers are reused, but number and start together are unique.
     pub start_ticks: u64,
 }
 
-/// Reads state and start of a process of this container; `None` if it does not exist.
+/// Reads state, parent and start of a process of this container; `None` if it does not exist.
 pub fn stat(pid: u32) -> Option<ProcessStat> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The preceding name may contain blanks and brackets. The 22nd field overall is the 20th after it.
+    // The program's name before the last bracket may contain blanks and brackets. The 22nd field of the file is the
+    // 20th field after the name.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
     Some(ProcessStat {
@@ -123,7 +124,7 @@ pub fn locked_memory_limit() -> Option<u64> {
 pub struct AddressSpace {
     /// Maximum bytes, including those already mapped.
     pub limit_bytes: u64,
-    /// Bytes that it may still map.
+    /// Bytes that the process may still map.
     pub left_bytes: u64,
 }
 

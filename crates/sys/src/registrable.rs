@@ -24,12 +24,12 @@ pub struct DeviceBytes {
     address: u64,
     bytes: u64,
     file: Option<DmabufFile>,
-    // Keeps the memory alive as long as its registration. Memory allocated elsewhere is kept by its file.
+    // Keeps the memory alive as long as its registration. Memory of another process is kept alive by its file.
     owner: Option<Arc<DeviceBuffer>>,
 }
 
 impl DeviceBytes {
-    /// Describes GPU memory by its address. The kernel must be able to find it for the NIC.
+    /// Describes GPU memory by its address. The kernel must be able to find the memory for the NIC.
     pub fn by_address(buffer: &Arc<DeviceBuffer>) -> Self {
         Self {
             address: buffer.address(),
@@ -50,9 +50,9 @@ impl DeviceBytes {
         })
     }
 
-    /// Describes `bytes` of a file that another process exported. `address` only serves to name them in operations.
-    /// Address and offset in the file must have the same offset in a page, because the kernel requires it; otherwise
-    /// the address is replaced.
+    /// Describes `bytes` of a file that another process exported. `address` only identifies these bytes in operations.
+    /// The kernel requires that the address and the file offset have the same offset within a page. If they do not, the
+    /// file offset replaces the address.
     pub fn of_file(file: DmabufFile, address: u64, bytes: u64) -> Self {
         let page = rustix::param::page_size() as u64;
         let agrees = address % page == file.offset % page;
@@ -94,7 +94,7 @@ impl RegisteredMemory {
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Host(one), Self::Host(other)) => Arc::ptr_eq(one, other),
-            // Each registration has a value of its own; values for the same allocation are equal.
+            // Each registration has its own value. Values with the same owner are the same memory.
             (Self::Device(one), Self::Device(other)) => match (&one.owner, &other.owner) {
                 (Some(one), Some(other)) => Arc::ptr_eq(one, other),
                 _ => Arc::ptr_eq(one, other),

@@ -1,4 +1,4 @@
-//! Preserves signal handlers while a C library runs that replaces them.
+//! Preserves signal handlers during calls of C libraries that replace them.
 //!
 //! PSM, which many builds of libfabric load, replaces existing handlers with its own, and ends the process without a
 //! message on a signal.
@@ -6,7 +6,7 @@
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, PoisonError};
 
-/// Signals with preserved actions: those that end a run, and those of crashes.
+/// Signals with preserved actions: signals that end a run, and signals of crashes.
 const KEPT: [libc::c_int; 6] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -18,7 +18,7 @@ const KEPT: [libc::c_int; 6] = [
 
 /// Calls `work`, then restores the previous actions of the signals.
 pub(crate) fn keeping<T>(work: impl FnOnce() -> T) -> T {
-    // Of two concurrent calls, one would save the handlers of the other's library.
+    // Of two concurrent calls, one would save the handlers that the other call's library has installed.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let before = KEPT.map(|signal| (signal, action(signal)));

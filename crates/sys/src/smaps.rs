@@ -12,7 +12,8 @@ const HUGE_BYTES_MIN: u64 = 2 << 20;
 /// # Errors
 /// If the file cannot be read.
 pub(crate) fn huge_bytes(addresses: Range<u64>) -> io::Result<u64> {
-    // Reading is slow: the kernel walks through every earlier mapping, of which each thread has two.
+    // Reading the file is slow, because the kernel walks through every earlier mapping, and each thread has two
+    // mappings.
     if !has_room(&addresses) {
         return Ok(0);
     }

@@ -1,4 +1,4 @@
-//! Runs loops over plain numbers with the CPU's widest vector instructions, as far as the compiler can use them.
+//! Runs loops over plain numbers with AVX2 vector instructions, if the CPU has them and the compiler can use them.
 //!
 //! The program is built for the oldest CPU of its architecture. A loop passed to [`run`] is compiled twice; its wider
 //! form runs on CPUs with AVX2. On other CPUs and architectures, the plain form runs. Both compute the same.

@@ -29,16 +29,16 @@ pub(crate) const NOT_READY: Code = 600;
 
 /// `CU_STREAM_NON_BLOCKING`: not ordered with the default stream.
 pub(crate) const STREAM_NON_BLOCKING: u32 = 1;
-/// `CU_EVENT_DEFAULT`: with a time.
+/// `CU_EVENT_DEFAULT`: the event records a time.
 pub(crate) const EVENT_DEFAULT: u32 = 0;
-/// `CU_EVENT_DISABLE_TIMING`: such an event costs less.
+/// `CU_EVENT_DISABLE_TIMING`: an event without a time costs less.
 pub(crate) const EVENT_UNTIMED: u32 = 2;
-/// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`: it was enabled earlier in this process.
+/// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`: this process enabled the access earlier.
 pub(crate) const PEER_ENABLED: Code = 704;
 /// `CU_MEMHOSTREGISTER_PORTABLE` (known to the contexts of all devices) and `CU_MEMHOSTREGISTER_DEVICEMAP` (addressable
 /// by devices).
 pub(crate) const HOST_REGISTER_FLAGS: u32 = 1 | 2;
-/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: opening memory of another GPU makes it reachable.
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: opening another GPU's memory also enables access to it.
 pub(crate) const IPC_LAZY_PEER_ACCESS: u32 = 1;
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 pub(crate) const POSIX_FILE: c_int = 1;

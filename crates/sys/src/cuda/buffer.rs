@@ -1,4 +1,4 @@
-//! Memory that a GPU can reach: its own, and memory of the host that the driver has pinned.
+//! Memory that a GPU can access: its own memory, and host memory that the driver has pinned.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct DeviceBuffer {
     mapping: Option<VmmMapping>,
 }
 
-/// Host memory that the driver has pinned and knows, so that a GPU copies it without the CPU.
+/// Host memory that the driver has pinned, so that a GPU can copy it without the CPU.
 #[derive(Debug)]
 pub struct PinnedArena {
     context: Arc<CudaContext>,
@@ -43,7 +43,7 @@ pub struct CudaPart<'a> {
 }
 
 impl<'a> CudaPart<'a> {
-    /// Makes a range of `len` bytes at `offset` of the memory of `size` bytes at `address`.
+    /// Makes a range of `len` bytes at `offset` in memory of `size` bytes at `address`.
     #[inline]
     pub(super) fn new(
         context: &'a Arc<CudaContext>,
@@ -67,8 +67,8 @@ impl DeviceBuffer {
     /// The driver's reason; `CUDA_ERROR_OUT_OF_MEMORY` if no free piece is large enough.
     pub fn allocate(context: &Arc<CudaContext>, bytes: u64) -> Result<Self, CudaFailure> {
         let mut address = 0;
-        // Whole pages of the host: other devices get access by pages, and should see as little of neighbouring
-        // allocations as possible. The driver may begin an allocation anywhere in a page.
+        // Allocate whole host pages. Other devices get access to whole pages, and should see as little of neighbouring
+        // allocations as possible. The driver may still begin an allocation anywhere in a page.
         let len = usize::try_from(bytes.max(1)).unwrap_or(usize::MAX);
         let len = len.checked_next_multiple_of(rustix::param::page_size());
         let len = len.unwrap_or(usize::MAX);
@@ -122,7 +122,7 @@ impl DeviceBuffer {
         self.mapping.as_ref()?.is_for_cards
     }
 
-    /// Lets kernels and copies of this context's GPU access the memory.
+    /// Lets kernels and copies of the GPU of `context` access the memory.
     ///
     /// # Errors
     /// `OtherDriver`, `NoPeer`, or the driver's reason.
@@ -166,8 +166,8 @@ impl DeviceBuffer {
             return Ok(());
         }
         self.context.call("cuMemcpyHtoD_v2", |calls| {
-            // SAFETY: the range lies in the allocation, and the slice is valid for as many reads; the call returns when
-            // it no longer needs it.
+            // SAFETY: the range lies in the allocation, and the slice is valid for that many reads; the call returns
+            // when it no longer needs the slice.
             unsafe { (calls.copy_in)(part.address, bytes.as_ptr().cast(), bytes.len()) }
         })?;
         // The driver may still be copying pageable bytes from its own buffer.
@@ -184,8 +184,8 @@ impl DeviceBuffer {
             return Ok(());
         }
         self.context.call("cuMemcpyDtoH_v2", |calls| {
-            // SAFETY: the range lies in the allocation, and the slice is valid for as many writes; the call returns
-            // when all bytes are there.
+            // SAFETY: the range lies in the allocation, and the slice is valid for that many writes; the call returns
+            // when all bytes have been copied.
             unsafe { (calls.copy_out)(bytes.as_mut_ptr().cast(), part.address, bytes.len()) }
         })
     }
@@ -193,8 +193,8 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        // Copies in flight may use it. If waiting fails, the context is lost with everything in flight, and `drop`
-        // cannot report it.
+        // Copies in flight may use the memory. If waiting fails, the context and everything in flight are lost, and
+        // `drop` cannot report the error.
         let _ = self.context.wait();
         if self.mapping.take().is_some() {
             return;
@@ -207,15 +207,15 @@ impl Drop for DeviceBuffer {
 }
 
 impl PinnedArena {
-    /// Pins host memory by the driver, for all GPUs.
+    /// Pins host memory for all GPUs, through the driver.
     ///
     /// # Errors
     /// The driver's reason.
     pub fn pin(context: &Arc<CudaContext>, arena: Arc<Arena>) -> Result<Self, CudaFailure> {
         context.call("cuMemHostRegister_v2", |calls| {
             let address = arena.address() as *mut c_void;
-            // SAFETY: the whole mapping, which stays mapped until it was unregistered: this value holds it. A GPU's
-            // writes there change bytes of an arena, over which no reference is ever formed.
+            // SAFETY: registers the whole mapping, which this value keeps mapped until it is unregistered. A GPU's
+            // writes change bytes of an arena, over which no reference is ever formed.
             unsafe { (calls.host_register)(address, arena.len(), HOST_REGISTER_FLAGS) }
         })?;
         Ok(Self {
@@ -229,7 +229,7 @@ impl PinnedArena {
         &self.arena
     }
 
-    /// Returns the address for kernels of a GPU.
+    /// Returns the memory's address for kernels of this context.
     ///
     /// # Errors
     /// The driver's reason.
@@ -280,14 +280,15 @@ impl PinnedView {
 
 impl Drop for PinnedView {
     fn drop(&mut self) {
-        // The memory waits only for its own context. If waiting fails, the context is lost with everything in flight.
+        // The pinned memory itself waits only for its own context, so wait for this context here. If waiting fails, the
+        // context and everything in flight are lost.
         let _ = self.context.wait();
     }
 }
 
 impl Drop for PinnedArena {
     fn drop(&mut self) {
-        // As above.
+        // Copies in flight may use the memory. If waiting fails, the context and everything in flight are lost.
         let _ = self.context.wait();
         let _ = self.context.call("cuMemHostUnregister", |calls| {
             // SAFETY: registered once, unregistered once, and nothing in flight uses it.

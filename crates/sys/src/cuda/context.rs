@@ -20,7 +20,7 @@ pub struct CudaContext {
 }
 
 // SAFETY: a context may be used by any thread that has made it current, which every use of this value does first, and
-// by several threads at once: the driver locks what they share.
+// by several threads at once: the driver locks shared state.
 unsafe impl Send for CudaContext {}
 // SAFETY: as above.
 unsafe impl Sync for CudaContext {}
@@ -73,7 +73,7 @@ impl CudaContext {
     /// Waits for all work that was started in the context.
     ///
     /// # Errors
-    /// The driver's reason, which may be that of work that was started earlier.
+    /// The driver's reason, possibly for work that was started earlier.
     pub fn wait(&self) -> Result<(), CudaFailure> {
         self.call("cuCtxSynchronize", |_| {
             // SAFETY: the context is current.
@@ -203,7 +203,8 @@ impl CudaContext {
 
 impl Drop for CudaContext {
     fn drop(&mut self) {
-        // SAFETY: retained once, released once, and everything that was made in it holds it and is gone.
+        // SAFETY: retained once, released once. Everything created in the context keeps it alive, and is therefore
+        // gone.
         unsafe { self.library.own.release(self.ordinal) };
     }
 }

@@ -43,7 +43,7 @@ impl CudaRegion {
         }
     }
 
-    /// Returns the address for copies by the driver, or for a kernel of this context.
+    /// Returns the address for copies by the driver or, with `kernel_of`, for kernels of that context.
     fn address(&self, kernel_of: Option<&CudaContext>) -> Result<CudaAddress, CudaFailure> {
         match (self, kernel_of) {
             (Self::Device(buffer), _) => Ok(buffer.address()),
@@ -64,7 +64,7 @@ pub struct CopyMark {
     pub len: u32,
 }
 
-/// One stream, and its copies that were not yet found to have ended, oldest first.
+/// One stream, and its copies that are not yet known to have ended, oldest first.
 #[derive(Debug)]
 struct CopyLine {
     stream: CudaStream,
@@ -97,7 +97,7 @@ pub struct CudaCopier {
     addresses: [CudaAddress; 2],
     kernel: Option<Arc<CopyKernel>>,
     lines: Vec<CopyLine>,
-    /// The line of the next copy.
+    /// Index of the line for the next copy.
     next: usize,
 }
 
@@ -107,8 +107,8 @@ impl CudaCopier {
     /// flight on each.
     ///
     /// # Errors
-    /// `NoGpu`; `OtherGpu` for a context of neither end; `OtherDriver`; `NoPeer`, or the reason with both GPUs;
-    /// `NotPinned` if a kernel cannot reach an end; the driver's reason.
+    /// `NoGpu`; `OtherGpu` for a context of neither end; `OtherDriver`; `NoPeer`, or the driver's reason with the names
+    /// of both GPUs; `NotPinned` if a kernel cannot reach an end; the driver's reason.
     pub fn new(
         context: &Arc<CudaContext>,
         (from, to): (CudaRegion, CudaRegion),
@@ -152,8 +152,8 @@ impl CudaCopier {
     /// Hands over a copy of `mark.len` bytes between two offsets. Returns false if the next stream has no free slot.
     ///
     /// # Errors
-    /// `Outside`, with nothing handed over; or the driver's reason. After that, a copy may be in flight that `poll`
-    /// never reports.
+    /// `Outside`, with nothing handed over; or the driver's reason. After an error of the driver, a copy may be in
+    /// flight that `poll` never reports.
     #[inline]
     pub fn post(&mut self, from: u64, to: u64, mark: CopyMark) -> Result<bool, CudaFailure> {
         let len = u64::from(mark.len);
@@ -168,14 +168,14 @@ impl CudaCopier {
             && let Some(kernel) = &self.kernel
         {
             // SAFETY: stream and kernel are of this context, which was found to reach both memories; all of them are
-            // held until the stream was waited for, and the ranges were checked.
+            // kept until the stream has been waited for, and the ranges were checked.
             unsafe { kernel.copy(&line.stream, (to, from), len) }?;
         }
         let calls = self.context.current()?;
         if len > 0 && self.kernel.is_none() {
             let own = &self.context.library.own;
-            // SAFETY: both ranges lie in memory that is held until the stream was waited for. Bytes that the CPU or
-            // another copy touches meanwhile become a mixture.
+            // SAFETY: both ranges lie in memory that is kept until the stream has been waited for. Bytes that the CPU
+            // or another copy writes meanwhile become a mixture.
             let code = unsafe { own.copy(to, from, len as usize, line.stream.handle) };
             self.context.check("cuMemcpyAsync", code)?;
         }
@@ -204,7 +204,7 @@ impl CudaCopier {
     /// the order of posting.
     ///
     /// # Errors
-    /// The driver's reason, which may be that of anything handed over earlier.
+    /// The driver's reason, possibly for a copy that was handed over earlier.
     #[inline]
     pub fn poll(
         &mut self,
@@ -240,7 +240,7 @@ impl CudaCopier {
 impl Drop for CudaCopier {
     fn drop(&mut self) {
         // Copies may be in flight between the two memories, which are released afterwards. If waiting fails, the
-        // context is lost with everything in flight, and `drop` cannot report it.
+        // context and everything in flight are lost, and `drop` cannot report the error.
         for line in &self.lines {
             let _ = line.stream.wait();
         }

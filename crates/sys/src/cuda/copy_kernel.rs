@@ -1,5 +1,5 @@
-//! The kernel of `copy.ptx`, or of another driver's text: copies bytes by a GPU's processors instead of its copy
-//! engines.
+//! The kernel of `copy.ptx`, or of another driver's source text. It copies bytes with a GPU's processors instead of its
+//! copy engines.
 //!
 //! The launching code checks ranges: see [`CudaCopier`](super::CudaCopier).
 
@@ -18,21 +18,21 @@ pub struct CopyKernel {
     /// Maximum number of blocks per launch; `None` for as many as the GPU can use.
     blocks_max: Option<u32>,
     context: Arc<CudaContext>,
-    // Holds the function. The code that launches it holds this value until it has waited.
+    // Keeps the function loaded. Code that launches the function keeps this value until the launch has ended.
     _module: GpuModule,
 }
 
-// SAFETY: the driver allows modules and functions to any thread; their context is made current first.
+// SAFETY: any thread may use modules and functions, if it first makes their context current.
 unsafe impl Send for CopyKernel {}
 // SAFETY: as above; nothing here is changed.
 unsafe impl Sync for CopyKernel {}
 
 impl CopyKernel {
-    /// Compiles the kernel for the context's GPU. `blocks_max` limits the blocks of a launch: their threads then cover
-    /// a short range in the same way as those of a full launch cover a long one.
+    /// Compiles the kernel for the context's GPU. `blocks_max` limits the blocks of a launch. With few blocks, a short
+    /// range makes the threads loop as a long range does in a full launch.
     ///
     /// # Errors
-    /// The driver's reason, with its compiler's complaints.
+    /// The driver's reason, with its compiler's messages.
     pub fn load(context: &Arc<CudaContext>, blocks_max: Option<u32>) -> Result<Self, CudaFailure> {
         let module = GpuModule::compile(context, context.driver().copy_text)?;
         Ok(Self {
@@ -51,7 +51,8 @@ impl CopyKernel {
     /// Hands a copy to a stream.
     ///
     /// # Safety
-    /// The stream is of the kernel's context, which reaches both ranges; they and this value live until it has ended.
+    /// The stream is of the kernel's context, which reaches both ranges; they and this value live until the copy has
+    /// ended.
     #[inline]
     pub(super) unsafe fn copy(
         &self,

@@ -50,7 +50,7 @@ impl Libcuda {
         (0..count).map(|number| self.describe(number)).collect()
     }
 
-    /// Returns those GPUs that the driver can describe.
+    /// Returns the GPUs that the driver can describe.
     pub(super) fn described(&self) -> Vec<CudaDevice> {
         (0..self.device_count().unwrap_or(0))
             .filter_map(|number| self.describe(number).ok())
@@ -93,14 +93,14 @@ impl Libcuda {
             u64::from(attribute(Attribute::MemoryClockKhz)),
             u64::from(attribute(Attribute::MemoryBusBits)),
         );
-        // Two transfers per clock.
+        // The memory makes two transfers per clock.
         let nominal = clock_khz * 1000 * 2 * (bus_bits / 8);
         let texts = [
             ("cuDeviceGetName", self.calls.device_name),
             ("cuDeviceGetPCIBusId", self.calls.device_pci),
         ];
         let [name, pci] = texts.map(|(call, of)| self.text_of(device, call, of));
-        // The kernel uses lower case.
+        // The kernel writes PCI addresses in lower case.
         let pci_address = pci?.to_ascii_lowercase();
         Ok(CudaDevice {
             number,
@@ -135,7 +135,7 @@ impl Libcuda {
         let mut value = 0;
         let driver = self.driver();
         let number = driver.attribute(which);
-        // Without a number, there is nothing to ask: the driver's enumeration does not have this attribute.
+        // Without a number, this driver's enumeration doesn't have the attribute, so it cannot be queried.
         let number = number.ok_or_else(|| CudaFailure::NotOffered {
             interface: driver.interface,
             call: format!("attribute {which:?} of cuDeviceGetAttribute"),
@@ -166,7 +166,7 @@ functions! { pub(super) PeerCalls by Introduced:
     attribute = (c"cuDeviceGetP2PAttribute", 8, 0) => (*mut c_int, c_int, Ordinal, Ordinal) -> Code;
 }
 
-/// Attributes of a pair, as offsets from the driver's first.
+/// Attributes of a pair of GPUs, as offsets from the driver's first such attribute.
 const PERFORMANCE_RANK: c_int = 0;
 const ACCESS: c_int = 1;
 const NATIVE_ATOMICS: c_int = 2;

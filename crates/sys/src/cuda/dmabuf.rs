@@ -1,6 +1,6 @@
-//! GPU memory for NICs: its file (a dmabuf), and flushing a NIC's writes to it.
+//! GPU memory for NICs: exporting the memory as a file (a dmabuf), and flushing a NIC's writes to the memory.
 //!
-//! [`crate::verbs`] and [`crate::libfabric`] register it. Each driver makes the file by a call of its own. The flushing
+//! [`crate::verbs`] and [`crate::libfabric`] register the file. Each driver exports it with its own call. The flushing
 //! call came with CUDA 11.3, and is looked up when it is first needed.
 
 use std::ffi::c_int;
@@ -24,7 +24,7 @@ const TO_OWNER: c_int = 100;
 /// all.
 const FOR_OWNER: u32 = 100;
 
-/// A file that names memory of a device for other devices.
+/// A file that gives other devices access to memory of a device.
 #[derive(Debug)]
 pub struct DmabufFile {
     /// The file.
@@ -71,7 +71,7 @@ functions! { pub(super) FlushCalls by Introduced:
 /// Ordering of a NIC's writes to GPU memory with the GPU's own work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WritesOrdering {
-    /// The driver orders them.
+    /// The driver orders NICs' writes.
     Ordered,
     /// The host has to flush the writes, and the driver has a call for it.
     Flushed,

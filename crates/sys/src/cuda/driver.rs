@@ -1,4 +1,4 @@
-//! GPU drivers: their differences as data, and the calls with a different form in each.
+//! GPU drivers: their differences as data, and the calls that have another form in each driver.
 //!
 //! The rest of this folder uses the call names of CUDA's driver. The constants of each driver are in a file or folder
 //! of its own: `nvidia` in this folder, and [`crate::hip`].
@@ -27,20 +27,21 @@ pub struct GpuDriver {
     pub(crate) prefix: &'static str,
     /// Calls with names other than CUDA's.
     pub(crate) aliases: &'static [Alias],
-    /// Calls that it lacks, or that lack a promise needed here, with the reason.
+    /// Calls that the driver lacks, or that lack a guarantee needed here, each with the reason.
     pub(crate) lacks: &'static [(&'static CStr, &'static str)],
     /// Attribute numbers, if they differ from CUDA's; the driver does not report an attribute that is missing from the
     /// list.
     pub(crate) attributes: Option<&'static [(Attribute, c_int)]>,
-    /// Number of the first attribute of a pair: performance rank, followed by access and native atomics.
+    /// Number of the first attribute of a GPU pair: performance rank, followed by access and native atomics.
     pub(crate) peer_attributes_from: c_int,
     /// Granularity to use for physical memory by virtual-memory handles.
     pub(crate) granularity: Granularity,
-    /// Whether this memory is exported by its handle, which must then be of an exportable type.
+    /// True if physical memory is exported by its handle, which must then have an exportable type. False if address
+    /// ranges are exported.
     pub(crate) exported_by_handle: bool,
-    /// The call that returns its version.
+    /// The call that returns the driver's version.
     pub(crate) version_call: &'static CStr,
-    /// Converts the number that this call returns to a version.
+    /// Converts the number that `version_call` returns to a version.
     pub(crate) version: fn(c_int) -> CudaVersion,
     /// Makes the readable identifier of a GPU from its UUID and its PCI address.
     pub(crate) identity: fn(&[u8; 16], &str) -> String,
@@ -48,7 +49,7 @@ pub struct GpuDriver {
     pub(crate) pattern_text: &'static str,
     /// Source text of the copy kernel.
     pub(crate) copy_text: &'static str,
-    /// Looks up the calls with a form of their own; fails with the reason if one is missing.
+    /// Looks up the calls of [`OwnCalls`]; fails with the reason if one is missing.
     pub(crate) own: fn(&DriverLibrary) -> Result<Box<dyn OwnCalls>, CudaFailure>,
 }
 
@@ -92,7 +93,7 @@ pub(crate) trait OwnCalls: fmt::Debug + Send + Sync {
     /// Releases a GPU.
     ///
     /// # Safety
-    /// It was retained, is released once for that, and everything that was created in it is gone.
+    /// The GPU was retained, this is the only release for it, and everything that was created in it is gone.
     unsafe fn release(&self, ordinal: Ordinal);
 
     /// Makes a GPU current on this thread.
@@ -131,14 +132,15 @@ pub(crate) trait OwnCalls: fmt::Debug + Send + Sync {
     /// That GPU is current on the thread.
     unsafe fn compile(&self, text: &str, ordinal: Ordinal) -> Result<LoadedText, CudaFailure>;
 
-    /// Makes a file that gives other devices access to memory of this thread's GPU, by optional calls of this library.
+    /// Makes a file that gives other devices access to memory of this thread's GPU, through optional calls of
+    /// `library`.
     ///
     /// # Errors
     /// `TooOld`, or the driver's reason.
     ///
     /// # Safety
-    /// The library is the one that these calls belong to. The memory is an allocation of it, or mapped physical memory
-    /// whose handle is given.
+    /// These calls belong to `library`. The memory is an allocation of that library, or physical memory that is mapped
+    /// and has its handle in `memory`.
     unsafe fn export(
         &self,
         library: &DriverLibrary,
@@ -192,7 +194,7 @@ impl GpuDriver {
         }
     }
 
-    /// Loads `file`, or else the first of the driver's files that the loader finds.
+    /// Loads `file` if given, otherwise the first of the driver's files that the loader finds.
     ///
     /// # Errors
     /// `NoDriver`.
@@ -268,8 +270,8 @@ impl DriverLibrary {
         }
     }
 
-    /// Returns the address of a call by its name in CUDA's driver, or by this driver's own name for one of its own
-    /// form.
+    /// Returns the address of a call by its name in CUDA's driver. Calls that only this driver has use the driver's own
+    /// name.
     ///
     /// # Errors
     /// `TooOld`, `NotOffered`.

@@ -5,7 +5,7 @@ use std::fmt;
 use super::abi::Code;
 use crate::mapping::OutOfRange;
 
-/// A version of CUDA or of another interface. For a driver, the newest that it supports.
+/// A version of CUDA or of another interface. For a driver, the newest version that it supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CudaVersion {
     /// The number before the dot.
@@ -44,7 +44,7 @@ pub enum CudaFailure {
         interface: &'static str,
         /// The call's name in CUDA's driver.
         call: String,
-        /// Why the call that replaces this interface is not used here; empty if unknown.
+        /// Why the interface's counterpart of the call is not used; empty if there is no known counterpart.
         why: &'static str,
     },
     /// A call failed.
@@ -86,7 +86,7 @@ pub enum CudaFailure {
         /// Number of the GPU with the context that owns the stream.
         stream: u32,
     },
-    /// A GPU was to access memory of a GPU that belongs to another library, unknown to its own.
+    /// A GPU was to access memory of a GPU of another driver library, which its own library doesn't know.
     OtherDriver {
         /// Prefix of the names of the accessing driver's GPUs.
         own: &'static str,
@@ -122,7 +122,7 @@ impl CudaFailure {
         self
     }
 
-    /// Adds the first of a compiler's complaints to this failure.
+    /// Adds the first line of a compiler's messages to this failure.
     pub(crate) fn with_complaint(mut self, complaints: &str) -> Self {
         if let Self::Call { text, .. } = &mut self
             && let Some(first) = complaints.lines().find(|line| !line.trim().is_empty())

@@ -1,8 +1,8 @@
 //! Words that a stream writes to pinned memory after all earlier work: a GPU's signal to the CPU that data have
 //! arrived.
 //!
-//! CUDA's driver writes a word after a system-wide fence, so a reader that sees the word also sees the data. For a
-//! driver without this promise, the call is not available here.
+//! CUDA's driver writes a word after a system-wide fence, so a reader that sees the word also sees the data. This
+//! module does not use the call of a driver without this guarantee.
 
 use std::ffi::c_uint;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct FlagWords {
 }
 
 impl FlagWords {
-    /// Makes words of pinned memory, for streams of the context that it was pinned in.
+    /// Makes words in pinned memory. Only streams of the context that pinned the memory can write them.
     ///
     /// # Errors
     /// `NoWords`, or the driver's reason.
@@ -67,7 +67,7 @@ impl FlagWords {
         calls(context).map(|_| ())
     }
 
-    /// Hands over the write of an aligned word, in the CPU's byte order.
+    /// Hands a stream the write of an aligned word, in the CPU's byte order.
     ///
     /// # Errors
     /// `Outside`, also for a word that is not aligned; `OtherGpu`; or the driver's reason.
@@ -75,8 +75,8 @@ impl FlagWords {
     pub fn write(&self, stream: &CudaStream, offset: u64, word: u64) -> Result<(), CudaFailure> {
         let address = self.place(stream, offset, 1)?;
         stream.context().call("cuStreamWriteValue64_v2", |_| {
-            // SAFETY: the word lies in pinned memory, which waits for this context before it is given back, and is
-            // aligned. It is part of an arena, over which no reference is formed except to atomics.
+            // SAFETY: the word is aligned and lies in pinned memory, which waits for this context before it is
+            // released. It is part of an arena, over which no reference is formed except to atomics.
             unsafe { (self.calls.write)(stream.handle, address, word, 0) }
         })
     }
@@ -107,7 +107,7 @@ impl FlagWords {
 pub struct WordsBehind<'a> {
     /// Memory that contains the words.
     pub words: &'a FlagWords,
-    /// Offset of the first, a multiple of 8.
+    /// Offset of the first word, a multiple of 8.
     pub offset: u64,
     /// The two values, in order.
     pub values: [u64; 2],
@@ -118,7 +118,7 @@ impl CudaStream {
     /// event. The context is made current once for all of them, which saves a good part of the cost of small copies.
     ///
     /// # Errors
-    /// As for those functions; nothing was handed over if it is `OtherGpu` or `Outside`.
+    /// As for those functions. After `OtherGpu` or `Outside`, nothing was handed over.
     #[inline]
     pub fn copy_and_signal(
         &self,
@@ -130,8 +130,8 @@ impl CudaStream {
         let place = |behind: &WordsBehind<'_>| behind.words.place(self, behind.offset, 2);
         let first = behind.as_ref().map(place).transpose()?;
         let calls = self.context().current()?;
-        // SAFETY: both ranges lie in memory that waits for this context before it is given back. Bytes that the CPU or
-        // another copy touches meanwhile become a mixture.
+        // SAFETY: both ranges lie in memory that waits for this context before it is released. Bytes that the CPU or
+        // another copy writes meanwhile become a mixture.
         let code = unsafe {
             let own = &self.context().library.own;
             own.copy(to.address, from.address, from.bytes as usize, self.handle)
@@ -140,7 +140,7 @@ impl CudaStream {
         if let (Some(first), Some(WordsBehind { words, values, .. })) = (first, behind) {
             for (address, word) in [first, first + 8].into_iter().zip(values) {
                 // SAFETY: the word is aligned and lies in pinned memory, which waits for this context before it is
-                // given back. It is part of an arena, over which no reference is formed except to atomics.
+                // released. It is part of an arena, over which no reference is formed except to atomics.
                 let code = unsafe { (words.calls.write)(self.handle, address, word, 0) };
                 self.context().check("cuStreamWriteValue64_v2", code)?;
             }

@@ -1,6 +1,7 @@
-//! GPU memory allocated by another process: the handle that shares it, and the memory as opened here.
+//! GPU memory allocated by another process: the handle that shares the memory, and the memory as this process opened
+//! it.
 //!
-//! The caller passes handles between processes. CUDA's calls came with 11.0 at the latest; those of any driver are
+//! The caller passes handles between processes. CUDA has all of these calls since 11.0. The calls of every driver are
 //! looked up when they are first needed.
 
 use std::sync::Arc;
@@ -26,7 +27,7 @@ impl IpcCalls {
     }
 }
 
-/// Identifies an allocation for other processes of the machine. This process cannot open its own.
+/// Identifies an allocation for other processes of the machine. The process that allocated the memory cannot open it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct IpcHandle(pub [u8; 64]);
@@ -41,7 +42,7 @@ pub struct ImportedBuffer {
 }
 
 impl DeviceBuffer {
-    /// Makes a handle that lets another process open the whole allocation. That process must have closed it before this
+    /// Makes a handle that lets another process open the whole allocation. That process must close it before this
     /// memory is dropped.
     ///
     /// # Errors
@@ -85,8 +86,8 @@ impl ImportedBuffer {
             // SAFETY: both numbers are valid for the write; the address was opened just now.
             unsafe { (calls.range)(&raw mut start, &raw mut size, address) }
         })?;
-        // The driver may have merged several allocations into one range. The handle leads to its own, inside that
-        // range.
+        // The driver may have merged several allocations into one range. `address` is the start of this handle's
+        // allocation, inside that range.
         let size = (start + size as u64).saturating_sub(address);
         if bytes > size {
             let (offset, len) = (0, bytes);
@@ -111,7 +112,8 @@ impl ImportedBuffer {
 
 impl Drop for ImportedBuffer {
     fn drop(&mut self) {
-        // Copies in flight may use it. If waiting fails, the context is lost, and `drop` cannot report it.
+        // Copies in flight may use the memory. If waiting fails, the context is lost, and `drop` cannot report the
+        // error.
         let _ = self.context.wait();
         let _ = self.context.call("cuIpcCloseMemHandle", |_| {
             // SAFETY: opened once, closed once, and nothing in flight uses it.

@@ -58,12 +58,12 @@ impl Libcuda {
     /// Loads NVIDIA's driver, as [`Self::load_of`] does.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::load_of`].
     pub fn load(file: Option<&str>) -> Result<Arc<Self>, CudaFailure> {
         Self::load_of(&NVIDIA, file)
     }
 
-    /// Loads `file`, or the library that the loader finds, and initialises it.
+    /// Loads `file` if given, otherwise the library that the loader finds, and initialises it.
     ///
     /// # Errors
     /// `NoDriver`; `TooOld`; or the driver's reason, such as `CUDA_ERROR_NO_DEVICE` if there is no GPU.

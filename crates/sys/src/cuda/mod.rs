@@ -1,12 +1,12 @@
 //! GPU drivers, loaded at run time: devices, memory, copies, streams, events and tonnage's own kernels.
 //!
-//! The code is written for NVIDIA's libcuda and uses its names. Other drivers have the same calls under names of their
-//! own; [`crate::hip`] lists those of AMD's.
+//! The code is written for NVIDIA's libcuda and uses its names. Other drivers have the same calls under other names;
+//! [`crate::hip`] lists the names in AMD's driver.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | `abi` | declarations from the driver's header |
-//! | `driver` | differences between drivers, and the calls with a different form in each |
+//! | `driver` | differences between drivers, and the calls that have another form in each driver |
 //! | `nvidia` | the description of NVIDIA's driver |
 //! | `loaded` | the library and its exported calls, each with the version of CUDA that introduced it |
 //! | `failure` | reasons for failures, with the driver's name of the code |

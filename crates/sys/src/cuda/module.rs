@@ -21,7 +21,7 @@ const BLOCKS_PER_PROCESSOR: u32 = 16;
 pub(super) struct GpuModule {
     context: Arc<CudaContext>,
     handle: ModuleHandle,
-    // The driver may read it until the module is unloaded, which happens before any field is dropped.
+    // The driver may read the code until the module is unloaded. `drop` unloads the module before any field is dropped.
     _code: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ impl GpuModule {
     /// Compiles a text for the context's GPU.
     ///
     /// # Errors
-    /// The driver's reason, with its compiler's complaints.
+    /// The driver's reason, with its compiler's messages.
     pub(super) fn compile(context: &Arc<CudaContext>, text: &str) -> Result<Self, CudaFailure> {
         context.current()?;
         // SAFETY: the context is current, and is that of this GPU.
@@ -73,8 +73,8 @@ impl Drop for GpuModule {
 /// The driver's reason.
 ///
 /// # Safety
-/// The kernel belongs to the stream's context, lives until it has ended, has exactly `N` parameters, all of 64 bits,
-/// and accesses only memory that lives as long.
+/// The kernel belongs to the stream's context and has exactly `N` parameters, all of 64 bits. The kernel and all memory
+/// that it accesses live until it has ended.
 #[inline]
 pub(super) unsafe fn launch<const N: usize>(
     stream: &CudaStream,

@@ -1,4 +1,4 @@
-//! The description of NVIDIA's driver, and its calls of a form of their own.
+//! The description of NVIDIA's driver, and the calls whose form is NVIDIA's own.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -113,7 +113,7 @@ impl OwnCalls for NvidiaCalls {
     }
 
     unsafe fn compile(&self, ptx: &str, _ordinal: Ordinal) -> Result<LoadedText, CudaFailure> {
-        // The driver reads up to a NUL.
+        // The driver reads the text up to a NUL.
         let image = [ptx.as_bytes(), &[0]].concat();
         let mut module = std::ptr::null_mut();
         let mut log: [c_char; LOG_BYTES] = [0; LOG_BYTES];
@@ -140,7 +140,7 @@ impl OwnCalls for NvidiaCalls {
         loaded
             .map(|()| LoadedText {
                 module,
-                // The text was compiled in the call.
+                // The driver compiled the text during the call and needs no code afterwards.
                 code: Vec::new(),
             })
             .map_err(|failure| failure.with_complaint(&complaints))
@@ -159,7 +159,7 @@ impl OwnCalls for NvidiaCalls {
         let bytes = (offset + memory.bytes).next_multiple_of(page);
         let len = usize::try_from(bytes).unwrap_or(usize::MAX);
         let mut file: c_int = -1;
-        // SAFETY: `file` is valid for the write of an int, which a handle of this kind is. The range consists of whole
+        // SAFETY: `file` is valid for the write of an int, the type of this kind of handle. The range consists of whole
         // pages; a range that the driver cannot export is an error of the call.
         let code = unsafe { (calls.export)((&raw mut file).cast(), start, len, DMABUF, 0) };
         self.check("cuMemGetHandleForAddressRange", code)?;

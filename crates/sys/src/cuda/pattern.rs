@@ -36,13 +36,13 @@ pub struct PatternKernels {
     stream: CudaStream,
     fill: FunctionHandle,
     verify: FunctionHandle,
-    /// The first and the last differing byte, written by the kernel; locked during a comparison.
+    /// Offsets of the first and the last differing byte, written by the kernel; locked during a comparison.
     found: Mutex<DeviceBuffer>,
-    // Holds the functions. Every launch is waited for, so none is running when this is dropped.
+    // Keeps the functions loaded. Every launch is waited for, so no kernel is running when the module is dropped.
     _module: GpuModule,
 }
 
-// SAFETY: the driver allows modules and functions to any thread; their context is made current first.
+// SAFETY: any thread may use modules and functions, if it first makes their context current.
 unsafe impl Send for PatternKernels {}
 // SAFETY: as above; results are behind a lock.
 unsafe impl Sync for PatternKernels {}
@@ -51,7 +51,7 @@ impl PatternKernels {
     /// Compiles the kernels for the context's GPU.
     ///
     /// # Errors
-    /// The driver's reason, with its compiler's complaints.
+    /// The driver's reason, with its compiler's messages.
     pub fn load(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
         let stream = CudaStream::new(context)?;
         let found = Mutex::new(DeviceBuffer::allocate(context, 16)?);

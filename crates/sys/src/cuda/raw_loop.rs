@@ -46,7 +46,7 @@ impl RawLoop {
         while ended < copies {
             while posted < copies && posted - ended < window {
                 let bytes = from.bytes as usize;
-                // SAFETY: both ranges lie in memory that waits for this context before it is given back.
+                // SAFETY: both ranges lie in memory that waits for this context before it is released.
                 let code = unsafe {
                     let own = &context.library.own;
                     own.copy(to.address, from.address, bytes, stream)

@@ -17,8 +17,7 @@ pub struct CudaStream {
     pub(super) handle: StreamHandle,
 }
 
-// SAFETY: the driver allows a stream to any thread, and locks state that several share; its context is made current
-// first.
+// SAFETY: any thread may use a stream, if it first makes the stream's context current; the driver locks shared state.
 unsafe impl Send for CudaStream {}
 // SAFETY: as above.
 unsafe impl Sync for CudaStream {}
@@ -36,7 +35,7 @@ unsafe impl Send for CudaEvent {}
 unsafe impl Sync for CudaEvent {}
 
 impl CudaStream {
-    /// Makes a stream that waits for no other one.
+    /// Makes a stream that doesn't wait for any other stream.
     ///
     /// # Errors
     /// The driver's reason.
@@ -57,8 +56,8 @@ impl CudaStream {
         &self.context
     }
 
-    /// Hands over a copy between two parts of equal length. The memories may be dropped before it ends: each waits for
-    /// copies of its own context first, so both parts must belong to this stream's context.
+    /// Hands over a copy between two parts of equal length. The memories may be dropped before the copy ends, because
+    /// each first waits for the copies of its own context. Therefore both parts must belong to this stream's context.
     ///
     /// # Errors
     /// `OtherGpu` for a part of another context, `Outside` for parts of different lengths, or the driver's reason.
@@ -67,8 +66,8 @@ impl CudaStream {
         self.check_parts(&from, &to)?;
         self.context.call("cuMemcpyAsync", |_| {
             let own = &self.context.library.own;
-            // SAFETY: both ranges lie in memory that waits for this context before it is given back. Bytes that the CPU
-            // or another copy touches meanwhile become a mixture.
+            // SAFETY: both ranges lie in memory that waits for this context before it is released. Bytes that the CPU
+            // or another copy writes meanwhile become a mixture.
             unsafe { own.copy(to.address, from.address, from.bytes as usize, self.handle) }
         })
     }
@@ -95,10 +94,10 @@ impl CudaStream {
         Ok(())
     }
 
-    /// Waits until all work handed to it has ended.
+    /// Waits until all work handed to the stream has ended.
     ///
     /// # Errors
-    /// The driver's reason, which may be that of anything handed over earlier.
+    /// The driver's reason, possibly for work that was handed over earlier.
     pub fn wait(&self) -> Result<(), CudaFailure> {
         self.context.call("cuStreamSynchronize", |calls| {
             // SAFETY: the stream lives.
@@ -161,7 +160,7 @@ impl CudaEvent {
     /// Whether the stream has passed the event.
     ///
     /// # Errors
-    /// The driver's reason, which may be that of anything handed over earlier.
+    /// The driver's reason, possibly for work that was handed over earlier.
     #[inline]
     pub fn is_passed(&self) -> Result<bool, CudaFailure> {
         let mut passed = true;

@@ -41,7 +41,7 @@ pub(super) struct PhysicalProperties {
     location: MemoryLocation,
     windows: *mut c_void,
     compression: u8,
-    /// Whether NICs are to access it.
+    /// Whether NICs are to access the memory.
     gpu_direct: u8,
     usage: u16,
     reserved: [u8; 4],
@@ -89,8 +89,8 @@ pub(super) struct VmmMapping {
 }
 
 impl VmmMapping {
-    /// Allocates at least `bytes` bytes, and gives their own GPU access. Other GPUs get access when they need it: a
-    /// lost GPU, or one that another process has reserved, must not prevent this allocation.
+    /// Allocates at least `bytes` bytes, and gives their own GPU access. Other GPUs get access only when they need it,
+    /// because a lost GPU, or one that another process has reserved, must not prevent this allocation.
     ///
     /// # Errors
     /// `TooOld`, or the driver's reason.
@@ -113,8 +113,8 @@ impl VmmMapping {
         let is_for_cards = grants(Attribute::GpuDirectVmm);
         let mut properties = PhysicalProperties {
             kind: PINNED,
-            // If ranges are exported by address, handles of this type serve to pass memory to another process.
-            // Libraries that register memory ask whether it has them.
+            // A driver that exports address ranges gets exportable handles too, if it has them. They pass memory to
+            // other processes, and libraries that register memory look for them.
             handles: if driver.exported_by_handle || grants(Attribute::FileHandles) == Some(true) {
                 POSIX_FILE
             } else {
@@ -199,7 +199,7 @@ impl VmmMapping {
     /// between the two contexts does not apply to it.
     ///
     /// # Errors
-    /// `OtherDriver`, `NoPeer`, or the driver's reason with the names of both.
+    /// `OtherDriver`, `NoPeer`, or the driver's reason with the names of both GPUs.
     pub(super) fn let_reach(&self, peer: &CudaContext) -> Result<(), CudaFailure> {
         let own = &self.context;
         peer.check_driver(own)?;
@@ -216,7 +216,7 @@ impl VmmMapping {
         })
     }
 
-    /// Gives a GPU access, in addition to those that have it.
+    /// Gives a GPU access, in addition to the GPUs that already have access.
     fn set_access(&self, of: Ordinal) -> Result<(), CudaFailure> {
         let access = AccessDescription {
             location: location(of),
@@ -237,7 +237,7 @@ impl VmmMapping {
 impl Drop for VmmMapping {
     fn drop(&mut self) {
         let calls = &self.calls;
-        // Its users have waited for the context. `drop` cannot report a failure.
+        // Users of the mapping have already waited for the context. `drop` cannot report a failure.
         if let Some(address) = self.address.filter(|_| self.is_mapped) {
             let _ = self.context.call("cuMemUnmap", |_| {
                 // SAFETY: mapped once, unmapped once, and nothing in flight uses it.
@@ -246,7 +246,7 @@ impl Drop for VmmMapping {
         }
         if let Some(address) = self.address {
             let _ = self.context.call("cuMemAddressFree", |_| {
-                // SAFETY: reserved once, given back once, and nothing is mapped there.
+                // SAFETY: reserved once, freed once, and nothing is mapped there.
                 unsafe { (calls.give_back)(address, self.bytes) }
             });
         }

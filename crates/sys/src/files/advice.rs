@@ -7,13 +7,13 @@ use rustix::fs::{Advice, fadvise, fdatasync};
 
 /// Writes dirty pages to storage, and asks the kernel to drop the file's cached pages.
 ///
-/// The kernel may keep some: pages that another program has mapped, and all pages of a file system that lives in
-/// memory. [`super::residency`] reports the remaining ones.
+/// The kernel may keep pages that another program has mapped, and it keeps all pages of a file system in memory.
+/// [`super::residency`] reports the remaining pages.
 ///
 /// # Errors
 /// If the bytes cannot be stored, or the file does not support advice (pipes).
 pub fn drop_cached(file: impl AsFd) -> io::Result<()> {
-    // Dirty pages would be kept.
+    // Write dirty pages first, because the kernel would keep them.
     fdatasync(&file)?;
     fadvise(&file, 0, None, Advice::DontNeed)?;
     Ok(())

@@ -52,7 +52,7 @@ impl Alignment {
     }
 }
 
-/// Asks the kernel about one open file. Directories have no answer.
+/// Asks the kernel whether direct I/O works on an open file. The result for directories is `Unknown`.
 ///
 /// # Errors
 /// If the file cannot be queried, or the answer is invalid.

@@ -12,14 +12,15 @@ use super::open::not_regular;
 /// One file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSystem {
-    /// "ext4", "tmpfs", "lustre", …; the number in hexadecimal ("0x1234") if it is unknown. ext2, ext3 and ext4 share
-    /// one number, called "ext4". All FUSE file systems share one too, called "fuse".
+    /// "ext4", "tmpfs", "lustre", …; the number in hexadecimal ("0x1234") if the file system is unknown. ext2, ext3 and
+    /// ext4 share one number, called "ext4". All FUSE file systems share one too, called "fuse".
     pub name: String,
-    /// Major and minor number of the device that files report; 0 and a running number without a device.
+    /// Major and minor number of the device, as files report them. A file system without a device has 0 and a
+    /// sequential number.
     pub device: (u32, u32),
     /// Mount number in /proc/self/mountinfo; `None` on kernels before 5.8.
     pub mount_id: Option<u64>,
-    /// Whether other machines store the bytes. Unknown, and false, for "fuse".
+    /// Whether other machines store the bytes. For "fuse" this is unknown, and false.
     pub network: bool,
     /// Whether the bytes are stored in this machine's memory.
     pub memory: bool,
@@ -31,8 +32,9 @@ enum Storage {
     Network,
 }
 
-/// Names of file systems by the magic number of statfs(2): from linux/magic.h, or from the headers of those outside the
-/// kernel (Lustre's lustre_user.h, BeeGFS's FhgfsOpsSuper.h, OrangeFS's pvfs2-kernel.h; GPFS's number spells "GPFS").
+/// Names of file systems by the magic number of statfs(2): from linux/magic.h, or from the headers of file systems
+/// outside the kernel (Lustre's lustre_user.h, BeeGFS's FhgfsOpsSuper.h, OrangeFS's pvfs2-kernel.h; GPFS's number
+/// spells "GPFS").
 const KNOWN: &[(u64, &str, Storage)] = &[
     (0xef53, "ext4", Storage::Here),
     (0x5846_5342, "xfs", Storage::Here),
@@ -113,7 +115,7 @@ pub fn of_file(file: impl AsFd) -> io::Result<FileSystem> {
 }
 
 fn described(answer: &StatFs, status: &rustix::fs::Statx) -> FileSystem {
-    // The kernel's number has 32 bits; its extension to more differs between architectures.
+    // The kernel's number has 32 bits. Mask off its extension to 64 bits, which differs between architectures.
     let magic = answer.f_type as u64 & 0xffff_ffff;
     let known = KNOWN.iter().find(|(number, ..)| *number == magic);
     let said = StatxFlags::from_bits_retain(status.stx_mask);

@@ -2,7 +2,7 @@
 //!
 //! Numbers and layout are those of Lustre's public header, lustre/include/uapi/linux/lustre/lustre_user.h of the
 //! releases 2.12 to 2.16 (`O_LOV_DELAY_CREATE`, `LL_IOC_LOV_SETSTRIPE`, `struct lov_user_md_v1`, the attribute
-//! "lustre.lov"). They have been part of its programming interface since 1.8. No Lustre was available during
+//! "lustre.lov"). They have been part of Lustre's programming interface since 1.8. No Lustre was available during
 //! development: tests cover the layout, and the answers of other file systems.
 
 use std::fs::File;
@@ -16,8 +16,8 @@ use super::file_system;
 use super::open::{OpenFlags, open};
 use crate::library::outcome;
 
-/// Additional flags of open(2) for a new file that gets its striping afterwards. Lustre 1.8 had a bit of its own, which
-/// later kernels mask out. Since then, two flags that have no other effect on a regular file have this meaning.
+/// Additional flags of open(2) for a new file that gets its striping afterwards. Lustre 1.8 used a separate bit, which
+/// later kernels mask out. Later releases use two flags that have no other effect on a regular file.
 pub const DELAY_CREATE: i32 = 0o100_000_000 | libc::O_NOCTTY | libc::O_ASYNC;
 
 /// `LL_IOC_LOV_SETSTRIPE`.
@@ -54,7 +54,7 @@ pub enum StripeCount {
     Default,
     /// All object storage targets.
     All,
-    /// This many, at least 1.
+    /// This number of targets, at least 1.
     Number(u16),
 }
 
@@ -68,7 +68,7 @@ struct LovUserMd {
     object_sequence: u64,
     stripe_size: u32,
     stripe_count: u16,
-    /// Target of the first stripe when it is set; the layout's generation when it is read.
+    /// In a layout to set: target of the first stripe. In a layout that was read: the layout's generation.
     stripe_offset: u16,
 }
 
@@ -81,7 +81,7 @@ struct Room {
 
 impl Striping {
     /// # Errors
-    /// If Lustre would reject it; the message names the accepted values.
+    /// If Lustre would reject the striping; the message names the accepted values.
     fn layout(self) -> io::Result<LovUserMd> {
         let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if !self.size_bytes.is_multiple_of(STRIPE_UNIT_BYTES) {
@@ -152,8 +152,8 @@ fn set(file: BorrowedFd<'_>, layout: LovUserMd) -> io::Result<()> {
         layout,
         objects: [0; LAYOUT_BYTES_MAX],
     });
-    // SAFETY: Lustre reads a layout and may write it back with the objects of the file. There is room for more than the
-    // largest layout has. Other file systems do not know the number, and refuse it without touching the memory.
+    // SAFETY: Lustre reads a layout and may write it back with the objects of the file. `room` is larger than the
+    // largest layout. Other file systems reject the unknown request number without touching the memory.
     outcome(unsafe { libc::ioctl(file.as_raw_fd(), SET_STRIPE, &raw mut *room) })
 }
 

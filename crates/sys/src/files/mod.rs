@@ -2,7 +2,7 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | [`open`] | opening, and closing with the system's answer |
+//! | [`open`] | opening, and closing with the system's error |
 //! | [`transfer`] | bytes between a file and an [`crate::mapping::Arena`], one system call each |
 //! | [`direct`] | reads and writes of a file that bypass the page cache, and their alignment |
 //! | [`residency`] | which part of a file is in memory |
@@ -38,13 +38,13 @@ pub(crate) mod scratch {
     }
 
     impl Scratch {
-        /// In the build folder.
+        /// Makes a path in the build folder.
         pub fn on_disk() -> Self {
             let program = std::env::current_exe().unwrap();
             Self::new(program.parent().unwrap())
         }
 
-        /// In memory; `None` with a printed skip if this machine has no file system in memory.
+        /// Makes a path in memory. Prints a skip and returns `None` if this machine has no file system in memory.
         pub fn in_memory() -> Option<Self> {
             let folder = Path::new("/dev/shm");
             let memory = super::file_system::of_path(folder).is_ok_and(|found| found.memory);

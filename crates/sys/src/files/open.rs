@@ -2,7 +2,7 @@
 //!
 //! The directory may be writable for other users, who can place a link, a FIFO or a device at a name between a check
 //! and its use. So this module never follows a link at the end of a path, never waits for the other end of a FIFO, and
-//! returns only regular files. A file to be created must not exist.
+//! returns only regular files. When it creates a file, nothing may exist at the path.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -46,7 +46,7 @@ pub fn open(path: &Path, flags: &OpenFlags) -> io::Result<File> {
         0
     };
     let stays = direct | keep_access_time | flags.custom;
-    // Opening a FIFO would wait for its other end. A new file cannot be a FIFO.
+    // Without `O_NONBLOCK`, opening a FIFO waits for its other end. A new file cannot be a FIFO.
     let is_new = flags.create || flags.custom & libc::O_TMPFILE == libc::O_TMPFILE;
     let for_opening = if is_new { 0 } else { libc::O_NONBLOCK };
     let file = OpenOptions::new()
@@ -62,7 +62,7 @@ pub fn open(path: &Path, flags: &OpenFlags) -> io::Result<File> {
         return Err(not_regular(kind_of(&found)));
     }
     if for_opening != 0 {
-        // io_uring interprets the flag as a request not to wait.
+        // Clear `O_NONBLOCK`, because io_uring would not wait for transfers otherwise.
         fcntl_setfl(&file, OFlags::from_bits_retain(stays.cast_unsigned()))?;
     }
     Ok(file)
@@ -92,7 +92,7 @@ pub(super) fn not_regular(kind: FileType) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// Replaces the error by one with the kind of the file at the path, if the kind is the cause.
+/// If the kind of the file at the path caused the error, returns an error that names the kind.
 fn named(path: &Path, error: io::Error) -> io::Error {
     let is_about_kind = matches!(
         error.raw_os_error(),
@@ -104,8 +104,8 @@ fn named(path: &Path, error: io::Error) -> io::Error {
     }
 }
 
-/// Closes a file and returns the system's error, which dropping would lose. Network file systems report only here that
-/// bytes could not be stored.
+/// Closes a file and returns the system's error, which dropping would lose. Some network file systems report only here
+/// that bytes could not be stored.
 ///
 /// # Errors
 /// The system's error. The descriptor is closed nevertheless.
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(emptied.metadata().unwrap().len(), 0);
     }
 
-    /// Another user's link, FIFO or device at the name is never changed, and nothing waits.
+    /// If another user has placed a link, FIFO or device at the path, opening fails at once and changes nothing.
     #[test]
     fn only_regular_files_are_opened() {
         let folder = Scratch::on_disk();
@@ -247,11 +247,11 @@ mod tests {
     fn closing_returns_the_systems_error() {
         let scratch = Scratch::on_disk();
         let file = scratch.holding(b"x");
-        // New files get the lowest free number, so this one stays unused meanwhile.
+        // New files get the lowest free number, so a number from 900 on stays unused after closing.
         let copy = rustix::io::fcntl_dupfd_cloexec(&file, 900).unwrap();
         let gone = copy.as_raw_fd();
         assert!(close(copy).is_ok());
-        // SAFETY: the number is not open, as said above; closing it touches nothing.
+        // SAFETY: the number was closed above and stays unused; closing it again touches nothing.
         let twice = unsafe { OwnedFd::from_raw_fd(gone) };
         assert_eq!(close(twice).unwrap_err().raw_os_error(), Some(libc::EBADF));
         assert!(close(file).is_ok());

@@ -12,7 +12,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::library::outcome;
 
-/// Number of the call on all architectures except alpha, since Linux 6.5; the libc crate defines it for few of them.
+/// Number of cachestat on all architectures except alpha, since Linux 6.5. The libc crate defines it for few
+/// architectures.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Size of the windows to map if the kernel lacks cachestat; mincore needs one byte per page.
@@ -61,7 +62,7 @@ struct Range {
     len: u64,
 }
 
-/// `struct cachestat` of linux/mman.h; all are numbers of pages.
+/// `struct cachestat` of linux/mman.h. All fields count pages.
 #[repr(C)]
 #[derive(Default)]
 struct Pages {
@@ -118,7 +119,7 @@ fn by_mincore(file: BorrowedFd<'_>, offset: u64, len: u64, window_bytes: u64) ->
     Ok(bytes.min(len))
 }
 
-/// For a user without permission, mincore reports all pages as resident instead of failing.
+/// Fails for a user without permission, because mincore would report all pages as resident instead of failing.
 fn may_know(file: BorrowedFd<'_>, owner: u32) -> io::Result<()> {
     let user = rustix::process::geteuid();
     if user.is_root() || user.as_raw() == owner {
@@ -131,8 +132,8 @@ fn may_know(file: BorrowedFd<'_>, owner: u32) -> io::Result<()> {
     }
 }
 
-/// Records for each page of a window whether it is in memory. It touches no page, so the check does not change the
-/// result.
+/// Records for each page of a window whether it is in memory. The call touches no page, so the check does not change
+/// the result.
 fn query_pages(file: BorrowedFd<'_>, at: u64, len: usize, pages: &mut [u8]) -> io::Result<()> {
     let len = len.min(pages.len() * rustix::param::page_size());
     // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that exists.
@@ -158,7 +159,8 @@ mod tests {
         assert_eq!((size_of::<Range>(), size_of::<Pages>()), (16, 40));
     }
 
-    /// The results of both calls, and of mincore with windows that do not divide the file.
+    /// Returns the results of [`resident_bytes`], of mincore, and of mincore with windows that do not divide the file
+    /// evenly.
     fn both(file: &std::fs::File, offset: u64, len: u64) -> Vec<u64> {
         let page = rustix::param::page_size() as u64;
         let found = resident_bytes(file, offset, len).unwrap();
@@ -185,7 +187,7 @@ mod tests {
         assert_eq!(both(&file, 1 << 30, 4096), [0; 3]);
         drop_cached(&file).unwrap();
         assert_eq!(both(&file, 0, size), [0; 3]);
-        // One page in the middle, without read-ahead by the kernel.
+        // Read one page in the middle, without read-ahead by the kernel.
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
         file.read_exact_at(&mut [0; 1], 1 << 20).unwrap();
         let some = both(&file, 0, size);

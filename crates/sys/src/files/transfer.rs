@@ -77,7 +77,8 @@ fn inside(arena: &Arena, local: u64, len: u64) -> io::Result<*mut u8> {
         .map_err(|outside| io::Error::new(io::ErrorKind::InvalidInput, outside))
 }
 
-/// Only an interruption by a signal, before any byte was moved, is retried.
+/// Returns `Ok` if a signal interrupted the call before any byte was moved, so that the call is retried. Otherwise
+/// returns the system's error.
 #[cold]
 fn unless_interrupted() -> io::Result<()> {
     let error = io::Error::last_os_error();

@@ -19,7 +19,8 @@ pub enum FoldError {
         /// Bytes of an element.
         size_bytes: u64,
     },
-    /// A result that partially overlaps an operand. It may only coincide with it.
+    /// A result that partially overlaps an operand. A result may coincide with an operand, but not overlap it
+    /// otherwise.
     Overlap {
         /// Offset of the result.
         offset: u64,
@@ -55,8 +56,8 @@ impl From<OutOfRange> for FoldError {
 impl Arena {
     /// Folds elements of `from` into this arena: `to = to op from`.
     ///
-    /// Other threads or processes may write to any of it at the same time, also through another mapping of the same
-    /// file. The result is then a mixture.
+    /// Other threads or processes may write to any of these bytes at the same time, also through another mapping of the
+    /// same file. The result is then a mixture.
     ///
     /// # Errors
     /// If elements lie outside or are not aligned to their size, or if the ranges overlap without being the same.
@@ -109,8 +110,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Divides elements of this arena by a number, the last step of an average: `at = at / by`. Integers lose the
-    /// fraction (towards 0). The kernel's operation does not matter.
+    /// Divides elements of this arena by a number, the last step of an average: `at = at / by`. Integers are truncated
+    /// towards 0. The kernel's operation is ignored.
     ///
     /// # Errors
     /// If elements lie outside or are not aligned to their size.
@@ -129,7 +130,7 @@ impl Arena {
             other: at,
             bytes,
         };
-        // SAFETY: range and alignment were just checked; the only operand is where the result is.
+        // SAFETY: range and alignment were just checked; the only operand coincides with the result.
         unsafe { kernel.run_division(operands, by.get()) };
         Ok(())
     }
@@ -143,13 +144,13 @@ impl Arena {
         elements: u64,
     ) -> Result<(*mut u8, usize), FoldError> {
         let size_bytes = number.size_bytes();
-        // A size that does not fit into 64 bits lies outside too.
+        // A size that does not fit into 64 bits saturates, and lies outside the arena.
         let bytes = elements.saturating_mul(size_bytes);
         let pointer = self.pointer(offset, bytes)?;
         if !(pointer as u64).is_multiple_of(size_bytes) {
             return Err(FoldError::Unaligned { offset, size_bytes });
         }
-        // The range is inside an arena, so its size fits.
+        // The range is inside an arena, so its size fits into `usize`.
         Ok((pointer, bytes as usize))
     }
 }

@@ -1,4 +1,4 @@
-//! Kernels for AVX2 and F16C, 32 bytes at a time. A shorter rest is folded in a copy on the stack.
+//! Kernels for AVX2 and F16C, 32 bytes at a time. A shorter remainder is folded in a copy on the stack.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -21,7 +21,7 @@ pub(super) fn available() -> bool {
 #[target_feature(enable = "avx2")]
 unsafe fn load<const AT: usize>(from: *const u8) -> __m256i {
     let value;
-    // SAFETY: reads what the caller promised, and nothing else happens.
+    // SAFETY: reads only the bytes that the caller promised, and has no other effect.
     unsafe {
         asm!(
             "vmovdqu {value}, ymmword ptr [{from} + {at}]",
@@ -39,7 +39,7 @@ unsafe fn load<const AT: usize>(from: *const u8) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn store<const AT: usize>(to: *mut u8, value: __m256i) {
-    // SAFETY: writes what the caller promised, and nothing else happens.
+    // SAFETY: writes only the bytes that the caller promised, and has no other effect.
     unsafe {
         asm!(
             "vmovdqu ymmword ptr [{to} + {at}], {value}",
@@ -51,7 +51,7 @@ unsafe fn store<const AT: usize>(to: *mut u8, value: __m256i) {
     }
 }
 
-/// Folds less than a register.
+/// Folds fewer bytes than a register holds.
 ///
 /// # Safety
 /// The conditions of [`Operands`], with 1 to 31 bytes; the CPU must have the features.
@@ -114,7 +114,7 @@ unsafe fn walk_bf16(all: Operands, op: impl Fn(__m256, __m256) -> __m256) {
     }
 }
 
-/// Rounds each to bf16 in the upper half, like `halves::to_bf16`; the lower half is undefined.
+/// Rounds each element to bf16 in its upper half, like `halves::to_bf16`; the lower half is undefined.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn rounded_bf16(value: __m256) -> __m256i {
@@ -131,7 +131,7 @@ register_extremes! { "avx2":
     minimum_f64, maximum_f64: __m256d, _mm256_or_pd, _mm256_min_pd, _mm256_xor_pd, _mm256_set1_pd;
 }
 
-/// Products of bytes by 16-bit multiplications: even bytes in place, odd ones shifted down and up again.
+/// Products of bytes by 16-bit multiplications: even bytes in place, odd bytes shifted down and up again.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn product_8(a: __m256i, b: __m256i) -> __m256i {
@@ -141,7 +141,8 @@ fn product_8(a: __m256i, b: __m256i) -> __m256i {
     _mm256_or_si256(odd, _mm256_and_si256(even, _mm256_set1_epi16(0xff)))
 }
 
-/// Products of 64 bits from AVX2's 32-bit ones: the product of the lower halves, plus the mixed products shifted up.
+/// Products of 64 bits from AVX2's 32-bit products: the product of the lower halves, plus the mixed products shifted
+/// up.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn product_64(a: __m256i, b: __m256i) -> __m256i {

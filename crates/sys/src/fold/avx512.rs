@@ -1,4 +1,4 @@
-//! Kernels for AVX-512 (F, BW, DQ, VL), 64 bytes at a time. A shorter rest is loaded and stored under a byte mask.
+//! Kernels for AVX-512 (F, BW, DQ, VL), 64 bytes at a time. A shorter remainder is loaded and stored under a byte mask.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -23,7 +23,7 @@ pub(super) fn available() -> bool {
 #[target_feature(enable = "avx512f")]
 unsafe fn load<const AT: usize>(from: *const u8) -> __m512i {
     let value;
-    // SAFETY: reads what the caller promised, and nothing else happens.
+    // SAFETY: reads only the bytes that the caller promised, and has no other effect.
     unsafe {
         asm!(
             "vmovdqu64 {value}, zmmword ptr [{from} + {at}]",
@@ -41,7 +41,7 @@ unsafe fn load<const AT: usize>(from: *const u8) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn store<const AT: usize>(to: *mut u8, value: __m512i) {
-    // SAFETY: writes what the caller promised, and nothing else happens.
+    // SAFETY: writes only the bytes that the caller promised, and has no other effect.
     unsafe {
         asm!(
             "vmovdqu64 zmmword ptr [{to} + {at}], {value}",
@@ -53,7 +53,7 @@ unsafe fn store<const AT: usize>(to: *mut u8, value: __m512i) {
     }
 }
 
-/// Folds less than a register.
+/// Folds fewer bytes than a register holds.
 ///
 /// # Safety
 /// The conditions of [`Operands`], with 1 to 63 bytes; the CPU must have the features.
@@ -130,7 +130,7 @@ unsafe fn walk_bf16(all: Operands, op: impl Fn(__m512, __m512) -> __m512) {
     }
 }
 
-/// Rounds each to bf16 in the upper half, like `halves::to_bf16`; the lower half is undefined.
+/// Rounds each element to bf16 in its upper half, like `halves::to_bf16`; the lower half is undefined.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn rounded_bf16(value: __m512) -> __m512i {
@@ -147,7 +147,7 @@ register_extremes! { "avx512f,avx512dq":
     minimum_f64, maximum_f64: __m512d, _mm512_or_pd, _mm512_min_pd, _mm512_xor_pd, _mm512_set1_pd;
 }
 
-/// Products of bytes by 16-bit multiplications: even bytes in place, odd ones shifted down and up again.
+/// Products of bytes by 16-bit multiplications: even bytes in place, odd bytes shifted down and up again.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn product_8(a: __m512i, b: __m512i) -> __m512i {

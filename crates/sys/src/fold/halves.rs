@@ -3,7 +3,7 @@
 /// Converts an f16 to f32.
 #[inline]
 pub(super) fn from_f16(half: u16) -> f32 {
-    /// Difference of the exponents' biases, as a factor; the multiplication also makes subnormals right.
+    /// Difference of the exponents' biases, as a factor; the multiplication also converts subnormals correctly.
     const SCALE: f32 = f32::from_bits((127 + 112) << 23);
     let magnitude = u32::from(half & 0x7fff) << 13;
     let finite = (f32::from_bits(magnitude) * SCALE).to_bits();
@@ -58,7 +58,7 @@ pub(super) fn from_bf16(half: u16) -> f32 {
 pub(super) fn to_bf16(value: f32) -> u16 {
     let bits = value.to_bits();
     let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
-    // Rounding would carry a NaN into infinity or beyond.
+    // Rounding could turn a NaN into infinity or change its sign.
     let quiet = bits | 0x0040_0000;
     ((if value.is_nan() { quiet } else { rounded }) >> 16) as u16
 }

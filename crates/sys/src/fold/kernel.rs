@@ -1,10 +1,10 @@
-//! [`Kernel`]: the instruction sets, and detection of those that this CPU has.
+//! [`Kernel`]: the instruction sets, and detection of the sets that this CPU has.
 
 use super::number::{Fold, Number};
 use super::operands::{Dividing, Folding, Operands};
 use super::portable;
 
-/// Folds elements of one type by one operation. It exists only if the CPU has the instructions.
+/// Folds elements of one type by one operation. A kernel exists only if the CPU has its instructions.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
     name: &'static str,

@@ -1,6 +1,6 @@
 //! Reductions of elements in arenas: `to = one op other`, element by element, and the final division of an average.
 //!
-//! A [`Kernel`] stands for an instruction set that this CPU has, one [`Number`] and one [`Fold`]. With it,
+//! A [`Kernel`] combines an instruction set that this CPU has, one [`Number`] and one [`Fold`]. With a kernel,
 //! [`Arena::fold`](crate::mapping::Arena::fold), `combine` and `divide` are safe with any argument. All kernels give
 //! the same bits, except for the sign and payload of a NaN:
 //!
@@ -13,10 +13,10 @@
 //! **Why the loads and stores are assembly.** A peer may be writing the memory, so a `&[T]` over it would be unsound,
 //! and plain accesses through a pointer are data races, which are undefined behaviour. Atomics are allowed, but no
 //! compiler vectorizes them. So the vector kernels load and store their registers by `asm!` blocks of one instruction.
-//! `copy.rs` gives the reason: the processor's accesses are atomic for single bytes, and the compiler does not see into
-//! them. All code between them is Rust: intrinsics on values in registers, which touch no memory. Whole loops in
-//! assembly would be no sounder, and 32 times as long. The portable kernel folds a copy on the stack, which is equally
-//! sound and needs no assembly, but every byte passes the first-level cache twice more.
+//! `copy.rs` explains why this is sound: CPU instructions access single bytes atomically, and the compiler cannot see
+//! into the assembly. All code between these blocks is Rust: intrinsics on values in registers, which touch no memory.
+//! Whole loops in assembly would be no sounder, and 32 times as long. The portable kernel folds a copy on the stack,
+//! which is equally sound and needs no assembly, but every byte passes the first-level cache twice more.
 //!
 //! | file | what lives there |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! Kernels for NEON, which every 64-bit Arm CPU has, 16 bytes at a time. A shorter rest is folded in a copy on the
+//! Kernels for NEON, which every 64-bit Arm CPU has, 16 bytes at a time. A shorter remainder is folded in a copy on the
 //! stack.
 
 use std::arch::aarch64::*;
@@ -20,7 +20,7 @@ pub(super) fn available() -> bool {
 #[target_feature(enable = "neon")]
 unsafe fn load<const AT: usize>(from: *const u8) -> uint8x16_t {
     let value;
-    // SAFETY: reads what the caller promised, and nothing else happens.
+    // SAFETY: reads only the bytes that the caller promised, and has no other effect.
     unsafe {
         asm!(
             "ldr {value:q}, [{from}, #{at}]",
@@ -38,7 +38,7 @@ unsafe fn load<const AT: usize>(from: *const u8) -> uint8x16_t {
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn store<const AT: usize>(to: *mut u8, value: uint8x16_t) {
-    // SAFETY: writes what the caller promised, and nothing else happens.
+    // SAFETY: writes only the bytes that the caller promised, and has no other effect.
     unsafe {
         asm!(
             "str {value:q}, [{to}, #{at}]",
@@ -50,7 +50,7 @@ unsafe fn store<const AT: usize>(to: *mut u8, value: uint8x16_t) {
     }
 }
 
-/// Folds less than a register.
+/// Folds fewer bytes than a register holds.
 ///
 /// # Safety
 /// The conditions of [`Operands`], with 1 to 15 bytes; the CPU must have the feature.
@@ -78,7 +78,7 @@ typed! { "neon":
     walk_i64: int64x2_t, vreinterpretq_s64_u8, vreinterpretq_u8_s64;
 }
 
-/// In assembly, because the intrinsics of f16 are not stable in Rust.
+/// Converts in assembly, because the intrinsics of f16 are not stable in Rust.
 ///
 /// # Safety
 /// As for `walk`.
@@ -87,7 +87,7 @@ typed! { "neon":
 unsafe fn walk_f16(all: Operands, op: impl Fn(float32x4_t, float32x4_t) -> float32x4_t) {
     let wide = |halves: uint8x16_t| {
         let (low, high): (float32x4_t, float32x4_t);
-        // SAFETY: changes the two registers only.
+        // SAFETY: changes only the two output registers.
         unsafe {
             asm!(
                 "fcvtl {low:v}.4s, {halves:v}.4h",
@@ -102,7 +102,7 @@ unsafe fn walk_f16(all: Operands, op: impl Fn(float32x4_t, float32x4_t) -> float
     };
     let narrow = |low: float32x4_t, high: float32x4_t| {
         let halves: uint8x16_t;
-        // SAFETY: changes the one register only.
+        // SAFETY: changes only the output register.
         unsafe {
             asm!(
                 "fcvtn {halves:v}.4h, {low:v}.4s",
@@ -144,7 +144,7 @@ unsafe fn walk_bf16(all: Operands, op: impl Fn(float32x4_t, float32x4_t) -> floa
     }
 }
 
-/// Rounds each to bf16 in the upper half, like `halves::to_bf16`; the lower half is undefined.
+/// Rounds each element to bf16 in its upper half, like `halves::to_bf16`; the lower half is undefined.
 #[inline]
 #[target_feature(enable = "neon")]
 fn rounded_bf16(value: float32x4_t) -> uint32x4_t {

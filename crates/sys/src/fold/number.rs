@@ -52,9 +52,9 @@ pub enum Fold {
     Sum,
     /// Multiplication.
     Prod,
-    /// The smaller of the two.
+    /// The smaller element.
     Min,
-    /// The greater of the two.
+    /// The greater element.
     Max,
 }
 

@@ -6,7 +6,7 @@ use super::number::Fold;
 ///
 /// Conditions for calling a kernel: `one` and `other` are readable and `to` writable for `bytes` bytes. `bytes` and
 /// each address are multiples of the element size. `to` either coincides with an operand or does not overlap it. Other
-/// threads or processes may be writing to any of it.
+/// threads or processes may be writing to any of these bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
     pub(super) to: *mut u8,
@@ -50,7 +50,8 @@ impl Operands {
     }
 }
 
-/// Defines `walk`, which processes operands register by register, four per iteration, and a shorter rest by `part`.
+/// Defines `walk`, which processes operands register by register, four per iteration, and a shorter remainder with
+/// `part`.
 macro_rules! walk {
     ($features:literal, $register:ty) => {
         /// # Safety
@@ -131,8 +132,8 @@ macro_rules! register_extremes {
     )*};
 }
 
-/// Defines a kernel for each element type, and `folding`, which returns them. Each line gives the loop, and the
-/// operations in the order of [`Fold::ALL`].
+/// Defines a kernel for each element type, and `folding`, which returns the kernel of a type. Each line gives the loop,
+/// and the operations in the order of [`Fold::ALL`].
 macro_rules! folds {
     (#[$feature:meta] $($number:ident $name:ident: $walk:path [$sum:path, $prod:path, $min:path, $max:path],)*) => {
         $(
@@ -160,7 +161,8 @@ macro_rules! folds {
     };
 }
 
-/// Defines division kernels, each with its loop and the division, and `dividing`, which returns them.
+/// Defines a division kernel per line from its loop and its division, and `dividing`, which returns the kernel of a
+/// type.
 macro_rules! divides {
     (
         #[$feature:meta]

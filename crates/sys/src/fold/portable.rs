@@ -41,7 +41,7 @@ unsafe fn blocks<T: Copy>(all: Operands, op: impl Fn(T, T) -> T) {
 /// The conditions of [`Operands`].
 #[inline]
 unsafe fn f16_blocks(all: Operands, op: impl Fn(f32, f32) -> f32) {
-    // SAFETY: the caller's promise is passed on; any bits are a number.
+    // SAFETY: the caller's promise is passed on; any bits are a valid `u16`.
     unsafe { blocks(all, |a, b| to_f16(op(from_f16(a), from_f16(b)))) }
 }
 
@@ -53,8 +53,9 @@ unsafe fn bf16_blocks(all: Operands, op: impl Fn(f32, f32) -> f32) {
     unsafe { blocks(all, |a, b| to_bf16(op(from_bf16(a), from_bf16(b)))) }
 }
 
-/// Defines minimum and maximum for a float type. It compares in both directions and ORs the bits of the two results.
-/// They differ only for two zeros, where the sign of the negative one remains, or with a NaN, which remains a NaN.
+/// Defines minimum and maximum for a float type. Each compares in both directions and ORs the bits of the two results.
+/// The results differ only for two zeros, where the OR keeps the negative sign, or with a NaN, where the OR keeps a
+/// NaN.
 macro_rules! extremes {
     ($float:ty, $minimum:ident, $maximum:ident) => {
         #[inline]
@@ -97,15 +98,16 @@ divides! {
     I64 i64s_by: blocks::<i64>, |a, by| a / i64::from(by.max(1)),
 }
 
-/// Returns the whole part of a byte's quotient. f32 is exact enough: a quotient that is not a whole number is at least
-/// 1 / `by` away from one, and the error is less than 2^-16 / `by`.
+/// Returns the integer part of a byte's quotient. f32 is exact enough: a fractional quotient is at least 1 / `by` away
+/// from any integer, and the error is less than 2^-16 / `by`.
 #[inline]
 fn small_quotient(a: i16, by: u32) -> i32 {
     // SAFETY: the quotient is at most 255 in magnitude, and not a NaN, because `by` is above 0.
     unsafe { (f32::from(a) / by.max(1) as f32).to_int_unchecked() }
 }
 
-/// Returns the whole part of a 32-bit quotient. As above: f64's error is less than 2^-21 / `by`.
+/// Returns the integer part of a 32-bit quotient. f64 is exact enough for the same reason: its error is less than 2^-21
+/// / `by`.
 #[inline]
 fn quotient(a: i32, by: u32) -> i32 {
     // SAFETY: the quotient lies between -2^31 and 2^31 - 1, and is not a NaN, because `by` is above 0.

@@ -1,4 +1,4 @@
-//! Every kernel against a scalar reference, element by element and to the bit.
+//! Compares every kernel with a scalar reference, element by element and bit by bit.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use half::{bf16, f16};
 use super::*;
 use crate::mapping::Arena;
 
-/// Bytes at multiples of 64, in an arena of its own that begins at any address.
+/// Bytes that begin at a multiple of 64, in a separate arena that may begin at any address.
 struct Memory {
     arena: Arena,
     start: u64,
@@ -79,7 +79,7 @@ fn special(number: Number) -> Vec<u64> {
     }
 }
 
-/// `elements` elements: any bits, and each fourth a special one.
+/// Makes `elements` elements with random bits. About one in four is a special value.
 fn elements(number: Number, elements: usize, random: &mut Random) -> Vec<u8> {
     let special = special(number);
     let size = number.size_bytes() as usize;
@@ -95,7 +95,7 @@ fn elements(number: Number, elements: usize, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Reference for a float: the operation, and its bits with all NaN the same.
+/// Computes the reference result of a float operation, as bits.
 macro_rules! float {
     ($float:ty, $bits:ty, $fold:expr, $a:expr, $b:expr) => {{
         let [a, b] = [$a, $b].map(|bits| <$float>::from_bits(bits as $bits));
@@ -180,7 +180,7 @@ fn seen(number: Number, element: u64) -> u64 {
     }
 }
 
-/// Compares a whole memory: elements as numbers where they were folded, and bytes around them.
+/// Compares a whole memory: folded elements as numbers, and all bytes around them exactly.
 fn compare(what: &str, number: Number, found: &[u8], expected: &[u8], at: usize, len: usize) {
     let size = number.size_bytes() as usize;
     assert_eq!(found[..at], expected[..at], "{what}: bytes before");
@@ -209,7 +209,7 @@ fn every_kernel(check: impl Fn(Kernel)) {
     }
 }
 
-/// Folds `len` elements in place and from two operands, `shift` elements behind a multiple of 64 bytes.
+/// Folds `len` elements in place and from two operands, beginning `shift` elements after a multiple of 64 bytes.
 fn check_fold(kernel: &Kernel, len: usize, shift: usize, random: &mut Random) {
     let number = kernel.number();
     let size = number.size_bytes() as usize;
@@ -354,7 +354,7 @@ fn halves_are_those_of_another_library() {
         let (found, expected) = (halves::from_bf16(half), bf16::from_bits(half).to_f32());
         assert!(found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan());
     }
-    // Those in the middle of two, where rounding decides, and others.
+    // Values halfway between two halves, where rounding decides, and values next to them.
     let step = if cfg!(miri) { 9973 } else { 1 };
     let uppers = (1..=u32::MAX >> 12).step_by(step).map(|upper| upper << 12);
     for bits in uppers.flat_map(|bits| [bits - 1, bits, bits | 1]) {

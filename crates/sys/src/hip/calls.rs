@@ -1,6 +1,5 @@
-//! HIP calls without a CUDA counterpart of the same form: devices by number instead of contexts, copies with a
-//! direction, returned names of results, properties of a GPU in a struct, and memory exported as files by the runtime
-//! below HIP.
+//! HIP calls that differ in form from CUDA's. They take GPU numbers instead of contexts, copies have a direction, and
+//! names of results are returned. A struct holds a GPU's properties, and the runtime below HIP exports memory as files.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -16,8 +15,9 @@ use crate::library::{file_or_name, functions, text};
 /// `hipMemcpyDefault`: the runtime derives the direction from the addresses.
 const COPY_DEFAULT: c_int = 4;
 
-/// Buffer for `hipDeviceProp_t`, with room to spare. It had 792 bytes when the library's unversioned symbol was frozen,
-/// and has 1472 in newer headers. Made of words, because sizes and pointers are among its fields.
+/// Buffer for `hipDeviceProp_t`, with room to spare. The struct had 792 bytes when the library's unversioned symbol was
+/// frozen, and has 1472 in newer headers. The buffer consists of words for alignment, because the struct contains sizes
+/// and pointers.
 type Properties = [u64; 512];
 
 /// Offset of `gcnArchName` in the frozen struct.
@@ -83,7 +83,8 @@ impl OwnCalls for HipOwn {
     }
 
     unsafe fn release(&self, _ordinal: Ordinal) {
-        // The runtime keeps a GPU's state until the process ends; hipDeviceReset would take it from other users too.
+        // Nothing to do: the runtime keeps a GPU's state until the process ends. hipDeviceReset would also destroy the
+        // state of other users in this process.
     }
 
     unsafe fn set_current(&self, context: ContextHandle) -> Code {

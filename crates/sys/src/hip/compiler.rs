@@ -1,6 +1,6 @@
 //! hiprtc, HIP's compiler: compiles kernels of this crate for one GPU.
 //!
-//! It is a separate library next to the runtime in newer releases of ROCm, and part of the runtime in older ones.
+//! hiprtc is a separate library next to the runtime in newer ROCm releases, and part of the runtime in older releases.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -51,8 +51,8 @@ struct HipProgram<'a> {
 }
 
 impl HipCompiler {
-    /// Loads the compiler of a runtime that was loaded from `runtime`: the one in the same folder, the one in the
-    /// runtime, or the one that the loader finds.
+    /// Loads the compiler for the runtime at path `runtime`: from the library in the same folder, from the runtime
+    /// itself, or from a library that the loader finds.
     ///
     /// # Errors
     /// `NoCompiler`, `TooOld`.
@@ -87,7 +87,7 @@ impl HipCompiler {
     /// Compiles a text for an architecture; if that is unknown, for the GPU that is current on this thread.
     ///
     /// # Errors
-    /// `Call`, with the compiler's first complaint.
+    /// `Call`, with the compiler's first message.
     pub(super) fn compile(
         &self,
         source: &str,
@@ -98,8 +98,8 @@ impl HipCompiler {
         let wanted =
             generation.and_then(|name| CString::new(format!("--offload-arch={name}")).ok());
         let options: Vec<*const c_char> = wanted.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: the program lives, and the number is the number of strings, each of which ends with a NUL and
-        // outlives the call.
+        // SAFETY: the program lives, and the count matches the strings, each of which ends with a NUL and outlives the
+        // call.
         let code = unsafe {
             (self.calls.compile)(program.handle, options.len() as c_int, options.as_ptr())
         };

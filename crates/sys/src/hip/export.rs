@@ -1,9 +1,9 @@
-//! GPU memory as a file for other devices: by ROCr, the runtime below HIP's, or by its handle.
+//! Exports GPU memory as a file for other devices: through ROCr, the runtime below HIP, or through the memory's handle.
 //!
-//! HIP's own call (`hipMemGetHandleForAddressRange`, since HIP 7.0) is not used. Its file covers the whole buffer of
-//! the kernel driver, in which an allocation of less than 2 MiB can begin anywhere, and it does not return the offset.
-//! A NIC would get access to a neighbour's bytes. ROCr's call, which HIP's is built on, returns the offset, and older
-//! releases have it too. Memory that was mapped by a handle is the whole of its buffer.
+//! HIP's own call (`hipMemGetHandleForAddressRange`, since HIP 7.0) is not used. Its file covers a whole buffer of the
+//! kernel driver, in which an allocation of less than 2 MiB can begin anywhere. The call does not return this offset,
+//! so a NIC would access a neighbour's bytes. ROCr's call, on which HIP's call is built, returns the offset and exists
+//! in older releases. Memory that was mapped by a handle fills its whole buffer, so its offset is 0.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -19,7 +19,7 @@ const ROCR: &str = "libhsa-runtime64.so.1";
 /// Name of ROCr's exporting call.
 const EXPORT: &CStr = c"hsa_amd_portable_export_dmabuf";
 
-/// Release of ROCm that introduced it.
+/// Release of ROCm that introduced the call.
 const EXPORT_SINCE: CudaVersion = CudaVersion { major: 5, minor: 4 };
 
 functions! { pub(super) HandleCalls by Introduced:
@@ -27,7 +27,7 @@ functions! { pub(super) HandleCalls by Introduced:
 }
 
 functions! { RocrCalls by &'static CStr:
-    // Address, bytes, the file, and the memory's offset in it.
+    // Address, bytes, the file, and the memory's offset in the file.
     export = EXPORT => (*const c_void, usize, *mut c_int, *mut u64) -> Code;
 }
 
@@ -39,7 +39,7 @@ functions! { StatusCalls by &'static CStr:
 #[derive(Debug)]
 pub(super) struct RocrExport {
     calls: RocrCalls,
-    /// The call that describes its results.
+    /// The call that describes the results of `calls`.
     status: Option<StatusCalls>,
     // Dropping the handle does not unload the library; it is kept because the calls belong to it.
     _library: SharedLibrary,
@@ -91,7 +91,7 @@ impl RocrExport {
         // SAFETY: `file` and `offset` are valid for the writes; the address is looked up, and never dereferenced.
         let code = unsafe { (self.calls.export)(address, len, &raw mut file, &raw mut offset) };
         self.check(code)?;
-        // SAFETY: ROCr opened it for the caller, and it has no other owner.
+        // SAFETY: ROCr opened the file for the caller, and the file has no other owner.
         let file = unsafe { owned_file("hsa_amd_portable_export_dmabuf", file) }?;
         Ok(DmabufFile { file, offset })
     }
@@ -132,10 +132,10 @@ pub(super) unsafe fn export_mapped(
 ) -> Result<DmabufFile, CudaFailure> {
     let calls = HandleCalls::look_up(|call| library.symbol(call))?;
     let mut file: c_int = -1;
-    // SAFETY: `file` is valid for the write of an int, which a handle of this kind is; the caller promises the rest.
+    // SAFETY: `file` is valid for the write of an int, the type of this kind of handle; the caller promises the rest.
     let code = unsafe { (calls.export)((&raw mut file).cast(), physical, POSIX_FILE, 0) };
     words.check("hipMemExportToShareableHandle", code)?;
-    // SAFETY: the runtime opened it for the caller, and it has no other owner.
+    // SAFETY: the runtime opened the file for the caller, and the file has no other owner.
     let file = unsafe { owned_file("hipMemExportToShareableHandle", file) }?;
     Ok(DmabufFile { file, offset: 0 })
 }

@@ -4,8 +4,8 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `mod` | the description of the driver |
-//! | `names` | its names of calls, and its attribute numbers |
-//! | `calls` | calls with a form of their own |
+//! | `names` | its call names and attribute numbers |
+//! | `calls` | calls that differ in form from CUDA's |
 //! | `export` | memory as a file for other devices |
 //! | `compiler` | kernels compiled from their text, by hiprtc |
 //! | `pattern.hip` | the keyed pattern, written and compared by a GPU |
@@ -13,8 +13,8 @@
 //!
 //! No code here has run on an AMD GPU. Names, prototypes, numbers and the version of each call come from ROCm's public
 //! headers and the library's list of exported symbols. The flags and results in `cuda::abi` were compared with those
-//! headers, and have the same numbers there. Contexts are deprecated in HIP: a thread has a current GPU, and its number
-//! takes their place.
+//! headers, and have the same numbers there. Contexts are deprecated in HIP. A thread has a current GPU instead, and
+//! this code uses the GPU's number in place of a context.
 
 mod calls;
 mod compiler;

@@ -139,7 +139,8 @@ mod tests {
         }
     }
 
-    /// Messages name calls of a different form by this list; they must be the ones that are called.
+    /// Messages take the names of calls that differ in form from this list. `calls.rs` must call the functions with
+    /// these names.
     #[test]
     fn calls_of_another_form_have_one_name_here_and_there() {
         for own in [

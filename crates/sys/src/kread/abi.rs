@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(String::from_utf8(said).unwrap(), ours);
     }
 
-    /// No structure has padding: its bytes would be neither checked nor zero.
+    /// No structure has padding, because padding bytes would be neither checked nor zero.
     #[test]
     fn structures_have_no_padding() {
         let named = 4 * 2 + 64 + 4 * 6 + 16 + 4 * 4;

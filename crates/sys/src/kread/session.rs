@@ -17,7 +17,7 @@ pub const KREAD_DEVICE: &str = "/dev/tonnage_kread";
 pub const KREAD_LANES_MAX: u32 = 128;
 /// Maximum operations in flight per lane.
 pub const KREAD_DEPTH_MAX: u32 = 1024;
-/// Maximum slots of landing memory.
+/// Maximum slots of landing memory, which is the module's buffer for the local bytes of operations.
 pub const KREAD_SLOTS_MAX: u32 = 1024;
 /// Minimum bytes of a slot.
 pub const KREAD_SLOT_BYTES_MIN: u32 = 4096;
@@ -115,20 +115,20 @@ pub enum KreadPacing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum KreadSlotOrder {
-    /// Always the first.
+    /// Always the first slot.
     Fixed = TKR_FIXED,
     /// In sequence.
     Sequential = TKR_SEQUENTIAL,
     /// Seeded pseudo-random.
     Random = TKR_RANDOM,
-    /// Each once per round.
+    /// Each slot once per round.
     Permuted = TKR_PERMUTED,
 }
 
 /// Operations towards one peer in a run.
 #[derive(Debug, Clone, Copy)]
 pub struct KreadFlow {
-    /// First of its lanes.
+    /// First of the flow's lanes.
     pub lane: u32,
     /// Number of the flow's lanes.
     pub lanes: u32,
@@ -140,7 +140,7 @@ pub struct KreadFlow {
     pub local: u64,
     /// Seed of the slot orders.
     pub seed: u64,
-    /// Number of operations before this run, at which the slot orders continue.
+    /// Number of the flow's operations before this run. The slot orders continue from there.
     pub begin: u64,
 }
 
@@ -174,7 +174,7 @@ pub struct KreadOrder<'a> {
 /// Result of a run.
 #[derive(Debug)]
 pub struct KreadOutcome {
-    /// Reason why it ended early, except for `stop`.
+    /// Reason why the run ended early, unless `stop` ended it.
     pub ended: Option<io::Error>,
     /// Completed operations, per flow.
     pub issued: Vec<u64>,
@@ -191,9 +191,9 @@ pub struct KreadLatencies {
     pub bins: Vec<u64>,
     /// Number of latencies.
     pub samples: u64,
-    /// The smallest.
+    /// The smallest latency.
     pub min_ns: u64,
-    /// The largest.
+    /// The largest latency.
     pub max_ns: u64,
     /// Sum of the latencies.
     pub sum_ns: u64,
@@ -228,7 +228,7 @@ impl KreadSession {
             slot_bytes: setup.slot_bytes,
             ..tkr_setup::ZEROED
         };
-        // No device has a longer name; the module rejects the truncated one.
+        // A name that is too long is truncated, and the module then rejects it: no device has such a long name.
         let name = setup.device.as_bytes();
         asked
             .device
@@ -386,7 +386,7 @@ impl KreadSession {
     /// Copies bytes of an arena to the same offset in landing memory.
     ///
     /// # Errors
-    /// If the range does not lie in both, or the device is gone.
+    /// If the range does not lie in both memories, or the device is gone.
     pub fn take_over(&self, arena: &Arena, offset: u64, bytes: u64) -> io::Result<()> {
         self.peek(arena, (offset, bytes), TKR_PEEK_STORE)
     }

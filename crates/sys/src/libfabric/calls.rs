@@ -1,7 +1,7 @@
 //! The library's calls that start operations, looked up once per endpoint.
 //!
-//! Describes operations ([`Route`]), and maps each to a call. [`super::post`] checks operations before, and handles
-//! their completions afterwards.
+//! Describes operations ([`Route`]), and maps each to a call. [`super::post`] checks operations before these calls, and
+//! handles completions afterwards.
 
 use std::ffi::c_void;
 
@@ -41,14 +41,16 @@ pub struct Route {
     pub remote: RemoteRegion,
     /// This side's memory.
     pub local: RegionHandle,
-    /// Writes complete only when their bytes are visible to the peer.
+    /// True if writes complete only when their bytes are visible to the peer.
     pub delivered: bool,
-    /// Maximum size of writes and sends that are injected: copied by the call, and then done. 0 injects nothing.
+    /// Maximum size of writes and sends to inject. An injected operation is done when its call returns, because the
+    /// call copies the bytes. 0 injects nothing.
     pub inject_bytes_max: u32,
 }
 
 impl Route {
-    /// An injected operation has no completion, so delivery could not be confirmed.
+    /// Whether operations can be injected. With `delivered` they cannot, because an injected operation has no
+    /// completion to confirm its delivery.
     #[inline]
     pub(super) fn can_inject(&self) -> bool {
         let sends = matches!(
@@ -104,8 +106,8 @@ pub(super) struct Operation<'a> {
 }
 
 impl EndpointCalls {
-    /// Takes its arguments separately: an [`Operation`] in memory needs as many stores, and stores delay an injected
-    /// operation until the peer has released the cache lines of its queue.
+    /// Takes separate arguments, because an [`Operation`] in memory would need a store per field. While the peer holds
+    /// the cache lines of its queue, such stores delay the injected operation.
     ///
     /// # Safety
     /// The buffer is valid for its length; it is only read, and only before this returns.
@@ -177,7 +179,7 @@ impl EndpointCalls {
         }
     }
 
-    /// Starts an operation that requires delivery; only the calls with flags can do that.
+    /// Starts an operation that requires delivery, through the calls that take flags.
     ///
     /// # Safety
     /// As for [`Self::start`].
@@ -210,7 +212,8 @@ impl EndpointCalls {
             match route.action {
                 Action::Write => ((*self.rma).writemsg)(ep, &raw const rma, flags),
                 Action::WriteData => ((*self.rma).writemsg)(ep, &raw const rma, data),
-                // A read is complete when its bytes are here. For messages, only the receive shows the arrival.
+                // A read needs no flag, because it completes when its bytes are here. A message has none, because only
+                // the receive shows its arrival.
                 _ => -(abi::FI_EINVAL as isize),
             }
         }

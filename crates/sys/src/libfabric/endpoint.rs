@@ -1,7 +1,7 @@
-//! An endpoint with all that it needs: domain, completion queue, address vector, registered memory.
+//! An endpoint with its domain, completion queue, address vector and registered memory.
 //!
-//! Opens and closes them in the right order, and handles addresses, peers and registration. [`super::open`] has the
-//! calls that open each part; [`super::post`] posts and polls.
+//! This module opens and closes these parts in the right order, and handles addresses, peers and registration.
+//! [`super::open`] has the calls that open each part; [`super::post`] posts and polls.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{BorrowedFd, RawFd};
@@ -47,13 +47,14 @@ pub(super) struct FabricRegistration {
     pub(super) bytes: RegisteredBytes,
 }
 
-/// An endpoint. One thread at a time may use it, as FI_THREAD_DOMAIN requires: nothing of its domain is shared.
+/// An endpoint. Its domain is not shared with other endpoints, so FI_THREAD_DOMAIN only requires that one thread at a
+/// time uses it.
 pub struct Endpoint {
     pub(super) calls: EndpointCalls,
     pub(super) slots: Slots,
     /// The library's addresses of the inserted peers.
     pub(super) peers: Vec<abi::fi_addr_t>,
-    /// Regions; the entry of a deregistered one is reused.
+    /// Registered regions. The entry of a deregistered region is reused.
     pub(super) regions: Vec<Option<FabricRegistration>>,
     /// Deregistered memory, kept because a provider may still be executing a peer's operation on it.
     retired: Vec<RegisteredMemory>,
@@ -73,13 +74,13 @@ pub struct Endpoint {
     info: Info,
 }
 
-// SAFETY: every object behind the pointers belongs to this value alone, its domain included, and none is bound to a
-// thread; FI_THREAD_DOMAIN requires only that threads take turns, which `&mut self` ensures.
+// SAFETY: every object behind the pointers, including the domain, belongs to this value alone, and none is bound to a
+// thread. FI_THREAD_DOMAIN requires only that one thread at a time uses them, which `&mut self` ensures.
 unsafe impl Send for Endpoint {}
 
 impl Endpoint {
-    /// Opens the fabric, domain and endpoint of an offer, with a completion queue and an address vector of its own.
-    /// With `sleeps`, [`Self::arm`] can return a descriptor to wait for.
+    /// Opens the fabric, domain and endpoint of an offer, with its own completion queue and address vector. With
+    /// `sleeps`, [`Self::arm`] can return a descriptor to wait for.
     ///
     /// # Errors
     /// The failed call, with the library's reason.
@@ -146,8 +147,8 @@ impl Endpoint {
         self.peer_to_peer
     }
 
-    /// Returns the largest write that can be injected: the endpoint's own value for writes (since 1.22) if it is
-    /// smaller than the limit for all messages, otherwise that limit.
+    /// Returns the largest write that can be injected: the smaller of the limit for all messages and the endpoint's
+    /// limit for writes, which exists since libfabric 1.22.
     pub fn inject_bytes_max(&self) -> usize {
         let stated = self.info.attributes().inject_bytes_max;
         let Some(endpoint) = &self.endpoint else {
@@ -207,8 +208,9 @@ impl Endpoint {
         self.register_bytes(RegisteredMemory::Host(arena), (abi::FI_HMEM_SYSTEM, 0), key)
     }
 
-    /// Registers device memory in the same way, on an endpoint opened for it: by its file if it has one, which needs
-    /// libfabric 1.20, otherwise by its address. None of it is injected, because the CPU cannot access it.
+    /// Registers device memory, on an endpoint that was opened for device memory. Memory with a file is registered by
+    /// its file, which needs libfabric 1.20; other memory by its address. Operations on device memory are never
+    /// injected, because the CPU cannot access it.
     ///
     /// # Errors
     /// The library's reason.
@@ -218,7 +220,7 @@ impl Endpoint {
         (interface, number): (HmemInterface, u32),
         key: u64,
     ) -> Result<RegionHandle, LibraryError> {
-        // Without the promise, a provider may pass addresses to CPU copies, which would dereference them.
+        // Without the provider's promise, it may copy with the CPU, which would dereference device addresses.
         if !device.is_owned() && self.peer_to_peer != Some(PeerToPeer::Required) {
             return Err(LibraryError::unsupported(
                 "the provider does not promise that only the card reaches it (FI_OPT_FI_HMEM_P2P)",
@@ -267,7 +269,8 @@ impl Endpoint {
     /// Removes a registration. Its memory stays mapped until the endpoint is closed; its file is closed now.
     ///
     /// # Errors
-    /// If operations of this side on it are in flight, it is not registered, or the library cannot close it.
+    /// If operations of this side on the region are in flight, the region is not registered, or the library cannot
+    /// close the registration.
     pub fn deregister(&mut self, region: RegionHandle) -> Result<(), LibraryError> {
         if self.slots.uses(region) {
             return Err(LibraryError::argument(
@@ -369,7 +372,7 @@ impl Endpoint {
     /// # Errors
     /// If the name does not belong to this provider, with the library's reason.
     pub fn insert(&mut self, name: &[u8]) -> Result<PeerAddress, LibraryError> {
-        // A library reads as many bytes as its own names have.
+        // The library reads as many bytes as its own names have, so a name of another length is rejected.
         if name.len() != self.name.len() && self.name_len_is_fixed() {
             let (own, other) = (self.name.len(), name.len());
             return Err(LibraryError::argument(format!(
@@ -377,7 +380,7 @@ impl Endpoint {
             )));
         }
         let mut padded = [0u8; NAME_BYTES_MAX];
-        // One byte less, so that a text ends with a zero for any bytes that the peer sent.
+        // Keep the last byte zero, so that a name that is text always ends with a zero, whatever the peer sent.
         let room = padded[..NAME_BYTES_MAX - 1]
             .get_mut(..name.len())
             .ok_or_else(|| LibraryError::argument("the peer's address is too long"))?;
@@ -414,7 +417,7 @@ impl Endpoint {
         }
     }
 
-    /// Names that are texts (shm) vary in length; others are structs.
+    /// Names that are text (provider shm) vary in length. All other names are structs.
     fn name_len_is_fixed(&self) -> bool {
         !self.name.starts_with(b"fi_")
     }
@@ -427,8 +430,8 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         let close = |fid: &mut Option<Fid>| fid.take().is_none_or(|fid| fid.close() == 0);
-        // Regions bound to the endpoint are closed first. All others may still be used by the endpoint's operations in
-        // flight.
+        // Close regions bound to the endpoint first. Close the other regions after the endpoint, because its operations
+        // in flight may still use them.
         let mut closed = true;
         if self.bind_regions {
             let mut regions = self.regions.iter_mut().flatten();
@@ -445,7 +448,7 @@ impl Drop for Endpoint {
         closed &= close(&mut self.domain);
         closed &= close(&mut self.fabric);
         if !closed {
-            // An object that is still in use may let the library write to this memory.
+            // Leak this memory: if an object is still open, the library may still write to it.
             self.slots.leak();
             for region in self.regions.drain(..).flatten() {
                 std::mem::forget(region.bytes);

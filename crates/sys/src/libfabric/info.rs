@@ -1,4 +1,4 @@
-//! One granted way to use a provider: an owned answer of `fi_getinfo` to hints.
+//! One way to use a provider, as `fi_getinfo` returned it for given hints.
 //!
 //! Sends queries and reads the granted attributes. An engine chooses among several answers; [`super::endpoint`] opens
 //! one.
@@ -191,7 +191,7 @@ fn bits(hints: &Hints<'_>) -> (u64, u64, c_int) {
         order |= abi::FI_ORDER_RMA_RAW;
     }
     if hints.messages {
-        // Receives are posted for messages in sending order.
+        // Receives are posted in the order of the expected sends, so sends must stay in order.
         order |= abi::FI_ORDER_SAS;
     }
     let mut mr_mode = MR_MODE;

@@ -21,7 +21,7 @@ unsafe extern "C" {
     safe fn tonnage_libfabric_layout(row: usize) -> *const Row;
 }
 
-/// By name: offset or value, and size.
+/// Offset or value, and size, by the declaration's name.
 type StructLayout = BTreeMap<String, (u64, u64)>;
 
 /// Structs that we allocate and a library reads or writes: their size must be that of the headers. All others are

@@ -1,10 +1,10 @@
-//! libfabric, loaded at run time or embedded in the program: lists providers and domains, and moves bytes by them.
+//! libfabric, loaded at run time or embedded in the program: lists providers and domains, and moves bytes with them.
 //!
-//! Finds the library and its version, and copies the list of `fi_getinfo` (`offers`). `info` is the chosen way to use
-//! one domain. `endpoint` moves bytes by it: `open` opens its parts, and `post` posts by way of `calls`, `slots` and
-//! `handles`. Engines decide which ranks communicate, and when. The symbols are pinned to the oldest version that all
-//! releases since 1.9 still provide. Structs that the library allocates are declared only with their leading part,
-//! because later releases extend them at the end.
+//! Finds the library and its version, and copies the list of `fi_getinfo` (`offers`). `info` describes one way to use a
+//! domain, and `endpoint` moves bytes with it. `open` opens the endpoint's parts, and `post` posts operations, using
+//! `calls`, `slots` and `handles`. Engines decide which ranks communicate, and when. The symbols are pinned to the
+//! oldest version that all releases since 1.9 still provide. Structs that the library allocates are declared only with
+//! their leading part, because later releases extend them at the end.
 
 mod abi;
 mod calls;
@@ -108,8 +108,8 @@ impl std::fmt::Display for Release {
 /// reason).
 #[derive(Debug)]
 pub struct Libfabric {
-    // Holds the code of the functions below, independent of the loader's policy. `None` for the embedded library, which
-    // is part of the program.
+    // Keeps the code of the functions below loaded, whatever the loader's policy. `None` for the embedded library,
+    // which is part of the program.
     library: Option<SharedLibrary>,
     calls: FabricCalls,
     release: Release,
@@ -130,8 +130,8 @@ impl Libfabric {
         Self::with_symbols_of(SharedLibrary::open(name)?, name)
     }
 
-    /// Chooses a libfabric: `asked`, if given (a path, or "embedded"); otherwise the one that [`Self::load`] finds. If
-    /// none exists, the embedded one, with the reason as the second value.
+    /// Chooses a libfabric: `asked`, if given (a path, or "embedded"); otherwise the library that [`Self::load`] finds.
+    /// If none exists, returns the embedded library, with the reason as the second value.
     ///
     /// # Errors
     /// Why the requested one cannot be used.
@@ -141,7 +141,7 @@ impl Libfabric {
             Some(path) => Ok((Self::load(Some(path))?, None)),
             None => match Self::load(None) {
                 Ok(library) => Ok((library, None)),
-                // Only if none exists: a broken or too old library is an error.
+                // Use the embedded library only if none exists. A broken or too old library is an error.
                 Err(error) if matches!(*error, LibraryErrorKind::NotFound { .. }) => {
                     Ok((Self::embedded(), Some(error.to_string())))
                 }

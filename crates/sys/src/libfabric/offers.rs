@@ -15,7 +15,7 @@ use crate::signal_actions::keeping;
 /// Maximum number of entries that are read from the library's list, far above the offers of any host.
 const OFFERS_MAX: usize = 1 << 16;
 
-/// Names of the bits of mr_mode: requirements of memory registration for the user of a domain.
+/// Names of the bits of mr_mode, which are a domain's requirements for memory registration.
 const MR_MODES: [(c_int, &str); 10] = [
     (abi::FI_MR_LOCAL, "local"),
     (abi::FI_MR_RAW, "raw"),
@@ -74,10 +74,11 @@ const THREADING_LEVELS: [(c_int, &str); 6] = [
 /// Values of `addr_format` for socket addresses: of any family, of IPv4, of IPv6.
 const SOCKADDR_FORMATS: [u32; 3] = [abi::FI_SOCKADDR, abi::FI_SOCKADDR_IN, abi::FI_SOCKADDR_IN6];
 
-/// One way to communicate, with the provider's general limits, or with those granted to an endpoint, which can differ.
+/// One way to communicate, with its limits. The limits granted to an endpoint can differ from the provider's general
+/// limits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Offer {
-    /// Provider, layered ones with a semicolon: "tcp;ofi_rxm".
+    /// Provider. A layered provider has a semicolon in its name, such as "tcp;ofi_rxm".
     pub provider: String,
     /// The provider's own version.
     pub provider_version: Release,
@@ -97,17 +98,17 @@ pub struct Offer {
     pub tx_depth: usize,
     /// Receives that can be posted.
     pub rx_depth: usize,
-    /// Largest message with a buffer that may be reused as soon as the call returns.
+    /// Largest message that can be injected: its buffer may be reused as soon as the call returns.
     pub inject_bytes_max: usize,
     /// Size of the immediate data that an operation can carry to its target.
     pub immediate_bytes: usize,
     /// Largest message.
     pub message_bytes_max: usize,
-    /// Largest write that later reads are ordered after, if that order is granted.
+    /// Largest write for which read-after-write order holds, if that order is granted.
     pub raw_bytes_max: usize,
     /// Bits of mr_mode that the provider requires: "local", "virt-addr", "prov-key", …
     pub mr_mode: Vec<&'static str>,
-    /// Orders between operations that it can keep: "WAW" is a write after a write; W write, R read, S send.
+    /// Orders between operations that the provider can keep: "WAW" is a write after a write; W write, R read, S send.
     pub ordering: Vec<&'static str>,
     /// Progress model of control operations, such as connecting: "auto" or "manual".
     pub control_progress: String,
@@ -152,7 +153,8 @@ impl Libfabric {
         flags: u64,
         copy: unsafe fn(&abi::fi_info) -> Option<T>,
     ) -> Result<Vec<T>, LibraryError> {
-        // SAFETY: hints may be null ("everything"); `copy` is one of the two below, which require a live entry.
+        // SAFETY: hints may be null ("everything"); `copy` is one of the two functions below, which require a live
+        // entry.
         let entries = unsafe { self.entries(flags, std::ptr::null(), |entry| copy(entry)) }?;
         Ok(BTreeSet::from_iter(entries).into_iter().collect())
     }
@@ -227,7 +229,7 @@ unsafe fn copy_part(info: &abi::fi_info) -> Option<ListedProvider> {
 /// # Safety
 /// `info` is live, and its attributes are null or live.
 pub(super) unsafe fn copy_offer(info: &abi::fi_info) -> Option<Offer> {
-    // SAFETY: null or a live attribute of this entry, by the caller's promise; so for the four below.
+    // SAFETY: null or a live attribute of this entry, by the caller's promise; the same holds for the four below.
     let fabric = unsafe { info.fabric_attr.as_ref() }?;
     // SAFETY: as above.
     let domain = unsafe { info.domain_attr.as_ref() }?;
@@ -281,7 +283,7 @@ unsafe fn internet_address(info: &abi::fi_info) -> Option<IpAddr> {
 /// # Safety
 /// `info` is an entry that fi_getinfo made and that has not been freed.
 unsafe fn link_bits_per_s(info: &abi::fi_info) -> Option<u64> {
-    // SAFETY: null or a live object of this entry, by the caller's promise; so for its attribute.
+    // SAFETY: null or a live object of this entry, by the caller's promise; the same holds for its attribute.
     let nic = unsafe { info.nic.as_ref() }?;
     // SAFETY: as above.
     let link = unsafe { nic.link_attr.as_ref() }?;
@@ -328,7 +330,7 @@ mod tests {
         assert_eq!(name_of(&ENDPOINTS, "kind", 9), "kind 9");
     }
 
-    /// Checks offers that every working library has: sockets and shared memory need no device.
+    /// Checks the tcp offer, which every working library has, because sockets need no device.
     fn check(library: &Libfabric) {
         let offers = library.offers().unwrap();
         assert!(offers.is_sorted() && offers.iter().all(|offer| !offer.provider.is_empty()));

@@ -9,7 +9,7 @@ use std::ptr::{NonNull, null_mut};
 use super::{Info, Libfabric, abi};
 use crate::error::LibraryError;
 
-/// Buffer size for an endpoint's name; the longest known has some 70 bytes.
+/// Buffer size for an endpoint's name. The longest known name has some 70 bytes.
 pub(super) const NAME_BYTES_MAX: usize = 512;
 
 /// Queue sizes of an endpoint.
@@ -67,7 +67,8 @@ impl Fid {
 
 impl Drop for Fid {
     fn drop(&mut self) {
-        // Reached if a later opening step failed. An object that cannot be closed stays open until the process ends.
+        // Reached only if a later opening step failed. An object that cannot be closed stays open until the process
+        // ends.
         Self(self.0).close();
     }
 }
@@ -139,7 +140,7 @@ impl Opener<'_> {
         let domain: *mut abi::fid_domain = domain.cast();
         let open = |wait_obj| {
             let mut attr = abi::fi_cq_attr {
-                // Twice the size, for arrivals that peers announce by immediate data.
+                // Twice the operations and receives, to leave room for arrivals that peers announce by immediate data.
                 size: 2 * (sizes.operations as usize + sizes.receives as usize).max(512),
                 format: abi::FI_CQ_FORMAT_DATA,
                 wait_obj,

@@ -1,7 +1,7 @@
 //! The promise that a NIC accesses device memory directly.
 //!
-//! Providers with FI_HMEM may instead copy such memory through host buffers, without reporting it. Since 1.14 this can
-//! be forbidden. [`super::endpoint`] registers the memory.
+//! Providers with FI_HMEM may instead copy such memory through host buffers, without reporting it. Since libfabric
+//! 1.14, an option forbids such copies. [`super::endpoint`] registers the memory.
 
 use super::open::{Fid, check};
 use super::{Libfabric, abi};
@@ -94,7 +94,7 @@ mod tests {
             rma: null_mut(),
             tagged: null_mut(),
         };
-        // The library must not close it.
+        // The library must not close the endpoint, because it is a local variable.
         let fid = ManuallyDrop::new(Fid::new(&raw mut endpoint).unwrap());
         PeerToPeer::require(&Libfabric::embedded(), &fid)
     }
@@ -103,7 +103,7 @@ mod tests {
     fn copies_through_the_host_are_refused_or_told() {
         assert_eq!(asked(0).unwrap(), PeerToPeer::Required);
         assert_eq!(asked(92).unwrap(), PeerToPeer::NotConfirmed);
-        // EOPNOTSUPP: the device has no peer-to-peer access. ENODATA: the GPU's driver was not found. EINVAL.
+        // EOPNOTSUPP (the device has no peer-to-peer access), ENODATA (the GPU's driver was not found), and EINVAL.
         for code in [95, 61, 22] {
             let why = asked(code).unwrap_err();
             assert!(why.to_string().contains("through the host"), "{why}");

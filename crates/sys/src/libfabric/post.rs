@@ -26,7 +26,7 @@ pub enum Posted {
 /// Kind of completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// An operation of this side.
+    /// An operation of this side completed.
     Done,
     /// A posted receive was filled.
     Received,
@@ -47,8 +47,8 @@ pub struct Event {
     pub data: u64,
 }
 
-/// A failed call or operation. The endpoint is not reliable after it. It is boxed in results, so that results of the
-/// loops stay in registers.
+/// A failed call or operation. The endpoint is not reliable afterwards. Results contain the error in a box, so that
+/// they fit into registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FabricError {
     /// The `user` argument of [`Endpoint::post`] for the operation, if known.
@@ -66,7 +66,7 @@ pub(super) fn may_inject(route: &Route, len: u32, bytes: &RegisteredBytes) -> bo
 }
 
 impl Endpoint {
-    /// Posts one operation: `len` bytes at `local` of the route's own region, and at `remote` of the peer's.
+    /// Posts one operation: `len` bytes at `local` in the route's own region, and at `remote` in the peer's region.
     ///
     /// # Errors
     /// If a range lies outside its memory, the peer was inserted into another endpoint and is unknown here, or the
@@ -123,7 +123,7 @@ impl Endpoint {
         if code != 0 {
             self.slots.give_back(index);
         }
-        // shm before 1.18 returns this if unexpected messages have used up its receive entries.
+        // shm before 1.18 returns this code if unexpected messages have used up its receive entries.
         if receive && code == -(abi::FI_ENOMEM as isize) {
             return Ok(Posted::Again);
         }
@@ -207,8 +207,8 @@ impl Endpoint {
             return error(None, code.saturating_neg(), text);
         }
         let mut entry = abi::fi_cq_err_entry::ZEROED;
-        // SAFETY: the queue is open; the entry has the newest and largest layout. With its data size 0, the library
-        // keeps its pointees valid until the next read.
+        // SAFETY: the queue is open; the entry has the newest and largest layout. Because its data size is 0, the
+        // library keeps its pointees valid until the next read.
         let got = unsafe { ((*self.calls.queue_ops).readerr)(self.calls.queue, &raw mut entry, 0) };
         if got < 0 {
             let text = format!("fi_cq_readerr: {}", self.library().reason(got as c_int));

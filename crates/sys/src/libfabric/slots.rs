@@ -1,6 +1,7 @@
 //! The contexts that the library owns while operations are in flight.
 //!
-//! Hands them out and takes them back, without allocating. [`super::post`] posts the operations themselves.
+//! This module hands contexts out and takes them back, without allocating. [`super::post`] posts the operations
+//! themselves.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -11,7 +12,7 @@ use super::handles::RegionHandle;
 #[repr(C, align(64))]
 struct Context([*mut c_void; 8]);
 
-/// Data of a slot that is needed at its completion.
+/// Data of a slot's operation that is needed when it completes.
 #[derive(Debug, Clone, Copy)]
 struct Note {
     user: u64,
@@ -20,10 +21,11 @@ struct Note {
     in_flight: bool,
 }
 
-/// The slots of an endpoint: those of operations, followed by those of receives, so that neither can use up the
-/// other's.
+/// The slots of an endpoint: first the slots for operations, then the slots for receives. They are separate, so that
+/// neither kind can use up all slots.
 pub(super) struct Slots {
-    /// One per note. Only their addresses are used, so that no Rust reference aliases the library's writes.
+    /// One context per note. Only the addresses of contexts are used, so that no Rust reference aliases the library's
+    /// writes.
     contexts: NonNull<Context>,
     notes: Vec<Note>,
     free_operations: Vec<u32>,
@@ -53,7 +55,7 @@ impl Slots {
         }
     }
 
-    /// Never frees the contexts.
+    /// Makes `drop` leak the contexts, for a library that may still use them.
     pub(super) fn leak(&mut self) {
         self.leaked = true;
     }
@@ -127,8 +129,8 @@ impl Drop for Slots {
         if !self.leaked {
             let slice =
                 std::ptr::slice_from_raw_parts_mut(self.contexts.as_ptr(), self.notes.len());
-            // SAFETY: the pointer came from Box::leak of a slice of this length, and is freed once. Only the endpoint,
-            // which was closed before, had addresses in it.
+            // SAFETY: the pointer came from Box::leak of a slice of this length, and is freed once. Only the endpoint
+            // had addresses of contexts, and it was closed before.
             drop(unsafe { Box::from_raw(slice) });
         }
     }

@@ -12,7 +12,7 @@ impl Arena {
     /// Makes an arena over the `len` bytes at `base`, which the caller still owns. `keeper` is dropped when the last
     /// holder has dropped the arena. Only then may the bytes be freed, or used in any other way.
     ///
-    /// Peers cannot map such memory, so engines that need this refuse it.
+    /// Peers cannot map such memory, so engines that share mappings with peers reject it.
     ///
     /// # Errors
     /// For zero bytes, and for more than an address range can have.

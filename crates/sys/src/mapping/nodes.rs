@@ -1,5 +1,5 @@
-//! Reports the actual NUMA nodes of an [`Arena`]'s pages, which may differ from the preferred one: the kernel uses
-//! another node if that is full.
+//! Reports the actual NUMA nodes of an [`Arena`]'s pages. They may differ from the preferred node, because the kernel
+//! uses other nodes when that node is full.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_ulong, c_void};
@@ -9,7 +9,7 @@ use std::ptr::null;
 use super::Arena;
 use crate::library::outcome;
 
-/// Maximum pages to ask about; of a larger arena, an even sample.
+/// Maximum number of pages to query. A larger arena is sampled evenly.
 const PAGES_MAX: usize = 4096;
 
 impl Arena {
@@ -28,7 +28,7 @@ impl Arena {
         let mut answers: Vec<c_int> = vec![-libc::ENOENT; count];
         let (this_process, stay) = (0, null::<c_int>());
         // SAFETY: without a list of nodes the call moves nothing and reads no memory at the addresses; it writes one
-        // answer for each of the `count` addresses, and both lists have that length and outlive it.
+        // answer for each of the `count` addresses, and both lists have that length and outlive the call.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_move_pages,

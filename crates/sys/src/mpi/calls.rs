@@ -1,7 +1,7 @@
 //! The MPI functions that are used here, as the standard declares them, looked up once.
 //!
 //! Handles are passed as `usize`. A library with handles of type `int` reads the lower half of the register, and
-//! ignores the other half. Before a function writes a handle, the variable is set to zero, so that an `int` leaves the
+//! ignores the upper half. Before a function writes a handle, the variable is set to zero, so that an `int` leaves the
 //! upper half zero. This needs little-endian byte order, which is asserted below.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -51,7 +51,7 @@ functions! {
     file_get_size = c"MPI_File_get_size" => (Handle, *mut i64) -> c_int;
     file_preallocate = c"MPI_File_preallocate" => (Handle, i64) -> c_int;
     file_set_view = c"MPI_File_set_view" => (Handle, i64, Handle, Handle, *const c_char, Handle) -> c_int;
-    // Writes only read the bytes; they are declared like reads, so that all four have one type.
+    // Writes only read memory. They are declared like reads, so that all four functions have one type.
     write_at = c"MPI_File_write_at" => (Handle, i64, *mut c_void, c_int, Handle, *mut c_void) -> c_int;
     write_at_all = c"MPI_File_write_at_all" => (Handle, i64, *mut c_void, c_int, Handle, *mut c_void) -> c_int;
     read_at = c"MPI_File_read_at" => (Handle, i64, *mut c_void, c_int, Handle, *mut c_void) -> c_int;
@@ -85,7 +85,7 @@ functions! {
 }
 
 functions! {
-    /// The same with 64-bit counts (MPI_Count), which came with MPI 4.
+    /// Collectives and messages with 64-bit counts (MPI_Count), which came with MPI 4.
     pub(super) LargeFunctions by &'static CStr:
     all_reduce = c"MPI_Allreduce_c" => (*const c_void, *mut c_void, i64, Handle, Handle, Handle) -> c_int;
     reduce_scatter_block = c"MPI_Reduce_scatter_block_c" => (*const c_void, *mut c_void, i64, Handle, Handle, Handle) -> c_int;

@@ -1,5 +1,5 @@
 //! Chooses the MPI library that belongs to this process's launcher. With another library, the processes would not find
-//! each other, and each would believe to be alone.
+//! each other, and each would run as a job of one process.
 //!
 //! Defines the order in which files and names are tried. `dialect` recognises a loaded library.
 
@@ -9,11 +9,12 @@ use crate::error::{LibraryError, LibraryErrorKind};
 use crate::library::SharedLibrary;
 use crate::process::Env;
 
-/// Names for the loader's search. Those of MPICH's family stand for hundreds of builds: MPICH's own name, Debian's, and
-/// the standard's. The last one is also used by other implementations, so it comes last.
+/// Names for the loader's search. MPICH's family has MPICH's own name, Debian's name and the standard's name. Other
+/// implementations also use the standard's name, so it comes last.
 const OPEN_MPI: &[&str] = &["libmpi.so.40"];
 const MPICH: &[&str] = &["libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1"];
-/// In a launcher's own installation, the standard interface is certain to be the launcher's.
+/// Names in a launcher's own installation. The standard's name comes first, because there it belongs to the launcher's
+/// MPI.
 const MPICH_INSTALLED: &[&str] = &["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12"];
 /// Library folders of an installation; the last one is Intel MPI's.
 const FOLDERS: [&str; 3] = ["lib", "lib64", "lib/release"];
@@ -96,7 +97,8 @@ pub(super) fn load(tried: Vec<String>) -> Result<(SharedLibrary, String), NoLibr
     for name in &tried {
         match SharedLibrary::open_global(name) {
             Ok(library) => return Ok((library, name.clone())),
-            // Only a missing library is skipped. A broken one is an error, because the next one would be another MPI.
+            // Only a missing library is skipped. A broken library is an error, because the next candidate would be
+            // another MPI.
             Err(error) if matches!(*error, LibraryErrorKind::NotFound { .. }) => {}
             Err(error) => return Err(NoLibrary::Unusable(error)),
         }

@@ -13,7 +13,8 @@ pub(super) struct MadeType<'a> {
 }
 
 impl<'a> MadeType<'a> {
-    /// Makes a type: `make` writes its handle, and `call` is the function that it calls.
+    /// Makes a type. `make` calls an MPI function that writes the type's handle, and `call` is the name of that
+    /// function.
     pub(super) fn new(
         world: &'a World,
         call: &'static str,
@@ -25,7 +26,7 @@ impl<'a> MadeType<'a> {
         Ok(Self { world, handle })
     }
 
-    /// Commits the type, so that it is usable for transfers. Types that are only parts of others need no commit.
+    /// Commits the type, so that it is usable for transfers. Types that are only parts of other types need no commit.
     pub(super) fn committed(mut self) -> Result<Self, LibraryError> {
         // SAFETY: MPI runs and this is its thread, because the type was made just before and owns its handle.
         let code = unsafe { (self.world.loaded.functions.type_commit)(&raw mut self.handle) };

@@ -2,7 +2,8 @@
 //!
 //! Sources: the standard's own binary interface (MPI 5.0, chapter 20; MPICH 5.0's `mpi_abi.h`), MPICH's `mpi.h` and
 //! Open MPI's `mpi.h`, 4.1 and 5.0. All libraries of the "MPICH ABI compatibility initiative" share MPICH's numbers
-//! (Intel MPI, Cray MPICH, MVAPICH). A handle is an `int` in MPICH and an address in the others, so all fit a `usize`.
+//! (Intel MPI, Cray MPICH, MVAPICH). A handle is an `int` in MPICH and an address in the other dialects, so all handles
+//! fit into a `usize`.
 
 use std::ffi::{CStr, c_int};
 

@@ -70,7 +70,7 @@ pub struct File {
 }
 
 impl World {
-    /// Opens a file; collective in the scope.
+    /// Opens a file; collective among the ranks of the scope.
     ///
     /// # Errors
     /// MPI's description.
@@ -149,7 +149,8 @@ impl File {
         let (world, functions) = (&self.world, &self.world.loaded.functions);
         let byte = world.loaded.constants.byte;
         let (displacement, stride) = (offset(displacement)?, offset(stride)?);
-        // Counts have 32 bits, so a block is described as a number of units, its largest power-of-two divisor.
+        // Counts have 32 bits, so a block is described as a number of units. A unit is the block's largest power-of-two
+        // divisor, up to 1 MiB.
         let unit_bytes = (block & block.wrapping_neg()).min(1 << 20);
         let counts = c_int::try_from(unit_bytes)
             .ok()
@@ -174,7 +175,7 @@ impl File {
         let spaced = spaced.committed()?;
         let no_hints = world.loaded.constants.info_null;
         // SAFETY: file, types and hints are handles of this library, and the name is NUL-terminated. The library keeps
-        // what it needs of the types.
+        // the parts of the types that it needs.
         let code = unsafe {
             (functions.file_set_view)(
                 self.handle,
@@ -188,8 +189,8 @@ impl File {
         world.check("MPI_File_set_view", code)
     }
 
-    /// Writes bytes of the arena to the file, or reads them, and returns the number of bytes moved. Fewer are read at
-    /// the end of the file.
+    /// Writes bytes of the arena to the file, or reads them, and returns the number of bytes moved. Fewer bytes are
+    /// read at the end of the file.
     ///
     /// # Errors
     /// MPI's description, or a range outside the arena.
@@ -326,11 +327,11 @@ impl Drop for File {
         }
         match self.scope {
             Scope::Alone => {
-                // SAFETY: as in `close`. An open file is only dropped after another failure, which is the one to
-                // report.
+                // SAFETY: as in `close`. A failure is ignored: an open file is dropped only after another failure,
+                // which is reported.
                 let _ = unsafe { (self.world.loaded.functions.file_close)(&raw mut self.handle) };
             }
-            // Closing is collective, and the other ranks might not join.
+            // Closing is collective, and the other ranks might not join, so the file stays open.
             Scope::World => self.world.left_open.store(true, Ordering::Relaxed),
         }
     }

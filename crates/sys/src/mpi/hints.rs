@@ -20,7 +20,7 @@ pub(super) struct InfoObject<'a> {
 }
 
 impl<'a> InfoObject<'a> {
-    /// Makes a set of these hints in the library; no hints need no set.
+    /// Makes a set of these hints in the library. Without hints, uses MPI_INFO_NULL.
     pub(super) fn from_hints(world: &'a World, hints: &MpiHints) -> Result<Self, LibraryError> {
         world.here()?;
         let constants = world.loaded.constants;

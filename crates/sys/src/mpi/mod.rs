@@ -6,15 +6,15 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `choose` | choice of the library, by the launcher of this process |
-//! | `dialect` | the numbers of its handles and constants |
-//! | `calls` | its functions |
+//! | `dialect` | the library's numbers for handles and constants |
+//! | `calls` | the library's functions |
 //! | `datatype` | types composed of other types |
 //! | `file`, `hints` | files, and hints about them |
 //! | `collective` | groups of ranks and their collectives |
 //!
-//! MPI can be started once per process, and not again after its end. So its state belongs to the process, from the
-//! first [`start`] to [`finish`], and not to an engine. It is started with MPI_THREAD_FUNNELED: calls from other
-//! threads than the starting one are refused.
+//! MPI can be started once per process, and not again after its end. Therefore MPI's state belongs to the process, from
+//! the first [`start`] to [`finish`], and not to an engine. MPI is started with MPI_THREAD_FUNNELED, so calls from any
+//! thread but the starting one are refused.
 
 mod calls;
 mod choose;
@@ -51,13 +51,13 @@ thread_local! {
     static STARTED_HERE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// State of MPI in this process. It is a global here, because it is one in the library too.
+/// State of MPI in this process. It is global, because MPI's state in the library is global too.
 static STATE: Mutex<State> = Mutex::new(State::Idle);
 
 enum State {
     Idle,
     Running(Arc<World>),
-    /// Starting it has failed.
+    /// Starting MPI has failed.
     Failed(LibraryError),
     Ended,
 }
@@ -80,7 +80,7 @@ pub enum NoMpi {
 /// a name for the loader). Otherwise the launcher of this process determines the library.
 ///
 /// # Errors
-/// The reason why it cannot be started. Some libraries instead print a message of their own and end the process.
+/// The reason why MPI cannot be started. Some libraries instead print a message of their own and end the process.
 pub fn start(path: Option<&Path>, env: Env<'_>) -> Result<Arc<World>, NoMpi> {
     let mut state = state();
     match &*state {
@@ -99,7 +99,7 @@ pub fn start(path: Option<&Path>, env: Env<'_>) -> Result<Arc<World>, NoMpi> {
             *state = State::Running(Arc::clone(&world));
             Ok(world)
         }
-        // MPI cannot be started twice.
+        // Remember the failure, because MPI cannot be started twice.
         Err(why) => {
             *state = State::Failed(why.clone());
             Err(NoMpi::Failed(why))
@@ -123,15 +123,16 @@ pub fn finish() -> Result<(), LibraryError> {
     world.finalize()
 }
 
-/// Whether MPI has been started in this process, running or not. MPI then disconnects from the launcher itself, in some
-/// libraries only when the process ends. Code that shares the connection must not disconnect earlier.
+/// Whether MPI has been started in this process, even if the start failed or MPI has ended. In that case MPI itself
+/// disconnects from the launcher, with some libraries only when the process ends. Code that shares the connection must
+/// not disconnect earlier.
 pub fn has_started() -> bool {
     !matches!(&*state(), State::Idle)
 }
 
 /// A library that has been loaded and recognised.
 struct Loaded {
-    // Holds the code of the functions below, independent of the loader's policy.
+    // Keeps the code of the functions below loaded, whatever the loader's policy.
     library: SharedLibrary,
     functions: Functions,
     constants: Constants,
@@ -297,7 +298,7 @@ impl World {
         self.loaded.dialect
     }
 
-    /// Waits until all processes have called it.
+    /// Waits until all processes have called this method.
     ///
     /// # Errors
     /// MPI's description.
@@ -308,7 +309,7 @@ impl World {
         self.check("MPI_Barrier", code)
     }
 
-    /// Rejects calls that MPI does not allow: from another thread, or after its end.
+    /// Rejects calls that MPI does not allow: from another thread, or after MPI has ended.
     #[inline]
     fn here(&self) -> Result<(), LibraryError> {
         if STARTED_HERE.get() && self.running.load(Ordering::Relaxed) {
@@ -331,7 +332,7 @@ impl World {
         Err(self.described(call, code))
     }
 
-    /// Makes an error of a code, described in one line that begins with the description of its class.
+    /// Makes an error from a code. Its one-line description begins with the description of the code's class.
     #[cold]
     fn described(&self, call: &'static str, code: c_int) -> LibraryError {
         let meaning = self.meaning(code).unwrap_or_else(|| format!("code {code}"));
@@ -372,7 +373,7 @@ impl World {
     }
 }
 
-/// Makes an error of a call before or after the time in which MPI can describe its errors.
+/// Makes the error of a failed start or end of MPI, when MPI cannot describe its errors.
 fn start_or_end_failed(path: &str, call: &'static str, code: c_int) -> LibraryError {
     LibraryError::call_with_message(call, code, format!("{path}: {call} failed ({code})"))
 }

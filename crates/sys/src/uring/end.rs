@@ -57,8 +57,9 @@ impl<F: AsFd> Drop for Ring<F> {
             // The kernel may still write into the arena, so it stays mapped for the rest of this process.
             return;
         }
-        // Closing the ring releases these only some time later: locked memory that the next ring may need, and files
-        // that should be closed. If releasing them now fails, closing does it.
+        // Unregister buffers and files now, because closing the ring releases them only some time later. The next ring
+        // may need the locked memory, and the files should be closed. If unregistering fails, closing the ring releases
+        // them.
         let _ = self.ring.submitter().unregister_buffers();
         let _ = self.ring.submitter().unregister_files();
         // SAFETY: each is dropped once, here, and nothing uses them afterwards.

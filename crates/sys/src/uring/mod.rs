@@ -1,8 +1,9 @@
 //! [`Ring`]: reads and writes of files through io_uring, many in flight at a time.
 //!
-//! A ring belongs to one [`Arena`] and owns its files. Operations name both by checked offsets. Operations in flight
-//! keep both alive: dropping a ring waits for the kernel to be done with them. The engine (`tonnage_engines::uring`)
-//! opens files and gives operations their meaning. `setup.rs` opens rings, `end.rs` closes them.
+//! A ring belongs to one [`Arena`] and owns its files. Operations name files by number, and bytes by checked offsets.
+//! Operations in flight keep the arena and the files alive: dropping a ring waits until the kernel no longer uses them.
+//! The engine (`tonnage_engines::uring`) opens files and gives operations their meaning. `setup.rs` opens rings,
+//! `end.rs` closes them.
 
 mod end;
 mod request;
@@ -28,8 +29,8 @@ pub const DEPTH_MAX: u32 = 32_768;
 /// File numbers are below this.
 pub const FILES_MAX: u32 = 1 << 16;
 
-/// Time that a wait allows for further completions after the first. It overstates the latency of an operation by at
-/// most this.
+/// Time that a wait allows for further completions after the first. This overstates the latency of an operation by at
+/// most `GATHER`.
 pub const GATHER: Duration = Duration::from_micros(50);
 
 /// A wait ends after this time even without a completion.
@@ -41,7 +42,7 @@ pub struct Config {
     /// Maximum operations in flight, 1 to [`DEPTH_MAX`].
     pub depth: u32,
     /// Number of operations that `post` collects before it submits them, and that `wait` allows to complete together. 1
-    /// submits each at once and waits for one.
+    /// submits each operation at once and waits for one completion.
     pub batch: u32,
     /// Whether to register the arena.
     pub fixed_buffers: bool,
@@ -107,8 +108,8 @@ impl<F: AsFd> std::fmt::Debug for Ring<F> {
 }
 
 impl<F: AsFd> Ring<F> {
-    /// Opens a ring over an arena. At [`Level::SingleIssuer`] or better, only the first thread that posts may use it
-    /// from then on; other threads get an error.
+    /// Opens a ring over an arena. At [`Level::SingleIssuer`] or better, only the first thread that posts may use the
+    /// ring from then on; other threads get an error.
     ///
     /// # Errors
     /// Why this kernel refuses a ring, and how to get one.
@@ -197,7 +198,7 @@ impl<F: AsFd> Ring<F> {
     /// Returns a file to the caller, who closes it.
     ///
     /// # Errors
-    /// If operations on it are in flight, or the file does not exist.
+    /// If operations on the file are in flight, or the file does not exist.
     pub fn release(&mut self, number: FileId) -> io::Result<F> {
         let index = number.0 as usize;
         let no_file = || io::Error::from_raw_os_error(libc::EBADF);
@@ -234,16 +235,16 @@ impl<F: AsFd> Ring<F> {
         self.granted.files == Registered::Yes && index < setup::FILES as usize
     }
 
-    /// Takes a request. It is submitted when a batch is complete (or as many as the kernel still has, if those are
-    /// fewer), and at the latest in the next `wait` or the second `poll` in a row that finds nothing. Returns whether
-    /// there was room for it.
+    /// Accepts a request, and returns false if there was no room. Requests are submitted when a batch is complete. If
+    /// the kernel has fewer operations than a batch, that number of requests suffices. The next `wait` submits at the
+    /// latest, or the second `poll` in a row that finds nothing.
     ///
     /// # Errors
-    /// If it lies outside the arena, names no file, or the kernel does not accept operations. Only in the last case, it
-    /// is in flight nevertheless.
+    /// If the request lies outside the arena, names no file, or the kernel does not accept operations. Only in the last
+    /// case is the request in flight nevertheless.
     #[inline]
     pub fn post(&mut self, request: &RingRequest) -> Result<bool, PostError> {
-        // Checked here, so that later pushes, also of its remainder, are known to lie inside.
+        // Check the range here, so that later pushes of the request or its remainder lie inside the arena.
         let range = self.arena.pointer(request.local, u64::from(request.len));
         range.map_err(PostError::Outside)?;
         let entry = self.files.get_mut(request.file.0 as usize);
@@ -259,7 +260,7 @@ impl<F: AsFd> Ring<F> {
             moved: 0,
         };
         self.push(index);
-        // A device with little work gets more at once: collecting a batch would only keep it idle.
+        // If the kernel has little work, submit at once, because collecting a batch would only keep the device idle.
         let kernels = self.in_flight() - self.pushed;
         if self.pushed >= self.batch.min(kernels).max(1) {
             self.enter(0).map_err(PostError::Kernel)?;
@@ -273,8 +274,8 @@ impl<F: AsFd> Ring<F> {
         let Some(entry) = self.entry(index) else {
             return;
         };
-        // SAFETY: `entry` made it from a range of the arena and an open file. `self` holds both until the flight has
-        // ended: files with flights are not released, and dropping the ring waits or leaks them.
+        // SAFETY: `self.entry` made the entry from a range of the arena and an open file. `self` keeps both until the
+        // flight has ended: files with flights are not released, and dropping the ring waits for flights or leaks both.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         // The queue has one place per flight, and a flight has at most one entry.
         debug_assert!(pushed.is_ok());
@@ -293,7 +294,7 @@ impl<F: AsFd> Ring<F> {
         let bytes = self.arena.pointer(local, u64::from(len)).ok()?;
         let number = request.file.0 as usize;
         let file = self.files.get(number)?.as_ref()?;
-        // A registered file is named by its index in the table, any other by its descriptor.
+        // A registered file is named by its index in the table, any other file by its descriptor.
         let (target, flags) = if self.is_registered(number) {
             (Fd(request.file.0 as i32), squeue::Flags::FIXED_FILE)
         } else {
@@ -323,8 +324,8 @@ impl<F: AsFd> Ring<F> {
     }
 
     /// Fills `done` with ended requests and returns their number. Never blocks. If two calls in a row find nothing,
-    /// pushed operations are submitted. The first call does not submit, because a caller that waits next does so by the
-    /// same system call.
+    /// pushed operations are submitted. The first call does not submit, because a caller that waits next submits with
+    /// the same system call.
     ///
     /// # Errors
     /// If the kernel does not accept posted operations.
@@ -346,9 +347,9 @@ impl<F: AsFd> Ring<F> {
     }
 
     /// Submits pushed operations and sleeps until one has ended. If the kernel supports it (see
-    /// [`RingFeatures::gathers`]), it allows others [`GATHER`] to end as well, up to a quarter of those in flight or a
-    /// batch, because a wake-up costs more than an operation. A signal or a long time without completions ends the wait
-    /// early.
+    /// [`RingFeatures::gathers`]), the wait then allows [`GATHER`] for more operations to end: up to a batch, or a
+    /// quarter of those in flight. A wake-up costs more than an operation. A signal or a long time without completions
+    /// ends the wait early.
     ///
     /// # Errors
     /// If the kernel does not accept posted operations.
@@ -360,7 +361,7 @@ impl<F: AsFd> Ring<F> {
         }
     }
 
-    /// Takes ended operations from the completion queue; pushes the remainder of incomplete ones again.
+    /// Takes ended operations from the completion queue; pushes the remainder of incomplete operations again.
     #[inline]
     fn reap(&mut self, done: &mut [Finished]) -> usize {
         let mut count = 0;
@@ -376,7 +377,7 @@ impl<F: AsFd> Ring<F> {
             if let Some(Some(entry)) = self.files.get_mut(request.file.0 as usize) {
                 entry.in_flight -= 1;
             }
-            // Within its capacity, because each index is in it at most once.
+            // `free` stays within its capacity, because it contains each index at most once.
             self.free.push(index);
             done[count] = Finished {
                 tag: request.tag,
@@ -405,7 +406,8 @@ impl<F: AsFd> Ring<F> {
                 });
             }
             Ok(moved) => flight.moved += moved,
-            // In direct I/O, the end of a file may be unaligned, and then the remainder of such a read is too.
+            // In direct I/O, a read up to an unaligned end of file has an unaligned remainder, which the kernel
+            // rejects.
             Err(_)
                 if answer == -libc::EINVAL
                     && flight.moved > 0
@@ -436,7 +438,7 @@ impl<F: AsFd> Ring<F> {
             self.ring.submit_and_wait(wanted.min(1) as usize)
         };
         self.pushed = self.ring.submission().len() as u32;
-        // Updated once per system call, which costs a thousand times as much.
+        // Updating this once per system call is cheap, because the call costs a thousand times as much.
         self.most_in_flight = self.most_in_flight.max(self.in_flight() - self.pushed);
         match result {
             Ok(_) => Ok(()),

@@ -37,7 +37,7 @@ pub struct RingRequest {
 /// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// All its bytes were moved.
+    /// All bytes of the request were moved.
     Whole,
     /// The file ended early: the kernel returned no more bytes of a read.
     EndOfFile,

@@ -12,10 +12,10 @@ use crate::mapping::Arena;
 /// Maximum size of a registered buffer; a larger arena is registered as several.
 pub(super) const BUFFER_BYTES: u64 = 1 << 30;
 
-/// Maximum number of registered files. Further ones are used by their descriptor, which costs a look-up each time.
+/// Maximum number of registered files. Further files are used by their descriptor, which costs a look-up each time.
 pub(super) const FILES: u32 = 256;
 
-/// Maximum wait for the memory of rings that were closed before.
+/// Maximum wait until the kernel has freed the memory of rings that were closed before.
 const GIVEN_BACK: Duration = Duration::from_millis(500);
 
 /// Set-up flags of a ring, best first. A kernel that does not know a flag refuses the whole set.
@@ -61,7 +61,7 @@ impl Level {
             builder.setup_coop_taskrun().setup_taskrun_flag();
         }
         if self <= Self::SingleIssuer {
-            // The thread that enables the ring becomes its only user, which need not be the thread that opens it.
+            // The thread that enables the ring becomes its only user. Another thread may open the ring.
             builder.setup_single_issuer().setup_r_disabled();
         }
         if self == Self::Deferred {
@@ -85,7 +85,7 @@ impl Level {
 /// State of a registration, which makes operations cheaper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Registered {
-    /// It is registered.
+    /// The memory or the files are registered.
     Yes,
     /// Registration was not requested.
     NotAsked,
@@ -110,7 +110,7 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Opens a ring; returns it with its level and the reasons against better levels.
+/// Opens a ring; returns it with its level and the reasons why better levels were refused.
 pub(super) fn open(depth: u32, best: Level) -> Result<(IoUring, Level, Vec<String>), Refused> {
     let mut missing = Vec::new();
     for level in Level::ALL.into_iter().filter(|&level| level >= best) {

@@ -9,7 +9,7 @@ use crate::mapping::{Pages, Sharing};
 
 const BLOCK: u32 = 4096;
 
-/// In memory, if this machine has a file system there.
+/// Makes a path in memory or, if this machine has no file system in memory, on disk.
 fn in_memory() -> Scratch {
     Scratch::in_memory().unwrap_or_else(Scratch::on_disk)
 }
@@ -37,7 +37,7 @@ fn config(depth: u32) -> Config {
     }
 }
 
-/// Opens a ring; `None` if this machine forbids them.
+/// Opens a ring; `None` if this machine forbids rings.
 fn ring(arena: &Arc<Arena>, config: &Config) -> Option<Ring<OwnedFd>> {
     match Ring::new(Arc::clone(arena), config) {
         Ok(ring) => Some(ring),
@@ -158,7 +158,7 @@ fn the_record_lists_granted_features() {
             .filter(|&&level| level >= best && level < granted.level);
         assert_eq!(granted.missing.len(), passed.count());
         match &granted.buffers {
-            // If lockable memory is short, the reason mentions it.
+            // If lockable memory is short, the reason names the limit.
             Registered::Refused(why) => assert!(why.contains("ulimit -l"), "{why}"),
             other => assert_eq!(*other, Registered::Yes),
         }
@@ -185,7 +185,7 @@ fn no_more_than_the_depth_is_taken_and_a_batch_gathers() {
     for block in 0..4 {
         assert!(ring.post(&request(file, Direction::Write, block)).unwrap());
         if block == 2 {
-            // The kernel has two: this one waits for a second.
+            // The kernel has two operations, so this operation waits until a second one is posted.
             assert!(stored() <= 2 * u64::from(BLOCK));
         }
     }
@@ -258,7 +258,7 @@ fn the_end_of_a_file_and_errors_are_distinguished() {
             "direct {direct}"
         );
         assert_eq!(ended[2], (0, RequestOutcome::EndOfFile));
-        // A file that may only be read.
+        // A write to a file that is open only for reading.
         let reading = FileId(300);
         ring.open(reading, File::open(scratch.path()).unwrap().into())
             .unwrap();
@@ -312,7 +312,7 @@ fn a_ring_that_is_dropped_leaves_nothing_in_flight() {
     let Some((mut ring, (reading, writing), arena)) = with_pipe() else {
         return;
     };
-    // Two that would wait in the kernel for ever, and one that is not submitted.
+    // Two reads that would wait in the kernel forever, and one read that is not submitted.
     for block in 0..3 {
         ring.post(&request(reading, Direction::Read, block))
             .unwrap();
@@ -352,7 +352,7 @@ fn memory_that_the_kernel_may_still_write_is_never_given_back() {
         let _ = ended.recv();
     });
     drop(given.recv().unwrap());
-    // This thread cannot know whether the read has ended, so the ring has kept its part of the arena.
+    // This thread cannot know whether the read has ended, so the ring has leaked its reference to the arena.
     assert_eq!(Arc::strong_count(&arena), 2);
     drop((end, writing));
     user.join().unwrap();

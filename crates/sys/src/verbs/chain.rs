@@ -8,7 +8,7 @@ pub(super) const LIST_MAX: usize = 64;
 /// Maximum bytes of a work request with several ranges: every device supports this size.
 const GATHERED_MAX: u32 = 1 << 30;
 
-/// Index that stands for no target.
+/// Index that means no target.
 pub(super) const NO_TARGET: usize = usize::MAX;
 
 /// Work requests of one queue pair that were not submitted yet.
@@ -38,8 +38,9 @@ impl Chain {
         }
     }
 
-    /// Adds local bytes to the last work request, if they continue its range at the peer with the same kind and key,
-    /// and it then has at most `most` ranges. An inline request stays inline up to `inline_bytes_max`.
+    /// Adds a local range to the last work request, if its bytes directly follow that request's range at the peer. Kind
+    /// and key must be equal, and the request must then have at most `most` ranges. An inline request stays inline up
+    /// to `inline_bytes_max`.
     #[inline]
     pub(super) fn gather(
         &mut self,
@@ -87,7 +88,7 @@ mod tests {
         }
     }
 
-    /// A list of one write of 64 bytes at 1000, inline.
+    /// A list with one inline write of 64 bytes to remote address 1000.
     fn one() -> Chain {
         let mut chain = Chain::new();
         (chain.len, chain.stretches_len, chain.last_bytes) = (1, 1, 64);

@@ -31,9 +31,9 @@ use crate::registrable::put;
 /// Maximum pending connection requests: the kernel's own default.
 const BACKLOG: c_int = 1024;
 
-/// An event channel with its identifiers. Closing it closes the remaining ones.
+/// An event channel with its identifiers. Closing the channel closes the remaining identifiers.
 pub struct CmChannel {
-    /// Identifiers; the entry of a closed one is empty.
+    /// Identifiers; the entry of a closed identifier is empty.
     ids: Vec<Option<NonNull<rdma_cm_id>>>,
     raw: NonNull<rdma_event_channel>,
     library: Arc<Librdmacm>,
@@ -160,7 +160,7 @@ impl CmChannel {
         check("rdma_set_option", code).map_err(|error| error.about("RDMA_OPTION_ID_TOS"))
     }
 
-    /// Starts to resolve an address, from a local one. [`CmEventKind::AddressResolved`] reports success.
+    /// Starts to resolve an address, from a local address. [`CmEventKind::AddressResolved`] reports success.
     ///
     /// # Errors
     /// The library's reason.
@@ -232,7 +232,7 @@ impl CmChannel {
         self.close(handle);
     }
 
-    /// Notifies the other side, which has accepted, that this one is ready.
+    /// Notifies the other side, which has accepted, that this side is ready.
     ///
     /// # Errors
     /// The library's reason.
@@ -377,8 +377,8 @@ impl Drop for CmChannel {
         for index in 0..self.ids.len() {
             self.close(CmHandle(index));
         }
-        // SAFETY: the channel is open, and has no identifiers any more. Events that were not taken are lost with it:
-        // the library returns those of requests only with their identifiers, and the kernel closes the rest.
+        // SAFETY: the channel is open, and has no identifiers any more. Events that were not taken are lost with the
+        // channel, and the kernel closes the identifiers of requests among them.
         unsafe { (self.library.calls.destroy_event_channel)(self.raw.as_ptr()) };
     }
 }

@@ -1,6 +1,6 @@
 //! Events of librdmacm, about identifiers.
 //!
-//! A copy of an event's fields, and its status as text. [`super::cm`] takes events from the channel.
+//! Contains a copy of an event's fields, and describes its status as text. [`super::cm`] takes events from the channel.
 
 use std::ffi::c_uint;
 use std::io;
@@ -20,7 +20,7 @@ pub enum CmEventKind {
     RouteResolved,
     /// No path was found.
     RouteError,
-    /// A request arrived at a listener, and has an identifier of its own.
+    /// A request arrived at a listener, and has its own identifier.
     Request,
     /// The other side has accepted.
     Response,
@@ -30,7 +30,7 @@ pub enum CmEventKind {
     Unreachable,
     /// The other side, or its device, has rejected the request.
     Rejected,
-    /// The other side knows that this one is ready.
+    /// The other side knows that this side is ready.
     Established,
     /// The other side has disconnected.
     Disconnected,
@@ -66,13 +66,13 @@ impl CmEventKind {
 pub struct CmEvent {
     /// Kind of the event.
     pub kind: CmEventKind,
-    /// The library's name for it.
+    /// The library's name for the event.
     pub name: String,
     /// A negative error number, or the reason of a rejection; 0 for neither.
     pub status: i32,
-    /// The identifier; `None` for one that is closed.
+    /// The identifier; `None` if it is closed.
     pub about: Option<CmHandle>,
-    /// Bytes that the other side has sent with it, including padding.
+    /// Bytes that the other side has sent with the event, including padding.
     pub private: Vec<u8>,
 }
 
@@ -138,7 +138,7 @@ mod tests {
         assert!(words(AddressError, -libc::EHOSTUNREACH).contains("No route to host"));
         assert!(words(Unreachable, -libc::ETIMEDOUT).contains("timed out"));
         assert!(words(Unreachable, i32::MIN).starts_with("RDMA_CM_EVENT_X ("));
-        // Only for rejections, 10 is a reason.
+        // A status of 10 is a reason only for rejections.
         assert_eq!(words(Unreachable, 10), "RDMA_CM_EVENT_X (status 10)");
     }
 }

@@ -150,7 +150,7 @@ impl Context {
         &self.name
     }
 
-    /// The library that opened it.
+    /// The library that opened the device.
     pub fn library(&self) -> &Libibverbs {
         &self.library
     }
@@ -173,7 +173,7 @@ impl Context {
         let firmware = (last == Some(0)).then(|| unsafe { text(attributes.fw_ver.as_ptr()) });
         Ok(DeviceLimits {
             firmware: firmware.flatten().unwrap_or_default(),
-            // A driver that reports 0 has no limit of its own, because every driver can register memory.
+            // A driver that reports 0 states no limit, because every driver can register memory.
             region_bytes: match attributes.max_mr_size {
                 0 => u64::MAX,
                 bytes => bytes,
@@ -221,7 +221,7 @@ pub(super) fn unblock(descriptor: BorrowedFd<'_>) -> Result<(), LibraryError> {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: the device is open, and everything on it holds this value and was closed before it.
+        // SAFETY: the device is open, and everything opened on it keeps this value alive, so it was closed before.
         unsafe { (self.library.calls.close_device)(self.raw.as_ptr()) };
     }
 }

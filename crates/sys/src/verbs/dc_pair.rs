@@ -1,8 +1,8 @@
 //! DC queue pairs (Dynamically Connected transport of mlx5 NICs). An initiator reaches any target by an address in
 //! each work request; a worker has one target, and addresses of other workers' targets.
 //!
-//! Makes them, with the attributes of each of their states. [`super::dc_post`] posts to them. Whether a device supports
-//! DC is only known after making one: [`probe_dc`].
+//! This module makes queue pairs, with the attributes of each of their states. [`super::dc_post`] posts to them.
+//! Whether a device supports DC is only known after making one: [`probe_dc`].
 
 use std::ffi::{c_int, c_uint};
 use std::ptr::NonNull;
@@ -39,8 +39,8 @@ struct PairStep {
     mask: c_int,
 }
 
-/// The transitions of an initiator to the state in which it receives answers. They name no target: each work request
-/// does.
+/// The transitions of an initiator to the state in which it receives answers. They name no target, because each work
+/// request names one.
 fn initiator_steps(path: &PathTo) -> [PairStep; 2] {
     [
         PairStep {
@@ -65,8 +65,8 @@ fn initiator_steps(path: &PathTo) -> [PairStep; 2] {
     ]
 }
 
-/// The transitions of a target to the state in which it answers, its final one. The path is that of its own port. It
-/// provides the index of the local address, and the other attributes of answers.
+/// The transitions of a target to the state in which it answers, its final one. `path` is the path of the target's own
+/// port. It provides the index of the local address, and the other attributes of answers.
 fn target_steps(path: &PathTo, patience: Patience) -> [PairStep; 2] {
     [
         PairStep {
@@ -94,7 +94,7 @@ fn target_steps(path: &PathTo, patience: Patience) -> [PairStep; 2] {
     ]
 }
 
-/// The two requests for a DC queue pair: that of the extended interface, and mlx5's own.
+/// The two requests for a DC queue pair: the extended interface's request, and mlx5's own.
 struct DcRequest {
     common: ibv_qp_init_attr_ex,
     own: mlx5dv_qp_init_attr,
@@ -142,7 +142,7 @@ impl DcRequest {
 }
 
 impl Queues {
-    /// Prepares for DC queue pairs; called once, before the first of them.
+    /// Prepares for DC queue pairs; called once, before the first DC queue pair.
     ///
     /// # Errors
     /// The library's reason; or that the device does not belong to this library.
@@ -183,8 +183,8 @@ impl Queues {
         Ok(self.keep(raw, &request, None))
     }
 
-    /// Moves a target to the state in which it answers, and returns its number for initiators, which it gets only then.
-    /// The path is that of its own port.
+    /// Moves a target to the state in which it answers, and returns its number for initiators. The target gets this
+    /// number only now. `path` is the path of the target's own port.
     ///
     /// # Errors
     /// The library's reason.
@@ -203,8 +203,8 @@ impl Queues {
         Ok(pair.number)
     }
 
-    /// Makes an initiator with `depth` work requests and `inline_bytes` inline bytes per request, or fewer if the
-    /// device supports fewer.
+    /// Makes an initiator with `depth` work requests and `inline_bytes` inline bytes per request, or fewer inline bytes
+    /// if the device supports fewer.
     ///
     /// # Errors
     /// The library's reason.
@@ -219,7 +219,7 @@ impl Queues {
             Ok((raw, request))
         })?;
         let initiator = self.interfaces(raw);
-        // Stored in either case, so that it is closed.
+        // Store the queue pair in either case, so that it is closed.
         let pair = self.keep(raw, &request, initiator);
         match initiator {
             Some(_) => Ok(pair),
@@ -229,9 +229,9 @@ impl Queues {
         }
     }
 
-    /// Moves an initiator to the states in which it receives answers and sends. Of the path, it uses port, partition
-    /// key, MTU, first packet and reads. Returns the maximum reads in flight: those of the path, or half of them, a
-    /// quarter, and so on, if the device refuses more.
+    /// Moves an initiator to the states in which it receives answers and sends. Uses the path's port, partition key,
+    /// MTU, first packet and reads. Returns the maximum reads in flight: the path's number or, if the device refuses
+    /// it, a half, a quarter and so on.
     ///
     /// # Errors
     /// The library's reason.

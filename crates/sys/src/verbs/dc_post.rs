@@ -33,10 +33,10 @@ pub(super) struct DcParts {
 }
 
 impl DcParts {
-    /// Closes them; returns whether all could be closed.
+    /// Closes these objects; returns whether all could be closed.
     ///
     /// # Safety
-    /// No queue pair uses them any more.
+    /// No queue pair uses these objects any more.
     pub(super) unsafe fn close(self) -> bool {
         let calls = &self.library.verbs;
         let mut closed = true;
@@ -311,7 +311,7 @@ mod tests {
             "inline [97, 98, 99]",
             other,
             "write id=1003 flags=2 key=88 address=0x9003",
-            // Also without bytes: a work request is only complete with both of its parts.
+            // A write of 0 bytes sets its range too, because a work request needs both a range and a target.
             "stretch key=77 address=0x7000 len=0",
             one,
             "complete",

@@ -21,7 +21,7 @@ pub struct AddressHandle(pub(super) usize);
 /// The description of registered memory for peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyedRegion {
-    /// Address of its first byte, in the peer's address space.
+    /// Address of the memory's first byte, in the peer's address space.
     pub base: u64,
     /// Keys of the peer's device.
     pub keys: RegionKeys,
@@ -43,7 +43,7 @@ pub(super) struct QueuePair {
     pub(super) raw: NonNull<ibv_qp>,
     pub(super) number: u32,
     pub(super) limits: PairLimits,
-    /// The work-request interface, if it is a DC initiator.
+    /// The work-request interface, if the queue pair is a DC initiator.
     pub(super) initiator: Option<Initiator>,
 }
 

@@ -41,7 +41,8 @@ functions! { pub(super) Calls by Versioned:
     destroy_qp = (c"ibv_destroy_qp", c"IBVERBS_1.1") => (*mut ibv_qp) -> c_int;
 }
 
-// Registers device memory by its file, since release 34 of rdma-core. A library without it still works for host memory.
+// Registers device memory by its file, since release 34 of rdma-core. A library without this call still works for host
+// memory.
 functions! { pub(super) DmabufCalls by Versioned:
     register = (c"ibv_reg_dmabuf_mr", c"IBVERBS_1.12") => (*mut ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ibv_mr;
 }
@@ -118,7 +119,7 @@ impl DeviceList<'_> {
     /// Iterates over names and devices.
     pub(super) fn iter(&self) -> impl Iterator<Item = (String, NonNull<ibv_device>)> {
         (0..self.count).filter_map(|index| {
-            // SAFETY: the list has as many entries as the library said, and lives as long as this value.
+            // SAFETY: the list has as many entries as the library reported, and lives as long as this value.
             let device = NonNull::new(unsafe { *self.list.as_ptr().add(index) })?;
             // SAFETY: the device belongs to a live list; its name is a NUL-terminated string in it, copied at once.
             let name = unsafe { text((self.calls.get_device_name)(device.as_ptr())) }?;

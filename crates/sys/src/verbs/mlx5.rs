@@ -16,7 +16,7 @@ use crate::error::LibraryError;
 use crate::library::{SharedLibrary, Versioned, file_or_name, functions};
 
 /// The file that the loader searches for. If libibverbs has loaded a file of this name as its driver, the loader
-/// returns that one.
+/// returns that file.
 const NAME: &str = "libmlx5.so.1";
 
 functions! { pub(super) Calls by Versioned:

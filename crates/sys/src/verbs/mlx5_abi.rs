@@ -58,7 +58,7 @@ structures! {
     #[derive(Clone, Copy, Default)]
     mlx5dv_qp_init_attr { comp_mask: u64, create_flags: u32, dc_init_attr: mlx5dv_dc_init_attr, send_ops_flags: u64 }
     /// Capabilities of a device. A library fills in the fields that `comp_mask` requests and that it knows, and sets
-    /// the mask to those.
+    /// the mask to these fields.
     #[derive(Clone, Copy)]
     mlx5dv_context {
         version: u8, flags: u64, comp_mask: u64, _between: [u64; 16], max_dc_rd_atom: u64, max_dc_init_rd_atom: u64,
@@ -119,7 +119,7 @@ mod tests {
         assert_sizes! {
             ibv_srq_init_attr 24, ibv_qp_init_attr_ex 136, mlx5dv_dc_init_attr 16, mlx5dv_qp_init_attr 40
         }
-        // The library writes at most its own release's size: 152 bytes in 44, 200 in those of 2026.
+        // The library writes at most its own release's size: 152 bytes in release 44, 200 bytes in releases of 2026.
         assert!(size_of::<mlx5dv_context>() >= 200);
     }
 }

@@ -10,10 +10,10 @@
 //! | `pieces` | keys of memory that is registered in one piece or in several |
 //! | `queue_pair` | making a queue pair and moving it to its states |
 //! | `thread_domain` | queue pairs without a lock for posting |
-//! | `handles` | handles of these, and sizes of queue pairs |
+//! | `handles` | handles of a worker's objects, and sizes of queue pairs |
 //! | `chain` | work requests that wait for one doorbell |
 //! | `cm_abi`, `cm_loaded` | declarations of librdmacm's header; that library and its exported calls |
-//! | `cm`, `cm_event` | its event channel with its identifiers; its events |
+//! | `cm`, `cm_event` | librdmacm's event channel with its identifiers; its events |
 //! | `post` | posting work requests and taking completions: the part inside the timed loops |
 //! | `mlx5_abi`, `mlx5` | declarations of libmlx5's header; that library, and its device queries |
 //! | `dc_pair`, `dc_post` | DC queue pairs and addresses of their targets; posting work requests to them |
@@ -141,7 +141,7 @@ fn check(call: &'static str, code: i32) -> Result<(), LibraryError> {
     match code {
         0 => Ok(()),
         -1 => Err(last_error(call)),
-        // Some drivers return it negative.
+        // Some drivers return the number negative.
         _ => Err(failed(
             call,
             std::io::Error::from_raw_os_error(code.saturating_abs()),

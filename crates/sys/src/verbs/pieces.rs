@@ -1,5 +1,5 @@
 //! Keys of registered memory. Some devices limit the bytes of a registration. Larger memory has several pieces, each
-//! with a registration and a key.
+//! with its own registration and key.
 //!
 //! Pieces overlap: each is two strides long, and begins one stride after the previous one. So a range of at most one
 //! stride always lies in one piece, and an operation needs one key.
@@ -27,7 +27,7 @@ pub fn piece_stride(piece_bytes_max: u64) -> u64 {
     (piece_bytes_max / 2 / PAGE_BYTES).max(1) * PAGE_BYTES
 }
 
-/// Returns the ranges to register for a memory with this maximum piece size: one if it fits.
+/// Returns the ranges to register for a memory with this maximum piece size: one range if the memory fits.
 pub(super) fn ranges(len: u64, piece_bytes_max: u64) -> impl Iterator<Item = (u64, u64)> {
     let stride = piece_stride(piece_bytes_max);
     let (count, bytes) = if len <= piece_bytes_max {
@@ -60,7 +60,7 @@ impl RegionKeys {
     }
 
     /// Makes keys of the pieces of a memory of `len` bytes, which begin `stride` bytes apart; `None` if the number of
-    /// keys differs from that of the pieces.
+    /// keys differs from the number of pieces.
     pub fn of_pieces(len: u64, stride: u64, keys: &[u32]) -> Option<Self> {
         let &first = keys.first()?;
         if keys.len() == 1 {

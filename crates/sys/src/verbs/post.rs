@@ -47,8 +47,8 @@ pub struct WorkTarget {
 pub struct WorkRequest {
     /// Returned with its completion.
     pub id: u64,
-    /// Offset of the local bytes. Those of a compare-swap are three words: the expected one, the new one, and space for
-    /// the old one.
+    /// Offset of the local bytes. The local bytes of a compare-swap are three words: the expected value, the new value,
+    /// and space for the old value.
     pub local: u64,
     /// Offset of the remote bytes.
     pub remote: u64,
@@ -56,8 +56,8 @@ pub struct WorkRequest {
     pub len: u32,
     /// Immediate data of a write-imm, or the addend of a fetch-add.
     pub imm: u32,
-    /// Whether the request has a completion, which also means that all earlier requests on the same queue pair have
-    /// ended.
+    /// Whether the request has a completion. The completion also means that all earlier requests on the same queue pair
+    /// have ended.
     pub signalled: bool,
 }
 
@@ -113,8 +113,8 @@ impl Queues {
         chain.stretches_len == LIST_MAX || chain.len > 0 && chain.pair != pair.0
     }
 
-    /// Appends a work request to those that wait for the doorbell. If they belong to another queue pair or the list is
-    /// full, the doorbell rings first.
+    /// Appends a work request to the list that waits for the doorbell. If the list is full or belongs to another queue
+    /// pair, the doorbell rings first.
     ///
     /// # Errors
     /// If a range lies outside its memory, or the device refuses the waiting requests.
@@ -163,7 +163,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Merges a work request into the previous one, if it continues that one's range at the peer.
+    /// Merges a work request into the previous request, if its range at the peer directly follows that request's range.
     #[inline]
     fn gather(
         &mut self,
@@ -300,7 +300,7 @@ impl Queues {
     /// Posts a receive of `len` bytes at an offset of a region.
     ///
     /// # Errors
-    /// If the range lies outside the region, or the device refuses it.
+    /// If the range lies outside the region, or the device refuses the receive.
     #[inline]
     pub fn receive(
         &mut self,
@@ -359,8 +359,8 @@ impl Queues {
     ) -> Result<(), LibraryError> {
         let pair = self.pairs.get(pair.0).ok_or_else(no_such_pair)?;
         let mut refused = std::ptr::null_mut();
-        // SAFETY: the queue pair is open; the list is the caller's, whose requests each point to the next and the last
-        // to none, and which is copied during the call. Memory is as in `ring`.
+        // SAFETY: the queue pair is open; each request of the caller's list points to the next, and the last to none;
+        // the list is copied during the call. The ranges are as in `ring`.
         let code = unsafe { (self.calls.post_recv)(pair.raw.as_ptr(), first, &raw mut refused) };
         match code {
             0 => Ok(()),
@@ -375,8 +375,8 @@ impl Queues {
     #[inline]
     pub fn poll(&mut self, events: &mut [WorkEvent]) -> Result<usize, LibraryError> {
         let room = i32::try_from(events.len()).unwrap_or(i32::MAX);
-        // SAFETY: the queue is open; an event has the layout of a library's completion, and `room` is at most their
-        // number.
+        // SAFETY: the queue is open; an event has the layout of a library's completion, and `room` is at most the
+        // number of events.
         let count = unsafe {
             (self.calls.poll_cq)(self.completions.as_ptr(), room, events.as_mut_ptr().cast())
         };

@@ -33,7 +33,8 @@ pub struct Patience {
     pub retry: u8,
     /// Number of retries if the peer has no receive ready; 7 means without limit.
     pub rnr_retry: u8,
-    /// Time after which a peer may retry without a receive, as an index into the specification's table.
+    /// Time that a peer waits before it retries a message for which this side had no receive. It is an index into the
+    /// specification's table.
     pub rnr_timer: u8,
 }
 
@@ -52,7 +53,7 @@ pub struct PathTo {
     pub first_packet_in: u32,
     /// Largest payload of a packet, a power of two from 256 to 4096.
     pub mtu: u32,
-    /// Index of this side's GID, and the peer's GID, if packets carry them: always on Ethernet.
+    /// Index of this side's GID, and the peer's GID. `None` if packets carry no GIDs, which only InfiniBand allows.
     pub gids: Option<(u8, Gid)>,
     /// The peer's local identifier (LID); ignored on Ethernet.
     pub lid: u16,
@@ -159,7 +160,7 @@ impl Queues {
         self.modify("to INIT", pair, attributes, mask)
     }
 
-    /// Moves a queue pair to the states in which it receives from its peer and sends.
+    /// Moves a queue pair to the state in which it receives from its peer, and then to the state in which it sends.
     ///
     /// # Errors
     /// The library's reason.
@@ -206,7 +207,7 @@ impl Queues {
     }
 }
 
-/// Returns the attributes of the state in which a queue pair sends, with `reads` reads in flight.
+/// Returns the attributes of the state in which a queue pair sends, with at most `reads` reads in flight.
 pub(super) fn sends(path: &PathTo, patience: Patience, reads: u8) -> ibv_qp_attr {
     ibv_qp_attr {
         qp_state: IBV_QPS_RTS,
@@ -232,7 +233,7 @@ pub(super) fn mtu_number(bytes: u32) -> u32 {
     bytes.max(256).ilog2() - 7
 }
 
-/// Converts the path to a peer's port.
+/// Returns the address attributes of the path to a peer's port.
 pub(super) fn address(path: &PathTo) -> ibv_ah_attr {
     let without = ibv_ah_attr {
         dlid: path.lid,

@@ -1,7 +1,7 @@
 //! The objects of one worker on a device: protection domain, completion queue, registrations and queue pairs.
 //!
-//! Opens and closes them in the right order, registers memory and prepares for sleeping. [`super::queue_pair`] changes
-//! the states of queue pairs; [`super::post`] posts and polls.
+//! This module opens and closes these objects in the right order, registers memory and prepares for sleeping.
+//! [`super::queue_pair`] changes the states of queue pairs; [`super::post`] posts and polls.
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
@@ -28,7 +28,7 @@ use crate::registrable::{DeviceBytes, RegisteredBytes, RegisteredMemory, put};
 /// Access rights of peers to a region, in addition to writing and reading.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RegionAccess {
-    /// Whether their writes may become visible in a different order.
+    /// Whether peers' writes may become visible in a different order than they were posted.
     pub relaxed: bool,
     /// Whether peers may use atomic operations on the region.
     pub atomics: bool,
@@ -60,11 +60,11 @@ pub struct Queues {
     pub(super) gathered: u64,
     /// Maximum bytes of a registration.
     region_bytes_max: u64,
-    /// The domain of its queue pairs, if locks were not requested and the driver supports it.
+    /// The thread domain of the queue pairs, if `without_locks` was called and the driver supports it.
     pub(super) thread: Option<ThreadDomain>,
     /// Objects that only DC queue pairs need.
     pub(super) dc: Option<DcParts>,
-    /// Regions; the entry of a deregistered one is reused.
+    /// Regions; the entry of a deregistered region is reused.
     pub(super) regions: Vec<Option<Registration>>,
     /// Deregistered memory that may still be used by operations in flight.
     retired: Vec<RegisteredMemory>,
@@ -144,8 +144,8 @@ impl Queues {
         })
     }
 
-    /// Makes later queue pairs without a lock for posting; returns whether the driver supports this. It requires that
-    /// one thread at a time uses them, as is the case for this value.
+    /// Makes later queue pairs without a lock for posting; returns whether the driver supports this. This requires that
+    /// one thread at a time uses the queue pairs, as is the case for this value.
     pub fn without_locks(&mut self) -> bool {
         if self.thread.is_none() {
             self.thread = ThreadDomain::open(&self.context, self.protection);
@@ -153,8 +153,8 @@ impl Queues {
         self.thread.is_some()
     }
 
-    /// Lets work requests of later queue pairs have up to `stretches` local ranges: a write or read that continues the
-    /// previous one's range at the peer is merged into it.
+    /// Lets work requests of later queue pairs have up to `stretches` local ranges. A write or read is merged into the
+    /// previous request if its range at the peer directly follows that request's range.
     pub fn gather_up_to(&mut self, stretches: u32) {
         self.stretches_max = stretches.clamp(1, LIST_MAX as u32);
     }
@@ -164,8 +164,8 @@ impl Queues {
         self.gathered
     }
 
-    /// Limits later registrations to `bytes`: larger memory is registered in pieces, each with a key of its own. An
-    /// operation on it may have at most [`piece_stride`] bytes.
+    /// Limits later registrations to `bytes`: larger memory is registered in pieces, each with its own key. An
+    /// operation on such memory may have at most [`piece_stride`] bytes.
     pub fn register_up_to(&mut self, bytes: u64) {
         self.region_bytes_max = bytes;
     }
@@ -181,7 +181,8 @@ impl Queues {
         regions.map(|region| region.pieces.len()).sum()
     }
 
-    /// Registers an arena for all local and remote operations, with additional rights as `granted`.
+    /// Registers an arena for local operations and for peers' writes and reads, with the additional rights in
+    /// `granted`.
     ///
     /// # Errors
     /// The library's reason.
@@ -193,8 +194,8 @@ impl Queues {
         self.register_bytes(RegisteredMemory::Host(arena), granted)
     }
 
-    /// Registers device memory in the same way: by its file if it has one, otherwise by its address. The CPU does not
-    /// access its bytes, so inline payloads and compare-swap operands cannot be in it.
+    /// Registers device memory with the same rights: by its file if it has one, otherwise by its address. The CPU does
+    /// not access its bytes, so inline payloads and compare-swap operands cannot be in it.
     ///
     /// # Errors
     /// The library's reason.
@@ -266,7 +267,7 @@ impl Queues {
         {
             let register = DmabufCalls::look_up(|symbol| library.library.symbol(symbol))?.register;
             // SAFETY: the protection domain is open. The file keeps its memory alive, and the registration keeps the
-            // file; a range that it does not have is an error of the call. The address is only a number for peers.
+            // file. If the file lacks the range, the call fails. The address is only a number for peers.
             let mr = unsafe {
                 (register)(
                     protection,
@@ -279,8 +280,8 @@ impl Queues {
             };
             return NonNull::new(mr).ok_or_else(|| last_error("ibv_reg_dmabuf_mr"));
         }
-        // SAFETY: the protection domain is open; the memory is mapped as long as the arena, or allocated as long as the
-        // device's buffer, which is kept until after the registration is gone. The number of its bytes fits a `usize`.
+        // SAFETY: the protection domain is open; the memory stays mapped as long as the arena, or allocated as long as
+        // the device's buffer. Either is kept until the registration is gone. `bytes` fits a `usize`.
         let mr = unsafe {
             (library.calls.reg_mr)(protection, start as *mut c_void, bytes as usize, access)
         };
@@ -296,11 +297,11 @@ impl Queues {
         codes.into_iter().find(|&code| code != 0).unwrap_or(0)
     }
 
-    /// Removes a registration. Host memory stays mapped until the queues are closed; device memory is released once the
-    /// library has released it.
+    /// Removes a registration. Host memory stays mapped until the queues are closed. Device memory is released at once,
+    /// unless the library cannot remove the registration.
     ///
     /// # Errors
-    /// If it is not registered, or the library cannot release it.
+    /// If the region is not registered, or the library cannot remove the registration.
     pub fn deregister(&mut self, region: RegistrationHandle) -> Result<(), LibraryError> {
         let taken = self.regions.get_mut(region.0).and_then(Option::take);
         let registered = taken.ok_or_else(not_registered)?;
@@ -324,8 +325,8 @@ impl Queues {
         })
     }
 
-    /// Prepares for sleeping: `None` if there may be something to poll first. Otherwise the descriptor becomes readable
-    /// at the next completion.
+    /// Prepares for sleeping. Returns `None` if the caller must poll first. Otherwise, returns a descriptor that
+    /// becomes readable at the next completion.
     ///
     /// # Errors
     /// The library's reason; or that the queues were not opened for sleeping.
@@ -394,8 +395,8 @@ impl Drop for Queues {
     fn drop(&mut self) {
         let library = &self.context.library.calls;
         let mut closed = true;
-        // SAFETY: each object is open and closed once, those that use others first: after its queue pairs are gone the
-        // device touches no memory of theirs.
+        // SAFETY: each object is open, and is closed once, before the objects that it uses. Once the queue pairs are
+        // gone, the device no longer accesses the regions.
         unsafe {
             for pair in self.pairs.drain(..) {
                 closed &= (library.destroy_qp)(pair.raw.as_ptr()) == 0;
@@ -418,7 +419,7 @@ impl Drop for Queues {
                 std::mem::forget(region.bytes);
             }
             std::mem::forget(std::mem::take(&mut self.retired));
-            // Otherwise its context would be freed while the remaining objects use it.
+            // Keep the device open too, because the remaining objects use it.
             std::mem::forget(Arc::clone(&self.context));
         }
     }

@@ -1,8 +1,9 @@
 //! Thread domains: the promise to the driver that one thread at a time uses the domain's queue pairs, so that posting
 //! takes no lock.
 //!
-//! Opens one, by a part of the library's table of calls that the header's inline functions reach by an offset from the
-//! open device. If a driver does not support them, its locks stay.
+//! This module opens thread domains. The calls for this are in a table that directly precedes the open device in
+//! memory, where the header's inline functions find them too. If a driver does not support thread domains, its locks
+//! stay.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -28,7 +29,8 @@ mod header {
         ibv_parent_domain_init_attr {
             pd: *mut ibv_pd, td: *mut ibv_td, comp_mask: u32, alloc: Unused, free: Unused, pd_context: *mut c_void,
         }
-        /// The end of `verbs_context`, which the open device follows. It only grows at its beginning.
+        /// The end of `verbs_context`, which the open device directly follows. New versions extend the table only at
+        /// its beginning.
         verbs_context {
             alloc_parent_domain:
                 Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd>,
@@ -43,7 +45,7 @@ mod header {
 
 use header::{ibv_parent_domain_init_attr, ibv_td, ibv_td_init_attr, verbs_context};
 
-/// Value by which an open device indicates that its table precedes it.
+/// Value of `abi_compat` that means that the table precedes the device.
 const EXTENDED: usize = usize::MAX;
 
 /// A thread domain, and the protection domain for its queue pairs.
@@ -54,7 +56,8 @@ pub(super) struct ThreadDomain {
 }
 
 impl ThreadDomain {
-    /// Opens one on a protection domain of this device; `None` if the library or the driver does not support it.
+    /// Opens a thread domain on a protection domain of this device; `None` if the library or the driver does not
+    /// support it.
     pub(super) fn open(context: &Context, protection: NonNull<ibv_pd>) -> Option<Self> {
         let device = context.raw.as_ptr();
         // SAFETY: the device is open.
@@ -62,8 +65,8 @@ impl ThreadDomain {
             return None;
         }
         let table = device.cast::<verbs_context>().wrapping_sub(1);
-        // SAFETY: an extended device lies at the end of a table that contains its own size. The size, right before the
-        // device, is read first, and the rest only if the table extends that far.
+        // SAFETY: an extended device lies at the end of a table that contains its own size. The size is directly before
+        // the device and is read first. The calls are read only if the table extends that far.
         let (begin, end, join) = unsafe {
             let bytes = (&raw const (*table).sz).read();
             if bytes < size_of::<verbs_context>() + size_of::<ibv_context>() {
@@ -99,10 +102,10 @@ impl ThreadDomain {
         })
     }
 
-    /// Closes it; returns whether it could be closed.
+    /// Closes both domains; returns whether this succeeded.
     ///
     /// # Safety
-    /// No queue pair uses it any more, and `end_parent` is the library's `ibv_dealloc_pd`.
+    /// No queue pair uses the domains any more, and `end_parent` is the library's `ibv_dealloc_pd`.
     pub(super) unsafe fn close(
         self,
         end_parent: unsafe extern "C" fn(*mut ibv_pd) -> c_int,
@@ -119,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// Distances from the open device, which follows the end of the table, as in the header of rdma-core 44.
+    /// Compares the calls' distances before the open device with those in the header of rdma-core 44.
     #[test]
     fn calls_lie_where_the_header_has_them() {
         let before = |offset: usize| size_of::<verbs_context>() - offset;

@@ -1,4 +1,4 @@
-//! Assembles the kernels' texts with NVIDIA's assembler, for each architecture that it supports.
+//! Assembles the kernels' PTX texts with NVIDIA's assembler, for each architecture that it supports.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,8 +8,8 @@ use tonnage_sys::cuda::{COPY_PTX, PATTERN_PTX};
 /// The environment variable that names the assembler.
 const VARIABLE: &str = "TONNAGE_PTXAS";
 
-/// Architectures of CUDA 11 to 13; each assembler supports some of them. That of 12.9 lacks sm_88 and sm_110. That of
-/// 13.5 begins at sm_75 and no longer has sm_101, which was renamed to sm_110.
+/// Architectures of CUDA 11 to 13; each assembler supports some of them. The assembler of CUDA 12.9 lacks sm_88 and
+/// sm_110. The assembler of 13.5 begins at sm_75 and no longer has sm_101, which was renamed to sm_110.
 const ARCHITECTURES: [u32; 21] = [
     50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121,
 ];
@@ -47,7 +47,8 @@ fn every_architecture_takes_the_text() {
     assert!(!refused.status.success());
 }
 
-/// Returns the number of architectures for which the assembler accepts a text, which must be all that it supports.
+/// Returns the number of architectures for which the assembler accepts a text. It must accept the text for every
+/// architecture that it supports.
 fn architectures_that_take(assembler: &Path, ptx: &str, directory: &Path) -> u32 {
     let text = directory.join("text.ptx");
     std::fs::write(&text, ptx).unwrap();

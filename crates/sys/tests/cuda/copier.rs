@@ -25,7 +25,7 @@ impl Pair {
         Self::of(double, &library)
     }
 
-    /// GPUs of AMD.
+    /// Like `with`, over AMD's simulated runtime.
     fn hip(lines: &str) -> Self {
         let double = Double::hip(lines).unwrap();
         let library = Libcuda::load_of(&AMD, double.path().to_str()).unwrap();
@@ -39,7 +39,8 @@ impl Pair {
         }
     }
 
-    /// One memory of each kind: two of the first GPU, one of the second, pinned, pageable.
+    /// Memory of each kind: two buffers of the first GPU, one buffer of the second GPU, pinned and pageable host
+    /// memory.
     fn regions(&self) -> Vec<CudaRegion> {
         let [first, second] = &self.contexts;
         let device =
@@ -81,8 +82,8 @@ fn settled(copier: &mut CudaCopier) -> Vec<u32> {
     tags
 }
 
-/// Ranges of both ends: equally aligned, differently aligned, of zero and one byte, and of whole iterations of all
-/// threads.
+/// Offset in the source, offset in the target, and length. The ranges are equally or differently aligned, have zero or
+/// one byte, or fill whole iterations of all threads.
 const RANGES: [(u64, u64, u32); 13] = [
     (5, 5, 0),
     (13, 5, 0),
@@ -151,7 +152,8 @@ fn come_to_their_place(pair: &Pair) {
     }
 }
 
-/// Two streams with two slots each: the fifth copy waits for the first, and copies of one stream end in order.
+/// Two streams have two slots each, so a fifth copy is refused until earlier copies end. Copies of one stream end in
+/// order.
 #[test]
 fn copies_in_flight_are_limited_by_the_slots() {
     let pair = Pair::with("");
@@ -208,8 +210,8 @@ fn ends_that_cannot_be_copied_between_are_named() {
     assert_eq!(refused(0, 3, second), stranger);
 }
 
-/// Memory waits only for its own context. Without the copier's wait, the simulated driver would copy to an address that
-/// no longer exists, and that failure would persist.
+/// Memory that is freed waits only for its own context. Without the copier's wait, the simulated driver would copy to
+/// an address that no longer exists, and that failure would persist.
 #[test]
 fn a_copier_waits_before_it_releases_memory() {
     let pair = Pair::with("gpus 2");

@@ -1,11 +1,11 @@
-//! Simulated driver libraries, compiled by the C compiler of the machine: `double.c` is NVIDIA's or AMD's, and
-//! `double_nvml.c` NVIDIA's management library.
+//! Simulated driver libraries, compiled by the C compiler of the machine: `double.c` simulates NVIDIA's driver or AMD's
+//! runtime, and `double_nvml.c` simulates NVIDIA's management library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// A copy of the simulated library that shares nothing with other copies. It is removed when this is dropped.
+/// A copy of the simulated library that shares nothing with other copies. Dropping this value removes the copy.
 pub struct Double {
     directory: tempfile::TempDir,
     /// Name of the file.
@@ -22,8 +22,8 @@ const LIBHIP: &str = "libamdhip64.so.6";
     reason = "not every test that includes this file has a use for all of it"
 )]
 impl Double {
-    /// Makes a simulated driver that these lines configure (`double.c` lists them); `None` with a printed skip without
-    /// a C compiler.
+    /// Makes a simulated driver that these lines configure (`double.c` lists them). Without a C compiler, prints a skip
+    /// and returns `None`.
     pub fn with(lines: &str) -> Option<Self> {
         static BYTES: OnceLock<Option<Vec<u8>>> = OnceLock::new();
         let bytes = BYTES.get_or_init(|| compiled("double.c", &[]));
@@ -42,7 +42,7 @@ impl Double {
         Some(Self::of(LIBHIP, bytes.as_ref()?, lines))
     }
 
-    /// Makes a simulated driver that lacks the newest call.
+    /// Makes a simulated driver that lacks a call that CUDA 11.0 introduced.
     pub fn old(lines: &str) -> Option<Self> {
         let bytes = compiled("double.c", &["-DOLD_DRIVER"])?;
         Some(Self::of(LIBCUDA, &bytes, lines))

@@ -32,7 +32,7 @@ fn gpus_are_described_by_the_runtime() {
     assert_eq!(device.uuid, "aaaaaaaaaaaaaaaa");
     let (_double, nameless) = opened_hip("uuids 0");
     assert_eq!(nameless.device().uuid, "at 0000:1b:00.0");
-    // The runtime reports neither of these.
+    // The simulated runtime reports neither value here.
     assert_eq!((device.memory_bytes_per_s, device.dmabuf), (None, None));
 }
 
@@ -61,7 +61,7 @@ fn failures_have_the_names_that_the_runtime_gives_them() {
     assert_eq!(other, said);
 }
 
-/// On a machine without an AMD GPU, the message names each of the files.
+/// Without AMD's runtime on this machine, the message names each file that was tried.
 #[test]
 fn a_missing_library_is_named_with_all_tried_files() {
     let Err(CudaFailure::NoDriver(why)) = Libcuda::load_of(&AMD, None) else {

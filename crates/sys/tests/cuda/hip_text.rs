@@ -1,5 +1,5 @@
-//! Compiles the kernels' HIP text with Clang for generations of AMD GPUs. hiprtc is based on Clang. Its own header is
-//! missing without ROCm, so its few declarations that the text needs are repeated here.
+//! Compiles the kernels' HIP text with Clang for generations of AMD GPUs. hiprtc, which compiles them for users, is
+//! based on Clang. Its header is missing without ROCm, so the few declarations that the text needs are repeated here.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,8 @@ use tonnage_sys::hip::{COPY_HIP, PATTERN_HIP};
 /// The environment variable that names the compiler.
 const VARIABLE: &str = "TONNAGE_HIP_CLANG";
 
-/// From Fiji (2015) on. Clang 15 supports all of them; other versions report those that they lack.
+/// Generations from Fiji (2015) on. Clang 15 supports all of them; other versions report the generations that they
+/// lack.
 const GENERATIONS: [&str; 6] = ["gfx803", "gfx906", "gfx908", "gfx90a", "gfx1030", "gfx1100"];
 
 const HEADER: &str = "

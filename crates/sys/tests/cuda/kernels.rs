@@ -1,5 +1,5 @@
 //! Compares the kernels of both makers with a second implementation of the pattern, byte by byte. `tonnage_engines`
-//! compares them with the host's.
+//! compares them with the host's implementation.
 
 use tonnage_sys::cuda::{DeviceBuffer, PatternKernels, PatternNumbers};
 
@@ -7,7 +7,7 @@ use super::{opened, opened_everywhere};
 
 const SIZE: u64 = 4096;
 
-/// Initial byte of the simulated GPU's memory.
+/// Byte that fills the memory before a kernel writes to it.
 const RAW: u8 = 0xee;
 
 pub fn numbers(place: u64) -> PatternNumbers {
@@ -27,7 +27,8 @@ fn byte(numbers: PatternNumbers, at: u64) -> u8 {
     (x >> (8 * (place % 8))) as u8
 }
 
-/// Ranges and positions: every alignment of both ends and of the data, zero and many bytes, positions that wrap.
+/// Offsets, lengths and positions in the pattern: every alignment of both ends and of the data, zero and many bytes,
+/// and positions that wrap around.
 fn cases() -> Vec<(u64, u64, PatternNumbers)> {
     let mut all = Vec::new();
     for offset in 0..8 {
@@ -118,7 +119,7 @@ fn ranges_outside_and_memory_of_another_gpu_are_refused() {
     assert!(kernels.fill(&far, 0, 8, numbers(0)).is_err());
 }
 
-/// A GPU that computes wrong results must be detected.
+/// The test's own pattern detects a GPU that computes wrong results.
 #[test]
 fn a_wrong_product_shows() {
     let (_double, context) = opened("wrong 1");

@@ -1,11 +1,11 @@
-//! Tests of the GPU drivers over simulated driver libraries. They have not run on a GPU: the simulations follow the
-//! drivers' documentation.
+//! Tests of the GPU drivers over simulated driver libraries, which follow the drivers' documentation. `make test-gpu`
+//! also runs the tests of kernels on a real GPU.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | `double`, `double.c`, `ptx.h` | the simulated CUDA driver: how it is compiled; its calls; running kernels from their PTX text |
-//! | `double_ipc.h`, `double_vmm.h` | its calls to share memory; virtual-memory handles, and memory that NICs access |
-//! | `double_hip.h`, `double_hip_names.h`, `double_hip_kernels.h` | the simulated AMD runtime: calls of another form; names; running kernels from their HIP text |
+//! | `double_ipc.h`, `double_vmm.h` | the simulated driver's calls to share memory; virtual-memory handles, and memory that NICs access |
+//! | `double_hip.h`, `double_hip_names.h`, `double_hip_kernels.h` | the simulated AMD runtime: calls whose form differs from CUDA's; names; running kernels from their HIP text |
 //! | `kernels` | tests that the kernels agree with an independent implementation of the pattern |
 //! | `copier` | tests of copies between memories of all kinds |
 //! | `management`, `double_nvml.c` | tests of pairs of GPUs, and of the management library over a simulated one |
@@ -154,7 +154,7 @@ fn memory_is_copied_bounded_and_given_back() {
     assert_eq!(context.memory_bytes().unwrap().0, 1 << 20);
 }
 
-/// Otherwise, the simulated driver would not detect a stray access.
+/// If the CPU could access this memory, the simulated driver would not detect a stray access.
 #[test]
 fn the_cpu_cannot_reach_memory_of_the_double() {
     let (_double, context) = opened("");
@@ -188,7 +188,7 @@ fn streams_copy_in_order_and_events_mark_the_end() {
     after.record(&stream).unwrap();
     let mut back = [0; 13];
     pinned.arena().read(5000, &mut back).unwrap();
-    // Nothing has waited yet.
+    // No call has waited for the copies yet.
     assert_eq!(back, [0; 13]);
     assert!(!after.is_passed().unwrap());
     after.wait().unwrap();
@@ -200,8 +200,8 @@ fn streams_copy_in_order_and_events_mark_the_end() {
     assert!(matches!(uneven, Err(CudaFailure::Outside(_))));
 }
 
-/// Memory, also pinned memory, waits only for its own context before it is freed. So a stream of another context is
-/// refused, at either end.
+/// Memory waits only for its own context before it is freed, and so does pinned memory. So a stream of another context
+/// is refused at either end.
 #[test]
 fn a_stream_of_another_gpu_is_refused() {
     let (double, first) = opened("gpus 2");
@@ -228,7 +228,7 @@ fn a_stream_of_another_gpu_is_refused() {
     stream.wait().unwrap();
 }
 
-/// Memory waits for its copies before it is freed. Otherwise the simulated driver would copy to an address that no
+/// Before memory is freed, it waits for its copies. Otherwise, the simulated driver would copy to an address that no
 /// longer exists, and that failure would persist.
 #[test]
 fn memory_waits_for_copies_before_it_is_freed() {

@@ -33,7 +33,7 @@ fn links_and_slices_are_those_of_the_library() {
     let [one, other] = ["0000:1b:00.0", "0000:9A:00.0"].map(|at| nvml.gpu(at).unwrap());
     assert!(nvml.gpu("0000:77:00.0").is_none() && nvml.gpu("\0").is_none());
     let to_other = || NvlinkEnd::Gpu("0000:9a:00.0".to_owned());
-    // One link is down, and one may not be queried; later links exist.
+    // The list omits the link that is down and the link that may not be queried, but includes the links after them.
     let expected = [
         to_other(),
         to_other(),
@@ -63,8 +63,8 @@ fn links_and_slices_are_those_of_the_library() {
     assert_eq!(told, expected);
 }
 
-/// Without the type of the remote end, its address identifies the GPU; all ones mean unknown. A lost GPU differs from
-/// one without links, and a library of the wrong version is reported.
+/// If the library does not report the type of a remote end, the end's address identifies the GPU. An address of all
+/// ones is unknown. A lost GPU is an error, unlike a GPU without links. A library of the wrong version is an error too.
 #[test]
 fn unreported_values_are_unknown() {
     let lines = "gpu 0000:1b:00.0\ngpu 0000:9a:00.0\nkindless\nlinks 0 1 1\nones 0 2\nlost 1";

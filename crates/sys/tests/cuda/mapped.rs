@@ -1,4 +1,4 @@
-//! Memory by virtual-memory handles, and memory of GPUs for NICs.
+//! Memory by virtual-memory handles, and GPU memory that NICs access.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use tonnage_sys::cuda::{
 
 use super::{loaded, opened, opened_both, opened_hip};
 
-/// Mapped memory takes whole granules, is filled and copied like other memory, and all of it is freed.
+/// Mapped memory takes whole granules, is written and read like other memory, and all of it is freed.
 #[test]
 fn mapped_memory_has_whole_granules_and_is_given_back() {
     for (_double, context) in opened_both("memory 1048576\ngranularity 65536") {
@@ -26,7 +26,7 @@ fn mapped_memory_has_whole_granules_and_is_given_back() {
         buffer.read(70_000, &mut back).unwrap();
         assert_eq!(&back, b"x");
         assert!(buffer.part(70_000, 2).is_err());
-        // The driver shares it in another way.
+        // The driver shares mapped memory in a different way.
         assert_eq!(buffer.export().unwrap_err().code(), Some(1));
         let full = DeviceBuffer::map(&context, 1 << 20).unwrap_err();
         assert_eq!(full.code(), Some(2));
@@ -47,7 +47,8 @@ fn kernels_fill_mapped_memory() {
     assert_eq!(kernels.verify(&buffer, 3, 60_000, numbers).unwrap(), None);
 }
 
-/// After a failure of any call, nothing of earlier calls is left; the double detects a wrong order of releases.
+/// After a failure of any call, everything that earlier calls made is released. The simulated driver detects a wrong
+/// order of releases.
 #[test]
 fn a_step_that_fails_leaves_nothing() {
     for step in ["Create", "AddressReserve", "Map", "SetAccess"] {
@@ -72,7 +73,7 @@ fn a_step_that_fails_leaves_nothing() {
         lacks.to_string(),
         "CUDA's driver does not support memory by virtual-memory handles on this GPU"
     );
-    // With AMD's runtime, the call itself reports exhausted memory.
+    // Support is checked first, because AMD's runtime itself would only report too little memory.
     assert_eq!(
         DeviceBuffer::map(&hip, 5000).unwrap_err().to_string(),
         "HIP's driver does not support memory by virtual-memory handles on this GPU"
@@ -111,8 +112,8 @@ fn other_gpus_copy_mapped_memory_where_they_reach_it() {
     assert_eq!(&back, b"there and back");
 }
 
-/// A GPU without access or without a path to another GPU does not prevent that GPU's memory. Access is requested when a
-/// copy needs it, and the failure names both.
+/// A GPU's memory can be mapped even if another GPU has no access or no path to it. Access is requested only when a
+/// copy needs it, and the failure names both GPUs.
 #[test]
 fn a_gpu_that_is_refused_access_is_named_when_it_needs_it() {
     for (lines, said) in [
@@ -138,7 +139,7 @@ fn a_gpu_that_is_refused_access_is_named_when_it_needs_it() {
         let [from, to] = ends();
         let refused = CudaCopier::new(&second, (from, to), None, (1, 4)).unwrap_err();
         assert_eq!(refused.to_string(), said);
-        // The memory itself is there.
+        // The memory itself is usable.
         one.write(0, b"own").unwrap();
         let mut back = [0; 3];
         one.read(0, &mut back).unwrap();
@@ -146,7 +147,7 @@ fn a_gpu_that_is_refused_access_is_named_when_it_needs_it() {
     }
 }
 
-/// Memory is mapped even if it cannot be exported, or if NICs cannot access it. The latter is reported.
+/// Memory is mapped even if it cannot be exported, or if NICs cannot access it. Both are reported.
 #[test]
 fn what_the_driver_grants_of_mapped_memory_is_reported() {
     for (lines, for_cards) in [
@@ -165,7 +166,7 @@ fn what_the_driver_grants_of_mapped_memory_is_reported() {
             (Some(true), None)
         );
     }
-    // Releases of ROCm that refuse handles for this memory still have the memory itself.
+    // If a release of ROCm refuses handles for this memory, the memory itself is still mapped.
     for (lines, exportable) in [("", true), ("handles 0", false)] {
         let (_double, context) = opened_hip(lines);
         let buffer = DeviceBuffer::map(&context, 4096).unwrap();
@@ -173,8 +174,8 @@ fn what_the_driver_grants_of_mapped_memory_is_reported() {
     }
 }
 
-/// The NVIDIA and the AMD GPU both have number 0. A copy that compared only numbers would let the CPU read a GPU's
-/// address.
+/// The NVIDIA and the AMD GPU both have number 0. If only numbers were compared, a driver would get the other driver's
+/// address, and the CPU would read it.
 #[test]
 fn no_copy_reaches_memory_of_another_driver() {
     let ((_cuda, cuda), (_hip, hip)) = (opened(""), opened_hip(""));
@@ -209,8 +210,8 @@ fn no_copy_reaches_memory_of_another_driver() {
     second.reach(&again).unwrap();
 }
 
-/// The file of either kind of memory gives access to its bytes. That of an allocation of AMD's runtime begins before
-/// it.
+/// The file of either kind of memory gives access to its bytes. With AMD's runtime, an allocation begins inside its
+/// file.
 #[test]
 fn memory_is_exported_for_other_devices() {
     for (_double, context) in opened_both("dmabuf 1") {

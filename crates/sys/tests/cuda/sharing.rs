@@ -30,7 +30,7 @@ fn only_other_processes_can_open_shared_memory() {
 }
 
 /// Descriptions of GPUs are read once, and not for the context's own GPU; a lost GPU does not affect the others.
-/// Opening a context reads one description, so the N-th read varies over the later ones.
+/// Opening a context reads one description, so the read that fails is the second, third or fourth.
 #[test]
 fn a_path_to_a_gpu_is_queried_by_its_known_address() {
     for (nth, second_is_known) in [(2, true), (3, false), (4, true)] {
@@ -68,7 +68,7 @@ fn words_are_written_when_the_stream_reaches_them() {
     }
 }
 
-/// Executed step by step, the words are written in order, and only after the data.
+/// Between the steps of the stream, the words appear in order, and only after the data.
 #[test]
 fn words_are_written_after_the_data() {
     let (double, context) = opened("gpus 2\nslow 1");
@@ -105,7 +105,7 @@ fn words_are_written_after_the_data() {
         all.push(seen());
     }
     assert_eq!(all, [(0, 0, 0), (7, 0, 0), (7, 1, 0), (7, 1, 2), (7, 1, 2)]);
-    // Refused before anything is handed over.
+    // These calls are refused before the driver gets any part of them.
     for outside in [4, 4096 - 8, 4096] {
         let refused = stream
             .copy_and_signal(way(), Some(behind(outside)), &event)

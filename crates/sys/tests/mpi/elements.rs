@@ -2,7 +2,7 @@
 
 use tonnage_sys::mpi::{MpiReduction, MpiType};
 
-/// The bytes of a whole number as an element.
+/// Returns the bytes of a whole number as an element of this type.
 pub fn bytes(element: MpiType, value: i64) -> Vec<u8> {
     match element {
         MpiType::Float32 => (value as f32).to_ne_bytes().to_vec(),
@@ -20,7 +20,7 @@ pub fn bytes(element: MpiType, value: i64) -> Vec<u8> {
     }
 }
 
-/// The bits of a whole number as an IEEE 754 number of 16 bits.
+/// Returns the bits of a whole number as an IEEE 754 number of 16 bits.
 fn half(value: i64) -> u16 {
     let magnitude = value.unsigned_abs();
     assert!(magnitude < 2048, "{value} is not exact");
@@ -38,7 +38,8 @@ pub fn given(element: MpiType, reduction: Option<MpiReduction>, rank: u32, index
     let (rank, index) = (i64::from(rank), index as i64);
     let signed = element != MpiType::Uint8;
     match reduction {
-        // Signs and ones, so that each rank's factor has an effect: at most 2^5.
+        // Factors are 1 and 2, some negative, so that each rank's factor has an effect. The product of five ranks is at
+        // most 2^5.
         Some(MpiReduction::Prod) => {
             let factor = 1 + (rank + index) % 2;
             if signed && (rank * 3 + index) % 4 == 0 {
@@ -52,7 +53,7 @@ pub fn given(element: MpiType, reduction: Option<MpiReduction>, rank: u32, index
     }
 }
 
-/// The reduction of the elements of all ranks.
+/// Reduces the elements of all ranks.
 pub fn reduced(reduction: MpiReduction, all: impl Iterator<Item = i64>) -> i64 {
     let all: Vec<i64> = all.collect();
     match reduction {

@@ -1,6 +1,6 @@
 //! Makes every call with every type and reduction, and checks the result.
 //!
-//! Memory that a call must not change (around the result, and the input) is checked too.
+//! It also checks that calls do not change the memory before and after the result.
 
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::mpi::{ArenaPlace, Communicator, MpiReduction, MpiType};
@@ -16,13 +16,13 @@ pub struct Group<'a> {
     pub comm: &'a Communicator,
     /// Elements of one block.
     pub elements: u64,
-    /// False if this MPI must refuse a reduce-scatter of this many elements.
+    /// False to leave out reduce-scatter, because it is refused for this many elements.
     pub scatters: bool,
     input: Arena,
     output: Arena,
 }
 
-/// One call: its name for messages, and the kind of input.
+/// Variant of a call. Each kind of call uses only some of the fields.
 #[derive(Clone, Copy)]
 struct Case {
     element: MpiType,
@@ -44,7 +44,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// All calls with all reductions, with elements of these types.
+    /// Makes all calls with all reductions, with elements of these types.
     pub fn every_call(&self, types: &[MpiType]) {
         let roots = [0, self.comm.size() - 1];
         for &element in types {
@@ -133,7 +133,7 @@ impl<'a> Group<'a> {
         self.assert_output_of(call, case, expected, expected.len());
     }
 
-    /// The same for a call that has written `written` bytes.
+    /// Like `assert_output`, for a call that may write up to `written` bytes.
     #[track_caller]
     fn assert_output_of(&self, call: &str, case: Case, expected: &[u8], written: usize) {
         let mut found = vec![0; self.output.len()];
@@ -166,7 +166,8 @@ impl<'a> Group<'a> {
         self.assert_output("all-reduce", case, &expected);
     }
 
-    /// Returns the memory of the input elements: the input, or the output for an in-place call.
+    /// Writes the input elements, and returns their memory. For an in-place call, they are in the output, and `None` is
+    /// returned.
     fn send(&self, in_place: bool, at: u64, bytes: &[u8]) -> Option<ArenaPlace<'_>> {
         if in_place {
             self.output.write(GUARD + at, bytes).unwrap();
@@ -279,7 +280,7 @@ impl<'a> Group<'a> {
         self.assert_output("broadcast", case, &expected);
     }
 
-    /// Passes elements around the ring of ranks, each rank's own to the next one.
+    /// Sends each rank's elements to the next rank of the ring: by two calls, then by one call that sends and receives.
     fn message(&self, element: MpiType) {
         let (me, size) = (self.comm.rank(), self.comm.size());
         if size == 1 {
@@ -296,7 +297,7 @@ impl<'a> Group<'a> {
         let mine = self.gift(case, me, 0..self.elements);
         let from = self.input(&mine);
         let send = || self.comm.send(element, next, from, self.elements).unwrap();
-        // One rank receives first, because MPI may wait for the receiver.
+        // One rank receives first, because MPI's send may wait for the receiver.
         if me != 0 {
             send();
         }

@@ -18,7 +18,7 @@ const ELEMENTS: u64 = 17;
 /// call is slow.
 const SOME_TYPES: [MpiType; 1] = [MpiType::Float32];
 
-/// Launchers, with the dialect to recognise in their library, and their packages.
+/// Launchers, with the name of their library's dialect, and their Debian package.
 const LAUNCHERS: [(&str, &str, &str); 2] = [
     (
         "mpirun.openmpi --bind-to none --oversubscribe",
@@ -60,7 +60,8 @@ fn as_rank() {
     std::process::exit(0);
 }
 
-/// Two unsigned bytes in this process predict the result of all ranks for such bytes.
+/// Checks a prediction: `orders_unsigned_bytes` compares bytes in this process only, and predicts whether all ranks get
+/// the right result.
 fn orders(comm: &Communicator) {
     let (input, output) = (arena(4096), arena(4096));
     let byte = if comm.rank() == 0 { 200 } else { 100 };
@@ -81,7 +82,8 @@ fn orders(comm: &Communicator) {
     }
 }
 
-/// Even and odd ranks, each half in the opposite order, at once.
+/// Splits the ranks into two halves, even and odd ranks, each in reverse order. Both halves make all calls at the same
+/// time.
 fn groups(all: &Communicator) {
     let (me, size) = (all.rank(), all.size());
     let half = all.split(me % 2, size - me).unwrap();
@@ -89,7 +91,7 @@ fn groups(all: &Communicator) {
     assert_eq!(half.size(), members);
     assert_eq!(half.rank(), members - 1 - me / 2);
     Group::new(&half, ELEMENTS).every_call(&SOME_TYPES);
-    // A group of a group, of one rank, and one whose color is the number of its half.
+    // Split a group again, into groups of one rank.
     let alone = half.split(half.rank(), 0).unwrap();
     assert_eq!((alone.rank(), alone.size()), (0, 1));
     Group::new(&alone, ELEMENTS).every_call(&SOME_TYPES);
@@ -98,7 +100,7 @@ fn groups(all: &Communicator) {
     all.barrier().unwrap();
 }
 
-/// Calls with more elements than one count may express; the limit is lowered for this.
+/// Makes calls with more elements than one count may express. The limit is lowered for this.
 fn parts(mut comm: Communicator) {
     // A block of 84 elements for each of five ranks is 7 units of 12 elements each.
     let (elements, elements_max) = (84, 36);
@@ -132,7 +134,7 @@ fn parts(mut comm: Communicator) {
     assert!(comm.limit_calls(1 << 31, true).is_err());
 }
 
-/// Invalid calls return errors; the last one is an error of MPI itself.
+/// Invalid calls return errors. A message that is too long is an error of MPI itself.
 fn wrong(world: &Arc<World>, comm: &Communicator) {
     let (input, output) = (arena(4096), arena(4096));
     let (from, to) = ((&input, 0), (&output, 0));
@@ -203,7 +205,7 @@ fn wrong(world: &Arc<World>, comm: &Communicator) {
     pair.free().unwrap();
 }
 
-/// Messages of an unexpected length.
+/// Receives messages of an unexpected length.
 fn too_long_and_too_short(comm: &Communicator) {
     let arena = arena(4096);
     let place = (&arena, 0);

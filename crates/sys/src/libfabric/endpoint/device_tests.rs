@@ -12,7 +12,7 @@ use crate::cuda::DmabufFile;
 use crate::error::LibraryErrorKind;
 use crate::mapping::{Pages, Sharing};
 
-/// A request: flags, the interface with its number, and the file with offset, bytes and base.
+/// A request: flags, the interface with its number, and the file's offset, length and base address.
 type Asked = (u64, (c_int, u64), (u64, usize, usize));
 
 thread_local! {
@@ -20,7 +20,7 @@ thread_local! {
 }
 
 unsafe extern "C" fn closed(fid: *mut abi::fid) -> c_int {
-    // SAFETY: a registration of `registered`, its operations with it, closed once.
+    // SAFETY: `fid` is a registration that `registered` made, together with its operations, and is closed once.
     unsafe {
         drop(Box::from_raw((*fid).ops));
         drop(Box::from_raw(fid.cast::<abi::fid_mr>()));
@@ -62,12 +62,12 @@ unsafe extern "C" fn registered(
         mem_desc: null_mut(),
         key: attr.requested_key,
     };
-    // SAFETY: the place is the caller's.
+    // SAFETY: the caller's pointer is valid for the write.
     unsafe { *into = Box::into_raw(Box::new(mr)) };
     0
 }
 
-/// An endpoint over the embedded library that registers memory by `registered`.
+/// An endpoint of the embedded library that registers memory with `registered`.
 fn noting(ops: &mut abi::fi_ops_mr) -> Endpoint {
     let mut endpoint = endpoint();
     let domain: *mut abi::fid_domain = endpoint.domain.as_ref().unwrap().cast();
@@ -140,7 +140,7 @@ fn a_file_is_registered_with_its_offset_and_nothing_of_it_is_injected() {
     endpoint.deregister(region).unwrap();
 }
 
-/// Each registration has a descriptor, which is closed with it.
+/// Deregistering must close the registration's descriptor. Otherwise the process would run out of descriptors.
 #[test]
 fn registering_in_turns_leaves_nothing_behind() {
     let mut ops = ops();

@@ -1,9 +1,9 @@
-//! Element types and reductions by their names for users, whether MPI has them or not, and the functions and handles of
-//! the loaded library for collectives.
+//! Element types and reductions with their names for users, including those that MPI lacks. Also the loaded library's
+//! functions and handles for collectives.
 //!
 //! Sources of the numbers: `mpi_abi.h` of MPICH 5.0.2 (the standard's interface), `mpi.h` of MPICH 4.0.2 and 5.0.2, and
-//! `mpi.h` of Open MPI 4.1.4 and 5.0.11. The types of the standard and the reductions have the same numbers in all
-//! releases of a dialect.
+//! `mpi.h` of Open MPI 4.1.4 and 5.0.11. Standard types and reductions have the same numbers in all releases of a
+//! dialect.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -22,7 +22,7 @@ pub enum MpiType {
     Float32,
     /// MPI_DOUBLE.
     Float64,
-    /// Not a type of the standard; some libraries have one of their own.
+    /// Not a type of the standard; some libraries have their own.
     Float16,
     /// Not a type of the standard. When this was written, no library could reduce it.
     Bfloat16,
@@ -119,7 +119,7 @@ struct Numbers {
     max: Constant,
     /// Address value of MPI_IN_PLACE.
     in_place: usize,
-    /// A library's own type, and its name if the type is usable.
+    /// A library's own float16 type, and the name that the library reports if the type is usable.
     float16: Option<(Constant, &'static str)>,
 }
 
@@ -168,8 +168,8 @@ const OPEN_MPI: Numbers = Numbers {
     float16: Some((Constant::Symbol(c"ompi_mpi_short_float"), "MPI_SHORT_FLOAT")),
 };
 
-/// The first release of MPICH with a float16 type that is known to work. Debian's 4.0.2 ends the process when it
-/// reduces this type, and has no name for it; for bfloat16, 5.0.2 still does both.
+/// The first release of MPICH with a float16 type that is known to work. Debian's 4.0.2 has no name for the type, and
+/// ends the process when it reduces the type. With bfloat16, 5.0.2 still behaves like that.
 const MPICH_WITH_FLOAT16: u32 = 5;
 
 /// Functions and handles, looked up once per process.
@@ -180,14 +180,15 @@ pub(super) struct CollectiveKit {
     /// `None` before MPI 4.
     pub(super) large: Option<LargeFunctions>,
     pub(super) in_place: usize,
-    /// In the order of [`MpiType::ALL`].
+    /// Handles in the order of [`MpiType::ALL`]; `None` for types that the library lacks.
     types: [Option<Handle>; 8],
-    /// In the order of [`MpiReduction::MPI_HAS`].
+    /// Handles in the order of [`MpiReduction::MPI_HAS`].
     reductions: [Handle; 4],
 }
 
 impl CollectiveKit {
-    /// Looks up functions and handles. `version` is the library's own text. MPI must be running, and return errors.
+    /// Looks up functions and handles. `version` is the library's own text. MPI must be running, and must return errors
+    /// instead of ending the process.
     pub(super) fn look_up(
         library: &SharedLibrary,
         dialect: Dialect,

@@ -7,11 +7,11 @@ use super::sizes::{CallPart, either};
 use super::{ArenaPlace, Communicator, Memory, MpiType};
 use crate::error::LibraryError;
 
-/// All messages have the same tag: messages from one rank to another arrive in order.
+/// All messages have the same tag, because messages from one rank to another arrive in order.
 const TAG: c_int = 0;
 
 impl Communicator {
-    /// Sends elements to a rank. Returns when the memory may be modified, possibly before they arrive.
+    /// Sends elements to a rank. Returns when the memory may be modified, possibly before the elements arrive.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce`], or a rank that is not in the group.
@@ -66,7 +66,8 @@ impl Communicator {
         })
     }
 
-    /// Sends elements to a rank, and at the same time receives as many from another or the same rank.
+    /// Sends elements to a rank, and at the same time receives the same number of elements from another or the same
+    /// rank.
     ///
     /// # Errors
     /// As [`Communicator::send`] and [`Communicator::receive`], or ranges that overlap.
@@ -114,7 +115,7 @@ impl Communicator {
         })
     }
 
-    /// Checks that a message filled its whole range: for MPI, a shorter message is a success.
+    /// Checks that a message filled its whole range, because MPI reports success for a shorter message.
     #[inline]
     fn check_length(
         &self,

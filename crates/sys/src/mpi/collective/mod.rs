@@ -7,8 +7,8 @@
 //! | `sizes` | calls for more elements than a 32-bit count |
 //! | `rootless`, `rooted`, `message` | the calls |
 //!
-//! All data are in an [`Arena`], named by offsets, and every range is checked before MPI gets it. All ranks of a group
-//! must make the same call with the same type, reduction, root and number of elements. Otherwise calls hang, MPI
+//! All data are in an [`Arena`], addressed by offsets, and every range is checked before MPI gets it. All ranks of a
+//! group must make the same call with the same type, reduction, root and number of elements. Otherwise calls hang, MPI
 //! reports an error, or the elements are wrong. This module cannot check that.
 
 mod kit;
@@ -104,8 +104,8 @@ impl Communicator {
     }
 
     /// Lowers the number of elements above which a call is large. `large` allows functions with 64-bit counts for large
-    /// calls. All ranks of the group must do the same. For libraries with declared functions that do not work, and for
-    /// tests.
+    /// calls. All ranks of the group must do the same. Used for libraries with 64-bit functions that do not work, and
+    /// for tests.
     ///
     /// # Errors
     /// A number that is 0 or does not fit into a 32-bit count.
@@ -182,7 +182,7 @@ impl Communicator {
         Ok(got == [right])
     }
 
-    /// Waits until all ranks of the group have called it.
+    /// Waits until all ranks of the group have called this method.
     ///
     /// # Errors
     /// MPI's description.
@@ -220,7 +220,7 @@ impl Communicator {
         ))
     }
 
-    /// Converts a rank of this group for MPI, after a check that libraries may omit.
+    /// Checks that a rank is in this group, because libraries may not, and converts it for MPI.
     #[inline]
     fn member(&self, what: &str, rank: u32) -> Result<c_int, LibraryError> {
         if rank < self.size {
@@ -229,7 +229,7 @@ impl Communicator {
         Err(not_in_group(what, rank, self.size))
     }
 
-    /// Returns the bytes of `elements` elements from each of `ranks`.
+    /// Returns the bytes of `elements` elements from each of `ranks` ranks.
     #[inline]
     fn bytes_of(&self, element: MpiType, elements: u64, ranks: u32) -> Result<u64, LibraryError> {
         let all = elements.checked_mul(u64::from(ranks));
@@ -261,7 +261,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// The argument that only the root uses, on other ranks.
+    /// Value of an argument that only the root uses, on all other ranks.
     const NONE: Self = Self {
         at: ptr::null_mut(),
         bytes: 0,

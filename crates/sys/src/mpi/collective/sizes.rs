@@ -1,10 +1,9 @@
-//! Calls for more elements than a 32-bit count.
+//! Calls for more elements than a 32-bit count can express.
 //!
 //! A call that treats each element separately (all-reduce, reduce, broadcast, a message) is split into parts. A call
-//! that moves a block for each rank cannot be split, because the parts of all blocks are not contiguous: it counts
-//! units, a type of several elements. A reduction over units would have no meaning, so a large reduce-scatter is
-//! refused. All this is only for libraries without functions with 64-bit counts; with them, the largest call is one
-//! call.
+//! that moves a block for each rank cannot be split, because the parts of all blocks are not contiguous. Instead, it
+//! counts units of several elements each. A reduction over units would have no meaning, so a large reduce-scatter is
+//! refused. With functions that have 64-bit counts, none of this is needed: every call is one call.
 //!
 //! The decision depends only on the length, so it is the same on all ranks.
 
@@ -47,7 +46,7 @@ impl CallLimit {
     }
 }
 
-/// The largest unit to try: larger ones are not needed below 2^47 elements.
+/// The largest unit to try. Larger units are not needed below 2^47 elements.
 const UNIT_MAX: u64 = 1 << 16;
 
 /// A contiguous part of the elements, for one call.
@@ -69,7 +68,7 @@ pub(super) struct BlockCount<'a> {
     _unit: Option<MadeType<'a>>,
 }
 
-/// Calls a function of the table for large counts if there is one, otherwise of the plain table. The count has the
+/// Calls a function with 64-bit counts if the part has them, otherwise a function with 32-bit counts. The count has the
 /// function's type.
 macro_rules! either {
     ($communicator:ident, $part:ident, |$table:ident, $count:ident| $call:expr) => {
@@ -123,8 +122,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// Chooses type and count for a block per rank that is only moved. The count of all ranks together must fit too,
-    /// because libraries add it up in an `int`.
+    /// Chooses type and count for a block per rank that is only moved. The count of all ranks together must also fit,
+    /// because libraries add up the counts in an `int`.
     #[inline]
     pub(super) fn block(
         &self,
@@ -195,8 +194,8 @@ impl Communicator {
     }
 }
 
-/// Returns the smallest unit that divides a block and gives at most `max` units for all ranks. The error is the largest
-/// smaller block that has one.
+/// Returns the smallest unit that divides a block and gives at most `max` units for all ranks. If there is none, the
+/// error is the largest smaller block that has such a unit.
 fn unit(elements: u64, ranks: u64, max: u64) -> Result<u64, u64> {
     let largest = UNIT_MAX.min(max);
     let least = elements.saturating_mul(ranks).div_ceil(max).max(1);

@@ -28,7 +28,7 @@ thread_local! {
     static FLAGS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Opens queues of the simulated device, in the folder of the library.
+/// Opens queues of the simulated device, and returns them with the folder of its library.
 fn queues() -> (tempfile::TempDir, Queues) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("libibverbs.so.1");
@@ -55,7 +55,7 @@ fn queues() -> (tempfile::TempDir, Queues) {
 fn asked(queues: &Queues) -> ([i64; 4], i64) {
     let library = &queues.context.library.library;
     let noted = library.symbol_without_version(c"tonnage_double").unwrap();
-    // SAFETY: the simulated library has six numbers there.
+    // SAFETY: the symbol is an array of six numbers.
     let [offset, length, address, file, _, open] = unsafe { *noted.cast::<[i64; 6]>().as_ptr() };
     ([offset, length, address, file], open)
 }
@@ -72,7 +72,7 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Memory that begins inside a page, memory in pieces, and memory without an address.
+/// Registers memory that begins inside a page, memory in pieces, and memory without an address.
 #[test]
 fn files_are_registered_with_their_offsets_and_released() {
     let (_directory, mut queues) = queues();
@@ -86,7 +86,7 @@ fn files_are_registered_with_their_offsets_and_released() {
     let remote = queues.remote(region).unwrap();
     assert_eq!((remote.base, remote.len), (0x7f00_0000_0200, 10_000));
     queues.deregister(region).unwrap();
-    // Only this keeps it alive.
+    // Only `whole` still keeps the memory alive.
     assert_eq!((asked(&queues).1, Arc::strong_count(&whole)), (0, 1));
     queues.register_up_to(8192);
     let region = queues.register_device(whole, ACCESS).unwrap();
@@ -107,12 +107,12 @@ fn files_are_registered_with_their_offsets_and_released() {
             .unwrap();
         queues.deregister(region).unwrap();
     }
-    // Other tests open and close some at the same time.
+    // Other tests open and close descriptors at the same time.
     assert!(descriptors() < before + 1000);
 }
 
-/// GPU memory of both makers, by its file and by its address. An allocation of AMD's runtime does not begin where its
-/// file does; without the offset, a neighbour's bytes would be registered.
+/// Registers GPU memory of both makers, by its file and by its address. An allocation of AMD's runtime does not begin
+/// at the start of its file. Without the offset, bytes of another allocation would be registered.
 #[test]
 fn memory_of_either_maker_is_registered_where_it_begins() {
     let (_directory, mut queues) = queues();
