@@ -59,7 +59,7 @@ impl Verb {
         matches!(self, Self::FetchAdd | Self::CompareSwap)
     }
 
-    /// Whether the verb fetches bytes from the peer, so that its completion is proof that the peer was reached.
+    /// Whether the verb fetches bytes from the peer, so that its completion also serves as the peer's answer.
     pub fn fetches(self) -> bool {
         self == Self::Read || self.is_atomic()
     }

@@ -1,7 +1,7 @@
 //! Peer addresses and remote memories: what processes exchange before they can transfer anything.
 //!
-//! Each is one line of text, to be sent over any channel that the program has. The text is opaque, and is checked when
-//! it is used. It is not encrypted: any process that reads a [`RemoteMemory`] can access the memory.
+//! Both are encoded as one line of text, which the program can send over any channel. The text is opaque, and is
+//! checked when it is used. It is not encrypted: any process that reads a [`RemoteMemory`] can access the memory.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
