@@ -1,5 +1,5 @@
-//! How the cost of ranks grows with their number: time to join, time and bytes of each exchange at rank 0 and at a
-//! leaf, memory per rank, CPU time per rank and exchange. Ranks are first threads of one process, then processes.
+//! Measures how the cost of ranks grows with their number: time to join, time and bytes of each exchange at rank 0 and
+//! at a leaf, memory and CPU time per rank. Ranks are first threads of one process, then separate processes.
 //!
 //! `cargo bench -p tonnage-bench --bench growth` runs all sizes; numbers after `--` select other sizes.
 
@@ -16,19 +16,19 @@ use tonnage_ranks::{JoinOptions, Rank, Secret, detect};
 use tonnage_sys::clock::process_cpu_ns;
 use tonnage_units::{Error, Reduce, Result};
 
-/// Exchanges of each kind.
+/// Number of exchanges of each kind.
 const COUNT: u32 = 50;
-/// Sessions of each engine.
+/// Number of sessions of each engine.
 const SESSIONS: u32 = 3;
-/// Most threads that open sessions of each engine. An engine with its own mappings looks up its memory more slowly the
-/// more threads its process has.
+/// Largest number of threads that open sessions of each engine. With an engine that keeps mappings of its own, looking
+/// up memory gets slower with the number of threads in the process.
 const SESSION_THREADS_MAX: [u32; ENGINES.len()] = [1024, 64];
 const THREADS_MAX: u32 = 2048;
 const PROCESSES_MAX: u32 = 1024;
 /// Start time of the first process of a run, in nanoseconds since 1970.
 const BEGAN: &str = "TONNAGE_GROWTH_BEGAN";
 
-/// Resident memory and CPU time of all processes until all had joined.
+/// Resident memory and CPU time of all processes until all ranks had joined.
 #[derive(Default, Serialize, Deserialize)]
 struct Used {
     resident_bytes: u64,
@@ -61,7 +61,7 @@ fn main() -> Result<()> {
         let options = JoinOptions::new(&env, &identity, secret, "growth".into())?;
         return as_process(Rank::join(identity, options).map_err(Error::from)?);
     }
-    // `cargo test --benches` only checks that it runs.
+    // `cargo test --benches` only checks that the benchmark runs, so it uses a small size.
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     let asked = std::env::args().filter_map(|argument| argument.parse().ok());
     let mut sizes: Vec<u32> = asked.collect();
@@ -95,7 +95,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The sizes to run. Prints a line for each size that is skipped.
+/// Returns the sizes that are possible. Prints a line for each size that is skipped.
 fn up_to(most: u32, how: &str, sizes: &[u32]) -> Vec<u32> {
     let (taken, left): (Vec<u32>, Vec<u32>) = sizes.iter().partition(|ranks| **ranks <= most);
     for ranks in left {
@@ -142,7 +142,7 @@ fn as_threads(ranks: u32) -> Result<Run> {
         .into_iter()
         .find_map(|(.., ends)| ends)
         .ok_or_else(none)?;
-    // One process holds all ranks of this run, and held those of earlier runs.
+    // One process holds all ranks of this run and of earlier runs, so its earlier CPU time is subtracted.
     let mut cpu_ns: Vec<u64> = ends.root.iter().map(|step| step.cpu_ns).collect();
     if let Some(join) = cpu_ns.first_mut() {
         *join -= cpu_before_ns;

@@ -1,6 +1,7 @@
-//! The canary: times a cache line passed back and forth between two CPUs, before and after each point. It costs 2 ms
-//! and shows whether the path between them changed: on virtual machines the same two CPUs may be 60 ns apart now and
-//! 240 ns a minute later. Many points do not depend on this path, so a change alone proves nothing about their figures.
+//! The canary: the time of a cache line that two CPUs pass back and forth, before and after each point. It takes 2 ms
+//! and shows whether the path between the CPUs changed. On virtual machines, the same two CPUs may be 60 ns apart now,
+//! and 240 ns a minute later. Many points don't depend on this path, so a changed canary alone proves nothing about
+//! their figures.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,23 +10,23 @@ use tonnage_sys::clock::Clock;
 use crate::threads::start;
 use tonnage_record::Canary;
 
-/// A counter on cache lines of its own. 128 bytes, because CPUs fetch lines in pairs.
+/// A counter with cache lines of its own. The alignment is 128 bytes, because CPUs fetch cache lines in pairs.
 #[repr(align(128))]
 struct CacheLine(AtomicU64);
 
-/// Round trips between two clock reads.
+/// Number of round trips between two clock reads.
 const ROUND_TRIPS: u64 = 200;
 
 /// Number of measurements; the median is reported.
 const MEASUREMENTS: usize = 15;
 
-/// Value that makes the other thread stop waiting.
+/// Value of the counter that makes the other thread stop waiting.
 const GIVEN_UP: u64 = u64::MAX;
 
-/// Relative difference, based on the smaller time, above which the path between the CPUs counts as changed.
+/// If the times before and after differ by more than this fraction of the smaller one, the path counts as changed.
 const CHANGE: f64 = 0.2;
 
-/// One-way time between the two CPUs in nanoseconds, or why it cannot be measured.
+/// Returns the one-way time between the two CPUs in nanoseconds, or the reason why it cannot be measured.
 pub fn one_way_ns(cpus: [u32; 2], clock: &Clock) -> Result<f64, String> {
     if cpus[0] == cpus[1] {
         return Err(format!("both ends run on CPU {}", cpus[0]));
@@ -69,7 +70,7 @@ pub fn one_way_ns(cpus: [u32; 2], clock: &Clock) -> Result<f64, String> {
     })
 }
 
-/// Spins until the line holds `value`. Fails if the other thread gave up or does not respond.
+/// Spins until the counter has this value. Fails if the other thread has given up, or does not respond.
 fn wait_for(line: &CacheLine, value: u64) -> Result<(), String> {
     for _ in 0..200_000_000_u64 {
         match line.0.load(Ordering::Acquire) {
@@ -82,7 +83,7 @@ fn wait_for(line: &CacheLine, value: u64) -> Result<(), String> {
     Err("the other thread did not answer".into())
 }
 
-/// Builds the record's canary from the two measurements.
+/// Builds the record's canary from the measurements before and after the point.
 pub fn compare(cpus: [u32; 2], before: Result<f64, String>, after: Result<f64, String>) -> Canary {
     match (before, after) {
         (Ok(before_ns), Ok(after_ns)) => {

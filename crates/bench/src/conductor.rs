@@ -1,8 +1,8 @@
-//! The conductor takes the points of a plan, of any kinds, through their steps to records.
+//! The conductor takes the points of a plan through their steps, and makes a record of each. Points can be of any kind.
 //!
 //! A run first collects the facts that all points share. Consecutive points that can share open resources form a
-//! stretch, which is opened once. Each of its points then gets a canary, its steps (`take_steps`), a second canary and
-//! a record. The steps depend on the kind; see [`crate::kinds`].
+//! stretch, and the resources are opened once per stretch. Each point then gets a canary, its steps (`run_steps`), a
+//! second canary and a record. The kind of a point defines its steps; see [`crate::kinds`].
 
 use crate::canary;
 use crate::cpu_time::CpuTimeMeter;
@@ -27,10 +27,10 @@ use tonnage_sys::clock::Clock;
 use tonnage_units::message::truncate_message;
 use tonnage_units::{Error, Result};
 
-/// Runs all points in order as one run. Every rank calls it with the same points; rank 0's observer gets the records.
+/// Runs all points in order as one run. Every rank calls this with the same points. Rank 0's observer gets the records.
 ///
 /// # Errors
-/// Any error that ends the whole run. A failure of one point is only in its record.
+/// If the whole run ends. The failure of a single point is only in the point's record.
 pub fn run(
     points: &[Planned],
     rank: &mut Rank,
@@ -45,8 +45,8 @@ pub fn run(
     measure(&run, points, place, rank, settings, observer, true)
 }
 
-/// Measures points of a run that has begun. If `divides`, points whose ranks are threads are handed to rank 0 alone;
-/// otherwise this rank is one of those threads.
+/// Measures points of a run that has begun. With `divides`, points whose ranks are threads are left to rank 0. Without
+/// `divides`, this rank is one of those threads.
 fn measure(
     run: &RunContext,
     points: &[Planned],
@@ -84,7 +84,7 @@ fn measure(
     Ok(())
 }
 
-/// Size from which points of a stretch cannot be opened, and the missing resource.
+/// Why some points of a stretch cannot be opened: from this number of requested bytes on, the error applies.
 type OversizedPoints = Vec<(u64, Error)>;
 
 /// A run in progress.
@@ -92,16 +92,18 @@ struct Conductor<'a> {
     stage: Stage<'a>,
     run: &'a RunContext,
     points: &'a [Planned],
-    /// Index in the whole run of the first of `points`, and the run's total number of points.
+    /// Index of the first of `points` in the whole run, and the total number of points in the run.
     place: (usize, usize),
     /// Index of the first point that has no record yet.
     next: usize,
 }
 
 impl KindRunner for Conductor<'_> {
-    /// Measures one stretch. After a failed point the stretch is closed unless its state is still known.
+    /// Measures one stretch. After a failed point, the open resources are used further only if their state is still
+    /// known.
     fn run_points<K: Kind>(&mut self, kind: &mut K) -> Result<()> {
-        // Threads that libraries start for the next stretch begin on the CPUs of this one.
+        // Restores the CPUs of this thread afterwards: threads that libraries start for the next stretch would inherit
+        // them.
         let _cpus = AffinityGuard::save();
         let stretch = points_sharing_resources::<K>(&self.points[self.next..]);
         let (opened, oversized) = self.open_what_fits(kind, &stretch);
@@ -133,9 +135,9 @@ impl KindRunner for Conductor<'_> {
 }
 
 impl Conductor<'_> {
-    /// Opens the resources that the points of a stretch share. If the machine lacks something for all of them together,
-    /// drops the points that ask for the most bytes and tries again, as long as the missing resource changes. Returns
-    /// the dropped points' sizes with the reasons, and `None` if no point is left.
+    /// Opens the resources that the points of a stretch share. If the machine lacks a resource for all points together,
+    /// drops the points that request the most bytes and tries again. Stops if the same resource is missing again.
+    /// Returns the dropped sizes with the errors, and `None` if no point is left.
     fn open_what_fits<K: Kind>(
         &mut self,
         kind: &mut K,
@@ -168,7 +170,8 @@ impl Conductor<'_> {
         (Ok(None), oversized)
     }
 
-    /// Records a point that cannot be measured. Returns false, without a record, for any other.
+    /// Records a point that cannot be measured, and returns true. Returns false without a record if the point can be
+    /// measured.
     fn emit_unmeasured<K: Kind>(
         &mut self,
         asked: AnnotatedPoint<'_, K::Point>,
@@ -197,8 +200,8 @@ impl Conductor<'_> {
         all.try_for_each(|asked| self.emit_unmeasured::<K>(*asked, oversized).map(drop))
     }
 
-    /// Makes rank 0 measure the next point inside its own process. The points that follow and need the same number of
-    /// threads are measured with it.
+    /// Makes rank 0 measure the next point inside its own process. Directly following points with the same number of
+    /// threads are measured in the same call.
     fn measure_within_process(&mut self, size: u32) -> Result<()> {
         let Stage {
             rank,
@@ -221,11 +224,11 @@ impl Conductor<'_> {
             in_process::run(size, &part, (rank, &host.topology.allowed), *observer)?;
         }
         self.next += points.len();
-        // There is no way to predict how long rank 0's points take; its heartbeat shows that it lives.
+        // The duration of rank 0's points is not known in advance. Rank 0's heartbeat shows that it is alive.
         rank.barrier("points within rank 0's process", DEADLINES.phase)
     }
 
-    /// Records all points that could not be opened, or only the first of them if the run is over.
+    /// Records all points of a stretch that could not be opened. If the run is over, records only the first of them.
     fn record_not_opened<K: Kind>(
         &mut self,
         kind: &mut K,
@@ -274,7 +277,7 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// Adds to rank 0's record the conditions that ranks saw around their trials: CPU time lost, and the paths of their
+    /// Adds the conditions during the trials to rank 0's record: CPU time that ranks lost, and the paths of their
     /// sockets.
     fn gather_surroundings(&mut self, record: &mut Record) -> Result<(), StepFailure> {
         let Stage {
@@ -284,7 +287,7 @@ impl Conductor<'_> {
             paths,
             ..
         } = &mut self.stage;
-        // Sockets that stay open between points are still open here; the others were read before they were closed.
+        // Some sockets stay open between points, and are read here. Other sockets were read before they were closed.
         paths.read_sockets();
         let lost = cpu.own_losses(rank, host);
         let lost = rank.reduce("CPU time that was lost", lost, DEADLINES.step)?;
@@ -297,7 +300,7 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// Rank 0 measures the canary while all others wait without using a CPU.
+    /// Rank 0 measures the canary. All other ranks wait meanwhile, without using a CPU.
     fn run_canary(
         &mut self,
         cpus: Option<&Result<[u32; 2], String>>,
@@ -317,7 +320,7 @@ impl Conductor<'_> {
         Ok(result)
     }
 
-    /// Records a point that failed. If the run is over, returns the error with its first known cause.
+    /// Records a point that failed. If the run is over, returns the first cause that is known.
     fn record_failure<K: Kind>(
         &mut self,
         kind: &mut K,
@@ -336,10 +339,10 @@ impl Conductor<'_> {
         if rank.why_stopped().is_none() {
             rank.fail(&error);
         }
-        // `fail` reports it to all ranks; it comes back with this rank's name.
+        // `fail` reports the error to all ranks. It comes back with the name of this rank.
         await_first_cause(rank);
         let error = rank.why_stopped().unwrap_or(error);
-        // Emit the record before the cleanup: this process is ended soon, however long the cleanup takes.
+        // Record first and clean up afterwards: this process is ended soon, even if the cleanup takes longer.
         let emitted = self.emit(record, outcome(&error));
         kind.abandon();
         emitted.and(Err(error))
@@ -351,7 +354,7 @@ impl Conductor<'_> {
             .run
             .record(self.stage.settings, K::body(asked), not_begun);
         Record {
-            // A contradictory cell of a sweep is not optional: it is not caused by missing hardware or software.
+            // No hardware or software is missing for a contradictory cell of a sweep, so the cell is not optional.
             optional: asked.reading.optional && asked.impossible.is_none(),
             published_rows: published::rows_of(&record, &asked.reading.tables),
             ..record
@@ -370,7 +373,7 @@ impl Conductor<'_> {
     }
 }
 
-/// Returns the next points that can share the open resources of the first one. Impossible points among them need none.
+/// Returns the next points that can share open resources with the first one. Impossible points in between are included.
 fn points_sharing_resources<'a, K: Kind>(
     ahead: &'a [Planned],
 ) -> Vec<AnnotatedPoint<'a, K::Point>> {
@@ -396,16 +399,17 @@ fn points_sharing_resources<'a, K: Kind>(
     stretch
 }
 
-/// Takes one point through all its steps. Follows the kernel's clock before each of them, so that no kind has to.
+/// Takes one point through all its steps. The clock is synchronized with the kernel's before each timed step, so that
+/// kinds need not do it.
 fn run_steps(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
     let tried = run_trials(clock, steps);
     if let Err(StepFailure::Run(_)) = tried {
         return tried;
     }
-    // A point that failed on all ranks is closed too; its first failure is the one that counts.
+    // A point that failed on all ranks is closed too. If closing fails as well, the first failure counts.
     let closed = steps.close();
     match (tried, closed) {
-        // A rank that could not close is no longer in step with the others.
+        // If a rank could not close, it is no longer in step with the others, and the run cannot continue.
         (Err(StepFailure::Point(first)), Err(StepFailure::Run(_))) => {
             return Err(StepFailure::Run(first));
         }
@@ -438,10 +442,10 @@ mod tests {
     use super::*;
     use tonnage_sys::clock::monotonic_ns;
 
-    /// The name of a step that fails, and whether the point or the run fails with that step.
+    /// Name of a step that fails, and the kind of failure: the point's or the run's.
     type Fails = (&'static str, fn(Error) -> StepFailure);
 
-    /// Records the steps that it is asked to take, inspects each, and fails at the given ones.
+    /// Notes each step that it takes, calls `look` with it, and fails at the given steps.
     struct RecordedSteps<F> {
         taken: Vec<&'static str>,
         fails: &'static [Fails],
@@ -505,13 +509,14 @@ mod tests {
 
     #[test]
     fn the_clock_is_synchronized_before_each_timed_step() {
-        // This clock loses 5 ms per second.
+        // This clock loses 5 ms per second unless it is synchronized.
         let clock = Clock::misjudged(-5000);
         if clock.source_name() == "clock_gettime" {
             println!("skip: the kernel does not trust this CPU's counter");
             return;
         }
-        // A descheduled thread widens the difference, so take the smallest of several.
+        // If the thread is descheduled between the two readings, the difference grows. Therefore the smallest of many
+        // counts.
         let off_ns = || {
             let each = (0..100).map(|_| clock.now_ns().abs_diff(monotonic_ns()));
             each.min().unwrap()
@@ -519,7 +524,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(100));
         assert!(off_ns() > 400_000, "{}", off_ns());
         let mut timed = RecordedSteps::new(&[], |step| {
-            // The other steps read no clock.
+            // These steps don't read the clock.
             if !["prepare", "close", "gather"].contains(&step) {
                 let off_ns = off_ns();
                 assert!(off_ns < 20_000, "{step}: {off_ns}");
@@ -559,8 +564,8 @@ mod tests {
         assert_eq!(steps, ["bound before", "prepare"]);
     }
 
-    /// A point that could not be closed on one rank would make the other ranks wait. The error reported is the earlier
-    /// one, which caused the failure.
+    /// If a rank could not close a failed point, other ranks would wait for it in the next point. The reported error is
+    /// the earlier one, which caused the failure.
     #[test]
     fn a_failed_point_that_cannot_be_closed_ends_the_run() {
         let (_, ended) = taken(&[("trial", StepFailure::Point), ("close", StepFailure::Run)]);

@@ -1,8 +1,8 @@
-//! CPU time that ranks lost during their trials, for all kinds of experiments: how long their threads waited for a CPU,
-//! and how often the quota of a control group stopped them.
+//! CPU time that ranks lost during their trials, for all kinds of experiments. Measures how long threads waited for a
+//! CPU, and how often the quota of a control group throttled them.
 //!
-//! A kind calls [`CpuTimeMeter::begin`] and [`CpuTimeMeter::end`] just outside its measured intervals. The conductor takes the
-//! sums after each point. Nothing here runs in a timed loop.
+//! A kind calls [`CpuTimeMeter::begin`] and [`CpuTimeMeter::end`] just outside its measured intervals. The conductor
+//! reads the sums after each point. Nothing in this module runs in a timed loop.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,13 +25,13 @@ pub fn own_sched_time() -> Option<SchedTime> {
     SchedTime::of_thread(&Tree::host(), own_thread())
 }
 
-/// CPU time lost by one rank.
+/// Measures the CPU time that one rank loses.
 pub struct CpuTimeMeter {
     tree: Tree,
     groups: Vec<LimitedGroup>,
-    /// Threads of the current interval, with their times at its start.
+    /// Threads in the current interval, with their scheduling times at its start.
     threads: Vec<(u32, Option<SchedTime>)>,
-    /// Counts of the groups at the start of the interval.
+    /// Counts of the control groups at the start of the interval.
     groups_before: Vec<Throttling>,
     sums: IntervalSums,
 }
@@ -41,7 +41,7 @@ pub struct CpuTimeMeter {
 struct IntervalSums {
     thread_ns: u64,
     wait_ns: u64,
-    /// Whether the time of some thread was not counted.
+    /// Whether the kernel did not count the time of some thread.
     is_partial: bool,
     /// Largest number of threads in an interval.
     threads: usize,
@@ -65,7 +65,7 @@ impl CpuTimeMeter {
         self.sums = IntervalSums::default();
     }
 
-    /// Begins an interval of the calling thread and `others`.
+    /// Begins an interval of the calling thread and the threads `others`.
     pub fn begin(&mut self, others: &[u32]) {
         self.begin_groups();
         let threads = others.iter().copied().chain([own_thread()]);
@@ -75,7 +75,7 @@ impl CpuTimeMeter {
             .collect();
     }
 
-    /// Begins an interval whose threads count their own times and pass them to [`Self::count`].
+    /// Begins an interval in which each thread measures its own times, which are then passed to [`Self::count`].
     pub fn begin_groups(&mut self) {
         self.threads.clear();
         let counts = self.groups.iter().map(|group| group.throttling(&self.tree));
@@ -105,7 +105,8 @@ impl CpuTimeMeter {
         }
     }
 
-    /// Adds a thread that was measured for `elapsed_ns`. `time` is `None` if the kernel does not count it.
+    /// Adds a thread that was measured for `elapsed_ns`. `time` is `None` if the kernel does not count scheduling
+    /// times.
     pub fn count(&mut self, time: Option<SchedTime>, elapsed_ns: u64) {
         self.sums.thread_ns += elapsed_ns;
         match time {
@@ -114,7 +115,7 @@ impl CpuTimeMeter {
         }
     }
 
-    /// Returns this rank's losses in all intervals, to be merged with those of other ranks.
+    /// Returns this rank's losses in all intervals, for merging with other ranks' losses.
     pub fn own_losses(&self, rank: &Rank, host: &RankHost) -> CpuLosses {
         let id = rank.id() as usize;
         let name = rank.rank_infos().get(id).map(|info| info.host.to_string());
@@ -149,7 +150,7 @@ impl CpuTimeMeter {
     }
 }
 
-/// Losses of several ranks, largest first.
+/// Losses of several ranks, the largest losses first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CpuLosses(Json<Vec<CpuLoss>>);
 
@@ -167,7 +168,7 @@ impl Reduce for CpuLosses {
 }
 
 impl CpuLosses {
-    /// Returns the losses for a record whose ranks ran on the CPUs in `effective`.
+    /// Returns the losses for a record. `effective` has the CPUs that the ranks ran on.
     pub fn for_record(self, effective: &[Effective], hosts: &Hosts) -> Vec<CpuLoss> {
         let Self(Json(mut all)) = self;
         for loss in &mut all {
@@ -177,7 +178,7 @@ impl CpuLosses {
     }
 }
 
-/// Returns whether a rank yields, or is pinned to a CPU that another thread of the run also uses.
+/// Returns whether a rank yields, or is pinned to a CPU that another thread of the run uses too.
 fn shares_cpus(rank: u32, effective: &[Effective], hosts: &Hosts) -> bool {
     let groups = effective.iter().filter_map(|group| {
         let ranks = number_list::parse(&group.ranks).ok()?;
@@ -192,7 +193,7 @@ fn shares_cpus(rank: u32, effective: &[Effective], hosts: &Hosts) -> bool {
         .iter()
         .flat_map(|(_, group)| group.cpus.iter().flatten().copied())
         .collect();
-    // A point with several backends lists the ranks once per backend; the backends take turns, so only one set counts.
+    // With several backends, each rank appears once per backend. Backends take turns, so only one of these sets counts.
     let of_one = own.first().map_or(0, |(_, group)| group.cpus.len());
     let distinct = cpus.iter().collect::<std::collections::BTreeSet<_>>().len();
     let twice = !cpus.is_empty() && distinct < of_one.min(cpus.len());
@@ -213,8 +214,8 @@ mod tests {
     use tonnage_machine::kernel_files::invented::Machine;
     use tonnage_ranks::testing::rank_info;
 
-    /// Writes the files of a group with a quota of half a CPU. `periods` are the group's counts, `wait_ns` is the
-    /// thread's.
+    /// Writes the files of a control group with a quota of half a CPU. `periods` are the group's counts; `wait_ns` is
+    /// the thread's wait.
     fn counted(machine: &Machine, periods: [u64; 3], wait_ns: u64) {
         let [all, throttled, throttled_us] = periods;
         machine
@@ -288,7 +289,7 @@ mod tests {
             (loss.lost_to_quota(), loss.lost_to_others()),
             (None, Some(0.49))
         );
-        // If a thread's time is not counted, the cause stays unknown. A wait of 1 % is not recorded as a loss.
+        // If a thread's time is not counted, the cause stays unknown. Below, a wait of 1 % is too short to be recorded.
         cpu.count(None, 1_000_000);
         let loss = only(cpu.losses(0, "a".into(), false)).unwrap();
         assert_eq!(loss.lost_to_others(), None);

@@ -1,44 +1,45 @@
-//! Longest times that ranks wait for each other, all derived from one duration.
+//! Longest times that ranks wait for each other. All of them are derived from one duration.
 //!
-//! The heartbeat (see `tonnage_ranks`) finds a dead or stopped rank long before any of these pass. They end the wait
-//! for a rank that lives but does not arrive.
+//! A dead or stopped rank is found much earlier, by the heartbeat (see `tonnage_ranks`). The deadlines here end waits
+//! for a rank that is alive but does not arrive.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Deadlines of the run: the defaults, unless a budget was bound before its ranks met.
+/// Deadlines of the run. They are the defaults unless `bind` was called before the ranks met.
 pub static DEADLINES: RunDeadlines = RunDeadlines(OnceLock::new());
 
-/// Default deadlines, if no time for a step was given.
+/// Default deadlines, without a budget.
 const USUAL: Deadlines = Deadlines::from_step(Duration::from_secs(60));
 
-/// Smallest stall deadline; a shorter one would end runs that a busy machine only delays.
+/// Smallest deadline for stalls. A shorter one would end runs that a busy machine merely delays.
 const STALL_MIN: Duration = Duration::from_secs(1);
 
-/// Time that a failure's cause needs to reach all ranks.
+/// Time that the cause of a failure needs to reach all ranks.
 const CAUSE_MIN: Duration = Duration::from_millis(250);
 
-/// Longest times that ranks may take for an activity.
+/// Longest times that ranks may take for each kind of wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Between two steps of all ranks, in addition to the planned time of a step.
+    /// Between two steps that all ranks take, in addition to the planned time of a step.
     pub step: Duration,
-    /// For a trial with a given number of operations, because its duration is unknown.
+    /// For a trial with a given number of operations, whose duration is unknown.
     pub operations: Duration,
     /// For a phase on files, which may move as many bytes as a file system holds.
     pub phase: Duration,
     /// Until a completed operation of a peer is visible in this rank's memory.
     pub arrival: Duration,
     /// For operations without progress, in addition to the time in which a lost rank or host is found. A repaired
-    /// network retries at growing intervals, and the heartbeat's findings are more specific.
+    /// network needs time because it retries at growing intervals. The heartbeat also gets time to report first,
+    /// because it reports the cause.
     pub stall: Duration,
-    /// From an engine's failure until the control channel reports the cause, which may be another rank's end.
+    /// From an engine's failure until the control channel reports the cause, for example the end of another rank.
     pub cause: Duration,
 }
 
 impl Deadlines {
-    /// Derives all deadlines from the time that ranks may take between two steps.
+    /// Derives all deadlines from the longest time between two steps.
     pub const fn from_step(step: Duration) -> Self {
         Self {
             step,

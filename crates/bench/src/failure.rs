@@ -1,4 +1,4 @@
-//! How far a failure reaches, and how it is recorded.
+//! The extent of a failure (a point or the whole run), and how it is recorded.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use tonnage_record::Outcome;
 use tonnage_units::message::truncate_message;
 use tonnage_units::{Error, Result};
 
-/// How far a failure reaches.
+/// The extent of a failure.
 #[derive(Debug)]
 pub enum StepFailure {
-    /// The point failed on all ranks; the next one can be measured.
+    /// The point failed on all ranks. The next point can be measured.
     Point(Error),
     /// The run cannot continue.
     Run(Error),
@@ -24,7 +24,7 @@ impl From<Error> for StepFailure {
 }
 
 impl StepFailure {
-    /// Classifies a failure that all ranks know: it is the point's, unless the run was stopped.
+    /// Classifies a failure that all ranks know of. If the run was stopped, the run failed, otherwise only the point.
     pub fn from_agreed(rank: &Rank, error: Error) -> Self {
         match rank.why_stopped() {
             Some(_) => Self::Run(error),
@@ -33,8 +33,8 @@ impl StepFailure {
     }
 }
 
-/// Returns this rank's value if every rank has one. Otherwise every rank gets the failure of the first rank that
-/// failed. All ranks are in step afterwards.
+/// Returns this rank's value if every rank has a value. Otherwise every rank gets the failure of the first rank that
+/// failed. Afterwards, all ranks continue at the same step.
 ///
 /// # Errors
 /// [`StepFailure::Point`] when a rank failed, [`StepFailure::Run`] when the run was stopped.
@@ -48,7 +48,7 @@ pub fn agree<T>(
     agreed.map_err(|error| StepFailure::from_agreed(rank, error))
 }
 
-/// Returns this rank's value if every rank has one; otherwise fails on all ranks.
+/// Returns this rank's value if every rank has a value. Otherwise it fails on all ranks.
 pub(crate) fn all_or_none<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
     all_or_none_within(rank, what, mine, DEADLINES.step)
 }
@@ -71,7 +71,7 @@ fn all_or_none_within<T>(
     })
 }
 
-/// Converts a point's error to an outcome: a missing resource is a skip, everything else a failure.
+/// Converts the error of a point to an outcome. A missing resource makes it skipped, any other error failed.
 pub fn outcome(error: &Error) -> Outcome {
     let why = truncate_message(&error.to_string()).into_owned();
     match error {
@@ -80,8 +80,8 @@ pub fn outcome(error: &Error) -> Outcome {
     }
 }
 
-/// Waits briefly for the cause of a failure. A dying peer breaks the engines of others at once. The control channel
-/// reports its death a little later, which explains more than the engine's error.
+/// Waits briefly for the cause of a failure. If a rank dies, the engines of its peers fail at once. The control channel
+/// reports the death a little later, and explains more than an engine's error.
 pub fn await_first_cause(rank: &Rank) {
     let since = Instant::now();
     while rank.why_stopped().is_none() && since.elapsed() < DEADLINES.cause {

@@ -1,7 +1,7 @@
 //! This rank's host: its CPUs, and the ranks that share them.
 //!
 //! [`tonnage_ranks::hosts`] knows which ranks are on one machine, but their launcher may have bound them to different
-//! CPUs. So each rank sends the CPUs that it may use; ranks with CPUs in common take turns.
+//! CPUs. Therefore each rank sends the list of CPUs that it may use. Ranks with common CPUs share them.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use tonnage_units::{Error, Result};
 pub struct RankHost {
     /// The host's CPUs and devices.
     pub topology: Arc<Topology>,
-    /// This rank's index among the ranks that share CPUs with it, and their number. Both include this rank.
+    /// Index of this rank among the ranks that share CPUs with it, and the number of these ranks. Both count this rank.
     pub neighbours: (u32, u32),
-    /// Ranks of this machine in ascending order, including this one, with the CPUs that each may use.
+    /// All ranks of this machine in ascending order, including this one, with the CPUs that each of them may use.
     pub ranks: Vec<(u32, Vec<u32>)>,
 }
 
 impl RankHost {
-    /// Exchanges lists of usable CPUs with the other ranks of this machine.
+    /// Exchanges the lists of usable CPUs with the other ranks of this machine.
     pub fn gather(rank: &mut Rank, topology: &Arc<Topology>) -> Result<Self> {
         let mine = number_list::format(&topology.allowed).into_bytes();
-        // Only ranks of this machine share its CPUs.
+        // Only ranks on this machine can share its CPUs.
         let local = rank.hosts().ranks_of_machine(rank.id());
         let messages = local.iter().map(|&to| (to, mine.clone())).collect();
         let replies = rank.exchange("which CPUs ranks may use", messages, DEADLINES.step)?;
@@ -48,7 +48,7 @@ impl RankHost {
     }
 }
 
-/// Returns the index of `rank` among the ranks that share CPUs with it, and their number.
+/// Returns the index of `rank` among the ranks that share CPUs with it, and the number of these ranks.
 fn neighbours(cpus: &[(u32, &str)], rank: u32) -> Result<(u32, u32)> {
     let own_text = cpus.iter().find(|(other, _)| *other == rank);
     let own_text = own_text.map_or("", |(_, text)| text);

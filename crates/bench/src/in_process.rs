@@ -1,5 +1,5 @@
-//! Points whose ranks are threads of rank 0's process, because their engine moves bytes within one process. They form a
-//! run within the run, while the other ranks wait.
+//! Points whose ranks are threads of rank 0's process, because their engine moves bytes within one process. These
+//! threads form an inner run, while the other ranks of the outer run wait.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::ScopedJoinHandle;
@@ -13,24 +13,24 @@ use tonnage_ranks::{Alarm, Rank, ThreadRank, thread_ranks};
 use tonnage_record::Record;
 use tonnage_units::{Error, Result};
 
-/// Time between two checks whether the enclosing run has ended.
+/// Time between two checks for the end of the outer run.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Measures the points on a rank that has joined the others.
+/// Measures the points on a rank of the inner run that has joined.
 pub(crate) type Measure<'a> = &'a (dyn Fn(&mut Rank, &mut dyn Observer) -> Result<()> + Sync);
 
-/// An event of a rank's thread.
+/// An event that a rank's thread reports.
 enum ThreadEvent {
-    /// The rank has joined; the alarm can end it.
+    /// The rank has joined. The alarm can end this rank.
     Joined(Alarm),
     /// The rank has ended.
     Ended,
 }
 
-/// Measures points on `size` threads, which may use these CPUs.
+/// Measures points with `size` threads as ranks. The threads may use the CPUs `cpus`.
 ///
 /// # Errors
-/// An error that ends the whole run.
+/// If the whole inner run ends.
 pub(crate) fn run(
     size: u32,
     measure: Measure<'_>,
@@ -51,13 +51,13 @@ pub(crate) fn run(
             );
             let body = move || {
                 let ended = run_rank_thread(member, measure, cpus, observer, &event_sender);
-                // Fails only if the enclosing run has given up.
+                // Sending fails only if the outer run has given up and no longer receives.
                 let _ = event_sender.send(ThreadEvent::Ended);
                 ended
             };
             match threads::start(scope, &name, body) {
                 Ok(handle) => started.push(handle),
-                // The other ranks notice that this rank is missing, and end.
+                // The threads that have started notice that a rank is missing, and end.
                 Err(error) => refused = Err(error),
             }
         }
@@ -67,13 +67,13 @@ pub(crate) fn run(
             let broken = || Error::Failed("a thread of a rank has panicked".to_owned());
             handle.join().unwrap_or_else(|_| Err(broken()))
         });
-        // The first result is rank 0's, which has the first cause.
+        // The first result is that of rank 0, which knows the first cause.
         let all: Vec<Result<()>> = ends.collect();
         refused.and(all.into_iter().collect())
     })
 }
 
-/// Runs one rank from joining to its end.
+/// Runs one rank of the inner run, from joining to its end.
 fn run_rank_thread(
     member: ThreadRank,
     measure: Measure<'_>,
@@ -81,7 +81,7 @@ fn run_rank_thread(
     observer: Option<&mut dyn Observer>,
     event_sender: &Sender<ThreadEvent>,
 ) -> Result<()> {
-    // The thread that started this one may be pinned as a worker.
+    // A new thread inherits the CPUs of its starter, which may be pinned as a worker.
     spread_thread(cpus)?;
     let mut rank = member.join()?;
     let _ = event_sender.send(ThreadEvent::Joined(rank.alarm()));
@@ -98,7 +98,7 @@ fn run_rank_thread(
     }
 }
 
-/// Waits until this number of threads have ended. Ends them if the enclosing run ends.
+/// Waits until this number of threads have ended. If the outer run ends first, ends the threads.
 fn watch_outer_run(around: &Rank, events: &Receiver<ThreadEvent>, mut threads: usize) {
     let mut alarms = Vec::new();
     while threads > 0 {
@@ -114,7 +114,7 @@ fn watch_outer_run(around: &Rank, events: &Receiver<ThreadEvent>, mut threads: u
     }
 }
 
-/// Ignores everything; used on all ranks but 0.
+/// Ignores all records and events. Used on all ranks except 0.
 struct NoObserver;
 
 impl Observer for NoObserver {

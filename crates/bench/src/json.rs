@@ -1,5 +1,5 @@
-//! Wraps values that need a self-describing format, such as reports of engines and parts of records. They travel as
-//! JSON text; all other values travel between ranks in binary form.
+//! Wraps values that need a self-describing format, such as engine reports and parts of records. These values travel
+//! between ranks as JSON text, all others in binary form.
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::ser::Error as _;

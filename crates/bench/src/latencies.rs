@@ -1,4 +1,4 @@
-//! Latencies of all ranks, merged on the way up the control tree.
+//! Merges the latencies of all ranks, by the control tree on the way to its root.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use tonnage_ranks::Rank;
 use tonnage_units::histogram::{LatencyHistogram, merge_encoded};
 use tonnage_units::{Reduce, Result};
 
-/// A histogram in its own encoding, whose decoder validates all bytes. It becomes empty if a part cannot be decoded, so
-/// that decoding the sum fails instead of giving a wrong result.
+/// A histogram in its own encoding. The decoder checks all bytes. If a part cannot be decoded, the sum becomes empty.
+/// Decoding the sum then fails, instead of giving a wrong result.
 #[derive(Serialize, Deserialize)]
 struct EncodedHistogram(Vec<u8>);
 
 impl Reduce for EncodedHistogram {
     fn merge(&mut self, other: Self) {
-        // An empty sum stays empty.
+        // A sum that is empty stays empty.
         if self.0.is_empty() || merge_encoded(&mut self.0, &other.0).is_err() {
             self.0.clear();
         }

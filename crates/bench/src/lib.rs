@@ -3,23 +3,24 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`conductor`] | the points of a run, one after the other |
-//! | [`run`], [`settings`] | facts and settings that all of them share |
+//! | [`run`], [`settings`] | facts and settings that all points share |
 //! | `in_process` | points whose ranks are threads of one process |
 //! | [`observer`] | callbacks for progress and results |
-//! | [`failure`], [`deadlines`] | how far a failure reaches, and how long ranks wait for each other |
-//! | `latencies`, `json` | data that ranks exchange in several kinds |
+//! | [`failure`], [`deadlines`] | the extent of a failure, and how long ranks wait for each other |
+//! | `latencies`, `json` | data that ranks exchange in more than one kind |
 //! | `opening` | devices, placement of workers, memory and introductions, for kinds that move bytes between memories |
 //! | [`kinds`] | the kinds of experiments |
 //! | [`loop_parameters`] | parameters of the timed loops, derived from a point |
 //! | [`bound`] | upper bounds, which utilization refers to |
-//! | [`canary`] | checks whether the machine changed while a point was measured |
+//! | [`canary`] | shows whether the machine changed while a point was measured |
 //! | [`cpu_time`] | CPU time that ranks lost during their trials |
 //! | [`network_paths`] | settings of the network paths of engines' sockets |
 //! | [`wire_proof`] | proof that the payload crossed the expected devices |
 //! | [`threads`] | starting threads |
-//! | [`host`] | this host's CPUs, and which ranks share them |
+//! | [`host`] | this host's CPUs, and the ranks that share them |
 //!
-//! Engines come in as lists; this crate knows none by name. Results leave as records; see `tonnage_record`.
+//! Engines are passed in as lists, and this crate knows none of them by name. Results are records; see
+//! `tonnage_record`.
 #![forbid(unsafe_code)]
 
 pub mod bound;

@@ -1,4 +1,4 @@
-//! Derives parameters of the timed loops from the points of plans. The loops do not know plans.
+//! Derives the parameters of timed loops from points. The loops themselves don't know plans.
 
 use tonnage_loops::collective::script::CallPosition;
 use tonnage_loops::files::sequence::FilePattern;
@@ -9,7 +9,7 @@ use tonnage_plan::files::{DataKind, FilePoint, Phase};
 use tonnage_plan::transfer::{SessionUse, TransferApi, TransferPoint};
 use tonnage_transfer::LaneSource;
 
-/// Returns the operations and slots of a point's flows.
+/// Returns operation, sizes and slots of a point's flows.
 pub fn flow_slots(point: &TransferPoint) -> FlowSlots {
     FlowSlots {
         op: point.op,
@@ -33,7 +33,7 @@ pub fn posting(api: TransferApi, session: SessionUse) -> Posting {
     }
 }
 
-/// Returns the transfers of a point's ranks in a phase.
+/// Returns the transfers of all ranks of a point in a phase.
 pub fn file_pattern(point: &FilePoint, phase: Phase) -> FilePattern {
     FilePattern {
         ranks: point.ranks,

@@ -1,4 +1,4 @@
-//! Settings of the network paths that engines' TCP sockets use, for all kinds of experiments. They are read while the
+//! Settings of the network paths that engines' TCP sockets use, for all kinds of experiments. They are read while an
 //! engine is open, outside all measured intervals.
 
 use std::collections::BTreeSet;
@@ -11,21 +11,21 @@ use tonnage_ranks::Rank;
 use tonnage_record::network_path::{NETWORK_PATHS_MAX, NetworkPath};
 use tonnage_units::{Reduce, number_list};
 
-/// Network paths observed by one rank.
+/// Network paths that one rank has observed.
 pub struct PathWatch {
-    /// Sockets that were open before any engine; the ranks' own connections.
+    /// Inodes of sockets that were open before any engine: the ranks' own connections.
     known: BTreeSet<u64>,
     found: Vec<NetworkPath>,
 }
 
 impl PathWatch {
-    /// Ignores sockets with these inodes.
+    /// Creates a watch that ignores sockets with these inodes.
     pub fn new(known: BTreeSet<u64>) -> Self {
         let found = Vec::new();
         Self { known, found }
     }
 
-    /// Clears all findings.
+    /// Discards all observed paths.
     pub fn reset(&mut self) {
         self.found.clear();
     }
@@ -50,7 +50,7 @@ impl PathWatch {
         merge_paths(&mut self.found, now);
     }
 
-    /// Returns the paths, to be merged with those of other ranks.
+    /// Returns the observed paths, for merging with those of other ranks.
     pub fn paths(&self, rank: &Rank) -> NetworkPaths {
         let info = rank.rank_infos().get(rank.id() as usize);
         let host = info.map_or_else(String::new, |info| info.host.to_string());
@@ -80,7 +80,7 @@ fn path_of_socket(socket: &SocketPath) -> NetworkPath {
     }
 }
 
-/// Adds paths. Those with equal settings become one, with the ranks of both.
+/// Adds paths. Paths with equal settings are merged, and the result has the ranks of both.
 fn merge_paths(all: &mut Vec<NetworkPath>, others: Vec<NetworkPath>) {
     for other in others {
         match all
@@ -93,7 +93,7 @@ fn merge_paths(all: &mut Vec<NetworkPath>, others: Vec<NetworkPath>) {
     }
 }
 
-/// Merges two rank lists in this program's own format.
+/// Merges two lists of ranks, which have the form of records.
 fn both_names(one: &str, other: &str) -> String {
     let lists = [one, other].into_iter().filter(|list| !list.is_empty());
     let mut ranks: Vec<u32> = lists
@@ -105,7 +105,7 @@ fn both_names(one: &str, other: &str) -> String {
     number_list::format(&ranks)
 }
 
-/// Paths of several ranks; those with equal settings are merged.
+/// Paths of several ranks. Those with equal settings are merged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NetworkPaths(Json<Vec<NetworkPath>>);
 
@@ -176,7 +176,7 @@ mod tests {
         );
     }
 
-    /// A second reading of the same sockets must not count them twice.
+    /// If the same sockets are read twice, they must not count twice.
     #[test]
     fn reading_again_counts_no_socket_twice() {
         let mut watch = PathWatch::new(BTreeSet::new());

@@ -10,35 +10,36 @@ use tonnage_units::Result;
 
 /// Receives the progress and results of a run. Called on rank 0 only.
 pub trait Observer: Send {
-    /// A point begins: its index, the number of points, and the point.
+    /// A point begins. `index` is its index, and `of` is the number of points.
     fn begin(&mut self, index: usize, of: usize, point: &Point);
-    /// Reports the progress of a point, several times a second while the ranks are busy. Kinds with short points do not
-    /// call it.
+    /// Reports the progress of a point several times per second, while the ranks are busy. Kinds with short points
+    /// don't report progress.
     fn progress(&mut self, progress: &Progress);
-    /// Returns a listener for each interval of a trial as it ends, called on another thread; `None` if none is wanted.
+    /// Returns a listener for the intervals of trials. Another thread calls it when an interval ends. `None` if
+    /// intervals are not needed.
     fn intervals(&self) -> Option<IntervalListener> {
         None
     }
-    /// Returns a keeper for records of unfinished points, called on another thread; `None` if they are not kept.
+    /// Returns a keeper for records of points in progress. Another thread calls it. `None` if they are not kept.
     fn checkpoints(&self) -> Option<CheckpointKeeper> {
         None
     }
-    /// A trial of collective calls has ended, and each call is to be printed.
+    /// A trial of a collective has ended, and the time of each call is to be printed.
     fn print_calls(&mut self, _calls: &TrialCalls<'_>) {}
-    /// A point has ended, with any outcome.
+    /// A point has ended. Its outcome can be any.
     ///
     /// # Errors
     /// An error that ends the run, such as a full disk.
     fn record(&mut self, record: Record) -> Result<()>;
 }
 
-/// Receives the intervals one after the other.
+/// Receives intervals in order.
 pub type IntervalListener = Box<dyn FnMut(&IntervalReport) + Send>;
 
-/// Stores records of the results so far.
+/// Stores records of points in progress.
 pub type CheckpointKeeper = Box<dyn FnMut(&Record) + Send>;
 
-/// Bytes and operations in one interval of a trial, as known to rank 0 at its end.
+/// Bytes and operations in one interval of a trial, as far as rank 0 knows them when the interval ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IntervalReport {
     /// Number of the trial, from 1.
@@ -49,39 +50,40 @@ pub struct IntervalReport {
     pub operations_per_s: f64,
     /// Payload bytes per second over all clients.
     pub bytes_per_s: f64,
-    /// Ranks with their operations per second: all clients or, if there are more than 16, the slowest and the fastest.
+    /// Ranks with their operations per second. With up to 16 clients these are all of them, otherwise the slowest and
+    /// the fastest.
     pub clients: Vec<(u32, f64)>,
     /// Total number of clients.
     pub clients_count: u32,
-    /// Clients that were not done and moved nothing or sent no report.
+    /// Clients that were not done, and either moved nothing or sent no report.
     pub silent: Vec<u32>,
-    /// Latencies of the interval, if they are recorded and there are any.
+    /// Latencies of the interval; `None` if there are none.
     pub latency: Option<IntervalLatency>,
 }
 
-/// Times of consecutive calls of a trial on all ranks.
+/// Times of consecutive calls in a trial, on all ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialCalls<'a> {
-    /// Name of the backend, if there are several.
+    /// Name of the backend; `None` if there is only one.
     pub backend: Option<&'a str>,
-    /// Bytes of a call; `None` if nothing is moved.
+    /// Number of bytes per call; `None` if calls move no bytes.
     pub size_bytes: Option<u64>,
-    /// Times of the calls, per rank.
+    /// Times of the calls, for each rank.
     pub took_ns: Vec<Vec<u64>>,
 }
 
 /// Progress of a long point.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Progress {
-    /// Progress of a phase with files.
+    /// Progress of a phase of a file experiment.
     Phase(PhaseProgress),
-    /// Progress of random transfers.
+    /// Progress of a stress run.
     Draws {
-        /// Transfers so far.
+        /// Number of transfers so far.
         draws: u64,
-        /// Number of those that failed.
+        /// Number of these transfers that failed.
         failures: u64,
-        /// Remaining time for drawing.
+        /// Time left for transfers.
         left: Duration,
     },
     /// Progress of a search for the best options.
@@ -95,26 +97,26 @@ pub struct RaceProgress {
     pub pass: u32,
     /// The option whose values compete.
     pub option: String,
-    /// Number of the round, from 1.
+    /// Number of the current round, from 1.
     pub round: usize,
     /// Number of values that take part in the round.
     pub left: usize,
-    /// Number of all values of the option.
+    /// Number of values of the option.
     pub of: usize,
 }
 
-/// Progress of a phase, as seen from rank 0's own part.
+/// Progress of a phase. It is estimated from rank 0's own part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PhaseProgress {
     /// The phase.
     pub phase: Phase,
-    /// Repetition, from 0.
+    /// Number of the repetition, from 0.
     pub trial: u32,
-    /// Bytes that rank 0 has moved so far.
+    /// Number of bytes that rank 0 has moved so far.
     pub done_bytes: u64,
-    /// Total bytes for rank 0; a stonewall may end the phase earlier.
+    /// Number of bytes that rank 0 will move, unless a stonewall ends the phase earlier.
     pub all_bytes: u64,
-    /// Number of ranks, each with about the same amount of work.
+    /// Number of ranks. Each has about as much to move.
     pub ranks: u32,
     /// Time since the phase began.
     pub elapsed: Duration,

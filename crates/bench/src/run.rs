@@ -1,4 +1,4 @@
-//! Facts that all records of a run share: the run's ID, its hosts, and this host's CPUs.
+//! Facts that all records of a run share: the run's ID, its hosts, and the CPUs of this host.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,20 +13,20 @@ use tonnage_units::quantity::human::duration;
 use tonnage_units::reduce::ReduceMax;
 use tonnage_units::{Result, number_list};
 
-/// Facts about a run, collected once before any measurement.
+/// Facts about a run that are collected once, before any point is measured.
 pub struct RunContext {
-    /// ID of this start of tonnage, the same in all its records.
+    /// ID of this start of tonnage, which is the same in all records of the run.
     pub run_id: String,
-    /// Every host with its ranks; only rank 0 knows them.
+    /// All hosts with their ranks; empty on ranks other than 0.
     pub environment: Vec<HostGroup>,
     /// This rank's host.
     pub host: RankHost,
-    /// Whether all ranks read rank 0's clock; the same on all ranks.
+    /// Whether all ranks read the same clock as rank 0. It is the same on all ranks.
     is_one_clock: bool,
 }
 
 impl RunContext {
-    /// Collects the facts on all ranks.
+    /// Collects the facts at the start of a run. All ranks call this.
     pub fn begin(rank: &mut Rank, settings: &Settings) -> Result<Self> {
         let run_id = format!("{:016x}", getrandom::u64().unwrap_or_else(|_| unix_ns()));
         if rank.id() == 0 {
@@ -35,7 +35,7 @@ impl RunContext {
         Self::join(rank, settings, &run_id)
     }
 
-    /// Collects the facts for a part of a run that has begun.
+    /// Collects the facts for ranks that join a run in progress.
     pub(crate) fn join(rank: &mut Rank, settings: &Settings, run_id: &str) -> Result<Self> {
         rank.set_phase("describing the hosts");
         let environment = gather_environment(rank, settings)?;
@@ -49,8 +49,8 @@ impl RunContext {
         })
     }
 
-    /// Updates the clock offsets of hosts in a record, because clocks drift and ranks renew the estimates while they
-    /// run. Exchanges nothing if all ranks share one clock.
+    /// Updates the clock offsets of hosts in a record. Clocks drift, so ranks renew these estimates during a run. If
+    /// all ranks read one clock, nothing is exchanged.
     pub fn renew_clocks(&self, rank: &mut Rank, record: &mut Record) -> Result<()> {
         if self.is_one_clock {
             return Ok(());
@@ -70,7 +70,7 @@ impl RunContext {
         Ok(())
     }
 
-    /// Creates a record with this body. Fields that only some kinds fill are empty.
+    /// Creates a record with this body. Fields that only some kinds use are empty.
     pub fn record(&self, settings: &Settings, body: Body, outcome: Outcome) -> Record {
         Record {
             schema_version: SCHEMA_VERSION,
@@ -98,7 +98,7 @@ impl RunContext {
     }
 }
 
-/// Gathers descriptions of all hosts on rank 0. The first rank of each host sends one; equal descriptions travel once.
+/// Gathers descriptions of all hosts on rank 0. The first rank of each host sends one, and equal ones are sent once.
 fn gather_environment(rank: &mut Rank, settings: &Settings) -> Result<Vec<HostGroup>> {
     let variables = settings.lists.variables();
     let read = || tonnage_machine::Environment::read(&variables, &settings.topology);
@@ -141,8 +141,8 @@ fn is_first_of_host(rank: &Rank) -> bool {
     rank.hosts().host(rank.id()) == Some(rank.id())
 }
 
-/// Gathers offset and uncertainty of the hosts' clocks on rank 0. The first rank of each host sends them. So do other
-/// ranks with rank 0's boot ID whose clock differs.
+/// Gathers offset and uncertainty of the hosts' clocks on rank 0. The first rank of each host sends them. Other ranks
+/// send them if they have the same boot ID as rank 0, but a different clock.
 fn collect_clocks(rank: &mut Rank) -> Result<Distinct<Option<(i64, u64)>>> {
     let clock = rank.clock_offset();
     let is_shifted = is_of_first_boot(rank, rank.id()) && clock != ClockOffset::default();
@@ -160,7 +160,7 @@ fn is_of_first_boot(rank: &Rank, other: u32) -> bool {
     boot(0).is_some_and(|first| !first.is_empty()) && boot(0) == boot(other)
 }
 
-/// Returns the remark on ranks with rank 0's boot ID that read another clock.
+/// Returns the remark about ranks that have the same boot ID as rank 0, but read a different clock.
 fn shifted_clocks(rank: &Rank, all: &Distinct<Option<(i64, u64)>>) -> Option<String> {
     let each = (0u32..).zip(all.iter()).filter_map(|(id, clock)| {
         let (offset_ns, _) = (*clock).filter(|clock| *clock != (0, 0))?;
@@ -178,7 +178,7 @@ fn shifted_clocks(rank: &Rank, all: &Distinct<Option<(i64, u64)>>) -> Option<Str
     ))
 }
 
-/// Returns nanoseconds since 1970 by this host's clock.
+/// Returns the nanoseconds since 1970, by this host's clock.
 pub fn unix_ns() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! Settings of a run that are not part of a point. Points are in `tonnage_plan`.
+//! Settings of a run that are not part of a point. `tonnage_plan` has the points.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -15,51 +15,51 @@ use tonnage_units::{Error, Result};
 /// Settings of a run that are not part of a point.
 #[derive(Clone)]
 pub struct Settings {
-    /// Name of the plan, for the records.
+    /// Name of the plan, which records contain.
     pub plan: String,
-    /// This host's CPUs, read once per process before any thread is pinned. A pinned thread sees only its own CPU, and
-    /// so do the threads that it starts.
+    /// This host's CPUs. They are read once per process, before any thread is pinned: pinned threads, and threads
+    /// started by these, see only their own CPU.
     pub topology: Arc<Topology>,
-    /// CPUs for pinning workers.
+    /// How to choose CPUs for workers.
     pub cpus: CpuChoice,
-    /// NUMA node for memory.
+    /// How to choose the NUMA node of memory.
     pub numa: Numa,
-    /// Devices that engines use.
+    /// Names of devices that engines must use.
     pub devices: DeviceNames,
-    /// GPUs that the ranks of a host get in turn; empty if none were given.
+    /// GPUs that the ranks of a host get in turn; empty if the user named none.
     pub gpus: Vec<u32>,
-    /// Bytes per second of links whose devices do not report a speed.
+    /// Speed to assume for links whose devices don't report one, in bytes per second.
     pub link_bytes_per_s: Option<u64>,
-    /// Libraries to load instead of those that engines find themselves.
+    /// Paths of libraries that replace those that engines find themselves.
     pub libraries: Libraries,
     /// The program's engines and memories.
     pub lists: Lists,
-    /// The clock for all measurements. The conductor synchronizes it with the kernel's before each step.
+    /// Clock for all measurements. The conductor synchronizes it with the kernel's clock before each timed step.
     pub clock: Clock,
-    /// The program that writes the records.
+    /// Name and version of the program that writes the records.
     pub program: Program,
-    /// Number of this repetition of the plan, if there are several.
+    /// Number of this repetition, if the plan is repeated.
     pub repetition: Option<u32>,
-    /// Ledger of files that this rank creates; it outlives the rank.
+    /// Ledger of the files that this rank creates, which outlives the rank.
     pub ledger: Option<Ledger>,
 }
 
 impl Settings {
-    /// Returns the GPU of a rank by its index on the host; `None` if none were given.
+    /// Returns the GPU for the rank with this index on its host. `None` if the user named none.
     pub fn gpu(&self, local_rank: u32) -> Option<u32> {
         let place = (local_rank as usize).checked_rem(self.gpus.len())?;
         self.gpus.get(place).copied()
     }
 }
 
-/// Names of the chosen devices, for all ranks and for some of them.
+/// Names of the devices to use, for all ranks and for individual ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceNames {
-    /// Names for every rank, or the single word `all`; empty if engines choose.
+    /// Names for all ranks, or the single word `all`; empty if engines choose.
     pub all_ranks: Vec<String>,
-    /// Names for one rank, which replace the common ones.
+    /// Names for individual ranks, which replace those for all ranks.
     pub of_ranks: BTreeMap<u32, Vec<String>>,
-    /// Whether workers may leave devices unused, because the workers of other points use them all.
+    /// Whether workers may leave devices unused. This is no mistake if other points of the plan use all of them.
     pub may_idle: bool,
 }
 
@@ -67,13 +67,13 @@ impl DeviceNames {
     /// The word that means all devices.
     pub const ALL: &'static str = "all";
 
-    /// Whether no devices were chosen.
+    /// Returns whether no devices were named.
     pub fn is_empty(&self) -> bool {
         self.all_ranks.is_empty() && self.of_ranks.is_empty()
     }
 
-    /// Returns the request of one rank, and whether it is for this rank alone. If `spans`, its workers use all of its
-    /// devices.
+    /// Returns the devices that one rank requests, and whether they were named for this rank alone. If `spans`, its
+    /// workers use all devices that the rank has.
     pub fn request(&self, rank: u32, spans: bool) -> (DeviceRequest<'_>, bool) {
         let own = self.of_ranks.get(&rank);
         let request = match &own.unwrap_or(&self.all_ranks)[..] {
@@ -86,26 +86,26 @@ impl DeviceNames {
     }
 }
 
-/// NUMA node for a worker's memory.
+/// How to choose the NUMA node of a worker's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Numa {
-    /// The node of the worker's CPU.
+    /// Use the node of the worker's CPU.
     #[default]
     Auto,
-    /// The kernel's choice.
+    /// Let the kernel choose.
     None,
-    /// This node.
+    /// Use this node.
     Node(u32),
 }
 
 impl Numa {
-    /// Returns the node for a worker on `cpu`; `None` leaves the choice to the kernel.
+    /// Returns the node for the memory of a worker on `cpu`; `None` lets the kernel choose.
     ///
     /// # Errors
-    /// [`Error::Usage`] if this host has no such node; the message lists the existing ones.
+    /// [`Error::Usage`] if this host has no such node. The message lists the nodes that exist.
     pub fn node(self, topology: &Topology, cpu: Option<u32>) -> Result<Option<u32>> {
         match self {
-            // With one node there is no choice, and some containers forbid the query.
+            // With a single node there is no choice. Besides, some containers forbid binding memory.
             Self::Auto if topology.nodes.len() < 2 => Ok(None),
             Self::Auto => Ok(cpu.and_then(|cpu| topology.memory_node_of_cpu(cpu))),
             Self::None => Ok(None),
@@ -130,7 +130,7 @@ impl FromStr for Numa {
         match text {
             "auto" => Ok(Self::Auto),
             "none" => Ok(Self::None),
-            // `parse` alone would accept "+3".
+            // Only digits are allowed, because `parse` alone would accept "+3".
             _ if text.bytes().all(|byte| byte.is_ascii_digit())
                 && text.len() < 6
                 && !text.is_empty() =>

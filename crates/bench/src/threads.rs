@@ -1,5 +1,5 @@
-//! Starts threads of a rank, including followers that carry out a leader's orders. If the system cannot start one, this
-//! is an error; scopes of the standard library would panic. The kinds define the orders.
+//! Starts threads of a rank, such as followers that carry out a leader's orders. Failing to start a thread is an error,
+//! whereas scopes of the standard library would panic. Each kind defines its own orders.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
@@ -17,23 +17,23 @@ pub fn start<'scope, T: Send + 'scope>(
     started.map_err(|error| Error::start_error(format!("a thread ({what})"), &error))
 }
 
-/// Channels for commands to a thread and its answers.
+/// Channels of one follower: for orders to it, and for its answers.
 type FollowerChannel<O, T, E> = (Sender<O>, Receiver<Result<T, E>>);
 
-/// A thread's channels, and the one for its thread ID.
+/// Channels of a follower that has just started, and the channel on which it sends its thread ID.
 type StartedFollower<O, T, E> = (FollowerChannel<O, T, E>, Receiver<u32>);
 
-/// The leader's handle on threads that carry out its orders until it is dropped. `O` are orders, `T` and `E` their
-/// results.
+/// The leader's access to its followers. These carry out orders until this is dropped. `O` is the type of orders, `T`
+/// and `E` are those of results and errors.
 pub struct Followers<O, T, E> {
     lines: Vec<FollowerChannel<O, T, E>>,
-    /// Kernel thread IDs.
+    /// IDs of the threads in the kernel.
     threads: Vec<u32>,
 }
 
 impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
-    /// Starts a thread for each of `works`; names are numbered from `first`. If one cannot be started, the others end,
-    /// because their channel of orders closes.
+    /// Starts a thread for each of `works`. Their names are numbered from `first`. If one cannot be started, the
+    /// channels of orders close, and the others end.
     pub fn start<'scope, W>(
         scope: &'scope Scope<'scope, '_>,
         first: usize,
@@ -50,7 +50,7 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
             let (answers, answer_receiver) = channel();
             let (thread_sender, thread) = channel();
             start(scope, &format!("thread {number}"), move || {
-                // Sending cannot fail, because the leader waits for the message.
+                // Sending cannot fail, because the leader is waiting for this message.
                 let _ = thread_sender.send(own_thread());
                 work(&orders, &answers);
             })?;
@@ -66,7 +66,7 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
         })
     }
 
-    /// Returns the kernel thread IDs.
+    /// Returns the IDs of the threads in the kernel.
     pub fn threads(&self) -> &[u32] {
         &self.threads
     }
@@ -76,10 +76,10 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
         self.lines.len()
     }
 
-    /// Gives a command to all threads.
+    /// Gives an order to all followers.
     ///
     /// # Errors
-    /// If a thread has ended: its last answer, which has the reason.
+    /// If a follower has ended. The error is its last answer, which contains the reason.
     pub fn order(&self, order: impl Fn(usize) -> O) -> Result<(), E> {
         let mut outcome = Ok(());
         for (index, (orders, answers)) in self.lines.iter().enumerate() {
@@ -90,7 +90,7 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
         outcome
     }
 
-    /// Waits for the answers of all threads to an order.
+    /// Waits for the answers of all followers to an order.
     pub fn answers(&self) -> Vec<Result<T, E>> {
         let answers = self.lines.iter();
         answers
@@ -98,7 +98,7 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
             .collect()
     }
 
-    /// Waits for the answers of all threads. Returns their values, or the first error.
+    /// Waits for the answers of all followers. Returns their values, or the first error.
     pub fn collect(&self) -> Result<Vec<T>, E> {
         self.answers().into_iter().collect()
     }

@@ -1,10 +1,10 @@
-//! Proof of path: whether the payload of a point crossed the devices that the engines named.
+//! Proof of path: shows whether the payload of a point crossed the devices that the engines named.
 //!
-//! When opened, every rank sends the devices that its payload must cross ([`NamedDevices`]). From these, rank 0 knows
-//! which ranks share a device ([`Routes`]), and sends each rank its part ([`RouteShare`]). Before the warm-up and after
-//! the last trial, one rank of each group reads the counters ([`CounterWatch`]). The expected bytes are summed from the
-//! operations that were really issued, including the warm-up. The counters are read in [`tonnage_machine::counters`];
-//! `unproven` explains why something is not proven.
+//! When engines open, every rank sends rank 0 the devices that its payload must cross ([`NamedDevices`]). Rank 0 then
+//! knows which ranks share a device ([`Routes`]), and sends each rank its part ([`RouteShare`]). Ranks that share
+//! devices form a group. Before the warm-up and after the last trial, one rank of each group reads the counters
+//! ([`CounterWatch`]). The expected bytes are those of all operations that were issued, including the warm-up.
+//! [`tonnage_machine::counters`] reads the counters. `unproven` explains why something is not proven.
 
 mod routes;
 #[cfg(test)]
@@ -28,13 +28,13 @@ use tonnage_record::wire_proof::{DEVICES_MAX, DevicePath, TcpPath, WireProof};
 use tonnage_units::{Reduce, WireKind, number_list};
 use watch::{DeviceLoad, has_carried, is_enough};
 
-/// Time between two reads of the counters.
+/// Time between two readings of the counters.
 const READ_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Maximum number of explanations for one point; in a large run, the same problem occurs everywhere.
+/// Maximum number of explanations for one point. In a large run, a problem often occurs everywhere.
 const WHY_MAX: usize = 16;
 
-/// Findings of ranks about their groups, merged independently of their order.
+/// Findings of ranks about their groups. The order in which they are merged does not matter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WireFindings(Json<WireProof>);
 
@@ -48,7 +48,7 @@ impl Reduce for WireFindings {
         path.tcp.extend(other.tcp);
         path.why.extend(other.why);
         let first = |ranks: &str| number_list::parse(ranks).ok()?.first().copied();
-        // Uncrossed devices come first, so that they are never cut off.
+        // Devices that the payload did not cross come first, so that the limit never removes them.
         path.devices.sort_by_cached_key(|device| {
             let key = (device.crossed, first(&device.ranks), device.kind);
             (key, device.name.clone(), device.port)
@@ -62,8 +62,7 @@ impl Reduce for WireFindings {
 }
 
 impl CounterWatch<'_> {
-    /// Reads the counters again and returns the findings about this rank's group, to be merged with those of other
-    /// ranks.
+    /// Reads the counters again. Returns the findings about this rank's group, for merging with those of other ranks.
     pub fn judge(&self, Loads(loads): &Loads) -> WireFindings {
         let mut path = WireProof::empty();
         let Some(reader) = &self.route.reads else {
@@ -72,7 +71,8 @@ impl CounterWatch<'_> {
         let load = loads.get(&reader.at).copied().unwrap_or_default();
         let deadline = Instant::now() + self.timeout;
         let mut after = self.read();
-        // Counters include headers, so all of the payload can be waited for.
+        // Counters include headers, so they must eventually reach the whole payload. They may be updated late, so this
+        // waits.
         let lacks = |after: &Snapshot| !has_carried(&self.moved(&reader.group, after), load, 100);
         while lacks(&after) && Instant::now() < deadline {
             std::thread::sleep(READ_INTERVAL);
@@ -146,7 +146,7 @@ impl CounterWatch<'_> {
         }
     }
 
-    /// Returns the joint result on rank 0, from the findings of all ranks.
+    /// On rank 0, combines the findings of all ranks into the result.
     pub fn conclude(&self, WireFindings(Json(mut path)): WireFindings) -> WireProof {
         let unnamed = &self.route.unnamed;
         if !unnamed.is_empty() {
@@ -158,8 +158,8 @@ impl CounterWatch<'_> {
     }
 }
 
-/// Whether one of several devices took part in carrying the payload: at least a hundredth of an even share. The
-/// distribution of workers over devices is unknown, but a device with only a few packets was not used.
+/// Returns whether one of several devices carried payload: at least a hundredth of an even share. How workers are
+/// distributed over devices is unknown. But a device with only a few packets carried no payload.
 fn has_taken_part(counters: Option<&Counters>, load: DeviceLoad, devices: usize) -> bool {
     let Some(counters) = counters else {
         return false;

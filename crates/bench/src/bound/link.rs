@@ -1,4 +1,4 @@
-//! The nominal speed of the links that a point uses, as reported by devices or stated by the user.
+//! The nominal speed of the links that a point uses. Devices report it, or the user states it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use tonnage_record::{Bound, Links};
 
 use super::mean_over_rounds;
 
-/// Maximum number of rounds whose links are evaluated. If there are more rounds, a spread sample of them is evaluated.
+/// Maximum number of rounds whose links are evaluated. Of more rounds, an evenly spread sample is evaluated.
 pub(super) const ROUNDS_MAX: u32 = 1024;
 
-/// Returns the nominal speed of the sending or of the receiving devices, whichever is lower. Several rounds are
-/// combined as in a trial. A device shared by several ranks of a host counts once.
+/// Returns the total nominal speed of the sending or of the receiving devices, whichever is lower. Several rounds are
+/// combined as in a trial. A device that several ranks of a host share counts once.
 pub(super) fn link_bound(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
@@ -58,7 +58,7 @@ pub(super) fn link_bound(
     })
 }
 
-/// Describes the links of a side.
+/// Describes the links of a side, for the bound's description.
 fn describe_side(side: &LinkSide<'_>) -> Option<String> {
     let (_, (device, _)) = side.iter().find(|(_, (_, used))| *used)?;
     let stated = if device.link_stated { "stated " } else { "" };
@@ -74,8 +74,8 @@ fn describe_side(side: &LinkSide<'_>) -> Option<String> {
     )
 }
 
-/// Returns the sum of the bounds of both directions, because a link reaches its speed in each. `None` if the devices
-/// cannot send that much, because some devices are at both ends.
+/// Returns the sum of the bounds of both directions, because a link reaches its full speed in each direction. `None` if
+/// some devices are at both ends, and therefore cannot carry this sum.
 fn sum_of_directions(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
@@ -102,13 +102,14 @@ fn sum_of_directions(
     })
 }
 
-/// Key of a device: its network, because two networks may use the same device names, its name there, and its address.
+/// Key of a device: its network, its name in that network, and its address. Different networks may use the same device
+/// names.
 type DevicePlace = (Option<u32>, Option<String>, Option<IpAddr>);
 
-/// Devices of the senders or of the receivers, each with whether a flow uses it.
+/// Devices of the senders or of the receivers. The flag is true if a flow uses the device.
 type LinkSide<'a> = BTreeMap<DevicePlace, (&'a DeviceDescription, bool)>;
 
-/// Adds devices of a rank to a side. A known device counts as used if either entry does.
+/// Adds a device of a rank to a side. If the device is already there, it counts as used if either entry is used.
 fn add_devices<'a>(
     side: &mut LinkSide<'a>,
     network: Option<u32>,
@@ -122,7 +123,7 @@ fn add_devices<'a>(
     *known |= used;
 }
 
-/// Returns the slower of two sides.
+/// Returns the side with the lower total speed.
 fn slower_side(sides: [LinkSide<'_>; 2]) -> Option<LinkSide<'_>> {
     let speed = |side: &LinkSide<'_>| links(side).used_bytes_per_s;
     sides
@@ -130,7 +131,7 @@ fn slower_side(sides: [LinkSide<'_>; 2]) -> Option<LinkSide<'_>> {
         .min_by(|one, other| speed(one).total_cmp(&speed(other)))
 }
 
-/// Returns the slower side of all simultaneous flows whose initiator satisfies `begins`.
+/// Returns the slower side over all simultaneous flows whose initiator satisfies `begins`.
 fn side_of_all_flows<'a>(
     point: &TransferPoint,
     opened: &'a Distinct<OpenMessage>,
@@ -177,7 +178,7 @@ fn slowest_side_of_pairs<'a>(
     slower_side(sides).filter(|side| !side.is_empty())
 }
 
-/// Returns the links of one side: those that a flow uses, and all of them.
+/// Returns number and speed of the used links of a side, and of all its links.
 fn links(side: &LinkSide<'_>) -> Links {
     let speed = |device: &DeviceDescription| match device.bound {
         BoundKind::Link { bytes_per_s } => bytes_per_s as f64,
@@ -242,23 +243,23 @@ mod tests {
         (bound.what, bound.bytes_per_s)
     }
 
-    /// A link sends and receives at the same time, each at its full speed.
+    /// A link sends and receives at the same time, at full speed in each direction.
     #[test]
     fn each_direction_has_the_speed_of_its_slower_side() {
         let pair = [eth(FAST, 1), eth(SLOW, 2)];
-        // Of equally fast sides, the initiators' device is named.
+        // If both sides are equally fast, the initiators' device is named.
         let equal = [eth(SLOW, 1), opened(SLOW, Some(("eth7", [10, 0, 0, 2])))];
         let both = "link speed of eth0, both directions added up";
         for two in [pair, equal] {
             assert_eq!(both_ways(&two, &["a", "b"], None), (both.into(), 2e3));
         }
-        // Two hosts send to one, which receives no faster than it sends.
+        // Two hosts send to a third one. Its link receives no faster than it sends.
         let three = [eth(SLOW, 1), eth(SLOW, 2), eth(SLOW, 3)];
         assert_eq!(
             both_ways(&three, &["a", "b", "c"], Some(2)),
             (both.into(), 2e3)
         );
-        // Each byte that a device sends or receives crosses it once, for whichever rank.
+        // Both ranks share a device, and each byte crosses it once, whichever rank sends it.
         let one = [eth(SLOW, 1), eth(SLOW, 1)];
         assert_eq!(
             both_ways(&one, &["a", "a"], None),
@@ -338,8 +339,8 @@ mod tests {
         assert_eq!(named(None, None, true), "stated link speed of 1 device");
     }
 
-    /// Devices of ranks that only receive do not count as senders, however fast they are. A rank without peers has no
-    /// influence.
+    /// The devices of ranks that only receive don't count as senders, even if they are faster. A rank without peers
+    /// doesn't count at all.
     #[test]
     fn each_side_has_the_devices_of_its_own_ranks() {
         let all = [eth(SLOW, 1), eth(SLOW, 2), eth(SLOW, 3)];
@@ -364,7 +365,7 @@ mod tests {
             (bound.bytes_per_s, bound.what.as_str()),
             (3e3, "link speed of eth0")
         );
-        // Rounds with equal numbers of operations last as long as they need: 2 / (1/1 + 1/5).
+        // With equal numbers of operations, slow rounds take longer: 2 / (1/1 + 1/5).
         in_turn.length.trial = TrialLength::Iterations(1000);
         let bound = of_point(&in_turn, &all, &["a", "b", "c"]).unwrap();
         let links = bound.links.unwrap();
@@ -373,7 +374,7 @@ mod tests {
         }
     }
 
-    /// Each rank has two rails; flows use one rail or both.
+    /// Each rank has two rails, and flows use one of them or both.
     #[test]
     fn unused_rails_count_only_among_all_links() {
         let all = [1, 2].map(|last| {
@@ -386,12 +387,12 @@ mod tests {
         let hosts = ["a", "b"];
         let bound = link(Traffic::Pair, &all, &hosts);
         assert_eq!(counted(&bound), [(1, 1e3), (2, 6e3)]);
-        // In rounds, the pair determines the rail: both rank numbers, round-robin.
+        // With round-robin rails, a pair uses one rail, which follows from both rank numbers.
         let mut in_turn = point(Traffic::InTurn, 2);
         in_turn.division.rails = Rails::RoundRobin;
         let bound = of_point(&in_turn, &all, &hosts).unwrap();
         assert_eq!(counted(&bound), [(1, 5e3), (2, 6e3)]);
-        // Two workers share a device, and only one uses it.
+        // Two workers share each device, but only one of the two uses it.
         let mut shared = all.clone();
         for rank in &mut shared {
             let mut other = rank.devices[0].clone();

@@ -1,7 +1,7 @@
-//! The memory-copy bound of a point: the best rate at which the initiators' memories copy the same bytes that
-//! operations use, with the same footprint, stride and address orders. The copying itself is [`Memory::copy_rates`].
-//! All copiers copy at once, in the same turns. The rates of one turn are added over the copiers, and the largest of
-//! these sums is the bound.
+//! The memory-copy bound of a point: the best rate at which the initiators' memories copy bytes. Copies use the same
+//! footprint, stride and order of addresses as the operations. [`Memory::copy_rates`] does the copying. All copiers
+//! copy simultaneously, in the same turns. In each turn, the rates of all copiers are added up. The largest of these
+//! sums is the bound.
 
 use tonnage_engine::Verb;
 use tonnage_engine::memory::{CopyRange, CopyRate, CopyRepetitions, Memory};
@@ -16,12 +16,12 @@ use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::layout::{SLICE_BYTES_MIN, SliceLayout};
 use tonnage_loops::flow_walk::FlowWalk;
 
-/// Minimum length of one copy if the slots have no gaps: smaller slots are copied several at a time. The bound is the
-/// hardware's, so the overhead of small operations must show in the utilization.
+/// Minimum length of one copy if the slots have no gaps. Smaller slots are copied several at a time, so that the bound
+/// is the hardware's. The overhead of small operations then shows in the utilization.
 pub const PIECE_BYTES_MIN: u64 = 64 << 10;
 
-/// Measures the copy rates of one worker from its outgoing slices to an equal number of incoming ones, in turns that
-/// all copiers share.
+/// Measures the copy rates of one worker, from its outgoing slices to an equal number of incoming slices. All copiers
+/// use the same turns.
 pub fn copy_rates(
     memory: &dyn Memory,
     layout: &SliceLayout,
@@ -35,7 +35,8 @@ pub fn copy_rates(
     memory.copy_rates(&stretch, &mut slots, clock, turns)
 }
 
-/// Returns the source and destination slots of an operation, from its slots at the initiator and at the target.
+/// Returns the source and the destination of an operation. `local` is the slot at the initiator, `remote` the slot at
+/// the target.
 fn from_and_to((local, remote): (u64, u64), op: Verb) -> (u64, u64) {
     match op.fetches() {
         true => (remote, local),
@@ -43,8 +44,8 @@ fn from_and_to((local, remote): (u64, u64), op: Verb) -> (u64, u64) {
     }
 }
 
-/// Returns the pieces to copy: the same slots that operations use. Small slots without gaps are copied several at a
-/// time; the last copy ends with the footprint.
+/// Returns the range to copy, in pieces. The pieces are the slots of the operations, except that small slots without
+/// gaps are joined. The last piece ends with the footprint.
 pub fn copy_stretch(layout: &SliceLayout, point: &TransferPoint) -> CopyRange {
     let footprint_bytes = point.slots.footprint_bytes.max(SLICE_BYTES_MIN);
     let size_bytes = u64::from(point.slots.size_bytes);
@@ -72,8 +73,8 @@ pub fn copy_stretch(layout: &SliceLayout, point: &TransferPoint) -> CopyRange {
     }
 }
 
-/// Agrees on the turns of all copiers: the start of the first, and the bytes of a pass, which determine a turn's
-/// length. A rank that does not copy passes 0 bytes.
+/// Makes all copiers agree on the start of the first turn, and on the bytes of one pass, which determine the length of
+/// a turn. A rank that does not copy passes 0 bytes.
 pub fn agree_on_turns(rank: &mut Rank, pass_bytes: u64) -> Result<CopyRepetitions> {
     let ReduceMax(pass_bytes) = rank.reduce(
         "turns of the copy bound",
@@ -86,12 +87,12 @@ pub fn agree_on_turns(rank: &mut Rank, pass_bytes: u64) -> Result<CopyRepetition
     })
 }
 
-/// Name of the method if not all copiers have the same fastest one.
+/// Name of the method if copiers differ in their fastest method.
 const FASTEST: &str = "each copier's fastest method";
 
-/// Ensures that a copier's rates include one of its own choice of method. Engines choose a method per worker, so the
-/// sum of these rates bounds their joint bandwidth. A memory may have measured no turns of its choice, for example on a
-/// device that shares nothing with the other copiers. Then the turns of its fastest method are used.
+/// Ensures that a copier's rates include one for its own choice of method. Each engine chooses a method per worker, so
+/// the sum of these rates is the bound of all workers. Some memories measure no turns of their choice, for example on a
+/// device that shares nothing with other copiers. Then the turns of the copier's fastest method are used.
 pub fn with_choice(mut rates: Vec<CopyRate>) -> Vec<CopyRate> {
     if rates.iter().any(|rate| rate.is_choice) {
         return rates;
@@ -106,7 +107,8 @@ pub fn with_choice(mut rates: Vec<CopyRate>) -> Vec<CopyRate> {
     rates
 }
 
-/// Adds the rates of another worker or rank, per method and turn: only simultaneous copies are added.
+/// Adds the rates of another worker or rank, separately for each method and turn. Only copies at the same time are
+/// added up.
 pub fn add_rates(sum: &mut Vec<CopyRate>, others: Vec<CopyRate>) {
     for other in others {
         let known = |rate: &&mut CopyRate| {
@@ -124,14 +126,14 @@ pub fn add_rates(sum: &mut Vec<CopyRate>, others: Vec<CopyRate>) {
     }
 }
 
-/// Returns the turns of two measurements together, such as those before and after a point. The best turn of either
-/// counts.
+/// Joins the turns of two measurements, such as those before and after a point. No mean is taken: the best turn of
+/// either counts.
 pub fn mean_of_passes(before: &[CopyRate], after: &[CopyRate]) -> Vec<CopyRate> {
     let all = before.iter().chain(after);
     all.cloned().collect()
 }
 
-/// Describes the slots of a point that are copied one by one because there are gaps between them.
+/// Describes the slots of a point if there are gaps between them, because these slots are copied one by one.
 pub fn describe_gaps(point: &TransferPoint) -> Option<String> {
     point.slots.has_gaps().then(|| {
         let (size, stride) = (point.slots.size_bytes, point.slots.stride_bytes);
@@ -139,8 +141,8 @@ pub fn describe_gaps(point: &TransferPoint) -> Option<String> {
     })
 }
 
-/// Returns the bound with its description: the best turn of the summed rates of `copiers` workers. `slots` describes
-/// the copied slots if they have gaps. `None` if nothing was copied.
+/// Returns the bound and its description: the best turn of the summed rates of `copiers` workers. `slots` is the result
+/// of `describe_gaps`. `None` if nothing was copied.
 pub fn describe(rates: &[CopyRate], copiers: u64, slots: Option<&str>) -> Option<Bound> {
     let best = rates
         .iter()
@@ -190,7 +192,7 @@ mod tests {
         (bound.what, bound.bytes_per_s)
     }
 
-    /// A turn in which one copier had the memory to itself must not count towards the rate that both reach together.
+    /// In some turns, one copier may have the memory to itself. The bound is the best rate that both reach together.
     #[test]
     fn the_bound_is_the_best_of_sums_and_never_a_sum_of_bests() {
         let (what, bytes_per_s) = bound([
@@ -199,14 +201,14 @@ mod tests {
         ]);
         assert_eq!(what, "memory copy by memcpy, 2 copiers at once");
         assert_eq!(bytes_per_s, 16.0, "not 21");
-        // A turn before the trials is not added to one after them.
+        // Turns before and after the trials were not simultaneous, so their rates are not added up.
         let before = [rate("memcpy", &[3.0, 4.0])];
         let after = [rate("memcpy", &[2.0, 7.0])];
         let bound = describe(&mean_of_passes(&before, &after), 1, None).unwrap();
         assert_eq!(bound.bytes_per_s, 7.0);
     }
 
-    /// Two copiers may have different fastest methods. If two copiers have the same fastest method, it is named.
+    /// Two copiers may have different fastest methods. If both have the same one, the bound names it.
     #[test]
     fn each_copier_may_use_its_own_fastest_method() {
         let copier = |memcpy: f64, stores: f64, fastest: &str, again: f64| {
@@ -228,7 +230,7 @@ mod tests {
         ]);
         let what = "memory copy by memcpy, 2 copiers at once";
         assert_eq!(agree, (what.to_owned(), 20.0));
-        // Devices have no separate turns with their fastest method; its rates are used.
+        // Devices measure no turns with their choice of method, so the rates of the fastest method are used.
         let devices = bound([
             vec![rate("call", &[10.0]), rate("kernel", &[7.0])],
             vec![rate("call", &[6.0]), rate("kernel", &[9.0])],
@@ -281,11 +283,11 @@ mod tests {
         const KIB: u64 = 1 << 10;
         let end_in_part = [(0, 64 * KIB), (64 * KIB, 36 * KIB)];
         assert_eq!(pieces(4096, 4096, 100 * KIB), end_in_part);
-        // Aligned slots with gaps of a few bytes still touch every cache line.
+        // Slots with gaps of a few bytes count as slots without gaps: copies touch every cache line anyway.
         assert_eq!(pieces(4089, 4096, 100 * KIB), end_in_part);
         assert_eq!(pieces(4096, 4096, 128 * KIB), [(0, 65536), (65536, 65536)]);
         assert_eq!(pieces(8, 8, 8), [(0, 64 * KIB)]);
-        // Operations of at least the piece size use whole slots only.
+        // Slots that are at least as long as a piece are copied one by one, and only as whole slots.
         assert_eq!(
             pieces(65536, 65536, 160 * KIB),
             [(0, 65536), (65536, 65536)]
@@ -301,7 +303,7 @@ mod tests {
         assert_eq!(pieces(64 << 10, 128 * KIB, 512 * KIB), apart);
         let small: Vec<_> = (0..256).map(|at| (at * 4096, 8)).collect();
         assert_eq!(pieces(8, 4096, 1024 * KIB), small);
-        // A footprint smaller than a slice is enlarged to one slice, and filled with slots.
+        // A footprint that is smaller than the minimum slice is extended to it, and filled with slots.
         let few: Vec<_> = (0..21).map(|at| (at * 3000, 24)).collect();
         assert_eq!(pieces(24, 3000, 6000), few);
     }
@@ -313,7 +315,7 @@ mod tests {
         assert_eq!(from_and_to((1, 2), Verb::Read), (2, 1));
     }
 
-    /// A worker copies only the slices of one round at a time.
+    /// A worker copies only the slices of one round at a time, not of all rounds.
     #[test]
     fn slices_of_rounds_are_not_all_copied_at_once() {
         use tonnage_plan::point::Traffic;
@@ -327,8 +329,8 @@ mod tests {
         assert_eq!(slices(Traffic::FanIn), 1);
     }
 
-    /// There are three initiators, and one target that also initiates towards all of them. All must agree on the
-    /// longest pass.
+    /// Three ranks initiate towards one target, which also initiates towards all of them. Their passes differ in
+    /// length, and all ranks agree on the longest one.
     #[test]
     fn ranks_with_unequal_stretches_agree_on_the_longest() {
         let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 15);

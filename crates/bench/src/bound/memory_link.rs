@@ -1,9 +1,10 @@
-//! The links of devices such as GPUs to the rest of their machines. All bytes of a device's memory cross its link if
-//! NICs move them, or if they are staged through the host. These links cap the link and socket bounds. If copies are
-//! not measured because bytes cross them, they are the bound themselves.
+//! The links that connect devices such as GPUs to the rest of their machines. If NICs move the bytes of a device's
+//! memory, or the bytes are staged through the host, all of them cross the device's link. These links limit the link
+//! and socket bounds. For the same reason, copies inside the device are not measured then, and the links alone are the
+//! bound.
 //!
-//! The links of the NICs are in `link`. Bridges that a NIC and a device share are not known here; only the device's own
-//! link counts.
+//! `link` handles the links of NICs. If a NIC and a device share a bridge, the bridge's speed is not known here. Only
+//! the device's own link counts.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +17,14 @@ use super::link::ROUNDS_MAX;
 use super::mean_over_rounds;
 use crate::opening::description::OpenMessage;
 
-/// Distinct devices with the memory of ranks at one end of the flows, with their links.
+/// Devices that hold the memory of the ranks at one end of the flows, each with its link.
 type EndDevices<'a> = BTreeMap<(Option<u32>, &'a str), (&'a BusDevice, &'a BusLink)>;
 
-/// Devices of the senders and of the receivers; `None` if some rank at that end has no known device link.
+/// Devices of the senders and of the receivers. An end is `None` if one of its ranks has no device, or a device whose
+/// link is unknown.
 type BothEnds<'a> = [Option<EndDevices<'a>>; 2];
 
-/// Returns the lower of a bound and the bound of the devices' links.
+/// Limits a bound to the bound of the devices' links.
 pub(super) fn within_devices(
     bound: Bound,
     point: &TransferPoint,
@@ -38,7 +40,7 @@ pub(super) fn within_devices(
     }
 }
 
-/// Returns the bound of the devices' links alone.
+/// Returns the bound of the devices' links, if there is no other bound.
 pub(super) fn limit_of_device_links(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
@@ -48,7 +50,7 @@ pub(super) fn limit_of_device_links(
     Some(Bound::new(what, bytes_per_s))
 }
 
-/// Returns why the links of devices are unknown, from the first rank with a reason.
+/// Returns why the link of a device is unknown, for the first rank with such a reason.
 pub(super) fn links_unknown(opened: &Distinct<OpenMessage>) -> Option<String> {
     let devices = opened.iter().filter_map(OpenMessage::device_behind_link);
     let mut unknown = devices.filter_map(|device| Some((device, device.links_unknown.as_deref()?)));
@@ -59,7 +61,7 @@ pub(super) fn links_unknown(opened: &Distinct<OpenMessage>) -> Option<String> {
     ))
 }
 
-/// Returns why the devices' links give no bound when there is no other: the first device with an unknown link.
+/// Explains why there is no bound at all: names the first device whose link is unknown.
 pub(super) fn link_lacking(opened: &Distinct<OpenMessage>) -> Option<String> {
     let mut devices = opened.iter().filter_map(OpenMessage::device_behind_link);
     let device = devices.find(|device| device.link.is_none())?;
@@ -71,7 +73,7 @@ pub(super) fn link_lacking(opened: &Distinct<OpenMessage>) -> Option<String> {
     ))
 }
 
-/// Returns the bound with its description: combined over rounds as in a trial, summed over both directions.
+/// Returns the bound of the links with a description. Rounds are combined as in a trial, and directions are added up.
 fn bound_of_links(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
@@ -91,8 +93,8 @@ fn bound_of_links(
             })
         };
         let ((what, one), (_, other)) = (of(false)?, of(true)?);
-        // A device at both ends carries all outgoing bytes on its link in one direction, and all incoming bytes in the
-        // other.
+        // If a device is at both ends, all outgoing bytes share one direction of its link, and all incoming bytes the
+        // other. This may be less than the sum.
         let all = slowest_of_all_flows(point, opened, hosts, |_| true);
         let lower = all.filter(|(_, speed)| *speed < one + other);
         return lower.or_else(|| Some((format!("{what}, both directions added up"), one + other)));
@@ -116,7 +118,7 @@ fn bound_of_links(
 }
 
 /// Returns the slower end of all simultaneous flows whose initiator satisfies `begins`. It iterates over ranks, because
-/// a list of all pairs would be too long for many ranks.
+/// a list of all pairs can be too long for memory.
 fn slowest_of_all_flows(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
@@ -140,7 +142,7 @@ fn slowest_of_all_flows(
     slower(ends)
 }
 
-/// Returns the slower end of the pairs of a round.
+/// Returns the slower end of the pairs in a round.
 fn slowest_of_pairs(
     pairs: &[(u32, u32)],
     opened: &Distinct<OpenMessage>,
@@ -155,7 +157,7 @@ fn slowest_of_pairs(
     slower(ends)
 }
 
-/// Adds the device of a rank to an end. If the rank has no known device link, the end has no bound.
+/// Adds the device of a rank to an end. If the rank's device or its link is unknown, the end has no bound.
 fn add_device<'a>(
     end: &mut Option<EndDevices<'a>>,
     rank: u32,
@@ -175,7 +177,7 @@ fn add_device<'a>(
     }
 }
 
-/// Returns the end whose devices have the lower total speed; `None` if neither has a bound.
+/// Returns the end whose links have the lower total speed; `None` if neither end has a bound.
 fn slower(ends: BothEnds<'_>) -> Option<(String, f64)> {
     let speed = |end: &EndDevices<'_>| -> f64 {
         end.values().map(|(_, link)| link.bytes_per_s as f64).sum()
@@ -185,7 +187,7 @@ fn slower(ends: BothEnds<'_>) -> Option<(String, f64)> {
     Some((describe_devices(&slower), speed(&slower)))
 }
 
-/// Describes the links of some devices.
+/// Describes the links of these devices, for the bound's description.
 fn describe_devices(devices: &EndDevices<'_>) -> String {
     let mut all = devices.values();
     match (all.next(), all.len()) {
@@ -214,7 +216,7 @@ mod tests {
 
     const CARD: BoundKind = BoundKind::Link { bytes_per_s: 50 };
 
-    /// Returns a rank with memory of a GPU with this number and link speed.
+    /// Returns a rank whose memory is on a GPU with this number and link speed; `None` stands for host memory.
     fn rank(gpu: Option<(u32, Option<u64>)>) -> OpenMessage {
         let device = gpu.map(|(number, speed)| BusDevice {
             name: format!("cuda:{number}"),
@@ -265,7 +267,7 @@ mod tests {
         );
         assert_eq!(of(slow, slower), gpu(2, 20.0));
         assert_eq!(of(slow, fast), gpu(1, 30.0));
-        // Host memory or an unknown link gives no bound at its own end.
+        // An end with host memory or an unknown link has no bound, so the other end determines it.
         assert_eq!(of(None, slow), gpu(1, 30.0));
         assert_eq!(of(Some((4, None)), slow), gpu(1, 30.0));
         for (own, far) in [
@@ -278,12 +280,12 @@ mod tests {
         }
     }
 
-    /// The pairs of all ranks must not be listed: the list alone would exceed the memory of most hosts.
+    /// A list of all pairs of these ranks would exceed the memory of most hosts.
     #[test]
     fn many_ranks_without_device_memory_are_handled() {
         let (ranks, card) = (100_000, ("link speed of mlx5_0".to_owned(), 50.0));
         for rest in [None, Some((1, Some(20)))] {
-            // Rank 0 is at both ends of an all-to-all, so neither end has a bound.
+            // Rank 0 has no device and is at both ends of an all-to-all, so neither end has a bound.
             let mut point = tonnage_plan::testing::slots_point(Access::Sequential, 1 << 16);
             (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, ranks);
             let mut all = vec![rank(rest); ranks as usize];
@@ -294,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Checks that the reason for an unknown link is reported.
+    /// A bound without an unknown link says so, with the reason.
     #[test]
     fn links_that_are_not_known_are_named() {
         let mut unknown = rank(Some((4, None)));
@@ -312,7 +314,7 @@ mod tests {
         );
     }
 
-    /// A GPU shared by two ranks has one link. Another host has a different GPU at the same address.
+    /// Two ranks that share a GPU share its link. A GPU at the same address of another host is a different one.
     #[test]
     fn each_link_counts_once() {
         let shared = rank(Some((1, Some(20))));
@@ -328,7 +330,7 @@ mod tests {
             what,
             "PCIe of 2 devices whose memory bytes leave or reach, together"
         );
-        // An end without device memory has no bound of its own.
+        // One rank of each end has no device memory, so neither end has a bound of its own.
         let mixed = [shared.clone(), host.clone(), shared.clone()];
         let all_to_all = bound(&mixed, &["a", "b", "c"], |point| {
             point.roles.traffic = Traffic::AllToAll
@@ -336,7 +338,8 @@ mod tests {
         assert_eq!(all_to_all.1, 50.0);
     }
 
-    /// A link reaches its speed in each direction; rounds of equal duration give the mean.
+    /// A link reaches its speed in each direction, so directions are added up. Rounds are not: of equal durations, the
+    /// mean counts.
     #[test]
     fn directions_add_up_and_rounds_do_not() {
         let [slow, fast] = [10, 30].map(|speed| rank(Some((speed as u32, Some(speed)))));
@@ -358,7 +361,7 @@ mod tests {
             speed
         };
         assert_eq!(in_turn(TrialLength::DurationNs(1)), 20.0);
-        // Rounds with equal numbers of operations: 2 / (1/10 + 1/30).
+        // With equal numbers of operations, slow rounds take longer: 2 / (1/10 + 1/30).
         assert!((in_turn(TrialLength::Iterations(1000)) - 15.0).abs() < 1e-9);
     }
 }

@@ -1,8 +1,8 @@
-//! The upper bound of a point's bandwidth: selects the kind of bound from the engines of all ranks, measures it before
-//! and after the trials, and determines the result. The measurements are in [`crate::bound::memory_copy`] and
-//! [`crate::bound::socket_stream`]; the nominal speeds of network links are in `link`. `memory_link` has the links of
-//! GPUs whose memory NICs or staging access. These links cap the link and socket bounds, and are the bound themselves
-//! if copies are not measured.
+//! The upper bound of a point's bandwidth. This module selects the kind of bound from the engines of all ranks,
+//! measures it before and after the trials, and determines the result. The measurements are in
+//! [`crate::bound::memory_copy`] and [`crate::bound::socket_stream`]. `link` has the nominal speeds of network links.
+//! `memory_link` has the links of GPUs whose memory NICs or staging access. These links limit the link and socket
+//! bounds. If copies are not measured, they are the bound alone.
 
 mod link;
 pub mod memory_copy;
@@ -33,21 +33,21 @@ use tonnage_ranks::{Hosts, Rank};
 use tonnage_record::{Bound, Links};
 use tonnage_units::{Reduce, Result};
 
-/// The upper bound of a point. All ranks measure together; rank 0 knows the devices of all.
+/// The upper bound of a point. All ranks measure it together, but only rank 0 knows the devices of all ranks.
 pub struct BoundMeasurement<'a> {
     point: &'a TransferPoint,
     opened: &'a Openings,
     /// Addresses of each worker's rails.
     addresses: Vec<Vec<Option<IpAddr>>>,
-    /// Measurements before the trials and after them.
+    /// The measurement before the trials, and the one after them.
     measured: [Option<Measurement>; 2],
 }
 
-/// One of the two measurements, before or after the trials.
+/// Result of one measurement, before or after the trials.
 pub enum Measurement {
-    /// Copy rates of several workers together.
+    /// Copy rates of several workers, added up.
     Copies(SummedCopies),
-    /// Socket streams.
+    /// Rates of socket streams.
     Streams(StreamMeasurement),
 }
 
@@ -68,7 +68,7 @@ impl<'a> BoundMeasurement<'a> {
         self.opened.common.bound
     }
 
-    /// Measures with all workers at once, if the bandwidth has a measurable bound. All ranks call it.
+    /// Measures with all workers at once, if the bound can be measured. All ranks call this together.
     pub fn measure(
         &mut self,
         when: LimitMoment,
@@ -93,10 +93,10 @@ impl<'a> BoundMeasurement<'a> {
         match self.kind() {
             BoundKind::None | BoundKind::Link { .. } => Ok(None),
             _ if self.why_no_bound().is_some() => Ok(None),
-            // Workers that share CPUs take turns, so simultaneous copies or streams would measure the scheduler.
+            // Workers that share CPUs take turns, so copies or streams by all of them would measure the scheduler.
             _ if self.opened.common.yields => Ok(None),
-            // If payload crosses the link of a device to its machine, that link is the bound; copies inside the device
-            // are not.
+            // Payload crosses the device's link to its machine, which is then the bound. Copies stay inside the device
+            // and are no bound.
             BoundKind::MemoryCopy if self.opened.common.crosses_memory_link => Ok(None),
             BoundKind::MemoryCopy => measure_copies(rank, own, followers, self.copiers()).map(Some),
             BoundKind::SocketStream => {
@@ -117,7 +117,8 @@ impl<'a> BoundMeasurement<'a> {
         }
     }
 
-    /// Returns which workers of this rank copy: with device memory, one suffices.
+    /// Returns which workers of this rank copy. With device memory one worker suffices, because every worker would
+    /// measure the same rate.
     fn copiers(&self) -> Copiers {
         match (self.opened.shows_copies, &self.opened.own.memory_device) {
             (false, _) => Copiers::None,
@@ -126,7 +127,7 @@ impl<'a> BoundMeasurement<'a> {
         }
     }
 
-    /// Returns why there is no measured bound, if the user would expect one.
+    /// Returns why no bound can be measured, if a user would expect one.
     pub fn why_no_bound(&self) -> Option<String> {
         let asked = is_requested(self.point);
         if asked && self.point.loads.is_some() {
@@ -143,7 +144,7 @@ impl<'a> BoundMeasurement<'a> {
         }
         let copies =
             self.kind() == BoundKind::MemoryCopy && !self.opened.common.crosses_memory_link;
-        // A worker has memory of its own kind only. Copies inside it are no bound for transfers between two kinds.
+        // A worker has only its own kind of memory. Copies inside it are no bound for transfers between two kinds.
         let target = self
             .point
             .memories
@@ -156,8 +157,8 @@ impl<'a> BoundMeasurement<'a> {
         ))
     }
 
-    /// Returns the upper bound of the bandwidth, on rank 0: stated, nominal, or measured. Consumes the measurements
-    /// before and after the trials. Copies need both; of two stream measurements, the better one counts.
+    /// Returns the upper bound of the bandwidth, on rank 0: stated, nominal, or measured. It takes the measurements
+    /// before and after the trials. Copies need both measurements; of two stream measurements, the better one counts.
     pub fn bound(&mut self, hosts: &Hosts) -> Option<Bound> {
         let [before, after] = std::mem::take(&mut self.measured);
         match self.point.bound {
@@ -184,7 +185,7 @@ impl<'a> BoundMeasurement<'a> {
                 let bound = link_bound(self.point, &self.opened.all, hosts);
                 bound.map(|bound| within_devices(bound, self.point, &self.opened.all, hosts))
             }
-            // Either measurement may have no result.
+            // Either measurement of streams may be missing.
             (before, after) => {
                 let best = StreamMeasurement::better(
                     stream_measurement(before),
@@ -196,7 +197,7 @@ impl<'a> BoundMeasurement<'a> {
         }
     }
 
-    /// Returns the speeds of the links recorded with a stated bound; `None` if a file loads them unevenly.
+    /// Returns the links that are recorded next to a stated bound; `None` if a file loads links unevenly.
     fn links(&self, hosts: &Hosts) -> Option<Links> {
         match self.point.loads {
             Some(_) => None,
@@ -205,17 +206,17 @@ impl<'a> BoundMeasurement<'a> {
     }
 }
 
-/// Whether the point's bound is to be determined. A ping-pong has none, because it measures latency.
+/// Whether the program is to determine the point's bound. A ping-pong measures latency, so it has none.
 fn is_requested(point: &TransferPoint) -> bool {
     point.bound == BoundChoice::Auto && point.pacing != Pacing::PingPong
 }
 
-/// Whether no bound applies to the result, because a file loads the links unevenly or a background shares them.
+/// Whether no bound applies to the result: a file loads the links unevenly, or a background load shares them.
 fn is_uneven(point: &TransferPoint) -> bool {
     point.loads.is_some() || point.background.is_some()
 }
 
-/// Describes, on rank 0, links that the bound does not include because their speed is unknown. If they would be the
+/// On rank 0, names links with unknown speed, which the bound therefore does not include. If such links would be the
 /// only bound, explains why there is none.
 pub fn unknown_links(point: &TransferPoint, opened: &Openings, has_bound: bool) -> Option<String> {
     let is_all = opened.common.bound == BoundKind::MemoryCopy
@@ -229,8 +230,8 @@ pub fn unknown_links(point: &TransferPoint, opened: &Openings, has_bound: bool) 
     }
 }
 
-/// Combines the rates of rounds as in a trial, each with its number of flows. Rounds of equal duration give the mean.
-/// Rounds with equal numbers of operations last as long as they need, so slow ones weigh more.
+/// Combines the rates of rounds as a trial does. Each rate comes with the round's number of flows. Rounds of equal
+/// duration give the mean. With equal numbers of operations, slow rounds take longer and thus weigh more.
 fn mean_over_rounds(trial: TrialLength, rounds: impl IntoIterator<Item = (f64, u64)>) -> f64 {
     let rounds = rounds.into_iter().map(|(rate, flows)| (rate, flows as f64));
     match trial {
@@ -256,7 +257,7 @@ fn stream_measurement(measurement: Option<Measurement>) -> Option<StreamMeasurem
     }
 }
 
-/// Workers of a rank that measure the copy bound.
+/// Workers of a rank that take part in measuring the copy bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Copiers {
     None,
@@ -264,7 +265,7 @@ enum Copiers {
     All,
 }
 
-/// Returns the joint copy rates of all workers that copy at the same time.
+/// Measures the copy rates of all workers simultaneously, and returns their sum.
 fn measure_copies(
     rank: &mut Rank,
     own: &mut TransferWorker,
@@ -294,12 +295,12 @@ fn measure_copies(
     Ok(Measurement::Copies(sum))
 }
 
-/// Copy rates per method, summed turn by turn, and the number of copiers.
+/// Copy rates that are summed separately for each method and turn.
 #[derive(Default, Serialize, Deserialize)]
 pub struct SummedCopies {
-    /// Rates per method.
+    /// Summed rates of each method.
     pub rates: Vec<CopyRate>,
-    /// Number of copiers.
+    /// Number of workers whose rates are in the sum.
     pub copiers: u64,
 }
 
@@ -334,7 +335,7 @@ mod tests {
         point
     }
 
-    /// Returns two ranks whose engines name this bound.
+    /// Opens two ranks whose engines ask for this kind of bound.
     fn engines(kind: BoundKind, point: &TransferPoint) -> Openings {
         openings(&[opened(kind, None), opened(kind, None)], point.roles)
     }
@@ -401,7 +402,7 @@ mod tests {
             |measured| bound(BoundKind::SocketStream, &point, measured).map(|(_, rate)| rate);
         assert_eq!(streamed([streams(5.0), streams(7.0)]), Some(7.0));
         assert_eq!(streamed([streams(9.0), streams(7.0)]), Some(9.0));
-        // Only one of the two measurements has a result, or neither has.
+        // One of the two measurements may have no result, or both.
         assert_eq!(streamed([None, streams(7.0)]), Some(7.0));
         assert_eq!(streamed([streams(5.0), None]), Some(5.0));
         assert_eq!(streamed([None, None]), None);
@@ -414,7 +415,7 @@ mod tests {
         let expected = Some(("stated by the user".to_owned(), 42.0));
         assert_eq!(bound(COPIES, &stated, both()), expected);
         assert_eq!(bound(COPIES, &point(BoundChoice::None), both()), None);
-        // The speeds of links are recorded with a stated bound, unless a file loads the links unevenly.
+        // The speeds of links are recorded next to a stated bound, unless a file loads the links unevenly.
         let links = |point: &TransferPoint| {
             let opened = engines(LINK, point);
             let bound = bound_of(point, &opened, [None, None]);
@@ -424,22 +425,22 @@ mod tests {
         assert_eq!(links(&with_loads(stated)), None);
     }
 
-    /// With equal numbers of operations, a round at a fifth of the speed takes five times as long; two flows count
-    /// twice.
+    /// With equal numbers of operations, a round at a fifth of the speed takes five times as long. A round with two
+    /// flows moves twice the bytes.
     #[test]
     fn rounds_are_combined_as_a_trial_combines_them() {
         let of = |trial, rounds: &[(f64, u64)]| mean_over_rounds(trial, rounds.iter().copied());
         let (time, operations) = (TrialLength::DurationNs(1), TrialLength::Iterations(1000));
         let rounds = [(1.0, 1), (5.0, 1)];
         assert_eq!(of(time, &rounds), 3.0);
-        // As in a trial: 2 bytes in 1 + 1/5 of the time.
+        // Two units of bytes take 1 + 1/5 units of time.
         assert!((of(operations, &rounds) - 2.0 / 1.2).abs() < 1e-12);
         assert!((of(operations, &[(1.0, 1), (5.0, 2)]) - 3.0 / 1.4).abs() < 1e-12);
         assert_eq!(of(operations, &[(4.0, 3)]), 4.0);
         assert_eq!(of(operations, &[(0.0, 1), (5.0, 1)]), 0.0);
     }
 
-    /// A device's copy rate does not depend on which worker measures it.
+    /// Each worker would measure the same rate of a device, so one is enough.
     #[test]
     fn one_worker_measures_a_device() {
         let point = point(BoundChoice::Auto);
@@ -455,7 +456,7 @@ mod tests {
         assert_eq!(copiers(false, false), Copiers::None);
     }
 
-    /// Device links must cap link, socket-stream and copy bounds, unless the user states the bound.
+    /// Device links limit link, socket-stream and copy bounds, but not a bound that the user states.
     #[test]
     fn device_links_apply_in_addition_to_other_bounds() {
         let with_link = |link_bytes_per_s: Option<u64>,
@@ -485,7 +486,7 @@ mod tests {
         let streamed = [streams(7.0), streams(7.0)];
         let sockets = BoundKind::SocketStream;
         assert_eq!(bound(sockets, &auto, streamed), (Some(5.0), true));
-        // Copies within the device are not measured and give no bound.
+        // Copies stay within the device, so they are not measured, and the device's link is the bound.
         assert_eq!(bound(COPIES, &auto, [None, None]), (Some(5.0), true));
         assert_eq!(with_link(None, COPIES, &auto, [None, None]), (None, true));
         assert_eq!(
@@ -510,7 +511,7 @@ mod tests {
         point.pacing = Pacing::PingPong;
         assert_eq!(bound(LINK, &point, [None, None]), None);
         assert_eq!(bound(BoundKind::SocketStream, &point, [None, None]), None);
-        // The result is the same if something was measured anyway.
+        // Even if something was measured, there is no bound.
         let measured = [copies(1.0), copies(1.0)];
         assert_eq!(bound(COPIES, &point, measured), None);
     }
@@ -536,12 +537,12 @@ mod tests {
                 "{text}"
             );
         }
-        // Measurements of something else would not apply.
+        // Neither links nor copies bound the bandwidth of these points.
         for point in [&loads, &background] {
             assert_eq!(bound(LINK, point, [None, None]), None);
             assert_eq!(bound(COPIES, point, [copies(1.0), copies(1.0)]), None);
         }
-        // If no bound, or no copy bound, is requested, there is no reason to report.
+        // No reason is reported if the bound needs no copies, or if no bound is requested.
         assert_eq!(why(COPIES, &auto()), None);
         assert_eq!(why(LINK, &two_memories), None);
         for mut point in [loads, background, two_memories] {

@@ -1,10 +1,10 @@
-//! The socket-stream bound of a point: the bandwidth of plain TCP between the same ranks. Every flow of the point gets
-//! one connection per worker, used rail and queue pair, in the direction of its payload. All of them run at once, first
-//! with blocking workers, then with polling ones. The faster result counts, because the bound is an upper one. Bytes
-//! are counted once the streams are steady, after several round trips of the path.
+//! The socket-stream bound of a point: the bandwidth of plain TCP between the same ranks. For every flow of the point,
+//! each worker gets one connection per used rail and queue pair, in the direction of the payload. All connections run
+//! simultaneously, first with blocking workers, then with polling ones. The faster result counts, because the bound is
+//! an upper one. Bytes count only after several round trips, when the streams are steady.
 //!
-//! This module has the times of a measurement and the sum over all ranks. The loop that moves the bytes is in
-//! [`pump`](mod@pump), connecting in [`connect`](mod@connect). [`crate::bound`] chooses the upper bound of a figure.
+//! This module has the times of a measurement and the sum over all ranks. [`pump`](mod@pump) moves the bytes, and
+//! [`connect`](mod@connect) makes the connections. [`crate::bound`] chooses the upper bound of a figure.
 
 pub mod connect;
 pub mod pump;
@@ -26,37 +26,37 @@ use tonnage_ranks::Rank;
 use tonnage_units::Result;
 use tonnage_units::lock::lock;
 
-/// Longest counted time, unless round trips are long. Before it, at least a third of it passes uncounted. Longer trials
-/// are meant for rare operations, and streams are steady earlier.
+/// Longest time in which bytes are counted, unless round trips are long. At least a third of this time passes uncounted
+/// before. Trials can be longer, to catch rare events, but streams are steady much earlier.
 const TIMED_NS_MAX: u64 = 1_000_000_000;
 
-/// Shortest counted time, so that a delay of the scheduler does not matter.
+/// Shortest time in which bytes are counted, so that a delay by the scheduler hardly matters.
 const TIMED_NS_MIN: u64 = 50_000_000;
 
-/// Counted time for trials with a given number of operations.
+/// Time in which bytes are counted, for trials with a given number of operations.
 const TIMED_NS: u64 = 200_000_000;
 
-/// Minimum number of round trips before counting: slow start doubles its window in each, and begins with about 14 kB.
+/// Minimum number of round trips before bytes are counted. Slow start begins with about 14 kB and doubles in each.
 const LEAD_ROUND_TRIPS: u64 = 20;
 
-/// Minimum number of round trips while counting, so that each part of the time has some.
+/// Minimum number of round trips while bytes are counted, so that each part of this time has two.
 const TIMED_ROUND_TRIPS: u64 = 10;
 
-/// Upper bound of each of the two times for long round trips.
+/// Longest uncounted time and longest counted time that round trips can require.
 const ROUND_TRIPS_NS_MAX: u64 = 4_000_000_000;
 
-/// Attempts to find the streams steady. Each has [`LEAD_FACTOR`] times the lead of the previous one, up to
-/// [`LEAD_NS_MAX`].
+/// Number of attempts to find the streams steady. Each attempt has [`LEAD_FACTOR`] times the lead of the previous one,
+/// up to [`LEAD_NS_MAX`].
 const ATTEMPTS: u32 = 3;
 const LEAD_FACTOR: u64 = 4;
 
-/// Longest lead of any attempt: far below the time that ranks wait for each other.
+/// Longest lead of any attempt. It is far below the time that ranks wait for each other.
 const LEAD_NS_MAX: u64 = 4 * ROUND_TRIPS_NS_MAX;
 
-/// State shared by the workers of a rank: the streams of each until it takes them, and their time window.
+/// State that the workers of a rank share: their streams, and the times of the measurement.
 #[derive(Debug)]
 pub struct SharedStreams {
-    /// Streams of each worker.
+    /// Streams of each worker, until the worker takes them.
     streams: Mutex<Vec<Vec<Stream>>>,
     window: StreamInterval,
     waiting: WaitMethod,
@@ -67,14 +67,14 @@ pub struct SharedStreams {
 pub struct StreamMeasurement {
     /// Received bytes and rates.
     pub streamed: StreamedBytes,
-    /// How workers waited while no bytes moved.
+    /// How workers waited while none of their streams could move bytes.
     pub waiting: WaitMethod,
-    /// Number of measurements from which this best one was chosen.
+    /// Number of measurements of which this is the best one.
     pub measurements: u32,
 }
 
 impl StreamMeasurement {
-    /// Returns the faster of two results, if there are any.
+    /// Returns the faster of two results; `None` if there is none.
     pub fn better(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (Some(one), Some(other)) = (one, other) else {
             return one.or(other);
@@ -88,7 +88,7 @@ impl StreamMeasurement {
 }
 
 impl SharedStreams {
-    /// Runs this worker's streams on the calling thread. Consumes them; a second call finds none.
+    /// Runs this worker's streams on the calling thread. The first call takes the streams; a second one finds none.
     pub fn run_streams_of(&self, worker: usize, clock: &Clock) -> Result<StreamedBytes> {
         let mut all = lock(&self.streams);
         let mine = all.get_mut(worker).map(std::mem::take).unwrap_or_default();
@@ -97,7 +97,7 @@ impl SharedStreams {
     }
 }
 
-/// Returns the counted time of a point's streams: that of a trial, so that both are comparable.
+/// Returns the time to count the bytes of a point's streams. It equals a trial's duration, so that both are comparable.
 fn timed_part_ns(point: &TransferPoint) -> u64 {
     match point.length.trial {
         TrialLength::DurationNs(ns) => ns.clamp(TIMED_NS_MIN, TIMED_NS_MAX),
@@ -105,24 +105,24 @@ fn timed_part_ns(point: &TransferPoint) -> u64 {
     }
 }
 
-/// Returns the lead of the first attempt and the counted time, for streams with round trips of `rtt_ns`.
+/// Returns the lead of the first attempt and the counted time. Both are long enough for round trips of `rtt_ns`.
 fn lead_and_timed_ns(timed_ns: u64, rtt_ns: u64) -> (u64, u64) {
     let round_trips = |count: u64| rtt_ns.saturating_mul(count).min(ROUND_TRIPS_NS_MAX);
     let timed_ns = timed_ns.max(round_trips(TIMED_ROUND_TRIPS));
     ((timed_ns / 3).max(round_trips(LEAD_ROUND_TRIPS)), timed_ns)
 }
 
-/// Returns the time from the start of the streams until counting. Each attempt, numbered from 0, waits longer.
+/// Returns the time from the start of the streams until bytes are counted. Later attempts wait longer; the first is 0.
 fn lead_ns(first_ns: u64, attempt: u32) -> u64 {
     (first_ns * LEAD_FACTOR.pow(attempt)).min(LEAD_NS_MAX)
 }
 
-/// Measures with each way of waiting, on all ranks together, and returns the faster result. `addresses` are those of
-/// the engine's devices, per worker and rail. `carry` makes every worker run its part of the [`SharedStreams`] at the
-/// same time, and adds up the results.
+/// Measures with each method of waiting, on all ranks together, and returns the faster result. `addresses` has the
+/// engine's device addresses, per worker and rail. `carry` makes every worker run its part of the [`SharedStreams`]
+/// simultaneously, and adds up the results.
 ///
-/// Returns `None` if some stream received nothing in time, as on a link that is down, or if the streams kept getting
-/// faster: no bound is better than a wrong one.
+/// Returns `None` if some stream received nothing in time, for example over a link that is down. Also if streams kept
+/// getting faster: a wrong bound would be worse than none.
 ///
 /// # Errors
 /// If a connection cannot be made or breaks; the message names the pair.
@@ -146,11 +146,11 @@ pub fn measure(
     Ok(best)
 }
 
-/// Maximum number of rounds that are measured, because connecting takes time. If there are more, a random one from each
-/// of this number of equal parts is measured.
+/// Maximum number of rounds that are measured, because connecting takes time. More rounds are divided into this number
+/// of equal parts, and a random round of each part is measured.
 const ROUNDS_MAX: u32 = 32;
 
-/// Measures with one way of waiting, round after round, and combines the rounds as in a trial.
+/// Measures all rounds with one method of waiting, and combines the rounds as a trial does.
 fn measure_in(
     waiting: WaitMethod,
     rank: &mut Rank,
@@ -181,9 +181,9 @@ fn measure_in(
     Ok(last)
 }
 
-/// Measures one round with one way of waiting. Streams that keep getting faster are in slow start, or their receive
-/// buffers still grow; they are measured again with a longer lead. Returns `None` if they never become steady, or if
-/// some receive nothing.
+/// Measures one round with one method of waiting. If streams keep getting faster, they are in slow start, or their
+/// receive buffers still grow. Such streams are measured again with a longer lead. Returns `None` if they never become
+/// steady, or if some receive nothing.
 fn measure_round(
     waiting: WaitMethod,
     rank: &mut Rank,
@@ -234,7 +234,7 @@ fn warn_silent(rank: &Rank, all: &StreamedBytes, waiting: WaitMethod) {
     }
 }
 
-/// Describes the bound and returns it.
+/// Returns the bound with its description.
 pub fn describe(carried: &StreamMeasurement) -> tonnage_record::Bound {
     let StreamMeasurement {
         streamed, waiting, ..

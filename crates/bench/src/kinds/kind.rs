@@ -1,7 +1,7 @@
-//! The traits of a kind of experiment, and the resources that a kind can use.
+//! The traits of a kind of experiment, and the resources that all kinds can use.
 //!
-//! The conductor takes every point through the same steps; a kind implements these steps. A kind never uses the
-//! conductor: both use [`Stage`].
+//! The conductor takes every point through the same steps, which each kind implements. Kinds don't use the conductor.
+//! Both use [`Stage`].
 
 use crate::cpu_time::CpuTimeMeter;
 use crate::deadlines::DEADLINES;
@@ -17,7 +17,7 @@ use tonnage_record::grouping::by_answer;
 use tonnage_record::{Body, Effective, Record};
 use tonnage_units::{Error, Result, number_list};
 
-/// Everything that a kind can use on this rank.
+/// Resources of this rank that every kind can use.
 pub struct Stage<'a> {
     /// Access to the other ranks.
     pub rank: &'a mut Rank,
@@ -25,11 +25,11 @@ pub struct Stage<'a> {
     pub settings: &'a Settings,
     /// This rank's host.
     pub host: &'a RankHost,
-    /// CPU time that this rank's threads lose during their measured intervals.
+    /// Measures the CPU time that this rank's threads lose during measured intervals.
     pub cpu: &'a mut CpuTimeMeter,
-    /// Observed network paths of the engines' sockets.
+    /// Records the network paths of the engines' sockets.
     pub paths: &'a mut PathWatch,
-    /// Gets progress and results, on rank 0.
+    /// Receives progress and results on rank 0.
     pub observer: &'a mut dyn Observer,
 }
 
@@ -38,9 +38,9 @@ pub struct Stage<'a> {
 pub struct AnnotatedPoint<'a, P> {
     /// The cell of the sweep.
     pub point: &'a P,
-    /// Notes for a reader of the results.
+    /// Notes for readers of the results.
     pub reading: &'a PointNotes,
-    /// Why the point cannot be measured, if that was known when the plan was expanded.
+    /// Why the point cannot be measured; `None` unless this was found when the plan was expanded.
     pub impossible: Option<&'a str>,
 }
 
@@ -54,43 +54,43 @@ impl<P> Copy for AnnotatedPoint<'_, P> {}
 
 /// A point of one kind.
 pub trait PointOfKind {
-    /// Returns the point if it is one of this kind.
+    /// Returns the point if it belongs to this kind.
     fn from_planned(planned: &Planned) -> Option<&Self>;
 }
 
-/// One kind of experiment, with its state for a whole run.
+/// One kind of experiment, with its state over a whole run.
 pub trait Kind {
     /// One cell of a sweep of this kind.
     type Point: PointOfKind;
-    /// Resources opened once for several points. Dropping them closes them.
+    /// Resources that are opened once for several points. They close when they are dropped.
     type Open;
 
-    /// Whether `next` can be measured with the resources opened for `first`.
+    /// Returns whether `next` can be measured with the resources that were opened for `first`.
     fn shares_resources(_first: &Self::Point, _next: &Self::Point) -> bool {
         false
     }
 
-    /// Returns the size that determines a point's demand for shared resources. The points with the largest sizes are
-    /// left out if the demand cannot be met.
+    /// Returns the size that determines how much of the shared resources a point needs. If the resources are not
+    /// sufficient, points with the largest sizes are left out.
     fn requested_bytes(_point: &Self::Point) -> u64 {
         0
     }
 
-    /// Returns a record's body before any measurement.
+    /// Returns the body of a record, without results.
     fn body(asked: AnnotatedPoint<'_, Self::Point>) -> Body;
 
-    /// Opens the resources that these points share, on all ranks.
+    /// Opens the resources that these points share. All ranks call this together.
     ///
     /// # Errors
-    /// [`StepFailure::Point`] if none of them can be measured but other points can.
+    /// [`StepFailure::Point`] if none of these points can be measured, but later points may be.
     fn open(
         &mut self,
         points: &[&Self::Point],
         stage: &mut Stage<'_>,
     ) -> Result<Self::Open, StepFailure>;
 
-    /// Returns the two CPUs to measure in the canary before and after a point, or why there are none. `None` if the
-    /// kind has no canary.
+    /// Returns the CPUs for the canary before and after a point, or why there are none. `None` if the kind has no
+    /// canary.
     fn canary_cpus(
         &self,
         _open: &Self::Open,
@@ -100,8 +100,8 @@ pub trait Kind {
         None
     }
 
-    /// Prepares a point, takes its steps through `run_steps`, and stores the results in the record. After a failure,
-    /// stores the results that were measured before the failure.
+    /// Prepares a point, takes its steps by `run_steps`, and stores the results in the record. If the point fails,
+    /// stores the results up to the failure.
     fn measure(
         &mut self,
         open: &mut Self::Open,
@@ -111,62 +111,64 @@ pub trait Kind {
         run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure>;
 
-    /// Whether the open resources are still usable after a point ended with this error; the same on all ranks.
+    /// Returns whether the open resources are still usable after a point failed with this error. It must be the same on
+    /// all ranks.
     fn stays_open_after(_ended: &Error) -> bool {
         false
     }
 
-    /// Removes files and other resources that a failed point has left outside this process.
+    /// Removes files and other resources that a failed point left outside this process.
     fn abandon(&mut self) {}
 }
 
-/// Measures stretches of points of any kind. Implemented by the conductor.
+/// Measures stretches of points, whatever their kind. The conductor implements this.
 pub trait KindRunner {
-    /// Opens the resources for the next point, and measures it and the following points that share them.
+    /// Opens resources for the next point, and measures this point and the following points that share the resources.
     fn run_points<K: Kind>(&mut self, kind: &mut K) -> Result<()>;
 }
 
-/// Takes the steps of a point in the conductor's order. It is passed as a closure, so that a kind can keep resources of
-/// several backends open around all the steps.
+/// A closure that takes the steps of a point in the conductor's order. A kind can keep several backends open while it
+/// runs.
 pub type StepRunner<'a> = &'a mut dyn FnMut(&mut dyn Steps) -> Result<(), StepFailure>;
 
 /// The steps of a prepared point, in the order in which they are taken. All ranks take each step together. If a step
-/// fails with [`StepFailure::Point`], the next one is [`Self::close`].
+/// fails with [`StepFailure::Point`], [`Self::close`] is the next step.
 pub trait Steps {
-    /// Measures the upper bound that results are compared with, outside the trials.
+    /// Measures the upper bound for the results. The conductor calls this outside the trials.
     fn bound(&mut self, _when: LimitMoment) -> Result<(), StepFailure> {
         Ok(())
     }
 
-    /// Prepares everything that all trials need, untimed.
+    /// Prepares everything that all trials need. This is not timed.
     fn prepare(&mut self) -> Result<(), StepFailure> {
         Ok(())
     }
 
-    /// Does the work of a trial untimed.
+    /// Does the same work as a trial, but it is not timed.
     fn warm_up(&mut self) -> Result<(), StepFailure> {
         Ok(())
     }
 
-    /// Runs one timed repetition, including the untimed work around it: preparing data before, verification after.
+    /// Runs one timed repetition. It includes untimed work: data are prepared before the timed part, and verified
+    /// afterwards.
     ///
     /// # Errors
-    /// [`StepFailure::Point`] if, for example, data were wrong: the ranks are in step and can continue.
+    /// [`StepFailure::Point`] if, for example, data were wrong. All ranks are then at the same step and can continue.
     fn trial(&mut self) -> Result<(), StepFailure>;
 
-    /// Whether there are enough trials; the same on all ranks.
+    /// Returns whether there are enough trials. It must be the same on all ranks.
     fn enough(&mut self) -> Result<bool, StepFailure>;
 
-    /// Cleans up for the next point.
+    /// Cleans up, so that the next point can be measured.
     fn close(&mut self) -> Result<(), StepFailure>;
 
-    /// Gathers the results of all ranks.
+    /// Gathers the results of all ranks on rank 0.
     fn gather(&mut self) -> Result<(), StepFailure> {
         Ok(())
     }
 }
 
-/// When a bound is measured.
+/// Time at which a bound is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitMoment {
     /// Before the first trial and the warm-up.
@@ -175,8 +177,8 @@ pub enum LimitMoment {
     After,
 }
 
-/// Groups the effective configurations of all ranks, given in rank order. Equal ones are listed together, so that a
-/// record of 44,000 ranks stays small.
+/// Groups the effective configurations of all ranks, which come in rank order. Equal ones are listed once, so that even
+/// a record of 44,000 ranks stays small.
 pub fn group_equal(each: impl Iterator<Item = Effective>) -> Vec<Effective> {
     let groups = by_answer((0u32..).zip(each));
     let named = groups.into_iter().map(|(effective, ranks)| Effective {
@@ -186,7 +188,7 @@ pub fn group_equal(each: impl Iterator<Item = Effective>) -> Vec<Effective> {
     named.collect()
 }
 
-/// Collects the configurations of all ranks on rank 0; `own` is this rank's.
+/// Collects the effective configurations of all ranks on rank 0. `own` is this rank's configuration.
 pub fn effective_of_all(what: &str, rank: &mut Rank, own: Effective) -> Result<Vec<Effective>> {
     let all = rank.collect(what, &Json(own), DEADLINES.step)?;
     Ok(group_equal(all.iter().map(|Json(one)| one.clone())))

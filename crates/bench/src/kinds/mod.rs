@@ -1,15 +1,16 @@
-//! The kinds of experiments: a folder and a line for each. Nothing else in this crate names them all.
+//! The kinds of experiments. Each has a folder, and a line in the list below. Nothing else in this crate lists all
+//! kinds.
 //!
 //! | folder | what lives there |
 //! | --- | --- |
 //! | [`transfer`] | transfers between the memories of ranks |
 //! | [`files`] | reads and writes of files |
-//! | [`collective`] | operations that all ranks call together |
-//! | [`connect`] | connections set up and taken down |
-//! | [`stress`] | random transfers from a seed, engines in turn |
-//! | [`tune`] | options that compete for a goal |
+//! | [`collective`] | collectives: operations that all ranks call together |
+//! | [`connect`] | connections that are set up and closed |
+//! | [`stress`] | random transfers from a seed, with engines in turn |
+//! | [`tune`] | a search for the options that reach a goal best |
 //!
-//! The traits of a kind are in [`kind`]; `repeat` prints the command line that measures a point again.
+//! [`kind`] has the traits of a kind. `repeat` builds the command line that measures a point again.
 
 pub mod collective;
 pub mod connect;
@@ -20,10 +21,10 @@ pub mod stress;
 pub mod transfer;
 pub mod tune;
 
-/// Generates the type with the state that all kinds keep for a whole run.
+/// Generates the type that holds the state of all kinds over a whole run.
 macro_rules! kinds {
     ($($state:ident: $kind:ty, for $point:ident;)+) => {
-        /// All kinds, for one run.
+        /// The state of all kinds, for one run.
         #[derive(Default)]
         pub struct Kinds {
             $($state: $kind,)+

@@ -1,12 +1,13 @@
-//! Builds the command line that measures an experiment again, including the run's options that are not part of a point.
+//! Builds the command line that measures an experiment again. It includes the run's options that are not part of a
+//! point.
 
 use crate::settings::{Numa, Settings};
 use tonnage_machine::CpuChoice;
 use tonnage_plan::options::command_line::quoted;
 use tonnage_units::Result;
 
-/// Returns a shell command for an experiment of one engine, from the experiment's own `arguments`. If the run used a
-/// launcher, the command replaces the run's command behind it.
+/// Returns a shell command for an experiment with one engine. `arguments` are those of the experiment. If the run used
+/// a launcher, the command goes in place of the run's command, after the launcher's own arguments.
 pub fn command_line(
     arguments: Vec<String>,
     (engine, ranks): (&str, u32),
@@ -19,7 +20,7 @@ pub fn command_line(
     match &settings.cpus {
         CpuChoice::Auto => {}
         CpuChoice::None => option("cpus", "none".to_owned()),
-        // Kept in order, because CPUs are assigned in this order.
+        // The order of the list is kept, because CPUs are assigned in this order.
         CpuChoice::List(cpus) => {
             let each: Vec<String> = cpus.iter().map(u32::to_string).collect();
             option("cpus", each.join(","));
@@ -30,7 +31,7 @@ pub fn command_line(
         Numa::None => option("numa", "none".to_owned()),
         Numa::Node(node) => option("numa", node.to_string()),
     }
-    // Only this engine's devices and libraries, because the run may have had others for other engines.
+    // Includes only devices and libraries of this engine. The run may have used others for other engines.
     let entry = settings.lists.engine(engine)?;
     let devices = &settings.devices;
     if entry.has_devices && !devices.all_ranks.is_empty() {

@@ -1,7 +1,7 @@
-//! Memory and lanes of credits, for engines whose sends complete before the receiver has taken them.
+//! Memory and lanes for credits. They are used with engines whose sends complete before the receiver has taken them.
 //!
-//! The counting itself is in [`tonnage_loops::credits`]. The counts are in host memory, because the CPU reads them,
-//! even if the payload is in device memory. The kind's pacing determines when senders get their credits.
+//! [`tonnage_loops::credits`] does the counting. The counts are in host memory, because the CPU reads them, even if the
+//! payload is in device memory. The pacing of a point determines when receivers return credits.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use tonnage_units::{Error, Result};
 use tonnage_loops::credits::{CreditReturn, Credits};
 use tonnage_loops::each::PlaceInMemory;
 
-/// Whether sends of a device need credits to be known as complete.
+/// Returns whether credits are needed to know that the receiver has taken a send.
 pub(crate) fn needs_credits(op: Verb, caps: &Caps) -> bool {
     op == Verb::Send && caps.moves_bytes && !caps.sends_taken && caps.verbs.contains(&Verb::Write)
 }
 
-/// Credit counts of one worker and its peers, with the resources for their lanes.
+/// Credit counts of one worker and its peers, with memory and lanes for them.
 pub(crate) struct CreditLanes {
     credits: Credits,
     region: RegionId,
@@ -31,7 +31,7 @@ impl CreditLanes {
     /// Allocates and registers memory for the counts of `peers` peers.
     ///
     /// # Errors
-    /// If the list has no memory that the CPU can read, or the device refuses it.
+    /// If no memory in the list can be read by the CPU, or if the device refuses the memory.
     pub(crate) fn new(
         engine: &mut dyn Engine,
         lists: &Lists,
@@ -56,7 +56,7 @@ impl CreditLanes {
         })
     }
 
-    /// Returns the place where the `index`-th peer writes its count.
+    /// Returns where the peer at this index writes its count.
     pub(crate) fn place(&self, index: usize) -> PlaceInMemory {
         PlaceInMemory {
             memory: self.descriptor.clone(),
@@ -64,7 +64,7 @@ impl CreditLanes {
         }
     }
 
-    /// Adds the `index`-th peer, with the place that it offers for this worker's count.
+    /// Adds the peer at this index. `place` is where the peer wants this worker's count.
     pub(crate) fn connect(
         &mut self,
         peer: Peer,
@@ -80,8 +80,8 @@ impl CreditLanes {
         self.credits.add(peer, index, offset)
     }
 
-    /// Begins a point with messages on `sends`, at most `depth` in flight, and from `senders`, in the order of the
-    /// receives. Returns the counts and the lanes that carry them.
+    /// Begins a point. Messages are sent on `sends`, with at most `depth` in flight, and received from `senders`, in
+    /// the order of the receives. Returns the counts, and the lanes that carry them.
     pub(crate) fn begin(
         &mut self,
         (telling, depth): (CreditReturn, usize),
@@ -96,7 +96,7 @@ impl CreditLanes {
             let (_, remote) = known.ok_or_else(none)?;
             let write = LaneKind::Initiate(Verb::Write);
             let lane = engine.lane(&LaneSpec {
-                // In order, because a newer count overtaken by an older one would be lost.
+                // Counts must arrive in order. Otherwise an older count could overwrite a newer one.
                 in_order: true,
                 delivered: caps.delivery_on_request && !caps.delivered,
                 ..LaneSpec::new(write, peer, self.region, remote)

@@ -1,4 +1,4 @@
-//! A rank's messages to rank 0 once its engine is open: its choices in effect, and its CPUs and devices.
+//! The messages that a rank sends to rank 0 when its engine is open: the effective configuration, CPUs and devices.
 
 use std::net::IpAddr;
 
@@ -8,79 +8,80 @@ use crate::wire_proof::NamedDevices;
 use tonnage_engine::memory::{BusDevice, MemoryReport};
 use tonnage_engine::{BoundKind, Caps, DeviceMemoryAccess, Domain, EngineReport};
 
-/// Placement of a rank's workers on its host. It differs between the ranks of a host, but is equal for ranks with the
-/// same index on other hosts. The description of the host is in [`OpenMessage`]; in one message, the combination would
-/// differ for each rank and none could be merged.
+/// Placement of a rank's workers. It differs between the ranks of a host, but ranks with the same index on different
+/// hosts often have the same. [`OpenMessage`] is sent separately, because it is often equal for all ranks of a host. If
+/// both were in one message, no two messages would be equal and could be merged.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WorkerCpus {
-    /// CPUs of the workers; `None` for one that is not pinned.
+    /// CPU of each worker; `None` for a worker that is not pinned.
     pub cpus: Vec<Option<u32>>,
-    /// CPU sockets of these CPUs; `None` if unknown.
+    /// CPU socket of each worker; `None` if unknown.
     pub sockets: Vec<Option<u32>>,
-    /// Memory of its workers; a single entry if it is the same for all.
+    /// Memory of each worker; a single entry if all are equal.
     pub memory: Vec<MemoryReport>,
 }
 
-/// A rank's message to the others once its engine is open.
+/// Description of a rank's open engine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OpenMessage {
-    /// Whether there are more workers than CPUs on the host.
+    /// Whether the host has more workers than CPUs.
     pub yielding: bool,
-    /// Whether the rank has no peers, so that its devices do not limit anything.
+    /// Whether the rank has no peers. Its devices then don't affect any bound.
     pub idle: bool,
-    /// The engine's choices.
+    /// The configuration that the engine chose.
     pub engine: EngineReport,
-    /// The device with the memory of its workers; `None` for host memory.
+    /// The device that holds the workers' memory; `None` for host memory.
     pub memory_device: Option<BusDevice>,
-    /// How bytes of such memory are moved.
+    /// How bytes in the device's memory are moved.
     pub device_memory_by: DeviceMemoryAccess,
     /// Devices of each worker, in the order of its rails.
     pub devices: Vec<Vec<DeviceDescription>>,
-    /// The devices that its payload must cross; `None` if it names none.
+    /// The devices that the rank's payload must cross; `None` if its engine names none.
     pub wire_devices: Option<NamedDevices>,
 }
 
 impl OpenMessage {
-    /// Returns the memory's device, if all bytes cross its link to the rest of the machine.
+    /// Returns the device that holds the memory, if all bytes cross the link between the device and the rest of the
+    /// machine.
     pub fn device_behind_link(&self) -> Option<&BusDevice> {
         let device = self.memory_device.as_ref();
         device.filter(|_| self.device_memory_by.crosses_link())
     }
 
-    /// Returns all devices that some flow uses.
+    /// Returns the devices that any of the rank's flows uses.
     pub fn used_devices(&self) -> impl Iterator<Item = &DeviceDescription> {
         let all = self.devices.iter().flatten();
         all.filter(|device| device.used)
     }
 }
 
-/// A worker's device, with the properties that limits depend on.
+/// A device of a worker, with the properties that bounds depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceDescription {
     /// Whether one of the worker's flows uses this rail.
     pub used: bool,
-    /// Upper bound of the engine's bandwidth on this device.
+    /// Kind of upper bound for the engine's bandwidth on this device.
     pub bound: BoundKind,
-    /// Whether that is a link speed stated by the user.
+    /// Whether the bound is a link speed that the user stated.
     pub link_stated: bool,
-    /// Whether completed writes are visible to the peer: always, and if requested.
+    /// Whether completed writes are visible to the peer: always, and on request.
     pub delivers: [bool; 2],
-    /// Whether a send completes only after its receiver has taken it, by the engine or by credits.
+    /// Whether the rank knows when the receiver has taken a send, from its completion or by credits.
     pub sends_taken: bool,
-    /// The engine's address for socket streams.
+    /// The address that the engine uses, for socket streams.
     pub address: Option<IpAddr>,
-    /// The network interface that has that address.
+    /// The network interface with this address.
     pub interface: Option<String>,
     /// The device's own name.
     pub name: Option<String>,
-    /// Name of the component that limits this device, the same in all processes of the machine. `None` if the device's
-    /// name already is one.
+    /// Name of the component that limits this device. It is the same in all processes of a machine. `None` if this is
+    /// true for the device's own name.
     pub bound_place: Option<String>,
 }
 
 impl DeviceDescription {
-    /// Describes a device of a worker whose devices together have `caps`. `link_bytes_per_s` is the speed to use for a
-    /// link that does not report one.
+    /// Describes a device of a worker. `caps` are the combined capabilities of the worker's devices. `link_bytes_per_s`
+    /// is used for a link that does not report its speed.
     pub(crate) fn new(
         device: &dyn Domain,
         caps: &Caps,
@@ -107,7 +108,7 @@ impl DeviceDescription {
         }
     }
 
-    /// Returns the device's interface and address, or else its name; `None` if all are unknown.
+    /// Returns interface and address of the device, or otherwise its name. `None` if nothing is known.
     pub(crate) fn title(&self) -> Option<String> {
         match (&self.interface, self.address) {
             (Some(interface), Some(address)) => Some(format!("{interface} ({address})")),
@@ -117,7 +118,7 @@ impl DeviceDescription {
     }
 }
 
-/// Returns the network interface with an address; `None` if there is none, or the system does not list them.
+/// Returns the network interface with this address. `None` if there is none, or the system does not list interfaces.
 pub(crate) fn interface_of(address: IpAddr) -> Option<String> {
     let all = tonnage_sys::interfaces::addresses().ok()?;
     let found = all.into_iter().find(|entry| entry.address == address);

@@ -1,5 +1,5 @@
-//! An engine that is open on all ranks: memory is allocated and registered, workers are connected. `OpeningNeeds` has the
-//! requirements of a kind; the kind decides which of its points can share an engine.
+//! An engine that is open on all ranks: memory is allocated and registered, and workers are connected. `OpeningNeeds`
+//! describes the requirements of a kind. Each kind decides which of its points share an engine.
 
 use std::sync::Arc;
 
@@ -22,38 +22,38 @@ use tonnage_ranks::Rank;
 use tonnage_units::reduce::ReduceMax;
 use tonnage_units::{Error, Result, WireDevice};
 
-/// Recorded as the time when a send completes, if the engine does not report that itself.
+/// In the record: when sends complete, if the engine itself does not report this.
 const SENDS_COUNTED: &str = "when taken, by counts that receivers write to their senders";
 
-/// The state of one worker, kept from point to point.
+/// The state of one worker, which persists over points.
 pub struct EngineWorker {
     /// The worker's engine; `None` while a point uses it.
     pub engine: Option<Box<dyn Engine + Send>>,
     /// The worker's memory.
     pub memory: Arc<dyn Memory>,
-    /// The handle of that memory in its engine.
+    /// Handle of this memory in the worker's engine.
     pub region: RegionId,
-    /// Memories of its peers, ascending by peer.
+    /// Memories of the peers, in ascending order of the peers.
     pub remote: Vec<(Peer, Descriptor)>,
-    /// Capabilities of its device.
+    /// Capabilities of the worker's device.
     pub caps: Caps,
     /// The worker's clock.
     pub clock: Clock,
-    /// The CPU that it is pinned to.
+    /// The CPU that the worker is pinned to.
     pub cpu: Option<u32>,
-    /// The worker's devices, in rail order.
+    /// The worker's devices, in the order of its rails.
     pub devices: Vec<DeviceDescription>,
-    /// Credit counts of messages; `None` if completions already show that the receiver took them.
+    /// Credit counts of messages; `None` if completions already show that the receiver has taken them.
     pub(crate) credits: Option<CreditLanes>,
-    /// Mailboxes for messages about single operations, if every operation is compared; `None` while a point uses the
-    /// engine.
+    /// Mailboxes for messages about single operations, if every operation is compared. `None` if not, or while a point
+    /// uses the engine.
     pub(crate) mail: Option<Mailboxes>,
-    /// Results of these comparisons.
+    /// Results of comparing every operation; `None` if the point does not request it.
     pub(crate) findings: Option<Arc<ComparisonFindings>>,
 }
 
 impl EngineWorker {
-    /// Returns a peer's memory, for lanes.
+    /// Returns the descriptor of a peer's memory, for lanes.
     pub fn remote_of(&self, peer: Peer) -> Result<&Descriptor> {
         let place = self.remote.binary_search_by_key(&peer, |(rank, _)| *rank);
         let known = place.ok().and_then(|place| self.remote.get(place));
@@ -68,23 +68,23 @@ pub struct OpenEngine {
     pub workers: Vec<EngineWorker>,
     /// Properties of the engines of all ranks.
     pub opened: Openings,
-    /// Whether bytes really move.
+    /// Whether the engine moves bytes.
     pub moves_bytes: bool,
-    /// Whether this rank's workers yield.
+    /// Whether this rank's workers yield their CPU while they wait.
     pub yielding: bool,
     /// This rank's part in the proof of path.
     pub route: RouteShare,
-    /// Longest start of a device driver over all ranks; `None` if no driver was started.
+    /// Longest time that any rank needed to start a device driver; `None` if no driver was started.
     pub driver_start_ns: Option<u64>,
     // Declared last, so that workers close before their domains.
     _domains: Vec<Arc<dyn Domain>>,
 }
 
 impl OpenEngine {
-    /// Opens the engine on all ranks. `check` is an additional requirement for each worker's devices.
+    /// Opens the engine on all ranks. `check` is an additional requirement for the devices of each worker.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] on every rank if any rank lacks a requirement; otherwise the failure and the rank where
+    /// [`Error::Unavailable`] on every rank if any rank lacks a requirement. Otherwise the failure, with the rank where
     /// it happened.
     pub(crate) fn open(
         need: &OpeningNeeds<'_>,
@@ -136,35 +136,35 @@ impl OpenEngine {
 
 /// Requirements of one rank.
 pub(crate) struct OpeningNeeds<'a> {
-    /// Engine, memory, workers, and how they are used.
+    /// Requirements for engine, memory and workers.
     pub(crate) requirements: Requirements<'a>,
-    /// Ranks with which this one exchanges bytes, ascending.
+    /// Ranks with which this rank exchanges bytes, in ascending order.
     pub(crate) peers: Vec<Peer>,
 }
 
-/// An additional requirement for a device, given its capabilities and the number of a worker's devices.
+/// An additional requirement for the devices of a worker. It gets their capabilities and their number.
 pub(crate) type CapsCheck<'a> = &'a dyn Fn(&Caps, usize) -> Result<()>;
 
 impl OpeningNeeds<'_> {
-    /// Whether a rail leads to one of this rank's peers.
+    /// Returns whether a rail leads to one of this rank's peers.
     fn uses(&self, rank: Peer, rail: usize, devices: usize) -> bool {
         let rails = self.requirements.division.rails;
         let leads = |&peer: &Peer| rails.for_peer(rank, peer, devices).contains(&rail);
-        // A rank without peers still uses its devices.
+        // The devices of a rank without peers count as used.
         self.peers.is_empty() || self.peers.iter().any(leads)
     }
 }
 
-/// Everything that a rank can open without the other ranks.
+/// All resources that a rank can open without the other ranks.
 struct LocalOpening {
     workers: Vec<EngineWorker>,
     opened: (OpenMessage, WorkerCpus),
-    /// Messages of its workers to their peers.
+    /// Messages of the rank's workers to their peers.
     messages: PeerMessages,
     domains: Vec<Arc<dyn Domain>>,
 }
 
-/// Returns the longest start of a driver for the workers' memories, over all ranks.
+/// Returns the longest time that any rank needed to start a driver for its workers' memories.
 fn slowest_start(rank: &mut Rank, workers: &[EngineWorker]) -> Result<Option<u64>> {
     let own = workers
         .iter()
@@ -191,13 +191,13 @@ fn open_local(
     let (mut workers, mut messages, mut wire_devices) = (Vec::new(), Vec::new(), Vec::new());
     for (index, &cpu) in (0u32..).zip(&devices.placement.cpus) {
         if let Some(cpu) = cpu {
-            // Pinned before its memory is touched, so that pages come from the worker's own node.
+            // Pins the thread before memory is touched, so that pages come from the worker's NUMA node.
             tonnage_machine::pin_thread(cpu)?;
         }
         let unopened = requirements.prepare_worker(&devices, (index, cpu), rank, settings, host)?;
         let own_devices = unopened.devices.clone();
         let (mut worker, introductions) = open_worker(unopened, cpu, need, settings)?;
-        // Only devices that the workers open and that lead to a peer count as used.
+        // A device counts as used only if a worker opens it and it leads to a peer.
         let rails = (0u32..).zip(&own_devices).zip(&mut worker.devices);
         for ((rail, domain), device) in rails {
             device.used = need.uses(rank.id(), rail as usize, own_devices.len());
@@ -328,7 +328,7 @@ fn describe(
     (opened, places)
 }
 
-/// Connects the workers with those of their peers, and stores the data for their lanes.
+/// Connects each worker to the same workers of its peers, and stores the peers' memories for lanes.
 fn connect(
     rank: &Rank,
     peers: &[Peer],
@@ -357,10 +357,10 @@ fn connect(
     Ok(())
 }
 
-/// Rejects sleeping with an engine that has nothing to sleep on; it would only poll under another name.
+/// Rejects sleeping if the engine has nothing to sleep on. It would only poll, under the name of sleeping.
 fn check_sleep(workers: &mut [EngineWorker], name: &str) -> Result<()> {
     for worker in workers {
-        // A worker without peers has nothing to sleep for.
+        // A worker without peers need not sleep.
         if !worker.remote.is_empty() && matches!(engine_of(worker)?.arm()?, ArmOutcome::Unsupported)
         {
             return Err(Error::Unavailable {

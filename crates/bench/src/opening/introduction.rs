@@ -1,4 +1,4 @@
-//! Messages of workers to their peers before they connect: addresses and memory.
+//! Messages that workers send to their peers before they connect. They contain addresses and memory.
 
 use std::collections::BTreeMap;
 
@@ -8,53 +8,53 @@ use tonnage_loops::each::PlaceInMemory;
 use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_units::{Error, Result};
 
-/// A worker's message to one of its peers, with the worker's endpoint address and memory.
+/// A worker's message to one of its peers: its endpoint address and memory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Introduction {
     /// The worker's endpoint address for this peer.
     pub card: EndpointAddress,
-    /// The worker's memory, for use by peers.
+    /// Descriptor of the worker's memory, which the peer can access.
     pub memory: Descriptor,
-    /// Where this peer, as a receiver, writes how many of the worker's messages it has taken; `None` if completions
-    /// already show that.
+    /// Where this peer, as a receiver, writes how many of the worker's messages it has taken. `None` if completions
+    /// already show this.
     pub credits: Option<PlaceInMemory>,
     /// Where this peer writes messages about single operations; `None` if operations are not compared.
     pub messages: Option<PlaceInMemory>,
 }
 
-/// Messages of one worker to its peers.
+/// Messages of one worker to all its peers.
 pub type Introductions = Vec<(Peer, Introduction)>;
 
-/// A peer's message to a worker, with the peer's locality.
+/// A peer's message to a worker, with the locality of the peer.
 #[derive(Debug, Clone)]
 pub struct PeerIntroduction {
     /// The peer's endpoint address and locality.
     pub neighbor: PeerEndpoint,
-    /// As in its [`Introduction`].
+    /// See [`Introduction`].
     pub memory: Descriptor,
-    /// As in its [`Introduction`].
+    /// See [`Introduction`].
     pub credits: Option<PlaceInMemory>,
-    /// As in its [`Introduction`].
+    /// See [`Introduction`].
     pub messages: Option<PlaceInMemory>,
 }
 
-/// Introductions of this rank's workers, by peer.
+/// Introductions of all this rank's workers, grouped by peer.
 #[derive(Debug)]
 pub(crate) struct PeerMessages(BTreeMap<Peer, Vec<Introduction>>);
 
-/// A rank's message to a peer.
+/// A rank's message to another rank.
 #[derive(Debug, Serialize, Deserialize)]
 struct Greeting {
-    /// Group of the sender in the proof of path.
+    /// Number of the sender's group in the proof of path.
     group: Option<u32>,
     introductions: Vec<Introduction>,
 }
 
 impl PeerMessages {
-    /// Groups the introductions of this rank's workers by peer. All workers have the same peers.
+    /// Groups the introductions of this rank's workers by peer. All workers must have the same peers.
     ///
     /// # Errors
-    /// If an engine made an address that is too long.
+    /// If an engine made an endpoint address that is too long.
     pub(crate) fn new(workers: Vec<Introductions>) -> Result<Self> {
         let mut by_peer: BTreeMap<Peer, Vec<Introduction>> = BTreeMap::new();
         for (peer, introduction) in workers.into_iter().flatten() {
@@ -70,7 +70,7 @@ impl PeerMessages {
         Ok(Self(by_peer))
     }
 
-    /// Encodes one message per peer, with this rank's group of the proof of path.
+    /// Encodes one message per peer. `group` is this rank's group in the proof of path.
     pub(crate) fn encode(self, group: Option<u32>) -> Result<Vec<(Peer, Vec<u8>)>> {
         let pack = |(peer, introductions)| {
             let greeting = Greeting {
@@ -83,11 +83,11 @@ impl PeerMessages {
     }
 }
 
-/// Decodes the introductions of these peers for each of this rank's `count` workers, from `messages` in rank order.
-/// `locality` returns a peer's locality, and `note_group` receives its group.
+/// Decodes the introductions of `peers` for each of this rank's `count` workers. `messages` must be in rank order.
+/// `locality` returns the locality of a peer; `note_group` gets the group of a peer.
 ///
 /// # Errors
-/// If a peer sent nothing, its message cannot be decoded, or it has fewer workers.
+/// If a peer sent no message, if its message cannot be decoded, or if the peer has fewer workers.
 pub(crate) fn introductions_of(
     count: usize,
     (peers, messages): (&[Peer], &[(Peer, Vec<u8>)]),

@@ -1,4 +1,4 @@
-//! Checks that the memories of all workers fit into a machine or a container together.
+//! Checks that the memories of all workers of a machine or a container fit together.
 
 use crate::settings::Settings;
 use tonnage_engine::memory::AvailableMemory;
@@ -11,7 +11,7 @@ const ADVICE_UNIT: u64 = 1 << 20;
 
 const PAGE: u64 = 4096;
 
-/// The option that determines the memory's size, and its value.
+/// The option that determines the size of the memory, with its value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SizedBy {
     pub(crate) option: &'static str,
@@ -19,10 +19,10 @@ pub(crate) struct SizedBy {
 }
 
 impl SizedBy {
-    /// Returns the option's value for which a memory that now has `has` bytes would have at most `fits`.
+    /// Returns the value of the option for which memory of `has` bytes, as it is now, would need at most `fits` bytes.
     fn size_option(self, has: u64, fits: u64) -> u64 {
         let scaled = u128::from(self.bytes) * u128::from(fits) / u128::from(has.max(1));
-        // Guards and page rounding do not shrink with the value.
+        // Guards and rounding to pages stay the same with smaller values, so a page is subtracted.
         let scaled = u64::try_from(scaled).unwrap_or(u64::MAX);
         let scaled = scaled.saturating_sub(if self.bytes == has { 0 } else { PAGE });
         let unit = if scaled < ADVICE_UNIT {
@@ -34,19 +34,20 @@ impl SizedBy {
     }
 }
 
-/// Memory of several workers.
+/// Memory of several workers, added up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MemorySum {
     /// Number of workers.
     pub(super) workers: u64,
-    /// Bytes of the worker with the most.
+    /// Number of bytes of the worker with the most memory.
     pub(super) most_bytes: u64,
-    /// Bytes of all workers.
+    /// Number of bytes of all workers.
     pub(super) bytes: u64,
 }
 
 impl MemorySum {
-    /// Adds up the memory of ranks with the given bytes per worker, each with `workers` workers.
+    /// Adds up the memory of several ranks. Each item is a rank's number of bytes per worker, and each rank has
+    /// `workers` workers.
     pub(super) fn for_ranks(ranks: impl Iterator<Item = u64> + Clone, workers: u64) -> Self {
         let sum = ranks.clone().fold(0, u64::saturating_add);
         Self {
@@ -57,8 +58,8 @@ impl MemorySum {
     }
 }
 
-/// Rejects memories of the ranks of a machine or container that exceed the available bytes, if all ranks need the same
-/// size. One rank of each checks, before any rank allocates.
+/// Rejects the memories of the ranks on a machine or in a container if they exceed the available bytes. All ranks need
+/// the same size. One rank checks, before any rank allocates memory.
 pub(crate) fn check_equal_memory(
     rank: &Rank,
     settings: &Settings,
@@ -76,8 +77,8 @@ pub(crate) fn check_equal_memory(
     })
 }
 
-/// Rejects memories of the ranks of this machine and of this container that exceed the available bytes. `needs` returns
-/// the sum on the rank that checks.
+/// Rejects the memories of the ranks on this machine and in this container if they exceed the available bytes. One rank
+/// of each checks, and calls `needs` for the sum.
 pub(super) fn check_available_memory(
     rank: &Rank,
     available: AvailableMemory,
@@ -97,7 +98,7 @@ pub(super) fn check_available_memory(
     Ok(())
 }
 
-/// Rejects memories of workers that exceed the available bytes.
+/// Rejects the memories of workers if they exceed the available bytes.
 fn check_fits(
     place: &str,
     available_bytes: u64,
@@ -117,7 +118,8 @@ fn check_fits(
         several if alike => (most_bytes, format!("each of {several} threads")),
         several => (bytes, format!("{several} threads together")),
     };
-    // Per worker if all are equal, so that an option that is exactly a worker's memory is recognized.
+    // If all memories are equal, computes per worker. Then an option that is exactly the size of a worker's memory is
+    // recognized.
     let parts = if alike { workers.max(1) } else { 1 };
     let smaller = match sized_by.size_option(bytes / parts, available_bytes / parts) {
         0 => String::new(),
@@ -188,7 +190,7 @@ mod tests {
             option: "--footprint",
             bytes: 1 << 30,
         };
-        // Two slices, each with a guard page.
+        // Each memory has two slices with a guard page each.
         let bytes = 2 * ((1 << 30) + PAGE);
         let refused = check_fits("container", 512 << 20, alike(2, bytes), footprint).unwrap_err();
         assert!(

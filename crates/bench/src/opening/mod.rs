@@ -1,17 +1,17 @@
-//! Everything that a rank opens before its workers can move bytes between memories, for all kinds that do so.
+//! All resources that a rank opens before its workers can move bytes between memories, for all kinds that move bytes.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `mod` | devices of the engine, placement of the workers, their memories, and the GPUs with these memories |
-//! | [`engine`] | an engine that is open on all ranks, its workers connected |
-//! | [`description`] | descriptions of the engines that ranks exchange |
-//! | `credit_lanes` | memory and lanes of credits, for engines whose sends complete before they are taken |
-//! | `introduction` | messages of workers to their peers before they connect |
+//! | `mod` | the engine's devices, the placement of workers, their memories, and the GPUs that hold these memories |
+//! | [`engine`] | an engine that is open on all ranks, with connected workers |
+//! | [`description`] | descriptions of open engines, which ranks exchange |
+//! | `credit_lanes` | memory and lanes for credits, with engines whose sends complete before the receiver takes them |
+//! | `introduction` | messages that workers send to their peers before they connect |
 //! | [`openings`] | properties that follow from the engines of all ranks |
-//! | `memory` | checks that the workers' memories fit together |
-//! | `pairs` | CPUs of workers that exchange bytes, and the sockets where they really are |
+//! | `memory` | checks that the memories of all workers fit together |
+//! | `pairs` | the CPUs of workers that exchange bytes, and the sockets on which these CPUs are |
 //!
-//! Additional requirements of a kind for its devices are in [`crate::kinds`].
+//! [`crate::kinds`] has further requirements of a kind for its devices.
 
 pub(crate) mod credit_lanes;
 pub mod description;
@@ -46,53 +46,53 @@ use tonnage_units::{Error, Result};
 pub(crate) struct Requirements<'a> {
     /// The engine's entry in the list.
     pub(crate) entry: &'a Entry,
-    /// The engine's name with the variant.
+    /// Full name of the engine, including the variant.
     pub(crate) engine: &'a str,
     pub(crate) options: &'a EngineOptions,
     pub(crate) verbs: Vec<Verb>,
-    /// The memory's name with the variant.
+    /// Full name of the memory, including the variant.
     pub(crate) memory: &'a str,
     /// The option that chooses the memory.
     pub(crate) memory_option: &'static str,
-    /// Names of the memories of all ranks.
+    /// Full names of all ranks' memories.
     pub(crate) memories: Vec<&'a str>,
-    /// Options of memories; each memory uses those that it supports. `None` for the defaults.
+    /// Options of memories. Each memory takes the ones that it supports. `None` if all are default.
     pub(crate) memory_options: Option<&'a EngineOptions>,
     /// Returns the name of another rank's memory.
     pub(crate) memory_of: Box<dyn Fn(u32) -> &'a str + 'a>,
-    /// Bytes of each worker's memory on this rank.
+    /// Number of bytes of memory for each worker on this rank.
     pub(crate) bytes: u64,
-    /// Returns the bytes of each worker's memory on another rank.
+    /// Returns the number of bytes of memory for each worker on another rank.
     pub(crate) bytes_of: Box<dyn Fn(u32) -> u64 + 'a>,
     pub(crate) sized_by: SizedBy,
     pub(crate) workers: u32,
-    /// Number of workers that measure: the first ones. They get their own CPUs before the others.
+    /// Number of workers that measure. These are the first workers, and they get CPUs of their own before the others.
     pub(crate) measuring: u32,
-    /// How each worker's operations are divided over paths to a peer.
+    /// How each worker's operations to a peer are divided over several paths.
     pub(crate) division: Division,
     /// Number of positions by which this rank's list of devices is rotated.
     pub(crate) rail_shift: u32,
-    /// Ranks that exchange bytes, and their requested placement.
+    /// Ranks that exchange bytes with each other, and their requested placement.
     pub(crate) pairs: CommunicatingPairs,
-    /// Maximum number of peers of a worker.
+    /// Maximum number of peers of any worker.
     pub(crate) peers_max: u32,
-    /// Maximum number of operations in flight on a lane.
+    /// Maximum number of operations in flight on any lane.
     pub(crate) depth: u32,
-    /// Whether workers sleep until completions.
+    /// Whether workers sleep until operations complete.
     pub(crate) sleeps: bool,
-    /// Whether every operation is compared; both ends then write messages about it.
+    /// Whether every operation is compared. Both ends then write messages about each operation.
     pub(crate) compares_each: bool,
 }
 
 /// Devices that are open on this rank, and the CPUs of the workers that will use them.
 pub(crate) struct Devices {
-    /// The open devices; never empty.
+    /// The open devices, at least one.
     pub(crate) devices: Vec<Arc<dyn Domain>>,
-    /// The devices as workers open them: one domain per device, or a single one that combines all of them as rails.
+    /// Domains that workers open: one per device, or a single one that combines all devices as rails.
     pub(crate) domains: Vec<Arc<dyn Domain>>,
-    /// Whether these devices were chosen for this rank alone.
+    /// Whether the user chose these devices for this rank alone.
     of_rank: bool,
-    /// Whether some of them may remain unused.
+    /// Whether some of these devices may stay unused.
     may_idle: bool,
     pub(crate) placement: Placement,
 }
@@ -104,7 +104,7 @@ impl Devices {
         cpus.map(|cpu| topology.socket_of_cpu((*cpu)?)).collect()
     }
 
-    /// Returns the first device's report. If there are several, it includes the report of each.
+    /// Returns the report of the first device. If there are several, it includes the reports of all.
     pub(crate) fn report(&self) -> EngineReport {
         let mut report = self.domains[0].report();
         if self.domains.len() > 1 {
@@ -113,7 +113,7 @@ impl Devices {
         report
     }
 
-    /// Rejects devices that no worker of this rank's host uses, because the option would have no effect.
+    /// Rejects devices that no worker on this rank's host uses, because naming them would have no effect.
     pub(crate) fn check_used(&self, rank: &Rank, workers: u32) -> Result<()> {
         let (devices, ranks) = (self.domains.len(), rank.identity().local_size.unwrap_or(1));
         let (option, who, workers) = match self.of_rank {
@@ -131,7 +131,7 @@ impl Devices {
 
 /// A worker before its engine is opened.
 pub(crate) struct UnopenedWorker {
-    /// The worker's devices; several if it has several rails.
+    /// The worker's devices. There are several if it has several rails.
     pub(crate) devices: Vec<Arc<dyn Domain>>,
     pub(crate) domain: Arc<dyn Domain>,
     pub(crate) memory: Arc<dyn Memory>,
@@ -139,7 +139,7 @@ pub(crate) struct UnopenedWorker {
 }
 
 impl<'a> Requirements<'a> {
-    /// Returns the requirements of ranks with equal memories and one worker each, without verbs or peers.
+    /// Returns requirements with equal memories on all ranks, and one worker per rank. They have no verbs and no peers.
     pub(crate) fn same_for_all_ranks(
         (entry, engine, options): (&'a Entry, &'a str, &'a EngineOptions),
         memory: &'a str,
@@ -173,8 +173,8 @@ impl<'a> Requirements<'a> {
 }
 
 impl Requirements<'_> {
-    /// Rejects requirements that the workers of a machine or container cannot meet together. One rank of each checks
-    /// before any rank allocates; later the other ranks' memory would no longer count as available.
+    /// Rejects requirements that the workers of a machine or container cannot meet together. One rank of each checks,
+    /// before any rank allocates memory. Later, memory of other ranks would no longer count as available.
     pub(crate) fn check_host(&self, rank: &Rank, settings: &Settings) -> Result<()> {
         self.check_memory(rank, settings)?;
         let ranks = rank.hosts().ranks_of_container(rank.id());
@@ -213,7 +213,7 @@ impl Requirements<'_> {
         })
     }
 
-    /// Returns the device with this rank's memory, if any.
+    /// Returns the device that holds this rank's memory; empty for host memory.
     pub(crate) fn own_device(&self, rank: &Rank, settings: &Settings) -> MemoryDevices {
         let Ok(entry) = settings.lists.memory_of_point(self.memory) else {
             return MemoryDevices::default();
@@ -228,8 +228,8 @@ impl Requirements<'_> {
         MemoryDevices::own_device(rank.id(), entry, &request)
     }
 
-    /// Returns the devices with the memories of this rank and its peers. Nothing is exchanged if no rank has memory of
-    /// a device.
+    /// Returns the devices that hold the memories of this rank and its peers. If no rank's memory is on a device,
+    /// nothing is exchanged.
     pub(crate) fn devices_of_memories(
         &self,
         rank: &mut Rank,
@@ -242,15 +242,15 @@ impl Requirements<'_> {
         own.exchange(rank, self.pairs.peers(rank.id()))
     }
 
-    /// Whether some rank's memory is on a GPU, or pinned for one. The same on all ranks.
+    /// Returns whether any rank's memory is on a GPU or pinned for a GPU. It is the same on all ranks.
     pub(crate) fn takes_gpus(&self, settings: &Settings) -> bool {
         let entries = self.memories.iter();
         let mut entries = entries.filter_map(|name| settings.lists.memory_of_point(name).ok());
         entries.any(|entry| entry.takes_gpu)
     }
 
-    /// Whether a rank's memory comes from the same source as this rank's. Kinds that the CPU can address share a
-    /// source; they are checked by the ranks with the kind that has the most available.
+    /// Returns whether a rank's memory comes from the same source as this rank's memory. All kinds that the CPU can
+    /// access have the same source. They are checked on ranks with the kind that has the most memory available.
     fn takes_from(&self, rank: u32, own: AvailableMemory, settings: &Settings) -> bool {
         let name = (self.memory_of)(rank);
         if name == self.memory {
@@ -265,7 +265,7 @@ impl Requirements<'_> {
         together && bytes.is_some_and(|bytes| bytes <= own.machine_bytes)
     }
 
-    /// Opens the engine's devices and chooses a CPU for each worker.
+    /// Opens the engine's devices, and chooses a CPU for each worker.
     pub(crate) fn open(
         &self,
         rank: &Rank,
@@ -325,8 +325,7 @@ impl Requirements<'_> {
         })
     }
 
-    /// Rejects several rails if there is only one device: the results would be those of a single rail, under another
-    /// name.
+    /// Rejects several rails if there is only one device. The results would be those of a single rail.
     fn check_rails(&self, devices: &[Arc<dyn Domain>]) -> Result<()> {
         let several = devices.len() > 1;
         let option = match self.division.rails {
@@ -369,8 +368,8 @@ impl Requirements<'_> {
         })
     }
 
-    /// Returns device and memory for the worker with this index. The memory is on the NUMA node of its CPU, unless the
-    /// settings choose another one.
+    /// Returns device and memory for the worker with this index. The memory is on the NUMA node of the worker's CPU,
+    /// unless the settings choose another node.
     pub(crate) fn prepare_worker(
         &self,
         devices: &Devices,
@@ -380,8 +379,8 @@ impl Requirements<'_> {
         host: &RankHost,
     ) -> Result<UnopenedWorker> {
         let (device, devices_of_worker) = if self.division.rails.is_single() {
-            // Workers with the same index on their hosts get devices at the same position in the list, as rails are
-            // wired.
+            // Workers with the same index on their hosts get devices at the same position of the list, because rails
+            // are wired this way.
             let first = if devices.of_rank {
                 0
             } else {
@@ -425,7 +424,7 @@ impl Requirements<'_> {
         })
     }
 
-    /// Adds to a memory error the option and the rank that requested it.
+    /// Adds to a memory error the option and the rank that requested the memory.
     fn explain_memory_shortage(&self, error: Error, rank: u32) -> Error {
         match error {
             Error::Unavailable { why, how, .. } => Error::Unavailable {
@@ -444,7 +443,7 @@ fn local_rank(rank: &Rank, of: u32) -> u32 {
     info.map_or(0, |info| info.local_rank)
 }
 
-/// Returns the memory reports of workers; a single one if all are equal.
+/// Returns the memory reports of all workers; a single one if all are equal.
 pub(crate) fn reports<'a>(
     memories: impl Iterator<Item = &'a Arc<dyn Memory>>,
 ) -> Vec<MemoryReport> {
@@ -453,19 +452,19 @@ pub(crate) fn reports<'a>(
     all
 }
 
-/// Devices such as GPUs with the memories of ranks, by rank; host memory has no entry. Each rank sends its own device
-/// to its peers before engines are opened, because a device number is only valid within its process.
+/// Devices, such as GPUs, that hold the memories of ranks, by rank. Host memory has no entry. Each rank sends its own
+/// device to its peers before engines open, because a device's number is only valid in its own process.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryDevices(BTreeMap<u32, BusDevice>);
 
 impl MemoryDevices {
-    /// Returns only this rank's device, for the memory that it will request.
+    /// Returns this rank's device alone, for the memory that it will request.
     pub(crate) fn own_device(rank: u32, entry: &MemoryEntry, request: &Request<'_>) -> Self {
         let device = (entry.device)(request);
         Self(device.map(|device| (rank, device)).into_iter().collect())
     }
 
-    /// Adds the peers' devices, which all ranks exchange.
+    /// Adds the devices of the peers. All ranks call this, to exchange them.
     pub(crate) fn exchange(mut self, rank: &mut Rank, mut peers: Vec<u32>) -> Result<Self> {
         let mut messages = Vec::new();
         if let Some(own) = self.device_of(rank.id()) {
@@ -486,7 +485,7 @@ impl MemoryDevices {
         Ok(self)
     }
 
-    /// Returns the device of a rank's memory.
+    /// Returns the device that holds a rank's memory; `None` for host memory.
     pub(crate) fn device_of(&self, rank: u32) -> Option<&BusDevice> {
         self.0.get(&rank)
     }

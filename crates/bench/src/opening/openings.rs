@@ -1,5 +1,5 @@
-//! Combines the descriptions of all ranks' open engines on rank 0, which sends each rank the results. So the messages
-//! to a rank do not grow with the number of ranks.
+//! Combines the descriptions of all ranks' open engines on rank 0. Rank 0 then sends each rank the results. Thus the
+//! messages to a rank don't grow with the number of ranks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,59 +17,59 @@ use tonnage_record::Placed;
 use tonnage_record::transfer::MeasuringCpus;
 use tonnage_units::{Error, Result};
 
-/// Properties of the engines of a run.
+/// Properties of the open engines of all ranks.
 pub struct Openings {
     /// This rank's description.
     pub own: OpenMessage,
-    /// Descriptions of all ranks; only rank 0 has them.
+    /// Descriptions of all ranks; empty on ranks other than 0.
     pub all: Distinct<OpenMessage>,
-    /// Placement of the workers of all ranks; only rank 0 has it.
+    /// Placement of all ranks' workers; empty on ranks other than 0.
     pub places: Distinct<WorkerCpus>,
-    /// Properties that follow from all descriptions.
+    /// Properties that follow from the descriptions of all ranks.
     pub common: CommonOpening,
-    /// Whether this rank takes part in a copy measurement by all simultaneous initiators. For memory of a device such
-    /// as a GPU, only the device's first rank does, because the device copies for all of them.
+    /// Whether this rank copies when all simultaneous initiators measure their copies. If memory is on a device such as
+    /// a GPU, only the device's first rank copies, because all of its ranks share the device's rate.
     pub shows_copies: bool,
 }
 
-/// Properties that follow from the engines of all ranks; the same on each rank.
+/// Properties that follow from the engines of all ranks. They are the same on each rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommonOpening {
-    /// Kind of bound that is comparable for all engines.
+    /// Kind of bound that can be compared between the engines of all ranks.
     pub bound: BoundKind,
-    /// Whether the workers of some rank yield.
+    /// Whether the workers of any rank yield their CPU while they wait.
     pub yields: bool,
-    /// Whether bytes cross the link of a device with some rank's memory.
+    /// Whether bytes of any rank's memory cross a link between a device and the rest of its machine.
     pub crosses_memory_link: bool,
-    /// CPU sockets of the workers that exchange bytes.
+    /// CPU sockets of the workers that exchange bytes; `None` if unknown.
     pub placed: Option<Placed>,
     /// How the measuring workers share their CPUs, if other workers move a background load.
     pub measuring_cpus: MeasuringCpus,
-    /// How the devices of initiators report that bytes have arrived.
+    /// How the devices of initiators detect that bytes have arrived. Each distinct way appears once.
     pub arrivals: Vec<ArrivalDetection>,
 }
 
-/// How a device reports that bytes have arrived.
+/// How a device detects that bytes have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ArrivalDetection {
-    /// Whether completed writes are visible to the peer: always, and if requested.
+    /// Whether completed writes are visible to the peer: always, and on request.
     pub delivers: [bool; 2],
-    /// Whether a send completes only after its receiver has taken it.
+    /// Whether the sender knows when the receiver has taken a send.
     pub sends_taken: bool,
 }
 
 /// Rank 0's message to one rank.
 #[derive(Serialize, Deserialize)]
 struct OpeningReply {
-    /// [`CommonOpening`], encoded once for all ranks.
+    /// The [`CommonOpening`]. It is encoded only once for all ranks.
     common: Vec<u8>,
     route: RouteShare,
     shows_copies: bool,
 }
 
 impl Openings {
-    /// Combines the descriptions of all ranks, including `own`. Also returns this rank's part of the proof of path. The
-    /// first `measuring` workers of each rank measure.
+    /// Combines the descriptions of all ranks, of which `own` is this rank's. Also returns this rank's part in the
+    /// proof of path. The first `measuring` workers of each rank measure.
     pub(crate) fn gather(
         rank: &mut Rank,
         (own, places): (OpenMessage, WorkerCpus),
@@ -131,8 +131,8 @@ fn replies_to_ranks(
     (0..rank.size()).zip(shows_copies).map(reply).collect()
 }
 
-/// Returns for each rank whether it copies for a bound. Processes that share a device use it in turns, and each would
-/// count its best turn; the sum would be a multiple of the device's rate.
+/// Returns for each rank whether it copies for a bound. Processes that share a device take turns on it, and each would
+/// count its own best turn. Their sum would then be a multiple of the device's rate.
 fn shows_copies(all: &Distinct<OpenMessage>, hosts: &Hosts, roles: Roles) -> Vec<bool> {
     let mut known = BTreeSet::new();
     let ranks = (0..).zip(all.iter());
@@ -145,7 +145,7 @@ fn shows_copies(all: &Distinct<OpenMessage>, hosts: &Hosts, roles: Roles) -> Vec
 }
 
 impl CommonOpening {
-    /// Derives the common properties from the messages of all ranks.
+    /// Derives the common properties from the descriptions of all ranks.
     pub(crate) fn new(
         (all, places): (&Distinct<OpenMessage>, &Distinct<WorkerCpus>),
         hosts: &Hosts,
@@ -177,8 +177,8 @@ impl CommonOpening {
     }
 }
 
-/// Returns the kind of bound that the engines of all ranks with peers have in common. If only some know the speed of
-/// their link, socket streams are used for all.
+/// Returns the kind of bound that all ranks with peers have in common. If only some engines know the speed of their
+/// link, all of them are compared with socket streams.
 fn common_kind(all: &Distinct<OpenMessage>) -> BoundKind {
     let is_link = |kind: BoundKind| matches!(kind, BoundKind::Link { .. });
     let kinds = || {
@@ -199,14 +199,15 @@ fn common_kind(all: &Distinct<OpenMessage>) -> BoundKind {
     }
 }
 
-/// Number of workers on one CPU of a machine.
+/// Number of measuring and of loading workers on one CPU.
 #[derive(Default)]
 struct WorkerOnCpu {
     measuring: u32,
     loading: u32,
 }
 
-/// Returns how the first `measuring` workers of all ranks share their CPUs, if others move a background load.
+/// Returns how the measuring workers share their CPUs. These are the first `measuring` workers of each rank; others
+/// move a background load.
 fn measuring_cpus(
     (all, places): (&Distinct<OpenMessage>, &Distinct<WorkerCpus>),
     hosts: &Hosts,
@@ -221,12 +222,12 @@ fn measuring_cpus(
     cpus_of(cpus, measuring)
 }
 
-/// The properties of a rank that matter here.
+/// Properties of a rank that determine how its workers share CPUs.
 struct RankCpus<'a> {
     machine: u32,
-    /// CPUs of its workers; `None` for one that is not pinned.
+    /// CPU of each worker; `None` for a worker that is not pinned.
     cpus: &'a [Option<u32>],
-    /// Whether there are more workers than CPUs.
+    /// Whether the host has more workers than CPUs.
     is_crowded: bool,
 }
 
@@ -236,7 +237,8 @@ fn cpus_of<'a>(ranks: impl Iterator<Item = RankCpus<'a>>, measuring: u32) -> Mea
     for rank in ranks {
         for (worker, cpu) in (0u32..).zip(rank.cpus) {
             let Some(cpu) = *cpu else {
-                // The CPU of an unpinned worker is unknown. With too few CPUs, any two workers may share one.
+                // The CPU of a worker that is not pinned is unknown. If there are too few CPUs, it may share one with
+                // any other worker.
                 if rank.is_crowded {
                     return MeasuringCpus::Together;
                 }
@@ -269,7 +271,7 @@ pub(crate) mod tests {
     use tonnage_plan::point::Traffic;
     use tonnage_ranks::testing::rank_info;
 
-    /// Returns the hosts of ranks, by their names.
+    /// Returns hosts with one rank for each of these host names.
     pub(crate) fn hosts(names: &[&str]) -> Hosts {
         let ranks = (0..).zip(names);
         let infos: Vec<_> = ranks.map(|(rank, name)| rank_info(rank, name)).collect();
@@ -299,7 +301,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns a GPU with an unknown link.
+    /// Returns a GPU whose link is unknown.
     pub(crate) fn device() -> BusDevice {
         BusDevice {
             name: "cuda:0".into(),
@@ -312,7 +314,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns the engines as rank 0 knows them.
+    /// Returns the open engines of these ranks, as rank 0 sees them.
     pub(crate) fn openings(all: &[OpenMessage], roles: Roles) -> Openings {
         let pairs = CommunicatingPairs { roles, asked: None };
         let places = all.iter().map(|_| WorkerCpus {
@@ -352,7 +354,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A rank without peers has no influence on the bound.
+    /// A rank without peers does not affect the bound.
     #[test]
     fn ranks_without_peers_do_not_affect_the_bound() {
         let of = |kinds: &[(BoundKind, bool)]| {
@@ -383,8 +385,8 @@ pub(crate) mod tests {
         assert_eq!(arrivals(Traffic::AllToAll), [[false, false], [true, true]]);
     }
 
-    /// On each machine, the first initiator with memory on a GPU copies for that GPU, however the ranks number their
-    /// GPUs.
+    /// On each machine, the first initiator whose memory is on a GPU copies for this GPU. The numbers that ranks give
+    /// to GPUs don't matter.
     #[test]
     fn one_rank_per_device_measures_copies() {
         let of = |slice: &str| OpenMessage {
@@ -410,7 +412,7 @@ pub(crate) mod tests {
         let shows = |traffic| shows_copies(&all, &hosts, Roles::new(traffic, 7));
         let of_all = [true, false, true, true, true, true, false];
         assert_eq!(shows(Traffic::AllToAll), of_all);
-        // Rank 0 is the target and copies nothing.
+        // Rank 0 is the target, and does not copy.
         let to_first = [false, true, true, true, true, true, false];
         assert_eq!(shows(Traffic::FanIn), to_first);
         assert_eq!(
@@ -419,7 +421,7 @@ pub(crate) mod tests {
         );
     }
 
-    /// CPUs of two workers of each rank; the second one moves the load.
+    /// Returns how measuring workers share CPUs. Each rank has two workers, the second of which moves the load.
     fn cpus_of_first<'a>(cpus: &'a [[Option<u32>; 2]], machines: &[u32]) -> MeasuringCpus {
         let rank = |(cpus, machine): (&'a [Option<u32>; 2], &u32)| RankCpus {
             machine: *machine,
@@ -453,7 +455,7 @@ pub(crate) mod tests {
             cpus_of_first(&[at([0, 1]), at([0, 1])], &one),
             MeasuringCpus::Together
         );
-        // CPUs of different machines may have the same numbers.
+        // Equal numbers on different machines stand for different CPUs.
         assert_eq!(
             cpus_of_first(&[at([0, 1]), at([0, 1])], &[0, 1]),
             MeasuringCpus::Own

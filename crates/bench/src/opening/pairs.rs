@@ -1,4 +1,5 @@
-//! Chooses CPUs for the workers of a machine by their exchange of bytes, and checks their actual sockets.
+//! Chooses CPUs for the workers on a machine, depending on which of them exchange bytes. Also checks the resulting
+//! sockets.
 
 use crate::host::RankHost;
 use crate::settings::Settings;
@@ -10,7 +11,7 @@ use tonnage_ranks::{Hosts, Rank};
 use tonnage_record::Placed;
 use tonnage_units::{Error, PairPlace, Result};
 
-/// Ranks that exchange bytes, and their requested placement on sockets.
+/// Ranks that exchange bytes with each other, and their requested placement on sockets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommunicatingPairs {
     pub(crate) roles: Roles,
@@ -18,7 +19,7 @@ pub(crate) struct CommunicatingPairs {
 }
 
 impl CommunicatingPairs {
-    /// Returns the CPUs of this rank's workers.
+    /// Returns the CPUs for this rank's workers.
     pub(crate) fn placement(
         &self,
         rank: &Rank,
@@ -38,7 +39,7 @@ impl CommunicatingPairs {
                 place_pairs(topology, &ranks, workers, place)?
             }
             None if are_bound_equally(&ranks) => place_automatically(topology, &ranks, workers)?,
-            // A launcher that bound ranks to different CPUs has already decided their distance.
+            // A launcher that bound ranks to different CPUs has thereby determined their distance.
             None => return alone(),
         };
         let own = host.ranks.iter().position(|(other, _)| *other == rank.id());
@@ -47,12 +48,12 @@ impl CommunicatingPairs {
             .ok_or_else(none)
     }
 
-    /// Returns the ranks of a machine, with the peers of each.
+    /// Returns the ranks on a machine, each with its peers on the same machine.
     fn of_machine(&self, host: &RankHost) -> Vec<MachineRank> {
         let place_of = |rank: u32| host.ranks.binary_search_by_key(&rank, |(rank, _)| *rank);
         let of = |(rank, allowed): &(u32, Vec<u32>)| {
             let mut peers = self.peers(*rank);
-            // Sorted, so that all ranks get the same order.
+            // Peers are sorted, so that the order is the same on all ranks.
             peers.sort_unstable();
             peers.dedup();
             MachineRank {
@@ -73,7 +74,7 @@ impl CommunicatingPairs {
         peers
     }
 
-    /// Rejects a placement for pairs on different machines, because it refers to the sockets of one machine.
+    /// A placement refers to the sockets of one machine, so it is rejected if a peer is on another machine.
     fn check_hosts(&self, hosts: &Hosts, rank: u32) -> Result<()> {
         let elsewhere = |peer: &u32| !hosts.share_machine(rank, *peer);
         match (self.asked, self.peers(rank).into_iter().find(elsewhere)) {
@@ -89,8 +90,8 @@ impl CommunicatingPairs {
         }
     }
 
-    /// Returns the placement of workers that exchange bytes, from the sockets of all ranks. `None` if some are on
-    /// different hosts or a socket is unknown.
+    /// Returns the placement of workers that exchange bytes, from the sockets of all ranks. `None` if a pair is on
+    /// different machines, or a socket is unknown.
     pub(crate) fn placed(&self, hosts: &Hosts, sockets: &[&[Option<u32>]]) -> Option<Placed> {
         let mut placed = None;
         for initiator in 0..self.roles.ranks {
@@ -115,10 +116,10 @@ impl CommunicatingPairs {
         placed
     }
 
-    /// Rejects a placement other than the requested one; the same on all ranks.
+    /// Rejects a placement that is not the requested one. The result is the same on all ranks.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] with the actual placement.
+    /// [`Error::Unavailable`] with the placement that was found.
     pub(crate) fn check(&self, placed: Option<Placed>) -> Result<()> {
         let Some(asked) = self
             .asked
@@ -137,7 +138,7 @@ impl CommunicatingPairs {
     }
 }
 
-/// Whether all ranks may use the same CPUs.
+/// Returns whether all ranks may use the same CPUs.
 fn are_bound_equally(ranks: &[MachineRank]) -> bool {
     ranks
         .windows(2)
@@ -210,7 +211,7 @@ mod tests {
             roles: Roles::new(Traffic::FanIn, 4),
             ..PAIRS
         };
-        // The only peer of these ranks is on another machine.
+        // The only peer of these ranks is on another machine, so they have no peers here.
         assert!(
             fan.of_machine(&host)
                 .iter()

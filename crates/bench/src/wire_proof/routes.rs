@@ -1,4 +1,4 @@
-//! Devices that the payload of each rank must cross, and the ranks that share them.
+//! The devices that the payload of each rank must cross, and the ranks that share these devices.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,17 +9,18 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{Hosts, RankInfo};
 use tonnage_units::{WireDevice, WireKind};
 
-/// The devices that a rank's engine names.
+/// The devices that a rank's engine has named.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedDevices {
-    /// Devices that its payload must cross, each with its lowest rail index among the workers.
+    /// Devices that the rank's payload must cross. Each has the lowest index that it has as a rail of any worker.
     pub devices: Vec<(WireDevice, u32)>,
-    /// Number of rails of a worker.
+    /// Number of rails per worker.
     pub rails: u32,
 }
 
 impl NamedDevices {
-    /// Combines the named devices, each with its rail index below `rails`. `None` without devices.
+    /// Combines the named devices. Each comes with its index as a rail, which is less than `rails`. `None` without
+    /// devices.
     pub fn new(mut devices: Vec<(WireDevice, u32)>, rails: u32) -> Option<Self> {
         devices.sort();
         devices.dedup_by(|(one, _), (before, _)| one == before);
@@ -31,14 +32,14 @@ impl NamedDevices {
     }
 }
 
-/// Ranks of one network that share devices.
+/// A group of ranks in one network that share devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DeviceGroup {
     pub(super) host: String,
     pub(super) network: Option<u32>,
     pub(super) devices: Vec<WireDevice>,
     pub(super) ranks: Vec<u32>,
-    /// Lowest rail index of each device on any rank, and the largest number of rails.
+    /// For each device, the lowest index that it has as a rail on any rank. `rails` is the largest number of rails.
     rail_of: BTreeMap<WireDevice, u32>,
     rails: u32,
 }
@@ -54,7 +55,7 @@ impl DeviceGroup {
         }
     }
 
-    /// Merges another group into this one.
+    /// Adds the devices and ranks of another group.
     fn merge_group(&mut self, other: Self) {
         self.devices.extend(other.devices);
         self.ranks.extend(other.ranks);
@@ -65,8 +66,8 @@ impl DeviceGroup {
         }
     }
 
-    /// Whether every operation has a share for a device. An operation with fewer bytes than rails has none for the last
-    /// rails, which may stay idle.
+    /// Returns whether every operation has a part for a device. An operation with fewer bytes than there are rails has
+    /// no part for the last rails, which may therefore stay idle.
     pub(super) fn has_share(&self, device: &WireDevice, point: &TransferPoint) -> bool {
         if point.division.rails != Rails::Stripe {
             return true;
@@ -77,64 +78,64 @@ impl DeviceGroup {
     }
 }
 
-/// Devices that each rank uses, as known to rank 0.
+/// The devices that each rank uses, as rank 0 knows them.
 #[derive(Debug, Clone, Default)]
 pub struct Routes {
     pub(super) groups: Vec<DeviceGroup>,
-    /// The group of each rank; `None` if its engine names no device.
+    /// The group of each rank; `None` for a rank whose engine names no device.
     pub(super) group_of: Vec<Option<u32>>,
-    /// Total number of devices in all groups.
+    /// Number of devices in all groups together.
     devices: u32,
-    /// For each network with devices, the ranks that name some, and the group whose reader also reads the TCP counters:
-    /// the first group with an interface.
+    /// For each network with devices: the ranks that name devices, and one group. The reader of this group also reads
+    /// the TCP counters. It is the first group with an interface.
     networks: HashMap<Option<u32>, (Vec<u32>, Option<usize>)>,
 }
 
-/// The part of the routes that one rank needs.
+/// The part of the routes that one rank needs to know.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteShare {
-    /// Total number of devices in all groups; 0 if no engine names one.
+    /// Number of devices in all groups together; 0 if no engine names a device.
     pub(super) devices: u32,
     /// This rank's group; `None` if its engine names no device.
     pub(super) group: Option<u32>,
-    /// The group whose counters this rank reads, if any.
+    /// The group whose counters this rank reads; `None` if another rank reads them.
     pub(super) reads: Option<GroupReader>,
-    /// Ranks that name no device while others do; only rank 0 has them.
+    /// On rank 0, the ranks that name no device although others do.
     pub(super) unnamed: Vec<u32>,
-    /// Groups of this rank's peers, once they have sent them.
+    /// The groups of this rank's peers, after the peers have sent them.
     of_peers: BTreeMap<u32, u32>,
 }
 
-/// A group, with the information that its reader needs.
+/// A group, with everything that the rank which reads its counters needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GroupReader {
-    /// The group's index among all groups.
+    /// Index of the group among all groups.
     pub(super) at: u32,
     pub(super) group: DeviceGroup,
-    /// Ranks of its network that name devices.
+    /// All ranks in the group's network that name devices.
     pub(super) ranks_in_network: Vec<u32>,
     pub(super) reads_tcp: bool,
 }
 
 impl RouteShare {
-    /// Returns this rank's group.
+    /// Returns the group of this rank.
     pub fn group(&self) -> Option<u32> {
         self.group
     }
 
-    /// Records a peer's group.
+    /// Records the group of a peer.
     pub fn note_group(&mut self, peer: u32, group: Option<u32>) {
         self.of_peers.extend(group.map(|group| (peer, group)));
     }
 
-    /// Returns the group of a peer that has sent it.
+    /// Returns the group of a peer, if the peer has sent it.
     pub(super) fn group_of_peer(&self, peer: u32) -> Option<u32> {
         self.of_peers.get(&peer).copied()
     }
 }
 
 impl Routes {
-    /// Groups ranks that share a device; only ranks of one network can.
+    /// Forms groups of ranks that share a device. Only ranks in the same network can share one.
     pub fn new(infos: &[RankInfo], hosts: &Hosts, named: &[Option<&NamedDevices>]) -> Self {
         let mut owners = HashMap::new();
         let mut groups: Vec<DeviceGroup> = Vec::new();
@@ -155,7 +156,7 @@ impl Routes {
                     ..DeviceGroup::default()
                 });
             }
-            // A rank with devices of several groups merges them.
+            // If a rank names devices of several groups, these groups become one.
             for &other in shared.iter().skip(1) {
                 let taken = std::mem::take(&mut groups[other]);
                 groups[at].merge_group(taken);
@@ -216,13 +217,13 @@ impl Routes {
         }
     }
 
-    /// Returns the ranks that name no device.
+    /// Returns the ranks that name no devices.
     fn unnamed(&self) -> impl Iterator<Item = u32> {
         let ranks = (0u32..).zip(&self.group_of);
         ranks.filter_map(|(rank, group)| group.is_none().then_some(rank))
     }
 
-    /// Returns the group with this index if `rank` reads its counters; its lowest rank does.
+    /// Returns the group with this index if `rank` reads its counters. The group's lowest rank reads them.
     fn reader(&self, at: u32, rank: u32) -> Option<GroupReader> {
         let group = self.groups.get(at as usize)?;
         let (ranks, tcp) = self.networks.get(&group.network)?;

@@ -1,4 +1,4 @@
-//! Proofs of path on simulated machines.
+//! Proofs of path on simulated machines, with counters that the tests set.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn rdma(name: &str, port: u32) -> WireDevice {
     }
 }
 
-/// Returns a rank on a host, such as "a", or in another network of that host, such as "a/2".
+/// Returns a rank on a host such as "a", or in another network namespace of this host, such as "a/2".
 fn info(rank: u32, place: &str) -> RankInfo {
     let (host, network) = place.split_once('/').unwrap_or((place, "1"));
     RankInfo {
@@ -68,14 +68,14 @@ fn point(op: Verb, ranks: u32) -> TransferPoint {
     point
 }
 
-/// Returns two ranks that write through eth0 of their hosts, and the machine of the first one.
+/// Returns two ranks that write to each other through eth0 of their hosts, and the machine of the first rank.
 fn two_ranks(hosts: [&str; 2]) -> (Machine, TransferPoint, Routes) {
     let eth = || named(&[interface("eth0")]);
     let routes = routes(&hosts, &[eth(), eth()]);
     (Machine::new(), point(Verb::Write, 2), routes)
 }
 
-/// Sets the bytes that the interfaces of a machine have received and sent.
+/// Sets the received and the sent bytes of a machine's interfaces.
 fn counted(machine: &Machine, interfaces: &[(&str, u64, u64)]) {
     let mut text = String::from("head\nhead\n");
     for (name, received, sent) in interfaces {
@@ -98,7 +98,8 @@ fn watch<'a>(
     CounterWatch::begin_in_tree(machine.tree(), point, route(routes, rank), rank, NOW)
 }
 
-/// Returns a rank's part of the routes, with the groups of all other ranks. It is leaked for the tests' lifetime.
+/// Returns a rank's part of the routes, with the groups of all other ranks. Its memory is leaked for the rest of the
+/// tests.
 fn route(routes: &Routes, rank: u32) -> &'static RouteShare {
     let mut route = routes.of_rank(rank);
     for (peer, group) in (0..).zip(&routes.group_of) {
@@ -107,7 +108,7 @@ fn route(routes: &Routes, rank: u32) -> &'static RouteShare {
     Box::leak(Box::new(route))
 }
 
-/// Returns a rank's verdict, given the bytes that all ranks moved.
+/// Returns the verdict of a rank. `loads` has the bytes that all ranks moved.
 fn found(watch: &CounterWatch, loads: &[(u32, u64, u64)]) -> WireProof {
     let loads = loads
         .iter()
@@ -138,11 +139,11 @@ fn ranks_that_share_a_device_form_a_group() {
             .collect::<Vec<_>>(),
         [Some(0), Some(0), Some(1), Some(2), None]
     );
-    // The last rank has devices of two groups, which merges them.
+    // The last rank names devices of two groups, so these groups become one.
     let joined = routes(&["a", "a", "b", "a"], &[eth(), other(), eth(), both()]);
     assert_eq!(groups(&joined), [(vec![0, 1, 3], 2), (vec![2], 1)]);
     assert_eq!(joined.of_rank(1).group, Some(0));
-    // Two network namespaces of one host share no devices.
+    // Two network namespaces of one host don't share devices.
     let apart = routes(&["a", "a/2"], &[eth(), named(&[interface("eth0")])]);
     assert_eq!(groups(&apart), [(vec![0], 1), (vec![1], 1)]);
     let none = routes(&["a", "a"], &[None, None]);
@@ -171,11 +172,11 @@ fn the_side_with_the_bytes_counts_as_sender() {
         let loads = |rank, operations: &[(u32, u64)]| {
             watch(&machine, &point, &routes, rank).loads(&point, operations)
         };
-        // The third rank names no device, but its peers' devices still carry its payload.
+        // The third rank names no device. But the devices of its peers carry the payload that they exchange with it.
         let mut all = loads(0, &[(1, 5)]);
         all.merge(loads(1, &[]));
         all.merge(loads(2, &[(1, 2)]));
-        // Encoded and decoded, as between ranks.
+        // Encodes and decodes the loads, as messages between ranks do.
         let Loads(all) = unpack(&pack(&all).unwrap()).unwrap();
         let load = |sent, received| DeviceLoad { sent, received };
         let expected = if from_zero {
@@ -196,7 +197,7 @@ fn a_device_with_the_payload_in_its_counters_was_crossed() {
     let watch = watch(&machine, &point, &routes, 0);
     counted(&machine, &[("lo", 0, 0), ("eth0", 900, 1_000_000_100)]);
     tcp(&machine, 7);
-    // Just enough, and just not: 99 % of 1010101010 B is 1000000000 B.
+    // This is just enough, and the next case just isn't: 99 % of 1010101010 B are 1000000000 B.
     let path = found(&watch, &[(0, 1_010_101_010, 0), (1, 0, 1_010_101_010)]);
     assert!(path.crossed && path.why.is_empty(), "{path:#?}");
     assert_eq!((path.devices_named, path.devices_crossed), (1, 1));
@@ -213,7 +214,7 @@ fn a_device_with_the_payload_in_its_counters_was_crossed() {
     let path = found(&watch, &[(0, 1_010_101_012, 0)]);
     assert!(!path.crossed);
     assert_eq!(path.devices_crossed, 0);
-    // The right number of bytes in the wrong direction proves nothing.
+    // If the bytes went in the wrong direction, their number proves nothing.
     assert!(!found(&watch, &[(0, 0, 1_000_000_000)]).crossed);
 }
 
@@ -233,7 +234,7 @@ fn payload_between_ranks_of_one_host_is_found_on_the_loopback() {
           different hosts, or ask for lo"
         ]
     );
-    // Another process copies a file at the same time, which proves nothing.
+    // At the same time another process copies a file over eth0. Its bytes don't prove anything.
     let busy = 1 << 30;
     counted(&machine, &[("eth0", busy, busy), ("lo", 9_000, 9_000)]);
     let path = found(&watch, &[(0, 8_000, 8_000)]);
@@ -258,7 +259,7 @@ fn payload_on_another_device_is_reported() {
         why.contains("no other device there counted that much"),
         "{why}"
     );
-    // Only the rank that reads for a group reads the group's counters.
+    // Only one rank of a group reads the group's counters.
     let other = watch(&machine, &point, &routes, 1);
     assert_eq!(other.route.reads.as_ref().unwrap().at, 1);
 }
@@ -385,7 +386,7 @@ fn a_large_run_lists_only_problems() {
     );
     all.merge(path(7, 5, 100));
     all.merge(path(3, 0, 1));
-    // Encoded and decoded, as between ranks.
+    // Encodes and decodes the findings, as messages between ranks do.
     let WireFindings(Json(all)) = unpack(&pack(&all).unwrap()).unwrap();
     assert_eq!(
         (all.crossed, all.devices_named, all.devices_crossed),
@@ -463,10 +464,10 @@ fn neighbours_are_ranks_that_exchange_payload() {
     }
 }
 
-/// An operation of one byte has no share for the second rail; an operation of two bytes has one.
+/// An operation of one byte has no part for the second rail, but an operation of two bytes has one.
 #[test]
 fn a_rail_without_a_share_may_rest() {
-    // Rails follow this order, not that of the names.
+    // Rails have the order of this list, not that of their names.
     let both = || named(&[interface("eth1"), interface("eth0")]);
     let mut point = point(Verb::Write, 2);
     let routes = routes(&["a", "b"], &[both(), both()]);

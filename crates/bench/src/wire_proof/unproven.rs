@@ -1,4 +1,4 @@
-//! Explains why it is not proven that the payload crossed a device, and suggests a next step.
+//! Explains why there is no proof that the payload crossed a device, and suggests a next step.
 
 use super::routes::{DeviceGroup, GroupReader};
 use super::watch::{CounterGrowth, CounterWatch, DeviceLoad, has_carried};
@@ -8,11 +8,11 @@ use tonnage_units::number_list;
 use tonnage_units::quantity::human::bytes;
 use tonnage_units::{WireDevice, WireKind};
 
-/// Maximum number of other devices that are listed as the payload's possible route.
+/// Maximum number of other devices in a list of devices that may have carried the payload.
 const OTHERS_MAX: usize = 3;
 
 impl CounterWatch<'_> {
-    /// Explains why the devices of a group counted too few bytes.
+    /// Explains why the devices of a group have counted too few bytes.
     pub(super) fn why_unproven(
         &self,
         reader: &GroupReader,
@@ -72,9 +72,9 @@ impl CounterWatch<'_> {
         }
     }
 
-    /// Reports payload that bypassed the named interface. Ranks of one host reach each other over the loopback,
-    /// whichever address they use. Other traffic can still raise the interface's counters as much, so these prove
-    /// nothing.
+    /// Explains payload that did not cross the named interface. Ranks on one host reach each other over the loopback,
+    /// whichever address they use. The interface's counters don't prove otherwise, because other traffic can raise them
+    /// as much.
     pub(super) fn explain_bypass(
         &self,
         reader: &GroupReader,
@@ -115,7 +115,7 @@ impl CounterWatch<'_> {
         })
     }
 
-    /// Returns devices outside the group whose counters grew by at least the payload.
+    /// Returns devices outside the group whose counters have grown by at least the payload.
     fn other_busy_devices(
         &self,
         group: &DeviceGroup,
@@ -132,7 +132,7 @@ impl CounterWatch<'_> {
     }
 }
 
-/// Explains that a device was missing, at least for part of the point.
+/// Explains that a device was missing, at least for a part of the point.
 fn missing_device(host: &str, device: &WireDevice, after: &Snapshot) -> String {
     let (what, place) = match device.kind {
         WireKind::Interface => ("interface", "/proc/net/dev"),
@@ -151,7 +151,7 @@ fn missing_device(host: &str, device: &WireDevice, after: &Snapshot) -> String {
     )
 }
 
-/// Explains that devices stayed idle while others carried everything.
+/// Explains that some devices were idle while other devices carried all payload.
 pub(super) fn idle_devices(
     group: &DeviceGroup,
     idle: &[&WireDevice],
@@ -169,7 +169,7 @@ pub(super) fn idle_devices(
     )
 }
 
-/// Explains that the engines of some ranks name no device, while others do.
+/// Explains that the engines of some ranks name no device, although others do.
 pub(super) fn unnamed_ranks(unnamed: &[u32], engine: &str) -> String {
     format!(
         "{} use{} engine {engine} without naming a device, so nothing is proven about their side: name one with \

@@ -1,4 +1,4 @@
-//! The counters before and after a point, and the payload that should show in them.
+//! The counters before and after a point, and the payload that they should have counted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use tonnage_machine::kernel_files::Tree;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Reduce, WireDevice};
 
-/// Longest time for a driver to update its counters; some do it once per second.
+/// Longest time that a driver may take to update its counters. Some drivers update them once per second.
 const COUNTERS_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Payload bytes of a group of ranks.
+/// Number of payload bytes that a group of ranks sent and received.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DeviceLoad {
     pub(super) sent: u64,
     pub(super) received: u64,
 }
 
-/// Payload bytes of groups of ranks, by group index.
+/// Number of payload bytes of each group, by the group's index.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loads(pub(super) BTreeMap<u32, DeviceLoad>);
 
@@ -36,10 +36,10 @@ impl Reduce for Loads {
     }
 }
 
-/// Growth of a device's counters; `None` if the device is missing.
+/// Growth of a device's counters; `None` if the device was missing.
 pub(super) type CounterGrowth = Option<Counters>;
 
-/// One rank's part in the proof of path of one point.
+/// One rank's part in the proof of path for a point.
 pub struct CounterWatch<'a> {
     pub(super) point: &'a TransferPoint,
     pub(super) route: &'a RouteShare,
@@ -50,7 +50,7 @@ pub struct CounterWatch<'a> {
 }
 
 impl<'a> CounterWatch<'a> {
-    /// Reads the counters before the first operation. Returns `None` if no rank's engine names a device.
+    /// Reads the counters before the first operation. Returns `None` if no engine names a device.
     pub fn begin(point: &'a TransferPoint, route: &'a RouteShare, rank: u32) -> Option<Self> {
         (route.devices > 0)
             .then(|| Self::begin_in_tree(Tree::host(), point, route, rank, COUNTERS_TIMEOUT))
@@ -82,7 +82,7 @@ impl<'a> CounterWatch<'a> {
         }
     }
 
-    /// Returns the group of this rank or of a peer.
+    /// Returns the group of a rank, which is this rank or one of its peers.
     fn group_of(&self, rank: u32) -> Option<u32> {
         match rank == self.rank {
             true => self.route.group,
@@ -90,8 +90,8 @@ impl<'a> CounterWatch<'a> {
         }
     }
 
-    /// Returns the payload that a worker's operations of a point should have moved through the devices of both sides.
-    /// To be summed over all workers.
+    /// Returns the payload that a worker's operations of a point should have moved through the devices of both ends.
+    /// The caller adds up the workers.
     pub fn loads(&self, point: &TransferPoint, operations: &[(u32, u64)]) -> Loads {
         let mut loads = BTreeMap::<u32, DeviceLoad>::new();
         for &(peer, count) in operations {
@@ -110,7 +110,7 @@ impl<'a> CounterWatch<'a> {
         Loads(loads)
     }
 
-    /// Returns the growth of the counters of a group's devices.
+    /// Returns the growth of the counters of each device in a group.
     pub(super) fn moved(&self, group: &DeviceGroup, after: &Snapshot) -> Vec<CounterGrowth> {
         let devices = group.devices.iter();
         devices.map(|device| self.moved_by(device, after)).collect()
@@ -121,7 +121,7 @@ impl<'a> CounterWatch<'a> {
     }
 }
 
-/// Whether the devices together counted at least `percent` of the payload, in each direction.
+/// Returns whether the devices together have counted at least `percent` of the payload, in each direction.
 pub(super) fn has_carried(moved: &[CounterGrowth], load: DeviceLoad, percent: u64) -> bool {
     let sum = |bytes: fn(&Counters) -> Option<u64>| {
         let counted = moved.iter().flatten().filter_map(bytes);
@@ -131,7 +131,7 @@ pub(super) fn has_carried(moved: &[CounterGrowth], load: DeviceLoad, percent: u6
         && is_enough(sum(received_bytes), load.received, percent)
 }
 
-/// Whether at least `percent` of the expected bytes were counted.
+/// Returns whether at least `percent` of the expected bytes were counted.
 pub(super) fn is_enough(counted: u64, expected: u64, percent: u64) -> bool {
     u128::from(counted) * 100 >= u128::from(expected) * u128::from(percent)
 }

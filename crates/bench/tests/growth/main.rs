@@ -1,5 +1,5 @@
-//! Bytes that exchanges cost at the two ends of the tree, counted with threads as ranks and compared with the formulas
-//! of docs/SCALE.md.
+//! Compares the bytes of exchanges with the formulas in docs/SCALE.md. Bytes are counted at both ends of the tree, with
+//! threads as ranks.
 #![cfg(test)]
 
 mod steps;
@@ -14,15 +14,15 @@ use tonnage_bench::host::RankHost;
 use tonnage_machine::{CpuChoice, Topology};
 use tonnage_ranks::testing::{list_bytes, pairs_bytes, run, run_with};
 
-/// A row of the table of formulas.
+/// A row of the table with formulas.
 struct Row {
     name: String,
-    /// Bytes that a leaf receives and sends, and that rank 0 receives and sends.
+    /// Formulas for the bytes that a leaf receives and sends, and that rank 0 receives and sends.
     cells: [String; 4],
 }
 
-/// Returns the value of a formula such as `40 c + 3.5 N + 120`: `c` is the number of rank 0's children, `n` the number
-/// of ranks without rank 0, `N` that of all ranks.
+/// Returns the value of a formula such as `40 c + 3.5 N + 120`. `N` is the number of ranks, `n` is that without rank 0,
+/// and `c` is the number of rank 0's children.
 fn value(formula: &str, ranks: u32) -> f64 {
     let children = f64::from((ranks - 1).min(32));
     let term = |term: &str| {
@@ -39,7 +39,7 @@ fn value(formula: &str, ranks: u32) -> f64 {
     formula.split('+').map(term).sum()
 }
 
-/// Returns the cells of each row of the table between the marker `name` and the end marker.
+/// Returns the cells of the table between the marker `name` and the end marker, row by row.
 fn table(name: &str) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string("../../docs/SCALE.md").unwrap();
     let table = text.split(&format!("<!-- {name} -->")).nth(1).unwrap();
@@ -63,7 +63,7 @@ fn formulas() -> Vec<Row> {
     table("formulas").into_iter().map(row).collect()
 }
 
-/// Waits until every rank (a thread) has called this as often as this one has.
+/// Waits until every rank (a thread) has called this as often as the calling one.
 fn wait_for_all(came: &AtomicU32, ranks: u32) {
     let begun = Instant::now();
     let before = came.fetch_add(1, Ordering::AcqRel);
@@ -78,7 +78,8 @@ fn counted(ranks: u32) -> BothEnds {
     let have_read = Arc::new(AtomicU32::new(0));
     let all = run_with(ranks, change, move |rank| {
         let mut rank = rank.unwrap();
-        // The length of an endpoint address does not depend on the number of ranks.
+        // Endpoint addresses have the same length with any number of ranks, so a few ranks suffice for the second
+        // engine.
         let engines = if ranks > 8 {
             &ENGINES[..1]
         } else {
@@ -98,7 +99,7 @@ fn is_close(counted: f64, computed: f64) -> bool {
     (counted - computed).abs() <= 0.1 * computed.max(counted)
 }
 
-/// Differences between the table and the counts with `ranks` ranks.
+/// Returns the differences between the table and the bytes counted with `ranks` ranks.
 fn wrong(rows: &[Row], ranks: u32) -> String {
     let mut wrong = String::new();
     let BothEnds { root, leaf } = counted(ranks);
@@ -107,7 +108,7 @@ fn wrong(rows: &[Row], ranks: u32) -> String {
         let row = row.unwrap_or_else(|| panic!("{} has no formula", root.name));
         let counted = [leaf.received, leaf.sent, root.received, root.sent];
         if counted == [0.0; 4] {
-            // All ranks are children of rank 0.
+            // All ranks are children of rank 0, so none has this exchange.
             assert!(row.name == "going to a parent" && ranks <= 33);
             continue;
         }
@@ -132,7 +133,7 @@ fn counts_match_the_formulas() {
     }
 }
 
-/// Pinned ranks of a host have different CPUs, but the same description of their engine.
+/// Pinned ranks of a host have different CPUs, but the descriptions of their engines must be equal.
 #[test]
 fn different_cpus_do_not_make_ranks_differ_in_kind() {
     let all = run(2, |mut rank| {
@@ -145,7 +146,7 @@ fn different_cpus_do_not_make_ranks_differ_in_kind() {
     assert_eq!(all[0], 1);
 }
 
-/// Few ranks hardly show the cost of one more rank. With many ranks, encoded numbers are longer.
+/// With few ranks, the cost of one more rank hardly shows. With many ranks, encoded numbers are longer.
 #[test]
 fn the_stated_growth_per_rank_matches_the_code() {
     let rank = |ranks| {

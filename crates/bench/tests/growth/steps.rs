@@ -1,5 +1,5 @@
-//! Exchanges of ranks, one kind after the other, with their cost for a rank: bytes on the control channel, wall time
-//! and CPU time. The test compares the bytes with docs/SCALE.md; `benches/growth.rs` prints everything.
+//! Runs exchanges of ranks, one kind after the other. Measures the cost for a rank: bytes on the control channel, wall
+//! time and CPU time. The test compares the bytes with docs/SCALE.md. `benches/growth.rs` prints all figures.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -26,26 +26,26 @@ use tonnage_units::{Error, Result};
 /// Deadline of every exchange.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// Engines for sessions of pairs: one that moves nothing and has an empty endpoint address, and one with a real
-/// address.
+/// Engines for sessions of pairs. The first moves nothing and has empty endpoint addresses; the second has real
+/// addresses.
 pub const ENGINES: [&str; 2] = ["null", "fabric:tcp"];
 
-/// Cost of one kind of exchange at one rank.
+/// Cost of one kind of exchange for one rank.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Cost {
-    /// The name used in docs/SCALE.md.
+    /// Name of the exchange in docs/SCALE.md.
     pub name: String,
-    /// Bytes that the rank received per exchange.
+    /// Number of bytes that the rank received per exchange.
     pub received: f64,
-    /// Bytes that it sent per exchange.
+    /// Number of bytes that the rank sent per exchange.
     pub sent: f64,
-    /// Median time that it waited.
+    /// Median time of an exchange.
     pub wall_ns_p50: u64,
-    /// CPU time of its process; 0 if rank 0 is in the same process and reports it.
+    /// CPU time of the rank's process; 0 if rank 0 is in the same process and reports it.
     pub cpu_ns: u64,
 }
 
-/// Costs at the two ends of the tree, available at rank 0.
+/// Costs at the two ends of the tree. Only rank 0 gets them.
 pub struct BothEnds {
     pub root: Vec<Cost>,
     pub leaf: Vec<Cost>,
@@ -63,7 +63,7 @@ impl Observer for NoObserver {
     }
 }
 
-/// Options of a rank with counted bytes: no heartbeats come in between.
+/// Sets the options of a rank whose bytes are counted, so that no heartbeats are counted too.
 pub fn quiet(options: &mut JoinOptions) {
     options.fanout = 32;
     options.host = "here".into();
@@ -73,8 +73,8 @@ pub fn quiet(options: &mut JoinOptions) {
 }
 
 /// Runs `count` exchanges of each kind on a rank, and opens `sessions` sessions of each of the `engines`. Returns their
-/// cost for this rank; rank 0 also gets the last rank's cost. `all_have_read` is called after each reading of the
-/// counters. If it waits until all ranks have read their counters, bytes of the next exchange are not counted with the
+/// costs for this rank; rank 0 also gets those of the last rank. `all_have_read` is called after each reading of the
+/// counters. It may wait until all ranks have read theirs. Otherwise bytes of the next exchange could count with the
 /// last one.
 pub fn take(
     rank: &mut Rank,
@@ -124,14 +124,14 @@ pub fn take(
     Ok((steps, ends))
 }
 
-/// An engine that ranks open together, to exchange bytes in pairs.
+/// A session: ranks open an engine together, to exchange bytes in pairs.
 pub struct PairSession {
     settings: Settings,
     point: TransferPoint,
 }
 
 impl PairSession {
-    /// Creates a session over an engine, with workers on these CPUs.
+    /// Creates a session over an engine. `cpus` selects the CPUs of its workers.
     pub fn new(rank: &Rank, engine: &str, cpus: CpuChoice) -> Result<Self> {
         let settings = settings(cpus);
         let plan = format!(
@@ -158,11 +158,11 @@ impl PairSession {
     }
 }
 
-/// Opens an engine on all ranks and closes it, `count` times.
+/// Opens a session on all ranks and closes it, `count` times.
 fn session(rank: &mut Rank, engine: &str, count: u32, all_have_read: &dyn Fn()) -> Result<Cost> {
-    // Work that threads of one process do before a session must not count with their previous step.
+    // Waits until the threads of one process have finished the previous step, because its CPU time must not count here.
     rank.barrier("before a session", DEADLINE)?;
-    // The assignment of ranks to CPUs would differ from machine to machine.
+    // Workers are not pinned, because the assignment of CPUs would differ between machines.
     let session = PairSession::new(rank, engine, CpuChoice::None)?;
     let host = RankHost::gather(rank, &session.settings.topology)?;
     let name = format!("pairs of {engine}");
@@ -171,8 +171,8 @@ fn session(rank: &mut Rank, engine: &str, count: u32, all_have_read: &dyn Fn()) 
     })
 }
 
-/// CPU time of this process. If ranks are threads, only rank 0 asks: the call takes longer the more threads there are,
-/// and would dominate the measurement.
+/// Returns the CPU time of this process. If ranks are threads, only rank 0 reads it. The time of this call grows with
+/// the number of threads, and would dominate the measurement.
 fn cpu_ns(rank: &Rank) -> u64 {
     let pid = |of: u32| rank.rank_infos().get(of as usize).map(|info| info.pid);
     let id = rank.id();
@@ -183,7 +183,7 @@ fn cpu_ns(rank: &Rank) -> u64 {
     }
 }
 
-/// Sends the figures of the last rank to rank 0.
+/// Sends the costs of the last rank to rank 0.
 fn ends(rank: &mut Rank, steps: Vec<Cost>) -> Result<Option<BothEnds>> {
     let is_leaf = rank.id() + 1 == rank.size();
     let message = match is_leaf {
@@ -237,7 +237,7 @@ fn settings(cpus: CpuChoice) -> Settings {
         devices: Default::default(),
         gpus: Vec::new(),
         link_bytes_per_s: None,
-        // Endpoint addresses of other versions may have other lengths.
+        // Other versions may have endpoint addresses of a different length.
         libraries: [("libfabric".to_owned(), "embedded".into())].into(),
         clock: Clock::new(),
         program: Program {

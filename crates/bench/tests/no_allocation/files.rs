@@ -1,5 +1,5 @@
-//! Reads and writes of files neither allocate nor free memory, with any engine. Thousands of transfers run under a
-//! counting allocator: one at a time, and in a queue as deep as the engine allows.
+//! Reads and writes of files neither allocate nor free memory, whichever engine makes them. Thousands of transfers run
+//! under a counting allocator, first one at a time, then in a queue as deep as the engine allows.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn engine(entry: &FileEntry) -> Result<Box<dyn FileCalls>> {
     domain.thread(0, Arc::new(memory))
 }
 
-/// Writes and reads in turn, one at a time.
+/// Writes and reads alternately, one transfer at a time.
 fn one_at_a_time(calls: &mut dyn FileCalls) -> Result<()> {
     for transfer in 0..TRANSFERS {
         let write = transfer % 2 == 0;
@@ -65,7 +65,7 @@ fn one_at_a_time(calls: &mut dyn FileCalls) -> Result<()> {
     Ok(())
 }
 
-/// Keeps `WINDOW` transfers in flight. Returns whether any of them failed.
+/// Keeps `DEPTH` transfers in flight. Returns whether any transfer failed.
 fn through_a_queue(queue: &mut dyn FileQueue) -> Result<bool> {
     let mut done = [Completion::EMPTY; DEPTH as usize];
     let (mut posted, mut ended, mut failed) = (0, 0, false);
@@ -97,9 +97,9 @@ fn through_a_queue(queue: &mut dyn FileQueue) -> Result<bool> {
     Ok(failed)
 }
 
-/// Counts of the blocking calls, and of the queue if the engine has one.
+/// Returns the counts of blocking calls and, if the engine has a queue, those of the queue.
 fn counted(entry: &FileEntry) -> Result<(Counts, Option<Counts>)> {
-    // The file is in the build folder, and full, so that every read finds its bytes.
+    // The file is in the build folder. It is filled completely, so that every read finds its bytes.
     let scratch = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR"))
         .map_err(|error| Error::io("cannot make a file", error))?;
     std::fs::write(&scratch, vec![1; (BLOCKS * BLOCK) as usize])
@@ -133,7 +133,7 @@ fn counted(entry: &FileEntry) -> Result<(Counts, Option<Counts>)> {
 
 #[test]
 fn transfers_allocate_nothing() {
-    // Engines that load a library cannot promise this for the library.
+    // Engines that load a library cannot guarantee that the library does not allocate.
     for entry in FILE_ENGINES
         .iter()
         .filter(|entry| entry.libraries.is_empty())

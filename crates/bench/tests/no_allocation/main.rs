@@ -1,7 +1,7 @@
-//! The timed loops neither allocate nor free memory, at the initiator or the target. Each loop runs thousands of
-//! operations over the real engines under a counting allocator. Every latency is recorded, and handed over in between
-//! as at the end of an interval. [`native_calls`] has the loops that time collectives, [`files`] the reads and writes
-//! of files.
+//! The timed loops neither allocate nor free memory, at the initiator or at the target. Each loop runs thousands of
+//! operations over the real engines, under a counting allocator. Every latency is recorded. Latencies are handed over
+//! in between, as at the end of an interval. [`native_calls`] tests the loops that time collectives, and [`files`]
+//! those for files.
 
 mod files;
 mod native_calls;
@@ -46,16 +46,17 @@ use tonnage_units::{Error, Result};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Operations of a stream or timetable. A ping-pong makes an eighth as many round trips.
+/// Number of operations of a stream or a timetable. A ping-pong makes an eighth of these round trips.
 const OPERATIONS: u64 = 16_000;
 
-/// Batches of a loop. With [`BATCH`] operations each, their total is close to [`OPERATIONS`].
+/// Number of batches of a loop. With [`BATCH`] operations each, this is about [`OPERATIONS`].
 const BATCHES: u64 = 150;
 
-/// Operations of a batch: more than are posted at a time, and not a multiple of that number.
+/// Number of operations of a batch. It is larger than the number that is posted at once, and not a multiple of it.
 const BATCH: u32 = 100;
 
-/// One size that is always copied the same way, and one for which `shm` tries out its methods while the loop runs.
+/// With the first size, `shm` has a single method of copying. With the second, it tries out its methods during the
+/// loop.
 const SIZES: [u32; 2] = [8, 4096];
 
 const NOTHING: Counts = Counts {
@@ -64,7 +65,7 @@ const NOTHING: Counts = Counts {
     frees: 0,
 };
 
-/// Counts on both sides, and the number of recorded samples.
+/// Counts of both sides, and the number of recorded samples.
 struct Outcome {
     initiator: Counts,
     target: Counts,
@@ -89,13 +90,13 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
     }
 }
 
-/// Returns every engine that can run both sides as threads of one process, with each variant available on every
-/// machine. GPU engines run over their simulated drivers.
+/// Returns every engine whose two sides can run as threads of one process, with each variant that is available on every
+/// machine. Engines for GPUs run over simulated drivers.
 fn engines() -> Vec<(&'static Entry, String)> {
     let mut all = Vec::new();
     let has_gpus = !doubles_of_drivers().is_empty();
     for entry in ENGINES {
-        // Engines that need two processes are counted in tonnage-engines (`tests/cuda/ipc.rs`).
+        // Engines that need two processes are tested in tonnage-engines (`tests/cuda/ipc.rs`).
         if entry.name.ends_with("-ipc") || (entry.device_memory.is_some() && !has_gpus) {
             continue;
         }
@@ -110,18 +111,18 @@ fn engines() -> Vec<(&'static Entry, String)> {
     all
 }
 
-/// State that both sides share while they run.
+/// State that both sides share during a loop.
 struct Shared {
-    /// Number of sides that are prepared.
+    /// Number of sides that are ready.
     ready: AtomicU32,
     over: AtomicBool,
     stop: AtomicBool,
-    /// The initiator's pulse. The target asks it for latencies while it serves, as at the end of an interval.
+    /// The initiator's pulse. While the target serves, it asks this pulse for latencies, as at the end of an interval.
     pulse: Arc<Pulse>,
 }
 
 impl Shared {
-    /// Waits until both sides are prepared: all receives are posted, and no signal is stale.
+    /// Waits until both sides are ready. All receives are then posted, and no signal of an earlier loop is left.
     fn both_ready(&self) -> Result<()> {
         self.ready.fetch_add(1, Ordering::AcqRel);
         while self.ready.load(Ordering::Acquire) < 2 {
@@ -134,7 +135,7 @@ impl Shared {
     }
 }
 
-/// Returns the load of the single flow, for points with a traffic file.
+/// Returns the load of the single flow, for a point with a traffic file.
 fn flow_loads(point: &TransferPoint, clock: Clock) -> FlowLoads {
     let flushes = matches!(point.op, Verb::Write | Verb::WriteImm);
     let mut loads = FlowLoads::new(1, flushes, clock);
@@ -250,9 +251,9 @@ fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result
     Ok(counts().since(before))
 }
 
-/// Drives one point between two threads and counts on both. A side that fails stops the other.
+/// Drives one point between two threads, and counts on both sides. If a side fails, the other one stops.
 fn run(point: &TransferPoint) -> Result<Outcome> {
-    // The initiator outlives the target: libfabric's shm reads messages of a side that has closed.
+    // The initiator must outlive the target, because libfabric's shm reads messages of a side that is already closed.
     let [mut initiator, target] = sides(point)?;
     let mut engine = initiator.driven(point)?;
     let shared = Shared {
@@ -281,7 +282,7 @@ fn run(point: &TransferPoint) -> Result<Outcome> {
     })
 }
 
-/// Checks that one point records `samples` samples and allocates nothing on either side.
+/// Checks that a point records `samples` samples, and that neither side allocates.
 fn nothing(point: &TransferPoint, samples: u64, what: &str) -> Result<()> {
     let outcome = run(point).map_err(|error| Error::Failed(format!("{what}: {error}")))?;
     assert_eq!(outcome.samples, samples, "{what}");
@@ -290,7 +291,7 @@ fn nothing(point: &TransferPoint, samples: u64, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks all engines, operations and sizes with one pacing. `samples` is the expected number for each operation.
+/// Checks all engines, operations and sizes with one pacing. `samples` returns the expected number for an operation.
 fn nothing_is_allocated(pacing: Pacing, samples: impl Fn(Verb) -> u64) -> Result<()> {
     let mut all = engines().into_iter();
     all.try_for_each(|(entry, engine)| nothing_by(entry, &engine, pacing, &samples))
@@ -324,7 +325,7 @@ fn a_stream_allocates_nothing() {
     nothing_is_allocated(Pacing::Stream { depth: 64 }, |_| OPERATIONS).unwrap();
 }
 
-/// This engine needs a device, so it is counted in the guest of `make test-rdma`.
+/// This engine needs an RDMA device. `make test-rdma` runs this test in its guest.
 #[test]
 fn a_stream_over_verbs_allocates_nothing() {
     if RdmaDevice::all(&Tree::host()).is_empty() {
@@ -338,7 +339,7 @@ fn a_stream_over_verbs_allocates_nothing() {
     nothing_by(entry, "verbs:rc", stream, &|_| OPERATIONS).unwrap();
 }
 
-/// A load from a traffic file; its flow is closed inside the loop.
+/// A point with a load from a traffic file. Its flow ends inside the loop.
 #[test]
 fn a_load_allocates_nothing() {
     for engine in ["null", "shm", "fabric:tcp", "fabric:shm"] {
@@ -352,7 +353,7 @@ fn a_load_allocates_nothing() {
     }
 }
 
-/// Several queue pairs must not allocate, nor must cut operations with merged arrivals.
+/// Neither several queue pairs nor operations that are cut, with merged arrivals, may cause allocations.
 #[test]
 fn paths_allocate_nothing() {
     let cut = Cut {
@@ -377,8 +378,8 @@ fn paths_allocate_nothing() {
     }
 }
 
-/// The library must allocate nothing: tickets with and without a session, and futures. With `fresh` and `register` the
-/// engine itself creates objects for each operation, which may allocate.
+/// The library must not allocate: neither with tickets, with or without a session, nor with futures. With `fresh` and
+/// `register`, the engine creates objects for each operation and may allocate, so these are not tested.
 #[test]
 fn the_library_allocates_nothing() {
     let ways = [
@@ -407,8 +408,8 @@ fn the_library_allocates_nothing() {
                     let outcome = run(&point).unwrap();
                     assert_eq!(outcome.samples, samples, "{what}");
                     for counts in [outcome.initiator, outcome.target] {
-                        // The first lookup of an operation resolves the lane, and the first batch creates the list that
-                        // the library keeps for batches.
+                        // Two allocations occur once: the first lookup of an operation opens its lane, and the first
+                        // batch creates a list that the library keeps.
                         let looked_up = if session == SessionUse::Off { 8 } else { 0 };
                         let is_batch = matches!(pacing, Pacing::Batch { .. });
                         let once = looked_up + if is_batch { 4 } else { 0 };
@@ -446,7 +447,7 @@ fn a_timetable_allocates_nothing() {
     nothing_is_allocated(pacing, |_| OPERATIONS).unwrap();
 }
 
-/// Runs a loop over a test engine. Returns its operations and allocations.
+/// Runs a loop over a test engine. Returns the number of operations, and the counts of allocations.
 fn over(engine: &mut TestEngine, pacing: Pacing) -> Result<(u64, Counts)> {
     let point = point("null", Verb::Write, 8, pacing);
     let (clock, stop) = (Clock::new(), AtomicBool::new(false));
@@ -462,7 +463,8 @@ fn over(engine: &mut TestEngine, pacing: Pacing) -> Result<(u64, Counts)> {
     Ok((driven.operations, counted))
 }
 
-/// The engine refuses each of three lanes for a while, one after the other. Then the lane catches up.
+/// The engine refuses operations of each of three lanes for a while, one lane after the other. Each lane catches up
+/// later.
 #[test]
 fn a_timetable_that_falls_behind_allocates_nothing() {
     let (depth, mut asked) = (64, 0);
@@ -484,8 +486,7 @@ fn a_timetable_that_falls_behind_allocates_nothing() {
     assert!(engine.lock().refused > 0);
 }
 
-/// Checks that allocations inside a loop are counted at all. Otherwise the other tests could pass without testing
-/// anything.
+/// Checks that allocations inside a loop are counted at all. Otherwise the other tests would prove nothing.
 #[test]
 fn an_allocation_for_each_operation_is_counted() {
     let mut engine = TestEngine::new(TestScript {

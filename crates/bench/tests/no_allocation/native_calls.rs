@@ -1,4 +1,4 @@
-//! Native collectives: neither the loops that time calls nor refilling the inputs allocates.
+//! Native collectives: neither the loops that time calls nor refilling of inputs may allocate.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -27,13 +27,14 @@ use tonnage_units::{Error, Result};
 use super::NOTHING;
 use super::sides::{Side, sides};
 
-/// Calls of a loop: more than there are call numbers in the immediates, so that these repeat.
+/// Number of calls of a loop. It is larger than the number of different call numbers in immediates, so that these
+/// repeat.
 const CALLS: u64 = 3000;
 
-/// Timeout of a call.
+/// Time limit for a call.
 const TIMEOUT_NS: u64 = 10_000_000_000;
 
-/// A loop that times calls.
+/// Type of the loops that time calls.
 type TimedLoop = fn(
     &mut dyn Caller,
     &Clock,
@@ -42,7 +43,7 @@ type TimedLoop = fn(
     &mut Vec<CallSpan>,
 ) -> Result<()>;
 
-/// Points with one call each, aligned and not, compiled from a plan.
+/// Returns points with one call each, with and without alignment. They are made from a plan.
 fn points(engine: &str) -> Result<Vec<CollectivePoint>> {
     let mut all = Vec::new();
     for align in ["barrier", "none"] {
@@ -61,7 +62,7 @@ fn points(engine: &str) -> Result<Vec<CollectivePoint>> {
     Ok(all)
 }
 
-/// Returns the algorithm and chunk size with which a point is called.
+/// Returns algorithm and chunk size for the calls of a point.
 fn way_of(point: &CollectivePoint) -> Candidate {
     let barrier = barrier_algorithm(point);
     Candidate {
@@ -82,7 +83,7 @@ fn steps(point: &CollectivePoint, way: Candidate, rank: u32) -> Result<Program> 
     )
 }
 
-/// Makes calls as the program does.
+/// Makes calls in the same way as the program.
 struct Calls<'a> {
     executor: StepExecutor<'a>,
     barrier: Script,
@@ -99,7 +100,7 @@ impl Caller for Calls<'_> {
     }
 }
 
-/// Returns the division of both ranks' memories.
+/// Returns the layout of both ranks' memories.
 fn layout_of(point: &CollectivePoint) -> Result<MemoryLayout> {
     let mut needs = MemoryNeeds::for_shape(&point.shape(), false);
     let barrier = aligning_barrier(point);
@@ -114,7 +115,7 @@ fn layout_of(point: &CollectivePoint) -> Result<MemoryLayout> {
     Ok(MemoryLayout::new(needs))
 }
 
-/// Returns the scripts of the barrier and of the call, with this rank's lane.
+/// Returns the scripts of the barrier and of the call. They use this rank's lane.
 fn scripts(point: &CollectivePoint, rank: u32, lane: Lane) -> Result<[Script; 2]> {
     let barrier = aligning_barrier(point);
     let script = |stream, point: &CollectivePoint, way| {
@@ -134,7 +135,8 @@ fn scripts(point: &CollectivePoint, rank: u32, lane: Lane) -> Result<[Script; 2]
     ])
 }
 
-/// Times the calls of one rank, and counts allocations meanwhile. `extra` adds one allocation before each call.
+/// Times the calls of one rank, and counts allocations meanwhile. If `extra`, there is one more allocation before each
+/// call.
 fn rank_of_calls(
     point: &CollectivePoint,
     (mut side, transfer): (Side, &TransferPoint),
@@ -165,7 +167,7 @@ fn rank_of_calls(
         barrier,
         call,
     };
-    // An uncounted barrier first, so that both ranks are ready.
+    // A barrier that is not counted comes first, so that both ranks are ready.
     calls.align()?;
     let (timed, last_input): (TimedLoop, u64) = match point.align {
         Align::Barrier => (time_aligned_calls, CALLS),
@@ -175,15 +177,15 @@ fn rank_of_calls(
     let begin = counts();
     timed(&mut calls, &clock, CALLS, &mut before, &mut spans)?;
     let counted = counts().since(begin);
-    // No rank may close while the other is in a call.
+    // No rank may close its engine while the other one is inside a call.
     calls.align()?;
     data.check(last_input, &buffers)?;
     Ok(counted)
 }
 
-/// Counts of both ranks of a point.
+/// Returns the counts of both ranks for a point.
 fn both(engine: &str, point: &CollectivePoint, extra: bool) -> Result<[Counts; 2]> {
-    // A transfer of the same size provides connected engines and memories.
+    // A transfer provides connected engines, and memories that are large enough.
     let bytes = layout_of(point)?.bytes;
     let transfer = super::point(engine, Verb::WriteImm, 4096, Pacing::Stream { depth: 64 });
     assert!(bytes <= transfer.slots.footprint_bytes, "{bytes}");
@@ -213,7 +215,7 @@ fn calls_of_native_collectives_allocate_nothing() {
     }
 }
 
-/// Checks that allocations inside the loop are counted at all.
+/// Checks that allocations inside a loop are counted at all.
 #[test]
 fn an_allocation_before_each_call_is_counted() {
     let point = points("shm").unwrap().remove(0);

@@ -1,4 +1,4 @@
-//! The two ranks of a point as threads: their engines, memories, lanes and receives, created as in the program.
+//! The two ranks of a point as threads. Their engines, memories, lanes and receives are created as in the program.
 
 #[cfg(test)]
 #[path = "../../../sys/tests/cuda/double.rs"]
@@ -30,12 +30,12 @@ use tonnage_units::{Error, Result};
 
 /// One of the two ranks.
 pub struct Side {
-    /// The side's rank number.
+    /// Number of the rank.
     pub rank: u32,
     memory: Arc<dyn Memory>,
     engine: Option<Box<dyn Engine + Send>>,
     region: Region,
-    /// The other side's region.
+    /// The other side's memory region.
     far: Descriptor,
     caps: Caps,
 }
@@ -51,7 +51,7 @@ pub fn sides(point: &TransferPoint) -> Result<[Side; 2]> {
         side.far = far;
     }
     let [zero, one] = &mut sides;
-    // Both at the same time, as ranks do: a transport may need the other side in order to connect.
+    // Both sides connect simultaneously, as ranks do: a transport may need the other side to connect.
     std::thread::scope(|scope| {
         let other = scope.spawn(|| connect(one, (0, &cards[0])));
         let own = connect(zero, (1, &cards[1]));
@@ -78,7 +78,7 @@ impl Side {
         LaneSpec::new(kind, peer, self.region.id, &self.far)
     }
 
-    /// Returns the engine that drives a point: this side's own engine, or the library on top of it.
+    /// Returns the engine that drives a point: this side's own engine, or the library over it.
     pub fn driven(&mut self, point: &TransferPoint) -> Result<Box<dyn Engine>> {
         let taken = || Error::Failed("the engine was taken before".into());
         let engine = self.engine.take().ok_or_else(taken)?;
@@ -106,14 +106,14 @@ impl Side {
     }
 }
 
-/// Parts of a side that collectives need.
+/// The parts of a side that collectives need.
 impl Side {
-    /// A lane on which this side initiates to the other one.
+    /// Returns a lane on which this side initiates towards the other one.
     pub fn lane_to_the_other(&self, engine: &mut dyn Engine, verb: Verb) -> Result<Lane> {
         engine.lane(&self.spec(LaneKind::Initiate(verb), 1 - self.rank))
     }
 
-    /// This side in the form that steps of collectives need.
+    /// Returns this side in the form that the steps of collectives need.
     pub fn view(&self, engine: &str, layout: MemoryLayout) -> Result<WorkerView> {
         Ok(WorkerView {
             arena: Arc::clone(self.memory.mapped(engine)?),
@@ -127,7 +127,7 @@ impl Side {
 
 fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     let entry = find(ENGINES, &point.engine)?;
-    // Debian's libfabric 1.17 can crash when an endpoint closes with messages waiting.
+    // Debian's libfabric 1.17 can crash if an endpoint closes while messages are waiting, so the embedded one is used.
     let mut libraries = Libraries::from([("libfabric".to_owned(), "embedded".into())]);
     libraries.extend(doubles_of_drivers());
     let memory = entry.device_memory.unwrap_or(HOST.name);
@@ -136,7 +136,7 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
         gpu: None,
         device: None,
     };
-    // If there are several devices, the two sides use different ones.
+    // If there are several devices, each side uses a different one.
     let devices = match entry.has_devices && entry.names_everywhere().is_empty() {
         true => DeviceRequest::All,
         false => DeviceRequest::Own,
@@ -178,8 +178,8 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     })
 }
 
-/// Returns the paths of the simulated GPU drivers. The list is empty, with a printed skip, without a C compiler. The
-/// files stay until the next run in this folder, because loaded libraries are never unloaded.
+/// Returns the paths of the simulated GPU drivers. Without a C compiler, it prints a skip and returns an empty list.
+/// The files stay until the next run in the same folder, because loaded libraries are never unloaded.
 pub fn doubles_of_drivers() -> Vec<(String, PathBuf)> {
     static DOUBLES: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
     let file = |(name, double): (&str, Option<Double>)| match kept(&double?.path()) {
@@ -199,13 +199,13 @@ pub fn doubles_of_drivers() -> Vec<(String, PathBuf)> {
     DOUBLES.get_or_init(made).clone()
 }
 
-/// Copies a library and its settings into the folder of the tests.
+/// Copies a library and its settings to the folder of the tests.
 fn kept(library: &Path) -> std::io::Result<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("doubles");
     fs::create_dir_all(&folder)?;
     let copy = |from: &Path| {
         let to = folder.join(from.file_name().unwrap_or_default());
-        // Another run may have the file open.
+        // Another run may have the file open, so it is removed rather than overwritten.
         let _ = fs::remove_file(&to);
         fs::copy(from, &to).map(|_| to)
     };
@@ -215,7 +215,7 @@ fn kept(library: &Path) -> std::io::Result<PathBuf> {
     copy(library)
 }
 
-/// Returns the flows of one side, created as a run creates them for a point.
+/// Returns the flows of one side for a point, created as in the program.
 pub fn flows(point: &TransferPoint, side: &Side, engine: &mut dyn Engine) -> Result<Vec<Flow>> {
     let layout = SliceLayout::new(point, side.rank);
     let mut flows = Vec::new();

@@ -1,5 +1,5 @@
-//! Consecutive rounds: a pair that should have the path to itself really does, and pairs of one round do not start
-//! before those of the previous round have ended.
+//! Consecutive rounds don't overlap. If a pair should have the path to itself, it does. Pairs of a round begin only
+//! after those of the previous round have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -13,13 +13,13 @@ use tonnage_units::lock::lock;
 use crate::runs::{Run, over, why_failed};
 use crate::seen::{self, Posted};
 
-/// The posts recorded by the engine belong to one run at a time.
+/// Locked during a run, because the engine records the posts of only one run at a time.
 static ONE_RUN: Mutex<()> = Mutex::new(());
 
-/// Trials of a run. Their rounds last long enough that an overlap of two would be seen.
+/// Number of trials of a run. Rounds last long enough that an overlap would be noticed.
 const TRIALS: usize = 2;
 
-/// Returns all operations of a run, in the order in which they were posted.
+/// Returns the posts of a run in their order.
 fn posted(ranks: u32, lines: &str) -> Vec<Posted> {
     let table = format!(
         "[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = 64\ntrials = {TRIALS}\nwarmup = '0s'\n\
@@ -31,8 +31,8 @@ fn posted(ranks: u32, lines: &str) -> Vec<Posted> {
     seen::take()
 }
 
-/// Returns the rounds in order of their first post, each with the pairs that posted in that round. If operations of a
-/// round are posted after another round has begun, the round is listed again.
+/// Returns the rounds in order of their first post, each with the pairs that posted in it. If a round has posts after
+/// another round has begun, the round is listed again.
 fn rounds(roles: Roles, posted: &[Posted]) -> Vec<(u32, BTreeSet<Posted>)> {
     let of_pairs: BTreeMap<Posted, u32> = (0..roles.round_count())
         .flat_map(|round| {
@@ -51,7 +51,7 @@ fn rounds(roles: Roles, posted: &[Posted]) -> Vec<(u32, BTreeSet<Posted>)> {
     rounds
 }
 
-/// Checks that every round of each trial ran once, and was complete before the next one began.
+/// Checks that every round of each trial ran once, and had ended before the next one began.
 fn check(roles: Roles, lines: &str) {
     let one = lock(&ONE_RUN);
     let posted = posted(roles.ranks, lines);
@@ -91,8 +91,8 @@ fn the_targets_of_rank_0_take_turns() {
 const SIZES: &str = "[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = [8, 16, 32]\ntrials = 1\niters = 1\nwarmup = '0s'\n\
                      bound = 'none'";
 
-/// Hosts with different boot ids have different clocks, and each record states how well they are known at its point:
-/// the uncertainty grows as estimates age. That parents are asked again meanwhile is tested where that is implemented.
+/// Hosts with different boot IDs have different clocks. Each record has the uncertainty of their offsets at its point,
+/// which grows as estimates get older. Other tests check that estimates are renewed.
 #[test]
 fn each_record_states_the_clock_uncertainty_at_its_point() {
     let _alone = lock(&ONE_RUN);
@@ -107,13 +107,13 @@ fn each_record_states_the_clock_uncertainty_at_its_point() {
         host.clock_uncertainty_ns
     };
     let mut uncertainties: Vec<u64> = records.unwrap().iter().map(of_rank_1).collect();
-    // The estimate is older each time, or new. A value computed once for all points would be the same.
+    // An estimate is older at each point, or new. If it were computed once for all points, the values would be equal.
     uncertainties.dedup();
     assert_eq!(uncertainties.len(), 3, "{uncertainties:?}");
     drop(seen::take());
 }
 
-/// A clock that runs 5 % fast makes every figure wrong by 5 %, which no engine or kind can notice.
+/// A clock that is 5 % fast makes every figure wrong by 5 %. No engine or kind could notice this.
 #[test]
 fn a_point_with_a_wrong_clock_fails_and_the_next_is_measured() {
     let _alone = lock(&ONE_RUN);

@@ -1,5 +1,5 @@
-//! Bounds of points, from the engine's domain to the record: whole runs with threads as ranks. The engine moves nothing
-//! and states a bound like an engine over a network.
+//! The bounds of points, from the engine's domain to the record, in whole runs with threads as ranks. The engine moves
+//! no bytes, but has the bound of an engine over a network.
 
 use std::net::Ipv4Addr;
 
@@ -15,7 +15,7 @@ use tonnage_units::{Error, Result};
 
 use crate::runs::{Run, over};
 
-/// Returns the `null` engine with another kind of bound.
+/// Returns the `null` engine with this kind of bound.
 fn limited(bound: BoundKind) -> Result<Domains> {
     TestDomain::wrap_all((null::ENTRY.open)(&Default::default()), |domain| {
         domain.caps.bound = bound;
@@ -49,7 +49,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
     }
 }
 
-/// Returns the bounds of the points, as rank 0 records them.
+/// Returns the bounds of these points, as rank 0 records them.
 fn bounds(points: &[TransferPoint], engines: &'static [Entry]) -> Result<Vec<Option<Bound>>> {
     let planned = points.iter().cloned().map(Point::Transfer);
     let lists = Lists {
@@ -85,10 +85,11 @@ fn an_engine_over_sockets_is_compared_with_socket_streams() {
         point(Verb::Write, 1, STREAM),
         point(Verb::Read, 1, STREAM),
         point(Verb::Read, 1, Pacing::PingPong),
-        // More workers than CPUs.
+        // This point has more workers than there are CPUs.
         point(Verb::Write, Topology::read().allowed.len() as u32, STREAM),
     ];
-    // On a busy host a stream may move nothing in its time, which leaves a point without a bound.
+    // On a busy host, a stream may not move anything in its time. The point then has no bound, so several attempts are
+    // made.
     let found = (0..20).find_map(|_| {
         let bounds = bounds(&points, &[STREAMS]).unwrap();
         bounds[..2].iter().all(Option::is_some).then_some(bounds)

@@ -1,5 +1,5 @@
-//! Native collectives in whole runs, with threads as ranks: every operation and algorithm gives exact results, and one
-//! wrong byte fails the point and is located. Also, a rank that is late in this test's own backend is reported.
+//! Native collectives in whole runs with threads as ranks. Every operation and algorithm gives exact results. A wrong
+//! byte makes the point fail, and is located. With a backend of these tests, a rank that is late is reported.
 
 use tonnage_collective::steps::{algorithms, check};
 use tonnage_collective::{Collective, Dtype, Reduction};
@@ -8,7 +8,7 @@ use tonnage_record::{CollectiveBody, Outcome, Record};
 use crate::runs::{Run, over};
 use crate::{far, late};
 
-/// A table with one trial of three calls. The results of the first and the last call are verified.
+/// Returns a table with one trial of three calls. The results of the first and the last call are verified.
 fn table(lines: &str) -> String {
     format!(
         "[[collective]]\nbackend = 'native:shm'\ntrials = 1\niters = 3\nwarmup = '0s'\nverify = true\n{lines}\n"
@@ -27,7 +27,7 @@ fn body(record: &Record) -> &CollectiveBody {
     record.collective().unwrap()
 }
 
-/// Bytes that all ranks verify at a point: those of the first call and of the last one.
+/// Returns the number of bytes that all ranks verify at a point: those of the first and of the last call.
 fn checked_bytes(body: &CollectiveBody) -> u64 {
     let shape = body.point.shape();
     let all = (0..body.point.ranks).map(|rank| shape.output_bytes(rank));
@@ -48,7 +48,7 @@ fn every_operation_and_algorithm_gives_exact_results() {
                     .filter(|it| check(op, **it, in_place).is_ok());
                 let names: Vec<_> = own.map(|it| format!("'{it}'")).collect();
                 let root = format!("root = {}", ranks - 1);
-                // An odd number of elements, cut into several messages.
+                // The number of elements is odd, and they are divided into several messages.
                 let cut = format!("sizes = [300, 4012]\nchunk = 1024\nin-place = {in_place}");
                 let own = match (op, op.is_rooted()) {
                     (Collective::Barrier | Collective::SendRecvRing, _) if in_place => continue,
@@ -81,7 +81,7 @@ fn every_type_and_reduction_gives_exact_results() {
     assert_eq!(records.len(), 3 * Dtype::ALL.len() * Reduction::ALL.len());
 }
 
-/// The chosen algorithm must be the fastest of those tried, and all ranks must use it.
+/// The chosen algorithm must be the fastest one that was tried. All ranks must use it.
 #[test]
 fn without_an_algorithm_one_is_chosen_and_recorded() {
     let records = measured(2, &table("op = 'all-reduce'\nsizes = '300k'"));
@@ -112,7 +112,7 @@ fn back_to_back_calls_have_a_mean_time_and_no_percentiles() {
 
 #[test]
 fn a_flipped_byte_fails_the_point_and_names_rank_and_element() {
-    // The first message belongs to the barrier, which carries no data.
+    // Message 0 belongs to the barrier, which carries no data, so it is left out.
     for at in [1, 2] {
         let tables = format!(
             "[[collective]]\nbackend = 'native:far'\nop = 'all-reduce'\nsizes = 4000\ntrials = 1\niters = 1\nwarmup = '0s'\n\
@@ -130,8 +130,8 @@ fn a_flipped_byte_fails_the_point_and_names_rank_and_element() {
     }
 }
 
-/// The late rank begins last in every call, and the other ranks wait for it: the call time is the time of the waiting
-/// ranks.
+/// The late rank begins last in every call, and the other ranks wait for it. The recorded time of a call is therefore
+/// theirs.
 #[test]
 fn a_rank_that_is_late_to_each_call_begins_last_in_all_of_them() {
     let tables =

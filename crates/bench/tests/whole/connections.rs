@@ -1,4 +1,4 @@
-//! Connections set up over real engines, from the conductor to the record, with threads as ranks.
+//! Connections over real engines, from the conductor to the record, with threads as ranks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,12 +33,12 @@ fn point(engine: &str, traffic: Traffic, ranks: u32, workers: u32) -> ConnectPoi
     }
 }
 
-/// Returns the record of rank 0, with its body.
+/// Measures a point over the program's own engines. Returns rank 0's record, and its body.
 fn measured(point: &ConnectPoint) -> (Record, ConnectBody) {
     measured_by(point, LISTS)
 }
 
-/// Measures a point over the engines of `lists`.
+/// Measures a point over the engines of `lists`. Returns rank 0's record, and its body.
 fn measured_by(point: &ConnectPoint, lists: Lists) -> (Record, ConnectBody) {
     let record = measured_all(std::slice::from_ref(point), lists).remove(0);
     let Body::Connect(body) = &record.body else {
@@ -48,7 +48,7 @@ fn measured_by(point: &ConnectPoint, lists: Lists) -> (Record, ConnectBody) {
     (record, body)
 }
 
-/// Measures points with the same number of ranks one after the other. Returns the records of rank 0.
+/// Measures points with equal numbers of ranks one after the other. Returns rank 0's records.
 fn measured_all(points: &[ConnectPoint], lists: Lists) -> Vec<Record> {
     let planned = points.iter().cloned().map(Point::Connect);
     let planned: Vec<Planned> = planned.map(Planned::from).collect();
@@ -73,7 +73,7 @@ fn check(point: &ConnectPoint) {
     assert_eq!(summary.connections, sum);
     let step = |step| body.steps.iter().find(|record| record.step == step);
     let total = &step(Step::Total).unwrap().latency;
-    // Every worker of every rank takes every step once in a round.
+    // In a round, every worker of every rank takes every step once.
     let workers = u64::from(point.ranks * point.threads);
     assert_eq!(total.samples, sum / at_once * workers);
     let mut parts = 0.0;
@@ -99,7 +99,7 @@ fn pairs_and_fan_in_connect_over_every_engine() {
     }
 }
 
-/// Verbs of a device without messages.
+/// Verbs of a device that cannot send messages.
 static ONE_SIDED: [Verb; 2] = [Verb::Write, Verb::Read];
 static WRITES_ONLY: [Verb; 1] = [Verb::Write];
 
@@ -129,7 +129,7 @@ fn a_device_without_a_verb_for_the_first_byte_is_skipped() {
     assert!(why.contains("write-imm or read on shm"), "{why}");
 }
 
-/// Opens engine shm with these verbs only.
+/// Opens the engine `shm` with only these verbs.
 fn offering(request: &OpenRequest<'_>, verbs: &'static [Verb]) -> Result<Domains> {
     TestDomain::wrap_all((tonnage_engines::shm::ENTRY.open)(request), |domain| {
         domain.caps.verbs = verbs;
@@ -151,8 +151,8 @@ fn too_much_memory_is_refused_with_the_available_amount() {
     assert!(body.trials.is_empty() && body.summary.is_none());
 }
 
-/// Opens `devices` devices of engine null. `refuse` may return an error for a worker, given its configuration and the
-/// number of workers that the device opened before.
+/// Opens `devices` devices of the engine `null`. `refuse` may return an error for a worker. It gets the worker's
+/// configuration, and the number of workers that this device has opened before.
 fn refusing(
     request: &OpenRequest<'_>,
     devices: usize,
@@ -171,7 +171,7 @@ fn refusing(
     })
 }
 
-/// The lists with only these engines.
+/// Returns lists that contain only these engines.
 const fn only(engines: &'static [Entry]) -> Lists {
     Lists { engines, ..LISTS }
 }
@@ -220,7 +220,7 @@ fn a_later_round_that_fails_ends_its_point_and_not_the_run() {
         Entry {
             open: |request| {
                 refusing(request, 1, |config, before| {
-                    // The rehearsal uses three.
+                    // The rehearsal opens three workers, so this fails in a later round.
                     (config.rank == 1 && before >= 7).then(|| Error::Failed("worn out".into()))
                 })
             },
@@ -238,8 +238,8 @@ fn a_later_round_that_fails_ends_its_point_and_not_the_run() {
     assert_eq!(records[1].outcome, Outcome::Measured, "{records:#?}");
 }
 
-/// Every worker lies about its first operation of a round: the byte arrives twice at once, once more after the round,
-/// or under another rank's name.
+/// Each worker lies about its first operation of a round. The byte arrives twice at once, a second time after the
+/// round, or under the name of another rank.
 #[test]
 fn a_byte_that_arrives_twice_or_from_another_peer_ends_the_point() {
     let lies = [

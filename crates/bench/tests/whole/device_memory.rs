@@ -1,8 +1,9 @@
-//! An engine over memory that the CPU cannot address, such as a device's: the whole path from filling to the report.
+//! An engine over memory that the CPU cannot access, such as a device's memory. The tests cover the whole path, from
+//! filling the memory to the report.
 //!
-//! The memory keeps its bytes where only it can reach them ([`Memory::host`] is `None`), so that any loop, check or
-//! bound that assumes host memory fails here. The engine asks the memories to move bytes, and supports sleeping. Memory
-//! of a GPU takes the same path, over its simulated driver.
+//! The memory keeps its bytes where only its owner can access them ([`Memory::host`] is `None`). Any loop, check or
+//! bound that assumes host memory therefore fails here. The engine asks the memories to move bytes, and it supports
+//! sleeping. Memory of a GPU takes the same path, over a simulated driver.
 
 #[path = "../../../sys/tests/cuda/double.rs"]
 mod double;
@@ -33,7 +34,7 @@ fn pinned() -> Run {
     }
 }
 
-/// Records of rank 0 in a run of two ranks.
+/// Returns rank 0's records in a run of two ranks.
 fn records(lines: &str) -> Vec<Record> {
     pinned().records(2, planned(lines).unwrap()).unwrap()
 }
@@ -45,7 +46,7 @@ fn is_verified(record: &Record) -> bool {
 
 #[test]
 fn every_byte_is_filled_moved_verified_and_reported() {
-    // Plain writes land only when their target flushes them, also through the library.
+    // Plain writes are visible only after the target has flushed them. This must also work over the library.
     for op in [
         "write",
         "write-imm",
@@ -70,7 +71,7 @@ fn every_byte_is_filled_moved_verified_and_reported() {
     }
 }
 
-/// A target's flush belongs to the measured interval, in each trial of plain writes and with no other verb.
+/// The flush of a target is part of the measured interval, in each trial of plain writes. Other verbs need no flush.
 #[test]
 fn a_targets_flush_is_in_the_measured_interval_of_plain_writes() {
     for (op, is_flushed) in [("write", true), ("write-imm", false)] {
@@ -89,7 +90,7 @@ fn a_targets_flush_is_in_the_measured_interval_of_plain_writes() {
                 "{trial:?}"
             );
             assert_eq!(trial.target_flush_ns.is_some(), is_flushed, "{trial:?}");
-            // The write itself adds a few microseconds.
+            // The write itself takes a few more microseconds.
             assert!(trial.window_ns > flush_ns, "{trial:?}");
             let seconds = trial.window_ns as f64 / 1e9;
             assert_eq!(trial.bandwidth_bytes_per_s, 8.0 / seconds);
@@ -102,7 +103,7 @@ fn the_bound_is_measured_by_the_memory_itself() {
     let records = records("op = 'write'\ndepth = 4");
     let bounds = records.iter().filter_map(|record| record.bound.as_ref());
     let bounds: Vec<_> = bounds.map(|bound| bound.what.as_str()).collect();
-    // Workers that share CPUs have no bound.
+    // If workers share CPUs, there is no bound.
     let yielding = records[0].effective.iter().any(|ranks| ranks.yielding);
     if yielding {
         println!(
@@ -118,7 +119,7 @@ fn the_bound_is_measured_by_the_memory_itself() {
     );
 }
 
-/// Runs over a simulated GPU driver.
+/// Returns a run over a simulated GPU driver.
 fn with_driver(double: &double::Double) -> Run {
     Run {
         libraries: [("libcuda".to_owned(), double.path())].into(),
@@ -126,7 +127,7 @@ fn with_driver(double: &double::Double) -> Run {
     }
 }
 
-/// GPU memory is at one end, and then at both ends; GPU kernels fill and verify the bytes.
+/// First one end has GPU memory, then both. Kernels of the GPU fill and verify the bytes.
 #[test]
 fn memory_of_a_gpu_takes_the_whole_path() {
     let Some(double) = double::Double::with("gpus 2") else {
@@ -149,7 +150,8 @@ fn memory_of_a_gpu_takes_the_whole_path() {
     assert!(table.contains("cuda:1 memory"), "{table}");
 }
 
-/// The simulated driver rejects kernels. The bytes must still be right, and the table must state how they were handled.
+/// The simulated driver rejects kernels. Bytes must nevertheless be right, and the table must name the method that was
+/// used instead.
 #[test]
 fn a_gpu_that_is_filled_by_copies_is_named_below_the_table() {
     let Some(double) = double::Double::with("ptx 0") else {

@@ -1,4 +1,4 @@
-//! A backend without data. Its ranks meet by counting in this process, and one rank is late to each call.
+//! A backend that moves no data. Its ranks are in this process and meet by counting. One rank is late for each call.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tonnage_engine::backend::{BackendEntry, BackendVariant, GroupCall, GroupCall
 use tonnage_engine::{EngineReport, Lifecycle, Lists};
 use tonnage_units::{Error, Result};
 
-/// The late rank: neither the first nor the last, which a wrong implementation could name by chance.
+/// The rank that is late. It is neither the first nor the last rank, which a wrong implementation could name by chance.
 pub const LATE_RANK: u32 = 1;
 
-/// Delay of the late rank after all others are in a call.
+/// How long the late rank waits after all others have begun a call.
 pub const LATE_BY: Duration = Duration::from_millis(5);
 
-/// Most time that a rank waits for the others.
+/// Longest time that a rank waits for the others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub static LISTS: Lists = Lists {
@@ -41,7 +41,7 @@ const LATE: BackendEntry = BackendEntry {
     open: Some(open),
 };
 
-/// Counts the ranks that have arrived at this meeting and all earlier ones.
+/// Counts how often ranks have arrived, over all meetings up to now.
 struct Meeting {
     came: Mutex<u64>,
     changed: Condvar,
@@ -55,14 +55,14 @@ impl Meeting {
         }
     }
 
-    /// Arrives, and waits until `all` ranks have arrived.
+    /// Arrives, and waits until the count of arrivals is `all`.
     fn attend(&self, all: u64) -> Result<()> {
         *self.came.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.changed.notify_all();
         self.wait(all)
     }
 
-    /// Waits until `all` ranks have arrived.
+    /// Waits until the count of arrivals is `all`.
     fn wait(&self, all: u64) -> Result<()> {
         let came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
@@ -75,7 +75,7 @@ impl Meeting {
     }
 }
 
-/// Shared by all ranks of this process, so only one run at a time may use this backend.
+/// All ranks of this process share these, so only one run at a time may use the backend.
 static ALIGNED: Meeting = Meeting::new();
 static CALLED: Meeting = Meeting::new();
 
@@ -104,7 +104,7 @@ impl GroupCalls for LateCalls {
         self.aligned += u64::from(self.ranks);
         ALIGNED.attend(self.aligned)?;
         if self.rank == LATE_RANK {
-            // The other ranks are certainly in the call by then, however busy the machine is.
+            // All other ranks have then begun the call, even on a busy machine.
             CALLED.wait(self.called + u64::from(self.ranks) - 1)?;
             std::thread::sleep(LATE_BY);
         }

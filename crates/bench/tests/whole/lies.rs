@@ -1,5 +1,5 @@
-//! An engine that lies about one operation. Verification fails the point and names the location; without verification,
-//! counters disagree where possible.
+//! An engine that lies about one operation. With verification, the point fails and the location is named. Without
+//! verification, counts of operations disagree, if the lie affects them.
 
 use tonnage_record::{Outcome, Record};
 
@@ -9,13 +9,13 @@ use crate::runs::over;
 const VERBS: [&str; 4] = ["write", "write-imm", "read", "send"];
 const PACINGS: [&str; 4] = ["depth = 4", "batch = 4", "ping-pong = true", "rate = 1000"];
 
-/// Operations of each flow in the single trial, each on a slot of its own.
+/// Number of operations of each flow in the single trial. Each operation has a slot of its own.
 const OPERATIONS: usize = 8;
 
-/// Lies that make bytes arrive wrong.
+/// Lies that make bytes wrong.
 const WRONG: [&str; 4] = ["flip", "swap", "truncate", "elsewhere"];
 
-/// Every traffic, with its number of ranks.
+/// Each traffic, with a number of ranks for it.
 const TRAFFICS: [(u32, &str); 8] = [
     (3, "traffic = 'fan-out'"),
     (3, "traffic = 'fan-in'"),
@@ -30,12 +30,12 @@ const TRAFFICS: [(u32, &str); 8] = [
     (2, "bidirectional = true"),
 ];
 
-/// Returns the outcome of a point as text.
+/// Returns the outcome of a single point as text.
 fn outcome(ranks: u32, lines: &str) -> String {
     outcomes(ranks, &[lines.to_owned()]).swap_remove(0)
 }
 
-/// Outcomes of the points of one run as text. If a point ends the run, its outcome is the only one.
+/// Returns the outcomes of a run's points as text. If a point ends the run, its outcome is the only one.
 fn outcomes(ranks: u32, points: &[String]) -> Vec<String> {
     let tables: String = points.iter().map(|lines| table(lines)).collect();
     let words = |record: &Record| match &record.outcome {
@@ -50,7 +50,7 @@ fn outcomes(ranks: u32, points: &[String]) -> Vec<String> {
 }
 
 /// Measures all cells in one run, because a lie about bytes ends only its own point. Cells without a lie must be
-/// measured; the others must name the wrong location.
+/// measured. All others must fail with the right location.
 fn check_all(ranks: u32, cells: &[(&str, String)]) {
     let points: Vec<String> = cells.iter().map(|(_, lines)| lines.clone()).collect();
     let text = outcomes(ranks, &points);
@@ -66,13 +66,13 @@ fn check_all(ranks: u32, cells: &[(&str, String)]) {
 
 /// Returns the text of an experiment of a plan.
 fn table(lines: &str) -> String {
-    /// Lies about more than one operation on a slot.
+    /// Lies that involve several operations on a slot.
     const SEVERAL: [&str; 4] = ["'last-visits'", "'exchange'", "'again'", "'short'"];
     let length = if lines.contains("rate") {
-        // A paced trial takes until its operations are due.
+        // A paced trial lasts until all its operations are due.
         "trial-time = '8ms'"
     } else if lines.contains("traffic-file") {
-        // A traffic file runs until its bytes are moved.
+        // A trial with a traffic file ends when its bytes are moved.
         ""
     } else if lines.contains("batch") {
         "iters = 2"
@@ -90,13 +90,13 @@ fn table(lines: &str) -> String {
 }
 
 fn lines(lie: &str, verb: &str, pacing: &str, verify: bool) -> String {
-    // On busy CPUs, later operations of a timetable are given up.
+    // On busy CPUs, the last operations of a timetable may be given up. So the lie concerns the first one.
     let is_paced = pacing.starts_with("rate");
     let at = if is_paced { 0 } else { OPERATIONS / 2 };
     lines_at(at, lie, verb, pacing, verify)
 }
 
-/// Lines of a lie that begins with operation `at`.
+/// Returns the lines of a plan with a lie that begins with operation `at`.
 fn lines_at(at: usize, lie: &str, verb: &str, pacing: &str, verify: bool) -> String {
     let memory = if verb == "write" { "host" } else { "far" };
     format!(
@@ -105,15 +105,15 @@ fn lines_at(at: usize, lie: &str, verb: &str, pacing: &str, verify: bool) -> Str
     )
 }
 
-/// Returns the same lines, with every operation compared and memory that supports that.
+/// Returns the same lines, except that every operation is compared, and that memory supports this.
 fn each(lines: &str) -> String {
     lines
         .replace("verify = true", "verify = 'each'")
         .replace("'far'", "'host'")
 }
 
-/// Cells that complete in spite of a lie. A ping-pong of plain writes waits for the last byte, so most lies would stop
-/// it.
+/// Returns the cells that complete despite a lie. Ping-pongs of plain writes are left out: they wait for the last byte,
+/// so most lies would stop them.
 fn cells() -> impl Iterator<Item = (&'static str, &'static str)> {
     let all = VERBS
         .into_iter()
@@ -130,7 +130,8 @@ fn every_lie_about_bytes_fails_only_its_point_and_names_the_location() {
     let mut all = vec![("none", lines("none", "write", "ping-pong = true", true))];
     for (verb, pacing) in cells() {
         let lies = ["none"].into_iter().chain(WRONG);
-        // A missing notification would be waited for, as would a missing read in a ping-pong.
+        // These two lies are left out if the target would wait for the missing notification, or a ping-pong for the
+        // missing read.
         let waits = notifies(verb) || pacing.starts_with("ping-pong");
         let stay = ["drop", "late"].into_iter().filter(|_| !waits);
         all.extend(
@@ -158,7 +159,7 @@ fn every_lie_about_words_fails_the_point_and_names_the_error() {
             for (lie, expected) in lies {
                 let text = outcome(2, &lines(lie, verb, pacing, true));
                 let expected = match (verb, lie) {
-                    // An old value that differs from the expected one does not count as a success.
+                    // If the old value is not the expected one, the swap does not count as a success.
                     ("compare-swap", "flip") => "and their initiators received old values for",
                     _ => expected,
                 };
@@ -168,8 +169,7 @@ fn every_lie_about_words_fails_the_point_and_names_the_error() {
     }
 }
 
-/// Whether an additional notification was noticed. It is either counted as an extra arrival, or replaces another
-/// notification.
+/// Returns whether a second notification was noticed. It counts as one arrival too many, or takes the place of another
 /// notification.
 fn is_noticed_twice(verb: &str, text: &str) -> bool {
     let parts = if notifies(verb) {
@@ -208,7 +208,7 @@ fn duplicates_are_noticed_with_and_without_verification() {
     }
 }
 
-/// A lie about more than one operation, with 24 operations on 8 slots.
+/// Returns the lines of a plan with a lie about several operations. There are 24 operations on 8 slots.
 fn lines_of_several(lie: &str, verb: &str, verify: &str) -> String {
     let depth = if lie == "short" { 1 } else { 4 };
     let at = if lie == "last-visits" { 16 } else { 4 };
@@ -218,14 +218,14 @@ fn lines_of_several(lie: &str, verb: &str, verify: &str) -> String {
     )
 }
 
-/// Checks the table of lie × operation × mode in docs/METHODOLOGY.md.
+/// Checks the table in docs/METHODOLOGY.md that has a cell for each lie, operation and mode.
 #[test]
 fn comparing_each_operation_finds_lies_that_the_last_one_hides() {
     const MODES: [&str; 3] = ["false", "true", "'each'"];
     let lies = ["none", "last-visits", "exchange", "again", "short"];
     let all = lies.iter().flat_map(|lie| VERBS.map(|verb| (*lie, verb)));
     let cells = all.flat_map(|(lie, verb)| MODES.map(|mode| (lie, verb, mode)));
-    // The set of arrivals is checked in every mode, and a mismatch ends the run.
+    // The set of arrivals is checked in every mode. A mismatch ends the run, so these cells have a run of their own.
     let is_set = |&(lie, verb, _): &(&str, &str, &str)| (lie, verb) == ("again", "write-imm");
     let (alone, cells): (Vec<_>, Vec<_>) = cells.partition(is_set);
     for (lie, verb, mode) in alone {
@@ -252,9 +252,9 @@ fn comparing_each_operation_finds_lies_that_the_last_one_hides() {
     assert_eq!(wrong.collect::<Vec<_>>(), []);
 }
 
-/// Checks every pacing and traffic of the loops: all operations for each pacing, and some operations for other traffic.
-/// Then checks every lie about one operation, which the last operation on a slot also reveals if the lie is about that
-/// one.
+/// Checks every pacing and traffic: with all operations for each pacing, and some operations for other traffic. Then
+/// checks every lie about one operation. If that is the last operation on its slot, comparing only the last one would
+/// reveal the lie too.
 #[test]
 fn each_operation_is_compared_in_every_pacing_and_traffic() {
     let orders = [
@@ -289,7 +289,7 @@ fn each_operation_is_compared_in_every_pacing_and_traffic() {
     check_all(2, &lies.collect::<Vec<_>>());
 }
 
-/// The cases run at the same time, because each waits for a timeout.
+/// The cases run at the same time, because each of them waits for a timeout.
 #[test]
 fn a_notification_that_never_comes_is_missed_without_verification() {
     let notifying = ["write-imm", "send"].into_iter();
@@ -298,8 +298,8 @@ fn a_notification_that_never_comes_is_missed_without_verification() {
         for ((verb, pacing), lie) in cells.zip(["drop", "late"].into_iter().cycle()) {
             scope.spawn(move || {
                 let text = outcome(2, &lines(lie, verb, pacing, false));
-                // A ping-pong waits for each notification, and ends like a cut path. The others miss one; their total
-                // depends on the time that a trial at a rate has.
+                // A ping-pong waits for the missing notification, and fails as if the path were cut. Other pacings end
+                // with one arrival too few. The total number varies for a trial at a rate.
                 let missed = if pacing.starts_with("ping-pong") {
                     text.contains("with rank 1 on here has ended for")
                 } else {
@@ -315,8 +315,8 @@ fn a_notification_that_never_comes_is_missed_without_verification() {
     });
 }
 
-/// Slots of one end land in different slots of the other. A check that paired equal slot numbers would reject correct
-/// bytes, and one that checked nothing would accept lies.
+/// A slot at one end belongs to a slot with another number at the other end. A check of equal slot numbers would reject
+/// correct bytes. A check of nothing would accept lies.
 #[test]
 fn lies_are_found_in_every_order() {
     let orders = [
@@ -336,8 +336,8 @@ fn lies_are_found_in_every_order() {
     check_all(2, &cells);
 }
 
-/// Checks all lies about bytes for a stream, and some for batches. A traffic file is always a stream. A missing
-/// notification is left out, because the run would wait for it.
+/// Checks all lies about bytes with a stream, and some with batches. A traffic file is always a stream. Missing
+/// notifications are left out, because the run would wait for them.
 #[test]
 fn lies_are_found_in_every_traffic() {
     for (ranks, traffic) in TRAFFICS {
@@ -368,7 +368,8 @@ fn lies_are_found_in_every_traffic() {
     }
 }
 
-/// Checks queue pairs, parts, and both. On each path the lie concerns the second operation or part.
+/// Checks several queue pairs, several parts, and both together. On each path, the lie concerns the second operation or
+/// part.
 #[test]
 fn lies_are_found_on_every_path_and_in_every_part() {
     for paths in [
@@ -388,7 +389,7 @@ fn lies_are_found_on_every_path_and_in_every_part() {
             check_all(2, &lies.map(|lie| (lie, of(lie, true))).collect::<Vec<_>>());
             let text = outcome(2, &of("double", false));
             let noticed = match (verb, paths.contains("chunk")) {
-                // A part of a write-imm is left over.
+                // If a part of a write-imm arrives twice, one part is left over.
                 ("write-imm", true) => ["is left with", "operations arrived of the"],
                 ("write-imm", false) => ["arrived of the", "but not those that were sent"],
                 ("send", _) => ["arrived of the", "completed one twice"],

@@ -1,4 +1,4 @@
-//! A test engine with a known link: 1 Gb/s, and 20 ms from the last bit of an operation to its completion.
+//! A test engine with a simulated link of 1 Gb/s. It takes 20 ms from an operation's last bit to its completion.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tonnage_units::lock::lock;
 /// 8 ns per byte are 1 Gb/s.
 const NS_PER_BYTE: u64 = 8;
 const DELAY_NS: u64 = 20_000_000;
-/// Sleep of a worker with nothing in flight, such as a target.
+/// Time for which a worker without operations in flight, such as a target, sleeps.
 const IDLE_NS: u64 = 100_000;
 
 static ENGINES: [Entry; 1] = [Entry {
@@ -39,10 +39,10 @@ pub static LISTS: Lists = Lists {
 };
 
 fn worker(clock: Clock) -> TestEngine {
-    // Times at which operations complete, in order.
+    // Times at which the operations in flight will complete, in order.
     let due: Arc<Mutex<VecDeque<u64>>> = Arc::default();
     let (posted, polled, ended) = (Arc::clone(&due), Arc::clone(&due), due);
-    // When the link has sent everything posted so far.
+    // Time when the link will have sent all operations posted so far.
     let mut free_ns = 0;
     TestEngine::new(TestScript {
         answers: Some(Box::new(move |_, op| {
@@ -50,8 +50,8 @@ fn worker(clock: Clock) -> TestEngine {
             lock(&posted).push_back(free_ns + DELAY_NS);
             None
         })),
-        // Sleeps until a completion is due, and briefly if nothing is in flight. A thread that spins for seconds would
-        // lose the CPU to others for longer than the link has data stored.
+        // Sleeps until a completion is due. Without operations in flight, it sleeps briefly. A thread that spun for
+        // seconds would lose its CPU for longer than the operations in flight keep the link busy.
         before_poll: Some(Box::new(move || {
             let due_ns = lock(&polled).front().copied();
             let wait_ns = due_ns.map_or(IDLE_NS, |due_ns| due_ns.saturating_sub(clock.now_ns()));

@@ -1,4 +1,4 @@
-//! Whole runs for tests: the conductor on one thread per rank, and the records that rank 0 collected.
+//! Whole runs for tests. Each rank is a thread that runs the conductor, and rank 0 collects the records.
 
 use std::path::PathBuf;
 
@@ -27,18 +27,18 @@ impl Observer for KeptRecords {
     }
 }
 
-/// Settings of a test run, without its points.
+/// Settings of a test run. Its points are passed separately.
 pub struct Run {
     pub lists: Lists,
     pub cpus: CpuChoice,
     pub libraries: Libraries,
     pub clock: Clock,
-    /// Sets the host of each rank.
+    /// Function that sets the host of a rank.
     pub host: fn(u32, &mut JoinOptions),
 }
 
 impl Default for Run {
-    /// Unpinned ranks of one host, with the program's own engines.
+    /// Ranks on one host that are not pinned, with the program's own engines.
     fn default() -> Self {
         Self {
             lists: tonnage_engines::LISTS,
@@ -59,7 +59,7 @@ pub fn over(lists: Lists) -> Run {
 }
 
 impl Run {
-    /// Points of a plan with these tables.
+    /// Returns the points of a plan with these tables.
     pub fn points(&self, ranks: u32, tables: &str) -> Result<Vec<Planned>> {
         let text = format!("name = 'test'\n{tables}");
         Plan::from_toml(&text, "test.toml")?.points(ranks, &self.lists)
@@ -71,7 +71,7 @@ impl Run {
         self.records(ranks, points)
     }
 
-    /// Measures points. Returns the records of rank 0, or the error of the lowest rank that failed.
+    /// Measures points. Returns rank 0's records, or the error of the lowest rank that failed.
     pub fn records(self, ranks: u32, planned: Vec<Planned>) -> Result<Vec<Record>> {
         let settings = Settings {
             lists: self.lists,
@@ -103,7 +103,7 @@ impl Run {
     }
 }
 
-/// Returns the reason why a point was skipped.
+/// Returns the reason of a skipped point.
 pub fn why_skipped(record: &Record) -> &str {
     match &record.outcome {
         Outcome::Skipped { why } => why,
@@ -111,7 +111,7 @@ pub fn why_skipped(record: &Record) -> &str {
     }
 }
 
-/// Returns the reason why a point failed.
+/// Returns the reason of a failed point.
 pub fn why_failed(record: &Record) -> &str {
     match &record.outcome {
         Outcome::Failed { why } => why,

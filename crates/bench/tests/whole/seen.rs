@@ -1,5 +1,5 @@
-//! A test engine that moves nothing, like `null`, and records the initiator and target of each post, in one order over
-//! all ranks.
+//! A test engine that moves nothing, like `null`. It records initiator and target of each post, in one order over all
+//! ranks.
 
 use std::sync::{Arc, Mutex};
 
@@ -35,7 +35,7 @@ pub type Posted = (Peer, Peer);
 
 static POSTED: Mutex<Vec<Posted>> = Mutex::new(Vec::new());
 
-/// Posts of all ranks since the last call. Consecutive posts of one pair are recorded once.
+/// Returns the posts of all ranks since the last call. Consecutive posts by the same pair are recorded once.
 pub fn take() -> Vec<Posted> {
     std::mem::take(&mut lock(&POSTED))
 }

@@ -1,5 +1,5 @@
-//! A stress over an engine that lies about one operation, and over real engines at the same time, with threads as
-//! ranks.
+//! Stress runs with threads as ranks: over an engine that lies about one operation, and over several real engines at
+//! the same time.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn stressed(text: &str, ranks: u32, lists: Lists) -> (Record, StressBody) {
     (record, body)
 }
 
-/// Runs the transfer that a command line describes, without the options of a run, and returns its outcome.
+/// Runs the transfer of a command line, without the options of a run, and returns its outcome.
 fn repeated(command: &str, ranks: u32, lists: Lists) -> Outcome {
     let (asked, run) = command.split_once(" --ranks ").unwrap();
     assert!(run.starts_with(&ranks.to_string()), "{command}");
@@ -40,7 +40,7 @@ fn repeated(command: &str, ranks: u32, lists: Lists) -> Outcome {
     records.remove(0).outcome
 }
 
-/// The engine lies once after each opening, so the lie is found within the two seconds of the run.
+/// The engine lies once each time it is opened, so the lie is found within the two seconds of the run.
 #[test]
 fn a_lie_is_caught_within_two_seconds_and_its_command_line_repeats_it() {
     for (lie, op, ranks) in [("truncate", "send", 3), ("flip", "write-imm", 4)] {
@@ -55,7 +55,7 @@ fn a_lie_is_caught_within_two_seconds_and_its_command_line_repeats_it() {
             panic!("{record:#?}");
         };
         assert!(why.contains("transfers failed; the first of them"), "{why}");
-        // The run continues to the end of its time, and the engine lies once per opening.
+        // The run continues until its time is over. Each time the engine is opened, it lies again.
         let failures = body.sum(|row| row.failures);
         assert!(failures > 1, "{body:#?}");
         assert!(Duration::from_nanos(body.elapsed_ns) >= Duration::from_secs(2));
@@ -67,7 +67,7 @@ fn a_lie_is_caught_within_two_seconds_and_its_command_line_repeats_it() {
     }
 }
 
-/// Checks every row of a stress without errors.
+/// Checks every row of a stress run without failures.
 fn check(record: &Record, body: &StressBody, rows: usize) {
     assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
     assert_eq!(body.first_failure, None);

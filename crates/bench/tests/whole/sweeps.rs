@@ -1,5 +1,5 @@
-//! Cells of a sweep that cannot be measured, from the plan to the record: each is skipped with its own reason, and the
-//! others are measured. Whole runs with threads as ranks.
+//! Cells of a sweep that cannot be measured, from the plan to the record, in whole runs with threads as ranks. Each of
+//! these cells is skipped with its own reason. All others are measured.
 
 use tonnage_engine::memory::{AvailableMemory, MemoryEntry};
 use tonnage_engine::testing::TestDomain;
@@ -10,7 +10,7 @@ use tonnage_record::Outcome;
 
 use crate::runs::over;
 
-/// The `shm` engine with operations of at most 1000 bytes.
+/// The engine `shm`, limited to operations of 1000 bytes.
 static SHORT: [Entry; 1] = [Entry {
     open: |request| {
         TestDomain::wrap_all((shm::ENTRY.open)(request), |domain| {
@@ -25,7 +25,8 @@ const WITH_SHORT: Lists = Lists {
     ..LISTS
 };
 
-/// Checks which points of a table are measured (`None`) and which are skipped (a part of the reason).
+/// Checks the outcomes of a table's points. `None` stands for a measured point; a text is part of the reason of a
+/// skipped one.
 fn check(ranks: u32, table: &str, lists: Lists, expected: &[Option<&str>]) {
     let records = over(lists).tables(ranks, table).unwrap();
     assert_eq!(records.len(), expected.len(), "{records:#?}");
@@ -47,7 +48,7 @@ fn a_size_below_one_element_for_each_rank_is_skipped() {
                  warmup = '0s'\nverify = true\n";
     let reason = "size 8 of all-gather is less than one element";
     check(3, table, LISTS, &[Some(reason), None, None]);
-    // Impossible cells at the end, and between points that share an open engine.
+    // The impossible cell is between two points that share an open engine.
     let table = "[[collective]]\nbackend = 'native:shm'\nop = ['all-reduce', 'send-recv-pairs', 'send-recv-ring']\n\
                  sizes = 64\ntrials = 1\niters = 2\nwarmup = '0s'\nverify = true\n";
     let reason = "send-recv-pairs needs an even number of ranks";
@@ -61,7 +62,8 @@ fn an_operation_that_does_not_fit_its_size_is_skipped() {
     check(2, &table, LISTS, &[None, None, None, Some(reason)]);
 }
 
-/// A limitation that only the opened device knows skips the affected points, and no others that share the engine.
+/// If a limit is known only after the device is open, it skips only points beyond it. Other points that share the
+/// engine are measured.
 #[test]
 fn a_size_beyond_the_device_is_skipped_alone() {
     let table = format!("{TRANSFER}op = 'write'\nsizes = [64, 2000, 1000, 4000]\n");
@@ -80,7 +82,7 @@ fn a_size_beyond_the_device_is_skipped_alone() {
 
 #[test]
 fn a_footprint_beyond_the_host_is_skipped_alone() {
-    // A host with 64 MiB, whatever the real one has.
+    // A simulated host with 64 MiB.
     static FEW: [MemoryEntry; 1] = [MemoryEntry {
         available: |_| {
             Some(AvailableMemory {

@@ -1,4 +1,4 @@
-//! Searches over engines with known bandwidth and delay, or that lie, with threads as ranks.
+//! Searches with threads as ranks, over engines that lie or have a known bandwidth and delay.
 
 use tonnage_engine::Lists;
 use tonnage_record::tune::TuneOutcome;
@@ -12,9 +12,9 @@ fn searched(lists: Lists, text: &str) -> Record {
     over(lists).tables(2, &table).unwrap().remove(0)
 }
 
-/// 1 Gb/s × 20 ms are 2.5 MB, or 38 operations of 64 KiB. A depth of 32 leaves a sixth of the link unused, and more
-/// than 64 gain nothing, unless other processes take the CPU so long that 64 run dry. A broken search is wrong each
-/// time.
+/// 1 Gb/s × 20 ms are 2.5 MB, or 38 operations of 64 KiB. A depth of 32 leaves a sixth of the link unused. A depth
+/// above 64 gains nothing, unless other processes take the CPU for very long. Therefore up to three searches are made;
+/// a defect would make all of them wrong.
 #[test]
 fn a_window_of_bandwidth_times_delay_is_found() {
     let text = "engine = 'long'\nop = 'write'\nsizes = '64k'\ngoal = 'rate'\ndepth = '8..256'\nqueue-pairs = 1\ntrial-time = '250ms'";
@@ -27,7 +27,7 @@ fn a_window_of_bandwidth_times_delay_is_found() {
     assert!(wrong.len() < 3, "{}", wrong.join("\n\n"));
 }
 
-/// Returns the first error in a search of depths of 8 to 256 on the long link, as text.
+/// Returns the first error in a search over the depths from 8 to 256 on this link.
 fn wrong_on_a_long_link(record: &Record) -> Option<String> {
     let body = record.tune().unwrap();
     let winner = body.winner.as_ref().unwrap();
@@ -36,7 +36,7 @@ fn wrong_on_a_long_link(record: &Record) -> Option<String> {
     let Some(depth) = [32, 64].into_iter().find(won) else {
         return Some(format!("{command} is too long"));
     };
-    // The link's rate, less the 20 ms before the first arrival.
+    // The link's rate is not quite reached, because nothing arrives in the first 20 ms.
     let summary = winner.run.summary.as_ref().unwrap();
     let of_link = summary.message_rate_per_s.mean * 65536.0 / 125e6;
     if !(0.8..1.0).contains(&of_link) {
@@ -49,12 +49,12 @@ fn wrong_on_a_long_link(record: &Record) -> Option<String> {
             return Some(format!("{worse:?} is not worse"));
         }
     }
-    // A result that differs from the start races against the start once more; a tie goes to the better value.
+    // The search starts with 32. If it ends with 64, both must race once more.
     let again = body.tried.iter().any(|it| it.dimension == "together");
     (again == (depth == 64)).then(|| "the result did not race against the start again".into())
 }
 
-/// The delay is the same for every depth that the link can keep up with: a longer one is not better.
+/// The link delays every operation equally, so a larger depth cannot improve the latency.
 #[test]
 fn the_shortest_window_has_the_best_latency() {
     let text = "engine = 'long'\nop = 'write'\nsizes = '64k'\ngoal = 'latency'\ndepth = [1, 16, 128]\nqueue-pairs = 1\n\
@@ -66,7 +66,7 @@ fn the_shortest_window_has_the_best_latency() {
     assert_eq!(latency.unwrap().kind, LatencyKind::Operation);
 }
 
-/// The races do not check bytes, so only the winner's final run can find a lie.
+/// Races don't check bytes, so only the winner's final run can find a lie.
 #[test]
 fn a_lie_is_found_in_the_winners_final_run() {
     for (lie, measured) in [("none", true), ("flip-all", false)] {

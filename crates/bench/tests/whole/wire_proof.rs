@@ -1,4 +1,4 @@
-//! Whole runs of two ranks with an engine that sends as many bytes over the loopback as its operations have.
+//! Whole runs of two ranks. Their engine sends the bytes of its operations over the loopback.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ static VERBS: [Verb; 2] = [Verb::Write, Verb::Read];
 const OPERATIONS: u64 = 100;
 const SIZE_BYTES: u32 = 1 << 16;
 
-/// A device that sends as many bytes over the loopback as its operations have.
+/// Returns a device that sends over the loopback as many bytes as its operations have.
 fn toy(device: Option<WireDevice>) -> Result<Domains> {
     Ok(vec![Arc::new(TestDomain {
         caps: Caps {
@@ -36,7 +36,7 @@ fn worker() -> TestEngine {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut sink, _) = listener.accept().unwrap();
-    // The thread ends when the engine, and with it the other end, is dropped.
+    // The thread ends when the engine is dropped, because this closes the other end of the connection.
     std::thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];
         while sink.read(&mut bytes).is_ok_and(|count| count > 0) {}
@@ -68,7 +68,7 @@ fn interface(name: &str) -> WireDevice {
     }
 }
 
-/// Returns the interface that has received the fewest bytes, apart from the loopback.
+/// Returns the interface, other than the loopback, that has received the fewest bytes.
 fn quiet() -> Option<WireDevice> {
     let snapshot = Snapshot::read(&Tree::host(), &[]);
     let interfaces = snapshot.interfaces.iter().filter(|(name, _)| *name != "lo");
@@ -76,7 +76,7 @@ fn quiet() -> Option<WireDevice> {
     quietest.map(|(name, _)| interface(name))
 }
 
-/// Returns the records of a write and a read by an engine of two ranks on one host.
+/// Returns the records of a write and of a read, by two ranks on one host.
 fn records(engines: &'static [Entry]) -> Vec<Record> {
     let table = format!(
         "[[transfer]]\nengine = 'toy'\nop = ['write', 'read']\nsizes = {SIZE_BYTES}\ndepth = 4\niters = {OPERATIONS}\n\

@@ -1,6 +1,6 @@
-//! Connects the socket streams of a point. Targets listen; initiators connect and send the token that the target gave
-//! them over the control channel. A connection without the token is dropped. Afterwards payload goes in either
-//! direction.
+//! Connects the socket streams of a point. Targets listen. Initiators connect, and send the token that they got from
+//! the target over the control channel. A connection without the token is dropped. Payload may flow in either direction
+//! later.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,21 +20,21 @@ use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_units::reduce::ReduceMax;
 use tonnage_units::{Error, Result};
 
-/// Longest time for a connection to send its greeting.
+/// Longest time that a connection may take to send its greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pause of a listening rank between polls without events.
+/// Pause after a poll in which nothing happened.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Maximum number of pending connections in addition to the expected ones.
+/// Maximum number of connections without a complete greeting, in addition to the expected connections.
 const UNKNOWN_MAX: usize = 64;
 
 const TOKEN_BYTES: usize = 32;
 
-/// Token, rank and lane.
+/// A greeting consists of a token, a rank and a lane.
 const GREETING_BYTES: usize = TOKEN_BYTES + 8;
 
-/// A target's message to its initiators. It is only sent over the encrypted control channel.
+/// A target's message to its initiators. It contains a secret, and is only sent over the encrypted control channel.
 #[derive(Serialize, Deserialize)]
 struct StreamAddress {
     /// Address to connect to, for each lane.
@@ -46,7 +46,7 @@ struct StreamAddress {
 pub(super) struct ConnectedStreams {
     /// Streams of each worker.
     pub(super) streams: Vec<Vec<Stream>>,
-    /// Upper bound of the error between two ranks' clocks after their offsets are corrected.
+    /// Maximum error between the clocks of two ranks, after their offsets are corrected.
     pub(super) skew_ns: u64,
     /// Longest round trip between two ranks.
     pub(super) rtt_ns: u64,
@@ -55,7 +55,7 @@ pub(super) struct ConnectedStreams {
 /// Connects the streams of one round of a point on all ranks.
 ///
 /// # Errors
-/// The same on all ranks: the pair that could not be connected, and the reason.
+/// If a pair could not be connected. All ranks get the same error, which names the pair and the reason.
 pub(super) fn connect_all(
     rank: &mut Rank,
     point: &TransferPoint,
@@ -75,7 +75,7 @@ pub(super) fn connect_all(
     };
     let listeners = all_or_none(rank, "listen for socket streams", listeners)?;
     let cards = exchange_addresses(rank, listeners.as_ref(), &expected)?;
-    // Upper bound of the error of any clock's offset from rank 0's.
+    // Each clock has an uncertain offset from rank 0's clock. Between two ranks, both uncertainties add up.
     let uncertainty_ns = ReduceMax(rank.clock_offset().uncertainty_ns);
     let worst = rank.reduce("clocks of socket streams", uncertainty_ns, DEADLINES.step)?;
     let skew_ns = worst.0.saturating_mul(2);
@@ -89,11 +89,11 @@ pub(super) fn connect_all(
         lanes: &shared,
         names: &names,
         initiators_send: !point.op.fetches(),
-        // The same bound as for transfers, because the engine has just moved bytes over the same devices.
+        // The same limit as for transfers, because the engine has just moved bytes over the same devices.
         standstill_max: rank.network_timeout() + DEADLINES.stall,
     };
     let targets = &point.roles.targets(me)[point.roles.flows_in_round(me, round)];
-    // Both at the same time: a rank that first connects could wait for another one that does the same.
+    // Accepts and connects at the same time. If ranks connected first, two of them could wait for each other.
     let (taken, connected) = std::thread::scope(|scope| {
         let taking = start(scope, "streams", || match &listeners {
             Some(listeners) => listeners.take(&participants, &expected),
@@ -112,7 +112,7 @@ pub(super) fn connect_all(
         Ok((group_by_worker(streams, point.threads), rtt_ns))
     });
     let settled = all_or_none(rank, "connect socket streams", streams);
-    // Kept open until all ranks know the outcome: a peer whose connection is refused would blame the network.
+    // Listeners stay open until all ranks know the outcome. Otherwise a refused peer would blame the network.
     drop(listeners);
     let (streams, rtt_ns) = settled?;
     let ReduceMax(rtt_ns) = rank.reduce(
@@ -127,7 +127,8 @@ pub(super) fn connect_all(
     })
 }
 
-/// Sends a target's address and token to the ranks that initiate towards it. Returns those of this rank's targets.
+/// Sends a target's addresses and token to the ranks that initiate towards it. Returns those of this rank's own
+/// targets.
 fn exchange_addresses(
     rank: &mut Rank,
     listeners: Option<&Listeners>,
@@ -149,7 +150,7 @@ fn exchange_addresses(
     replies.into_iter().map(read).collect()
 }
 
-/// The streams between this rank and a peer: per worker, one for each rail and queue pair.
+/// The streams between a rank and a peer. Each worker has one stream per rail and queue pair, which is called a lane.
 pub(super) struct StreamLanes {
     pub(super) workers: u32,
     queue_pairs: u32,
@@ -179,7 +180,7 @@ impl StreamLanes {
         }
     }
 
-    /// Returns the lanes between two ranks.
+    /// Returns the lanes that two ranks use between them.
     pub(super) fn between(&self, rank: u32, peer: u32) -> impl Iterator<Item = u32> + use<> {
         let rails = self.rails.for_peer(rank, peer, self.devices as usize);
         let of_rail = self.queue_pairs * self.workers;
@@ -196,16 +197,16 @@ fn group_by_worker(streams: Vec<(u32, Stream)>, workers: u32) -> Vec<Vec<Stream>
     all
 }
 
-/// The ranks to connect, and how.
+/// The ranks to connect, and the parameters of their connections.
 pub(super) struct Participants<'a> {
     pub(super) me: u32,
-    /// The lanes of a rank.
+    /// The lanes of every rank.
     pub(super) lanes: &'a StreamLanes,
     /// Name and host of every rank, for messages.
     pub(super) names: &'a [String],
     /// Whether payload goes from initiators to targets.
     pub(super) initiators_send: bool,
-    /// Longest time in which no new stream of a rank arrives. The total may be longer for hundreds of streams.
+    /// Longest time without a new stream. With hundreds of streams, the total time may be longer.
     pub(super) standstill_max: Duration,
 }
 
@@ -214,8 +215,8 @@ impl Participants<'_> {
         self.names.get(rank as usize).map_or("", String::as_str)
     }
 
-    /// Connects every lane to every target. Also returns the longest round trip to any target. A target's fastest
-    /// connection estimates it, because a connection is complete once its first packet was answered.
+    /// Connects every lane to every target. Also returns the longest round trip to any target. The fastest connection
+    /// to a target estimates its round trip, because connecting takes one round trip.
     fn connect(
         &self,
         targets: &[u32],
@@ -287,7 +288,7 @@ pub(super) fn greeting(token: &[u8; TOKEN_BYTES], rank: u32, worker: u32) -> [u8
     bytes
 }
 
-/// Connects from the address of the engine's device, if that has the same address family.
+/// Connects from the address of the engine's device, if both addresses belong to the same family.
 fn connect(to: SocketAddr, source: Option<IpAddr>, deadline: Instant) -> io::Result<TcpStream> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -304,7 +305,7 @@ fn connect(to: SocketAddr, source: Option<IpAddr>, deadline: Instant) -> io::Res
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&socket, &SocketAddr::new(source, 0))?;
     let stream = TcpStream::from(socket);
-    // The kernel also ends a blocking connect after this time.
+    // With this timeout, the kernel also ends a blocking `connect`.
     stream.set_write_timeout(Some(left))?;
     match rustix::net::connect(&stream, &to) {
         Ok(()) => Ok(stream),
@@ -313,7 +314,7 @@ fn connect(to: SocketAddr, source: Option<IpAddr>, deadline: Instant) -> io::Res
     }
 }
 
-/// Listeners of a target, one for each address of its workers' devices.
+/// Listening sockets of a target, one for each address of its workers' devices.
 pub(super) struct Listeners {
     listeners: Vec<TcpListener>,
     /// Address to connect to, for each lane.
@@ -321,7 +322,7 @@ pub(super) struct Listeners {
     pub(super) token: [u8; TOKEN_BYTES],
 }
 
-/// An accepted connection whose greeting is not complete.
+/// An accepted connection that has not sent its complete greeting.
 struct PendingConnection {
     socket: TcpStream,
     greeting: [u8; GREETING_BYTES],
@@ -330,10 +331,10 @@ struct PendingConnection {
 }
 
 impl Listeners {
-    /// Listens on the address of each lane, on ports chosen by the system.
+    /// Listens on the address of each lane. The system chooses the ports.
     ///
     /// # Errors
-    /// The address that cannot be listened on, with the system's error.
+    /// If an address cannot be listened on. The message has the address and the system's error.
     pub(super) fn open(workers: &[IpAddr]) -> Result<Self> {
         let mut token = [0; TOKEN_BYTES];
         getrandom::fill(&mut token)
@@ -366,7 +367,7 @@ impl Listeners {
     /// Waits until every expected lane is connected, and drops all other connections.
     ///
     /// # Errors
-    /// The rank that did not connect in time.
+    /// If no lane connects for too long. The message names a missing lane's rank and thread.
     pub(super) fn take(
         &self,
         participants: &Participants,
@@ -427,15 +428,15 @@ impl Listeners {
     }
 }
 
-/// Accepts waiting connections, and drops the oldest pending ones if there are too many. Returns how many were
-/// accepted.
+/// Accepts waiting connections. If too many are pending, drops the oldest ones. Returns the number of accepted
+/// connections.
 fn admit(
     listener: &TcpListener,
     pending: &mut Vec<PendingConnection>,
     expected: usize,
 ) -> Result<usize> {
     let mut came = 0;
-    // Bounded, so that a flood of unknown connections does not block the others.
+    // The number per call is limited, so that a flood of unknown connections does not block the expected ones.
     while came < UNKNOWN_MAX {
         match listener.accept() {
             Ok((socket, _)) => {
@@ -443,7 +444,7 @@ fn admit(
                 if pending.len() >= expected + UNKNOWN_MAX {
                     pending.remove(0);
                 }
-                // A socket that cannot be configured is dropped; its worker is reported as missing.
+                // If a socket cannot be configured, it is dropped. Its worker is later reported as missing.
                 if socket.set_nonblocking(true).is_ok() {
                     pending.push(PendingConnection::new(socket));
                 }
@@ -469,7 +470,7 @@ enum GreetingState {
 }
 
 impl PendingConnection {
-    /// Starts without any received bytes.
+    /// Creates a connection that has not sent any bytes yet.
     fn new(socket: TcpStream) -> Self {
         Self {
             socket,
@@ -497,7 +498,7 @@ impl PendingConnection {
         }
     }
 
-    /// Returns rank and lane if the token is right. Comparing takes constant time, wherever the difference is.
+    /// Returns rank and lane if the token is right. The comparison takes the same time wherever the tokens differ.
     fn identify(&self, token: &[u8; TOKEN_BYTES]) -> Option<(u32, u32)> {
         let (given, who) = self.greeting.split_at(TOKEN_BYTES);
         let difference = given.iter().zip(token).fold(0, |sum, (a, b)| sum | (a ^ b));

@@ -1,4 +1,4 @@
-//! The loop that moves the bytes of one worker's streams and counts the received ones.
+//! The loop that moves bytes on one worker's streams and counts received bytes.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,36 +10,36 @@ use tonnage_record::spread::{spread, student_t_quantile};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Reduce, Result};
 
-/// Bytes per read or write call.
+/// Number of bytes per read or write call.
 pub const BLOCK_BYTES: usize = 1 << 20;
 
-/// Time that senders continue after the receivers' end, in addition to the possible error of the corrected clocks.
+/// Time for which senders continue after the receivers' end. The possible error between the clocks is added to it.
 const MARGIN_NS: u64 = 100_000_000;
 
-/// A blocking worker reads the clock at least this often.
+/// Longest sleep of a blocking worker, so that it checks the clock in time.
 const NAP: Duration = Duration::from_millis(20);
 
-/// From this ratio of the last part's rate to the first part's, streams with steadily rising rates count as not steady.
+/// If rates rise steadily and the last part has at least this many times the first part's rate, streams are not steady.
 const RISE_MIN: f64 = 1.2;
 
-/// Number of equal parts of the window, from which the variation is estimated.
+/// Number of equal parts of the counted time. The variation between them gives the confidence interval.
 const PARTS: usize = 5;
 
-/// How a worker waits when no stream can move bytes. Neither way is always faster: sleeping and waking up costs time,
-/// while polling takes CPU time that the kernel needs to move bytes.
+/// How a worker waits when no stream can move bytes. Neither method is always faster. Sleeping and waking up costs
+/// time, but polling takes CPU time that the kernel needs to move bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitMethod {
     /// Sleeps in the kernel.
     Blocking,
-    /// Polls again at once, after yielding to the kernel.
+    /// Polls again after yielding the CPU.
     Polling,
 }
 
 impl WaitMethod {
-    /// Both ways.
+    /// Both methods.
     pub const ALL: [Self; 2] = [Self::Blocking, Self::Polling];
 
-    /// Returns the name of the way.
+    /// Returns the name of the method.
     pub fn name(self) -> &'static str {
         match self {
             Self::Blocking => "blocking",
@@ -53,16 +53,16 @@ impl WaitMethod {
 pub enum StreamDirection {
     /// This rank sends.
     Out,
-    /// This rank receives and counts.
+    /// This rank receives and counts bytes.
     In,
 }
 
-/// One connection.
+/// One connection to a peer.
 #[derive(Debug)]
 pub struct Stream {
     /// The connection.
     pub socket: TcpStream,
-    /// Direction of its bytes.
+    /// Direction of the stream's bytes.
     pub direction: StreamDirection,
     /// Rank and host at the other end, for messages.
     pub peer: String,
@@ -75,16 +75,16 @@ pub struct StreamInterval {
     pub start_ns: u64,
     /// Start of counting at the receivers.
     pub from_ns: u64,
-    /// End of counting at the receivers, which close then.
+    /// End of counting at the receivers, which then close their streams.
     pub until_ns: u64,
-    /// End of senders that still have a receiver. The maximum value means that they continue until their receivers
-    /// close or the control channel ends the run, because the clocks' error is unbounded.
+    /// End of the senders, for streams whose receiver has not closed. If the clocks' error is unbounded, this is the
+    /// maximum value. Senders then continue until the receiver closes, or until the control channel ends the run.
     pub stop_ns: u64,
 }
 
 impl StreamInterval {
-    /// Creates an interval that counts for `timed_ns`, after `lead_ns` in which TCP windows open. The corrected clocks
-    /// of the two ends may differ by up to `skew_ns`.
+    /// Creates an interval that counts for `timed_ns`. The first `lead_ns` don't count, because TCP windows still open.
+    /// The corrected clocks of both ends may differ by up to `skew_ns`.
     pub fn new(start_ns: u64, lead_ns: u64, timed_ns: u64, skew_ns: u64) -> Self {
         let from_ns = start_ns + lead_ns;
         let until_ns = from_ns + timed_ns;
@@ -96,7 +96,7 @@ impl StreamInterval {
         }
     }
 
-    /// Returns the part of the counted time that contains an instant.
+    /// Returns the index of the part of the counted time that contains this time.
     pub(super) fn part(&self, now_ns: u64) -> usize {
         let timed_ns = (self.until_ns - self.from_ns).max(1);
         let since_ns = now_ns.saturating_sub(self.from_ns).min(timed_ns - 1);
@@ -113,16 +113,16 @@ impl StreamInterval {
 pub struct StreamedBytes {
     /// Received bytes per second over all streams.
     pub bytes_per_s: f64,
-    /// Received bytes per second in each part of the time.
+    /// Received bytes per second in each part of the counted time.
     pub parts_bytes_per_s: [f64; PARTS],
     /// Number of receiving streams.
     pub streams: u64,
-    /// Number of those that received nothing.
+    /// Number of receiving streams that received nothing.
     pub silent: u64,
 }
 
 impl Reduce for StreamedBytes {
-    /// Adds streams measured elsewhere at the same time.
+    /// Adds streams that were measured elsewhere at the same time.
     fn merge(&mut self, other: Self) {
         self.bytes_per_s += other.bytes_per_s;
         for (mine, other) in self
@@ -138,9 +138,9 @@ impl Reduce for StreamedBytes {
 }
 
 impl StreamedBytes {
-    /// Half width of the rate's confidence interval, from the parts of the time. The intervals of all `measurements`
-    /// hold together with 95 % (Bonferroni), because the best of several is more often above its own mean than below
-    /// it.
+    /// Half width of the rate's confidence interval, from the parts of the counted time. The best of several
+    /// measurements tends to be above its true mean. Therefore the intervals of all `measurements` hold together with
+    /// 95 % (Bonferroni).
     pub fn ci95_bytes_per_s(&self, measurements: u32) -> Option<f64> {
         let stddev = spread(&self.parts_bytes_per_s).stddev?;
         let quantile = student_t_quantile(
@@ -150,25 +150,25 @@ impl StreamedBytes {
         Some(quantile * stddev / (PARTS as f64).sqrt())
     }
 
-    /// Whether each part of the time was faster than the previous one, and the last much faster than the first.
+    /// Whether each part of the time was faster than the part before it, and the last part much faster than the first.
     pub fn is_rising(&self) -> bool {
         let parts = &self.parts_bytes_per_s;
         parts.is_sorted_by(|one, next| one < next) && parts[PARTS - 1] > RISE_MIN * parts[0]
     }
 }
 
-/// Sends and receives on one worker's streams, on the calling thread, and counts the received bytes. Several streams
-/// are served in turn; if none can move bytes, the thread waits according to `waiting`.
+/// Sends and receives on one worker's streams, on the calling thread, and counts received bytes. It makes one call on
+/// each stream in turn. If no stream can move bytes, the thread waits by the method `waiting`.
 ///
 /// # Errors
-/// If a connection breaks before its receiver has finished counting; the message names the peer.
+/// If a connection breaks before its receiver has finished counting. The message names the peer.
 pub fn pump(
     streams: Vec<Stream>,
     window: &StreamInterval,
     clock: &Clock,
     waiting: WaitMethod,
 ) -> Result<StreamedBytes> {
-    // A single blocking stream sleeps inside the call, as in a program with one connection.
+    // A single blocking stream sleeps inside its read or write, as a program with one connection would.
     let sleeps_in_calls = waiting == WaitMethod::Blocking && streams.len() == 1;
     for stream in &streams {
         prepare_socket(&stream.socket, sleeps_in_calls)
@@ -198,7 +198,8 @@ pub fn pump(
         match waiting {
             _ if moved || sleeps_in_calls => {}
             WaitMethod::Blocking => pump.sleep()?,
-            // On busy CPUs the kernel moves bytes in its own threads, which a loop without a pause would delay.
+            // Yield, because on busy CPUs the kernel moves bytes in threads of its own, which would otherwise be
+            // delayed.
             WaitMethod::Polling => std::thread::yield_now(),
         }
     }
@@ -210,18 +211,18 @@ struct StreamPump<'a> {
     streams: Vec<Option<Stream>>,
     /// Received bytes of each receiving stream.
     counted: Vec<Option<u64>>,
-    /// Received bytes in each part of the time.
+    /// Received bytes of all streams in each part of the counted time.
     parts: [u64; PARTS],
     block: Vec<u8>,
     window: &'a StreamInterval,
     clock: &'a Clock,
-    /// Actual begin and end of counting.
+    /// Actual begin and end of counting, on this rank's clock.
     began_ns: Option<u64>,
     ended_ns: Option<u64>,
 }
 
 impl StreamPump<'_> {
-    /// Makes one call on a stream, or closes it at its end. Returns whether bytes moved.
+    /// Makes one call on a stream, or closes the stream when its time is over. Returns whether bytes moved.
     fn step(&mut self, index: usize) -> Result<bool> {
         let Some(stream) = &mut self.streams[index] else {
             return Ok(false);
@@ -241,7 +242,7 @@ impl StreamPump<'_> {
                 None
             }
             StreamDirection::In => match stream.socket.read(&mut self.block) {
-                // The thread may have been descheduled since it read the clock.
+                // Reads the clock again, because the thread may have been descheduled since the last reading.
                 Ok(0) if self.clock.now_ns() >= self.window.until_ns => {
                     self.ended_ns.get_or_insert(now_ns);
                     None
@@ -252,7 +253,7 @@ impl StreamPump<'_> {
         };
         let bytes = match moved {
             None => {
-                // Dropping the stream closes it, which the peer sees.
+                // Dropping the stream closes it, and the peer notices.
                 self.streams[index] = None;
                 return Ok(false);
             }
@@ -269,7 +270,7 @@ impl StreamPump<'_> {
         Ok(bytes > 0)
     }
 
-    /// Sleeps until bytes can move on one of the streams.
+    /// Sleeps until one of the streams can move bytes, at most for `NAP`.
     fn sleep(&self) -> Result<()> {
         let mut waited_for: Vec<_> = self
             .streams
@@ -293,7 +294,7 @@ impl StreamPump<'_> {
         }
     }
 
-    /// Whether the receivers may have stopped counting by their own clocks.
+    /// Whether the receivers may have stopped counting by their own clocks, which may be ahead of this one.
     fn may_be_over(&self) -> bool {
         let early_ns = self.window.stop_ns - self.window.until_ns;
         self.clock.now_ns().saturating_add(early_ns) >= self.window.until_ns

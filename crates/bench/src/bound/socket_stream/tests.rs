@@ -1,4 +1,4 @@
-//! Streams between threads, and whole measurements with threads as ranks.
+//! Streams between threads, and complete measurements in which threads are the ranks.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -36,8 +36,8 @@ fn window(clock: &Clock) -> StreamInterval {
     StreamInterval::new(clock.now_ns() + 1_000_000, WINDOW_NS / 3, WINDOW_NS, 0)
 }
 
-/// The sender sends bytes before the measured interval and inside it, and none after it. The receiver's parts and rate
-/// must cover only the bytes inside.
+/// The sender sends bytes before and during the counted time, but none after it. Parts and rate of the receiver must
+/// cover only the bytes during the counted time.
 #[test]
 fn the_receiver_counts_bytes_within_the_window() {
     const BYTES: usize = 3 << 20;
@@ -46,13 +46,12 @@ fn the_receiver_counts_bytes_within_the_window() {
         let window = window(&clock);
         let (mut near, far) = pair();
         let sender = thread::spawn(move || {
-            // Bytes before the window do not count.
+            // Bytes before the counted time don't count.
             near.write_all(&vec![1; BYTES / 2]).unwrap();
             while clock.now_ns() < window.from_ns + WINDOW_NS / 4 {
                 thread::sleep(Duration::from_millis(1));
             }
-            // The receiver closes at the end of its measured interval; on a busy machine it has not read everything by
-            // then.
+            // On a busy machine, the receiver may close at the end of the counted time before it has read everything.
             let sent = near.write_all(&vec![1; BYTES]);
             while clock.now_ns() < window.until_ns {
                 thread::sleep(Duration::from_millis(1));
@@ -60,7 +59,7 @@ fn the_receiver_counts_bytes_within_the_window() {
             drop(sent);
         });
         let into = vec![stream(far, StreamDirection::In)];
-        // A blocking receiver would start counting at the first bytes.
+        // Polling starts to count in time. A blocking receiver would start only when the first bytes arrive.
         let received = pump(into, &window, &clock, WaitMethod::Polling).unwrap();
         sender.join().unwrap();
         assert_eq!((received.streams, received.silent), (1, 0));
@@ -68,7 +67,7 @@ fn the_receiver_counts_bytes_within_the_window() {
         let of_parts = received.parts_bytes_per_s.map(|rate| rate * part_s);
         (of_parts.iter().sum::<f64>(), received.bytes_per_s)
     };
-    // A descheduled thread counts too few bytes, or for too long.
+    // If a thread is descheduled, it counts too few bytes, or counts for too long. Therefore several attempts are made.
     let exact = |(of_parts, rate): &(f64, f64)| {
         let whole = BYTES as f64 * 1e9 / WINDOW_NS as f64;
         (of_parts - BYTES as f64).abs() < 1.0 && (0.8..1.25).contains(&(rate / whole))
@@ -96,15 +95,15 @@ fn a_window_has_five_equal_parts() {
     sum.merge(one);
     assert_eq!((sum.bytes_per_s, sum.streams, sum.silent), (6.0, 6, 2));
     assert_eq!(sum.parts_bytes_per_s, [2.0, 4.0, 6.0, 8.0, 10.0]);
-    // Student's t with four degrees of freedom, times the deviation, divided by the root of five.
+    // Student's t with four degrees of freedom, times the standard deviation, divided by the root of five.
     let ci95 = 2.776 * 10f64.sqrt() / 5f64.sqrt();
     assert!((sum.ci95_bytes_per_s(1).unwrap() - ci95).abs() < 0.01);
-    // The best of four: Student's t at 1 - 0.025 / 4 with four degrees of freedom, from a table.
+    // For the best of four, t is taken at 1 - 0.025 / 4, with four degrees of freedom, from a table.
     let wide = sum.ci95_bytes_per_s(4).unwrap();
     assert!((wide - ci95 * 4.315 / 2.776).abs() < 0.02, "{wide}");
 }
 
-/// Streams in slow start double their rate in each round trip; steady streams vary.
+/// In slow start, streams double their rate in each round trip. The rates of steady streams vary up and down.
 #[test]
 fn steadily_rising_streams_are_not_steady() {
     let of = |parts_bytes_per_s| StreamedBytes {
@@ -125,7 +124,8 @@ fn steadily_rising_streams_are_not_steady() {
     }
 }
 
-/// 20 ms each way: from 14 kB, 20 doublings open any window, and each of five parts has two round trips.
+/// With 20 ms in each direction, 20 doublings of 14 kB open any window. Each of the five parts then has two round
+/// trips.
 #[test]
 fn counting_begins_after_several_round_trips() {
     const MS: u64 = 1_000_000;
@@ -137,12 +137,12 @@ fn counting_begins_after_several_round_trips() {
     assert_eq!(leads(100 * MS), [100 * MS, 400 * MS, 1600 * MS]);
     let long = [ROUND_TRIPS_NS_MAX, LEAD_NS_MAX, LEAD_NS_MAX];
     assert_eq!(leads(ROUND_TRIPS_NS_MAX), long);
-    // Later collective steps must still be within the deadline of a step.
+    // Two of the longest attempts must fit into the deadline of a step, for which other ranks wait.
     let whole = Duration::from_nanos(LEAD_NS_MAX + ROUND_TRIPS_NS_MAX);
     assert!(2 * whole < DEADLINES.step);
 }
 
-/// Models slow start, followed by a steady rate.
+/// Models streams in slow start that become steady later.
 #[test]
 fn streams_in_slow_start_are_measured_again_later() {
     const DOUBLING_NS: f64 = 1e8;
@@ -164,16 +164,16 @@ fn streams_in_slow_start_are_measured_again_later() {
             }
         })
     };
-    // Both ranks report this rate.
+    // Both ranks report the steady rate.
     for carried in modeled(1.5) {
         let found = carried.unwrap().streamed.bytes_per_s;
         assert!((found - 2.0 * 2f64.powf(1.5)).abs() < 1e-9, "{found}");
     }
-    // Streams that never become steady give no bound.
+    // If streams never become steady, there is no bound.
     assert_eq!(modeled(1e9), [None, None]);
 }
 
-/// A polling thread would use all of its CPU time.
+/// Measures the CPU time of the thread: a polling thread would use nearly all of it.
 #[test]
 fn a_blocking_worker_sleeps_with_any_number_of_streams() {
     for streams in [1, 3] {
@@ -193,7 +193,7 @@ fn a_blocking_worker_sleeps_with_any_number_of_streams() {
 #[test]
 fn one_thread_carries_several_streams_both_ways() {
     for waiting in WaitMethod::ALL {
-        // On a busy host, a thread may be descheduled for the whole time.
+        // On a busy host, a thread may be descheduled for the whole counted time, so several attempts are made.
         let mut all = (0..20).map(|_| several_streams_both_ways(waiting));
         let sum = all.find(|sum| sum.silent == 0).unwrap();
         assert!(sum.bytes_per_s > 1e6, "{sum:?}");
@@ -233,7 +233,8 @@ fn a_stream_without_bytes_is_silent_and_an_early_end_is_an_error() {
     for direction in [StreamDirection::In, StreamDirection::Out] {
         let (near, far) = pair();
         drop(far);
-        // Long enough that a busy machine cannot end it before the thread runs; the error ends it at once.
+        // The time is so long that even a busy machine starts the thread before it ends. The error ends the call at
+        // once.
         let window = StreamInterval::new(clock.now_ns(), 1, 20_000_000_000, 0);
         let streams = vec![stream(near, direction)];
         let error = pump(streams, &window, &clock, WaitMethod::Polling).unwrap_err();
@@ -254,12 +255,12 @@ pub(super) fn point(traffic: Traffic, ranks: u32, op: Verb) -> TransferPoint {
     point
 }
 
-/// Measures with threads as ranks, with another thread per worker.
+/// Measures with threads as ranks. Each worker runs its streams on a further thread.
 fn measured(point: &TransferPoint) -> Vec<Result<Option<StreamMeasurement>>> {
     let point = point.clone();
     run(point.roles.ranks, move |mut rank| {
         let workers = point.threads as usize;
-        // The second worker of rank 0 has a device with its own address; the others have none.
+        // Only the second worker of rank 0 has a device with an address of its own.
         let mut addresses = vec![vec![None]; workers];
         addresses[1][0] = (rank.id() == 0).then_some([127, 0, 0, 2].into());
         let result = measure(&mut rank, &point, &addresses, |shared| {
@@ -295,7 +296,8 @@ fn every_flow_has_a_stream_for_each_worker() {
     ] {
         let mut point = point(traffic, ranks, op);
         point.length.trial = TrialLength::Iterations(1);
-        // On a busy host, a thread may be descheduled for the whole time; the measurement is then discarded.
+        // On a busy host, a thread may be descheduled for the whole counted time. The measurement is then discarded and
+        // repeated.
         let (first, all) = (0..20)
             .find_map(|_| {
                 let all = measured(&point);
@@ -336,7 +338,8 @@ fn the_faster_way_of_waiting_is_the_bound() {
     }
 }
 
-/// Measures with ranks whose streams are not run; `carry` returns the result of each call, by its number.
+/// Measures with ranks whose streams move no bytes. Instead, `carry` returns the result of each call, by the call's
+/// number.
 fn measured_with(
     point: &TransferPoint,
     carry: impl Fn(&SharedStreams, u64) -> StreamedBytes + Send + Sync + Clone + 'static,
@@ -354,7 +357,7 @@ fn measured_with(
     })
 }
 
-/// Rounds share the time of a trial, and their mean is the result.
+/// All rounds together take the time of a trial, and the result is their mean.
 #[test]
 fn rounds_share_the_time_and_their_mean_is_the_result() {
     let mut point = point(Traffic::InTurn, 3, Verb::Write);
@@ -363,9 +366,9 @@ fn rounds_share_the_time_and_their_mean_is_the_result() {
         let StreamInterval {
             from_ns, until_ns, ..
         } = shared.window;
-        // Longer if a busy machine makes round trips of 20 ms.
+        // If a busy machine causes round trips of more than 20 ms, the counted time is longer.
         assert!(until_ns - from_ns >= 200_000_000);
-        // Two rounds for each way of waiting; all three ranks return the same.
+        // Each method of waiting measures two rounds. All three ranks return the same result.
         let bytes_per_s = [0.0, 1e9, 3e9, 0.0, 0.0][call as usize];
         StreamedBytes {
             bytes_per_s,
@@ -384,7 +387,7 @@ fn rounds_share_the_time_and_their_mean_is_the_result() {
         assert_eq!((streamed.bytes_per_s, streamed.streams), (6e9, 6));
         assert_eq!(streamed.parts_bytes_per_s, [6e9; 5]);
     }
-    // Rounds with equal numbers of operations: 2 / (1/1 + 1/3) instead of 2.
+    // With equal numbers of operations, slow rounds take longer: 2 / (1/1 + 1/3) instead of 2.
     point.length.trial = TrialLength::Iterations(1000);
     let carried = measured_with(&point, |_, call| StreamedBytes {
         bytes_per_s: [0.0, 1e9, 3e9, 0.5e9, 0.5e9][call as usize],
@@ -413,14 +416,14 @@ fn a_measurement_with_a_silent_stream_is_discarded() {
     assert_eq!(never, [None, None]);
     let none = measured_with(&point, move |_, _| all(0, 0));
     assert_eq!(none, [None, None]);
-    // The other wait method still has a result.
+    // If the first method has no result, the result of the other method counts.
     let once = measured_with(&point, move |_, call| all(2, u64::from(call == 1)));
     for carried in once {
         assert_eq!(carried.unwrap().waiting, WaitMethod::ALL[1]);
     }
 }
 
-/// A link may have different speeds in its two directions.
+/// A link may have different speeds in its two directions, so streams must have the payload's direction.
 #[test]
 fn streams_have_the_direction_of_the_payload() {
     for (op, initiator_sends) in [(Verb::Write, true), (Verb::Send, true), (Verb::Read, false)] {
@@ -447,7 +450,7 @@ fn streams_have_the_direction_of_the_payload() {
     }
 }
 
-/// In one case a worker fails; in the other, an address belongs to no host (TEST-NET-1).
+/// In the first case a worker fails. In the second case, an address belongs to no host (TEST-NET-1).
 #[test]
 fn a_failure_on_one_rank_is_named_on_all() {
     for (expected, address) in [

@@ -1,6 +1,6 @@
-//! The contract of backends that carry out collectives, parallel to the contracts of engines and of calls on files: one
-//! object per rank. If a backend runs in this process, it only makes the call and one loop times all backends
-//! ([`tonnage_loops::calls`]). A backend in another process times itself.
+//! The contract of backends that carry out collectives, one object per rank. It parallels the contracts of engines and
+//! of file engines. A backend in this process only makes the calls, and one loop times the calls of all such backends
+//! ([`tonnage_loops::calls`]). A backend in another process measures the times itself.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use tonnage_record::{Bound, Effective};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::Result;
 
-/// One rank's part of a backend that is open on all ranks.
+/// One rank's side of a backend that is open on all ranks.
 pub trait Backend {
-    /// Prepares the calls of a point, untimed. All ranks do it together.
+    /// Prepares the calls of a point, outside measured times. All ranks call this together.
     fn prepare(
         &mut self,
         point: &CollectivePoint,
         stage: &mut Stage<'_>,
     ) -> Result<Prepared, StepFailure>;
 
-    /// Tries out the alternatives that the plan left open, untimed, and chooses one. All ranks do it together and make
-    /// the same choice. `fill` rewrites the inputs.
+    /// Tries out the alternatives that the plan left open, outside measured times, and chooses one. All ranks call this
+    /// together and make the same choice. `fill` rewrites the inputs.
     fn choose(
         &mut self,
         _fill: &mut dyn FnMut(&Buffers) -> Result<()>,
@@ -35,13 +35,13 @@ pub trait Backend {
         Ok(Choice::default())
     }
 
-    /// Prepares a run while no rank is in a call. All ranks do it, then wait for each other.
+    /// Prepares a run while no rank is inside a call. All ranks call this, and then wait for each other.
     fn settle(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Measures the upper bound of the bytes that each rank sends in a point, before its first call and after its last.
-    /// Returns `None` if there is no bound. All ranks do it together; it may overwrite the memory.
+    /// Measures the upper bound of the bytes that each rank sends, before the first call of a point and after the last
+    /// one. Returns `None` if there is no bound. All ranks call this together. It may overwrite the memory.
     fn bound(
         &mut self,
         _point: &CollectivePoint,
@@ -50,35 +50,35 @@ pub trait Backend {
         Ok(None)
     }
 
-    /// Memory of the inputs and outputs of this rank.
+    /// Returns the memory of this rank's inputs and outputs.
     fn buffers(&self) -> &Buffers;
 
-    /// Carries out the iterations of a trial, or of a part of one, and records when each began and ended.
+    /// Carries out iterations of a trial, and records the begin and end of each one.
     fn run(&mut self, order: &mut CallOrder<'_>) -> Result<()>;
 
-    /// Combines the outcome of a run on all ranks. All are in step afterwards.
+    /// Combines the outcomes of a run on all ranks. Afterwards, all ranks continue at the same step.
     fn agree(&mut self, stage: &mut Stage<'_>, ended: Result<()>) -> Result<(), StepFailure> {
         agree(stage.rank, "calls", ended, DEADLINES.operations)
     }
 
-    /// Returns the choices of all ranks in effect, for the record.
+    /// Returns the effective configuration of all ranks, for the record.
     fn effective(&self) -> Vec<Effective>;
 }
 
 /// Properties of a backend that is prepared for a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prepared {
-    /// Whether results replace the inputs.
+    /// Whether results overwrite the inputs.
     pub in_place: bool,
-    /// Whether there are results to check; false for a backend that calls nothing.
+    /// Whether there are results to check. False for a backend that makes no calls.
     pub has_results: bool,
 }
 
-/// The alternative that a backend was asked for or chose.
+/// The algorithm and message length that the user requested or the backend chose.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Choice {
     pub algorithm: Option<Algorithm>,
-    /// The longest message.
+    /// Maximum length of a message.
     pub chunk_bytes: Option<u64>,
     /// Other choices, under the backend's own names.
     pub facts: Facts,
@@ -96,8 +96,8 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Places a rank's buffers one behind the other at `input` and `output`. If results replace inputs, both lie in one
-    /// range that begins at `output`.
+    /// Places the input of a rank at offset `input`, and its output at `output`. If results overwrite inputs, both are
+    /// in one range that begins at `output`.
     pub fn new(
         arena: &Arc<Arena>,
         (input, output): (u64, u64),
@@ -118,12 +118,12 @@ impl Buffers {
 pub struct CallOrder<'a> {
     /// Number of iterations.
     pub iterations: u64,
-    /// Whether the ranks are aligned before each iteration, outside its time.
+    /// Whether the ranks are aligned before each iteration, outside the iteration's time.
     pub align: bool,
     /// Whether the result of the last iteration is checked afterwards.
     pub is_checked: bool,
-    /// Called before each iteration with its number, outside its time.
+    /// Function called with each iteration's number before the iteration, outside its time.
     pub before: &'a mut dyn FnMut(u64) -> Result<()>,
-    /// Receives begin and end of each iteration; it has capacity for all of them.
+    /// Receives the begin and end of each iteration. Its capacity suffices for all of them.
     pub spans: &'a mut Vec<CallSpan>,
 }

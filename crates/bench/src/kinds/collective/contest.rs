@@ -1,5 +1,5 @@
-//! The steps of a collective point. Its backends are prepared, warm up, and take turns with their trials. A backend
-//! that fails drops out with its reason while the others go on.
+//! The steps of a collective point. All backends are prepared, warm up, and then take turns with their trials. A
+//! backend that fails drops out with its reason, and the others continue.
 
 use super::OpenBackend;
 use super::backend::{Backend, CallOrder};
@@ -19,17 +19,18 @@ use tonnage_record::spread::spread;
 use tonnage_record::{CollectiveBody, Outcome};
 use tonnage_units::{Error, Result};
 
-/// Maximum number of iterations of a trial with a given duration. More would add no information, and each one takes
-/// memory for its time.
+/// Maximum number of iterations in a trial with a given duration. More iterations would add no information, but the
+/// time of each one takes memory.
 const ITERATIONS_MAX: u64 = 20_000;
 
-/// The last run of a warm-up takes at least 1/`PART` of a trial if data are written once per trial.
+/// The last run of a warm-up takes at least 1/`PART` of a trial, if data are written once per trial.
 const PART: u64 = 8;
 
-/// Factor by which a run's iterations grow until it takes that part of a trial.
+/// Factor by which the iterations of a run grow, until the run takes 1/`PART` of a trial.
 const GROWTH: u64 = 8;
 
-/// Calls whose times are collected in one message if each call is printed: the control channel carries 64 KiB per rank.
+/// Number of calls whose times are sent in one message, if each call is printed. The control channel limits a message
+/// to 64 KiB per rank.
 const CALLS_PER_MESSAGE: usize = 2048;
 
 /// The backends of a point.
@@ -37,9 +38,9 @@ pub struct BackendContest<'a, 'b> {
     point: &'a CollectivePoint,
     stage: &'a mut Stage<'b>,
     contestants: Vec<Contestant<'a>>,
-    /// Spans of the running trial.
+    /// Begin and end of each iteration in the running trial.
     spans: Vec<CallSpan>,
-    /// Time that all trials took so far; the same on all ranks.
+    /// Total time of all trials so far. It is the same on all ranks.
     taken_ns: u64,
 }
 
@@ -66,7 +67,7 @@ impl<'a, 'b> BackendContest<'a, 'b> {
         }
     }
 
-    /// Returns the record's body, and the point's failure if no backend completed or one gave wrong results.
+    /// Returns the record's body. Also returns the point's failure, if no backend completed or one gave wrong results.
     pub fn into_parts(self) -> (CollectiveBody, Option<Error>) {
         let failed = failure(&self.contestants);
         let point = self.point;
@@ -78,7 +79,7 @@ impl<'a, 'b> BackendContest<'a, 'b> {
         (body, failed)
     }
 
-    /// Lets each remaining backend take a step; one that fails drops out.
+    /// Lets each remaining backend take a step. A backend that fails drops out.
     fn step_each_backend(
         &mut self,
         what: &str,
@@ -115,7 +116,7 @@ impl<'a, 'b> BackendContest<'a, 'b> {
         Ok(())
     }
 
-    /// Whether the confidence interval of every remaining backend is as narrow as requested.
+    /// Whether the confidence interval of every remaining backend is as narrow as the user requested.
     fn converged(&self, until_ci: f64) -> bool {
         let left = self.contestants.iter().filter(|it| it.ended.is_none());
         let mut fractions = left.map(|it| {
@@ -126,7 +127,7 @@ impl<'a, 'b> BackendContest<'a, 'b> {
     }
 }
 
-/// One backend's turn.
+/// The state of one backend while it takes a step.
 struct BackendTurn<'t, 'a, 'b> {
     point: &'a CollectivePoint,
     stage: &'t mut Stage<'b>,
@@ -134,8 +135,8 @@ struct BackendTurn<'t, 'a, 'b> {
     spans: &'t mut Vec<CallSpan>,
 }
 
-/// Returns the failure of a point: the first failure or wrong result of a backend. If all backends ended and none
-/// failed, the first one's skip.
+/// Returns the failure of a point: the first backend that failed or gave wrong results. If no backend failed but all
+/// have ended, returns the reason of the first one that was skipped.
 fn failure(contestants: &[Contestant<'_>]) -> Option<Error> {
     let ended = || {
         contestants
@@ -175,7 +176,7 @@ impl BackendTurn<'_, '_, '_> {
         RankData::new(self.point, self.stage.rank.id(), self.in_place())
     }
 
-    /// Keeps the larger of the bounds measured before and after the trials.
+    /// Measures the bound, and keeps the larger of the values before and after the trials.
     fn bound(&mut self) -> Result<(), StepFailure> {
         let (point, stage) = (self.point, &mut *self.stage);
         let Some(backend) = &mut self.contestant.backend else {
@@ -198,8 +199,8 @@ impl BackendTurn<'_, '_, '_> {
         self.run(1, true).map(drop)
     }
 
-    /// Lets the backend choose its algorithm, checks a result if it tried several, and makes calls until the warm-up is
-    /// over.
+    /// Lets the backend choose its algorithm. If the backend tried several, checks a result with the choice. Then makes
+    /// calls until the warm-up is over.
     fn warm_up(&mut self) -> Result<(), StepFailure> {
         let data = self.data()?;
         let (stage, contestant) = (&mut *self.stage, &mut *self.contestant);
@@ -212,12 +213,12 @@ impl BackendTurn<'_, '_, '_> {
                 data.fill(calls, buffers)
             };
             contestant.choice = backend.choose(&mut fill, stage)?;
-            // All ranks made the same number of calls.
+            // All ranks make the same number of calls while they choose.
             contestant.calls = calls;
         }
         if self.contestant.calls > tried {
-            // The first, checked call may have used another algorithm, so check again. Its bytes are already counted;
-            // restoring the count keeps it independent of whether there was a choice.
+            // The first, checked call may have used another algorithm, so another call is checked. Its bytes don't
+            // count, so that the number of verified bytes doesn't depend on whether there was a choice.
             let counted = self.contestant.verified_bytes;
             self.run(1, true)?;
             self.contestant.verified_bytes = counted;
@@ -240,7 +241,8 @@ impl BackendTurn<'_, '_, '_> {
         }
     }
 
-    /// Largest number of iterations in one run that keeps values in place within the range of their type.
+    /// Returns the largest number of iterations per run. In place, each iteration continues with the last one's result,
+    /// whose values must stay within the range of their type.
     fn repeats_max(&self) -> Result<u64> {
         if self.in_place() && self.point.refill == Refill::Trial {
             return Ok(self.data()?.repeats_max().max(1));
@@ -261,7 +263,8 @@ impl BackendTurn<'_, '_, '_> {
 
     fn trial(&mut self) -> Result<(), StepFailure> {
         let iterations = self.iterations()?;
-        // Later calls used the results of earlier ones as inputs, so the expected result is unknown.
+        // In place, later calls use the results of earlier ones as inputs. The expected result is then unknown, so a
+        // single further call is checked below.
         let repeats = self.in_place() && self.point.refill == Refill::Trial && iterations > 1;
         let clock = self.stage.settings.clock;
         let begin_ns = clock.now_ns();
@@ -287,7 +290,7 @@ impl BackendTurn<'_, '_, '_> {
         Ok(())
     }
 
-    /// Returns the ranks of this one's group, or `None` if there is only one group.
+    /// Returns the group of this rank; `None` if all ranks form one group.
     fn rank_group(&self) -> Option<RankGroup> {
         let grouping = self.point.grouping();
         let seat = grouping.position(self.stage.rank.id());
@@ -295,7 +298,7 @@ impl BackendTurn<'_, '_, '_> {
         (grouping.count() > 1).then(|| RankGroup::new(turn, seat.members()))
     }
 
-    /// Reports the times of all calls of a trial on all ranks to the observer.
+    /// Reports the times of a trial's calls to the observer, for every call and every rank.
     fn report_calls(&mut self, spans: &[CallSpan]) -> Result<()> {
         let has_results = self.contestant.prepared.is_some_and(|it| it.has_results);
         let size_bytes = self.point.shape().size_bytes();
@@ -316,7 +319,7 @@ impl BackendTurn<'_, '_, '_> {
         Ok(())
     }
 
-    /// Carries out iterations on all ranks, and checks the results of the last one if `verify`.
+    /// Carries out iterations on all ranks. If `verify`, checks a result afterwards.
     fn run(&mut self, iterations: u64, verify: bool) -> Result<IterationsTime, StepFailure> {
         let data = self.data()?;
         let prepared = self.contestant.prepared;
@@ -380,17 +383,17 @@ impl BackendTurn<'_, '_, '_> {
     }
 }
 
-/// Time that iterations took on the slowest rank.
+/// Times of a run of iterations, on the slowest rank.
 struct IterationsTime {
-    /// All iterations, with the overhead before the first and after the last.
+    /// Time of all iterations, including the overhead before the first one and after the last one.
     whole_ns: u64,
-    /// One iteration, with the overhead that recurs in each.
+    /// Time of one iteration, including the overhead between two iterations.
     turn_ns: u64,
 }
 
-/// Returns whether a run of `iterations` is long enough to derive the length of a trial. If data are written once per
-/// trial, writing them may take as long as a warm-up. The first call, which may be slow, is then left out, and the
-/// remaining ones must suffice.
+/// Returns whether a run of `iterations` is long enough to derive the length of a trial from it. If data are written
+/// once per trial, writing can take as long as the warm-up. The first iteration may be slow, so it is left out, and the
+/// others must take long enough.
 fn is_long_enough((refill, trial): (Refill, TrialLength), iterations: u64, turn_ns: u64) -> bool {
     match (refill, trial) {
         (Refill::Trial, TrialLength::DurationNs(ns)) if iterations == 1 => turn_ns >= ns,
@@ -401,8 +404,8 @@ fn is_long_enough((refill, trial): (Refill, TrialLength), iterations: u64, turn_
     }
 }
 
-/// Returns the time of iterations, with the overhead that recurs in each, and their number. If data are written once
-/// per trial, the first iteration differs and is left out.
+/// Returns the time of iterations with the overhead between them, and the number of these iterations. If data are
+/// written once per trial, the first iteration is different and therefore left out.
 fn recurring_iterations(
     spans: &[CallSpan],
     refill: Refill,
@@ -473,7 +476,7 @@ impl Steps for BackendContest<'_, '_> {
             .collect();
         let rank = &mut *self.stage.rank;
         let all = rank.collect("times of ranks", &own, DEADLINES.step)?;
-        // Only rank 0 has the record.
+        // Only rank 0 writes the record.
         if rank.id() != 0 {
             return Ok(());
         }
@@ -515,7 +518,7 @@ mod tests {
             |spans: &[CallSpan], refill, count| recurring_iterations(spans, refill, whole, count);
         assert_eq!(of(&spans, Refill::Iteration, 3), (whole, 3));
         assert_eq!(of(&spans, Refill::Trial, 3), (span((190, 210)), 2));
-        // One call, and back-to-back calls, which share one span.
+        // A single call, and back-to-back calls that share one span.
         assert_eq!(of(&spans[..1], Refill::Trial, 1), (spans[0], 1));
         assert_eq!(of(&spans[..1], Refill::Trial, 50), (spans[0], 50));
         assert_eq!(of(&[], Refill::Trial, 3), (whole, 3));

@@ -1,4 +1,4 @@
-//! One backend during a point: its trials and their combined figures.
+//! The state of one backend during a point: its trials and their combined figures.
 
 use super::backend::{Backend, Choice, Prepared};
 use super::trial_times::TrialTimes;
@@ -13,50 +13,52 @@ use tonnage_record::spread::spread;
 use tonnage_record::{Bound, HistogramData, Latency, LatencyKind, Outcome, Spread};
 use tonnage_units::histogram::LatencyHistogram;
 
-/// One backend during a point.
+/// The state of one backend during a point.
 #[derive(Default)]
 pub struct Contestant<'a> {
     pub name: &'a str,
-    /// The backend; `None` once it has ended.
+    /// The backend; `None` if it ended early.
     pub backend: Option<&'a mut dyn Backend>,
-    /// Why the backend ended early, if it did.
+    /// Why the backend ended early; `None` if it did not.
     pub ended: Option<Outcome>,
     /// Properties reported by `prepare`.
     pub prepared: Option<Prepared>,
     /// The algorithm and message size in use.
     pub choice: Choice,
-    /// Number of calls so far, which keys their data.
+    /// Number of calls so far. The data of a call depend on its number.
     pub calls: u64,
-    /// Time of an iteration on the slowest rank, with the overhead between two of them. The same on all ranks.
+    /// Time of an iteration on the slowest rank, including the overhead between two iterations. It is the same on all
+    /// ranks.
     pub turn_ns: u64,
-    /// Number of bytes that this rank checked.
+    /// Number of bytes that this rank has checked.
     pub verified_bytes: u64,
-    /// Upper bound of the bytes that each rank sends, if it was measured.
+    /// Upper bound of the bytes per second that each rank sends, if it was measured.
     pub bound: Option<Bound>,
     trials: Vec<CollectiveTrial>,
     histogram: LatencyHistogram,
     /// Sum over the trials of this rank's mean time per iteration.
     own_ns: f64,
     began_last: u64,
-    /// Sums over the trials of the iteration times in this rank's group; [`RankFigures`] has the means.
+    /// Sums of iteration times in this rank's group over the trials: slowest rank, mean, fastest rank. [`RankFigures`]
+    /// has the means.
     group_ns: [f64; 3],
-    /// Figures of all ranks and groups, once they are gathered.
+    /// Figures of all ranks and groups; empty until they are gathered.
     ranks: Vec<RankCalls>,
     groups: Vec<GroupTimes>,
 }
 
-/// One rank's own figures, sent to the others.
+/// One rank's own figures, which it sends to the other ranks.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct RankFigures {
     call_ns_mean: f64,
     began_last: u64,
     verified_bytes: u64,
-    /// Times of its group: of the slowest rank, the mean of the ranks, of the fastest rank. All 0 without groups.
+    /// Times of the rank's group: slowest rank, mean of the ranks, fastest rank. All are 0 without groups.
     group_ns: [f64; 3],
 }
 
 impl<'a> Contestant<'a> {
-    /// Creates the state before the first trial, or the ended state of a backend that could not be opened.
+    /// Creates the state before the first trial. A backend that could not be opened has already ended.
     pub fn new(name: &'a str, backend: Result<&'a mut dyn Backend, Outcome>) -> Self {
         let (backend, ended) = match backend {
             Ok(backend) => (Some(backend), None),
@@ -70,7 +72,8 @@ impl<'a> Contestant<'a> {
         }
     }
 
-    /// Adds a trial of `iterations` by `ranks` ranks in groups of `group_ranks`. `own_ns` is this rank's own mean.
+    /// Adds a trial of `iterations` by `ranks` ranks in groups of `group_ranks`. `own_ns` is this rank's mean time of
+    /// an iteration.
     pub fn add_trial(
         &mut self,
         iterations: u64,
@@ -108,7 +111,7 @@ impl<'a> Contestant<'a> {
         self.trials.len()
     }
 
-    /// Returns the times of the trials, combined over the ranks.
+    /// Returns the iteration times of the trials, combined over the ranks by `across`.
     pub fn times_ns(&self, across: RankTime) -> Vec<f64> {
         self.trials
             .iter()
@@ -116,7 +119,7 @@ impl<'a> Contestant<'a> {
             .collect()
     }
 
-    /// Returns this rank's own mean time, how often it began last, and the number of bytes that it checked.
+    /// Returns this rank's mean time of an iteration, how often it began last, and how many bytes it checked.
     pub fn own_figures(&self) -> RankFigures {
         let trials = self.trials.len().max(1) as f64;
         RankFigures {
@@ -127,7 +130,7 @@ impl<'a> Contestant<'a> {
         }
     }
 
-    /// Takes over the figures of all ranks, in rank order.
+    /// Stores the figures of all ranks, which come in rank order.
     pub fn set_rank_figures(&mut self, all: &[RankFigures], grouping: Grouping) {
         self.verified_bytes = all.iter().map(|own| own.verified_bytes).sum();
         let times = |(rank, own): (u32, &RankFigures)| RankCalls {
@@ -168,7 +171,7 @@ impl<'a> Contestant<'a> {
         let of = |across| spread(&self.times_ns(across));
         let bytes = point.shape().size_bytes() as f64;
         let call_ns = of(point.across);
-        // A backend that calls nothing moves no bytes.
+        // A backend that makes no calls moves no bytes.
         let moves = bytes > 0.0 && self.prepared.is_some_and(|it| it.has_results);
         let algbw = moves.then(|| rate_of_bytes(bytes, &call_ns));
         let factor = bus_factor(point.op, point.shape().ranks);
@@ -198,7 +201,7 @@ impl<'a> Contestant<'a> {
     }
 }
 
-/// Returns the times of the groups in order; if there are too many, only the slowest.
+/// Returns the times of the groups in order. If there are too many groups, returns only the slowest.
 fn group_times(all: &[RankFigures], grouping: Grouping) -> Vec<GroupTimes> {
     let times = |group: u32| {
         let first = all.get(grouping.rank(group, 0) as usize)?;
@@ -221,7 +224,7 @@ fn group_times(all: &[RankFigures], grouping: Grouping) -> Vec<GroupTimes> {
     groups
 }
 
-/// Bytes per second for calls of `bytes` that take `call_ns`. The relative spread stays that of the times.
+/// Returns the bytes per second of calls of `bytes` that take `call_ns`. The relative spread is that of the times.
 fn rate_of_bytes(bytes: f64, call_ns: &Spread) -> Spread {
     let of = |ns: f64| bytes * 1e9 / ns;
     let mean = of(call_ns.mean);

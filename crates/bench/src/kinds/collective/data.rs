@@ -1,5 +1,5 @@
 //! Inputs and results in a backend's memory, and descriptions of wrong data. `tonnage_collective::data` defines the
-//! contents.
+//! data.
 
 use super::backend::Buffers;
 use tonnage_collective::data::{Data, WrongElements, memory};
@@ -7,13 +7,13 @@ use tonnage_collective::{Dtype, Reduction, Shape};
 use tonnage_plan::collective::{CollectivePoint, Grouping};
 use tonnage_units::{Error, Result};
 
-/// Data of one rank in the calls of a point.
+/// Inputs and expected results of one rank in the calls of a point.
 #[derive(Debug, Clone, Copy)]
 pub struct RankData {
     data: Data,
-    /// Rank number within its group.
+    /// Index of the rank in its group.
     place: u32,
-    /// The group, if there are several.
+    /// The grouping and the number of the rank's group; `None` if all ranks form one group.
     group: Option<(Grouping, u32)>,
     in_place: bool,
 }
@@ -22,12 +22,12 @@ impl RankData {
     /// Creates the data of a rank.
     ///
     /// # Errors
-    /// `Usage` if no data give exact results for the call.
+    /// `Usage` if there are no data with which this call gives exact results.
     pub fn new(point: &CollectivePoint, rank: u32, in_place: bool) -> Result<Self> {
         let reduction = point.reduction.unwrap_or(Reduction::Sum);
         let grouping = point.grouping();
         let seat = grouping.position(rank);
-        // A seed per group, so that data of another group are detected as wrong.
+        // Each group has its own seed, so that data of another group are detected as wrong.
         let seed = point.seed ^ u64::from(seat.group) << 32;
         Ok(Self {
             data: Data::new(&point.shape(), reduction, seed, 0)?,
@@ -76,7 +76,8 @@ impl RankData {
         Err(Error::Failed(format!("wrong results{of}: {what}")))
     }
 
-    /// Largest number of consecutive calls on their own results, if these grow from call to call.
+    /// Returns the largest number of consecutive calls that use the result of the previous call as input. It is limited
+    /// if values grow from call to call.
     pub fn repeats_max(&self) -> u64 {
         let Shape { dtype, ranks, .. } = *self.data.shape();
         let grows = matches!(
@@ -86,8 +87,8 @@ impl RankData {
         if !grows || ranks < 2 {
             return u64::MAX;
         }
-        // Powers of two by which a first result may grow before it overflows its type, or infinities slow the
-        // arithmetic down. First results of small types may take any value of the type.
+        // Number of doublings after the first result before the type overflows, or before infinities slow down the
+        // arithmetic. With small types, even the first result may be close to the type's limit.
         let exponents = match dtype {
             Dtype::Float32 | Dtype::Bfloat16 => 96,
             Dtype::Float64 => 900,

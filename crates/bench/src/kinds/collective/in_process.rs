@@ -1,5 +1,5 @@
-//! Backends whose calls a library makes in this process: memory and CPU are this program's, and one loop times all of
-//! them.
+//! Backends whose library makes the calls inside this process. They use memory and CPUs of this program, and one loop
+//! times all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use tonnage_sys::clock::Clock;
 use tonnage_units::quantity::human::exact_size;
 use tonnage_units::{Error, Result};
 
-/// A backend of a library, open on all ranks.
+/// A library's backend, open on all ranks.
 pub struct InProcess {
     calls: Box<dyn GroupCalls>,
     name: &'static str,
@@ -38,15 +38,15 @@ pub struct InProcess {
     watchdog: Watchdog,
     /// Description of the prepared call, for messages.
     ready: String,
-    // The bytes of the buffers.
+    // Kept alive because `buffers` refers to it.
     _memory: Arc<dyn Memory>,
 }
 
 impl InProcess {
-    /// Opens a backend on all ranks for points that share one.
+    /// Opens a backend on all ranks, for points that share an open backend.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] on every rank if any rank lacks a requirement; otherwise the failure and the rank where
+    /// [`Error::Unavailable`] on every rank if any rank lacks a requirement. Otherwise the failure, with the rank where
     /// it happened.
     pub fn open(
         (entry, open): (&BackendEntry, OpenGroupCalls),
@@ -110,12 +110,12 @@ impl InProcess {
     }
 }
 
-/// Whether results of a point replace the inputs.
+/// Returns whether results of a point overwrite the inputs.
 fn is_in_place(always: &[tonnage_collective::Collective], point: &CollectivePoint) -> bool {
     point.in_place || always.contains(&point.op)
 }
 
-/// CPU and memory of this rank's calls.
+/// CPU and memory that this rank's calls use.
 struct PinnedMemory {
     cpu: Option<u32>,
     socket: Option<u32>,
@@ -123,7 +123,7 @@ struct PinnedMemory {
     memory: Arc<dyn Memory>,
 }
 
-/// Pins this thread to the CPU that a worker of an engine would get, and allocates memory there.
+/// Pins this thread to the CPU that an engine's worker would get, and allocates memory near this CPU.
 fn pin_and_allocate(
     point: &CollectivePoint,
     bytes: u64,
@@ -158,7 +158,8 @@ fn pin_and_allocate(
     })
 }
 
-/// The calls of a trial that are aligned. The watchdog learns of each at the barrier, outside the timed interval.
+/// The calls of a trial with a barrier before each call. At the barrier, outside the timed interval, the watchdog
+/// learns which call follows.
 struct AlignedCalls<'a> {
     calls: &'a mut dyn GroupCalls,
     progress: &'a CallProgress,
@@ -177,7 +178,7 @@ impl Caller for AlignedCalls<'_> {
     }
 }
 
-/// The calls of a trial that follow each other without a barrier.
+/// The calls of a trial without barriers between them.
 struct BackToBackCalls<'a>(AlignedCalls<'a>);
 
 impl Caller for BackToBackCalls<'_> {
@@ -236,7 +237,7 @@ impl Backend for InProcess {
             begun: 0,
         };
         let (iterations, clock) = (order.iterations, &self.clock);
-        // Writing the inputs does not count as a call, however long it takes.
+        // Writing the inputs is not a call, so the watchdog's timeout does not apply to it.
         let mut before = |iteration| {
             progress.leave();
             (order.before)(iteration)

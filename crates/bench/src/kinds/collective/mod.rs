@@ -1,4 +1,4 @@
-//! Operations that all ranks call together, over any backend.
+//! Collectives: operations that all ranks call together, over any backend.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -47,10 +47,10 @@ pub struct OpenBackend {
     pub backend: Result<Box<dyn Backend>, Outcome>,
 }
 
-/// The kind: points share open backends; they have a warm-up but no canary.
+/// The `collective` kind. Points share open backends, and have a warm-up but no canary.
 #[derive(Default)]
 pub struct CollectiveCalls {
-    /// Algorithms that native backends chose so far.
+    /// Algorithms that native backends have chosen so far.
     ways: KnownAlgorithms,
 }
 
@@ -98,7 +98,7 @@ impl Kind for CollectiveCalls {
         Ok(all)
     }
 
-    /// Backends agree that they lack a call before any of them makes it.
+    /// If a backend lacks a call, all ranks agree on this before any of them makes the call. The backends stay usable.
     fn stays_open_after(ended: &Error) -> bool {
         matches!(ended, Error::Unavailable { .. })
     }
@@ -116,7 +116,7 @@ impl Kind for CollectiveCalls {
         let mut contest = BackendContest::new(asked.point, open, stage);
         let ended = run_steps(&mut contest);
         let (body, failed) = contest.into_parts();
-        // If the run is over, no backend completed; the record's outcome gives the reason.
+        // If the run is over, no backend has completed, and the record's outcome has the reason.
         if !matches!(ended, Err(StepFailure::Run(_))) {
             record.body = body.into();
         }

@@ -1,5 +1,5 @@
-//! Times of iterations, combined over the ranks on the way up the control tree: the longest, the sum, the shortest, and
-//! the rank that began last.
+//! Times of iterations over all ranks: longest, sum, shortest, and the rank that began last. The control tree combines
+//! them on the way to its root.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,21 +8,21 @@ use tonnage_loops::calls::CallSpan;
 use tonnage_ranks::{Rank, RankGroup};
 use tonnage_units::{Reduce, Result};
 
-/// Iterations per message. They bound the size of a message, however long the trial is.
+/// Number of iterations per message. It limits the size of messages in long trials.
 const BLOCK: usize = 4096;
 
-/// Per-iteration times, combined over the ranks merged so far.
+/// Times of each iteration, combined over the ranks that are merged so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct IterationTimes {
     longest_ns: Vec<u64>,
     sum_ns: Vec<u64>,
     shortest_ns: Vec<u64>,
-    /// Latest begin of each iteration on rank 0's clock, and its rank.
+    /// For each iteration, the time of its last begin on rank 0's clock, and the rank that began last.
     begun_last: Vec<(u64, u32)>,
 }
 
 impl IterationTimes {
-    /// Builds the times of one rank, whose clock is ahead of rank 0's by `offset_ns`.
+    /// Builds the times of one rank. Its clock is ahead of rank 0's by `offset_ns`.
     fn from_spans(spans: &[CallSpan], rank: u32, offset_ns: i64) -> Self {
         let took_ns: Vec<u64> = spans.iter().map(CallSpan::took_ns).collect();
         let begun = |span: &CallSpan| (span.begin_ns.saturating_add_signed(-offset_ns), rank);
@@ -49,29 +49,29 @@ impl Reduce for IterationTimes {
     }
 }
 
-/// Times of a trial over all ranks, the same on all of them.
+/// Times of a trial over all ranks. Except for the last two fields, they are the same on all ranks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TrialTimes {
     /// Time of each iteration on its slowest rank.
     pub longest_ns: Vec<u64>,
-    /// Sum over ranks and iterations.
+    /// Sum of the times of all iterations on all ranks.
     pub sum_ns: u64,
-    /// Sum over the iterations of the fastest rank's time.
+    /// Sum over the iterations of the fastest rank's times.
     pub shortest_sum_ns: u64,
     /// Number of iterations that this rank began last.
     pub began_last: u64,
-    /// Sums over the iterations within this rank's group, if there are several groups.
+    /// Sums for this rank's group; `None` if all ranks form one group.
     pub group: Option<GroupSums>,
 }
 
-/// Times of a trial over the ranks of one group.
+/// Sums over the iterations of a trial, within one group of ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GroupSums {
-    /// Of the slowest rank of each iteration.
+    /// Sum of the times on each iteration's slowest rank.
     pub longest_ns: u64,
-    /// Of all ranks.
+    /// Sum of the times on all ranks.
     pub all_ns: u64,
-    /// Of the fastest rank of each iteration.
+    /// Sum of the times on each iteration's fastest rank.
     pub shortest_ns: u64,
 }
 
@@ -93,7 +93,7 @@ impl TrialTimes {
     }
 }
 
-/// Combines the spans of all ranks, and separately those of this rank's group. Every rank passes the same number of
+/// Combines the spans of all ranks and, separately, those of this rank's group. Every rank must pass the same number of
 /// spans.
 pub fn combine(
     spans: &[CallSpan],
@@ -115,7 +115,7 @@ pub fn combine(
     Ok(all)
 }
 
-/// Returns the time of each span on its slowest rank.
+/// Returns how long each span took on its slowest rank.
 pub fn slowest<const SPANS: usize>(
     spans: [CallSpan; SPANS],
     rank: &mut Rank,
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn iterations_record_their_slowest_and_last_rank() {
-        // The second rank's clock is 100 ns ahead.
+        // The second rank's clock is 100 ns ahead, which is subtracted.
         let mut all = IterationTimes::from_spans(&spans(&[(10, 20), (30, 60)]), 0, 0);
         all.merge(IterationTimes::from_spans(
             &spans(&[(111, 116), (125, 165)]),

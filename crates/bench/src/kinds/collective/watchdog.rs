@@ -1,5 +1,5 @@
-//! The watchdog of calls that a library makes in this process. A thread cannot be taken out of a library, so a call
-//! that does not return must end the run. A separate thread watches the progress that the timed loop records.
+//! The watchdog for calls that a library makes in this process. A thread inside a library cannot be interrupted, so a
+//! call that does not return must end the run. A separate thread watches the progress that the timed loop records.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -10,15 +10,15 @@ use tonnage_ranks::Alarm;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Longest time between two checks. A stuck call is noticed at most two checks after its timeout, and the process ends
-/// after the grace of the control channel: together less than five seconds.
+/// Longest time between two checks. A stuck call is noticed at most two checks after its timeout. The process then ends
+/// after the grace of the control channel. Together this takes less than five seconds.
 const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-/// Value of [`CallProgress`] while this rank is outside the library.
+/// Value of [`CallProgress`] while this rank makes no call.
 const OUTSIDE: u64 = 0;
 
-/// Number of the call that this rank is in, from 1; 0 between calls. The timed thread only makes one plain store for
-/// the watchdog.
+/// Number of the call that this rank is in, from 1; 0 between calls. For the watchdog, the timed thread makes only one
+/// plain store per call.
 #[derive(Debug, Default)]
 pub struct CallProgress(AtomicU64);
 
@@ -29,7 +29,7 @@ impl CallProgress {
         self.0.store(call, Ordering::Relaxed);
     }
 
-    /// Marks that this rank is outside the library.
+    /// Marks that this rank is not inside a call.
     #[inline]
     pub fn leave(&self) {
         self.0.store(OUTSIDE, Ordering::Relaxed);
@@ -50,18 +50,18 @@ struct WatchedCalls {
     changed: Condvar,
 }
 
-/// The current task of the thread.
+/// What the watchdog's thread has to watch.
 #[derive(Debug, Default)]
 struct WatchdogTask {
     is_over: bool,
-    /// Description of the calls, while there are any.
+    /// Description of the calls; `None` while there are no calls to watch.
     calls: Option<String>,
-    /// Generation of the calls; call numbers restart with each one.
+    /// Distinguishes the calls of different trials, because call numbers restart at 1.
     generation: u64,
 }
 
 impl Watchdog {
-    /// Starts the thread, which may run on any of `cpus`. A call may take up to `limit`.
+    /// Starts the watchdog's thread, which may run on any of `cpus`. A call may take up to `limit`.
     pub fn start(alarm: Alarm, limit: Duration, cpus: Vec<u32>) -> Result<Self> {
         let watched = Arc::new(WatchedCalls::default());
         let own = Arc::clone(&watched);
@@ -82,12 +82,12 @@ impl Watchdog {
         })
     }
 
-    /// Returns the counter that the timed loop writes.
+    /// Returns the progress that the timed loop records.
     pub fn progress(&self) -> &CallProgress {
         &self.watched.progress
     }
 
-    /// Starts watching calls with this description; `None` stops watching.
+    /// Starts watching calls with this description. `None` ends watching.
     pub fn watch(&self, calls: Option<String>) {
         self.progress().leave();
         lock(&self.watched.duty).watch(calls);
@@ -115,7 +115,8 @@ impl Drop for Watchdog {
 }
 
 impl WatchedCalls {
-    /// Watches until the watchdog is dropped. Returns an error if the run has to end. Sleeps while there are no calls.
+    /// Watches calls until the watchdog is dropped. Returns an error if a call does not return. Sleeps while there are
+    /// no calls.
     fn watch(&self, limit: Duration) -> Option<Error> {
         let interval = (limit / 4).min(CHECK_INTERVAL_MAX);
         let mut seen = ((0, OUTSIDE), Instant::now());
@@ -180,7 +181,7 @@ mod tests {
         assert!(error.contains("--timeout 0.2 s"), "{error}");
     }
 
-    /// Trials of one call each; the thread never happens to check while the rank is outside.
+    /// Each trial makes a single call. The watchdog never checks between two calls, and must not take them for one.
     #[test]
     fn first_calls_of_different_trials_are_distinguished() {
         let watched = watched(Some("calls"));

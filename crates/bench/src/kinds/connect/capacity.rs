@@ -1,7 +1,7 @@
-//! Number of workers that can have connections here. Only the engine's library knows how many queue pairs or how much
-//! pinned memory exist, so if it refuses some workers, those served are counted. The file descriptors per worker depend
-//! on the engine, its library and its peers, so they are counted too: a first worker sets up its connections before all
-//! do.
+//! Determines how many workers can have connections on this machine. Only the engine's library knows the available
+//! queue pairs and pinned memory. So all workers try, and if some are refused, the others are counted. The file
+//! descriptors per worker depend on the engine, its library and the peers. So a first worker sets up its connections
+//! alone, and its descriptors are counted.
 
 use std::io;
 
@@ -11,26 +11,26 @@ use rustix::process::{Resource, getrlimit};
 use super::worker::WorkerRefusal;
 use tonnage_units::{Bytes, Error, Result};
 
-/// Memory is locked in pages of this size.
+/// Locked memory is counted in pages of this size.
 const PAGE: u64 = 4096;
 
-/// File descriptors that the rest of the process may need meanwhile.
+/// Number of file descriptors that the rest of the process may need at the same time.
 const RESERVE: u64 = 8;
 
-/// The workers of a rank that tried a step at the same time, and how many succeeded.
+/// The workers of a rank that tried a step at the same time, and the number that succeeded.
 #[derive(Debug, Clone, Copy)]
 pub struct Capacity {
-    /// Workers that tried.
+    /// Number of workers that tried.
     pub workers: usize,
-    /// Workers that succeeded.
+    /// Number of workers that succeeded.
     pub served: usize,
     pub register_bytes: u64,
-    /// Bytes that this process may lock in memory; `None` without a limit.
+    /// Number of bytes that this process may lock; `None` without a limit.
     pub lockable_bytes: Option<u64>,
 }
 
 impl Capacity {
-    /// Capacity of this process, in which `served` of `workers` workers succeeded.
+    /// Creates the capacity of this process, after `served` of `workers` workers have succeeded.
     pub fn new(workers: usize, served: usize, register_bytes: u64) -> Self {
         Self {
             workers,
@@ -40,13 +40,13 @@ impl Capacity {
         }
     }
 
-    /// This process's limit of locked memory.
+    /// Returns this process's limit for locked memory.
     fn lockable_bytes() -> Option<u64> {
         getrlimit(Resource::Memlock).current
     }
 
-    /// Reduces the refusals to one error. If all are shortages, the error is the first one with the number of workers
-    /// that fit. Any other refusal takes precedence and is returned unchanged.
+    /// Combines the refusals into one error. If all refusals are shortages, this is the first one, with the number of
+    /// workers that fit. A refusal for another reason takes precedence, and is returned unchanged.
     pub fn explain(&self, refusals: Vec<WorkerRefusal>) -> Option<Error> {
         let of = |refusal: &WorkerRefusal| Shortage::from_error(&refusal.error);
         let other = refusals.iter().position(|refusal| of(refusal).is_none());
@@ -63,7 +63,7 @@ impl Capacity {
         let lockable = self.lockable_bytes.filter(|&lockable| {
             pins && self.register_bytes.saturating_mul(self.workers as u64) > lockable
         });
-        // Without a number, the engine's own advice is the best.
+        // No number of workers is known, so the engine's own advice is the best.
         if shortage == Shortage::Uncoded && self.served == 0 {
             return error;
         }
@@ -103,8 +103,7 @@ impl Capacity {
     }
 }
 
-/// A resource that ran out, derived from an engine's refusal. Any other error is a plain failure and does not depend on
-/// the number of workers.
+/// A resource that ran out, recognized from an engine's refusal. Other errors would also occur with fewer workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shortage {
     /// An error code of the system, such as ENOMEM.
@@ -113,7 +112,7 @@ enum Shortage {
     Uncoded,
 }
 
-/// Error codes of exhausted resources. ENFILE comes before EMFILE, because its message contains EMFILE's.
+/// Error codes of exhausted resources. ENFILE comes before EMFILE because its message contains the message of EMFILE.
 const CODES: [Errno; 5] = [
     Errno::NOMEM,
     Errno::NFILE,
@@ -123,8 +122,8 @@ const CODES: [Errno; 5] = [
 ];
 
 impl Shortage {
-    /// Returns the shortage behind an error, if there is one. Engines' libraries report error codes as text, in the
-    /// system's wording.
+    /// Returns the shortage that caused an error; `None` for another cause. Engines' libraries report error codes as
+    /// text, in the system's words.
     fn from_error(error: &Error) -> Option<Self> {
         let code = match error {
             Error::Io { source, .. } => {
@@ -145,7 +144,7 @@ impl Shortage {
     }
 }
 
-/// The system's message for an error code.
+/// Returns the system's message for an error code.
 fn system_message(code: Errno) -> String {
     let mut text = io::Error::from_raw_os_error(code.raw_os_error()).to_string();
     let end = text.find(" (os error").unwrap_or(text.len());
@@ -153,32 +152,32 @@ fn system_message(code: Errno) -> String {
     text
 }
 
-/// File descriptors of this process.
+/// Number and limit of this process's file descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptors {
     /// Number of open descriptors.
     pub open: u64,
-    /// Most descriptors that may be open; `None` without a limit.
+    /// Maximum number of open descriptors; `None` without a limit.
     pub most: Option<u64>,
 }
 
 impl Descriptors {
-    /// Counts the open descriptors; `None` if the system does not list them.
+    /// Counts the open descriptors. `None` if the system does not list them.
     pub fn count() -> Option<Self> {
         let open = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
         Some(Self {
-            // One of them is the directory listing itself.
+            // One of the listed descriptors belongs to the listing itself.
             open: open.saturating_sub(1),
             most: getrlimit(Resource::Nofile).current,
         })
     }
 
-    /// Rejects more workers than descriptors allow, if the first worker opened `of_one`. The suggested number leaves
-    /// one spare descriptor per worker: if both ends start a connection at once, one of the two is given up after a
-    /// moment.
+    /// Rejects more workers than the free descriptors allow, if each worker needs `of_one` descriptors. The suggested
+    /// number leaves one more descriptor per worker. If both ends of a connection connect at once, two connections
+    /// exist until one is given up.
     ///
     /// # Errors
-    /// [`Error::Unavailable`], with the number that fits.
+    /// [`Error::Unavailable`] with the number of workers that fit.
     pub fn check(self, of_one: u64, workers: u32) -> Result<()> {
         let (Some(most), 1..) = (self.most, of_one) else {
             return Ok(());
@@ -261,13 +260,13 @@ mod tests {
                 0,
                 ["0 threads fit", "Choose --register 8k or less"],
             ),
-            // The lockable memory is shared in whole pages.
+            // The lockable memory is divided in whole pages.
             (
                 100_000,
                 0,
                 ["0 threads fit", "Choose --register 12k or less"],
             ),
-            // More workers may be served than the pinned memory suggests, but never all of them.
+            // More workers may have been served than the limit seems to allow, but not all of them.
             (
                 3 << 20,
                 5,
@@ -284,7 +283,7 @@ mod tests {
                 assert!(message.contains(part), "{part}: {message}");
             }
         }
-        // The limit is not the cause if it is not exceeded, if nothing is pinned, or if another resource ran out.
+        // The limit is not blamed if it is not exceeded, if no memory is pinned, or if another resource ran out.
         let others = [
             (8 << 20, refusal(Errno::NOMEM, true)),
             (3 << 20, refusal(Errno::NOMEM, false)),
@@ -313,7 +312,7 @@ mod tests {
             let message = skip(Capacity { workers, ..none }, refusal(Errno::NOSPC, false));
             assert!(message.ends_with(advice), "{message}");
         }
-        // The engine's own advice is kept.
+        // Without a number of workers, the engine's own advice stays.
         let error = Error::Unavailable {
             what: "shm".into(),
             why: "no".into(),
@@ -331,7 +330,7 @@ mod tests {
         };
         for capacity in [SOME, locked, Capacity { served: 0, ..SOME }] {
             let died = WorkerRefusal::from(Error::Failed("a thread died".into()));
-            // The failure takes precedence over an earlier shortage.
+            // A failure takes precedence over a shortage, even a shortage that comes first.
             let both = vec![refusal(Errno::NOMEM, true), died];
             let error = capacity.explain(both).unwrap();
             assert!(
@@ -427,8 +426,8 @@ mod tests {
 
     #[test]
     fn descriptors_are_counted() {
-        // 200 files are more than other tests of this process open or close meanwhile. Several attempts, because each
-        // may be disturbed.
+        // 200 files are more than other tests of this process open or close meanwhile. Other tests can still disturb an
+        // attempt, so several are made.
         let counts = || {
             let before = Descriptors::count().unwrap();
             let null = || std::fs::File::open("/dev/null").unwrap();

@@ -1,6 +1,7 @@
-//! First bytes of a round as one worker sees them, per peer. An end counts a connection if its own operation completed
-//! once and, where the engine notifies targets, the peer's byte arrived once. The immediate of a byte names its sender,
-//! so that a byte from another peer or another worker cannot replace a missing one.
+//! The first bytes of a round, as one worker sees them from each peer. An end counts a connection under two conditions.
+//! Its own operation has completed exactly once. If the engine notifies targets, the peer's byte has also arrived
+//! exactly once. The immediate of a byte names the sender. So a byte from a wrong peer or worker cannot replace a
+//! missing byte.
 
 use std::ops::Range;
 
@@ -9,17 +10,17 @@ use tonnage_engine::{Completion, Lane, Peer};
 use tonnage_plan::bounds::{RANKS_MAX, THREADS_MAX};
 use tonnage_units::{Error, Result};
 
-/// Layout of an immediate: the sender's rank, its worker, and one bit that marks an answer.
+/// Number of bits in an immediate for the sender's rank and worker. One more bit marks an answer.
 const RANK_BITS: u32 = 16;
 const WORKER_BITS: u32 = 10;
 const _: () = assert!(RANKS_MAX <= 1 << RANK_BITS && THREADS_MAX <= 1 << WORKER_BITS);
 
-/// Connections that an end has counted in a round.
+/// Numbers of connections that an end has counted in a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionCounts {
-    /// Connections that this side initiated.
+    /// Number of connections that this end initiated.
     pub begun: u64,
-    /// Connections that its peers initiated.
+    /// Number of connections that peers initiated.
     pub accepted: u64,
 }
 
@@ -31,18 +32,18 @@ impl ConnectionCounts {
     }
 }
 
-/// Completions that an end can observe.
+/// Events by which an end can observe its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VisibleCompletions {
-    /// A connection's own operation and the peer's byte: write with immediate.
+    /// The end's own operation completes, and the peer's byte arrives (write with immediate).
     BothWays,
-    /// A connection's own operation, which fetches the peer's byte: read.
+    /// The end's own operation completes, which reads the peer's byte.
     OwnReads,
-    /// A connection's own operation only, because the engine moves no bytes.
+    /// Only the end's own operation completes, because the engine moves no bytes.
     OwnOnly,
 }
 
-/// This end of one connection.
+/// This worker's end of one connection.
 #[derive(Debug, Clone, Copy)]
 struct Connection {
     peer: Peer,
@@ -51,25 +52,25 @@ struct Connection {
     arrived: u32,
 }
 
-/// The connections of one worker. Their tags are their indices: first the connections that it initiates, then those
-/// that its peers initiate, each in rank order.
+/// All connections of one worker. The tag of an operation is the connection's index. Connections that the worker
+/// initiates come first, then those that its peers initiate. Both parts are in rank order.
 #[derive(Debug)]
 pub struct Connections {
     visibility: VisibleCompletions,
     worker: u32,
     all: Vec<Connection>,
     begins: usize,
-    /// Number of ends that saw their own operation complete, of initiated ones that saw the answer, and of accepted
-    /// ones that saw the peer's byte.
+    /// Number of ends whose own operation completed, of initiated connections with an answer, and of accepted
+    /// connections with the peer's byte.
     done: usize,
     answered: usize,
     asked: usize,
-    /// The first observation that no correct engine produces.
+    /// The first event that a correct engine would not produce.
     wrong: Option<String>,
 }
 
 impl Connections {
-    /// Connections of a worker to `targets`, and from `initiators`.
+    /// Creates the connections of a worker: to `targets`, and from `initiators`.
     pub fn new(
         visibility: VisibleCompletions,
         worker: u32,
@@ -106,60 +107,60 @@ impl Connections {
         self.wrong = None;
     }
 
-    /// Indices of the connections that this side initiates.
+    /// Returns the indices of the connections that this worker initiates.
     pub fn initiated_range(&self) -> Range<usize> {
         0..self.begins
     }
 
-    /// Indices of the connections that its peers initiate.
+    /// Returns the indices of the connections that its peers initiate.
     pub fn accepted_range(&self) -> Range<usize> {
         self.begins..self.all.len()
     }
 
-    /// The peer of each connection.
+    /// Returns the peer of each connection.
     pub fn peers(&self) -> Vec<Peer> {
         self.all.iter().map(|end| end.peer).collect()
     }
 
-    /// Notes the lane of the operation on connection `index`, and returns its immediate.
+    /// Records the lane of the operation on connection `index`, and returns the operation's immediate.
     pub fn post(&mut self, index: usize, rank: Peer, lane: Lane) -> u32 {
         self.all[index].lane = Some(lane);
         let answers = u32::from(index >= self.begins);
         rank | self.worker << RANK_BITS | answers << (RANK_BITS + WORKER_BITS)
     }
 
-    /// Whether at least `count` ends have seen their own operation complete.
+    /// Returns whether the own operation of at least `count` ends has completed.
     pub fn are_done(&self, count: usize) -> bool {
         self.done >= count
     }
 
-    /// Whether every initiator's byte has arrived.
+    /// Returns whether the bytes of all initiators have arrived.
     pub fn have_all_requests_arrived(&self) -> bool {
         self.begins + self.asked >= self.all.len()
     }
 
-    /// Whether every target has answered.
+    /// Returns whether the answers of all targets have arrived.
     pub fn have_all_answers_arrived(&self) -> bool {
         self.answered >= self.begins
     }
 
-    /// Describes the peer of the first connection in `range` for which `is_missing` holds.
+    /// Describes the peer of the first connection in `range` to which `is_missing` applies.
     fn describe_missing(&self, range: Range<usize>, is_missing: fn(&Connection) -> bool) -> String {
         let missing = self.all[range].iter().find(|end| is_missing(end));
         missing.map_or_else(|| "a peer".to_owned(), |end| format!("rank {}", end.peer))
     }
 
-    /// Describes a peer with an operation that has not completed.
+    /// Describes a peer whose connection has a posted operation that has not completed.
     pub fn describe_incomplete(&self) -> String {
         self.describe_missing(0..self.all.len(), |end| end.lane.is_some() && end.done == 0)
     }
 
-    /// Describes a peer in `range` that has not sent its byte.
+    /// Describes a peer in `range` whose byte has not arrived.
     pub fn describe_silent(&self, range: Range<usize>) -> String {
         self.describe_missing(range, |end| end.arrived == 0)
     }
 
-    /// Notes that an operation of this side has completed.
+    /// Records that an operation of this worker has completed.
     pub fn record_completion(&mut self, completion: &Completion) {
         let found = self.all.get_mut(completion.tag as usize);
         match found {
@@ -183,7 +184,7 @@ impl Connections {
         }
     }
 
-    /// Notes that a byte has arrived.
+    /// Records that a byte has arrived.
     pub fn record_arrival(&mut self, completion: &Completion) {
         if self.visibility == VisibleCompletions::OwnOnly {
             return;
@@ -233,14 +234,14 @@ impl Connections {
         });
     }
 
-    /// Fails if an incorrect completion was seen.
+    /// Fails if an event occurred that a correct engine would not produce.
     pub fn check(&mut self) -> Result<()> {
         self.wrong
             .take()
             .map_or(Ok(()), |what| Err(Error::Failed(what)))
     }
 
-    /// Counts the connections that are complete at this end.
+    /// Returns the numbers of connections that are complete at this end.
     pub fn count(&self) -> ConnectionCounts {
         let arrivals = u32::from(self.visibility == VisibleCompletions::BothWays);
         let is_complete = |end: &&Connection| {
@@ -260,7 +261,7 @@ mod tests {
     use super::*;
     use tonnage_engine::Ending;
 
-    /// Worker 3 of rank 5, which initiates connections to ranks 1 and 2, and accepts those of ranks 1 and 7.
+    /// Worker 3 of rank 5. It initiates connections to ranks 1 and 2, and accepts connections from ranks 1 and 7.
     fn ends(visibility: VisibleCompletions) -> Connections {
         Connections::new(visibility, 3, vec![2, 1], vec![7, 1])
     }
@@ -286,7 +287,7 @@ mod tests {
         }
     }
 
-    /// A whole round; `replace` may drop, change or duplicate arrivals.
+    /// Plays a whole round. `replace` can drop, change or duplicate arrivals.
     fn round(
         ends: &mut Connections,
         replace: impl Fn(Completion) -> Vec<Completion>,
@@ -327,7 +328,7 @@ mod tests {
             }]
         };
         assert!(round(&mut both, unnamed).is_ok(), "the immediate names it");
-        // The posted immediate is decoded to the same sender.
+        // The immediates of posted operations name this worker as the sender.
         assert_eq!(both.post(0, 5, Lane(0)), byte(5, 3, false).imm);
         assert_eq!(both.post(3, 5, Lane(0)), byte(5, 3, true).imm);
     }
@@ -341,7 +342,7 @@ mod tests {
         let of_seven = |it: &Completion| it.lane == Lane(7);
         let twice = wrong(&|it| vec![it; 1 + usize::from(of_seven(&it))]);
         assert!(twice.contains("rank 7 arrived 2 times"), "{twice}");
-        // The number of bytes is right, but none came from one of the peers.
+        // The number of bytes is right, but one peer's byte is missing.
         let instead = wrong(&|it| match of_seven(&it) {
             true => vec![byte(1, 3, false)],
             false => vec![it],
@@ -408,7 +409,7 @@ mod tests {
     fn without_bytes_only_the_initiator_counts() {
         let mut ends = ends(VisibleCompletions::OwnOnly);
         post_and_end(&mut ends, 0..2);
-        // An engine that moves no bytes invents the answer: it is this side's own byte.
+        // An engine that moves no bytes reports this worker's own byte as the answer.
         ends.record_arrival(&byte(5, 3, false));
         assert!(ends.check().is_ok());
         let counted = ends.count();

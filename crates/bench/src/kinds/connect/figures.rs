@@ -1,4 +1,4 @@
-//! Times of steps, totals of trials, and their summary for a record's body.
+//! Times of steps, and totals of trials with their summary for a record.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use tonnage_record::{HistogramData, Latency, LatencyKind};
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Reduce, Result};
 
-/// Times of the steps of one worker's set-ups, and of the current round so far.
+/// Times of the steps over all set-ups of one worker, and in the current round.
 #[derive(Debug)]
 pub struct StepTimes {
     /// Histograms in the order of [`Step::ALL`].
@@ -28,17 +28,17 @@ impl Default for StepTimes {
 }
 
 impl StepTimes {
-    /// Adds to the time of a step in this round. A step may consist of several parts.
+    /// Adds time to a step of the current round. A step may have several parts.
     pub fn add(&mut self, step: Step, ns: u64) {
         self.round_ns[step as usize] += ns;
     }
 
-    /// Notes the total time of a completed set-up.
+    /// Records the total time of a set-up that is complete.
     pub fn add_total(&mut self, ns: u64) {
         self.round_ns[Step::Total as usize] = ns;
     }
 
-    /// Ends a round after everything was closed. A round without a complete set-up does not count.
+    /// Ends a round after all connections were closed. A round without a complete set-up does not count.
     pub fn end_round(&mut self, close_ns: u64) {
         self.round_ns[Step::Close as usize] = close_ns;
         let round = std::mem::take(&mut self.round_ns);
@@ -50,25 +50,25 @@ impl StepTimes {
         }
     }
 
-    /// Adds another worker's times.
+    /// Adds the times of another worker.
     pub fn merge(&mut self, other: &Self) {
         for (mine, other) in self.steps.iter_mut().zip(&other.steps) {
             mine.merge(other);
         }
     }
 
-    /// Discards the warm-up's times.
+    /// Discards all times, such as those of the warm-up.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// The histogram of each step.
+    /// Returns the histogram of each step.
     pub fn steps(&self) -> impl Iterator<Item = (Step, &LatencyHistogram)> {
         Step::ALL.into_iter().zip(&self.steps)
     }
 }
 
-/// Figures of a step; `None` if it was never taken.
+/// Returns the figures of a step; `None` if the step was never taken.
 pub fn step_record(step: Step, histogram: &LatencyHistogram) -> Option<StepRecord> {
     Some(StepRecord {
         step,
@@ -77,16 +77,16 @@ pub fn step_record(step: Step, histogram: &LatencyHistogram) -> Option<StepRecor
     })
 }
 
-/// One trial over all ranks.
+/// Totals of one trial over all ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialTotals {
-    /// From the aligned start until everything was closed.
+    /// Time from the aligned start until all connections were closed.
     pub window_ns: u64,
-    /// Connections as counted by their initiators and by their targets.
+    /// Numbers of connections that initiators and targets counted.
     pub counted: ConnectionCounts,
     /// CPU time of the ranks inside the measured interval.
     pub cpu_ns: u64,
-    /// The latest start after the aligned start.
+    /// Largest delay of a rank's start after the aligned start.
     pub start_skew_ns: u64,
 }
 
@@ -100,14 +100,14 @@ impl Reduce for TrialTotals {
 }
 
 impl TrialTotals {
-    /// Adds later rounds of the same trial.
+    /// Appends later rounds of the same trial.
     pub fn append_round(&mut self, next: &Self) {
         let window_ns = self.window_ns + next.window_ns;
         self.merge(*next);
         self.window_ns = window_ns;
     }
 
-    /// Checks that each end counted every connection of these rounds; targets only if bytes move.
+    /// Checks that both ends counted every connection. Targets count only if the engine moves bytes.
     pub fn check(&self, expected: u64, moves_bytes: bool) -> Result<()> {
         let ConnectionCounts { begun, accepted } = self.counted;
         if begun == expected && (accepted == expected || !moves_bytes) {
@@ -118,7 +118,7 @@ impl TrialTotals {
         )))
     }
 
-    /// The trial's entry in the record.
+    /// Returns the trial's entry in the record.
     pub fn trial(&self) -> ConnectTrial {
         ConnectTrial {
             window_ns: self.window_ns,
@@ -130,7 +130,7 @@ impl TrialTotals {
     }
 }
 
-/// Combines the trials.
+/// Combines all trials into the summary.
 pub fn summarize(trials: &[ConnectTrial]) -> ConnectSummary {
     let rates: Vec<f64> = trials.iter().map(|trial| trial.connections_per_s).collect();
     let connections = trials.iter().map(|trial| trial.connections).sum();

@@ -2,15 +2,16 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`opened`] | the engine's devices and the registered memory, on all ranks |
-//! | [`worker`] | one worker: a thread that sets up its connections, step by step, and closes them |
-//! | [`connections`] | first bytes as one worker sees them, per peer: which of its connections count |
-//! | [`rank_workers`] | the workers of a rank and the exchange of endpoint addresses: rounds, trials, and their totals |
+//! | [`opened`] | the engine's devices and the memory to register, on all ranks |
+//! | [`worker`] | one worker: a thread that sets up its connections step by step, and closes them |
+//! | [`connections`] | the first bytes that one worker sees from each peer, and the connections that count |
+//! | [`rank_workers`] | the workers of a rank: rounds, trials and totals, and the exchange of endpoint addresses |
 //! | [`figures`] | times of steps, totals of trials, and a record's body |
 //! | [`capacity`] | how many workers' connections fit |
 //!
-//! In a round every worker of every rank sets up its connections and closes them. docs/METHODOLOGY.md defines the steps
-//! and what they mean for each engine. Moving bytes over lasting connections is [`super::transfer`].
+//! In a round, every worker of every rank sets up its connections and closes them again. docs/METHODOLOGY.md defines
+//! the steps, and what each step includes for each engine. [`super::transfer`] moves bytes over connections that stay
+//! open.
 
 pub mod capacity;
 pub mod connections;
@@ -27,7 +28,7 @@ use rank_workers::RankWorkers;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_record::{Body, ConnectBody, Record};
 
-/// The `connect` kind: points share no open engine; they have a warm-up, but neither a canary nor a bound.
+/// The `connect` kind. Points don't share an open engine. They have a warm-up, but neither a canary nor a bound.
 #[derive(Default)]
 pub struct Connects;
 
@@ -56,8 +57,8 @@ impl Kind for Connects {
         record: &mut Record,
         run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
-        // All workers get their memory only after the first worker of each rank has set up a connection, which shows
-        // how many file descriptors a worker needs.
+        // First, one worker of each rank sets up its connections. This shows how many file descriptors a worker needs.
+        // Only then all workers get their memory.
         stage.rank.set_phase("setting up a first connection");
         let mut rehearsed = ConnectBody::new(asked.point.clone());
         let rehearse = |workers: &mut RankWorkers<'_>| workers.rehearse();

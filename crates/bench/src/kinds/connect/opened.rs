@@ -1,5 +1,5 @@
-//! The engine's devices and the memory to register, on all ranks. Both are allocated once per point, because only their
-//! use by the workers is measured.
+//! The engine's devices and the memory to register, on all ranks. Both exist once per point, because only their use by
+//! the workers is measured.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,26 +18,26 @@ use tonnage_plan::connect::ConnectPoint;
 use tonnage_record::{Effective, Placed};
 use tonnage_units::{Error, Result};
 
-/// Devices and memory that stay open between rounds on this rank.
+/// Devices and memory of this rank that stay open between rounds.
 pub struct OpenDevices {
     devices: Devices,
-    /// Memory and domain of each worker, with the CPU that it is pinned to. Only the first worker's until
-    /// [`OpenDevices::allocate_all_workers`].
+    /// Domain and memory of each worker, and the CPU that the worker is pinned to. Before
+    /// [`OpenDevices::allocate_all_workers`], there is only the first worker.
     seats: Vec<(UnopenedWorker, Option<u32>)>,
-    /// The ranks that each worker connects to, and the ranks that connect to the worker.
+    /// The ranks that each worker connects to, and the ranks that connect to it.
     ends: (Vec<Peer>, Vec<Peer>),
-    /// True if the engine moves bytes, so that both ends of a connection see them.
+    /// True if the engine moves bytes, so that both ends can observe a connection.
     pub moves_bytes: bool,
-    /// Open file descriptors before any worker had its memory.
+    /// File descriptors that were open before any worker had its memory.
     unused: Option<Descriptors>,
 }
 
 impl OpenDevices {
-    /// Opens the devices on all ranks, and allocates the memory of each rank's first worker.
+    /// Opens the devices on all ranks, and allocates the memory of the first worker of each rank.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] on every rank if any rank lacks a requirement; otherwise the failure and where it
-    /// occurred.
+    /// [`Error::Unavailable`] on every rank if any rank lacks a requirement. Otherwise the failure, with the rank where
+    /// it happened.
     pub fn open(point: &ConnectPoint, stage: &mut Stage<'_>) -> Result<Self> {
         stage.rank.set_phase(&format!("opening {}", point.engine));
         let (id, roles) = (stage.rank.id(), point.roles());
@@ -94,11 +94,11 @@ impl OpenDevices {
         Ok(())
     }
 
-    /// Allocates the memory of all workers, if there are enough file descriptors for them and their connections.
-    /// `descriptors` has the counts of this process while the first worker was connected.
+    /// Allocates the memory of all workers, if there are enough file descriptors for their connections. `descriptors`
+    /// has this process's counts while the first worker was connected.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] with the number of workers that fit, or the failure.
+    /// [`Error::Unavailable`] with the number of workers that fit, or another failure.
     pub fn allocate_all_workers(
         &mut self,
         point: &ConnectPoint,
@@ -119,11 +119,11 @@ impl OpenDevices {
         Ok(())
     }
 
-    /// Descriptions of all ranks, with equal ones grouped, and the sockets of the connected pairs.
+    /// Returns the effective configuration of all ranks (equal ones grouped), and the sockets of the connected pairs.
     ///
     /// # Errors
-    /// If a rank does not answer, or its answer cannot be decoded; [`StepFailure::Point`] if the sockets are not the
-    /// requested ones.
+    /// If a rank does not answer, or its answer cannot be decoded. [`StepFailure::Point`] if the sockets are not those
+    /// that the user requested.
     pub fn effective(
         &self,
         point: &ConnectPoint,
@@ -155,7 +155,7 @@ impl OpenDevices {
         Ok((group_equal(all.iter().map(|Json(one)| one.clone())), placed))
     }
 
-    /// The ranks that each worker is connected to.
+    /// Returns the ranks that each worker is connected to.
     pub fn peers(&self) -> Vec<Peer> {
         let mut all = [&self.ends.0[..], &self.ends.1[..]].concat();
         all.sort_unstable();
@@ -163,7 +163,7 @@ impl OpenDevices {
         all
     }
 
-    /// The workers of this rank that have memory, with their CPUs, before any set-up.
+    /// Returns the workers of this rank that have memory, each with its CPU. They have not set up anything yet.
     pub fn workers(&self, stopped: &Arc<AtomicBool>) -> Vec<(ConnectWorker, Option<u32>)> {
         let seats = self.seats.iter();
         let worker = |(seat, cpu): &(UnopenedWorker, Option<u32>)| {
@@ -209,7 +209,7 @@ fn pairs(point: &ConnectPoint) -> CommunicatingPairs {
     }
 }
 
-/// Rejects a device that cannot move the first byte.
+/// Rejects a device that offers none of the verbs for the first byte.
 fn check_caps(caps: &Caps, name: &str) -> Result<()> {
     if first_byte(caps).is_some() {
         return Ok(());

@@ -1,8 +1,8 @@
-//! The workers of a rank, led by its main thread. It alone talks to the other ranks and exchanges the workers' endpoint
-//! addresses.
+//! The workers of a rank. Its main thread leads them, and is the only thread that talks to other ranks. It also
+//! exchanges the workers' endpoint addresses.
 //!
-//! In a round all workers of all ranks set up their connections and close them. In a point's first round the ranks
-//! agree on every step, so that a missing resource ends the point and not the run.
+//! In a round, all workers of all ranks set up their connections and close them again. In a point's first round, the
+//! ranks agree after every step. A missing resource then ends only the point, not the run.
 
 use std::thread::Scope;
 use std::time::Duration;
@@ -29,13 +29,13 @@ use tonnage_record::ConnectBody;
 use tonnage_sys::clock::{Clock, process_cpu_ns};
 use tonnage_units::{Error, Result};
 
-/// Untimed rounds continue for at least this long, because libraries load code at their first connections.
+/// Minimum time of untimed rounds. Libraries load code at their first connections, which must not be measured.
 const WARM_UP: Duration = Duration::from_millis(50);
 
 /// The workers' threads.
 type Threads = Followers<WorkerOrder, WorkerAnswer, WorkerRefusal>;
 
-/// The workers of this rank, as its main thread leads them.
+/// The workers of this rank, with the state of the main thread that leads them.
 pub struct RankWorkers<'a> {
     point: &'a ConnectPoint,
     rank: &'a mut Rank,
@@ -45,17 +45,17 @@ pub struct RankWorkers<'a> {
     threads: Threads,
     /// The ranks that each worker is connected to.
     peers: Vec<Peer>,
-    /// False for an engine that moves no bytes, so that targets see nothing.
+    /// False for an engine that moves no bytes. Targets then cannot observe their connections.
     moves_bytes: bool,
     body: &'a mut ConnectBody,
-    /// Duration of a round, equal on all ranks.
+    /// Duration of a round. It is the same on all ranks.
     round_ns: u64,
     times: StepTimes,
-    /// A wrong byte that was seen while connections closed, reported at the next agreement.
+    /// A wrong byte that was noticed while connections closed. It is reported at the next agreement.
     pending_error: Option<Error>,
 }
 
-/// The introductions of each worker's peers; `None` if a peer has none.
+/// The introductions that each worker received from its peers; `None` if a peer has none.
 type PeerIntroductions = Option<Vec<Vec<PeerIntroduction>>>;
 
 /// Starts the threads of the workers.
@@ -64,7 +64,7 @@ fn start_workers<'scope>(
     workers: Vec<(ConnectWorker, Option<u32>)>,
 ) -> Result<Threads> {
     let serve = |(worker, cpu): (ConnectWorker, Option<u32>)| {
-        // A worker that cannot be pinned reports this at its first step.
+        // A worker that cannot be pinned reports the error at its first step.
         move |orders: &_, answers: &_| match cpu.map_or(Ok(()), tonnage_machine::pin_thread) {
             Ok(()) => worker.serve(orders, answers),
             Err(error) => refuse(error, orders, answers),
@@ -102,7 +102,7 @@ impl<'a> RankWorkers<'a> {
             };
             let ended = take_steps(&mut workers);
             if let Err(StepFailure::Run(error)) = &ended {
-                // The workers may still be polling for peers that are gone; the stop flag ends them.
+                // Workers may still be polling for peers that have ended. The stop flag ends these workers.
                 await_first_cause(workers.rank);
                 workers.rank.fail(error);
             }
@@ -110,7 +110,7 @@ impl<'a> RankWorkers<'a> {
         })
     }
 
-    /// Gives a command to the workers and waits for their answers.
+    /// Gives an order to the workers, and returns their answers.
     fn order(&self, order: impl Fn(usize) -> WorkerOrder) -> Result<Vec<WorkerAnswer>> {
         let answers = self.answers(order).into_iter();
         answers
@@ -118,8 +118,8 @@ impl<'a> RankWorkers<'a> {
             .collect()
     }
 
-    /// Orders a step of a round. In the rehearsal workers may be refused for lack of a resource; the error then states
-    /// how many fit.
+    /// Orders a step of a round. In the rehearsal, workers may be refused because a resource is missing. The error then
+    /// has the number of workers that fit.
     fn order_step(
         &self,
         rehearsing: bool,
@@ -144,18 +144,18 @@ impl<'a> RankWorkers<'a> {
         &self,
         order: impl Fn(usize) -> WorkerOrder,
     ) -> Vec<Result<WorkerAnswer, WorkerRefusal>> {
-        // A worker that has ended left its reason among the answers.
+        // If a worker has ended, its reason is among the answers.
         drop(self.threads.order(order));
         self.threads.answers()
     }
 
-    /// Agrees on a result, so that every rank learns of the first failure and all stay in step.
+    /// Agrees on a result. Every rank learns of the first failure, and all ranks continue at the same step.
     fn agree<T>(&mut self, what: &str, mine: Result<T>) -> Result<T, StepFailure> {
         agree(self.rank, what, mine, DEADLINES.step)
     }
 
-    /// Agrees on a step that involves both ends. In the rehearsal shortages take precedence: the peers of a worker that
-    /// lacks a resource only time out, and their errors are less specific.
+    /// Agrees on a step in which both ends take part. In the rehearsal, shortages take precedence. The peers of a
+    /// worker that lacks a resource only report a timeout, which is less specific.
     fn agree_step(
         &mut self,
         rehearsing: bool,
@@ -173,17 +173,17 @@ impl<'a> RankWorkers<'a> {
         self.agree(what, mine)
     }
 
-    /// Sets up all connections once, and closes them. Returns the file descriptors open in between; `None` if they
-    /// cannot be counted.
+    /// Sets up all connections once and closes them. Returns the file descriptors that were open in between; `None` if
+    /// they cannot be counted.
     ///
     /// # Errors
-    /// [`StepFailure::Point`] with [`Error::Unavailable`] if a resource runs short, with the number of workers that
-    /// fit.
+    /// [`StepFailure::Point`] with [`Error::Unavailable`] if a resource runs out. The error has the number of workers
+    /// that fit.
     pub fn rehearse(&mut self) -> Result<Option<Descriptors>, StepFailure> {
         self.connect_all(true)?;
         let descriptors = Descriptors::count();
         self.paths.read_sockets();
-        // A connection disappears here too once its other end has closed it.
+        // Wait until all ranks have counted: when one end closes a connection, it disappears at the other end too.
         self.agree("file descriptors", Ok(()))?;
         self.close_and_count();
         let pending_error = self.pending_error.take().map_or(Ok(()), Err);
@@ -191,15 +191,14 @@ impl<'a> RankWorkers<'a> {
         Ok(descriptors)
     }
 
-    /// Runs one round of all workers. Returns the connections that this rank's workers initiated and accepted, as they
-    /// counted them.
+    /// Runs one round of all workers. Returns the numbers of connections that this rank's workers counted.
     fn run_round(&mut self) -> Result<ConnectionCounts, StepFailure> {
         self.connect_all(false)?;
         Ok(self.close_and_count())
     }
 
-    /// Closes everything, and counts. Errors are agreed on at the next step, so that closing needs no agreement of its
-    /// own.
+    /// Closes all connections, and returns their number. An error is reported at the next agreement, so that closing
+    /// needs no agreement of its own.
     fn close_and_count(&mut self) -> ConnectionCounts {
         let mut all = ConnectionCounts::default();
         for answer in self.answers(|_| WorkerOrder::Close) {
@@ -234,13 +233,13 @@ impl<'a> RankWorkers<'a> {
         let done = self.order_step(rehearsing, |_| WorkerOrder::Meet);
         self.agree_step(rehearsing, "first contact", done.map(drop))?;
         let done = self.order_step(rehearsing, |_| WorkerOrder::FirstByte);
-        // No rank may close while a peer still waits for its byte to leave.
+        // No rank may close connections while a peer still waits for its byte to leave.
         self.agree_step(rehearsing, "the first byte", done.map(drop))
     }
 
-    /// Sends the introductions of this rank's workers to their peers, and returns for each worker those of its peers:
-    /// `None` if a peer has none. A rank that failed sends an empty message, so that all ranks reach the next
-    /// agreement, where it reports the failure.
+    /// Sends the introductions of this rank's workers to their peers. Returns for each worker the introductions of its
+    /// peers; `None` if a peer has none. A rank that failed sends an empty message. So all ranks reach the next
+    /// agreement, where this rank reports its failure.
     fn exchange(
         &mut self,
         opened: Result<Vec<Introductions>>,
@@ -268,7 +267,7 @@ impl<'a> RankWorkers<'a> {
         Ok(introductions.map(Some))
     }
 
-    /// Runs `count` rounds from an aligned start, summed over all ranks.
+    /// Runs `count` rounds from an aligned start. Returns the totals over all ranks.
     fn run_rounds(&mut self, count: u64) -> Result<TrialTotals, StepFailure> {
         let start_ns = self
             .rank
@@ -296,7 +295,7 @@ impl<'a> RankWorkers<'a> {
         Ok(all)
     }
 
-    /// Collects the workers' times.
+    /// Collects the times that the workers measured.
     fn take_times(&mut self) -> Result<()> {
         for answer in self.order(|_| WorkerOrder::ReportTimes)? {
             if let WorkerAnswer::Times(times) = answer {
@@ -365,8 +364,8 @@ impl Steps for RankWorkers<'_> {
     }
 }
 
-/// Number of rounds to run next in the remaining time; `None` if less than half a round fits. The first batch takes
-/// half of the time, and measures a round for the next one.
+/// Returns how many rounds to run next in the time that is left; `None` if less than half a round fits. The first time,
+/// rounds take only half of the time, and show how long a round takes.
 fn rounds_that_fit(left_ns: u64, round_ns: u64, first: bool) -> Option<u64> {
     let round_ns = round_ns.max(1);
     if first {
@@ -381,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_trial_lasts_as_long_as_requested() {
-        // Rounds take twice as long as in the warm-up.
+        // A round takes twice as long as in the warm-up.
         let (mut round_ns, mut left_ns, mut taken_ns) = (50, 10_000u64, 0);
         while let Some(count) = rounds_that_fit(left_ns, round_ns, taken_ns == 0) {
             taken_ns += count * 100;
@@ -389,7 +388,7 @@ mod tests {
             round_ns = 100;
         }
         assert_eq!(taken_ns, 10_000);
-        // Rounds take as long as in the warm-up.
+        // A round takes as long as in the warm-up.
         let (mut left_ns, mut taken_ns, mut goes) = (10_000u64, 0, 0);
         while let Some(count) = rounds_that_fit(left_ns, 300, taken_ns == 0) {
             taken_ns += count * 300;
@@ -397,13 +396,13 @@ mod tests {
             goes += 1;
         }
         assert_eq!((taken_ns, goes), (9_900, 2));
-        // Half of the rounds at first, then the number that ends nearest to the requested time.
+        // First, half of the rounds that fit. Then, the number of rounds that ends nearest to the requested time.
         assert_eq!(rounds_that_fit(10_000, 300, true), Some(16));
         assert_eq!(rounds_that_fit(10_000, 300, false), Some(33));
         assert_eq!(rounds_that_fit(10_100, 300, false), Some(34));
         assert_eq!(rounds_that_fit(150, 300, false), Some(1));
         assert_eq!(rounds_that_fit(149, 300, false), None);
-        // At least one round, however long it takes.
+        // The first time, there is at least one round, even if it takes longer than the requested time.
         assert_eq!(rounds_that_fit(10, 1000, true), Some(1));
         assert_eq!(rounds_that_fit(0, 1000, false), None);
     }

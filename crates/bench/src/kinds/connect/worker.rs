@@ -1,4 +1,4 @@
-//! One worker: a thread that sets up its connections, step by step on orders, and closes them again.
+//! One worker: a thread that sets up its connections step by step, as ordered, and closes them again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,51 +18,51 @@ use tonnage_engine::{
 use tonnage_record::connect::Step;
 use tonnage_units::{Error, Result};
 
-/// Verbs that can move the first byte, in order of preference. The peer sees the completion of a write with immediate,
-/// so that neither side waits forever. A read shows its own side that the byte has moved.
+/// Verbs that can move the first byte, in order of preference. With a write with immediate, the peer gets a completion
+/// too. With a read, only the reading side knows that the byte has moved.
 pub const FIRST_BYTES: [Verb; 2] = [Verb::WriteImm, Verb::Read];
 
-/// The verb that moves the first byte over a device; `None` if the device offers none of them.
+/// Returns the verb that moves the first byte over a device; `None` if the device offers no suitable verb.
 pub fn first_byte(caps: &Caps) -> Option<Verb> {
     let offered = |verb: &Verb| caps.verbs.contains(verb);
     FIRST_BYTES.into_iter().find(offered)
 }
 
-/// A step that a worker is ordered to take.
+/// A step that the main thread orders a worker to take.
 #[derive(Debug, Clone)]
 pub enum WorkerOrder {
-    /// Open an engine, register the worker's memory with it, and create an endpoint address for each peer.
+    /// Open an engine, register the worker's memory with it, and create endpoint addresses for its peers.
     Open,
     /// Connect to the peers with these introductions.
     Connect(Vec<PeerIntroduction>),
-    /// Make first contact, in which both sides take part.
+    /// Make first contact with the peers. Both sides take part.
     Meet,
-    /// Send a byte to each peer, and one back.
+    /// Send a byte to each target, and let it answer with a byte.
     FirstByte,
     /// Close everything.
     Close,
-    /// Return the times since the last such order.
+    /// Return the times since the last order of this kind.
     ReportTimes,
 }
 
-/// The answer to an order.
+/// The worker's answer to an order.
 #[derive(Debug)]
 pub enum WorkerAnswer {
     Done,
-    /// The engine is open; here is an introduction for each peer.
+    /// The engine is open. Contains an introduction for each peer.
     Introductions(Introductions),
-    /// Everything is closed. `Some` counts the connections of the round, if all its bytes have moved.
+    /// All connections are closed. `Some` has the connections of the round, if all its bytes have moved.
     Closed(Option<ConnectionCounts>),
     /// Times of all steps.
     Times(Box<StepTimes>),
 }
 
-/// The refusal of an order.
+/// Refusal of an order by a worker.
 #[derive(Debug)]
 pub struct WorkerRefusal {
     /// The reason.
     pub error: Error,
-    /// True while registering memory, so that the limit of locked memory may be the cause.
+    /// True if registering memory failed, so that the limit for locked memory may be the cause.
     pub registering: bool,
 }
 
@@ -75,7 +75,7 @@ impl From<Error> for WorkerRefusal {
     }
 }
 
-/// Answers in place of a worker that cannot start: refuses its first step for this reason. There is nothing to close.
+/// Answers for a worker that cannot start. Refuses the first step with this error. There is nothing to close.
 pub fn refuse(
     error: Error,
     orders: &Receiver<WorkerOrder>,
@@ -94,9 +94,9 @@ pub fn refuse(
     }
 }
 
-/// A worker and its state across rounds.
+/// A worker, and its state across rounds.
 pub struct ConnectWorker {
-    // Before `memory` and `domain`, so that it is dropped first.
+    // Declared before `memory` and `domain`, so that it is dropped first.
     engine: Option<Box<dyn Engine + Send>>,
     memory: Arc<dyn Memory>,
     domain: Arc<dyn Domain>,
@@ -106,22 +106,23 @@ pub struct ConnectWorker {
     visibility: VisibleCompletions,
     /// The verb of the first byte.
     verb: Verb,
-    /// The worker's registered memory, and the memory of its peers.
+    /// The worker's own registered memory.
     region: Option<RegionId>,
     remote: Vec<(Peer, Descriptor)>,
     stopped: Arc<AtomicBool>,
     times: StepTimes,
-    /// When the set-up began, and when its last step ended.
+    /// Begin of the set-up, and end of its last step.
     began_ns: u64,
     stepped_ns: u64,
-    /// True while the worker polls between orders. Not before first contact, which polls on its own.
+    /// True while the worker polls between orders. False before first contact, because first contact does its own
+    /// polling.
     polls: bool,
-    /// True once all bytes of this round have moved.
+    /// True after all bytes of this round have moved.
     is_complete: bool,
 }
 
 impl ConnectWorker {
-    /// Creates a worker with nothing open. It connects to `targets`, and `initiators` connect to it.
+    /// Creates a worker that has nothing open yet. It connects to `targets`; `initiators` connect to it.
     pub fn new(
         domain: Arc<dyn Domain>,
         memory: Arc<dyn Memory>,
@@ -156,7 +157,7 @@ impl ConnectWorker {
         }
     }
 
-    /// Carries out orders until the leader hangs up.
+    /// Carries out orders until the main thread drops its end of the channel.
     pub fn serve(
         mut self,
         orders: &Receiver<WorkerOrder>,
@@ -173,7 +174,7 @@ impl ConnectWorker {
         }
     }
 
-    /// Waits for a command. After first contact the worker polls meanwhile, because a peer's step may depend on it.
+    /// Waits for an order. After first contact the worker polls meanwhile, because a peer's step may depend on that.
     fn next_order(&mut self, orders: &Receiver<WorkerOrder>) -> Option<Result<WorkerOrder>> {
         if !self.polls {
             return orders.recv().ok().map(Ok);
@@ -219,7 +220,7 @@ impl ConnectWorker {
             WorkerOrder::FirstByte => {
                 self.step(Step::Exchange);
                 self.first_byte()?;
-                // The peers have their answers, so a failure here is the only one.
+                // The peers already have their answers, so a failure here does not make them wait.
                 self.ends.check()?;
                 self.step(Step::FirstByte);
                 self.times.add_total(self.stepped_ns - self.began_ns);
@@ -265,7 +266,7 @@ impl ConnectWorker {
         self.step(Step::Register);
         let peers = self.ends.peers();
         let cards = self.engine()?.endpoint_addresses(&peers)?;
-        // The parts of an endpoint address, such as queue pairs, belong to the connection step.
+        // Parts of an endpoint address, such as queue pairs, are created here, and count for the connection step.
         self.step(Step::Connect);
         let introduce = |card| Introduction {
             card,
@@ -279,7 +280,7 @@ impl ConnectWorker {
             .collect())
     }
 
-    /// Adds the time since the last step to `step`. The control channel's part includes the wait for the slowest rank.
+    /// Adds the time since the last step to `step`. For the exchange, this includes the wait for the slowest rank.
     fn step(&mut self, step: Step) {
         let now_ns = self.config.clock.now_ns();
         self.times.add(step, now_ns - self.stepped_ns);
@@ -292,7 +293,8 @@ impl ConnectWorker {
         self.engine.as_mut().ok_or_else(none)
     }
 
-    /// Moves one byte to each target, and one back. A target answers once all bytes have arrived, or reads immediately.
+    /// Moves one byte to each target, and one byte back. A target answers after all bytes for it have arrived. With
+    /// reads, it reads without waiting.
     fn first_byte(&mut self) -> Result<()> {
         self.exchange_first_bytes(self.ends.initiated_range())?;
         match self.visibility {
@@ -312,7 +314,8 @@ impl ConnectWorker {
         }
     }
 
-    /// Moves one byte over each connection in `range`, to the peer or from it, depending on the verb.
+    /// Moves one byte over each connection in `range`. The verb determines whether the byte goes to the peer or comes
+    /// from it.
     fn exchange_first_bytes(&mut self, range: Range<usize>) -> Result<()> {
         let (peers, verb, rank) = (self.ends.peers(), self.verb, self.config.rank);
         let until = range.end;
@@ -352,7 +355,7 @@ impl ConnectWorker {
         found.map(|(_, memory)| memory.clone())
     }
 
-    /// Polls until `over` returns true. `whose` names the peer in the error.
+    /// Polls until `over` returns true. In an error, `whose` names the peer that did not act.
     fn wait(
         &mut self,
         what: &str,
@@ -366,7 +369,7 @@ impl ConnectWorker {
                 return Err(Error::Failed("the run was stopped".into()));
             }
             if Instant::now() > deadline {
-                // An incorrect completion explains more than the timeout.
+                // If a completion was wrong, this explains more than the timeout.
                 self.ends.check()?;
                 return Err(Error::Failed(format!(
                     "thread {}: no {what} {} within {} s; look for that rank's error, or try another --engine",
@@ -375,14 +378,14 @@ impl ConnectWorker {
                     DEADLINES.arrival.as_secs()
                 )));
             }
-            // Peers that share this CPU need their turn.
+            // Peers that run on this CPU need it to make progress.
             std::thread::yield_now();
         }
         Ok(())
     }
 
-    /// Takes surplus bytes that arrived since the last poll, until a poll finds nothing. A peer may have closed
-    /// already, which some engines report as an error. That ends the loop and is not a failure.
+    /// Takes surplus bytes until a poll finds none. A peer may have closed its connections already, which some engines
+    /// report as an error. This ends the loop, but is no failure.
     fn take_excess(&mut self) {
         loop {
             match self.poll() {
@@ -396,7 +399,7 @@ impl ConnectWorker {
         }
     }
 
-    /// Takes completions and returns their number. A failed completion does not hide those that follow.
+    /// Takes completions and returns their number. Completions after a failed one are taken too.
     fn poll(&mut self) -> Result<usize> {
         let mut found = [Completion::EMPTY; 16];
         let count = self.engine()?.poll(&mut found)?;

@@ -1,7 +1,7 @@
-//! The upper bound of a storage's bandwidth: one sequential stream per device, all at once. It is measured when the
-//! phases are over and their files are gone, so that it does not affect them. Streams use direct I/O if the file system
-//! supports it, which excludes the page cache; otherwise they are buffered and synced, and the description of the bound
-//! mentions it. Files in memory have no bound.
+//! The upper bound of a storage's bandwidth: one sequential stream per device, all at the same time. It is measured
+//! after the phases, when their files are gone, so that it does not affect the phases. Streams use direct I/O if the
+//! file system supports it, so that the page cache plays no role. Otherwise, streams are buffered and synced, and the
+//! bound's description says so. Files in memory have no bound.
 
 use std::fs::File;
 use std::io;
@@ -25,16 +25,16 @@ use tonnage_record::Bound;
 use tonnage_units::Reduce;
 use tonnage_units::{Error, Result};
 
-/// Time for which one stream writes, and then reads.
+/// Time for which a stream writes, and afterwards reads.
 const STREAM_TIME: Duration = Duration::from_millis(400);
-/// Maximum number of bytes that a stream writes; also limited to an eighth of the free space.
+/// Maximum number of bytes that a stream writes. The limit is lower if this is more than an eighth of the free space.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
 const TRANSFER_BYTES: u64 = 4 << 20;
 
-/// Streams of all devices together, with a rate per direction.
+/// Rates of the streams on all devices together, per direction.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceStreams {
-    /// Why there is no bound, if a stream could not be measured.
+    /// Why there is no bound; `None` if all streams could be measured.
     pub failed: Option<String>,
     write_bytes_per_s: f64,
     read_bytes_per_s: f64,
@@ -53,7 +53,7 @@ impl Reduce for DeviceStreams {
 }
 
 impl DeviceStreams {
-    /// Returns the result if a stream could not be measured.
+    /// Returns the result for a stream that could not be measured.
     pub fn unknown(why: String) -> Self {
         Self {
             failed: Some(why),
@@ -61,8 +61,8 @@ impl DeviceStreams {
         }
     }
 
-    /// Measures one direct stream from an existing file, for experiments that write nothing. Measures nothing if the
-    /// file system lacks direct I/O, because reading would leave the file in the page cache.
+    /// Measures one direct stream from an existing file, for experiments that write nothing. Without direct I/O,
+    /// nothing is measured, because reading would leave the file in the page cache.
     pub fn measure_reading(place: &LocalStorage, path: &Path) -> Result<Self> {
         if place.direct.is_none() {
             return Ok(Self::default());
@@ -113,26 +113,26 @@ impl DeviceStreams {
     }
 }
 
-/// A stream that was written and can be read. All streams are written at once, and then all are read at once. Each rate
-/// refers to the stream's own time, because a buffered one may end early and a sync takes as long as its device needs.
-/// The sum of the rates is an upper bound. It exceeds what the streams reach together if they share a storage and one
-/// of them outlasts the others.
+/// A stream that was written and can now be read. All streams are written simultaneously, and then read simultaneously.
+/// Each stream's rate covers only its own time: a buffered stream may end early, and a sync takes as long as its device
+/// needs. The sum of the rates is an upper bound. If streams share a storage and one outlasts the others, the sum is
+/// more than they reach together.
 #[derive(Debug)]
 pub struct WrittenStream<'a> {
     directory: &'a Path,
     file: File,
     arena: Arena,
     direct: bool,
-    /// Number of bytes written, including rewrites of the same place.
+    /// Number of bytes written, including bytes that were overwritten.
     bytes: u64,
-    /// Number of transfers that fit into the file.
+    /// Number of transfers that fit into the written part of the file.
     slots: u64,
     bytes_per_s: f64,
 }
 
 impl<'a> WrittenStream<'a> {
-    /// Writes a stream in the directory of this rank's files. A direct stream starts over at the end of its space. A
-    /// buffered one ends there, because the page cache would absorb rewrites.
+    /// Writes a stream in the directory of this rank's files. At the end of its space, a direct stream starts again at
+    /// the beginning. A buffered stream ends there, because the page cache would absorb overwrites.
     pub fn write(place: &'a LocalStorage) -> Result<Self> {
         let directory = existing_parent(&place.directory);
         let direct = place.direct.is_some();
@@ -140,7 +140,7 @@ impl<'a> WrittenStream<'a> {
         let cannot = |what, error| io_error(what, directory, error);
         let arena = stream_memory()?;
         ContentPool::new(1, 0).copy_into(&arena, 0, 0, TRANSFER_BYTES)?;
-        // The current free space, because files that are kept have reduced it.
+        // Reads the free space now, because files that are kept have reduced it.
         let free_bytes =
             storage::free_bytes(directory).map_err(|error| cannot("finding space for", error))?;
         let room = bytes_max(free_bytes);
@@ -194,8 +194,7 @@ impl<'a> WrittenStream<'a> {
     }
 }
 
-/// Returns the file offset of the transfer after `bytes` bytes. At the end of a file with room for `slots` transfers,
-/// the offset wraps around to 0.
+/// Returns the file offset of the transfer after `bytes` bytes. After `slots` transfers, offsets start again at 0.
 fn transfer_offset(bytes: u64, slots: u64) -> u64 {
     (bytes / TRANSFER_BYTES) % slots.max(1) * TRANSFER_BYTES
 }
@@ -204,12 +203,12 @@ fn io_error(what: &str, directory: &Path, error: io::Error) -> Error {
     Error::io(format!("{what} a stream in {}", directory.display()), error)
 }
 
-/// Returns the most bytes that a stream writes if `free_bytes` are free.
+/// Returns the maximum number of bytes that a stream writes, if `free_bytes` are free.
 fn bytes_max(free_bytes: u64) -> u64 {
     (free_bytes / 8).clamp(TRANSFER_BYTES, STREAM_BYTES_MAX)
 }
 
-/// Whether one more transfer fits into `bytes_max` and the time is not over.
+/// Returns whether another transfer fits into `bytes_max` and there is time for it.
 fn has_room_and_time(bytes: u64, bytes_max: u64, elapsed: Duration) -> bool {
     bytes + TRANSFER_BYTES <= bytes_max && elapsed < STREAM_TIME
 }
@@ -220,7 +219,7 @@ fn read_for(time: Duration, file: &impl AsFd, arena: &Arena) -> io::Result<u64> 
     while since.elapsed() < time {
         let got = read_at(file.as_fd(), arena, 0, read, TRANSFER_BYTES)? as u64;
         read += got;
-        // The end of the file, which may be in the middle of a transfer.
+        // The end of the file was reached, possibly in the middle of a transfer.
         if got < TRANSFER_BYTES {
             break;
         }
@@ -232,7 +231,7 @@ fn rate(bytes: u64, elapsed: Duration) -> f64 {
     bytes as f64 / elapsed.as_secs_f64()
 }
 
-/// Returns why files have no bound, if they are in memory. All ranks pass the same places.
+/// Returns why files in memory have no bound; `None` for other files. All ranks pass the same places.
 pub fn why_no_bound(places: &[LocalStorage]) -> Option<String> {
     let place = places.iter().find(|place| place.memory)?;
     Some(format!(
@@ -241,14 +240,14 @@ pub fn why_no_bound(places: &[LocalStorage]) -> Option<String> {
     ))
 }
 
-/// Writes dirty pages of the phases to storage, so that they do not compete with the stream. If that
-/// fails, the stream is slower, but nothing else breaks.
+/// Writes dirty pages of the phases to the storage, so that they don't compete with the stream. If this fails, the
+/// stream is slower.
 pub fn flush_page_cache(place: &LocalStorage) {
     let directory = std::fs::File::open(existing_parent(&place.directory));
     drop(directory.map(rustix::fs::syncfs));
 }
 
-/// Returns the directory or, if the run has removed it, its closest existing parent.
+/// Returns the directory. If the run has removed it, returns its closest parent that exists.
 fn existing_parent(directory: &Path) -> &Path {
     let mut above = directory.ancestors().map(|path| match path.as_os_str() {
         nothing if nothing.is_empty() => Path::new("."),
@@ -302,7 +301,7 @@ mod tests {
             200.0
         );
         assert_eq!(DeviceStreams::default().bound(&point, Phase::Write), None);
-        // Three of four transfers at 600 take as long as the fourth at 200.
+        // Three transfers at 600 take as long as the fourth at 200.
         point.read_percent = Some(75);
         let mixed = streams.bound(&point, Phase::Mixed).unwrap();
         assert!((mixed.bytes_per_s - 400.0).abs() < 1e-9, "{mixed:?}");
@@ -339,7 +338,7 @@ mod tests {
             assert_eq!((one.count, one.buffered), (1, 1));
             assert_eq!(one.bound(&point(2), Phase::Write), None);
         }
-        // A mixed phase needs both directions.
+        // The bound of a mixed phase needs the rates of both directions.
         let mut half = point(2);
         half.read_percent = Some(50);
         let writes = DeviceStreams {
@@ -361,7 +360,7 @@ mod tests {
             !has_room_and_time(4 * MIB, 8 * MIB - 1, none) && !has_room_and_time(0, 8 * MIB, all)
         );
         assert_eq!(rate(300, Duration::from_millis(500)), 600.0);
-        // A direct stream starts over in its space, so that it can use all of its time.
+        // A direct stream starts again at the beginning of its space, so that it can use all its time.
         let places = [0, 4, 8, 12, 24].map(|mib| transfer_offset(mib * MIB, 3));
         assert_eq!(places, [0, 4 * MIB, 8 * MIB, 0, 0]);
         assert_eq!(transfer_offset(4 * MIB, 1), 0);
@@ -403,7 +402,7 @@ mod tests {
     fn a_stream_is_measured_and_leaves_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let place = LocalStorage::inspect(&directory.path().join("t"), true, false).unwrap();
-        // The directory of a rank is removed with its files.
+        // The directory of a rank was removed together with its files.
         let of_rank = LocalStorage {
             directory: directory.path().join("0"),
             ..place.clone()
@@ -424,13 +423,13 @@ mod tests {
         let streams = DeviceStreams::measure_reading(&place, &path).unwrap();
         assert_eq!(streams.read_bytes_per_s > 0.0, place.direct.is_some());
         assert_eq!(streams.count, u32::from(place.direct.is_some()));
-        // The stream must not have filled the page cache, where a later phase would find the data.
+        // The stream must not leave data in the page cache, where a later phase would find them.
         if !dropped {
             println!("skip: the temporary directory's file system ignores requests to drop pages");
         } else if place.direct.is_some() {
             assert_eq!(resident(&file), 0);
         }
-        // Reading stops at the end of the file, not only when the time is over.
+        // Reading stops at the end of the file, even if there is time left.
         let hour = Duration::from_secs(3600);
         assert_eq!(
             read_for(hour, &file, &stream_memory().unwrap()).unwrap(),

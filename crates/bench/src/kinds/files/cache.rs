@@ -1,4 +1,4 @@
-//! Measures how much of a phase's files is in the page cache, and drops it from there.
+//! Measures how much of a phase's files is in the page cache, and drops these files from the page cache.
 
 use std::fs::File;
 use std::io;
@@ -16,11 +16,11 @@ use tonnage_record::files::CacheState;
 use tonnage_units::Reduce;
 use tonnage_units::{Error, Result};
 
-/// Maximum number of pieces of a file that one rank queries. Scattered transfers are separate pieces, each a system
-/// call of about a microsecond; if there are more, an even sample is queried.
+/// Maximum number of pieces of a file that one rank queries. Scattered transfers are separate pieces, and each takes a
+/// system call of about a microsecond. Of more pieces, an evenly spaced sample is queried.
 const PIECES_MAX: u64 = 1 << 16;
 
-/// Cache states of the data that ranks will read, added up.
+/// Cache state of the data that ranks will read, added up over the ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CachedBytes {
     bytes: u64,
@@ -33,7 +33,7 @@ impl Reduce for CachedBytes {
     fn merge(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.resident_bytes += other.resident_bytes;
-        // The reason for an unknown state matters more than the system call used elsewhere.
+        // If the state is unknown on any rank, the reason is more important than the name of a system call.
         if self.how.is_empty() || (other.unknown && !self.unknown) {
             self.how = other.how;
         }
@@ -47,7 +47,7 @@ impl CachedBytes {
         Self::sample(path, reads, PIECES_MAX)
     }
 
-    /// Queries at most `pieces_max` pieces.
+    /// Does the same, but queries at most `pieces_max` pieces.
     fn sample(path: &Path, reads: &FilePieces, pieces_max: u64) -> Self {
         let bytes = reads.bytes();
         let count = reads.count().min(pieces_max);
@@ -74,7 +74,7 @@ impl CachedBytes {
         }
     }
 
-    /// Converts this result for the record.
+    /// Converts these numbers for the record.
     pub fn record(self, dropped: bool, direct: bool) -> CacheState {
         CacheState {
             bytes: self.bytes,
@@ -87,7 +87,7 @@ impl CachedBytes {
     }
 }
 
-/// Sum over pieces of a file.
+/// Numbers of bytes, added up over pieces of a file.
 struct Residency {
     bytes: u64,
     resident_bytes: u64,
@@ -95,7 +95,7 @@ struct Residency {
 }
 
 fn resident(file: &File, pieces: impl Iterator<Item = FilePiece>) -> io::Result<Residency> {
-    // An empty query finds out which system call exists and is permitted.
+    // This query of no bytes shows which system call exists and is permitted.
     let mut seen = Residency {
         bytes: 0,
         resident_bytes: 0,
@@ -110,17 +110,17 @@ fn resident(file: &File, pieces: impl Iterator<Item = FilePiece>) -> io::Result<
     Ok(seen)
 }
 
-/// Returns `all * part / of`, rounded down; 0 if `of` is 0.
+/// Returns `all * part / of`, rounded down. Returns 0 if `of` is 0.
 fn scale_to(all: u64, part: u64, of: u64) -> u64 {
     let share = u128::from(all) * u128::from(part) / u128::from(of.max(1));
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
-/// Drops a file's bytes from this host's page cache, after writing them to storage.
+/// Writes a file's bytes to storage, and drops them from this host's page cache.
 pub fn drop_file(path: &Path) -> Result<()> {
     let what = || format!("cannot drop {} from the page cache", path.display());
     let cannot = |error| Error::io(what(), error);
-    // On Linux, syncing needs no write permission.
+    // Opened for reading only: on Linux, syncing needs no write permission.
     let file = open(path, &READ).map_err(cannot)?;
     drop_cached(&file).map_err(cannot)
 }
@@ -148,7 +148,7 @@ mod tests {
             (all.bytes, all.resident_bytes, all.how.as_str()),
             (200, 30, "cachestat")
         );
-        // Hosts whose kernels have different system calls: the first one is named.
+        // If hosts use different system calls, the record names the first one.
         all.merge(CachedBytes {
             how: "mincore".into(),
             ..known(0)
@@ -164,13 +164,13 @@ mod tests {
         };
         all.merge(missing.clone());
         assert_unknown(&all);
-        // Two unknown states do not make a known one.
+        // Merging two unknown states must not give a known one.
         all.merge(missing);
         assert_unknown(&all);
     }
 
-    /// Creates a file of four blocks of 64 KiB with its first half in the page cache. Returns `None` if the file system
-    /// ignores requests to drop pages, as tmpfs does.
+    /// Creates a file of four blocks of 64 KiB, and reads its first half into the page cache. Returns `None` if the
+    /// file system ignores requests to drop pages, as tmpfs does.
     fn half_cached(path: &Path) -> Option<()> {
         std::fs::write(path, vec![7; 256 << 10]).unwrap();
         let file = std::fs::File::open(path).unwrap();
@@ -182,7 +182,7 @@ mod tests {
             println!("skip: the temporary directory's file system ignores requests to drop pages");
             return None;
         }
-        // Readahead would cache more than the range that is read.
+        // Without this advice, the kernel would cache more than the range that is read.
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut [0; 128 << 10], 0).unwrap();
         Some(())
@@ -204,10 +204,10 @@ mod tests {
             (seen.bytes >> 10, seen.resident_bytes >> 10, seen.how)
         };
         for part in 0..2 {
-            // Each rank has one block of the first half and one of the second.
+            // Each rank reads one cached block and one block that is not cached.
             let (bytes, resident, how) = look(&point, part, 32, PIECES_MAX);
             assert_eq!((bytes, resident), (128, 64), "{how}");
-            // As if a stonewall had cut the phase short.
+            // With half of the transfers, a rank reads only its cached block, as after a stonewall.
             assert_eq!(look(&point, part, 16, PIECES_MAX).1, 64);
         }
         point.order = FileOrder::Shuffled;

@@ -1,4 +1,4 @@
-//! Preparations and checks before a phase's clock starts. Each reports a clear error, from the first rank that has one.
+//! Preparations and checks before a phase's clock starts. If one fails, all ranks get the error of the first such rank.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -20,10 +20,10 @@ use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase, Striping};
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 
-/// Number of sectors that are read to find the seed of their data.
+/// Number of sectors that are sampled to find the seed of the data.
 const SECTORS_SAMPLED: u64 = 15;
 
-/// Checks that files can be created or written where the plan wants them.
+/// Checks that files can be created or written at the paths of the plan.
 pub fn check_target(path: &Path, writes: bool) -> Result<()> {
     let (shown, directory) = (path.display(), directory_of(path));
     if let Ok(found) = fs::symlink_metadata(path)
@@ -59,7 +59,7 @@ pub fn check_target(path: &Path, writes: bool) -> Result<()> {
         .map_err(|error| cannot(&directory, error))
 }
 
-/// Returns the error for anything but a regular file. Links are not followed, because another user may have put them
+/// Returns the error for a path that is no regular file. Links are refused too, because another user may have put them
 /// there.
 fn not_regular(path: &Path, found: &fs::Metadata) -> Error {
     let (shown, kind) = (path.display(), kind_name(found));
@@ -71,12 +71,12 @@ fn not_regular(path: &Path, found: &fs::Metadata) -> Error {
     Error::Failed(format!("{shown} is {kind}, not a regular file: {next}"))
 }
 
-/// Checks that the transfer size of direct I/O matches the alignment of the storage.
+/// Checks that the transfer size is a multiple of the alignment that direct I/O needs on this storage.
 pub fn check_direct(point: &FilePoint, place: &LocalStorage) -> Result<()> {
     if !point.direct {
         return Ok(());
     }
-    // Support for direct I/O was checked earlier.
+    // Whether direct I/O is supported at all was checked earlier.
     let Some((_, offset_bytes)) = place.direct else {
         return Ok(());
     };
@@ -90,7 +90,7 @@ pub fn check_direct(point: &FilePoint, place: &LocalStorage) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a file has the bytes that a phase will read.
+/// Checks that a file has all bytes that a phase will read.
 pub fn check_source(path: &Path, needed_bytes: u64) -> Result<()> {
     let shown = path.display();
     let found = fs::symlink_metadata(path).map_err(|error| match error.kind() {
@@ -114,8 +114,8 @@ pub fn check_source(path: &Path, needed_bytes: u64) -> Result<()> {
         .map_err(|error| Error::io(format!("{shown} cannot be read"), error))
 }
 
-/// Returns the size that a file needs so that the first `transfers` of a rank's data can be read. Returns 0 for a
-/// shuffled order that was cut short, because only a walk over all transfers could tell.
+/// Returns the file size that is needed to read the first `transfers` transfers of a rank's data. Returns 0 for a part
+/// of a shuffled order, because only a walk over all its transfers could determine the size.
 pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
     let all = transfers >= point.transfers_of_rank();
     let Some(last) = transfers.checked_sub(1) else {
@@ -133,8 +133,8 @@ pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
     }
 }
 
-/// Finds the seed of the data in a file: the one that most of the sampled sectors have, so that a few damaged or
-/// swapped ones do not decide. A sector counts if its stamp is valid anywhere in any file of the experiment.
+/// Finds the seed of the data in a file. This is the seed that most sampled sectors have, so that a few damaged or
+/// swapped sectors don't matter. A sector counts if its stamp is valid for any offset in any file of the experiment.
 pub fn find_seed(
     point: &FilePoint,
     path: &Path,
@@ -182,15 +182,15 @@ pub fn find_seed(
     Ok((seed, inode))
 }
 
-/// Creates a new file.
+/// Creates a new file, and returns its identity.
 pub fn create_file(path: &Path) -> Result<Inode> {
     let cannot = |error| Error::io(format!("cannot create {}", path.display()), error);
     let file = open(path, &CREATE).map_err(cannot)?;
     Ok(Inode::from_metadata(&file.metadata().map_err(cannot)?))
 }
 
-/// Creates a file with stripes if the file system supports them. Returns a description of the striping, or why there is
-/// none, and the file that was created.
+/// Creates a striped file if the file system supports stripes. Returns a description of the striping, or why there is
+/// none. Also returns the created file.
 pub fn create_striped_file(
     path: &Path,
     place: &LocalStorage,
@@ -220,7 +220,7 @@ pub fn create_striped_file(
     Ok((description, Some(inode)))
 }
 
-/// Flags of a file that is only read.
+/// Flags for a file that is only read.
 pub(super) const READ: OpenFlags = OpenFlags {
     read: true,
     write: false,
@@ -231,32 +231,32 @@ pub(super) const READ: OpenFlags = OpenFlags {
     custom: 0,
 };
 
-/// Flags of a file that is created.
+/// Flags for a file that is created.
 const CREATE: OpenFlags = OpenFlags {
     write: true,
     create: true,
     ..READ
 };
 
-/// Upper bound for the size of a status file: 65536 ranks with 20 digits each.
+/// Maximum size of a status file. It suffices for 65536 ranks with 20 digits each.
 const STATUS_BYTES_MAX: u64 = 4 << 20;
 
-/// Number of transfers per rank that a stonewalled phase has written, for a later run that reads them.
+/// Number of transfers per rank that a stonewalled phase has written. A later run reads only these.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WrittenTransfers {
-    /// Transfers of each rank, in rank order.
+    /// Number of transfers of each rank, in rank order.
     pub transfers: Vec<u64>,
 }
 
 impl WrittenTransfers {
-    /// Saves the status in a file.
+    /// Saves this in the status file.
     pub fn save(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string(self)
             .map_err(|error| Error::Failed(format!("the status has no JSON form: {error}")))?;
         let shown = path.display();
         let cannot = |error| Error::io(format!("cannot write the status file {shown}"), error);
-        // The check and the write use one open file, so that renaming the path in between has no effect.
+        // The file is opened once for the check and the write, so that another file at the same path is never written.
         let flags = OpenFlags {
             write: true,
             ..READ
@@ -281,7 +281,7 @@ impl WrittenTransfers {
             .map_err(cannot)
     }
 
-    /// Loads the status for a run of `ranks` ranks.
+    /// Loads the status file of an earlier run, which must have had `ranks` ranks.
     pub fn load(path: &Path, ranks: u32) -> Result<Self> {
         let shown = path.display();
         let cannot = |error| Error::io(format!("cannot read the status file {shown}"), error);
@@ -326,7 +326,7 @@ pub(super) mod tests {
         fs::write(at("file"), "").unwrap();
         assert!(text(check_target(&at("file/t"), true)).contains("is not a directory"));
         assert!(text(check_target(Path::new("/dev/null"), true)).contains("is a device"));
-        // A link may let another user choose where to write.
+        // A link could let another user choose the file to be written.
         std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
         for refused in [
             text(check_target(&at("link"), true)),
@@ -361,7 +361,7 @@ pub(super) mod tests {
             bytes.resize(512, 7);
             bytes
         };
-        // The first is of an earlier write, and two are swapped.
+        // The first sector is from an earlier write, and two sectors are swapped.
         let order = [(9, 0), (5, 2), (5, 1)];
         let rest = (3..16).map(|index| (5, index));
         let bytes: Vec<u8> = order
@@ -398,7 +398,7 @@ pub(super) mod tests {
         written.save(&path).unwrap();
         fs::write(&path, "somebody's notes").unwrap();
         assert!(text(written.save(&path)).contains("not a status file"));
-        // Neither a link, even to a status file, nor a FIFO without readers is followed or opened.
+        // A link is refused even if it leads to a status file. A FIFO is refused without waiting for a reader.
         let at = |name: &str| directory.path().join(name);
         written.save(&at("precious")).unwrap();
         let before = fs::read_to_string(at("precious")).unwrap();

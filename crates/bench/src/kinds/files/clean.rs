@@ -1,6 +1,6 @@
-//! Removes the files of this run when it is over or has failed. Only files that tonnage wrote are ever removed: a file
-//! counts as this run's by its identity and content (`stamp_scan`), not by its name. Files of earlier runs are in
-//! `earlier_runs`; records that outlive dead ranks are in [`super::ledger`].
+//! Removes the files of this run after its end or failure. Only files that tonnage wrote are ever removed: identity and
+//! content (`stamp_scan`) decide whether a file belongs to this run, not its name. `earlier_runs` handles files of
+//! earlier runs. [`super::ledger`] has the lists of files that outlive dead ranks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
@@ -18,26 +18,26 @@ use tonnage_loops::files::stamp::STAMP_BYTES;
 use tonnage_plan::files::{FileLayout, FilePoint};
 use tonnage_units::{Error, Result};
 
-/// Longest time for full checks after a failure, over all files of a rank. The process is ended 2 s after the failure
-/// and killed after 4 s, and the beginnings of files, which are always checked, take time too.
+/// Time for full checks after a failure, over all files of a rank. A process is ended 2 s after the failure and killed
+/// after 4 s. The beginnings of files are checked even later, and also take time.
 const CHECKING_MAX: Duration = Duration::from_millis(500);
 
 /// A file that this run creates.
 #[derive(Debug, Clone)]
 struct CreatedFile {
-    /// The number that keys its data.
+    /// The file's number, which is part of the key of its data.
     number: u32,
-    /// Size of the file once everything is written.
+    /// Size of the file after all data are written.
     bytes_max: u64,
-    /// Whether transfers are shorter than stamps. While the file has holes, it may then have no complete stamp.
+    /// Whether transfers are shorter than stamps. A file with holes may then lack any complete stamp.
     may_lack_stamps: bool,
-    /// Identity of the file, once it was opened.
+    /// Identity of the file; empty until the file was opened.
     inode: Arc<OnceLock<Inode>>,
-    /// State of the file after this run's last write; `None` before that.
+    /// State of the file after this run's last write; `None` before the first.
     noted: Option<FileState>,
 }
 
-/// State of a file, which shows whether it was written to since.
+/// State of a file. If the state is unchanged, no one has written to the file since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileState {
     inode: Inode,
@@ -55,19 +55,19 @@ impl FileState {
     }
 }
 
-/// Files and directories that this rank created in this run, or that other ranks create for it.
+/// Files and directories that this rank creates in this run, or that other ranks create for it.
 #[derive(Debug, Clone, Default)]
 pub struct CreatedFiles {
     files: BTreeMap<PathBuf, CreatedFile>,
-    /// Files that stay, unless a later experiment of the run removes them.
+    /// Files to keep, unless a later experiment of the run removes them.
     kept: BTreeMap<PathBuf, CreatedFile>,
-    /// Directories with their identity, which is unknown if another rank created them.
+    /// Directories with their identities. A directory's identity is unknown if another rank created it.
     directories: BTreeMap<PathBuf, Option<Inode>>,
-    /// Ledger of this rank, from which others remove its files if it is killed.
+    /// Ledger of this rank. If the rank is killed, other processes read it to remove the rank's files.
     ledger: Option<Ledger>,
 }
 
-/// Receives the identity of a file that is about to be opened.
+/// Stores the identity of a file when the file is opened.
 #[derive(Debug, Clone)]
 pub struct PendingFileId {
     path: PathBuf,
@@ -76,8 +76,8 @@ pub struct PendingFileId {
 }
 
 impl PendingFileId {
-    /// Records device and inode of the file that was opened. If the engine does not know them, takes those of the file
-    /// at the path.
+    /// Stores device and inode of the opened file. If the engine does not know them, uses those of the file at the
+    /// path.
     pub fn set(&self, opened: Option<Inode>) {
         let Some(inode) = opened.or_else(|| Inode::at(&self.path)) else {
             return;
@@ -89,12 +89,12 @@ impl PendingFileId {
 }
 
 impl CreatedFiles {
-    /// Also records this rank's files in a ledger from now on.
+    /// From now on, also records this rank's files in a ledger.
     pub fn keep_ledger(&mut self, ledger: Option<&Ledger>) {
         self.ledger = ledger.cloned();
     }
 
-    /// Creates the directory of a rank.
+    /// Creates the directory of a rank, and records that this run created it.
     pub fn create_directory(&mut self, path: &Path) -> Result<()> {
         if path.is_dir() {
             return Ok(());
@@ -109,7 +109,7 @@ impl CreatedFiles {
         Ok(())
     }
 
-    /// Records the files that a phase is about to create, so that they are removed even if a neighbour dies.
+    /// Records the files that a phase is about to create. Files of neighbours are included, in case a neighbour dies.
     pub fn record_planned(&mut self, point: &FilePoint, rank: u32, trial: u32) {
         let writers = if point.existing {
             vec![rank]
@@ -118,7 +118,7 @@ impl CreatedFiles {
         };
         for writer in writers {
             let path = path_of(point, writer, trial);
-            // An existing file is not this run's to remove.
+            // A file that existed before this run must not be removed.
             if point.existing && fs::symlink_metadata(&path).is_ok() {
                 continue;
             }
@@ -142,8 +142,8 @@ impl CreatedFiles {
         }
     }
 
-    /// Records the state of a file after a phase has written to it and no rank of this run writes any more. Ignores a
-    /// file with another identity, because recording its state would hide that it is not this run's.
+    /// Records the state of a file after a phase, when no rank of this run writes any more. A file with another
+    /// identity is ignored. Recording its state would hide that this run did not write it.
     pub fn record_written(&mut self, path: &Path) {
         let made = self.files.get_mut(path).or(self.kept.get_mut(path));
         if let (Some(file), Ok(found)) = (made, fs::symlink_metadata(path)) {
@@ -154,12 +154,12 @@ impl CreatedFiles {
         }
     }
 
-    /// Returns the identity of a file that this run has created; `None` if it is unknown.
+    /// Returns the identity of a file that this run created; `None` if the identity is unknown.
     pub fn identity(&self, path: &Path) -> Option<Inode> {
         self.file(path)?.inode.get().copied()
     }
 
-    /// Returns the slot for the identity of a file that this run creates; `None` for one that existed before.
+    /// Returns where to store the identity of a file that this run creates; `None` for a file that existed before.
     pub fn pending_id(&self, path: &Path) -> Option<PendingFileId> {
         Some(PendingFileId {
             path: path.to_owned(),
@@ -171,7 +171,7 @@ impl CreatedFiles {
         })
     }
 
-    /// Whether this run creates the file at a path.
+    /// Returns whether this run creates the file at a path.
     pub fn contains(&self, path: &Path) -> bool {
         self.file(path).is_some()
     }
@@ -180,7 +180,8 @@ impl CreatedFiles {
         self.files.get(path).or(self.kept.get(path))
     }
 
-    /// Records in the ledger that a file is about to be created, or, if `None`, that it is not to be removed.
+    /// Records in the ledger that a file is about to be created. `None` records that the file must no longer be
+    /// removed.
     fn record(&self, path: &Path, file: Option<&CreatedFile>) {
         let Some(ledger) = &self.ledger else { return };
         let path = absolute(path);
@@ -194,7 +195,8 @@ impl CreatedFiles {
         });
     }
 
-    /// Records the directories that a rank and its neighbours are about to create, so that they are removed too.
+    /// Records the directories that this rank and its neighbours are about to create, so that they can be removed
+    /// later.
     pub fn expect_directories(&mut self, point: &FilePoint, rank: u32) {
         let to_clean = files_to_clean(point, rank, 0);
         let missing = to_clean
@@ -204,8 +206,8 @@ impl CreatedFiles {
         self.directories.extend(missing.map(|path| (path, None)));
     }
 
-    /// Removes files that this run created, and then the directories created for them. Returns a line for each file
-    /// that was left because it is no longer this run's.
+    /// Removes files that this run created, and then the directories that it created for them. Returns a line for each
+    /// file that stays because it is no longer this run's.
     pub fn remove(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<Vec<String>> {
         self.remove_after(paths, None)
     }
@@ -225,7 +227,7 @@ impl CreatedFiles {
                 None => outcome = outcome.and(remove_file(&path)),
             }
         }
-        // A directory that still holds files stays; one that is gone may be created again.
+        // Forgets directories that are removed or replaced. A directory that still contains files stays in the list.
         self.directories.retain(|path, made| {
             let is_made = made.is_none_or(|made| Inode::at(path) == Some(made));
             !is_made || fs::remove_dir(path).is_err()
@@ -244,7 +246,7 @@ impl CreatedFiles {
         }
     }
 
-    /// Forgets these files, because another rank removes them.
+    /// Forgets these files, because another rank will remove them.
     pub fn forget(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         for path in paths {
             if self.files.remove(&path).is_some() {
@@ -254,8 +256,8 @@ impl CreatedFiles {
         self.close_ledger();
     }
 
-    /// Returns the files and directories that the rank with this index on the host had created and not removed when it
-    /// ended, according to its ledger.
+    /// Reads from a dead rank's ledger which files and directories it had created and not removed. `place` is the
+    /// rank's index on the host.
     fn of_dead_rank(ledgers: &File, place: u32) -> Self {
         let mut made = Self::default();
         made.read(entries(ledgers, place));
@@ -281,7 +283,7 @@ impl CreatedFiles {
                 }
                 LedgerEntry::Opened(path, inode) => {
                     if let Some(file) = self.files.get(&path) {
-                        // Only the first identity of a file counts.
+                        // Only the first recorded identity of a file counts, so a later one is ignored.
                         let _ = file.inode.set(inode);
                     }
                 }
@@ -295,7 +297,7 @@ impl CreatedFiles {
         }
     }
 
-    /// Takes the identities of files and directories that neighbours on this host created from their ledgers.
+    /// Reads the ledgers of neighbours on this host, for the identities of files and directories that they created.
     fn ask_neighbours(&mut self) {
         let Some(ledger) = &self.ledger else { return };
         let writers: BTreeSet<u32> = self.files.values().map(|file| file.number).collect();
@@ -306,7 +308,7 @@ impl CreatedFiles {
         for (path, file) in &self.files {
             let known = theirs.files.get(&absolute(path));
             if let Some(inode) = known.and_then(|known| known.inode.get()) {
-                // Fails if it is already known.
+                // Ignored if the identity is known already.
                 let _ = file.inode.set(*inode);
             }
         }
@@ -316,21 +318,20 @@ impl CreatedFiles {
         }
     }
 
-    /// Removes, after a failure, everything that this run created and was not to keep. On slow or busy storage it
-    /// checks less, so that files are removed at all.
+    /// After a failure, removes everything that this run created and need not keep. On slow or busy storage, files are
+    /// checked less thoroughly, so that they can be removed in time.
     pub fn remove_all(&mut self) {
         self.remove_until(Instant::now() + CHECKING_MAX);
     }
 
-    /// Removes the files that `ranks` ranks of this host had created and not removed when they ended, according to
-    /// their ledgers.
+    /// Reads the ledgers of `ranks` dead ranks on this host, and removes files that these ranks had not removed.
     pub fn remove_of_dead_ranks(ledgers: &File, ranks: u32) {
-        // The end of the run waits for the removal on all ranks, so they share one deadline.
+        // All ranks together have one deadline, because the run ends only after the removal.
         let end = Instant::now() + CHECKING_MAX;
         (0..ranks).for_each(|place| Self::of_dead_rank(ledgers, place).remove_until(end));
     }
 
-    /// Removes everything, with full checks until `end`.
+    /// Removes everything. Files are checked completely until `end`, and only at their beginnings afterwards.
     fn remove_until(&mut self, end: Instant) {
         self.ask_neighbours();
         let all: Vec<_> = self.files.keys().cloned().collect();
@@ -342,7 +343,8 @@ impl CreatedFiles {
 }
 
 impl CreatedFile {
-    /// Returns why the file at the path must not be removed; `None` if it may be, or if there is none.
+    /// Returns why the file at the path must not be removed; `None` if it may be removed or does not exist. After
+    /// `hurry`, only its beginning is checked.
     fn why_not_removable(&self, path: &Path, hurry: Option<Instant>) -> Option<String> {
         let found = fs::symlink_metadata(path).ok()?;
         let now = FileState::new(&found);
@@ -359,8 +361,8 @@ impl CreatedFile {
         if self.may_lack_stamps && is_as_noted {
             return None;
         }
-        // The file has not changed since its state was recorded. Reading all of it would take as long as the
-        // measurement did.
+        // The file is unchanged since its state was recorded, so its beginning suffices. Reading all of it would take
+        // as long as the measurement.
         let hurry = if is_as_noted {
             Some(Instant::now())
         } else {
@@ -381,7 +383,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Removes a file unless it is already gone.
+/// Removes a file. A file that does not exist is no error.
 pub(super) fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(
@@ -392,7 +394,8 @@ pub(super) fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Returns the files that a rank removes after a failed run: its own, and those of its neighbours, which may be dead.
+/// Returns the files that a rank removes after a failure: its own files, and those of its neighbours, which may be
+/// dead.
 pub fn files_to_clean(point: &FilePoint, rank: u32, trial: u32) -> Vec<PathBuf> {
     let writers = writers_to_clean(point, rank).into_iter();
     writers

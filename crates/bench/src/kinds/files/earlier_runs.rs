@@ -1,4 +1,4 @@
-//! Files that an earlier run of tonnage left or kept, and that are in the way of new ones.
+//! Files of an earlier run of tonnage, left behind or kept, at the paths of new files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,21 +15,21 @@ use tonnage_sys::files::open::kind_name;
 use tonnage_units::reduce::Reduce;
 use tonnage_units::{Error, Result};
 
-/// Maximum number of files listed in a remark.
+/// Maximum number of files that a remark lists.
 const NAMED_MAX: usize = 4;
 
-/// Files of earlier runs that were removed, by one rank or by all.
+/// Files of earlier runs that one rank or all ranks removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovedFiles {
     count: u64,
-    /// The alphabetically first of them.
+    /// Names of the first files, in alphabetical order.
     named: BTreeSet<String>,
-    /// Whether these files were in directories that an earlier run had created.
+    /// Whether these files were in directories that an earlier run had created for its ranks.
     in_directories: bool,
 }
 
 impl RemovedFiles {
-    /// Adds a file; `in_directory` if it was in a directory of its rank.
+    /// Adds a file. `in_directory` is whether the file was in a directory of its rank.
     pub fn add(&mut self, path: &Path, in_directory: bool) {
         self.merge(Self {
             count: 1,
@@ -38,7 +38,7 @@ impl RemovedFiles {
         });
     }
 
-    /// Returns the remark for the record, or `None` if there were no such files.
+    /// Returns the remark for the record; `None` if no files were removed.
     pub fn remark(&self) -> Option<String> {
         let named: Vec<_> = self.named.iter().map(String::as_str).collect();
         let named = named.join(", ");
@@ -71,8 +71,8 @@ impl Reduce for RemovedFiles {
     }
 }
 
-/// Removes a file that is in the way of a new one, provided it is empty or tonnage wrote it. Returns whether it held
-/// any data.
+/// Removes a file at the path of a new one, if the file is empty or tonnage wrote it. Returns whether the file had
+/// data.
 pub fn remove_if_ours(point: &FilePoint, path: &Path, writer: u32) -> Result<bool> {
     let shown = path.display();
     let found = match fs::symlink_metadata(path) {
@@ -173,7 +173,7 @@ mod tests {
         let path = directory.path().join("t");
         let point = point(2);
         let refused = |path: &Path| remove_if_ours(&point, path, 1).is_err();
-        // The beginning of a file-system image.
+        // Resembles the beginning of a file-system image.
         let mut image = vec![0; 1 << 20];
         image[1024..2048].fill(7);
         fs::write(&path, &image).unwrap();
@@ -182,7 +182,7 @@ mod tests {
         assert!(refused(&path));
         File::create(&path).unwrap().set_len(5 << 20).unwrap();
         assert!(refused(&path));
-        // A shuffled order that was cut short, in transfers of 1000 bytes.
+        // Resembles a file of transfers of 1000 bytes, written in a shuffled order that was cut short.
         let mut holes = vec![0; 5_000_000];
         holes[4_000_000..4_001_000].fill(9);
         for sector in [4_000_256, 4_000_768] {
@@ -209,7 +209,7 @@ mod tests {
         }
         fs::write(&path, stamped(0, 8000)).unwrap();
         remove_if_ours(&point, &path, 0).unwrap();
-        // Only parts of a large file are read, but the end is always read.
+        // Only parts of a large file are read. They include the end, so an appended byte is found.
         for grown in [0, 1] {
             let mut file = File::create(&path).unwrap();
             file.write_all(&stamped(0, 80_000)).unwrap();

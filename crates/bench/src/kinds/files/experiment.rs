@@ -1,4 +1,5 @@
-//! One file experiment on all ranks: inspect the storage, open the engine, then run phase after phase (module `phase`).
+//! One file experiment on all ranks. It inspects the storage, opens the engine, and then runs all phases (module
+//! `phase`).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,14 +33,14 @@ use tonnage_record::{Bound, Effective, FileBody, Record};
 use tonnage_units::Result;
 use tonnage_units::reduce::ReduceAny;
 
-/// Maximum number of files listed in remarks because they were left in place.
+/// Maximum number of files that a remark lists because they were not removed.
 const LEFT_LISTED_MAX: usize = 8;
 
-/// One experiment, from the perspective of one rank.
+/// One experiment, as one rank sees it.
 pub struct Experiment<'a> {
     /// The point to measure.
     pub point: &'a FilePoint,
-    /// Notes recorded with its results.
+    /// Notes that are recorded with the results.
     pub reading: &'a PointNotes,
     /// Access to the other ranks.
     pub rank: &'a mut Rank,
@@ -47,54 +48,54 @@ pub struct Experiment<'a> {
     pub settings: &'a Settings,
     /// This host's CPUs.
     pub host: &'a RankHost,
-    /// CPU time that this rank's threads lose.
+    /// Measures the CPU time that this rank's threads lose.
     pub cpu: &'a mut CpuTimeMeter,
-    /// Files of this run.
+    /// Files that this run creates.
     pub made: &'a mut CreatedFiles,
-    /// Gets progress and results, on rank 0.
+    /// Receives progress and results on rank 0.
     pub observer: &'a mut dyn Observer,
 }
 
 /// State that is kept between phases.
 #[derive(Default)]
 pub struct PhasesState {
-    /// This rank's threads, with their engines and memory.
+    /// This rank's threads, with their engines and memories.
     pub team: Vec<FileWorker>,
     /// Storage of each rank's files, in rank order.
     pub places: Vec<LocalStorage>,
-    /// Transfers per rank that a stonewalled phase wrote; `None` if all were written.
+    /// Number of transfers per rank that a stonewalled phase wrote; `None` if all transfers were written.
     pub written: Option<WrittenTransfers>,
     /// Whether the files were filled before the first phase.
     pub prefilled: bool,
-    /// Sums of each phase, in order.
+    /// Repetitions of each phase, in the order of the phases.
     pub sums: Vec<PhaseRepetitions>,
-    /// Bandwidths of one stream per device, once measured.
+    /// Bandwidths of the streams on all devices, after they were measured.
     pub streams: Option<DeviceStreams>,
     /// Remarks for the record.
     pub remarks: Vec<String>,
-    /// Striping of the files, as reported by a file system that supports it.
+    /// Striping of the files, as the file system reports it; `None` if it does not support striping.
     pub striping: Option<String>,
     /// Files of earlier runs that this rank has removed.
     pub removed: RemovedFiles,
 }
 
-/// An experiment with its engine open on all ranks.
+/// An experiment whose engine is open on all ranks.
 struct OpenExperiment<'o, 'a> {
     experiment: &'o mut Experiment<'a>,
-    // Declared before `domain`, so that threads close first.
+    // Declared before `domain`, so that the threads' engines close first.
     state: PhasesState,
     domain: Arc<dyn FileDomain>,
     record: &'o mut Record,
     body: &'o mut FileBody,
     /// Index of the next repetition.
     trial: u32,
-    /// Start of the first repetition.
+    /// Begin of the first repetition.
     since: Instant,
 }
 
 impl Steps for OpenExperiment<'_, '_> {
     fn bound(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
-        // Streams before the phases would change their conditions: free memory, the device's own cache, free space.
+        // Streams before the phases would change their conditions: free memory, the device's own cache, and free space.
         if when == LimitMoment::After && self.experiment.writes() {
             self.measure_streams()?;
         }
@@ -109,7 +110,7 @@ impl Steps for OpenExperiment<'_, '_> {
         Ok(())
     }
 
-    /// Runs all phases once.
+    /// Runs each phase once.
     fn trial(&mut self) -> Result<(), StepFailure> {
         let (state, trial) = (&mut self.state, self.trial);
         for index in 0..self.experiment.point.phases.len() {
@@ -133,7 +134,8 @@ impl Steps for OpenExperiment<'_, '_> {
     }
 
     fn close(&mut self) -> Result<(), StepFailure> {
-        // A reading experiment takes its stream from a file that it read, which may be removed after this.
+        // An experiment that only reads measures its stream on one of its files. It does so here, because the file may
+        // be removed later.
         if !self.experiment.writes() {
             self.measure_streams()?;
         }
@@ -153,10 +155,10 @@ impl OpenExperiment<'_, '_> {
 }
 
 impl Experiment<'_> {
-    /// Measures the experiment and fills the record on the way: results measured before a failure stay in it.
+    /// Measures the experiment and fills the record meanwhile. If it fails, earlier results stay in the record.
     ///
     /// # Errors
-    /// [`StepFailure::Point`] if all ranks know of it and can continue, [`StepFailure::Run`] otherwise.
+    /// [`StepFailure::Point`] if all ranks know of the failure and can continue, [`StepFailure::Run`] otherwise.
     pub fn measure(
         &mut self,
         record: &mut Record,
@@ -223,7 +225,7 @@ impl Experiment<'_> {
         effective_of_all("describe the file engines", self.rank, mine)
     }
 
-    /// Adds the remarks that are known before the first phase.
+    /// Adds the remarks that can be made before the first phase.
     fn add_remarks(&self, state: &mut PhasesState) {
         let remarks = [
             self.sources_remark(),
@@ -309,20 +311,20 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// Registers the removal of this rank's files, in case its process ends while the main thread is stuck.
+    /// Registers the removal of this rank's files as an exit hook. The process may end while its main thread is stuck.
     pub(super) fn register_cleanup(&self) {
         let mut made = self.made.clone();
         self.rank.set_exit_hook(move || made.remove_all());
     }
 
-    /// Removes this rank's files, unless they are to be kept; rank 0 removes the shared one. Returns a line for each
-    /// file that was left because it is no longer this run's.
+    /// Removes this rank's files unless they are kept. Rank 0 removes the shared file. Returns a line for each file
+    /// that stays because it is no longer this run's.
     fn remove_files(&mut self) -> Result<Vec<String>> {
         let (point, id) = (self.point, self.rank.id());
         let trials = space::files_of_rank(point);
         let to_clean = (0..trials).flat_map(|trial| files_to_clean(point, id, trial));
         if point.keep {
-            // `remember` has already set aside the files to keep.
+            // `record_planned` has not listed these files for removal.
             return Ok(Vec::new());
         }
         let mine = point.layout == FileLayout::PerProcess || id == 0;
@@ -335,7 +337,7 @@ impl Experiment<'_> {
         removed
     }
 
-    /// Gives every rank the outcome of the first rank that failed.
+    /// Combines the outcomes of all ranks. If ranks fail, every rank gets the failure of the first one.
     pub fn agree<T>(&mut self, what: &str, mine: Result<T>) -> Result<T, StepFailure> {
         self.rank.set_phase(what);
         agree(self.rank, what, mine, DEADLINES.phase)
@@ -345,7 +347,7 @@ impl Experiment<'_> {
         self.point.prefill || self.point.phases.iter().any(|phase| phase.writes())
     }
 
-    /// Checks the paths of the files, and collects every rank's view of its storage.
+    /// Checks the paths of the files, and collects the storage of every rank.
     fn inspect_storage(
         &mut self,
     ) -> Result<(Vec<LocalStorage>, Option<WrittenTransfers>), StepFailure> {
@@ -361,7 +363,7 @@ impl Experiment<'_> {
         paths.dedup();
         if writes && point.directory_per_rank {
             self.made.expect_directories(point, id);
-            // No rank creates one before all have recorded the missing ones.
+            // All ranks must record the missing directories before any rank creates one.
             self.rank
                 .barrier("before directories are made", DEADLINES.step)?;
             let mine = self
@@ -373,7 +375,8 @@ impl Experiment<'_> {
             .iter()
             .try_for_each(|path| checks::check_target(path, writes));
         self.agree("look at the path", mine)?;
-        // If a phase only reads and its file is missing, there is no storage to inspect yet.
+        // Files to read are checked before the storage. If a file is missing, this error is clearer than that of the
+        // storage.
         let reads_first = point.phases.first().is_some_and(|phase| phase.reads()) && !point.prefill;
         let status = point.status_file.as_ref().filter(|_| reads_first);
         let status = status.map(|status| WrittenTransfers::load(status.as_ref(), point.ranks));
@@ -399,7 +402,7 @@ impl Experiment<'_> {
         Ok((places, written))
     }
 
-    /// Checks that the data for this rank to read exist. `written` limits their amount.
+    /// Checks that the data that this rank reads exist. `written` limits the amount of data.
     pub fn check_sources(
         &self,
         phase: Phase,
@@ -423,7 +426,7 @@ impl Experiment<'_> {
         let point = self.point;
         let (place, neighbours) = self.host.neighbours;
         let cpus = match &self.settings.cpus {
-            // Not pinned, because the kernel threads that serve a queue would have to share the CPU.
+            // Threads are not pinned, because the kernel's threads for a queue would have to share the CPU.
             CpuChoice::Auto if entry.queues => vec![None; point.threads as usize],
             CpuChoice::None => vec![None; point.threads as usize],
             choice => {
@@ -448,12 +451,12 @@ impl Experiment<'_> {
         };
         let first = cpus.first().copied().flatten();
         let team = (0u32..).zip(cpus).map(worker).collect();
-        // Pin this thread to the first CPU again: allocating the others' memory has moved it.
+        // Pins this thread to the first CPU again, because allocating the memory of other threads has moved it.
         first.map_or(Ok(()), tonnage_machine::pin_thread)?;
         team
     }
 
-    /// Measures one stream per device, all at once, if the storage has a bound.
+    /// Measures one stream per device, all at the same time, if the storage can have a bound.
     fn measure_streams(&mut self, state: &mut PhasesState) -> Result<(), StepFailure> {
         if let Some(why) = bound::why_no_bound(&state.places) {
             state.remarks.push(why);
@@ -469,7 +472,7 @@ impl Experiment<'_> {
             .barrier("before the storage's streams", DEADLINES.phase)?;
         let measured = if self.writes() {
             let written = place.map(WrittenStream::write).transpose();
-            // All streams are written before the first is read, even if one has failed.
+            // All streams are written before any stream is read. Ranks whose stream failed wait here too.
             self.rank
                 .barrier("between the storage's streams", DEADLINES.phase)?;
             written.and_then(|written| {
@@ -484,7 +487,7 @@ impl Experiment<'_> {
                 },
             )
         };
-        // Files may be read-only, and a full storage has no room for a stream; then there is no bound.
+        // A stream fails if its file may only be read, or if the storage is full. Then there is no bound.
         let streams =
             measured.unwrap_or_else(|error| DeviceStreams::unknown(format!("rank {id}: {error}")));
         let streams = self
@@ -518,7 +521,7 @@ impl Experiment<'_> {
     }
 }
 
-/// Returns the number of transfers that a reading phase makes on the data of rank `part`.
+/// Returns how many transfers a phase makes when it reads the data of rank `part`.
 pub fn transfers_to_read(point: &FilePoint, written: Option<&WrittenTransfers>, part: u32) -> u64 {
     let all = point.transfers_of_rank();
     let written = written.and_then(|written| written.transfers.get(part as usize));

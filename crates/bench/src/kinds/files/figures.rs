@@ -1,4 +1,4 @@
-//! Sums of a phase's repetitions on rank 0, and the phase's record.
+//! The repetitions of a phase on rank 0, and the phase's record.
 
 use tonnage_plan::files::{FilePoint, Fsync, Phase};
 use tonnage_record::files::{PhaseRecord, PhaseSummary, PhaseTrial, TransferLatency};
@@ -6,7 +6,7 @@ use tonnage_record::spread::spread;
 use tonnage_record::{Bound, HistogramData, Latency, LatencyKind};
 use tonnage_units::histogram::LatencyHistogram;
 
-/// Fraction of cached bytes above which a bandwidth is not compared with the storage's bound.
+/// If more than this fraction of the data was cached, the bandwidth is not compared with the storage's bound.
 const WARM_FRACTION: f64 = 0.05;
 
 /// A phase with its repetitions so far.
@@ -21,7 +21,7 @@ pub struct PhaseRepetitions {
 }
 
 impl PhaseRepetitions {
-    /// Creates the sums without repetitions.
+    /// Creates a phase without repetitions.
     pub fn new(phase: Phase) -> Self {
         Self {
             phase,
@@ -31,7 +31,7 @@ impl PhaseRepetitions {
         }
     }
 
-    /// Returns the record of the phase, or `None` without a repetition.
+    /// Returns the record of the phase; `None` if it has no repetitions.
     pub(super) fn record(
         &self,
         point: &FilePoint,
@@ -57,13 +57,14 @@ impl PhaseRepetitions {
         })
     }
 
-    /// Whether the page cache served the reads or absorbed the writes.
+    /// Returns whether the page cache served the reads or absorbed the writes.
     fn is_of_memory(&self, point: &FilePoint) -> bool {
         let unsynced = self.phase.writes() && !point.direct && point.fsync == Fsync::None;
         unsynced || self.trials.iter().any(is_warm)
     }
 
-    /// `comparable` is false if the bandwidth is not that of the storage, for example because of the page cache.
+    /// Summarizes the repetitions. `comparable` is false if the bandwidth is not the storage's, for example because of
+    /// the page cache.
     fn summary(&self, bound: Option<Bound>, comparable: bool) -> PhaseSummary {
         let values =
             |of: fn(&PhaseTrial) -> f64| -> Vec<f64> { self.trials.iter().map(of).collect() };
@@ -91,14 +92,14 @@ impl PhaseRepetitions {
     }
 }
 
-/// Whether more than a small part of the data to read was in the page cache before.
+/// Returns whether more than a small part of the data to read was in the page cache before the phase.
 fn is_warm(trial: &PhaseTrial) -> bool {
     trial.cache.as_ref().is_some_and(|cache| {
         !cache.direct && cache.resident_bytes as f64 > WARM_FRACTION * cache.bytes as f64
     })
 }
 
-/// Returns 0 if `count` is 0.
+/// Returns `ns` / `count`; 0 if `count` is 0.
 fn per(ns: u64, count: f64) -> f64 {
     if count > 0.0 { ns as f64 / count } else { 0.0 }
 }
@@ -110,7 +111,7 @@ mod tests {
     use crate::kinds::files::totals::tests::rank;
     use tonnage_record::files::CacheState;
 
-    /// Returns the utilization of a phase with one repetition.
+    /// Returns the utilization of a phase with a single repetition.
     fn utilization(phase: Phase, point: &FilePoint, in_memory: bool) -> Option<f64> {
         let mut sums = PhaseRepetitions::new(phase);
         sums.trials
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(utilization(Phase::Write, &point, false), None);
         assert_eq!(utilization(Phase::Mixed, &point, false), None);
         assert!(utilization(Phase::Read, &point, false).is_some());
-        // Files in memory, with a bound stated by the user.
+        // For files in memory, there is a utilization if the user states a bound.
         assert!(utilization(Phase::Write, &point, true).is_some());
         for fsync in [Fsync::End, Fsync::Each] {
             point.fsync = fsync;

@@ -1,9 +1,10 @@
-//! The ledger of a rank lists the files and directories that it creates. It outlives the rank, so that another process
-//! of the host can remove them after all ranks were killed. [`super::clean`] decides which are removed.
+//! The ledger of a rank: a list of the files and directories that the rank creates. It outlives the rank, so that
+//! another process of the host can remove them after all ranks were killed. [`super::clean`] decides which of them to
+//! remove.
 //!
-//! All ledgers of a host are in one memory file, created by the process that starts the ranks. Each rank appends to its
-//! own area, which a NUL ends. Areas are small, because a limit on file sizes (`ulimit -f`) applies to memory files
-//! too. A full area is rewritten without the entries that are no longer valid.
+//! The process that starts a host's ranks creates one memory file for their ledgers. Each rank appends to its own area
+//! of this file, and a NUL marks the end of the used part. Areas are small, because `ulimit -f` also limits the size of
+//! memory files. When an area is full, the rank rewrites it without obsolete entries.
 
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
@@ -15,22 +16,22 @@ use serde::{Deserialize, Serialize};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Bytes of one rank's area: room for the files of a hundred trials at once.
+/// Size of one rank's area. It has room for the files of a hundred trials at the same time.
 const AREA_BYTES: u64 = 64 << 10;
 
-/// Bytes per read of an area.
+/// Number of bytes per read of an area.
 const READ_BYTES: usize = 8 << 10;
 
 /// Identity of a file or a directory on its host, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inode {
     pub device: u64,
-    /// Inode number on that device.
+    /// Inode number on this device.
     pub number: u64,
 }
 
 impl Inode {
-    /// Takes the identity from a file's metadata.
+    /// Returns the identity in a file's metadata.
     pub fn from_metadata(found: &Metadata) -> Self {
         Self {
             device: found.dev(),
@@ -38,7 +39,7 @@ impl Inode {
         }
     }
 
-    /// Returns the identity of the file at a path, without following links; `None` if there is none.
+    /// Returns the identity of the file at a path; `None` if there is no file. Links are not followed.
     pub fn at(path: &Path) -> Option<Self> {
         let found = std::fs::symlink_metadata(path);
         found.ok().map(|found| Self::from_metadata(&found))
@@ -51,40 +52,40 @@ pub enum LedgerEntry {
     File {
         /// Absolute path of the file.
         path: PathBuf,
-        /// The number that keys its data.
+        /// The file's number, which is part of the key of its data.
         number: u32,
-        /// Size of the file once everything is written.
+        /// Size of the file after all data are written.
         bytes_max: u64,
     },
     /// The identity of a file that was opened.
     Opened(PathBuf, Inode),
     /// A directory that was created.
     Directory(PathBuf, Inode),
-    /// A file that was removed, or must not be removed any more.
+    /// A file that is already removed, or must no longer be removed.
     Done(PathBuf),
 }
 
-/// A rank's ledger, with read access to those of its neighbours.
+/// A rank's ledger, which can also read the ledgers of neighbours.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     file: Arc<File>,
     rank: u32,
-    /// First rank of this host.
+    /// Lowest rank on this host.
     first: u32,
     state: Arc<Mutex<LedgerState>>,
 }
 
 #[derive(Debug, Default)]
 struct LedgerState {
-    /// Bytes of the area in use, without the NUL.
+    /// Number of bytes in the used part of the area, without the NUL.
     used: u64,
-    /// Whether the warning about a lost entry was printed.
+    /// Whether a warning about a lost entry was already printed.
     has_warned: bool,
 }
 
 impl Ledger {
-    /// Creates the empty ledger of a rank in the file of its host, which must be open for reading and writing. Ranks of
-    /// a host have consecutive numbers from `first`.
+    /// Creates the empty ledger of a rank in its host's memory file, which must be open for reading and writing. The
+    /// ranks on a host are numbered consecutively from `first`.
     pub fn new(file: File, rank: u32, first: u32) -> Self {
         Self {
             file: Arc::new(file),
@@ -94,8 +95,8 @@ impl Ledger {
         }
     }
 
-    /// Adds an entry. The run does not depend on the ledger: an entry that cannot be stored is lost, with a single
-    /// warning.
+    /// Adds an entry. A run also works without its ledger: if an entry cannot be stored, it is lost, and only the first
+    /// loss is reported.
     pub fn add(&self, entry: &LedgerEntry) {
         self.change(|state| self.append(state, entry));
     }
@@ -105,7 +106,7 @@ impl Ledger {
         self.change(|state| self.replace(state, &[]));
     }
 
-    /// Returns the entries of a rank of this host; none for a rank of another host.
+    /// Returns the entries of a rank on this host. For a rank of another host, there are none.
     pub fn entries_of(&self, rank: u32) -> Vec<LedgerEntry> {
         let place = rank.checked_sub(self.first);
         place.map_or_else(Vec::new, |place| entries(&self.file, place))
@@ -132,14 +133,14 @@ impl Ledger {
         self.write(state, line)
     }
 
-    /// Rewrites the area with these entries.
+    /// Replaces the content of the area by these entries.
     fn replace(&self, state: &mut LedgerState, entries: &[LedgerEntry]) -> Result<()> {
         let lines: Result<Vec<_>> = entries.iter().map(line).collect();
         state.used = 0;
         self.write(state, lines?.concat())
     }
 
-    /// Appends to the used part, over the NUL.
+    /// Appends to the used part, and thus overwrites the NUL.
     fn write(&self, state: &mut LedgerState, mut text: Vec<u8>) -> Result<()> {
         let bytes = text.len() as u64;
         if state.used + bytes >= AREA_BYTES {
@@ -161,11 +162,11 @@ fn line(entry: &LedgerEntry) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the entries without those of files that need no removal any more.
+/// Returns the entries without those for files that need no longer be removed.
 fn still_valid(entries: Vec<LedgerEntry>) -> Vec<LedgerEntry> {
     let mut over: BTreeSet<PathBuf> = BTreeSet::new();
     let mut kept = Vec::new();
-    // Iterates backwards, because a file may be created again after an earlier entry marked it as removed.
+    // Iterates backwards, because a file that was removed may have been created again.
     for entry in entries.into_iter().rev() {
         let is_kept = match &entry {
             LedgerEntry::Done(path) => {
@@ -185,7 +186,7 @@ fn begin(place: u32) -> u64 {
     u64::from(place) * AREA_BYTES
 }
 
-/// Returns the entries of the rank with index `place` on its host, up to the first incomplete one.
+/// Returns the entries of a rank, up to the first incomplete entry. `place` is the rank's index on its host.
 pub fn entries(file: &File, place: u32) -> Vec<LedgerEntry> {
     let mut text = Vec::new();
     let mut step = vec![0; READ_BYTES];
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(entries(&file, 0), [done("a\nb"), long, done("c")]);
         assert_eq!(ledgers[0].entries_of(1), [done("of 1")]);
         assert_eq!(entries(&file, 7), []);
-        // Entries from before the clearing do not reappear behind new ones.
+        // Entries before the clearing must not reappear after new entries.
         ledgers[0].clear();
         assert_eq!(entries(&file, 0), []);
         ledgers[0].add(&done("d"));
@@ -265,7 +266,7 @@ mod tests {
         };
         ledgers[1].add(&made("of 1"));
         ledgers[0].add(&made("first"));
-        // Create and remove a file many more times than fit.
+        // Creates and removes a file so often that the entries don't fit into the area.
         for _ in 0..2000 {
             ledgers[0].add(&made("again"));
             ledgers[0].add(&done("again"));

@@ -1,4 +1,4 @@
-//! Memory for a thread's transfers, on the NUMA node where the thread runs and first touched there.
+//! Memory for a thread's transfers. It is on the NUMA node where the thread runs, and first touched there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use tonnage_machine::Topology;
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 
-/// CPU and NUMA node of a thread.
+/// CPU and NUMA node that a thread's memory is allocated for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadSource {
     /// The CPU that the thread is pinned to.
     cpu: Option<u32>,
-    /// The node to request; `None` leaves the choice to the kernel.
+    /// The NUMA node to request; `None` lets the kernel choose.
     node: Option<u32>,
     /// Whether the user requested the node.
     required: bool,
@@ -24,16 +24,16 @@ pub struct ThreadSource {
 
 #[derive(Debug, Clone)]
 pub struct ThreadMemory {
-    /// The bytes.
+    /// The allocated bytes.
     pub arena: Arc<Arena>,
-    /// The node that was requested and granted.
+    /// The NUMA node that was requested and granted.
     asked: Option<u32>,
-    /// Why the memory is not bound to the automatically chosen node.
+    /// Why the memory is not bound to the node that the program chose; `None` if it is bound.
     why_not_bound: Option<String>,
 }
 
 impl ThreadSource {
-    /// Returns the source for a thread on `cpu`.
+    /// Returns CPU and node for the memory of a thread on `cpu`.
     ///
     /// # Errors
     /// [`Error::Usage`] if this host has no such node.
@@ -45,8 +45,8 @@ impl ThreadSource {
         })
     }
 
-    /// Allocates the memory of a thread. Pins the calling thread to that thread's CPU first, because unbound pages come
-    /// from the node where they are first touched.
+    /// Allocates the memory of a thread. First pins the calling thread to the CPU of `self`, because pages that are not
+    /// bound come from the node that first touches them.
     pub fn allocate(self, bytes: u64, thread: u32) -> Result<ThreadMemory> {
         if let Some(cpu) = self.cpu {
             tonnage_machine::pin_thread(cpu)?;
@@ -77,14 +77,14 @@ impl ThreadSource {
     }
 }
 
-/// Reports the memory of a rank's threads as a whole.
+/// Combines the memory of all threads of a rank into one report.
 pub fn report<'a>(threads: impl Iterator<Item = &'a ThreadMemory>) -> MemoryReport {
     let (mut bytes, mut pages, mut asked, mut why) = (0, BTreeMap::new(), Vec::new(), None);
     for memory in threads {
         bytes += memory.arena.len() as u64;
         asked.push(memory.asked);
         why = why.or_else(|| memory.why_not_bound.clone());
-        // Some containers forbid the query; the nodes are unknown then.
+        // Some containers forbid this query. The nodes are then unknown.
         for (node, count) in memory.arena.nodes().unwrap_or_default() {
             *pages.entry(node).or_default() += count;
         }

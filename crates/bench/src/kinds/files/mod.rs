@@ -2,7 +2,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`experiment`] | one experiment, from its directory to its figures |
+//! | [`experiment`] | one experiment, from checking its paths to its figures |
 //! | `phase`, `figures` | one phase, and the sums of its repetitions |
 //! | [`checks`] | preparations and checks before a phase's clock starts |
 //! | [`phase_threads`] | the threads of a rank in one phase |
@@ -48,10 +48,10 @@ use experiment::Experiment;
 use tonnage_plan::files::FilePoint;
 use tonnage_record::{Body, FileBody, Record};
 
-/// The kind: points share nothing, and have no warm-up and no canary. Their bound is measured after the phases.
+/// The `file` kind. Points share nothing, and have no warm-up and no canary. Their bound is measured after the phases.
 #[derive(Default)]
 pub struct Files {
-    /// Files of this run.
+    /// Files that this run creates.
     made: CreatedFiles,
 }
 
@@ -92,7 +92,7 @@ impl Kind for Files {
         ended
     }
 
-    /// Removes files of a failed point that were not yet removed.
+    /// Removes the files of a failed point that still exist.
     fn abandon(&mut self) {
         self.made.remove_all();
     }

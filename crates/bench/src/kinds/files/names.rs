@@ -1,12 +1,12 @@
-//! Path and number of the file that a rank uses. Names follow IOR, so that each program finds the other's files:
-//! `NAME.00000007` for rank 7, `NAME.2` for repetition 2.
+//! Path and number of the file that a rank uses. Names are the same as IOR's, so that each program finds the other's
+//! files: `NAME.00000007` for rank 7, `NAME.2` for repetition 2.
 
 use std::path::PathBuf;
 
 use tonnage_loops::permutation::Permutation;
 use tonnage_plan::files::{FileLayout, FilePoint, ReadFrom};
 
-/// Returns the path of the file that `writer` writes in repetition `trial`.
+/// Returns the path of the file that rank `writer` writes in repetition `trial`.
 pub fn path_of(point: &FilePoint, writer: u32, trial: u32) -> PathBuf {
     let mut name = match point.layout {
         FileLayout::Shared => point.paths.first().cloned().unwrap_or_default(),
@@ -27,7 +27,8 @@ pub fn path_of(point: &FilePoint, writer: u32, trial: u32) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Returns the number that keys a file's data: the rank that writes it, or 0 for a shared file.
+/// Returns the number of a file, which is part of the key of its data. It is the rank that writes the file, or 0 for a
+/// shared file.
 pub fn number_of(point: &FilePoint, writer: u32) -> u32 {
     match point.layout {
         FileLayout::Shared => 0,
@@ -35,7 +36,7 @@ pub fn number_of(point: &FilePoint, writer: u32) -> u32 {
     }
 }
 
-/// Returns the rank that wrote the data for `reader`.
+/// Returns the rank that wrote the data that `reader` reads.
 pub fn source_of(point: &FilePoint, reader: u32) -> u32 {
     let ranks = u64::from(point.ranks.max(1));
     let source = match point.read_from {
@@ -46,7 +47,7 @@ pub fn source_of(point: &FilePoint, reader: u32) -> u32 {
     source as u32
 }
 
-/// Returns the size of a file once everything is written.
+/// Returns the size of a file after all data are written.
 pub fn bytes_of_file(point: &FilePoint) -> u64 {
     match point.layout {
         FileLayout::Shared => point.bytes_of_rank() * u64::from(point.ranks),

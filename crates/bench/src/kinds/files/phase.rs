@@ -1,4 +1,4 @@
-//! One phase on all ranks: prepared, timed, added up, and verified if requested.
+//! One phase on all ranks: prepared, timed, added up over the ranks, and verified if requested.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,31 +37,31 @@ use tonnage_units::{Error, Result};
 /// Time between two progress reports of a phase on rank 0.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
-/// Time within which every rank sees a file that rank 0 has created. NFS clients cache their knowledge of a directory
-/// for up to a minute.
+/// Time limit for a rank to see a file that rank 0 has created. NFS clients may cache the content of a directory for up
+/// to a minute.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(70);
 
-/// The task of this rank in one phase.
+/// Work of this rank in one phase.
 pub struct PhaseJob<'a> {
     /// Write, read or mixed.
     pub phase: Phase,
     /// Index of the repetition.
     pub trial: u32,
-    /// The rank that owns the data to move.
+    /// The rank that wrote or writes the data of this job.
     pub part: u32,
     /// Path of the file.
     pub path: PathBuf,
-    /// Number of transfers of this rank.
+    /// Number of transfers that this rank makes.
     pub quota: u64,
-    /// Sequential or shuffled.
+    /// Order of the transfers: sequential or shuffled.
     pub order: FileOrder,
     /// Whether the phase is measured; false for prefilling and verification.
     pub measured: bool,
-    /// Key and pool of the data to write.
+    /// Key and content of the data to write; `None` if the phase writes nothing.
     pub data: Option<(FileKey, &'a ContentPool)>,
     /// Whether this rank creates the file when it opens it.
     pub makes: bool,
-    /// Identity of the file that was inspected or created before the clock starts. The phase must open this file.
+    /// Identity of a file that was inspected or created before the clock starts. The phase must open exactly this file.
     pub expected_file: Option<Inode>,
 }
 
@@ -79,7 +79,7 @@ impl Experiment<'_> {
         }
         let mut job = self.phase_job(state, phase, trial);
         self.prepare_files(state, &mut job)?;
-        // Finding the seed reads the file, so it precedes dropping and measuring the cache.
+        // Finding the seed reads from the file, so this comes before the cache is dropped and measured.
         let seed = self.agree_on_seed(phase, &job)?;
         let written = state.written.as_ref();
         let reads = phase
@@ -97,14 +97,14 @@ impl Experiment<'_> {
         let figures = self.run_threads(state, &job, &mut [])?;
         let totals = self.add_up(state, index, &figures)?;
         if phase.writes() {
-            // All ranks have closed their files, so this is the state in which the run left them.
+            // All ranks have closed their files, so this state is final.
             self.made.record_written(&job.path);
             self.register_cleanup();
         }
         if phase == Phase::Write {
             self.record_written_transfers(state, &job)?;
         }
-        // All ranks have the same sums.
+        // All ranks have the same totals, and therefore decide alike.
         if let Some(why) = totals.why_empty(point, phase, trial) {
             return Err(StepFailure::Point(Error::Failed(why)));
         }
@@ -126,7 +126,7 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// Writes all files completely, untimed, before the first phase.
+    /// Before the first phase, writes all files completely. This is not timed.
     pub(super) fn prefill(&mut self, state: &mut PhasesState) -> Result<(), StepFailure> {
         let point = self.point;
         for trial in 0..files_of_rank(point) {
@@ -137,7 +137,7 @@ impl Experiment<'_> {
             let pool = ContentPool::new(seed, zeros_percent(point.data));
             job.data = Some((self.file_key(seed, job.part), &pool));
             self.run_threads(state, &job, &mut [])?;
-            // The state of a file is recorded only after all ranks have written their parts.
+            // All ranks must have written their parts before the state of a file is recorded.
             self.rank.barrier("the files are filled", DEADLINES.phase)?;
             self.made.record_written(&job.path);
             self.register_cleanup();
@@ -156,7 +156,7 @@ impl Experiment<'_> {
         let written = state.written.as_ref().filter(|_| phase != Phase::Write);
         let quota_of = |part| transfers_to_read(point, written, part);
         let quota = if point.collective {
-            // All ranks must make the same number of collective calls.
+            // All ranks must make the same number of collective calls, so the smallest number counts.
             (0..point.ranks).map(quota_of).min().unwrap_or(0)
         } else {
             quota_of(part)
@@ -180,7 +180,7 @@ impl Experiment<'_> {
         FileKey::new(seed, number_of(self.point, part))
     }
 
-    /// Waits between phases, unless the run ends in the meantime.
+    /// Waits between phases. Ends early with an error if the run is stopped.
     fn pause(&mut self, delay: Duration) -> Result<()> {
         let until = Instant::now() + delay;
         self.rank.set_phase("pausing before a phase");
@@ -194,7 +194,8 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// Prepares the files of a phase: removes old ones, creates directories and new files, and checks the sources.
+    /// Prepares the files of a phase. Removes old files, creates directories and new files, and checks files that will
+    /// be read.
     fn prepare_files(
         &mut self,
         state: &mut PhasesState,
@@ -204,7 +205,7 @@ impl Experiment<'_> {
         let makes = point.layout == FileLayout::PerProcess || id == 0;
         if job.phase == Phase::Write {
             let fresh = !point.existing && !state.prefilled;
-            // Files of the previous repetition are not reported.
+            // A file of this run's previous repetition is not reported as an earlier run's.
             let is_new = !self.made.contains(&job.path);
             let removed = if fresh && makes {
                 remove_if_ours(point, &job.path, id)
@@ -230,7 +231,7 @@ impl Experiment<'_> {
         if job.phase != Phase::Mixed {
             return Ok(());
         }
-        // A mixed phase overwrites existing data, which must not belong to another user.
+        // A mixed phase overwrites existing data, so these must not be another user's.
         let judged = if point.existing {
             Ok(Inode::at(&job.path))
         } else {
@@ -241,8 +242,8 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// Creates the file that a phase writes, or determines the identity of an existing one. A rank's own file is
-    /// created later, inside the timed interval, unless it has stripes. Returns a description of the striping.
+    /// Creates the file that a phase writes, or determines the identity of an existing file. A rank creates its own
+    /// file only within the timed interval, unless the file has stripes. Returns a description of the striping.
     fn create_phase_file(
         &mut self,
         state: &PhasesState,
@@ -254,7 +255,7 @@ impl Experiment<'_> {
         if is_shared && id != 0 {
             return Ok(None);
         }
-        // A file that this run created must still be the same one. No unknown file may be there.
+        // A file from an earlier phase must not have been replaced since.
         if !is_fresh {
             let made = self.made.identity(&job.path);
             job.expected_file = made.or_else(|| Inode::at(&job.path));
@@ -282,8 +283,8 @@ impl Experiment<'_> {
         Ok(description)
     }
 
-    /// Waits until this rank sees the shared file, which rank 0 has created or found. On rank 0's machine its identity
-    /// must match.
+    /// Waits until this rank sees the shared file, which rank 0 has created or found. On rank 0's machine, both must
+    /// see the same identity.
     fn find_shared(&mut self, job: &mut PhaseJob<'_>) -> Result<(), StepFailure> {
         let id = self.rank.id();
         let mine = (id == 0).then(|| pack(&job.expected_file)).transpose()?;
@@ -297,7 +298,7 @@ impl Experiment<'_> {
         } else {
             self.wait_for_file(&job.path).map(Some)
         };
-        // Another host may number inodes differently, or see an older file for a while.
+        // Other hosts may number inodes differently, or may see an older file for some time, so they are not compared.
         let mine = mine.and_then(|seen| match seen.filter(|_| on_same_machine) {
             Some(_) if seen != of_root => Err(phase_threads::replaced_error(&job.path)),
             local => Ok(local),
@@ -307,8 +308,8 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// Waits for a file that another rank has created. The client of a network file system may have cached that it does
-    /// not exist; opening the directory refreshes that.
+    /// Waits for a file that another rank has created. The client of a network file system may have cached that the
+    /// file does not exist. Opening the directory refreshes this cache.
     fn wait_for_file(&mut self, path: &Path) -> Result<Inode> {
         let until = Instant::now() + VISIBLE_WITHIN;
         loop {
@@ -330,7 +331,7 @@ impl Experiment<'_> {
         }
     }
 
-    /// Runs the threads of this rank, from the common start on.
+    /// Runs the threads of this rank, beginning at the common start.
     fn run_threads(
         &mut self,
         state: &mut PhasesState,
@@ -356,7 +357,7 @@ impl Experiment<'_> {
             .rank
             .aligned_start("start of a phase", DEADLINES.phase)?;
         let clock = self.settings.clock;
-        // The phase may begin long after its trial.
+        // The phase may begin long after its trial began.
         clock.follow();
         let pending_id = self
             .made
@@ -425,7 +426,7 @@ impl Experiment<'_> {
         let point = self.point;
         let id = self.rank.id();
         if point.drop_caches {
-            // Ranks of one machine share its page cache, so only one of them drops a shared file.
+            // Ranks on one machine share its page cache, so one of them suffices to drop a shared file.
             let drops =
                 point.layout == FileLayout::PerProcess || self.rank.hosts().machine(id) == Some(id);
             let own = path_of(point, id, job.trial);
@@ -442,8 +443,8 @@ impl Experiment<'_> {
         Ok(all.record(point.drop_caches, point.direct))
     }
 
-    /// Returns the part of the file whose cache state this rank measures: the part that it will read itself, because
-    /// each host knows only its own cache. No two ranks read the same bytes, so each byte counts once.
+    /// Returns the part of the file whose cache state this rank measures. It is the part that this rank will read,
+    /// because each host knows only its own cache. No two ranks read the same bytes, so each byte counts once.
     fn own_part_to_read(
         &self,
         job: &PhaseJob<'_>,
@@ -455,13 +456,13 @@ impl Experiment<'_> {
             && (0..point.ranks)
                 .all(|part| transfers_to_read(point, written, part) == point.transfers_of_rank());
         if everything {
-            // A single query instead of one per place of a shuffled order.
+            // A single query for the whole file replaces one query per piece of a shuffled order.
             return (self.rank.id() == 0).then(|| FilePieces::whole(bytes_of_file(point)));
         }
         Some(Sequence::new(&file_pattern(point, job.phase), job.part).pieces(job.quota))
     }
 
-    /// Determines the seed of the data to write or check on rank 0, and distributes it.
+    /// Rank 0 determines the seed of the data to write or check, and sends it to all ranks.
     fn agree_on_seed(
         &mut self,
         phase: Phase,
@@ -474,7 +475,7 @@ impl Experiment<'_> {
         let fresh = || point.data_seed.map_or_else(random_seed, Ok);
         let found = match (self.rank.id(), phase) {
             (0, Phase::Write) => fresh(),
-            // All data in one file must have the same seed.
+            // New data must have the same seed as the existing data of the file.
             (0, _) => match checks::find_seed(point, &job.path, job.part, job.quota) {
                 Ok((seed, _)) => seed_of_file(point, &job.path, seed),
                 Err(_) if point.existing && point.verify_after.is_empty() => fresh(),
@@ -489,7 +490,7 @@ impl Experiment<'_> {
         Ok(Some(unpack(&message)?))
     }
 
-    /// Records how far each rank wrote, because data after a stonewall cannot be read.
+    /// Records how many transfers each rank has written. Data after a stonewall don't exist and cannot be read.
     fn record_written_transfers(
         &mut self,
         state: &mut PhasesState,
@@ -513,7 +514,7 @@ impl Experiment<'_> {
         self.agree("write the status file", mine)
     }
 
-    /// Reads everything back and compares it. Returns the number of bytes checked.
+    /// Reads all data back and compares them. Returns the number of bytes that were compared.
     fn verify_written(
         &mut self,
         state: &mut PhasesState,
@@ -564,7 +565,7 @@ impl Experiment<'_> {
         }
     }
 
-    /// Merges the results of all ranks.
+    /// Adds up the results of all ranks.
     fn add_up(
         &mut self,
         state: &mut PhasesState,
@@ -593,7 +594,7 @@ impl Experiment<'_> {
     }
 }
 
-/// Describes the progress of a failed phase, as far as this rank knows it.
+/// Describes how far a failed phase got, as far as this rank knows.
 fn describe_progress(
     point: &FilePoint,
     job: &PhaseJob<'_>,
@@ -631,7 +632,7 @@ fn report_progress(
     }
 }
 
-/// Returns the seed of a file, or an error if another one was requested.
+/// Returns the seed of a file's data. Returns an error if the user requested another one.
 fn seed_of_file(point: &FilePoint, path: &Path, seed: u64) -> Result<u64> {
     match point.data_seed {
         Some(asked) if asked != seed => Err(Error::Failed(format!(

@@ -1,5 +1,5 @@
-//! The threads of a rank in one phase: open, transfer, close. Thread 0 is the main thread and the only one that talks
-//! to other ranks. The others wait for it at every barrier.
+//! The threads of a rank in one phase: they open, transfer and close. Thread 0 is the main thread, and the only one
+//! that talks to other ranks. The other threads wait for it at every barrier.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,45 +29,45 @@ use tonnage_units::lock::lock;
 use tonnage_units::reduce::{ReduceAny, ReduceMax};
 use tonnage_units::{Error, Result};
 
-/// The last part of the wait for the common start is spent spinning, because sleeps end late.
+/// Before the common start, a thread spins for this long, because sleeps end late.
 const SPIN_NS: u64 = 200_000;
 
-/// Number of the only file that a thread has open.
+/// Number of a thread's open file. A thread has only one.
 const FILE: u32 = 0;
 
-/// The state of one thread, kept from phase to phase.
+/// The state of one thread, which persists over all phases.
 pub struct FileWorker {
     /// The thread's engine.
     pub calls: Box<dyn FileCalls>,
-    /// The thread's memory, and the requested NUMA node.
+    /// The thread's memory, with its NUMA node.
     pub memory: ThreadMemory,
-    /// Layout of that memory.
+    /// Layout of the buffers in this memory.
     pub buffers: BufferLayout,
     /// Results of the current phase.
     pub samples: Samples,
     /// The thread's transfers in flight.
     pub slots: TransfersInFlight,
-    /// The CPU that it is pinned to, if any.
+    /// The CPU that the thread is pinned to.
     pub cpu: Option<u32>,
 }
 
-/// One phase, shared by all threads of a rank.
+/// Parameters of one phase, which all threads of a rank share.
 pub struct PhasePlan<'a> {
     /// The experiment.
     pub point: &'a FilePoint,
-    /// This rank's part in the phase.
+    /// Work of this rank in the phase.
     pub job: &'a PhaseJob<'a>,
-    /// Name of the file in messages.
+    /// Name of the file, for messages.
     pub name: String,
-    /// Sequence of transfers on this rank's part of the file.
+    /// Sequence of the transfers in this rank's part of the file.
     pub places: Sequence,
-    /// Common start on this host's clock.
+    /// Common start of all ranks, on this host's clock.
     pub start_ns: u64,
     pub clock: Clock,
 }
 
 impl PhasePlan<'_> {
-    /// Returns when data are synced.
+    /// Returns when data are synced. Prefilling always syncs at the end.
     fn fsync(&self) -> Fsync {
         if self.job.measured {
             self.point.fsync
@@ -76,7 +76,7 @@ impl PhasePlan<'_> {
         }
     }
 
-    /// Returns the stonewall, counted from the common start.
+    /// Returns the stonewall, which counts from the common start. Only measured phases have one.
     pub fn stonewall(&self) -> Option<Stonewall> {
         self.point.stonewall.filter(|_| self.job.measured)
     }
@@ -89,13 +89,13 @@ pub struct PhaseState {
     first_error: Mutex<Option<Error>>,
     barrier: Barrier,
     most: AtomicU64,
-    /// CPU time that the process had used at the common start.
+    /// CPU time of the process at the common start.
     process_begin_ns: AtomicU64,
-    /// Receives the identity of the file, if the phase creates it.
+    /// Stores the identity of the file, if the phase creates the file.
     pending_id: Option<PendingFileId>,
-    /// The file that the first thread has created; the others must open the same one.
+    /// The file that the first thread created. Other threads must open the same file.
     made: OnceLock<Inode>,
-    /// Bytes that each thread has moved so far, for progress reports.
+    /// Number of bytes that each thread has moved so far, for progress reports.
     pub watched: Vec<AtomicU64>,
 }
 
@@ -121,7 +121,7 @@ impl PhaseState {
 
     fn fail(&self, error: Error) {
         let mut first = lock(&self.first_error);
-        // Later errors are consequences of the first.
+        // Later errors are consequences of the first one.
         if !self.failed.swap(true, Ordering::SeqCst) && first.is_none() {
             *first = Some(error);
         }
@@ -133,7 +133,8 @@ impl PhaseState {
     }
 }
 
-/// Runs the phase on this rank's threads and returns their figures. `checkers` has one entry per thread, or none.
+/// Runs the phase on this rank's threads, and returns their figures. `checkers` has one entry per thread, or no
+/// entries.
 pub fn run(
     plan: &PhasePlan<'_>,
     shared: &PhaseState,
@@ -148,7 +149,7 @@ pub fn run(
     let mut workers = workers.enumerate();
     let lead = workers.next();
     let mut figures = std::thread::scope(|scope| {
-        // The threads wait for each other inside the phase, so none may begin before all were started.
+        // Threads wait for each other inside the phase. If one could not be started, the others must not begin.
         let mut gates = Vec::new();
         let mut followers = Vec::new();
         for (index, (worker, checker)) in workers {
@@ -163,13 +164,13 @@ pub fn run(
                     lead: None,
                 };
                 let figures = steps.run(worker, checker);
-                // The thread is new, so this is all the CPU time that it used.
+                // The thread was started for this phase, so its CPU time is that of the phase.
                 Some((figures, thread_cpu_ns()))
             };
             followers.push(threads::start(scope, &format!("thread {index}"), work)?);
         }
         for gate in gates {
-            // Sending cannot fail, because each thread is waiting to receive.
+            // Sending cannot fail, because each thread is waiting for this message.
             let _ = gate.send(());
         }
         let mut figures = Vec::with_capacity(followers.len() + 1);
@@ -197,7 +198,7 @@ pub fn run(
     if queues {
         let at_start_ns = shared.process_begin_ns.load(Ordering::Relaxed);
         let kernel_ns = cpu.of_kernel_threads_ns(&figures, at_start_ns);
-        // CPU time of a queue's kernel threads counts for the transfers.
+        // CPU time of the kernel's threads for a queue counts as CPU time of transfers.
         if let Some(lead) = figures.first_mut() {
             lead.cpu_ns += kernel_ns;
             lead.transfer_cpu_ns += kernel_ns;
@@ -206,7 +207,7 @@ pub fn run(
     Ok(figures)
 }
 
-/// CPU time of the process and of its file threads since before the phase.
+/// CPU times of the process and of its threads, to determine the kernel threads' share.
 struct ThreadsCpu {
     lead_begin_ns: u64,
     process_begin_ns: u64,
@@ -216,19 +217,20 @@ struct ThreadsCpu {
 impl ThreadsCpu {
     fn begin() -> Self {
         Self {
-            // The lead's interval encloses the process's, so that none of its own work is attributed to the kernel.
+            // The main thread's time is read first here and last at the end. Thus none of its own work counts as the
+            // kernel's.
             lead_begin_ns: thread_cpu_ns(),
             process_begin_ns: process_cpu_ns(),
             followers_ns: 0,
         }
     }
 
-    /// Returns the CPU time of the kernel threads that serve a queue. It counts for the process but for none of its
-    /// threads. Must be called on the lead's thread after the followers have ended.
+    /// Returns the CPU time of the kernel threads that serve a queue. This time counts for the process, but for none of
+    /// its own threads. Call this on the main thread, after the other threads have ended.
     ///
-    /// Two estimates are compared. The one since before the phase includes the start of other threads of the process.
-    /// The one since the common start includes time that followers used while waiting on other CPUs, because the kernel
-    /// accounts it late. Neither is too low, so the lower one is closer.
+    /// There are two estimates, and neither is too low, so the lower one is closer. The estimate from before the phase
+    /// includes the start of the other threads. The estimate from the common start includes time of threads that waited
+    /// on other CPUs before, because the kernel accounts for it late.
     fn of_kernel_threads_ns(&self, figures: &[ThreadFigures], at_start_ns: u64) -> u64 {
         let (process_ns, lead_ns) = (process_cpu_ns(), thread_cpu_ns());
         let whole = (process_ns - self.process_begin_ns)
@@ -240,8 +242,8 @@ impl ThreadsCpu {
     }
 }
 
-/// One thread's steps in a phase. After an error no further steps run, but every thread still reaches every barrier, so
-/// that none waits forever.
+/// The steps of one thread in a phase. After an error, steps are skipped, but every thread still reaches every barrier.
+/// Otherwise other threads would wait forever.
 struct ThreadSteps<'a, 'b> {
     plan: &'a PhasePlan<'a>,
     shared: &'a PhaseState,
@@ -333,7 +335,8 @@ impl ThreadSteps<'_, '_> {
         Span { begin_ns, end_ns }
     }
 
-    /// Opens the file. If it is created, the first thread creates it while the others wait.
+    /// Opens the file. If the phase creates the file, the first thread creates it, and other threads open it
+    /// afterwards.
     fn open(&mut self, worker: &mut FileWorker) {
         let plan = self.plan;
         let (point, job, makes) = (plan.point, plan.job, plan.job.makes);
@@ -349,7 +352,7 @@ impl ThreadSteps<'_, '_> {
             write: job.phase.writes(),
             create: makes && is_first,
             shared: point.layout == FileLayout::Shared,
-            // The part of a shared file in this rank's file view.
+            // In a shared file, the view contains only this rank's blocks.
             view: point.file_view.then(|| FileView {
                 begin: u64::from(job.part) * point.block_bytes,
                 block_bytes: point.block_bytes,
@@ -359,16 +362,16 @@ impl ThreadSteps<'_, '_> {
         self.run_unless_failed(|_| worker.calls.call(&FileCall::Open(file)).map(|_| ()));
         if waits && is_first {
             if let Some(made) = opened_file(worker) {
-                // Cannot be set already: only this thread creates a file, once per phase.
+                // This is set only once: only the first thread creates a file, and only once per phase.
                 let _ = self.shared.made.set(made);
             }
             self.shared.barrier.wait();
         }
     }
 
-    /// Checks that the opened file is the one that was inspected, or that the first thread has created. The first
-    /// thread also records its identity in the ledger. This takes a statx, 0.3 us on ext4 and tmpfs, between two
-    /// measured intervals. Without it another file could take the name unnoticed.
+    /// Checks that the opened file is the one that was inspected before, or that the first thread created. The first
+    /// thread also records the file's identity in the ledger. Otherwise another file could take the name unnoticed.
+    /// This takes a statx between two measured intervals, 0.3 us on ext4 and tmpfs.
     fn check_opened(&mut self, worker: &FileWorker) {
         let pending_id = self.shared.pending_id.as_ref().filter(|_| self.index == 0);
         let expected = self
@@ -403,7 +406,7 @@ impl ThreadSteps<'_, '_> {
         }
     }
 
-    /// Waits for all threads of all ranks, if the plan has barriers.
+    /// Waits for all threads of all ranks, if the plan asks for barriers.
     fn barrier(&mut self, what: &str) {
         if !(self.plan.point.barriers && self.plan.job.measured) {
             return;
@@ -422,7 +425,7 @@ impl ThreadSteps<'_, '_> {
         let share = share_of_thread(plan.job.quota, self.index as u64, threads);
         let inspect = checker.as_deref_mut();
         self.run_unless_failed(|steps| steps.drive(worker, false, share, inspect));
-        // All threads get here, even failed ones, because the others wait for them.
+        // Threads that failed take part too, because the others wait for them here.
         if let Some(wall) = plan.stonewall().filter(|wall| wall.wear_out) {
             let least = wall.transfers_min.div_ceil(threads);
             let until = self
@@ -469,8 +472,8 @@ impl ThreadSteps<'_, '_> {
                 inspect,
             );
         }
-        // Collective calls must end on all ranks together, because a rank that stopped earlier would leave the others
-        // waiting.
+        // With collective calls, all ranks must stop after the same call. A rank that stopped earlier would leave the
+        // others waiting.
         let mut vote = |over: bool| match &mut self.lead {
             Some(rank) => {
                 let any = rank.reduce("whether to end", ReduceAny(over), DEADLINES.phase)?;
@@ -509,13 +512,13 @@ impl ThreadSteps<'_, '_> {
     }
 }
 
-/// Returns the file that a thread has open; `None` if its engine does not know.
+/// Returns the file that a thread has open; `None` if the engine cannot identify it.
 fn opened_file(worker: &FileWorker) -> Option<Inode> {
     let (device, number) = worker.calls.identity(FILE)?;
     Some(Inode { device, number })
 }
 
-/// Returns the error for a path that now leads to another file.
+/// Returns the error for a path at which another file has replaced the expected one.
 pub(super) fn replaced_error(path: &Path) -> Error {
     Error::Failed(format!(
         "{} is not the file that tonnage looked at or made there: another process has put a file in its place. Use a \
@@ -524,12 +527,13 @@ pub(super) fn replaced_error(path: &Path) -> Error {
     ))
 }
 
-/// Returns how many of `quota` transfers belong to thread `index` of `threads` that take turns.
+/// Returns the number of transfers of thread `index`, if `threads` threads take turns with `quota` transfers.
 pub fn share_of_thread(quota: u64, index: u64, threads: u64) -> u64 {
     quota.saturating_sub(index).div_ceil(threads.max(1))
 }
 
-/// Returns the length of the contiguous prefix that interleaved threads completed; `made` has each thread's count.
+/// Returns how many transfers are complete from the beginning without a gap. Threads take turns; `made` has the number
+/// of transfers of each thread.
 pub fn contiguous_prefix(made: impl Iterator<Item = u64>, threads: u64) -> u64 {
     let next = (0u64..)
         .zip(made)
@@ -552,7 +556,7 @@ mod tests {
                 assert_eq!(contiguous_prefix(shares.into_iter(), threads), quota);
             }
         }
-        // Thread 1 has made 2 of transfers 1, 3, 5; so 0..5 are complete, but not 5.
+        // Thread 1 makes transfers 1, 3, 5. It has made 1 and 3, so transfers 0 to 4 are complete, but 5 is not.
         assert_eq!(contiguous_prefix([4, 2].into_iter(), 2), 5);
     }
 }

@@ -1,5 +1,5 @@
-//! Temporary files next to the user's, for probing the storage. They have no name, so they disappear with the process,
-//! however it ends.
+//! Temporary files next to the user's files, for probing the storage. They have no name, so nothing remains of them if
+//! the process is killed.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,8 +9,8 @@ use tonnage_sys::files::open::{OpenFlags, open};
 
 use tonnage_units::{Error, Result};
 
-/// Creates an unnamed file in a directory, open for reading and writing. On file systems without unnamed files it has a
-/// name for a moment.
+/// Creates a file without a name in a directory, open for reading and writing. If the file system does not support
+/// this, the file has a name for a moment.
 pub fn create(directory: &Path, what: &str, direct: bool) -> Result<File> {
     let nameless = OpenFlags {
         custom: OFlags::TMPFILE.bits().cast_signed(),
@@ -18,7 +18,8 @@ pub fn create(directory: &Path, what: &str, direct: bool) -> Result<File> {
     };
     match open(directory, &nameless) {
         Ok(file) => Ok(file),
-        // NFS and Lustre have no unnamed files, and return different errors. Any other error recurs with a named file.
+        // NFS and Lustre don't support files without names, and return different errors. Any other error occurs again
+        // with a named file.
         Err(_) => create_and_unlink(directory, what, direct),
     }
 }
@@ -32,7 +33,7 @@ fn create_and_unlink(directory: &Path, what: &str, direct: bool) -> Result<File>
         ..flags(direct)
     };
     let made = open(&path, &named);
-    // Some file systems create the file and then refuse direct I/O on it.
+    // Removes the file even after an error: some file systems create the file, and then refuse direct I/O.
     let unlinked = std::fs::remove_file(&path);
     let file = made.map_err(cannot)?;
     unlinked.map_err(|error| Error::io(format!("cannot remove {}", path.display()), error))?;

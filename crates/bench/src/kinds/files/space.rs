@@ -1,5 +1,5 @@
-//! Space for the files of an experiment: their size when complete, compared with the free space. Every rank knows the
-//! storages of all ranks, so all get the same result.
+//! Compares the complete size of an experiment's files with the free space. Every rank knows the storage of all ranks,
+//! so all ranks get the same result.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,27 +11,27 @@ use tonnage_plan::files::{DataKind, FileLayout, FilePoint};
 use tonnage_units::quantity::human::size;
 use tonnage_units::{Error, Result};
 
-/// Unit of a file's block count, on every file system.
+/// Unit in which the system counts a file's blocks, on every file system.
 const BLOCK_BYTES: u64 = 512;
 
-/// Identifies a storage: a network file system is the same on all hosts, a disk belongs to one machine.
+/// Key of a storage. A network file system is the same on all hosts, but a disk belongs to one machine.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum StorageKey<'a> {
     Network(&'a str),
     Disk(u32, (u32, u32)),
 }
 
-/// A storage and the ranks that use it.
+/// A storage, and the number of ranks that use it.
 #[derive(Debug)]
 struct UsedStorage<'a> {
     place: &'a LocalStorage,
     ranks: u64,
-    /// Bytes that existing files of these ranks occupy.
+    /// Number of bytes that existing files of these ranks occupy.
     taken_bytes: u64,
 }
 
 impl UsedStorage<'_> {
-    /// Returns the size of all files when complete.
+    /// Returns the total size of all files after all data are written.
     fn needed_bytes(&self, point: &FilePoint) -> u64 {
         let files = match point.layout {
             FileLayout::Shared => 1,
@@ -43,7 +43,7 @@ impl UsedStorage<'_> {
     }
 }
 
-/// Returns the number of files that a rank keeps at the same time.
+/// Returns the number of files per rank that exist at the same time.
 pub(super) fn files_of_rank(point: &FilePoint) -> u32 {
     if point.file_per_trial {
         point.trials
@@ -52,15 +52,15 @@ pub(super) fn files_of_rank(point: &FilePoint) -> u32 {
     }
 }
 
-/// Returns the bytes that a rank's existing files occupy. They will be overwritten or removed first.
+/// Returns the number of bytes that a rank's existing files occupy. These files will be removed or overwritten first.
 pub(super) fn occupied_bytes(point: &FilePoint, rank: u32) -> u64 {
     let found = (0..files_of_rank(point))
         .filter_map(|trial| fs::metadata(path_of(point, rank, trial)).ok());
     found.map(|found| found.blocks() * BLOCK_BYTES).sum()
 }
 
-/// Rejects files that cannot fit, unless a stonewall may end the writing before they are complete. A stonewall does not
-/// limit prefilling. `machines` and `places` are in rank order.
+/// Rejects files that cannot fit. With a stonewall, writing may end before files are complete, so they are not
+/// rejected; but prefilling ignores stonewalls. `machines` and `places` are in rank order.
 pub(super) fn check_space(
     point: &FilePoint,
     machines: &[u32],
@@ -75,7 +75,7 @@ pub(super) fn check_space(
             let needed = used.needed_bytes(point);
             let least = match point.data {
                 DataKind::Random => needed,
-                // The file system may store no zeros at all.
+                // The file system may store all zeros without using space.
                 DataKind::Compressible { percent } => {
                     needed / 100 * u64::from(100u32.saturating_sub(percent))
                 }
@@ -90,8 +90,8 @@ pub(super) fn check_space(
     })
 }
 
-/// Returns a remark if the complete files do not fit, although a stonewall may end the writing earlier, or root may use
-/// reserved space.
+/// Returns a remark if the complete files don't fit. The run is still possible, because a stonewall may end writing
+/// early, or root may use reserved space.
 pub(super) fn space_remark(
     point: &FilePoint,
     machines: &[u32],
@@ -104,7 +104,7 @@ pub(super) fn space_remark(
     Some(describe(&short, point))
 }
 
-/// Returns each storage once.
+/// Returns each storage once, with the ranks that use it.
 fn used_storage<'a>(
     point: &FilePoint,
     machines: &[u32],
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::kinds::files::testing::{point, with_stonewall};
 
-    /// Returns four ranks with a file of 128 bytes each.
+    /// Returns a point of four ranks that have a file of 128 bytes each.
     fn per_process() -> FilePoint {
         FilePoint {
             layout: FileLayout::PerProcess,
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// Returns a disk with `free_bytes` free for users, and ten more for root.
+    /// Returns a disk with `free_bytes` free for users, and ten bytes more for root.
     fn disk(free_bytes: u64) -> LocalStorage {
         LocalStorage {
             directory: "/data".into(),
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_disk_belongs_to_its_machine_and_a_network_storage_to_all() {
         let point = per_process();
-        // Two ranks on each of two machines, whose disks have the same numbers.
+        // Each of two machines has two ranks and a disk. The two disks have equal device numbers.
         let machines = [0, 0, 1, 1];
         assert!(fits(&point, &machines, &four(disk(246))));
         assert!(!fits(&point, &machines, &four(disk(245))));
@@ -233,7 +233,7 @@ mod tests {
             })
         };
         let machines = [0; 4];
-        // Four separate files, or one that all ranks share.
+        // The four ranks have one file each, or share one file.
         assert!(fits(&per_process(), &machines, &places(2, 125)));
         assert!(!fits(&per_process(), &machines, &places(1, 125)));
         assert!(fits(&point(4), &machines, &places(2, 500)));
@@ -258,7 +258,7 @@ mod tests {
         let mut point = per_process();
         point.block_bytes = 16 * 100;
         point.data = DataKind::Compressible { percent: 30 };
-        // 70 % of four files of two blocks each.
+        // 70 % of four files must fit, each two blocks long.
         let fits = |free| fits(&point, &[0; 4], &four(disk(free)));
         assert!(fits(8950) && !fits(8949));
     }
@@ -275,12 +275,12 @@ mod tests {
             fs::write(path_of(&point, 1, trial), bytes).unwrap();
         }
         fs::write(path_of(&point, 2, 0), [7]).unwrap();
-        // Before allocation, the system may report fewer blocks.
+        // Until blocks are allocated, the system may report fewer, so the files are synced.
         for trial in [0, 2] {
             let file = fs::File::open(path_of(&point, 1, trial)).unwrap();
             file.sync_all().unwrap();
         }
-        // 128 KiB, with tolerance for file systems that compress or preallocate.
+        // 128 KiB, with a tolerance for file systems that compress or preallocate.
         let taken = occupied_bytes(&point, 1);
         assert!((4 << 10..256 << 10).contains(&taken), "{taken}");
     }

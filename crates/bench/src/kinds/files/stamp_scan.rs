@@ -1,4 +1,4 @@
-//! Checks whether tonnage wrote a file, by the stamps at the beginning of its sectors.
+//! Determines whether tonnage wrote a file, from the stamps at the beginnings of its sectors.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,31 +11,31 @@ use super::checks::READ;
 use super::ledger::Inode;
 use tonnage_loops::files::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES};
 
-/// Bytes that are read at a time.
+/// Number of bytes that are read at a time.
 const CHUNK_BYTES: u64 = 256 << 10;
 
-/// Maximum number of chunks of a file that are read.
+/// Maximum number of chunks that are read from a file.
 const CHUNKS: u64 = 64;
 
-/// Content of a file, as far as it was read.
+/// Content of a file, as far as the file was read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Content {
-    /// The file has only holes and zeros.
+    /// The file contains only holes and zeros.
     Nothing,
-    /// The file has only sectors that tonnage wrote.
+    /// The file contains only sectors that tonnage wrote, besides holes and zeros.
     Ours,
-    /// Also data that tonnage did not write.
+    /// The file contains data that tonnage did not write.
     Foreign {
         /// Offset of the first sector that tonnage did not write.
         offset: u64,
     },
-    /// The content could not be determined, with the reason.
+    /// The content could not be determined, for this reason.
     Unknown(String),
 }
 
-/// Scans the stamps of a file that should have this identity and hold data keyed by `number`. Files of up to 16 MiB are
-/// read completely; of larger ones, the beginning, the end, and evenly spaced chunks in between. From `hurry` on, only
-/// the first chunk with data counts.
+/// Checks the stamps of a file, whose identity must be `inode` and whose data must be keyed by `number`. Files of up to
+/// 16 MiB are read completely. Of larger files, the beginning, the end, and evenly spaced chunks in between are read.
+/// After `hurry`, reading ends with the first chunk that has a valid stamp.
 pub fn scan(path: &Path, inode: Inode, number: u32, hurry: Option<Instant>) -> Content {
     let mut found = StampFindings {
         number,
@@ -69,14 +69,14 @@ pub fn scan(path: &Path, inode: Inode, number: u32, hurry: Option<Instant>) -> C
     }
 }
 
-/// Returns the offsets of the chunks to read, ascending.
+/// Returns the offsets of the chunks to read, in ascending order.
 fn chunks(file: &File, bytes: u64) -> Vec<u64> {
     let all = bytes.div_ceil(CHUNK_BYTES);
     if all <= CHUNKS {
         return (0..all).map(|chunk| chunk * CHUNK_BYTES).collect();
     }
-    // A shuffled order that was cut short leaves holes, and evenly spaced chunks might hit only these; so include the
-    // beginning of the data. File systems that do not track holes report 0.
+    // A shuffled order that was cut short leaves holes, and all evenly spaced chunks might be holes. Therefore the
+    // beginning of the data is included. File systems that don't track holes report 0.
     let data = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0)).unwrap_or(0);
     let first = (data / CHUNK_BYTES).min(all - 1);
     let spread = (0..CHUNKS).map(|part| (all - 1) * part / (CHUNKS - 1));
@@ -86,22 +86,22 @@ fn chunks(file: &File, bytes: u64) -> Vec<u64> {
     chunks.iter().map(|chunk| chunk * CHUNK_BYTES).collect()
 }
 
-/// Findings so far.
+/// Findings in the chunks read so far.
 #[derive(Default)]
 struct StampFindings {
     number: u32,
-    /// The key of a valid stamp.
+    /// The key of a valid stamp; `None` before one is found.
     key: Option<FileKey>,
-    /// Whether a stamp was valid. None is valid by chance.
+    /// Whether there was a valid stamp. Stamps are long enough that none is valid by chance.
     ours: bool,
-    /// Offset of the first sector with an invalid stamp.
+    /// Offset of the first sector whose data tonnage cannot have written.
     foreign: Option<u64>,
-    /// Offset of the first sector with data but without a valid stamp.
+    /// Offset of the first sector with data but without a complete valid stamp.
     other: Option<u64>,
 }
 
 impl StampFindings {
-    /// Checks a chunk that begins at a sector boundary.
+    /// Checks a chunk, which begins at a sector boundary.
     fn judge(&mut self, chunk: &[u8], offset: u64) {
         let sectors = || {
             (offset..)
@@ -130,8 +130,8 @@ impl StampFindings {
         FileKey::of_stamp(*stamp, self.number, at).filter(|_| *stamp != [0; STAMP_BYTES])
     }
 
-    /// Whether a sector may be one of tonnage with a stamp cut short by the end of a transfer or of the file: its bytes
-    /// are either those of the stamp or zeros.
+    /// Returns whether a sector may have a stamp that the end of a transfer or of the file cut short. Each of its bytes
+    /// is then either zero or the stamp's.
     fn may_be_cut(&self, sector: &[u8], at: u64) -> bool {
         let stamp = &sector[..sector.len().min(STAMP_BYTES)];
         let Some(key) = self.key else {

@@ -1,4 +1,4 @@
-//! The storage of the files of an experiment: the file system of each rank's directory, and its abilities.
+//! The storage of an experiment's files: the file system of each rank's directory, and its capabilities.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use tonnage_record::files::{DirectAlignment, Storage};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
-/// One rank's view of its storage.
+/// The storage of one rank's files, as this rank sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalStorage {
     /// Directory of the experiment's files.
@@ -25,25 +25,25 @@ pub struct LocalStorage {
     pub file_system: String,
     /// Source of the mount.
     pub source: String,
-    /// Device numbers, which distinguish devices of one host.
+    /// Device numbers, which distinguish the devices on one host.
     pub device: (u32, u32),
-    /// Whether other machines store the bytes.
+    /// Whether the bytes are stored on other machines.
     pub network: bool,
-    /// Whether the file system keeps its files in memory.
+    /// Whether the file system keeps all files in memory.
     pub memory: bool,
-    /// Bytes available to this user.
+    /// Number of bytes that this user can allocate.
     pub free_bytes: u64,
-    /// Free bytes including those reserved for root; the maximum if the system does not report it.
+    /// Number of free bytes, including those reserved for root. The maximum value if the system does not report it.
     pub unused_bytes: u64,
-    /// Bytes that existing files of this rank occupy there.
+    /// Number of bytes that this rank's existing files occupy.
     pub taken_bytes: u64,
-    /// Memory and offset alignment of direct I/O, if it is supported.
+    /// Alignment of memory and of offsets for direct I/O; `None` if direct I/O is not supported.
     pub direct: Option<(u32, u32)>,
 }
 
 impl LocalStorage {
-    /// Inspects the storage at a file's path. If `writes`, a scratch file may be created to probe direct I/O; otherwise
-    /// `path` itself is probed. `direct` makes missing support an error.
+    /// Inspects the storage at a file's path. With `writes`, a scratch file may be created to probe direct I/O;
+    /// otherwise, the file at `path` is probed. With `direct`, missing support for direct I/O is an error.
     pub fn inspect(path: &Path, writes: bool, direct: bool) -> Result<Self> {
         let directory = directory_of(path);
         let cannot = |error| {
@@ -78,7 +78,7 @@ impl LocalStorage {
     }
 }
 
-/// Returns the bytes of a file system that are available to this user.
+/// Returns the number of bytes on a file system that this user can allocate.
 pub fn free_bytes(directory: &Path) -> std::io::Result<u64> {
     let space = statvfs(directory)?;
     Ok(space.f_bavail.saturating_mul(space.f_frsize))
@@ -100,7 +100,7 @@ fn direct_of(path: &Path, directory: &Path, writes: bool) -> Result<Direct> {
     direct::find_rules(&open(path, &READ).map_err(cannot)?, path)
 }
 
-/// Groups ranks with the same storage.
+/// Groups ranks whose storage is the same.
 pub fn group(places: &[LocalStorage], striping: Option<&str>) -> Vec<Storage> {
     let mut groups: Vec<(Vec<u32>, &LocalStorage)> = Vec::new();
     for (rank, place) in (0u32..).zip(places) {
@@ -136,7 +136,8 @@ pub fn group(places: &[LocalStorage], striping: Option<&str>) -> Vec<Storage> {
         .collect()
 }
 
-/// Whether `rank` is the first of those that share its host and device. It does the work needed once per device.
+/// Returns whether `rank` is the lowest of the ranks on its host and device. This rank does the work that is needed
+/// once per device.
 pub fn is_first_on_device(hosts: &Hosts, places: &[LocalStorage], rank: u32) -> bool {
     let of = |rank: u32| Some((hosts.host(rank)?, places.get(rank as usize)?.device));
     (0..rank).all(|other| of(other) != of(rank))

@@ -1,10 +1,10 @@
-//! Small points for tests of files.
+//! Small points for the tests of file experiments.
 
 use tonnage_plan::files::{FilePoint, Stonewall};
 use tonnage_plan::point::BoundChoice;
 use tonnage_plan::testing::file_point;
 
-/// Returns a point with two segments, each with blocks of four transfers of 16 bytes.
+/// Returns a point with two segments. In each segment, a rank has a block of four transfers of 16 bytes.
 pub fn point(ranks: u32) -> FilePoint {
     FilePoint {
         ranks,
@@ -17,7 +17,7 @@ pub fn point(ranks: u32) -> FilePoint {
     }
 }
 
-/// Returns the point with a stonewall after `after_ns`.
+/// Returns the point with a stonewall at `after_ns`.
 pub fn with_stonewall(point: FilePoint, after_ns: u64, wear_out: bool) -> FilePoint {
     FilePoint {
         stonewall: Some(Stonewall {

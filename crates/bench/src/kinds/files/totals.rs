@@ -1,6 +1,6 @@
-//! Sums over the threads of a phase: first within a rank, then over the ranks on the way up the control tree, so that a
-//! phase of 44,000 ranks costs one small message each. Times are nanoseconds since the common start, which is the same
-//! instant on all hosts.
+//! Sums over the threads of a phase, first within a rank, then over the ranks. The control tree adds up on the way to
+//! its root, so a phase of 44,000 ranks costs each of them one small message. Times are nanoseconds since the common
+//! start, which is the same instant on all hosts.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,23 +12,23 @@ use tonnage_ranks::RankInfo;
 use tonnage_record::files::{Outlier, PhaseTrial, RankTimes, Series, StonewallFigures};
 use tonnage_units::{Nanos, Reduce};
 
-/// Number of the slowest ranks that are recorded individually.
+/// Number of slowest ranks that are recorded individually.
 const SLOWEST: usize = 8;
 
-/// A rank is an outlier if its transfers took this much longer than the mean, unless the user sets another threshold.
+/// A rank is an outlier if its transfers took this many times the mean, unless the user sets a threshold.
 const OUTLIER_FACTOR: f64 = 1.25;
 
-/// Beginning and end of a step.
+/// Begin and end of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
-    /// Earliest beginning.
+    /// Earliest begin of any thread.
     pub begin_ns: u64,
-    /// Latest end.
+    /// Latest end of any thread.
     pub end_ns: u64,
 }
 
 impl Span {
-    /// Time from the first begin to the last end.
+    /// Returns the time from the earliest begin to the latest end.
     pub fn ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }
@@ -42,27 +42,27 @@ impl Span {
 /// Figures of one thread in a phase, in addition to its samples.
 #[derive(Debug, Clone, Copy)]
 pub struct ThreadFigures {
-    /// Opening.
+    /// Opening the file.
     pub open: Span,
-    /// All transfers and the syncs after them.
+    /// All transfers, and the syncs after them.
     pub transfer: Span,
-    /// End of the last transfer, without the sync that follows.
+    /// End of the last transfer, without the sync after it.
     pub done_ns: u64,
-    /// Time in syncs.
+    /// Time spent in syncs.
     pub sync_ns: u64,
-    /// Closing.
+    /// Closing the file.
     pub close: Span,
-    /// CPU time that the thread had used at the common start.
+    /// CPU time that the thread had used before the common start.
     pub cpu_begin_ns: u64,
     /// CPU time from open to close.
     pub cpu_ns: u64,
     /// CPU time of transfers and syncs.
     pub transfer_cpu_ns: u64,
-    /// CPU time and time without a CPU, from open to close; `None` if the kernel does not count them.
+    /// CPU time, and time without a CPU, from open to close. `None` if the kernel does not count them.
     pub sched: Option<SchedTime>,
 }
 
-/// One duration, over several ranks.
+/// One duration, combined over several ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct DurationTotals {
     min_ns: u64,
@@ -84,7 +84,7 @@ impl DurationTotals {
     }
 
     fn merge(&mut self, other: &Self) {
-        // The lower rank wins a tie, so that the order of merging does not matter.
+        // If two ranks are equally slow, the lower one is recorded, so that the order of merging does not matter.
         if (other.max_ns, self.slowest) > (self.max_ns, other.slowest) {
             (self.max_ns, self.slowest) = (other.max_ns, other.slowest);
         }
@@ -107,7 +107,7 @@ impl DurationTotals {
     }
 }
 
-/// The sums of a phase over one or more ranks.
+/// Sums of a phase over one or more ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseTotals {
     transfers: u64,
@@ -132,7 +132,7 @@ pub struct PhaseTotals {
 }
 
 impl PhaseTotals {
-    /// Sums up one rank's threads. Returns `None` without threads.
+    /// Adds up the threads of one rank. Returns `None` without threads.
     pub fn from_threads<'a>(
         rank: u32,
         threads: impl Iterator<Item = (&'a ThreadFigures, &'a Samples)>,
@@ -145,7 +145,7 @@ impl PhaseTotals {
                 None => all = Some(one),
             }
         }
-        // The rank's own durations are known only after its threads are merged.
+        // A rank's own durations are known only after all its threads are merged.
         all.map(|mut all| {
             all.open_times = DurationTotals::new(rank, all.open.ns());
             all.transfer_times = DurationTotals::new(rank, all.transfer.ns());
@@ -184,13 +184,13 @@ impl PhaseTotals {
     /// Adds another thread of the same rank.
     fn merge_thread(&mut self, other: Self) {
         self.add_counts(&other);
-        // Threads sync at the same time, so the slowest one counts.
+        // Threads sync at the same time, so the slowest one's time counts.
         let sync_ns = self.sync_times.max_ns.max(other.sync_times.max_ns);
         self.sync_times = DurationTotals::new(self.sync_times.slowest, sync_ns);
         self.timeline.merge(other.timeline);
     }
 
-    /// Adds the figures that are summed in the same way for threads and for ranks.
+    /// Adds the figures that are added up in the same way over threads and over ranks.
     fn add_counts(&mut self, other: &Self) {
         self.transfers += other.transfers;
         self.reads += other.reads;
@@ -205,7 +205,7 @@ impl PhaseTotals {
         self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
     }
 
-    /// Returns why no transfer was made, if there was none; nothing can be measured then.
+    /// Returns why nothing was measured, if no rank made any transfer.
     pub fn why_empty(&self, point: &FilePoint, phase: Phase, trial: u32) -> Option<String> {
         if self.transfers > 0 {
             return None;
@@ -224,7 +224,7 @@ impl PhaseTotals {
         })
     }
 
-    /// Converts the sums for the record, without the figures determined before or after the phase.
+    /// Converts the sums to an entry of the record. Figures from before or after the phase are added later.
     pub fn trial(
         &self,
         point: &FilePoint,
@@ -290,7 +290,7 @@ impl PhaseTotals {
     fn stonewall(&self, point: &FilePoint) -> Option<StonewallFigures> {
         let wall = point.stonewall?;
         let payload_bytes = self.before_wall * point.transfer_bytes;
-        // All ranks may be done before the stonewall.
+        // All ranks may have finished before the stonewall.
         let until_ns = wall.after_ns.min(self.transfer.end_ns);
         let ns = until_ns.saturating_sub(self.transfer.begin_ns);
         Some(StonewallFigures {

@@ -1,4 +1,4 @@
-//! Reads everything back and compares it, after a phase and untimed.
+//! Reads all data back after a phase and compares them. This is not timed.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use tonnage_loops::files::stamp::FileKey;
 use tonnage_units::Reduce;
 use tonnage_units::Result;
 
-/// Maximum number of mismatches described in a record; each rank describes its first.
+/// Maximum number of mismatches that a record describes. Each rank describes its first one.
 const DESCRIBED: usize = 16;
 
 /// Compares the data that one thread reads.
 pub struct Checker<'a> {
     /// Key of the expected data.
     pub key: FileKey,
-    /// Content between the stamps.
+    /// Content of sectors between the stamps.
     pub pool: &'a ContentPool,
-    /// Path of the file being read, and number and size of the experiment's files.
+    /// Path of the file that is read, and number and size of the experiment's files.
     pub files: CandidateFiles<'a>,
     /// Memory that the thread reads into.
     pub memory: Arc<Arena>,
     pub transfer_bytes: u64,
-    /// Mismatches so far.
+    /// Mismatches that were found so far.
     pub found: DataDifferences,
 }
 
@@ -48,11 +48,11 @@ impl InspectRead for Checker<'_> {
 /// Findings of all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerifyFindings {
-    /// Bytes compared.
+    /// Number of bytes that were compared.
     pub checked_bytes: u64,
     wrong_bytes: u64,
     wrong_sectors: u64,
-    /// Rank, and description of its first mismatch.
+    /// Ranks with mismatches, each with a description of its first one.
     first: Vec<(u32, String)>,
 }
 
@@ -71,7 +71,7 @@ impl VerifyFindings {
         }
     }
 
-    /// Describes the wrong data, if there are any.
+    /// Describes the wrong data; `None` if all data were right.
     pub fn describe_fault(&self) -> Option<String> {
         if self.wrong_bytes == 0 {
             return None;

@@ -1,13 +1,13 @@
-//! Random transfers from a seed, for a given time. The last operation on each slot is verified, which is
-//! usually its only one.
+//! Random transfers from a seed, for a given time. The last operation on each slot is verified. Usually it is the only
+//! one.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`stress_run`] | the engines, open at the same time, and their transfers in turn |
-//! | [`tally`] | sums of the transfers, of constant size |
+//! | [`stress_run`] | the engines, which are open at the same time, and their transfers in turn |
+//! | [`tally`] | totals of the transfers |
 //!
-//! `tonnage_plan::stress` draws the transfers. Each is a point of [`super::transfer`] and runs the same steps. All
-//! ranks draw the same transfers, and rank 0's clock ends the stress.
+//! `tonnage_plan::stress` draws the transfers. Each of them is a point of [`super::transfer`] and takes the same steps.
+//! All ranks draw the same transfers, and rank 0's clock decides when to stop.
 
 pub mod stress_run;
 pub mod tally;
@@ -19,20 +19,20 @@ use tally::Tally;
 use tonnage_plan::stress::StressPoint;
 use tonnage_record::{Body, Effective, Record, StressBody};
 
-/// The `stress` kind: a point opens engines on its own, repeatedly, and has neither a canary nor a bound.
+/// The `stress` kind. A point opens its engines itself and more than once. It has neither a canary nor a bound.
 #[derive(Default)]
 pub struct Stresses;
 
 impl Kind for Stresses {
     type Point = StressPoint;
-    /// Choices of the engines when they were first opened.
+    /// Configurations that the engines chose when they were first opened.
     type Open = Vec<Effective>;
 
     fn body(asked: AnnotatedPoint<'_, StressPoint>) -> Body {
         StressBody::new(asked.point.clone()).into()
     }
 
-    /// Opens each engine once, so that an unavailable one is refused as for a transfer.
+    /// Opens each engine once, so that an engine that is not available is refused, as for a transfer.
     fn open(
         &mut self,
         points: &[&StressPoint],

@@ -1,5 +1,5 @@
-//! The engines of a stress, all open at the same time, with their transfers in turn. Each engine is reopened after a
-//! group of transfers, and after a failed one.
+//! The engines of a stress run, which are open at the same time, and their transfers in turn. Each engine is reopened
+//! after a group of transfers, and after a transfer that failed.
 
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,10 @@ use tonnage_ranks::Distinct;
 use tonnage_record::Effective;
 use tonnage_units::{Error, Result};
 
-/// Opens each engine for a plain point of its own and closes it again. Returns the engines' choices.
+/// Opens each engine for a simple point and closes it again. Returns the configurations that the engines chose.
 ///
 /// # Errors
-/// [`StepFailure::Point`] for an engine that cannot be opened for any of its operations.
+/// [`StepFailure::Point`] if an engine cannot be opened for any of its operations.
 pub fn open_each_once(
     point: &StressPoint,
     stage: &mut Stage<'_>,
@@ -51,7 +51,7 @@ pub fn open_each_once(
     Ok(all)
 }
 
-/// Returns the open engine if its devices can run at least one of `draws`.
+/// Returns the open engine if its devices support at least one of `draws`.
 fn open_if_usable(
     open: OpenEngine,
     draws: &[DrawnTransfer],
@@ -73,14 +73,14 @@ fn open(draws: &[DrawnTransfer], stage: &mut Stage<'_>) -> Result<OpenEngine, St
     open_or_fail(&points, stage)
 }
 
-/// A group of consecutive transfers over one open engine.
+/// A group of consecutive transfers with one open engine.
 struct DrawGroup {
     draws: std::vec::IntoIter<DrawnTransfer>,
-    /// `None` after a transfer failed, because the engine's state is then unknown.
+    /// The engine. `None` after a transfer failed, because the engine's state is then unknown.
     open: Option<OpenEngine>,
 }
 
-/// A stress in progress.
+/// A stress run in progress.
 pub struct StressRun<'a, 'b> {
     point: &'a StressPoint,
     stage: &'a mut Stage<'b>,
@@ -89,7 +89,7 @@ pub struct StressRun<'a, 'b> {
 }
 
 impl<'a, 'b> StressRun<'a, 'b> {
-    /// Starts the clock of a stress.
+    /// Starts the clock of a stress run.
     pub fn new(point: &'a StressPoint, stage: &'a mut Stage<'b>, tally: &'a mut Tally) -> Self {
         Self {
             point,
@@ -102,7 +102,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
     /// Runs transfers until the time is over.
     ///
     /// # Errors
-    /// [`StepFailure::Run`] if an engine or a rank failed. A transfer with wrong bytes is only counted.
+    /// [`StepFailure::Run`] if an engine or a rank failed. If a transfer had wrong bytes, it is only counted.
     pub fn run(mut self, run_steps: StepRunner<'_>) -> Result<(), StepFailure> {
         let mut number = 0;
         let ended = loop {
@@ -116,7 +116,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
         ended
     }
 
-    /// Runs group `number` of every engine. Returns whether there is time for more.
+    /// Runs group `number` of every engine. Returns whether there is time for more groups.
     fn run_groups(&mut self, number: u64, run_steps: StepRunner<'_>) -> Result<bool, StepFailure> {
         let mut groups = Vec::new();
         for engine in self.point.engines() {
@@ -141,7 +141,8 @@ impl<'a, 'b> StressRun<'a, 'b> {
         }
     }
 
-    /// Opens the engine for a group. Its transfers are skipped if the machine lacks a common requirement.
+    /// Opens the engine for a group. If the machine lacks a requirement that all transfers of the group need, they are
+    /// skipped.
     fn open_group(&mut self, draws: Vec<DrawnTransfer>) -> Result<DrawGroup, StepFailure> {
         let open = match open(&draws, self.stage) {
             Ok(open) => Some(open),
@@ -162,7 +163,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
         Ok(DrawGroup { draws, open })
     }
 
-    /// Runs one transfer, with the steps of a normal point.
+    /// Runs one transfer, with the steps of an ordinary point.
     fn run_draw(
         &mut self,
         draw: &DrawnTransfer,
@@ -199,7 +200,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
                 self.record_failure(draw, &error)?;
             }
             Err(StepFailure::Run(error)) => {
-                // Report the first cause, which may be the end of another rank.
+                // The first cause is reported, for example that another rank has ended.
                 let cause = self.stage.rank.why_stopped();
                 if !matches!(cause, Some(Error::Interrupted { .. })) {
                     self.record_failure(draw, cause.as_ref().unwrap_or(&error))?;
@@ -210,11 +211,11 @@ impl<'a, 'b> StressRun<'a, 'b> {
         Ok(())
     }
 
-    /// Counts a failed transfer, and reports at once how to repeat the first one.
+    /// Counts a failed transfer. For the first one, immediately reports the command that repeats it.
     fn record_failure(&mut self, draw: &DrawnTransfer, error: &Error) -> Result<()> {
         let command = command(draw, self.stage.settings)?;
         let is_first = self.tally.fail(draw, error, command);
-        // An error that ends the run is reported at its end.
+        // An error that ends the run is reported later, when the run ends.
         let says = self.stage.rank.id() == 0 && self.stage.rank.why_stopped().is_none();
         if let Some(first) = is_first.filter(|_| says) {
             log::error!(
@@ -229,7 +230,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
         Ok(())
     }
 
-    /// Whether rank 0 has time for another transfer. Every engine gets one, however short the time is.
+    /// Returns whether rank 0 has time for another transfer. Each engine gets at least one, even if the time is over.
     fn has_time(&mut self) -> Result<bool, StepFailure> {
         if !self
             .point
@@ -254,7 +255,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
     }
 }
 
-/// The command line that repeats a transfer.
+/// Returns the command line that repeats a transfer.
 fn command(draw: &DrawnTransfer, settings: &Settings) -> Result<String> {
     let point = &draw.point;
     command_line(
@@ -265,7 +266,7 @@ fn command(draw: &DrawnTransfer, settings: &Settings) -> Result<String> {
 }
 
 impl DrawGroup {
-    /// The next transfer, while the engine is open.
+    /// Returns the next transfer; `None` if the engine is no longer open.
     fn next(&mut self) -> Option<DrawnTransfer> {
         self.open.as_ref().and_then(|_| self.draws.next())
     }

@@ -1,4 +1,4 @@
-//! Sums of the transfers: one row per engine and operation, however long the stress runs.
+//! Totals of the transfers: one row per engine and operation, regardless of the stress run's duration.
 
 use crate::kinds::transfer::point::PointResults;
 use crate::kinds::transfer::summary::latency_kind;
@@ -10,14 +10,14 @@ use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::message::truncate_message;
 use tonnage_units::{Error, Result};
 
-/// Transfers that an engine may skip before it counts as tried without any that ran.
+/// If this many transfers of an engine were skipped, the engine counts as tried, even if none of its transfers ran.
 const SKIPS_MAX: u64 = 64;
 
-/// The results so far.
+/// The totals so far.
 pub struct Tally {
     rows: Vec<(StressRow, LatencyHistogram)>,
     first_failure: Option<StressFailure>,
-    /// Time since the first draw.
+    /// Time since the first transfer was drawn.
     pub elapsed_ns: u64,
 }
 
@@ -25,7 +25,7 @@ impl Tally {
     /// Creates a row for each operation of each engine.
     ///
     /// # Errors
-    /// `Usage` for an engine that is not in the list.
+    /// `Usage` for an engine that does not exist.
     pub fn new(point: &StressPoint, lists: &Lists) -> Result<Self> {
         let mut rows = Vec::new();
         for engine in point.engines() {
@@ -44,24 +44,25 @@ impl Tally {
         self.rows.iter_mut().find(|(row, _)| is_of(row))
     }
 
-    /// Number of transfers that ran.
+    /// Returns the number of transfers that ran.
     pub fn draws(&self) -> u64 {
         self.rows.iter().map(|(row, _)| row.draws).sum()
     }
 
-    /// Number of transfers that failed.
+    /// Returns the number of transfers that failed.
     pub fn failures(&self) -> u64 {
         self.rows.iter().map(|(row, _)| row.failures).sum()
     }
 
-    /// Whether a transfer of `engine` has run, or so many were skipped (`SKIPS_MAX`) that none may ever run.
+    /// Returns whether a transfer of `engine` has run. Also true after `SKIPS_MAX` skipped transfers, because probably
+    /// none will run.
     pub fn has_tried(&self, engine: &str) -> bool {
         let own = || self.rows.iter().filter(|(row, _)| row.engine == engine);
         let skipped: u64 = own().map(|(row, _)| row.skipped).sum();
         own().any(|(row, _)| row.draws > 0) || skipped >= SKIPS_MAX
     }
 
-    /// The reason why no transfer ran, if none did. This is not a success.
+    /// Returns the error of a stress run in which no transfer ran. Such a run is not a success.
     pub fn nothing_tried(&self) -> Option<Error> {
         if self.draws() > 0 {
             return None;
@@ -77,7 +78,7 @@ impl Tally {
         })
     }
 
-    /// Counts a transfer that begins.
+    /// Counts a transfer that is about to run.
     pub fn begin(&mut self, draw: &DrawnTransfer) {
         if let Some((row, _)) = self.row(draw) {
             row.draws += 1;
@@ -96,13 +97,13 @@ impl Tally {
             row.window_ns += totals.window_ns;
             row.initiator_cpu_ns += totals.initiator_cpu_ns;
         }
-        // Latencies of batches and of half round trips measure something else.
+        // Latencies of batches and half round trips are not those of single operations, and are left out.
         if latency_kind(&draw.point) == LatencyKind::Operation {
             latencies.merge(&measured.histogram);
         }
     }
 
-    /// Counts a transfer that lacks a requirement on this machine.
+    /// Counts a transfer whose requirements this machine does not meet.
     pub fn skip(&mut self, draw: &DrawnTransfer, why: &Error) {
         if let Some((row, _)) = self.row(draw) {
             row.skipped += 1;
@@ -111,7 +112,7 @@ impl Tally {
         }
     }
 
-    /// Counts a transfer that failed and that `command` repeats. Returns its description if it is the first failure.
+    /// Counts a failed transfer, which `command` repeats. Returns its description if it is the first failure.
     pub fn fail(
         &mut self,
         draw: &DrawnTransfer,
@@ -134,7 +135,7 @@ impl Tally {
         Some(self.first_failure.insert(failure))
     }
 
-    /// The overall error, if any transfer failed.
+    /// Returns the error of the whole stress run; `None` if no transfer failed.
     pub fn failed(&self) -> Option<Error> {
         let failures = self.failures();
         let first = self.first_failure.as_ref().filter(|_| failures > 0)?;
@@ -147,7 +148,7 @@ impl Tally {
         )))
     }
 
-    /// The body of the record.
+    /// Returns the body of the record.
     pub fn into_body(self, point: &StressPoint) -> StressBody {
         let rows = self.rows.into_iter().map(|(row, latencies)| StressRow {
             latency: Latency::from_histogram(&latencies, LatencyKind::Operation),

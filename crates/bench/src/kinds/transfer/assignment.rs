@@ -1,4 +1,4 @@
-//! A worker's assignment at one point, shared by its flow driver, its memory checker and its idle policy.
+//! A worker's assignment at one point. Its flow driver, its memory checker and its idle policy share it.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::trial::WorkerSetup;
 use tonnage_engine::Caps;
 use tonnage_plan::transfer::{CqMode, TransferPoint};
 
-/// The point, the worker's identity in the run, its device's capabilities and the layout of its memory.
+/// The point, the worker's set-up, the capabilities of its device, and the layout of its memory.
 pub(super) struct WorkerAssignment<'a> {
     pub(super) point: &'a TransferPoint,
     pub(super) setup: WorkerSetup,
@@ -17,22 +17,22 @@ pub(super) struct WorkerAssignment<'a> {
 }
 
 impl WorkerAssignment<'_> {
-    /// Whether this worker initiates operations; a target that only answers does not.
+    /// Returns whether this worker initiates operations. A target that only answers does not.
     pub(super) fn initiates(&self) -> bool {
         self.point.roles.initiates(self.setup.rank)
     }
 
-    /// Whether this worker is an initiator or a target.
+    /// Returns whether this worker is an initiator or a target.
     pub(super) fn takes_part(&self) -> bool {
         !(self.layout.out.is_empty() && self.layout.into.is_empty())
     }
 
-    /// Indices of the flows that round `round` drives.
+    /// Returns the indices of the flows that are driven in round `round`.
     pub(super) fn in_round(&self, round: u32) -> Range<usize> {
         self.layout.in_round(self.point, (self.setup.rank, round))
     }
 
-    /// Whether the device serves all peers on its own, so that this worker has nothing to poll for.
+    /// Returns whether the device serves all peers by itself, so that this worker need not poll.
     pub(super) fn is_served(&self) -> bool {
         let point = self.point;
         let is_silent =
@@ -40,12 +40,12 @@ impl WorkerAssignment<'_> {
         is_silent && self.layout.out.is_empty() && point.cq == CqMode::Busy
     }
 
-    /// Whether another worker times the batches that this one has a share of.
+    /// Returns whether another worker times the batches in which this worker has a share.
     pub(super) fn follows_batches(&self) -> bool {
         self.setup.shared.is_some() && self.setup.worker > 0
     }
 
-    /// Whether the loops record this worker's latencies.
+    /// Returns whether this worker's latencies are recorded.
     pub(super) fn records_latencies(&self) -> bool {
         self.point.latency && !self.follows_batches()
     }

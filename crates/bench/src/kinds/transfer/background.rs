@@ -1,4 +1,4 @@
-//! Background load during a latency measurement. The last workers of each rank move it.
+//! Background load during a latency measurement. The last workers of each rank move this load.
 
 use std::borrow::Cow;
 
@@ -11,25 +11,25 @@ use tonnage_record::histogram::Latency;
 use tonnage_record::transfer::{BackgroundSummary, MeasuringCpus, Trial};
 use tonnage_units::histogram::LatencyHistogram;
 
-/// The points that a rank's workers drive: the measured one, and the background if there is one.
+/// The points that a rank's workers drive: the measured point, and the background's point if there is a background.
 pub(super) struct WorkerPoints<'a> {
     pub(super) own: &'a TransferPoint,
     pub(super) background: Option<&'a TransferPoint>,
 }
 
 impl<'a> WorkerPoints<'a> {
-    /// The point that worker `worker` of this rank drives.
+    /// Returns the point that worker `worker` of this rank drives.
     pub(super) fn for_worker(&self, worker: usize) -> &'a TransferPoint {
         let background = self.background.filter(|_| self.is_background(worker));
         background.unwrap_or(self.own)
     }
 
-    /// Whether worker `worker` moves the background.
+    /// Returns whether worker `worker` moves the background load.
     fn is_background(&self, worker: usize) -> bool {
         worker >= self.own.measuring_threads() as usize
     }
 
-    /// The role of a worker, given which CPUs the measuring workers run on.
+    /// Returns the role of a worker. `measuring_cpus` tells which CPUs the measuring workers run on.
     pub(super) fn role_of_worker(&self, worker: u32, measuring_cpus: MeasuringCpus) -> WorkerRole {
         let measuring = self.own.measuring_threads();
         WorkerRole {
@@ -43,17 +43,17 @@ impl<'a> WorkerPoints<'a> {
 /// Role of a worker among the workers of its rank.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerRole {
-    /// True if this worker moves the background.
+    /// True if this worker moves the background load.
     pub is_background: bool,
-    /// Index among the rank's workers that drive the same point.
+    /// Index of this worker among the rank's workers that drive the same point.
     pub place: u32,
-    /// CPUs of the measuring workers during a background; `None` without a background.
+    /// CPUs of the measuring workers; `None` without a background.
     pub measuring_cpus: Option<MeasuringCpus>,
 }
 
 impl WorkerRole {
-    /// Whether this worker yields its CPU when idle, where `shares` states whether the rank's workers share CPUs. It
-    /// yields only if another worker may want the CPU, because a yield takes longer than a short latency.
+    /// Returns whether this worker yields its CPU when it is idle. `shares` is whether the rank's workers share CPUs. A
+    /// worker yields only if another worker may need the CPU, because yielding takes longer than a short latency.
     pub(super) fn yields(&self, shares: bool, is_loaded: bool) -> bool {
         shares
             && match self.measuring_cpus {
@@ -65,7 +65,7 @@ impl WorkerRole {
     }
 }
 
-/// The point itself, followed by its background's point if it has one.
+/// Returns the point itself, followed by its background's point if there is one.
 pub(super) fn with_background(
     point: &TransferPoint,
 ) -> impl Iterator<Item = Cow<'_, TransferPoint>> {
@@ -73,19 +73,20 @@ pub(super) fn with_background(
     std::iter::once(Cow::Borrowed(point)).chain(background)
 }
 
-/// Ranks that `rank` exchanges bytes with at a point, the background included.
+/// Returns the ranks that exchange bytes with `rank`, including those of the background.
 pub(super) fn all_peers(point: &TransferPoint, rank: u32) -> Vec<Peer> {
     let layouts = with_background(point).map(|point| SliceLayout::new(&point, rank));
     layouts.flat_map(|layout| layout.peers()).collect()
 }
 
-/// Bytes that each worker of a rank needs, the background included.
+/// Returns how many bytes of memory each worker of a rank needs, including workers of the background.
 pub(super) fn largest_memory_bytes(point: &TransferPoint, rank: u32) -> u64 {
     let layouts = with_background(point).map(|point| SliceLayout::new(&point, rank));
     layouts.map(|layout| layout.bytes()).max().unwrap_or(0)
 }
 
-/// The option that sizes the largest memory of these points: the footprint, or the background's depth and size.
+/// Returns the option that determines the largest memory of these points: the footprint, or the background's depth and
+/// size.
 pub(super) fn sized_by(points: &[&TransferPoint]) -> SizedBy {
     let footprint = points.iter().map(|point| point.slots.footprint_bytes).max();
     let loads = points.iter().filter_map(|point| point.background_point());
@@ -99,7 +100,7 @@ pub(super) fn sized_by(points: &[&TransferPoint]) -> SizedBy {
     SizedBy { option, bytes }
 }
 
-/// Operations that a lane keeps in flight at most, the background's lanes included.
+/// Returns the maximum number of operations in flight on any lane, including the background's lanes.
 pub(super) fn depth(point: &TransferPoint) -> u32 {
     with_background(point)
         .map(|point| point.depth())
@@ -107,7 +108,8 @@ pub(super) fn depth(point: &TransferPoint) -> u32 {
         .unwrap_or(1)
 }
 
-/// Summary of the background's load during the trials, and of the latency without it. `None` without a background.
+/// Returns a summary of the background load during the trials, and of the latency without load. `None` without a
+/// background.
 pub(super) fn background_summary(
     point: &TransferPoint,
     idle: Option<&LatencyHistogram>,
@@ -159,7 +161,7 @@ mod tests {
         assert_eq!(sizes, [point.slots.size_bytes, 4096, 4096]);
         let role = |at| points.role_of_worker(at, MeasuringCpus::Own);
         assert_eq!([0, 1, 2].map(|at| role(at).place), [0, 0, 1]);
-        // // Rank 0 measures towards rank 2 and loads the path to rank 3. Rank 1 measures towards rank 3.
+        // Rank 0 measures towards rank 2, and loads the path to rank 3. Rank 1 does it the other way round.
         assert_eq!(load.roles.targets(0), [3]);
         assert_eq!(load.roles.targets(1), [2]);
         assert_eq!(all_peers(&point, 0), [2, 3]);

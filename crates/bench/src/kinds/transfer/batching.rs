@@ -1,4 +1,4 @@
-//! Results of batches: the phases of their latency, and how many operations remained after merging.
+//! Results of batches: the phases of their latency, and the number of operations after merging.
 
 use super::totals::TrialTotals;
 use tonnage_loops::recorder::PhaseHistograms;
@@ -6,7 +6,7 @@ use tonnage_plan::transfer::{BatchMerge, TransferPoint};
 use tonnage_record::transfer::{BatchPhase, BatchPhases};
 use tonnage_units::histogram::LatencyHistogram;
 
-/// Phases of batches; `None` if no batch was recorded.
+/// Returns the phases of the batches; `None` if no batch was recorded.
 pub(super) fn batch_phases(phases: &PhaseHistograms) -> Option<BatchPhases> {
     let of = |histogram: &LatencyHistogram| {
         Some(BatchPhase {
@@ -22,7 +22,7 @@ pub(super) fn batch_phases(phases: &PhaseHistograms) -> Option<BatchPhases> {
     })
 }
 
-/// Operations posted after merging adjacent ones; `None` if merging is off.
+/// Returns the number of operations that were posted after adjacent ones were merged. `None` if merging is off.
 pub(super) fn merged_operations(point: &TransferPoint, trials: &[TrialTotals]) -> Option<u64> {
     let handed_over = trials.iter().map(|totals| totals.handed_over);
     (point.batching.merge == BatchMerge::On).then(|| handed_over.sum())

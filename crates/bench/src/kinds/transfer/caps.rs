@@ -1,13 +1,13 @@
-//! Checks against the capabilities of open devices, which the list of engines cannot know in advance; and the meaning
-//! of their completions.
+//! Checks a point against the capabilities of open devices, which the list of engines cannot know in advance. Also
+//! determines the meaning of completions.
 
 use super::point_engine::compares_each;
 use tonnage_engine::{Caps, Verb};
 use tonnage_plan::transfer::{Batching, CqMode, Pacing, SessionUse, TransferPoint, Verification};
 use tonnage_units::{Error, Result};
 
-/// Rejects a point that a worker's devices, with these combined capabilities, cannot run. The error suggests an
-/// alternative.
+/// Rejects a point that a worker's devices cannot run. `caps` are the combined capabilities of these devices. The error
+/// suggests an alternative.
 pub(super) fn check_caps(
     point: &TransferPoint,
     caps: &Caps,
@@ -58,7 +58,7 @@ fn unsupported(what: &str, name: &str, why: &str, how: &str) -> Result<()> {
     })
 }
 
-/// Rejects a point that an engine which runs whole trials on its own cannot run.
+/// Rejects a point that cannot run on an engine which runs whole trials by itself.
 fn check_carried(point: &TransferPoint, depth: u32, name: &str) -> Result<()> {
     let loops = "it carries out whole trials with a depth, or of batches without latencies";
     match point.pacing {
@@ -93,7 +93,7 @@ fn check_carried(point: &TransferPoint, depth: u32, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Rejects write-imms if the device's immediate data is too narrow for them.
+/// Rejects write-imms if the device's immediate data has too few bits for them.
 fn check_immediates(point: &TransferPoint, caps: &Caps, devices: usize, name: &str) -> Result<()> {
     if point.op != Verb::WriteImm {
         return Ok(());
@@ -119,7 +119,7 @@ fn check_immediates(point: &TransferPoint, caps: &Caps, devices: usize, name: &s
     Ok(())
 }
 
-/// Rejects `--verify=each` if the ends cannot write to each other, or if an arrival does not name its initiator.
+/// Rejects `--verify=each` if both ends cannot write to each other, or if arrivals don't name their initiator.
 fn check_each(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
     if !compares_each(point) {
         return Ok(());
@@ -147,7 +147,7 @@ fn check_each(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Rejects writes that no flush could prove to have arrived, because their lane is released with them.
+/// Rejects writes whose arrival cannot be proven, because their lanes are released before a flush.
 fn check_released(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
     let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
     let [always, on_request] = completed_is_visible(caps);
@@ -160,8 +160,8 @@ fn check_released(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> 
     unsupported(&what, name, why, "Choose --session on or off, or --op read")
 }
 
-/// Whether a write may arrive after a later one to the same slot, although it completed before the later one was
-/// posted.
+/// Returns whether a write may arrive after a later write to the same slot, even if it completed before the later one
+/// was posted.
 fn may_overtake(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
     let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
     let asked = on_request && claims_arrival(point);
@@ -169,19 +169,20 @@ fn may_overtake(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool 
     writes && point.reuses_landing_slots() && !arrived
 }
 
-/// Whether completed writes are visible to the peer: `[always, on request]`.
+/// Returns whether completed writes are visible to the peer: always, and on request.
 pub(super) fn completed_is_visible(caps: &Caps) -> [bool; 2] {
     [caps.delivered, caps.delivery_on_request]
 }
 
-/// Whether each latency sample is meant to include the arrival of the bytes. For a stream, one flush at the end of each
-/// trial proves the bandwidth instead, unless its lanes are released by then. A ping-pong's answer is its proof.
+/// Returns whether latency samples are meant to include the arrival of the bytes. The samples of a stream don't: a
+/// flush at the end of each trial proves its bandwidth, unless its lanes are released before. Ping-pongs need no such
+/// proof, because the peer answers.
 pub(super) fn claims_arrival(point: &TransferPoint) -> bool {
     let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
     writes
         && match point.pacing {
             Pacing::Batch { .. } => true,
-            // A background is paced without latencies: its writes must be the same with and without a rate.
+            // A background is paced and records no latencies. Its writes must be the same with and without a rate.
             Pacing::Paced { .. } => point.latency,
             Pacing::Stream { .. } => point.releases_lanes(),
             Pacing::PingPong => false,
@@ -195,7 +196,7 @@ mod tests {
     use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Access;
 
-    /// A lane that was released with its operation cannot be flushed.
+    /// If a lane is released together with its operation, it cannot be flushed later.
     #[test]
     fn lanes_that_are_released_prove_each_operation_or_are_refused() {
         let of = |session, op| TransferPoint {

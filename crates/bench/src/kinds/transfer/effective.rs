@@ -1,4 +1,4 @@
-//! Effective configuration of each rank and its CPUs, as recorded.
+//! Effective configuration of each rank and its CPUs, for the record.
 
 use crate::kinds::kind::group_equal;
 use crate::opening::engine::OpenEngine;
@@ -9,7 +9,7 @@ use tonnage_record::Effective;
 use tonnage_record::grouping::by_answer;
 use tonnage_units::number_list;
 
-/// Effective configuration of all ranks; `chosen` holds the choices that engines made while the bytes moved.
+/// Returns the effective configuration of all ranks. `chosen` has choices that engines made while bytes moved.
 pub fn effective(open: &OpenEngine, chosen: &Distinct<Facts>) -> Vec<Effective> {
     let (all, places) = (open.opened.all.iter(), open.opened.places.iter());
     group_equal(
@@ -32,8 +32,8 @@ pub fn effective(open: &OpenEngine, chosen: &Distinct<Facts>) -> Vec<Effective> 
     )
 }
 
-/// Remarks of engines that cast doubt on the measurement. Each appears once, with all ranks that have it on any of
-/// their paths.
+/// Returns the remarks of engines that cast doubt on the measurement. Each remark appears once, with all ranks to which
+/// it applies.
 pub fn remarks(all: &[Effective]) -> Vec<String> {
     let each = all.iter().flat_map(|effective| {
         let texts = effective.engine.facts.texts(fact_names::REMARKS);
@@ -50,7 +50,7 @@ pub fn remarks(all: &[Effective]) -> Vec<String> {
     lines.collect()
 }
 
-/// CPUs of the first pair of workers that exchange bytes, if both are on rank 0's host.
+/// Returns the CPUs of the first pair of workers that exchange bytes, if both are on rank 0's host.
 pub fn canary_cpus(
     point: &TransferPoint,
     open: &OpenEngine,
@@ -75,7 +75,7 @@ pub fn canary_cpus(
     };
     match (cpu(from), cpu(to)) {
         (Some(from), Some(to)) => Ok([from, to]),
-        // The workers are not pinned, so any two CPUs serve as well.
+        // The workers are not pinned, so any two CPUs will do.
         _ => match *allowed {
             [first, second, ..] => Ok([first, second]),
             _ => Err("this process may use only one CPU".into()),
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// Ranks on different CPUs form groups of their own, and the paths of one rank may differ in other facts.
+    /// Ranks whose CPUs differ are in different groups. A rank with several paths can be in several groups.
     #[test]
     fn a_doubt_of_many_ranks_is_one_remark() {
         let doubts = |texts: &[&str]| {
@@ -116,7 +116,7 @@ mod tests {
             of("3", doubts(&["lost", "late"])),
         ];
         assert_eq!(remarks(&all), ["ranks 1-5: lost", "rank 3: late"]);
-        // Two paths of one rank count as one rank.
+        // A rank appears once, even if two of its paths have the same remark.
         assert_eq!(remarks(&all[2..3]), ["rank 2: lost"]);
     }
 }

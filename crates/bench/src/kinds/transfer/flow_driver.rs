@@ -1,5 +1,5 @@
-//! The flow driver of a worker: its port and flows at one point, the loop of each round, and the wait for late arrivals
-//! after it.
+//! The flow driver of a worker. It has the worker's port and flows at one point, runs the loop of each round, and then
+//! waits for late arrivals.
 
 mod carried;
 
@@ -39,24 +39,25 @@ use tonnage_sys::clock::Clock;
 use tonnage_units::histogram::Unfinished;
 use tonnage_units::{Error, Result};
 
-/// Most receives posted ahead for each peer; the engine's depth may allow fewer.
+/// Maximum number of receives that are posted in advance for each peer. The engine's depth may limit it further.
 const RECEIVES_MAX: u32 = 512;
 
-/// A receiver of a stream over shared memory lets up to 1/4 of the depth accumulate before it takes messages.
+/// Over shared memory, a receiver of a stream lets up to 1/`GATHER_SHARE` of the depth accumulate before it takes
+/// messages.
 const GATHER_SHARE: usize = 4;
-/// Most messages that a receiver lets accumulate.
+/// Maximum number of messages that a receiver lets accumulate.
 const GATHER_MAX: usize = 16;
-/// Longest messages that accumulate: batching helped at 64 B, not at 256 B.
+/// Maximum length of messages that accumulate. Taking several at once was faster with 64 B, but not with 256 B.
 const GATHER_BYTES_MAX: u32 = 128;
 
-/// Latencies of the last trial that are not in the histograms yet. Fetching them inside the measured interval would
-/// extend that interval.
+/// Latencies of the last trial that still have to be added to the histograms. Adding them within the measured interval
+/// would make it longer.
 pub(super) enum PendingLatencies {
-    /// None.
     Nothing,
-    /// Number of operations of a whole trial that the device ran; it still holds their latencies.
+    /// Latencies of a trial that the device ran as a whole, with this number of operations. The device still holds
+    /// them.
     Carried(u64),
-    /// Latencies of operations that were due and never issued.
+    /// Latencies of operations that were due but never issued.
     Paced {
         flows: usize,
         timetable: Timetable,
@@ -68,28 +69,28 @@ pub(super) enum PendingLatencies {
 pub(super) struct FlowDriver<'a> {
     assignment: Rc<WorkerAssignment<'a>>,
     port: Port<'a>,
-    /// All flows; empty under ping-pong, where `table` holds them.
+    /// All flows; empty for a ping-pong, whose flows are in `table`.
     flows: Vec<Flow>,
     table: Option<PingPongEnd>,
-    /// Indices of the flows that the current round drives.
+    /// Indices of the flows that are driven in the current round.
     active: Range<usize>,
-    /// Operations left for each active flow, if a traffic file defines the loads.
+    /// Number of operations left for each active flow, if a traffic file defines the loads.
     loads: Option<FlowLoads>,
     scratch: Scratch,
-    /// Most bytes that adjacent operations of a batch are merged into; `None` if merging is off.
+    /// Maximum size of the operation that adjacent operations of a batch are merged to; `None` if merging is off.
     merged_bytes_max: Option<u32>,
     receives_depth: u32,
-    /// Receives that are posted whenever nothing is in flight, over all peers.
+    /// Number of receives, over all peers, that are posted when nothing is in flight.
     receives_posted: u64,
-    /// Released when the point is closed.
+    /// All lanes of the point, which are released when the point is closed.
     lanes: Vec<Lane>,
-    /// Flows of a round that the device runs on its own.
+    /// Flows of a round that the device runs by itself.
     carried: Option<Vec<CarriedFlow>>,
     pending: PendingLatencies,
 }
 
 impl<'a> FlowDriver<'a> {
-    /// Resolves the lanes of a point and posts its receives.
+    /// Opens the lanes of a point, and posts its receives.
     pub(super) fn new(
         assignment: &Rc<WorkerAssignment<'a>>,
         engine: &'a mut dyn Engine,
@@ -126,7 +127,7 @@ impl<'a> FlowDriver<'a> {
         }
         let count = flows.len();
         let at_once = count.min(point.roles.targets_at_once() as usize);
-        // Completed writes may not have arrived yet.
+        // Writes may complete before they arrive, so they need a flush.
         let flushes = matches!(point.op, Verb::Write | Verb::WriteImm);
         let loads = point.loads.as_ref();
         let message_bytes_max = u32::try_from(caps.message_bytes_max).unwrap_or(u32::MAX);
@@ -153,47 +154,47 @@ impl<'a> FlowDriver<'a> {
         })
     }
 
-    /// The worker's clock.
+    /// Returns the worker's clock.
     pub(super) fn clock(&self) -> Clock {
         self.port.clock
     }
 
-    /// Resynchronizes with the kernel's clock, between rounds.
+    /// Synchronizes the clock with the kernel's. Called between rounds.
     pub(super) fn follow_clock(&mut self) {
         self.port.clock.follow();
     }
 
-    /// Choices that the engine has made while running.
+    /// Returns the choices that the engine has made while bytes moved.
     pub(super) fn chosen(&self) -> Facts {
         self.port.engine.chosen()
     }
 
-    /// Lets the engine settle between trials, or try out its choices during a warm-up. Returns true once it has
-    /// settled.
+    /// Lets the engine settle between trials, or try out choices during a warm-up. Returns true when it has settled.
     pub(super) fn settle_engine(&mut self, is_warm_up: bool) -> bool {
         self.port.engine.settle(is_warm_up)
     }
 
-    /// Resets the bytes by which a ping-pong detects the answers of the next trial.
+    /// Resets the bytes by which a ping-pong recognizes answers, before the next trial.
     pub(super) fn reset_ping_pong(&self) -> Result<()> {
         self.table
             .as_ref()
             .map_or(Ok(()), PingPongEnd::reset_incoming)
     }
 
-    /// All flows of the point.
+    /// Returns all flows of the point.
     pub(super) fn flows(&self) -> &[Flow] {
         let table = self.table.as_ref();
         table.map_or(&self.flows, |table| &table.flows)
     }
 
-    /// Times of the flows of the last execution, in target order, if a traffic file defines their loads.
+    /// Returns the times of the last execution's flows, in the order of their targets, if a traffic file defines the
+    /// loads.
     pub(super) fn flow_times(&self, start_ns: u64) -> Vec<FlowTime> {
         let loads = self.loads.as_ref();
         loads.map_or_else(Vec::new, |loads| FlowTime::from_loads(loads, start_ns))
     }
 
-    /// Serves peers until `over` returns true: answers pings in a ping-pong, polls otherwise.
+    /// Serves peers until `over` returns true. In a ping-pong it answers pings, otherwise it only polls.
     pub(super) fn serve_peers(
         &mut self,
         idle: &IdlePolicy,
@@ -210,7 +211,7 @@ impl<'a> FlowDriver<'a> {
         self.poll_until(idle, over)
     }
 
-    /// Polls until `over` returns true, or rests. Does not answer pings.
+    /// Polls or rests until `over` returns true. Pings are not answered.
     pub(super) fn poll_until(
         &mut self,
         idle: &IdlePolicy,
@@ -220,8 +221,8 @@ impl<'a> FlowDriver<'a> {
         polled.map_err(|error| self.name_stalled_flows(error))
     }
 
-    /// Prepares a round of the `active` flows before its start. Returns the progress handle of a round that the device
-    /// runs on its own.
+    /// Prepares a round of the `active` flows before it starts. If the device runs the round by itself, returns a
+    /// handle on its progress.
     pub(super) fn begin_round(
         &mut self,
         schedule: &Schedule,
@@ -237,7 +238,7 @@ impl<'a> FlowDriver<'a> {
         Ok(progress)
     }
 
-    /// Serves peers until the aligned start. A peer may begin a moment earlier, by its own clock.
+    /// Serves peers until the aligned start. A peer's clock may let it begin a moment earlier.
     pub(super) fn await_start(&mut self, idle: &IdlePolicy, start_ns: u64) -> Result<()> {
         let clock = self.port.clock;
         self.port.keep_awake(true);
@@ -247,8 +248,8 @@ impl<'a> FlowDriver<'a> {
         Ok(())
     }
 
-    /// The timed part of a round: the loop for the point's pacing, the final flush included. The caller passes a failure
-    /// to [`Self::name_stalled_flows`].
+    /// Runs the timed part of a round: the loop for the point's pacing, and the final flush. The caller passes a
+    /// failure to [`Self::name_stalled_flows`].
     pub(super) fn drive(
         &mut self,
         schedule: &Schedule,
@@ -314,7 +315,7 @@ impl<'a> FlowDriver<'a> {
                 ended_ns: punctuality.ended_ns,
             };
         }
-        // Flows with a load of their own flush when they finish.
+        // A flow with a load of its own is flushed when it finishes its load, so only other flows are flushed here.
         let writes = matches!(point.op, Verb::Write | Verb::WriteImm)
             && (self.loads.is_none() || schedule.number == WARM_UP);
         if !writes {
@@ -327,7 +328,7 @@ impl<'a> FlowDriver<'a> {
         self.port.flush(&flows[self.active.clone()])
     }
 
-    /// Ends the timed part of a round. `window_ns` is its duration, or `None` for a worker that drove no flow.
+    /// Ends the timed part of a round. `window_ns` is its duration; `None` for a worker that drove no flow.
     pub(super) fn end_round(&mut self, window_ns: Option<u64>, totals: &mut TrialTotals) {
         if let Some(window_ns) = window_ns {
             totals.in_flight_max = self.port.take_most_in_flight();
@@ -341,8 +342,8 @@ impl<'a> FlowDriver<'a> {
         self.active = 0..self.flows().len();
     }
 
-    /// Sets the number of operations of each flow, if a traffic file defines the loads. The warm-up drives the same
-    /// flows without an end.
+    /// Sets the number of operations of each flow, if a traffic file defines the loads. In the warm-up, the same flows
+    /// continue until the time is over.
     fn set_loads(&mut self, schedule: &Schedule) {
         let WorkerAssignment { point, setup, .. } = &*self.assignment;
         let operations =
@@ -357,7 +358,7 @@ impl<'a> FlowDriver<'a> {
         }
     }
 
-    /// The condition that ends the round's operations.
+    /// Returns the condition on which the round's operations end.
     fn until(&self, schedule: &Schedule) -> Until {
         let until = match (schedule.length, &self.loads) {
             (TrialLength::DurationNs(ns), _) => {
@@ -369,12 +370,12 @@ impl<'a> FlowDriver<'a> {
         until.at_most(self.assignment.point.iterations_max().unwrap_or(u64::MAX))
     }
 
-    /// Takes the latencies of the last trial that are not in the histograms yet.
+    /// Takes the latencies of the last trial that still have to be added to the histograms.
     pub(super) fn take_pending_latencies(&mut self) -> PendingLatencies {
         std::mem::replace(&mut self.pending, PendingLatencies::Nothing)
     }
 
-    /// Operations of the last trial that were due and never issued, from `scratch`.
+    /// Returns the operations of the last trial that were due but never issued, from `scratch`.
     pub(super) fn never_issued(
         &self,
         flows: usize,
@@ -384,20 +385,21 @@ impl<'a> FlowDriver<'a> {
         self.scratch.never_issued(flows, timetable, ended_ns)
     }
 
-    /// Serves peers while `is_missing` returns true, up to the arrival deadline. The caller checks the result.
+    /// Serves peers while `is_missing` returns true, up to the deadline for arrivals. The caller checks whether
+    /// something is still missing.
     pub(super) fn serve_while(&mut self, is_missing: impl Fn() -> bool) -> Result<()> {
         let served = self.serve_port_while(|_| is_missing());
         served.map_err(|error| self.name_stalled_flows(error))
     }
 
-    /// Waits until `count` operations have arrived in this round and all plain writes have landed. Returns the time
-    /// spent on the latter.
+    /// Waits until `count` operations have arrived in this round, and until all plain writes are visible. Returns the
+    /// time that the latter took.
     pub(super) fn await_arrivals(&mut self, count: Option<u64>, round: u32) -> Result<u64> {
         if let Some(count) = count {
             let awaited = self.serve_port_while(|port| port.arrivals.count < count);
             awaited.map_err(|error| self.name_stalled_flows(error))?;
         }
-        // Plain writes raise no event at the target. Their initiators have already closed the measured interval.
+        // Plain writes cause no event at the target. Their initiators have already ended the measured interval.
         let WorkerAssignment {
             point,
             setup,
@@ -410,12 +412,12 @@ impl<'a> FlowDriver<'a> {
         Ok(0)
     }
 
-    /// Arrivals since the last call.
+    /// Returns the arrivals since the last call.
     pub(super) fn take_arrivals(&mut self) -> Arrivals {
         self.port.take_arrivals()
     }
 
-    /// Polls while `is_missing` returns true, up to the arrival deadline.
+    /// Polls while `is_missing` returns true, up to the deadline for arrivals.
     fn serve_port_while(&mut self, is_missing: impl Fn(&Port<'_>) -> bool) -> Result<()> {
         let clock = self.port.clock;
         let deadline_ns = clock.now_ns() + DEADLINES.arrival.as_nanos() as u64;
@@ -430,8 +432,8 @@ impl<'a> FlowDriver<'a> {
         Ok(())
     }
 
-    /// Uses up the receives of both sides, so that the next point starts with none, and releases the lanes. All workers
-    /// of all ranks call this, then [`Self::poll_until`] all of them have finished.
+    /// Uses up the receives on both sides, so that the next point starts without any, and releases the lanes. All
+    /// workers of all ranks call this, and then [`Self::poll_until`] until all of them have finished.
     pub(super) fn close(&mut self) -> Result<()> {
         self.port.use_up_receives();
         if self.assignment.point.op == Verb::Send {
@@ -446,7 +448,7 @@ impl<'a> FlowDriver<'a> {
         announce_part_lengths(point, layout, self.port.engine, false)
     }
 
-    /// Sends one filler for each receive posted by the peers, and waits for the peers' fillers.
+    /// Sends one filler for each receive that a peer has posted, and waits for the fillers of the peers.
     fn use_up_receives(&mut self) -> Result<()> {
         let depth = self.receives_depth as usize;
         let fillers: Vec<_> = self
@@ -460,7 +462,7 @@ impl<'a> FlowDriver<'a> {
         let posted = self.receives_posted;
         self.serve_port_while(|port| port.arrivals.count < posted)?;
         let seen = self.port.take_arrivals().count;
-        // An engine that moves nothing has no receives, and completes its own operations.
+        // An engine that moves no bytes has no receives, so fillers don't arrive.
         if posted > 0 && seen != posted {
             return Err(Error::Failed(format!(
                 "{seen} of the {posted} receives that were posted ahead could be used up at the end of the point",
@@ -469,7 +471,7 @@ impl<'a> FlowDriver<'a> {
         Ok(())
     }
 
-    /// Names the stalled flows if `error` is a stall.
+    /// If `error` is a stall, replaces it by an error that names the stalled flows.
     pub(super) fn name_stalled_flows(&mut self, error: Error) -> Error {
         let Some(stall) = self.port.stall().cloned() else {
             return error;
@@ -487,7 +489,8 @@ impl<'a> FlowDriver<'a> {
     }
 }
 
-/// Messages that a receive-only worker lets accumulate. Zero unless they arrive through memory shared with the senders.
+/// Returns how many messages a worker that only receives lets accumulate. It is 0 unless messages arrive through memory
+/// that is shared with the senders.
 fn messages_to_accumulate(WorkerAssignment { point, caps, .. }: &WorkerAssignment) -> usize {
     let is_shared = caps.arrives_by_polling && caps.bound == BoundKind::MemoryCopy;
     let is_short = point.op == Verb::Send && point.slots.size_bytes <= GATHER_BYTES_MAX;
@@ -499,7 +502,8 @@ fn messages_to_accumulate(WorkerAssignment { point, caps, .. }: &WorkerAssignmen
     }
 }
 
-/// Configures a port to wait as the point asks and the device allows, and to watch `flows` flows for stalls.
+/// Configures how a port waits, as the point requests and the device allows. The port also watches its flows for
+/// stalls.
 fn with_waiting<'a>(
     port: Port<'a>,
     assignment: &WorkerAssignment,

@@ -1,4 +1,4 @@
-//! Setup of a worker's flows: their lanes, receives and credits.
+//! Sets up a worker's flows: their lanes, receives and credits.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use tonnage_loops::ping_pong::{LastByteSignal, PingPongEnd};
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
-/// Share of the depth after which a receiver returns credits: small enough that a sender never waits with most of its
-/// depth unused.
+/// A receiver returns credits after 1/`DEPTH_SHARE` of the depth. This is early enough that a sender never waits while
+/// most of its depth is unused.
 const DEPTH_SHARE: u64 = 4;
 
-/// Polls without an arrival before a receiver returns fewer credits than that in a stream: the sender is busy
-/// meanwhile.
+/// In a stream, number of polls without an arrival before a receiver returns fewer credits than that. It is large,
+/// because the sender is busy meanwhile.
 const IDLE_POLLS_STREAM: u32 = 64;
 
-/// Polls without an arrival before a receiver returns credits to a sender that waits for exactly those.
+/// Number of such polls if the sender may be waiting for exactly these credits, as with batches.
 const IDLE_POLLS_WAITING: u32 = 2;
 
-/// The flows of `rank` towards the ranks in its layout's `out`, in that order.
+/// Creates the flows of `rank` to the ranks in its layout's `out`, in the same order.
 pub(super) fn make_flows(
     point: &TransferPoint,
     rank: u32,
@@ -61,10 +61,10 @@ pub(super) fn make_flows(
     layout.out.iter().enumerate().map(flow).collect()
 }
 
-/// The table in which both sides of a ping-pong keep their flows.
+/// Creates the table in which each side of a ping-pong keeps its flows.
 ///
 /// # Errors
-/// [`Error::Unavailable`] if the CPU would have to watch memory that it cannot address.
+/// [`Error::Unavailable`] if the CPU would have to watch memory that it cannot access.
 pub(super) fn make_table(
     point: &TransferPoint,
     rank: u32,
@@ -90,24 +90,23 @@ pub(super) fn make_table(
     Ok(PingPongEnd::new(flows, signals, !begins, caps))
 }
 
-/// Whether a target of plain writes flushes them after a round. If rounds consist of pairs, only that round's targets
-/// flush.
+/// Returns whether a target of plain writes flushes them after a round. If rounds consist of pairs, only the round's
+/// targets flush.
 pub(super) fn flushes_in_round(point: &TransferPoint, rank: u32, round: u32) -> bool {
     let roles = point.roles;
-    // In a single round of all pairs, every rank that has initiators is a target in that round, so the pairs need not
-    // be listed.
-    // in it.
+    // If a single round has all pairs, every rank with initiators is a target in that round. The pairs then need not be
+    // listed.
     let is_of_pairs = roles.round_count() > 1 || roles.pair_of_round(round).is_some();
     point.op == Verb::Write && (!is_of_pairs || !roles.initiators_in_round(rank, round).is_empty())
 }
 
-/// Whether lanes request delivery, so that a completion means arrival.
+/// Returns whether lanes request that writes complete only after delivery.
 fn requests_delivery(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
     claims_arrival(point) && on_request && !always
 }
 
-/// Whether the bytes are in the peer's memory when a latency sample ends, as recorded. All initiating devices must
-/// agree on true. `None` if the question does not apply or cannot be answered.
+/// Returns whether the bytes are in the peer's memory when a latency sample ends, for the record. It is true only if
+/// this holds for all initiating devices. `None` if the question does not apply or cannot be answered.
 pub(crate) fn is_delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool> {
     if !open.moves_bytes {
         return None;
@@ -123,7 +122,7 @@ pub(crate) fn is_delivered(point: &TransferPoint, open: &OpenEngine) -> Option<b
     known.map(|all| all.into_iter().all(|delivered| delivered))
 }
 
-/// The same question for one device.
+/// Returns the same for one device.
 fn is_delivered_by_device(
     point: &TransferPoint,
     delivers: [bool; 2],
@@ -137,7 +136,7 @@ fn is_delivered_by_device(
     }
 }
 
-/// Receives of `rank`, one set for each of its initiators.
+/// Creates the receives of `rank`: one set for each of its initiators.
 pub(super) fn make_receives(
     point: &TransferPoint,
     rank: u32,
@@ -154,8 +153,8 @@ pub(super) fn make_receives(
     layout.into.iter().enumerate().map(receive).collect()
 }
 
-/// Announces to an engine that may cut write-imms how long those of this rank's initiators are; at the end, that no
-/// more will come.
+/// Tells an engine that may cut write-imms how long those of this rank's initiators are. At the end of a point, tells
+/// it that no more will arrive.
 pub(super) fn announce_part_lengths(
     point: &TransferPoint,
     layout: &SliceLayout,
@@ -170,7 +169,7 @@ pub(super) fn announce_part_lengths(
     initiators.try_for_each(|&peer| engine.expect(peer, bytes))
 }
 
-/// Begins the credits of a point, if this worker uses credits.
+/// Begins the credits of a point, if this worker has any.
 pub(super) fn begin_credits<'a>(
     credits: Option<&'a mut CreditLanes>,
     point: &TransferPoint,
@@ -179,7 +178,8 @@ pub(super) fn begin_credits<'a>(
     flows: &[Flow],
     layout: &SliceLayout,
 ) -> Result<Option<(&'a mut Credits, Vec<Lane>)>> {
-    // Not all points that share an engine send. Messages that are answered or compared one by one need no credits.
+    // Credits are needed for sends, but not if messages are answered or compared one by one. Other points may share the
+    // engine.
     let is_counted = point.op == Verb::Send && !answers(point) && !point.verify.is_each();
     let Some(credits) = credits.filter(|_| is_counted) else {
         return Ok(None);
@@ -190,7 +190,7 @@ pub(super) fn begin_credits<'a>(
     Ok(Some(begun))
 }
 
-/// When receivers return credits to senders, from what these wait for.
+/// Determines when receivers return credits. This depends on how long senders can go on without them.
 fn credit_return(point: &TransferPoint) -> CreditReturn {
     let depth = match point.pacing {
         Pacing::Stream { depth } | Pacing::Paced { depth, .. } => depth,
@@ -208,9 +208,9 @@ fn credit_return(point: &TransferPoint) -> CreditReturn {
     }
 }
 
-/// Buffers of the loops for up to `flows` flows at once.
+/// Allocates the buffers of the loops for up to `flows` simultaneous flows.
 pub(super) fn allocate_scratch(point: &TransferPoint, flows: usize) -> Scratch {
-    // The second argument is the number of operations of one flow that the loops distinguish.
+    // The second argument is the number of operations per flow that the loops must tell apart.
     match point.pacing {
         Pacing::Batch { .. } => Scratch::new(flows, 1).with_batches(
             point.batching.in_flight,
@@ -222,8 +222,8 @@ pub(super) fn allocate_scratch(point: &TransferPoint, flows: usize) -> Scratch {
     }
 }
 
-/// The plan reports the same error if it knows the memory. This covers memories that turn out only after
-/// allocation to be out of the reach of the CPU.
+/// Returns the error for memory that the CPU cannot access. If the plan knows this, it reports the same error. Here it
+/// was found only after allocation.
 fn invisible_memory_error(point: &TransferPoint, rank: u32) -> Error {
     Error::Unavailable {
         what: format!(
@@ -248,7 +248,7 @@ mod tests {
     const STREAM: Pacing = Pacing::Stream { depth: 4 };
     const BATCH: Pacing = Pacing::Batch { batch: 4 };
 
-    /// A rank that is a target only in another round has nothing to wait for in this one.
+    /// A rank that is a target only in another round need not flush in this one.
     #[test]
     fn only_targets_of_a_round_flush_in_it() {
         let of = |traffic, op, round| {
@@ -268,7 +268,8 @@ mod tests {
             assert!(of(Traffic::Matrix, Verb::Send, round).is_empty());
         }
         assert_eq!(of(Traffic::InTurn, Verb::Write, 1), [2]);
-        // All pairs run at once. Under fan-in only rank 0 is a target, and write-imms need no flush.
+        // If all pairs run at once, all ranks are targets. Under fan-in only rank 0 is one, and write-imms need no
+        // flush.
         assert_eq!(of(Traffic::AllToAll, Verb::Write, 0), [0, 1, 2]);
         assert!(of(Traffic::FanIn, Verb::WriteImm, 0).is_empty());
     }

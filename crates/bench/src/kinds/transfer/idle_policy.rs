@@ -7,16 +7,16 @@ use tonnage_loops::serve::{WorkerSleep, serve};
 use tonnage_plan::transfer::CqMode;
 use tonnage_units::Result;
 
-/// Rounds of a polling loop between two reads of the clock.
+/// Number of iterations of a polling loop between two reads of the clock.
 const CLOCK_READ_ROUNDS: u32 = 1 << 16;
 
-/// The idle policy of a worker. It rests if it takes no part, if its device serves its peers, or while its background
-/// load is paused.
+/// The idle policy of a worker. The worker rests in three cases: it takes no part, its device serves its peers, or its
+/// background load is paused.
 pub(super) struct IdlePolicy {
-    /// True if this worker has nothing to poll for at this point.
+    /// True if this worker has nothing to poll for during this point.
     is_idle: bool,
     moves_background: bool,
-    /// True in the half of a trial without background load, where polling would take CPU time from the measured
+    /// True in the half of a trial without background load. Polling would then take CPU time from the measuring
     /// workers.
     is_paused: bool,
     polls_busily: bool,
@@ -40,27 +40,28 @@ impl IdlePolicy {
         })
     }
 
-    /// Ends the pause of the background before the next trial's data are filled in.
+    /// Ends the pause of the background, before data are filled in for the next trial.
     pub(super) fn resume(&mut self) {
         self.is_paused = false;
     }
 
-    /// Begins a round. The background pauses in rounds without load.
+    /// Begins a round. In rounds without load, the background pauses.
     pub(super) fn begin_round(&mut self, schedule: &Schedule) {
         self.is_paused = self.moves_background && !schedule.is_loaded;
     }
 
-    /// Whether this worker's own flows are paused.
+    /// Returns whether this worker's own flows are paused.
     pub(super) fn is_paused(&self) -> bool {
         self.is_paused
     }
 
-    /// Whether this worker currently rests instead of polling.
+    /// Returns whether this worker currently rests instead of polling.
     pub(super) fn is_at_rest(&self) -> bool {
         self.is_idle || self.is_paused
     }
 
-    /// Rounds of a serving loop between two reads of the clock; 1 if each round rests or sleeps.
+    /// Returns the number of iterations of a serving loop between two reads of the clock. It is 1 if each iteration
+    /// rests or sleeps.
     pub(super) fn rounds_per_clock_read(&self) -> u32 {
         if self.polls_busily && !self.is_at_rest() {
             CLOCK_READ_ROUNDS
@@ -69,7 +70,7 @@ impl IdlePolicy {
         }
     }
 
-    /// Polls until `over` returns true, or rests. Does not answer pings.
+    /// Polls or rests until `over` returns true. Pings are not answered.
     pub(super) fn poll_until(
         &self,
         port: &mut Port<'_>,

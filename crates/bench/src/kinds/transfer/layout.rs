@@ -1,50 +1,49 @@
-//! Division of a worker's memory among its flows. Both ends compute the same layout from the point alone, so no offsets
-//! need to be exchanged.
+//! Division of a worker's memory among its flows. Both ends compute the same layout from the point alone, so they need
+//! not exchange offsets.
 //!
-//! A worker's memory is a row of slices of equal length, each starting on a page. First come the `out` slices, one per
-//! rank that it initiates to: sources of writes and sends, destinations of reads, results of atomic operations. Then
-//! come the `into` slices, one per rank that initiates to it: data that this peer writes, reads or changes, and
-//! destinations of its sends. A slice holds a footprint, or the local slots if they need more. Initiators that read or
-//! use atomics may share one slice of their target.
+//! A worker's memory is a sequence of slices of equal length, each of which begins on a page. First come the `out`
+//! slices, one per rank that it initiates to. They are sources of writes and sends, and destinations of reads and of
+//! atomic operations' results. Then come the `into` slices, one per rank that initiates to it. They hold data that this
+//! peer writes, reads or changes, and are destinations of its sends. A slice is as long as a footprint, or as the local
+//! slots if these need more. Initiators that read or use atomics may share one slice of their target.
 
 use std::ops::Range;
 
 use tonnage_plan::transfer::{Pacing, TargetFootprint, TransferPoint};
 
-/// Slices start on multiples of this, so that flows never share a page.
+/// Slices begin at multiples of this, so that no two flows share a page.
 const SLICE_ALIGNMENT: u64 = 4096;
 
-/// Minimum length of a slice. Otherwise the copy bound of a tiny footprint would measure the overhead of calls, not
-/// copying.
+/// Minimum length of a slice. With a tiny footprint, the copy bound would otherwise measure the overhead of calls.
 pub const SLICE_BYTES_MIN: u64 = 64 << 10;
 
-/// Guard bytes behind each footprint. No operation may touch them; verification finds writes that did.
+/// Number of guard bytes after each footprint. No operation may touch them, and verification detects those that did.
 pub const GUARD_BYTES: u64 = 64;
 
 /// The slices of one worker for one point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SliceLayout {
-    /// Ranks that this one initiates to, ascending.
+    /// Ranks that this rank initiates to, in ascending order.
     pub out: Vec<u32>,
-    /// Ranks that initiate to this one, ascending.
+    /// Ranks that initiate to this rank, in ascending order.
     pub into: Vec<u32>,
     slice_bytes: u64,
-    /// True if all initiators share one slice.
+    /// True if all initiators share one slice of this rank.
     shares_into: bool,
 }
 
 impl SliceLayout {
-    /// The layout of `rank`'s workers.
+    /// Computes the layout of the workers of `rank`.
     pub fn new(point: &TransferPoint, rank: u32) -> Self {
         let mut out = point.roles.targets(rank);
         let mut into = point.roles.initiators_of(rank);
         if let Some(loads) = &point.loads {
-            // Pairs without bytes need no memory.
+            // Pairs that move no bytes need no memory.
             out.retain(|&to| loads.operations_of_pair(rank, to) > 0);
             into.retain(|&from| loads.operations_of_pair(from, rank) > 0);
         }
         if answers(point) {
-            // Every ping is answered by an operation the other way.
+            // Each ping is answered by an operation in the other direction, so peers of both kinds need both slices.
             out.extend(&into);
             out.sort_unstable();
             into.clone_from(&out);
@@ -60,7 +59,7 @@ impl SliceLayout {
         }
     }
 
-    /// Indices into `out` of the ranks that `rank` initiates to in a round.
+    /// Returns the indices into `out` of the ranks that `rank` initiates to in a round.
     pub fn in_round(&self, point: &TransferPoint, (rank, round): (u32, u32)) -> Range<usize> {
         let roles = point.roles;
         match (&point.loads, roles.pair_of_round(round)) {
@@ -74,25 +73,25 @@ impl SliceLayout {
         }
     }
 
-    /// Bytes that a worker needs. Every outgoing slice has an incoming one, because the copy bound is measured from the
-    /// former to the latter.
+    /// Returns how many bytes a worker needs. There are at least as many incoming slices as outgoing ones, because
+    /// copies for the bound go from the outgoing to the incoming.
     pub fn bytes(&self) -> u64 {
         let most = if self.shares_into { 1 } else { usize::MAX };
         let incoming = self.into.len().min(most) as u64;
         (self.out_slices() + self.out_slices().max(incoming)) * self.slice_bytes
     }
 
-    /// Number of outgoing slices, at least one.
+    /// Returns the number of outgoing slices, which is at least one.
     pub fn out_slices(&self) -> u64 {
         self.out.len().max(1) as u64
     }
 
-    /// Distance between the starts of two slices.
+    /// Returns the distance between the beginnings of two slices.
     pub fn slice_bytes(&self) -> u64 {
         self.slice_bytes
     }
 
-    /// All ranks that this one exchanges bytes with, ascending.
+    /// Returns all ranks that exchange bytes with this rank, in ascending order.
     pub fn peers(&self) -> Vec<u32> {
         let mut peers: Vec<u32> = self.out.iter().chain(&self.into).copied().collect();
         peers.sort_unstable();
@@ -100,18 +99,18 @@ impl SliceLayout {
         peers
     }
 
-    /// Offset of the slice for the `index`-th rank of `out`.
+    /// Returns the offset of the slice for the rank with this index in `out`.
     pub fn out_origin(&self, index: usize) -> u64 {
         index as u64 * self.slice_bytes
     }
 
-    /// Offset of the slice for the `index`-th rank of `into`.
+    /// Returns the offset of the slice for the rank with this index in `into`.
     pub fn into_origin(&self, index: usize) -> u64 {
         let index = if self.shares_into { 0 } else { index as u64 };
         (self.out_slices() + index) * self.slice_bytes
     }
 
-    /// Offset of `initiator`'s slice in this rank's memory; `None` if it does not initiate to this rank.
+    /// Returns the offset of `initiator`'s slice in this rank's memory. `None` if it does not initiate to this rank.
     pub fn into_origin_of(&self, initiator: u32) -> Option<u64> {
         self.into
             .binary_search(&initiator)
@@ -120,7 +119,8 @@ impl SliceLayout {
     }
 }
 
-/// Whether the target answers every operation with one of its own, so that flows exist in both directions.
+/// Returns whether the target answers every operation with an operation of its own, so that flows go in both
+/// directions.
 pub fn answers(point: &TransferPoint) -> bool {
     point.pacing == Pacing::PingPong && !point.op.fetches()
 }
@@ -133,8 +133,7 @@ mod tests {
     use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Access;
 
-    /// A target's memory does not grow with the number of initiators that share its slice, and all of them use the same
-    /// offset.
+    /// If initiators share a slice, they all use the same offset, and more initiators don't need more memory.
     #[test]
     fn initiators_that_share_have_one_slice() {
         let mut point = point(Access::Sequential, 1 << 15);

@@ -1,5 +1,5 @@
-//! The memory checker of one worker: fills its memory before a trial, and compares it with the expected state
-//! afterwards.
+//! The memory checker of a worker. It fills the worker's memory before a trial, and compares the memory with the
+//! expected state afterwards.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use tonnage_loops::flow::Flow;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
-/// Fills and checks the memory of one worker during one point.
+/// Fills and checks the memory of a worker during one point.
 pub(super) struct MemoryChecker<'a> {
     assignment: Rc<WorkerAssignment<'a>>,
     memory: Arc<dyn Memory>,
     watch: MemoryWatch,
-    /// Results of comparing every operation, if the point asks for that.
+    /// Results of comparing every operation; `None` if the point does not request it.
     findings: Option<Arc<ComparisonFindings>>,
     /// Number of the current trial.
     number: u64,
@@ -43,7 +43,7 @@ impl<'a> MemoryChecker<'a> {
         }
     }
 
-    /// Begins trial `number`; [`Self::fill`] then writes its data.
+    /// Begins trial `number`. [`Self::fill`] later writes the data of this trial.
     pub(super) fn begin(&mut self, number: u64) {
         self.number = number;
         if let Some(findings) = &self.findings {
@@ -56,26 +56,26 @@ impl<'a> MemoryChecker<'a> {
         self.watch.fill(self.memory.as_ref(), self.number)
     }
 
-    /// Operations that the flows issued since the last call.
+    /// Returns the operations that the flows issued since the last call.
     pub(super) fn issued(&mut self, flows: &[Flow]) -> Result<IssuedOperations> {
         self.watch.issued(self.memory.as_ref(), flows)
     }
 
-    /// Whether every announced operation has been compared.
+    /// Returns whether every announced operation has been compared.
     pub(super) fn is_settled(&self) -> bool {
         let findings = self.findings.as_ref();
         findings.is_none_or(|findings| findings.is_settled())
     }
 
-    /// Stops comparing; later operations pass unchecked.
+    /// Stops comparing. Later operations are not checked.
     pub(super) fn stop_comparing(&self) {
         if let Some(findings) = &self.findings {
             findings.set_pass_through(true);
         }
     }
 
-    /// Compares each slot with the last operation on it. If every operation was compared during the trial, collects
-    /// those results instead. Adds the correct bytes to `totals`.
+    /// Compares each slot with the last operation on it. If operations were compared one by one during the trial, takes
+    /// these results instead. Adds the number of correct bytes to `totals`.
     pub(super) fn check(
         &self,
         expected: &ExpectedOperations,
@@ -115,12 +115,12 @@ impl<'a> MemoryChecker<'a> {
         Ok(())
     }
 
-    /// Advances past the trial that was checked.
+    /// Advances the expected state past the trial that was just checked.
     pub(super) fn advance(&mut self, expected: &ExpectedOperations) {
         self.watch.advance(expected);
     }
 
-    /// Copy rates over this point's footprint, in turns shared by all copiers.
+    /// Measures copy rates over this point's footprint. All copiers use the same turns.
     pub(super) fn copy_rates(
         &self,
         clock: &Clock,
@@ -131,7 +131,8 @@ impl<'a> MemoryChecker<'a> {
     }
 }
 
-/// Number of correct bytes, if the operations compared one by one moved `moved_bytes` in total; otherwise an error.
+/// Returns the number of correct bytes if all compared operations were right and moved `moved_bytes` in total.
+/// Otherwise returns an error.
 fn checked_each(found: &TrialFindings, moved_bytes: u64) -> Result<u64> {
     if let Some(wrong) = &found.wrong {
         return Err(Error::Failed(wrong.clone()));

@@ -2,24 +2,28 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`open`], `caps` | an open engine for points, and checks of its devices' capabilities |
+//! | [`open`], `caps` | opens an engine for points; checks the capabilities of its devices |
 //! | [`point_engine`] | the engine that a worker drives during a point |
 //! | [`effective`] | the effective configuration and its CPUs |
 //! | [`layout`] | division of a worker's memory among its flows |
-//! | [`point`], `rounds`, `pairs` | one point from warm-up to its figures, the rounds of a trial, and the counts per pair |
-//! | `rank_workers`, [`worker_threads`], [`transfer_worker`] | the workers of a rank as their leader sees them, their threads, and the work of each in a trial |
+//! | [`point`], `rounds`, `pairs` | the steps of a point; the rounds of a trial; figures per pair of ranks |
+//! | `rank_workers`, [`worker_threads`], [`transfer_worker`] | the workers of a rank, as their leader uses them; their
+//! threads; one worker's part in trials |
 //! | `path_proof` | the proof of path of a point |
-//! | `assignment` | a worker's part in a point, which the next four share |
+//! | `assignment` | a worker's part in a point, which the files in the next two rows share |
 //! | `flow_driver`, `flows` | a worker's port and flows, and the loop of each round; setting up flows |
-//! | `memory_checker`, `worker_latencies`, `idle_policy` | a worker's memory before and after trials, its histograms, and when it rests |
-//! | `paced` | operations at a rate: each worker's timetable, and how far it was kept |
+//! | `memory_checker`, `worker_latencies`, `idle_policy` | a worker's memory before and after trials; its histograms;
+//! when it rests |
+//! | `paced` | operations at a rate: the timetable of each worker, and how well it was kept |
 //! | `batching` | phases and merged operations of batches |
-//! | `background` | workers that move the load during a latency measurement, and which workers share a CPU with it |
-//! | `intervals` | bytes moved in each interval of a trial, reported while it runs |
+//! | `background` | the workers that move a load during a latency measurement, and the workers that share a CPU with it
+//! |
+//! | `intervals` | bytes moved in each interval of a trial, reported during the trial |
 //! | `shared_device` | the remark about a GPU that several processes share in time slices |
 //! | `stalled` | messages about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
-//! | [`totals`], [`rails`], `per_rank`, [`summary`] | sums of workers and ranks, of each rail and of each rank, and the summary of trials |
+//! | [`totals`], [`rails`], `per_rank`, [`summary`] | sums over workers and ranks; per rail; per rank; the summary of
+//! trials |
 
 mod assignment;
 mod background;
@@ -63,8 +67,8 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Distinct;
 use tonnage_record::{Body, HistogramData, Record, TransferBody};
 
-/// The `transfer` kind: points share an open engine, have a warm-up, a canary, and a bound measured before and after
-/// their trials.
+/// The `transfer` kind. Points share an open engine, and have a warm-up and a canary. Their bound is measured before
+/// and after their trials.
 #[derive(Default)]
 pub struct Transfers;
 
@@ -73,7 +77,8 @@ impl Kind for Transfers {
     type Open = OpenEngine;
 
     fn shares_resources(first: &TransferPoint, next: &TransferPoint) -> bool {
-        // Queues are as long as the deepest point needs, and queues for a depth of 1 differ from those for 4096.
+        // The queues of an engine are as long as the deepest point needs. With queues for 4096, a point of depth 1
+        // could give different results, so depths must be equal.
         EngineKey::new(first) == EngineKey::new(next)
             && background::depth(first) == background::depth(next)
     }

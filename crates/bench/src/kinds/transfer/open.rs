@@ -1,4 +1,4 @@
-//! Opening an engine for transfer points: which points share one, and their combined needs.
+//! Opens an engine for transfer points: which points can share an engine, and their combined needs.
 
 use super::background;
 use super::caps::check_caps;
@@ -14,12 +14,13 @@ use tonnage_plan::roles::Roles;
 use tonnage_plan::transfer::{BackgroundPair, CqMode, TransferPoint};
 use tonnage_units::{Error, PairPlace, Result};
 
-/// Key of an open engine. It can serve all points with an equal key.
+/// Key of an open engine. Points with equal keys can share the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineKey {
     engine: String,
     engine_options: EngineOptions,
-    /// An engine may open differently for each verb, and a point's results must not depend on its neighbors.
+    /// Part of the key because an engine may open differently for each verb. A point's results must not depend on other
+    /// points.
     op: Verb,
     memory: String,
     target_memory: Option<String>,
@@ -35,7 +36,7 @@ pub struct EngineKey {
 }
 
 impl EngineKey {
-    /// The key of a point.
+    /// Returns the key of a point.
     pub fn new(point: &TransferPoint) -> Self {
         Self {
             engine: point.engine.clone(),
@@ -58,22 +59,23 @@ impl EngineKey {
     }
 }
 
-/// Opens the engine on all ranks for `points`, which share a key. Its devices may be unable to run some of them: each
-/// point must pass [`check`] before it is measured.
+/// Opens the engine on all ranks for `points`, which have the same key. Its devices may not support some of these
+/// points. Therefore each point must pass [`check`] before it is measured.
 ///
 /// # Errors
-/// [`Error::Unavailable`] on every rank if any rank lacks a requirement; otherwise the failure and where it occurred.
+/// [`Error::Unavailable`] on every rank if any rank lacks a requirement. Otherwise the failure, with the rank where it
+/// happened.
 pub fn open(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngine> {
     let none = || Error::Failed("no points to open an engine for".into());
     let first = points.first().ok_or_else(none)?;
     let entry = stage.settings.lists.engine(&first.engine)?;
     let need = opening_needs(points, first, entry, stage.rank.id());
-    // Each point is checked against the capabilities later, on its own.
+    // Each point is checked separately later.
     let any = |_: &Caps, _| Ok(());
     OpenEngine::open(&need, &any, stage.rank, stage.settings, stage.host)
 }
 
-/// Opens the engine. The error states whether it ends the point or the run.
+/// Opens the engine. The error tells whether only the point failed, or the run.
 pub fn open_or_fail(
     points: &[&TransferPoint],
     stage: &mut Stage<'_>,
@@ -82,7 +84,7 @@ pub fn open_or_fail(
     opened.map_err(|error| StepFailure::from_agreed(stage.rank, error))
 }
 
-/// Rejects, on all ranks, a point that the devices of any rank cannot run. The error suggests an alternative.
+/// Rejects a point on all ranks, if the devices of any rank don't support it. The error suggests an alternative.
 pub fn check(
     open: &OpenEngine,
     point: &TransferPoint,
@@ -99,7 +101,7 @@ pub fn check(
     )
 }
 
-/// Combined needs of consecutive points that share an engine; `first` is the first of them.
+/// Returns the combined needs of consecutive points that share an engine. `first` is the first of these points.
 fn opening_needs<'a>(
     points: &[&'a TransferPoint],
     first: &'a TransferPoint,
@@ -124,7 +126,7 @@ fn opening_needs<'a>(
         entry,
         engine: &first.engine,
         options: &first.engine_options,
-        // All points with the same key use the same verbs.
+        // All points with the same key have the same verbs.
         verbs: std::iter::once(first.op)
             .chain(load)
             .chain(compares_each(first).then_some(Verb::Write))

@@ -1,4 +1,4 @@
-//! Operations at a rate: the timetable of each worker, and how far it was kept.
+//! Operations at a rate: the timetable of each worker, and how well it was kept.
 
 use super::totals::TrialTotals;
 use super::trial::{Schedule, WARM_UP};
@@ -7,9 +7,9 @@ use tonnage_loops::paced::{Punctuality, Timetable};
 use tonnage_plan::transfer::{Pacing, Rate, TransferPoint, TrialLength};
 use tonnage_record::transfer::{Pace, Stall};
 
-/// Returns the timetable of one worker: number `place` of the workers that share their rank's rate. The workers' bursts
-/// take turns, evenly spaced, and all workers end together. A trial by time gets the bursts that are due within it, and
-/// as much time again to work off late ones.
+/// Returns the timetable of a worker. `place` is the worker's index among those that share their rank's rate. Their
+/// bursts take turns at equal distances, and all workers end together. A trial with a given duration has the bursts
+/// that are due within it. It may take twice as long, to catch up on late bursts.
 pub(super) fn timetable(
     point: &TransferPoint,
     rate: Rate,
@@ -24,7 +24,7 @@ pub(super) fn timetable(
         TrialLength::Iterations(count) => count,
     };
     let operations = match schedule.length {
-        // A burst may take longer than the warm-up.
+        // A burst may take longer than the warm-up, so the warm-up need not consist of whole bursts.
         TrialLength::DurationNs(_) if schedule.number != WARM_UP => {
             operations.next_multiple_of(burst)
         }
@@ -45,7 +45,7 @@ pub(super) fn timetable(
     }
 }
 
-/// The longest stall of a rank's trial, in the record's form.
+/// Converts the longest stall of a rank's trial for the record.
 pub(super) fn stall_from_punctuality(
     punctuality: &Punctuality,
     rank: u32,
@@ -62,7 +62,7 @@ pub(super) fn stall_from_punctuality(
     })
 }
 
-/// The offered and reached rates over all trials.
+/// Returns the offered and the reached rate over all trials.
 pub(super) fn summarize_pace(
     point: &TransferPoint,
     trials: &[TrialTotals],
@@ -92,7 +92,7 @@ mod tests {
     use tonnage_plan::testing::slots_point;
     use tonnage_plan::transfer::Access;
 
-    /// Timetables of two workers that share 1,000 operations per second in bursts of 4.
+    /// Returns the timetables of two workers that share 1,000 operations per second in bursts of 4.
     fn of(length: TrialLength, number: u64) -> [Timetable; 2] {
         let rate = Rate {
             burst: 4,
@@ -119,7 +119,7 @@ mod tests {
     fn workers_take_turns_with_whole_bursts_and_end_together() {
         let [first, second] = of(TrialLength::DurationNs(30_000_000), 1);
         assert_eq!((first.start_ns, second.start_ns), (0, 4_000_000));
-        // 15 operations each, in whole bursts; 32 of both at 1,000 per second.
+        // Each worker has 15 operations, which are rounded up to whole bursts. Together, 32 operations take 32 ms.
         assert_eq!([first.operations, second.operations], [16, 16]);
         assert_eq!([first.end_ns, second.end_ns], [32_000_000; 2]);
         assert_eq!((first.rate_per_s, first.burst), (500.0, 4));

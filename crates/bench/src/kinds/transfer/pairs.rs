@@ -1,6 +1,6 @@
-//! Figures per pair of ranks. If pairs take turns within a trial, their initiators keep the counts. Slow pairs of a
-//! matrix get extra turns, because interference during a short turn looks like a slow link. Pairs with loads from a
-//! file are timed twice: together in the trials, and alone in extra turns.
+//! Figures per pair of ranks. If pairs take turns within a trial, each initiator keeps the figures of its pairs. Slow
+//! pairs of a matrix get extra turns, because interference in a short turn looks like a slow link. Pairs with loads
+//! from a file are timed twice: together in the trials, and alone in extra turns.
 
 use std::collections::BTreeSet;
 
@@ -25,14 +25,14 @@ use tonnage_ranks::{Distinct, Hosts, pack, unpack};
 use tonnage_record::transfer::{MatrixVerdict, PairRate, judge};
 use tonnage_units::{Reduce, Result};
 
-/// Most extra turns that slow pairs of a matrix get. A pair that is slow by chance rarely stays slow for a few turns,
-/// and the best turn counts.
+/// Maximum number of extra turns for slow pairs of a matrix. A few suffice: a pair that is slow by chance is rarely
+/// slow in all of them, and the best turn counts.
 const EXTRA_TURNS_MAX: u64 = 3;
 
-/// Most pairs of a traffic file that get turns alone, and most pairs that a record lists.
+/// Maximum number of pairs in a record, and of pairs in a traffic file that get turns alone.
 const PAIRS_MAX: usize = 1024;
 
-/// This rank's sums over the trials: those of its pairs, and those of its own workers.
+/// This rank's sums over the trials, of its pairs and of its own workers.
 #[derive(Default)]
 pub(super) struct TrialSums {
     pairs: PairSums,
@@ -41,8 +41,8 @@ pub(super) struct TrialSums {
 }
 
 impl TrialSums {
-    /// Adds a completed round, merged over its members, to the pair that this rank initiates in it. If the pair has the
-    /// round to itself, the figures of both ends count.
+    /// Adds a completed round, whose totals are merged over its members, to the pair that this rank initiates. If the
+    /// round has only this pair, the totals of both ends count.
     pub(super) fn count_pair(
         &mut self,
         workers: &RankWorkers<'_, '_>,
@@ -63,7 +63,7 @@ impl TrialSums {
         }
     }
 
-    /// Adds this rank's part of a round: the loads of a traffic file that it initiates, and its own sums.
+    /// Adds this rank's part of a round: its own sums, and the times of its loads from a traffic file.
     pub(super) fn count_round(
         &mut self,
         workers: &RankWorkers<'_, '_>,
@@ -90,8 +90,7 @@ impl TrialSums {
 }
 
 impl PointLeader<'_, '_> {
-    /// Runs extra turns outside the trials: those of slow pairs of a matrix, or those in which each pair of a traffic
-    /// file runs alone.
+    /// Runs extra turns outside the trials, either of a matrix's slow pairs or of each pair of a traffic file alone.
     pub(super) fn run_extra_turns(&mut self) -> Result<(), StepFailure> {
         match self.workers.points.own.roles.traffic {
             Traffic::Matrix => self.repeat_slow_turns(),
@@ -100,8 +99,8 @@ impl PointLeader<'_, '_> {
         }
     }
 
-    /// Runs each pair of a traffic file alone, as often as there were trials. Every pair has its first turn before any
-    /// has its second, so that drift affects all pairs.
+    /// Runs each pair of a traffic file alone, once per trial. All pairs have their first turn before any has its
+    /// second, so that drift affects all pairs.
     fn run_pairs_alone(&mut self) -> Result<(), StepFailure> {
         let point = self.workers.points.own;
         let roles = point.roles;
@@ -114,7 +113,7 @@ impl PointLeader<'_, '_> {
             .map(|(pair, _)| roles.round_of_pair_alone(pair));
         let rounds: Vec<u32> = rounds.collect();
         for turn in 0..trials {
-            // These turns use their own data, as further trials would.
+            // Each of these turns has data of its own, like a further trial.
             let number = trials + 1 + turn;
             let turns = RoundSequence::extra(number, rounds.clone(), point.length.trial);
             self.run_rounds(&turns, "pair alone")?;
@@ -122,7 +121,7 @@ impl PointLeader<'_, '_> {
         Ok(())
     }
 
-    /// Repeats the turns of slow pairs of a matrix until none is left that may be slow by chance.
+    /// Repeats the turns of a matrix's slow pairs, until no pair is slow or `EXTRA_TURNS_MAX` is reached.
     fn repeat_slow_turns(&mut self) -> Result<(), StepFailure> {
         for attempt in 0..EXTRA_TURNS_MAX {
             self.collect_pairs()?;
@@ -134,7 +133,7 @@ impl PointLeader<'_, '_> {
             if suspect.is_empty() {
                 break;
             }
-            // These turns use their own data, as further trials would.
+            // Each of these turns has data of its own, like a further trial.
             let number = self.found.trials.len() as u64 + 1 + attempt;
             let length = self.workers.points.own.length.trial;
             let turns = RoundSequence::extra(number, suspect, length);
@@ -143,7 +142,7 @@ impl PointLeader<'_, '_> {
         Ok(())
     }
 
-    /// Rounds that contain a pair which was slow in all its turns; complete at rank 0 only.
+    /// Returns the rounds with a pair that was slow in all its turns. The result is complete only on rank 0.
     fn slow_rounds(&self) -> Vec<u32> {
         let (point, rates) = (self.workers.points.own, &self.found.pairs);
         let (roles, reads) = (point.roles, point.op == Verb::Read);
@@ -156,7 +155,7 @@ impl PointLeader<'_, '_> {
         suspect.collect()
     }
 
-    /// Collects the figures of all pairs at rank 0.
+    /// Collects the figures of all pairs on rank 0.
     pub(super) fn collect_pairs(&mut self) -> Result<()> {
         let point = self.workers.points.own;
         let roles = point.roles;
@@ -178,7 +177,7 @@ impl PointLeader<'_, '_> {
     }
 }
 
-/// Sums of one initiator's pairs, in target order.
+/// Sums of one initiator's pairs, in the order of the targets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct PairSums {
     of_targets: Vec<PairSum>,
@@ -189,12 +188,12 @@ struct PairSums {
 struct PairSum {
     sums: OperationSums,
     window_ns: u64,
-    /// Bytes per second in the pair's best turn.
+    /// Rate of the pair's best turn.
     best_bytes_per_s: f64,
 }
 
 impl PairSum {
-    /// Sums of a single turn.
+    /// Returns the sums of a single turn.
     fn from_totals(totals: &TrialTotals) -> Self {
         let sums = OperationSums::from_totals(totals);
         Self {
@@ -223,8 +222,8 @@ impl PairSum {
 }
 
 impl PairSums {
-    /// Adds a turn of the initiator's pair with its `place`-th target. An extra turn only
-    /// counts if its rate is the best.
+    /// Adds a turn of the initiator's pair with the target at index `place`. An extra turn counts only for the best
+    /// rate.
     fn add(&mut self, place: usize, turn: PairSum, is_extra: bool) {
         if self.of_targets.len() <= place && !is_extra {
             self.of_targets.resize(place + 1, PairSum::default());
@@ -240,7 +239,7 @@ impl PairSums {
     }
 }
 
-/// The pairs to record; none if there are more than a record lists.
+/// Returns the pairs to record; none if there are more than `PAIRS_MAX`.
 pub(super) fn summary(pairs: &[PairRate]) -> Vec<PairRate> {
     if pairs.len() > PAIRS_MAX {
         return Vec::new();
@@ -248,7 +247,7 @@ pub(super) fn summary(pairs: &[PairRate]) -> Vec<PairRate> {
     pairs.to_vec()
 }
 
-/// Verdict on the pairs of a matrix.
+/// Returns the verdict on the pairs of a matrix; `None` for other traffic.
 pub(super) fn verdict(point: &TransferPoint, pairs: &[PairRate]) -> Option<MatrixVerdict> {
     if point.roles.traffic != Traffic::Matrix {
         return None;
@@ -256,7 +255,7 @@ pub(super) fn verdict(point: &TransferPoint, pairs: &[PairRate]) -> Option<Matri
     judge(point.roles.ranks, pairs, point.op == Verb::Read)
 }
 
-/// Marks pairs in which workers of both ranks share a CPU.
+/// Marks pairs whose workers on both ranks share a CPU.
 pub(super) fn mark_shared_cpus(
     pairs: &mut [PairRate],
     places: &Distinct<WorkerCpus>,
@@ -273,7 +272,7 @@ pub(super) fn mark_shared_cpus(
     }
 }
 
-/// Rates of all pairs, sorted by initiator and target, from the sums of all ranks.
+/// Returns the rates of all pairs from the sums of all ranks, sorted by initiator and target.
 fn pair_rates<'a>(
     roles: Roles,
     hosts: &Hosts,
@@ -290,13 +289,13 @@ fn pair_rates<'a>(
     ranks.flat_map(of_rank).collect()
 }
 
-/// Whether a traffic file has few enough pairs to run each of them alone.
+/// Returns whether a traffic file has few enough pairs to run each of them alone.
 fn are_few_enough_pairs(point: &TransferPoint) -> bool {
     let loads = point.loads.as_ref();
     loads.is_some_and(|loads| loads.pairs().take(PAIRS_MAX + 1).count() <= PAIRS_MAX)
 }
 
-/// Remark that there are too many pairs to report.
+/// Returns the remark that a traffic file has too many pairs to report.
 pub(super) fn too_many_pairs_remark(point: &TransferPoint) -> Option<String> {
     let loads = point
         .loads
@@ -308,17 +307,16 @@ pub(super) fn too_many_pairs_remark(point: &TransferPoint) -> Option<String> {
     ))
 }
 
-/// Operations of one flow in a trial, and the time from the aligned start to the last completion.
+/// Completed operations of one flow in a trial, and the time from the aligned start until the last one completed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlowTime {
-    /// Completed operations.
     pub operations: u64,
-    /// Nanoseconds; 0 without operations.
+    /// Time in nanoseconds; 0 without operations.
     pub time_ns: u64,
 }
 
 impl FlowTime {
-    /// Times of the flows of a round that started at `start_ns`.
+    /// Returns the times of the flows in a round that started at `start_ns`.
     pub(super) fn from_loads(loads: &FlowLoads, start_ns: u64) -> Vec<Self> {
         let flows = loads.flows().iter();
         let time = flows.map(|flow| Self {
@@ -328,7 +326,7 @@ impl FlowTime {
         time.collect()
     }
 
-    /// Adds the flows of another worker of this rank. Both lists are in the same target order.
+    /// Adds the flows of another worker of this rank. Both lists must have the same order of targets.
     fn merge(all: &mut [Self], others: &[Self]) {
         for (one, other) in all.iter_mut().zip(others) {
             one.operations += other.operations;
@@ -337,37 +335,38 @@ impl FlowTime {
     }
 }
 
-/// Times of one initiator's pairs, in the order of the targets that it has bytes for.
+/// Times of one initiator's pairs, in the order of the targets with which it exchanges bytes.
 #[derive(Debug, Default)]
 struct PairTimes {
     of_targets: Vec<TurnTimes>,
 }
 
-/// Times of a pair's turns.
+/// Times of one pair in all its turns.
 #[derive(Debug, Clone, Default)]
 struct TurnTimes {
-    /// Operations over all trials.
+    /// Number of operations over all trials.
     operations: u64,
     together_ns: Vec<u64>,
     alone_ns: Vec<u64>,
 }
 
-/// A pair's part of a record, without its ends.
+/// Figures of a pair in a message to rank 0. The sender is the initiator.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct PairOutcome {
     /// Index of the target among the initiator's targets.
     place: u32,
     operations: u64,
-    /// Sum over the trials.
+    /// Sum of the times over the trials.
     together_ns: u64,
-    /// Time in the shortest trial.
+    /// Time of the shortest trial.
     together_ns_min: u64,
     together_ns_median: f64,
     alone_ns_median: Option<f64>,
 }
 
 impl PairTimes {
-    /// Adds the times of the pairs from index `first` on: of a trial, or of a turn that the pair had alone.
+    /// Adds the times of consecutive pairs, from index `first` on. They are from a trial, or from a turn in which the
+    /// pair was alone.
     fn add(&mut self, first: usize, times: &[FlowTime], alone: bool) {
         let end = first + times.len();
         if self.of_targets.len() < end {
@@ -384,7 +383,7 @@ impl PairTimes {
         }
     }
 
-    /// Outcomes of the pairs that completed any operation.
+    /// Returns the figures of the pairs that completed at least one operation.
     fn pair_outcomes(&self) -> Vec<PairOutcome> {
         let numbered = (0u32..).zip(&self.of_targets);
         let outcome = |(place, turns): (u32, &TurnTimes)| {
@@ -408,8 +407,8 @@ fn median(times_ns: &[u64]) -> Option<f64> {
     Some(f64::midpoint(sorted[below] as f64, sorted[above] as f64))
 }
 
-/// Rates of all pairs of a traffic file, sorted by initiator and target. `moves_bytes`: whether operations carry
-/// payload.
+/// Returns the rates of all pairs in a traffic file, sorted by initiator and target. `moves_bytes` is whether
+/// operations carry payload.
 fn pair_rates_of_traffic_file<'a>(
     point: &TransferPoint,
     hosts: &Hosts,

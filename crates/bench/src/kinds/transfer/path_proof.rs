@@ -1,4 +1,4 @@
-//! The proof of path for one point, from the first counter reading to the conclusion.
+//! The proof of path for one point, from the first reading of counters to the result.
 
 use super::rank_workers::RankWorkers;
 use super::worker_threads::ThreadOrder;
@@ -9,7 +9,7 @@ use tonnage_units::{Reduce, Result};
 
 /// Proves that the payload crossed the devices that the engines named.
 pub(super) struct PathProof<'a> {
-    /// This rank's part. `None` for points that are not recorded.
+    /// This rank's part in the proof. `None` for points that get no record.
     route: Option<&'a RouteShare>,
     watch: Option<CounterWatch<'a>>,
 }
@@ -19,19 +19,19 @@ impl<'a> PathProof<'a> {
         Self { route, watch: None }
     }
 
-    /// Reads the counters before the warm-up.
+    /// Reads the counters for the first time, before the warm-up.
     pub(super) fn begin(&mut self, workers: &RankWorkers<'a, '_>) {
         let point = workers.points.own;
         let begun = |route| CounterWatch::begin(point, route, workers.rank.id());
         self.watch = self.route.and_then(begun);
     }
 
-    /// Drops the proof: after wrong data the path is irrelevant.
+    /// Gives up the proof. If data were wrong, the path does not matter.
     pub(super) fn give_up(&mut self) {
         self.watch = None;
     }
 
-    /// Compares the counters with all payload moved since [`Self::begin`].
+    /// Reads the counters again, and compares them with the payload that was moved since [`Self::begin`].
     pub(super) fn conclude(
         &mut self,
         workers: &mut RankWorkers<'a, '_>,

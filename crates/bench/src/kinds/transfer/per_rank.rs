@@ -1,4 +1,4 @@
-//! Figures of each initiating rank on its own, over all trials.
+//! Figures of each initiating rank over all trials.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,14 +16,14 @@ pub(super) struct RankSums {
 }
 
 impl RankSums {
-    /// Adds a trial, or a round of one, of this rank's own workers.
+    /// Adds a trial of this rank's own workers, or a round of a trial.
     pub(super) fn add(&mut self, totals: &TrialTotals) {
         if totals.operations == 0 {
-            // The time of other ranks' turns does not count.
+            // Rounds in which this rank moved nothing don't count for its time.
             return;
         }
         self.sums.merge(OperationSums::from_totals(totals));
-        // The measured interval may end later than this rank's own operations, because of sends from other ranks.
+        // Uses this rank's own time: the measured interval may end later, because sends of other ranks still arrive.
         self.own_ns += totals.own_ns;
         let smallest = self.latency_ns_min.into_iter().chain(totals.latency_ns_min);
         self.latency_ns_min = smallest.min();
@@ -42,7 +42,7 @@ impl RankSums {
     }
 }
 
-/// Figures of all initiating ranks, from the sums of all ranks.
+/// Returns the figures of all initiating ranks. `all` has the sums of all ranks.
 pub(super) fn figures_by_initiator(
     point: &TransferPoint,
     all: &Distinct<RankSums>,

@@ -1,6 +1,6 @@
-//! One point from warm-up to its figures, from the leader's view. All ranks take every step together. Every decision
-//! (another trial? verified?) rests on figures that all ranks share, so that all decide the same. `rounds` has the
-//! rounds of a trial, `pairs` the counts per pair.
+//! The steps of one point on its leader, from warm-up to figures. All ranks take every step together. Decisions, such
+//! as whether another trial is needed, use only figures that are equal on all ranks. So all ranks decide alike.
+//! `rounds` has the rounds of a trial, `pairs` the figures per pair.
 
 use std::sync::mpsc::Sender;
 
@@ -33,44 +33,46 @@ use tonnage_record::{Bound, Record, WireProof};
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
-/// Most warm-up rounds while an engine is still trying out alternatives.
+/// Maximum number of warm-up rounds, if an engine keeps trying out alternatives.
 const WARM_UP_ROUNDS_MAX: u32 = 20;
 
-/// Results of a point's steps so far. They are equal on all ranks, except fields that describe single ranks.
+/// Results of the steps so far. Except for the fields that describe single ranks, they are equal on all ranks.
 #[derive(Default)]
 pub struct PointResults {
     pub trials: Vec<Trial>,
     /// Totals of the trials, in the same order.
     pub totals: Vec<TrialTotals>,
-    /// Intervals of a trial that did not complete.
+    /// Intervals of a trial that failed before its end.
     pub broken_off: Option<BrokenOff>,
-    /// Latencies of all trials.
+    /// Latencies over all trials.
     pub histogram: LatencyHistogram,
-    /// Latencies of the phases of batches.
+    /// Latencies of the phases of batches, over all trials.
     pub phases: Option<PhaseHistograms>,
-    /// Latencies without the background, if there was one.
+    /// Latencies without load, if there is a background load.
     pub idle: Option<LatencyHistogram>,
-    /// BoundMeasurement of the bandwidth.
+    /// Upper bound of the bandwidth.
     pub bound: Option<Bound>,
-    /// Why the bound is unknown, if a reader would expect one.
+    /// Why there is no bound, if a reader would expect one.
     pub why_no_bound: Option<String>,
     /// With `until_ci`: whether the confidence interval became narrow enough.
     pub converged: Option<bool>,
-    /// Choices that each rank's engine made while running, at rank 0.
+    /// On rank 0, choices that each rank's engine made while bytes moved.
     pub chosen: Distinct<Facts>,
-    /// Result of comparing the counters of the devices that the payload had to cross.
+    /// Proof of path: counters of the devices that the payload had to cross.
     pub wire_proof: Option<WireProof>,
-    /// Rates of the pairs, if pairs take turns.
+    /// Rates of the pairs of ranks, if pairs take turns.
     pub pairs: Vec<PairRate>,
     /// Figures of each initiating rank, if requested.
     pub initiators: Vec<InitiatorFigures>,
 }
 
-/// Prepares the workers for one point on an open engine, and runs its steps by `run_steps`. If the point fails,
-/// `measured` holds the trials that completed before. `record` is the point's own record, if it has one.
+/// Prepares the workers for one point on an open engine, and takes the point's steps by `run_steps`. If the point
+/// fails, `measured` has the trials that were completed before. `record` is the record of this point; `None` for a
+/// point without its own record.
+///
 /// # Errors
-/// [`StepFailure::Point`] if data were wrong: the ranks stay in step and can continue. [`StepFailure::Run`] for
-/// everything else.
+/// [`StepFailure::Point`] if data were wrong: all ranks are then at the same step and can continue.
+/// [`StepFailure::Run`] for any other failure.
 pub fn measure(
     point: &TransferPoint,
     open: &mut OpenEngine,
@@ -131,7 +133,7 @@ pub fn measure(
         let begun = begun.map_err(StepFailure::from);
         let result = begun.and_then(|()| run_steps(&mut lead));
         if let Err(StepFailure::Run(error)) = &result {
-            // The other ranks and this rank's own followers are still polling; the stop flag ends their polling.
+            // The other ranks and this rank's following threads are still polling. The stop flag ends this.
             await_first_cause(lead.workers.rank);
             lead.workers.rank.fail(error);
             lead.workers.state.finish(Vec::new());
@@ -145,7 +147,8 @@ pub fn measure(
     })
 }
 
-/// The leader of a point, on worker 0. It runs the point's steps together with the other ranks.
+/// The leader of a point on this rank, which is worker 0. It takes the point's steps together with the leaders of other
+/// ranks.
 pub(super) struct PointLeader<'a, 'b> {
     pub(super) workers: RankWorkers<'a, 'b>,
     pub(super) cpu: &'a mut CpuTimeMeter,
@@ -158,8 +161,8 @@ pub(super) struct PointLeader<'a, 'b> {
 }
 
 impl PointLeader<'_, '_> {
-    /// Whether the trials suffice. `None` means another trial is needed; otherwise the value states whether they
-    /// converged.
+    /// Returns whether the trials suffice. `None` if another trial is needed. Otherwise, the inner value is whether
+    /// they converged; it is `None` if this was not requested.
     fn has_converged(&self) -> Option<Option<bool>> {
         let length = &self.workers.points.own.length;
         let trials = &self.found.trials;
@@ -209,8 +212,9 @@ impl Steps for PointLeader<'_, '_> {
         Ok(())
     }
 
-    /// Moves bytes untimed until the warm-up time has passed and all engines have settled. An engine that has not
-    /// settled after [`WARM_UP_ROUNDS_MAX`] rounds keeps its current choice, which its record shows.
+    /// Moves bytes without timing until the warm-up time is over and all engines have settled. After
+    /// [`WARM_UP_ROUNDS_MAX`] rounds, an engine that has not settled keeps its current choice. The record shows this
+    /// choice.
     fn warm_up(&mut self) -> Result<(), StepFailure> {
         let warmup_ns = self.workers.points.own.length.warmup_ns;
         if warmup_ns == 0 {
@@ -235,7 +239,7 @@ impl Steps for PointLeader<'_, '_> {
             self.run_trial(number, point.length.trial, &format!("trial {number}"))?;
         self.found.trials.push(Trial {
             directions: point.roles.bidirectional.then(|| totals.directions()),
-            // Intervals end with the last operation: the flush that follows moves no bytes.
+            // The series ends with the last operation. It excludes the flush after it, which moves no bytes.
             series: self
                 .intervals
                 .finish(totals.window_ns.saturating_sub(totals.flush_ns))?,
@@ -255,7 +259,7 @@ impl Steps for PointLeader<'_, '_> {
         Ok(enough.is_some())
     }
 
-    /// Leaves nothing posted, and reads the counters of the devices up to this moment.
+    /// Uses up everything that is posted, and reads the counters of the devices.
     fn close(&mut self) -> Result<(), StepFailure> {
         self.workers.close()?;
         self.paths.read_sockets();
@@ -282,8 +286,9 @@ impl Steps for PointLeader<'_, '_> {
     }
 }
 
-/// Whether the confidence interval is narrow enough. It is that of the message rate, or with a background that of the
-/// ratio of median latencies: there, the load's rate is not the subject, and the rate of an open loop is fixed.
+/// Returns whether the confidence interval is narrow enough. With a background, it is that of the ratio of median
+/// latencies: the load's rate is not the subject of the measurement, and a paced rate is fixed. Otherwise, it is that
+/// of the message rate.
 fn narrow_enough(trials: &[Trial], fraction: f64) -> bool {
     let loads = trials.iter().filter_map(|trial| trial.background.as_ref());
     let ratios: Vec<f64> = loads.map(TrialBackground::ratio_p50).collect();

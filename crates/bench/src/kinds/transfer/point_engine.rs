@@ -1,5 +1,5 @@
-//! The engine that a worker drives during a point: its own, the transfer library over it, or the layer that compares
-//! every operation.
+//! The engine that a worker drives during a point. It is the worker's own engine, the transfer library over this
+//! engine, or a layer that compares every operation.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use tonnage_loops::library::{AdoptedEngine, BatchCapacity, LibraryCalls, Library
 use tonnage_plan::transfer::{BatchCall, Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
-/// The engine that a worker drives. It stays on the worker's own thread.
+/// The engine that a worker drives. It does not leave the worker's thread.
 pub enum PointEngine {
-    /// The worker's engine without a layer.
+    /// The worker's own engine, without any layer.
     Own(Box<dyn Engine + Send>),
     /// The transfer library over the worker's engine.
     Library(Box<LibraryEngine>),
-    /// The layer over the worker's engine that compares every operation.
+    /// A layer over the worker's engine, which compares every operation.
     Each(Box<ComparingEngine>),
 }
 
-/// Whether a layer over the engine compares every operation. Atomic operations don't need it: their answers are always
-/// kept and checked one by one.
+/// Returns whether a layer over the engine compares every operation. Atomic operations don't need this layer, because
+/// all their answers are kept and checked.
 pub(crate) fn compares_each(point: &TransferPoint) -> bool {
     point.verify.is_each() && !point.op.is_atomic()
 }
 
 impl PointEngine {
-    /// Takes a worker's engine for a point; [`Self::end`] returns it.
+    /// Takes the engine from a worker for the duration of a point. [`Self::end`] gives it back.
     pub fn begin(
         point: &TransferPoint,
         (rank, index): (Peer, u32),
@@ -89,8 +89,8 @@ impl PointEngine {
         }
     }
 
-    /// Returns the engine to the worker. If operations are still in flight under the library or the comparing layer,
-    /// the engine is closed instead.
+    /// Gives the engine back to the worker. If the library or the comparing layer still has operations in flight, the
+    /// engine is closed instead.
     pub fn end(self, worker: &mut EngineWorker) {
         worker.engine = match self {
             Self::Own(engine) => Some(engine),

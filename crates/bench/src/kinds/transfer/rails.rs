@@ -1,4 +1,4 @@
-//! Loads of a worker's rails, as its engine counted them, summed over workers, ranks and trials; and the slow rail.
+//! Loads of the rails, as engines counted them, added up over workers, ranks and trials. Also determines the slow rail.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,33 +12,33 @@ use tonnage_ranks::{Distinct, RankInfo};
 use tonnage_record::transfer::{Rail, SlowRail};
 use tonnage_units::Reduce;
 
-/// A rail is slow if its rate is below this share of the other rails' mean rate.
+/// A rail is slow if its rate is below this many thousandths of the other rails' mean rate.
 const SHARE_LEAST_PERMILLE: u64 = 900;
 
-/// Sums of one rail over one or more workers.
+/// Sums of one rail over several workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RailTotals {
-    /// Bytes posted to the rail.
+    /// Number of bytes that were posted to the rail.
     pub bytes: u64,
     /// Sum of the workers' rates while the rail was busy.
     pub busy_bytes_per_s: u64,
-    /// Sum of the times in which the rail was busy.
+    /// Sum of the workers' times in which the rail was busy.
     pub busy_ns: u64,
     /// Sum of the workers' measured intervals.
     pub window_ns: u64,
 }
 
-/// The rail with the smallest share of its worker's rate.
+/// The rail with the smallest share of its worker's rates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeastLoadedRail {
-    /// Rate in thousandths of the mean rate of the worker's comparable rails.
+    /// Rate in thousandths of the mean rate of comparable rails of the worker.
     pub share_permille: u64,
     pub rank: u32,
     pub worker: u32,
     pub rail: u32,
 }
 
-/// Loads of a worker's rails in a trial of `window_ns`.
+/// Returns the loads of a worker's rails in a trial of `window_ns`.
 pub fn rail_totals(loads: &[RailLoad], window_ns: u64) -> Vec<RailTotals> {
     let of_rail = |load: &RailLoad| {
         let busy = load.busy_polls as f64 / load.polls.max(1) as f64;
@@ -58,9 +58,9 @@ pub fn rail_totals(loads: &[RailLoad], window_ns: u64) -> Vec<RailTotals> {
     loads.iter().map(of_rail).collect()
 }
 
-/// The rail of a worker with the smallest share. A rail is compared only with rails that lead to the same number of
-/// peers. In a stripe they must also have carried about as many bytes, which chunks of a few bytes do not. `None` if no
-/// two rails are comparable.
+/// Returns the rail of a worker with the smallest share. A rail is compared only with rails that lead to the same
+/// number of peers. In a stripe, they must also have carried about the same number of bytes; with chunks of a few bytes
+/// they may not. `None` if no two rails are comparable.
 pub fn least_loaded_rail(
     (rank, worker): (u32, u32),
     use_of_rails: Rails,
@@ -95,7 +95,7 @@ pub fn least_loaded_rail(
         .min_by_key(|rail| rail.share_permille)
 }
 
-/// Adds rails, index by index.
+/// Adds up two lists of rails, index by index.
 pub fn merge(rails: &mut Vec<RailTotals>, other: Vec<RailTotals>) {
     if rails.len() < other.len() {
         rails.resize(other.len(), RailTotals::default());
@@ -114,7 +114,7 @@ impl Reduce for RailTotals {
     }
 }
 
-/// Rails summed over all trials.
+/// Returns the sums of the rails over all trials.
 pub fn rail_summary(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
@@ -135,7 +135,7 @@ pub fn rail_summary(
     (0..).zip(sums).map(rail).collect()
 }
 
-/// The name of a rail's device, if it is the same on all initiating ranks.
+/// Returns the name of a rail's device, if it is the same on all initiating ranks.
 fn common_device(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
@@ -157,9 +157,9 @@ fn device_name(device: &DeviceDescription) -> Option<String> {
     device.name.clone().or_else(|| device.interface.clone())
 }
 
-/// The rail that was below its share in every trial, with the same number each time. Only the number is compared: a
-/// slow link at a target slows that rail of all initiators, and it is chance which of them is slowest. `None` if
-/// workers share CPUs, because their polling rate then depends on the scheduler.
+/// Returns the slow rail: it was below its share in every trial, and had the same index each time. The rank need not be
+/// the same. A slow link at a target slows this rail for all initiators, and any of them may be the slowest. `None` if
+/// workers share CPUs, because polls then depend on the scheduler.
 pub fn slow_rail(
     opened: &Openings,
     ranks: &[RankInfo],
@@ -234,10 +234,10 @@ mod tests {
         let loads = [load(4000, 100, 2), load(1000, 100, 1), load(500, 100, 1)];
         assert_eq!(least(turns, &loads), Some((2, 500)));
         assert_eq!(least(turns, &loads[..2]), None);
-        // A rail without peers carries nothing and is not slow. Nor is a rail whose peer has no turn.
+        // A rail without peers carries nothing, and is not slow. The same is true if its peers have no turn.
         assert_eq!(least(turns, &[load(10, 100, 1), load(0, 0, 0)]), None);
         assert_eq!(least(turns, &[load(10, 100, 1), load(0, 0, 1)]), None);
-        // In a stripe, unequal shares of a few bytes are not comparable.
+        // In a stripe with few bytes, rails carry different numbers of bytes and are not comparable.
         assert_eq!(
             least(stripe, &[load(2000, 100, 1), load(1000, 100, 1)]),
             None

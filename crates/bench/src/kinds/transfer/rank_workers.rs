@@ -1,5 +1,5 @@
-//! The workers of this rank at one point, as their leader sees them: its own worker, the following threads, and the
-//! channel to the other ranks.
+//! The workers of this rank at one point, as their leader uses them: its own worker, the following threads, and the
+//! channel to other ranks.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use tonnage_ranks::{Rank, RankGroup};
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Reduce, Result};
 
-/// The leader's handle to all workers of its rank.
+/// The leader's access to all workers of its rank.
 pub(super) struct RankWorkers<'a, 'b> {
     pub(super) rank: &'a mut Rank,
     pub(super) own: TransferWorker<'b>,
@@ -33,7 +33,7 @@ impl RankWorkers<'_, '_> {
         self.points.own.threads
     }
 
-    /// Lets the following workers carry out an order that the leader has already carried out itself.
+    /// Makes the following workers carry out an order that the leader itself has already carried out.
     pub(super) fn run_on_followers(&mut self, order: &ThreadOrder) -> Result<Vec<ThreadReport>> {
         self.followers.order(|_| order.clone())?;
         self.followers.collect()
@@ -48,13 +48,13 @@ impl RankWorkers<'_, '_> {
         prepared
     }
 
-    /// Prepares for a round, before any worker drives it.
+    /// Prepares all workers for a round, before any of them drives it.
     pub(super) fn begin_round(&mut self) {
         self.state.reset(self.count());
         self.own.begin_round();
     }
 
-    /// Drives the flows of all workers in a round, and serves peers until the last worker has finished its own.
+    /// Drives the flows of all workers in a round, and serves peers until the last worker of this rank is done.
     pub(super) fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
         self.followers.order(|_| ThreadOrder::Trial(*schedule))?;
         let driven = self.state.drive(0, &mut self.own, schedule);
@@ -63,7 +63,7 @@ impl RankWorkers<'_, '_> {
         driven
     }
 
-    /// Waits for the late arrivals of a round, adds the sums of all workers to `totals`, and returns their reports.
+    /// Waits for late arrivals of a round. Adds the sums of all workers to `totals`, and returns their reports.
     pub(super) fn finish(
         &mut self,
         schedule: &Schedule,
@@ -78,7 +78,7 @@ impl RankWorkers<'_, '_> {
         Ok(reports)
     }
 
-    /// Checks the memory of all workers after the rounds of a trial, and adds their sums to `totals`.
+    /// Checks the memory of all workers after the rounds of a trial, and adds the results to `totals`.
     pub(super) fn check(
         &mut self,
         expected: Vec<ExpectedOperations>,
@@ -93,8 +93,8 @@ impl RankWorkers<'_, '_> {
         Ok(())
     }
 
-    /// Serves peers until `over` returns true, a following worker fails, or the deadline passes. After the deadline,
-    /// the caller's own wait names the missing ranks.
+    /// Serves peers until `over` returns true, a following worker fails, or the deadline passes. If it passes, the
+    /// caller's own wait names the missing ranks.
     fn serve_peers(
         &mut self,
         deadline: Instant,
@@ -107,8 +107,8 @@ impl RankWorkers<'_, '_> {
         state.check_failed()
     }
 
-    /// Waits, polling, until all ranks of a round have driven their flows. Returns the operations that each local
-    /// worker should have seen.
+    /// Waits until all ranks of a round have driven their flows, and serves peers meanwhile. Returns the operations
+    /// that each worker of this rank should have seen.
     pub(super) fn exchange(
         &mut self,
         length: TrialLength,
@@ -140,7 +140,7 @@ impl RankWorkers<'_, '_> {
             .collect()
     }
 
-    /// Latencies of all ranks in the last trial.
+    /// Returns the latencies of all ranks in the last trial.
     pub(super) fn latencies_of_trial(&mut self) -> Result<LatencyHistogram> {
         let mut own = self.own.latencies().of_trial().cloned().unwrap_or_default();
         for report in self.run_on_followers(&ThreadOrder::LatenciesOfTrial)? {
@@ -151,7 +151,7 @@ impl RankWorkers<'_, '_> {
         merge_all(self.rank, "latencies of a half", &own, DEADLINES.step)
     }
 
-    /// Latencies of all ranks over all trials, and the phases of their batches.
+    /// Returns the latencies of all ranks over all trials, and those of the phases of batches.
     pub(super) fn latencies(&mut self) -> Result<(LatencyHistogram, Option<PhaseHistograms>)> {
         let mut histogram = self.own.latencies().of_point().clone();
         let mut phases = self.own.latencies().phases().cloned();
@@ -176,7 +176,7 @@ impl RankWorkers<'_, '_> {
         Ok((histogram, Some(phases)))
     }
 
-    /// Leaves nothing posted for the next point.
+    /// Uses up everything that is posted, so that the next point starts with nothing posted.
     pub(super) fn close(&mut self) -> Result<()> {
         self.rank.set_phase("closing a point");
         self.rank.barrier("close the point", DEADLINES.step)?;
@@ -200,8 +200,8 @@ impl RankWorkers<'_, '_> {
     }
 }
 
-/// Returns a check whether the deadline has passed. It reads the clock once in `rounds` calls, because the calling loop
-/// also answers peers.
+/// Returns a function that checks whether the deadline has passed. It reads the clock only once in `rounds` calls,
+/// because the calling loop must answer peers quickly.
 fn deadline_check(deadline: Instant, rounds: u32) -> impl FnMut() -> bool {
     let mut round = 0u32;
     move || {
@@ -216,10 +216,10 @@ fn merge_reports(totals: &mut TrialTotals, reports: &[ThreadReport]) {
     }
 }
 
-/// Most time to wait for the end of a trial.
+/// Returns the longest time to wait for the end of a trial.
 pub(super) fn trial_deadline(length: TrialLength) -> Duration {
     match length {
-        // A paced trial may take as long again, and a large depth takes time to drain.
+        // A paced trial may take twice its duration, and with a large depth the last operations take time.
         TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,
         TrialLength::Iterations(_) => DEADLINES.operations,
     }

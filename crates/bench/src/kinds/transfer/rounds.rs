@@ -1,4 +1,4 @@
-//! The rounds of a trial. A trial with a background has two halves, one without load and one with it.
+//! The rounds of a trial. With a background, a trial has two halves: one without load and one with load.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tonnage_record::transfer::{TrialBackground, TrialLatency};
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
-/// A finished round that this rank took part in, until its members have merged their totals.
+/// A finished round of this rank. It is kept until its members have merged their totals.
 struct FinishedRound {
     round: u32,
     first: u32,
@@ -25,22 +25,22 @@ struct FinishedRound {
 /// This rank's progress through the rounds of a trial.
 #[derive(Default)]
 struct RoundProgress {
-    /// Number of the current round within the trial, from 1.
+    /// Number of the current round in this trial, from 1.
     turn: u64,
     /// Members of the previous round.
     before: Vec<u32>,
-    /// The previous round, if this rank took part in it.
+    /// The previous round; `None` if this rank took no part in it.
     last: Option<FinishedRound>,
-    /// Rounds without this rank since the last one it took part in.
+    /// Number of rounds since the last one in which this rank took part.
     missed: u32,
-    /// Sum of the rounds in which this rank is the first member.
+    /// Sum of the rounds whose first member is this rank.
     sum: TrialTotals,
-    /// Operations that each local worker should have seen, over all rounds.
+    /// Operations that each worker of this rank should have seen, over all rounds.
     expected: Vec<ExpectedOperations>,
 }
 
 impl PointLeader<'_, '_> {
-    /// Runs all rounds of a trial: fill, drive each round, sum up, verify.
+    /// Runs all rounds of a trial: fills memory, drives the rounds, adds them up, and verifies.
     pub(super) fn run_rounds(
         &mut self,
         sequence: &RoundSequence,
@@ -52,8 +52,8 @@ impl PointLeader<'_, '_> {
         workers
             .rank
             .set_phase(&format!("{name} of {op} {size_bytes} B"));
-        // Turns of single pairs would fill and check all memory again and again, and their transfers are already proven
-        // by the trials.
+        // Turns of single pairs are not checked. They would fill and check all memory each time, and the trials have
+        // already verified their transfers.
         let checked = point.verify.is_on() && !(sequence.is_extra && point.loads.is_some());
         workers.prepare(sequence.number, checked)?;
         let mut progress = RoundProgress {
@@ -89,7 +89,7 @@ impl PointLeader<'_, '_> {
         Ok(all.into_totals())
     }
 
-    /// Runs this rank's share of a round: merging the totals of the previous round, and the round itself.
+    /// Runs this rank's part of a round. First it merges the totals of the previous round.
     fn run_own_round(
         &mut self,
         sequence: &RoundSequence,
@@ -103,13 +103,13 @@ impl PointLeader<'_, '_> {
             progress.missed += 1;
             return Ok(());
         }
-        // A rank that skipped rounds must wait for all of them; members of the previous round know that it has ended.
+        // A rank that missed rounds must wait for all of them. Members of the previous round know that it has ended.
         let others =
             trial_deadline(sequence.length).saturating_mul(std::mem::take(&mut progress.missed));
         let deadline = DEADLINES.step.saturating_add(others);
         if takes_part && sequence.is_of_trial() {
-            // The common start is only 0.5 ms ahead. Reading the counters after the start is set could use that time
-            // up.
+            // The counters are read before the common start is set. The start is only 0.5 ms ahead then, and reading
+            // could take longer.
             self.cpu.begin(self.workers.followers.threads());
         }
         let start_ns = self.await_next_round(sequence, members, progress, deadline)?;
@@ -128,8 +128,8 @@ impl PointLeader<'_, '_> {
         Ok(())
     }
 
-    /// Waits until all members of the previous round have finished it and all of the next one are ready. Returns the
-    /// start time of the next one.
+    /// Waits until all members of the previous round have finished, and all members of the next round are ready.
+    /// Returns the start time of the next round.
     fn await_next_round(
         &mut self,
         sequence: &RoundSequence,
@@ -157,8 +157,8 @@ impl PointLeader<'_, '_> {
         Ok(start_ns)
     }
 
-    /// Drives one round of the ranks in `circle`, which includes this one, and waits for the others. Returns this
-    /// rank's totals and the operations that each of its workers should have seen.
+    /// Drives one round of the ranks in the group `circle`, which includes this rank, and waits for the others. Returns
+    /// this rank's totals, and the operations that each of its workers should have seen.
     fn drive_and_reduce(
         &mut self,
         sequence: &RoundSequence,
@@ -189,8 +189,8 @@ impl PointLeader<'_, '_> {
         let expected = workers.exchange(length, circle)?;
         let reports = workers.finish(&schedule, &expected, &mut totals)?;
         if sequence.is_of_trial() {
-            // The counts include verification and the end of the round, so the time must too. The wait for the start is
-            // excluded: threads sleep then, which would hide the time they lose in the round.
+            // Verification and the end of the round are in the counts, so they must be in the time too. The wait for
+            // the start is excluded: threads sleep during this wait, so it would hide their losses in the round.
             let counted_ns = workers.own.driver.clock().now_ns().saturating_sub(start_ns);
             self.cpu.end(counted_ns);
         }
@@ -207,7 +207,7 @@ impl PointLeader<'_, '_> {
         totals: &mut TrialTotals,
     ) -> Result<(), StepFailure> {
         let mine = self.workers.check(expected, totals);
-        // Wrong data end the point, not the run: all ranks learn of the wrong data here and stay in step.
+        // Wrong data end the point, but not the run. All ranks learn of it here, and continue at the same step.
         let rank = &mut *self.workers.rank;
         let agreed = agree(rank, "verify a trial", mine, DEADLINES.step);
         if let Err(StepFailure::Point(_)) = agreed {
@@ -224,7 +224,7 @@ struct TrialHalf {
     latencies: LatencyHistogram,
 }
 
-/// Fails if the background moved anything in the half without it. The ratio would compare the load with itself.
+/// Fails if the background moved bytes in the half without load. The ratio would then compare load with load.
 fn check_half_without_background(totals: &TrialTotals) -> Result<()> {
     match totals.background.operations {
         0 => Ok(()),
@@ -235,8 +235,8 @@ fn check_half_without_background(totals: &TrialTotals) -> Result<()> {
 }
 
 impl PointLeader<'_, '_> {
-    /// Runs one trial in two halves, without the load and with it. Every second trial begins with the load, so that any
-    /// effect of the first half on the second hits both equally. The returned totals are those of the loaded half.
+    /// Runs one trial in two halves, one without load and one with load. Every second trial begins with the load, so
+    /// that an effect of the first half on the second hits both alike. Returns the totals of the half with load.
     pub(super) fn run_trial_in_halves(
         &mut self,
         trial: u64,
@@ -247,7 +247,7 @@ impl PointLeader<'_, '_> {
             let totals = self.warm_up_in_halves(length, name)?;
             return Ok((totals, None));
         }
-        // Each half uses its own data.
+        // Each half has data of its own.
         let quiet = RoundSequence::without_background(2 * trial - 1, length);
         let loaded = RoundSequence::trial(2 * trial, [0], length);
         let mut halves = [quiet, loaded];
@@ -274,7 +274,7 @@ impl PointLeader<'_, '_> {
         Ok((totals, Some(background)))
     }
 
-    /// Warms up both halves, each for half the time.
+    /// Warms up both halves. Each of them gets half of the time.
     fn warm_up_in_halves(
         &mut self,
         length: TrialLength,

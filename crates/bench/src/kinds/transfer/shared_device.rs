@@ -1,5 +1,5 @@
-//! The remark about a device, such as a GPU, that serves the copies of several processes in time slices. That their sum
-//! cannot exceed the device's own copy rate is handled in `bound`.
+//! The remark about a device, such as a GPU, that serves the copies of several processes in time slices. `bound`
+//! handles a different consequence: their sum cannot exceed the device's own copy rate.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_ranks::{Distinct, Hosts, RankInfo};
 use tonnage_units::number_list;
 
-/// Ranks that request copies from one device.
+/// Ranks that request copies from the same device.
 struct DeviceUsers<'a> {
     device: &'a BusDevice,
     ranks: Vec<u32>,
@@ -19,7 +19,8 @@ struct DeviceUsers<'a> {
     are_several: bool,
 }
 
-/// The remark about the first device that serves several processes in time slices, at rank 0; `None` if there is none.
+/// On rank 0, returns the remark about the first device that serves several processes in time slices. `None` if there
+/// is no such device.
 pub(super) fn time_slicing_remark(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
@@ -56,7 +57,7 @@ pub(super) fn time_slicing_remark(
     ))
 }
 
-/// Devices from which `rank` requests copies while other ranks may do so too.
+/// Returns the devices from which `rank` requests copies while other ranks may also request copies.
 fn shared_copy_devices<'a>(
     point: &TransferPoint,
     rank: u32,
@@ -67,7 +68,7 @@ fn shared_copy_devices<'a>(
     };
     let roles = point.roles;
     let initiators = || roles.initiators_of(rank);
-    // Pairs that take turns each have the device to themselves.
+    // With one pair per round, each pair has its device to itself.
     let is_alone = || point.roles.traffic == Traffic::Matrix && roles.initiating_at_once() == 1;
     let answers = || point.pacing == Pacing::PingPong && !point.op.fetches();
     let device_of = |rank: u32| opened.get(rank)?.memory_device.as_ref();
@@ -83,7 +84,7 @@ fn shared_copy_devices<'a>(
             match device {
                 Some(device) if !peers.is_empty() => vec![device],
                 Some(_) => Vec::new(),
-                // Host memory has no device of its own; the peer's device copies.
+                // Host memory belongs to no device, so the device of the peer copies.
                 None => peers.into_iter().filter_map(device_of).collect(),
             }
         }
@@ -104,7 +105,7 @@ mod tests {
     use tonnage_plan::transfer::Access;
     use tonnage_ranks::testing::rank_info;
 
-    /// A rank with its process id. Its memory is on `gpu`, and `by` is how that memory is accessed.
+    /// Returns a rank with a process ID. Its memory is on `gpu`, and `by` is how that memory is accessed.
     fn rank(gpu: Option<&str>, by: DeviceMemoryAccess, pid: u32) -> (OpenMessage, u32) {
         let device = |uuid: &str| BusDevice {
             uuid: uuid.into(),
@@ -118,7 +119,7 @@ mod tests {
         (opened, pid)
     }
 
-    /// The remark for ranks that are all on one machine.
+    /// Returns the remark for ranks that are all on one machine.
     fn remark_of(
         all: &[(OpenMessage, u32)],
         change: impl Fn(&mut TransferPoint),
@@ -149,19 +150,19 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("share it by a daemon"), "{text}");
-        // Two processes with pinned memory both write to the GPU of a third.
+        // Two processes with pinned host memory write to the GPU of a third process.
         let fan_in = [(Some("a"), 7), (None, 8), (None, 9)];
         let text = remark_of(&fan_in.map(|(gpu, pid)| rank(gpu, BY, pid)), |point| {
             point.roles.traffic = Traffic::FanIn;
         });
         assert!(text.unwrap().starts_with("ranks 1-2 are"));
-        // Answers from pinned memory into the GPU of the rank that asked.
+        // The second rank answers from pinned host memory, by copies to the GPU of the first one.
         let answered = remark_of(&[rank(Some("a"), BY, 7), rank(None, BY, 8)], |point| {
             (point.roles.traffic, point.pacing, point.op) =
                 (Traffic::Pair, Pacing::PingPong, Verb::Send);
         });
         assert!(answered.unwrap().starts_with("ranks 0-1 are"));
-        // With staging both ends use the GPU, whichever of them initiates.
+        // With staging, both ends use the GPU, regardless of which end initiates.
         let staged = [7, 8].map(|pid| rank(Some("a"), DeviceMemoryAccess::Staging, pid));
         let pair = |point: &mut TransferPoint| point.roles.traffic = Traffic::Pair;
         assert!(remark_of(&staged, pair).is_some());
@@ -178,11 +179,12 @@ mod tests {
         };
         assert_eq!(with(Verb::Write, None), None);
         assert!(with(Verb::Send, Some(Pacing::PingPong)).is_some());
-        // A target of reads sends no answers.
+        // The target of a read sends no answer.
         assert_eq!(with(Verb::Read, Some(Pacing::PingPong)), None);
         let matrix = |point: &mut TransferPoint| point.roles.traffic = Traffic::Matrix;
         assert_eq!(remark_of(&pair(BY, [7, 8]), matrix), None);
-        // Threads of one process, one GPU per process, NICs, and devices that serve several processes at once.
+        // There is no remark for threads of one process, for a GPU per process, or for devices that serve several
+        // processes at once.
         assert_eq!(remark_of(&pair(BY, [7, 7]), |_| ()), None);
         let apart = [rank(Some("a"), BY, 7), rank(Some("b"), BY, 8)];
         assert_eq!(remark_of(&apart, |_| ()), None);

@@ -1,4 +1,5 @@
-//! Error messages about operations that make no progress: their peers, and the device that carries them.
+//! Error messages about operations that make no progress. They name the peers, and the device that carries the
+//! operations.
 
 use crate::opening::description::DeviceDescription;
 use tonnage_engine::{Engine, RailLoad};
@@ -8,20 +9,20 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::RankInfo;
 use tonnage_units::Error;
 
-/// Most peers that a message names.
+/// Maximum number of peers in a message.
 const PEERS_NAMED_MAX: usize = 4;
 
-/// Names of both ends of a worker's flows.
+/// Names of the peers and of the local devices of a worker's flows.
 #[derive(Debug, Clone)]
 pub struct FlowNames {
-    /// The ranks at the other ends of the flows, each with its description including the host.
+    /// Peers of the flows, each with a description that includes its host.
     peers: Vec<(u32, String)>,
-    /// Interface and address of each local rail, if known.
+    /// Interface and address of each rail on this rank; `None` if unknown.
     rails: Vec<Option<String>>,
 }
 
 impl FlowNames {
-    /// Names for the flows to `peers`.
+    /// Creates the names for the flows to `peers`.
     pub fn new(peers: &[u32], ranks: &[RankInfo], devices: &[DeviceDescription]) -> Self {
         let name = |&rank: &u32| match ranks.get(rank as usize) {
             Some(info) => (rank, format!("rank {rank} on {}", info.host)),
@@ -33,9 +34,10 @@ impl FlowNames {
         }
     }
 
-    /// Error for operations that make no progress. It names the flow to the stall's peer if known, otherwise the flows
-    /// whose index is in `waiting`, otherwise all that were used. Of several rails it names those with operations in
-    /// flight. Events reported by the device come last, because they may be the cause.
+    /// Returns the error for operations that make no progress. It names the flow to the stall's peer, if this is known.
+    /// Otherwise it names the flows with indices in `waiting`, or, if this is empty, all flows that issued operations.
+    /// Of several rails, it names those with operations in flight. Last come events that the device reported, which may
+    /// be the cause.
     pub fn stall_error(
         &self,
         point: &TransferPoint,
@@ -73,7 +75,7 @@ impl FlowNames {
         ))
     }
 
-    /// Titles of the rails with operations in flight; of all rails if none is known to have any.
+    /// Returns the titles of the rails with operations in flight. If there are none, returns the titles of all rails.
     fn busy_rails(&self, loads: &[RailLoad]) -> Vec<String> {
         let busy = |rail: usize| loads.get(rail).is_none_or(|load| load.in_flight > 0);
         let titles = self.rails.iter().enumerate();
@@ -82,14 +84,14 @@ impl FlowNames {
             .filter_map(|(_, title)| title.clone())
             .collect();
         if stuck.is_empty() {
-            // An answer is missing, and it could have come by any rail.
+            // Only an answer is missing. It could have come over any rail.
             return self.rails.iter().flatten().cloned().collect();
         }
         stuck
     }
 }
 
-/// Lists peers. Of several peers only one is stuck unless `all` are, so the list then begins with "one of".
+/// Lists peers. If not all of several peers are stuck, one of them is, so the list begins with "one of".
 fn list_peers(peers: &[&String], all: bool) -> String {
     let named = peers.iter().take(PEERS_NAMED_MAX);
     let mut named: Vec<String> = named.map(|peer| (*peer).clone()).collect();

@@ -1,5 +1,5 @@
-//! Summary of a point from its trials: spreads across trials, percentiles over all operations, utilization. Each aspect
-//! adds its part in its own file.
+//! Summary of a point's trials: spreads over the trials, percentiles over all operations, and utilization. Aspects such
+//! as `paced` add their parts in their own files.
 
 use super::point::PointResults;
 use super::totals::{self, TrialTotals};
@@ -12,7 +12,7 @@ use tonnage_record::histogram::Latency;
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{Summary, Trial};
 
-/// Devices of all ranks.
+/// Properties of all ranks that the summary needs.
 pub struct Devices<'a> {
     pub opened: &'a Openings,
     pub ranks: &'a [RankInfo],
@@ -62,7 +62,7 @@ pub fn summarize(point: &TransferPoint, measured: &PointResults, devices: &Devic
     }
 }
 
-/// The kind of latency sample that a point records.
+/// Returns the kind of latency samples that a point records.
 pub fn latency_kind(point: &TransferPoint) -> LatencyKind {
     match point.pacing {
         Pacing::PingPong if point.op.fetches() => LatencyKind::Operation,
@@ -82,7 +82,7 @@ mod tests {
     use tonnage_plan::transfer::Access;
     use tonnage_record::Bound;
 
-    /// Two trials of one second with 100 and 300 operations of 8 bytes.
+    /// Returns two trials of one second, with 100 and 300 operations of 8 bytes.
     fn measured() -> PointResults {
         let totals = [100, 300].map(|operations| TrialTotals {
             window_ns: 1_000_000_000,

@@ -1,5 +1,5 @@
-//! Sums of a trial. They are merged within a rank, then over the ranks up the control tree, so that a trial of 44,000
-//! ranks costs one small message per rank.
+//! Sums of a trial. They are merged within a rank, and then over the ranks by the control tree on the way to its root.
+//! So a trial of 44,000 ranks costs one small message per rank.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,28 +10,28 @@ use tonnage_record::transfer::{
 };
 use tonnage_units::Reduce;
 
-/// Sums, minima and maxima of one trial.
+/// Sums, minima and maxima of one trial, for one or more workers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialTotals {
-    /// Longest time from the aligned start to the last completion or arrival. The targets' flush is added later, by
-    /// [`Self::with_flush_time`].
+    /// Longest time from the aligned start to the last completion or arrival. [`Self::with_flush_time`] adds the flush
+    /// of the targets later.
     pub window_ns: u64,
-    /// Longest time from the aligned start to the last completion of an initiator's own operations, without arrivals.
+    /// Longest time from the aligned start to the last completion of an initiator's own operations. Arrivals don't
+    /// count.
     pub own_ns: u64,
-    /// Longest time that targets of plain writes took to flush.
+    /// Longest time that a target of plain writes took for its flush.
     pub flush_ns: u64,
     /// Longest time from the aligned start to the first operation.
     pub start_skew_ns: u64,
-    /// Completed operations.
     pub operations: u64,
     pub payload_bytes: u64,
-    /// CPU time of initiating workers.
+    /// CPU time of workers that initiate.
     pub initiator_cpu_ns: u64,
-    /// CPU time of the other workers.
+    /// CPU time of workers that don't initiate.
     pub target_cpu_ns: u64,
     /// Number of latency samples.
     pub samples: u64,
-    /// Samples of operations that never ended; they are lower bounds.
+    /// Number of samples of operations that never ended. Such samples are lower bounds.
     pub unfinished: u64,
     /// Sum of the samples.
     pub latency_ns_sum: u64,
@@ -39,36 +39,36 @@ pub struct TrialTotals {
     pub latency_ns_min: Option<u64>,
     /// Largest sample.
     pub latency_ns_max: u64,
-    /// Paced: operations that were due.
+    /// For a paced point: number of operations that were due.
     pub due: u64,
-    /// Paced: operations that were issued late or never.
+    /// For a paced point: number of operations that were issued late or never.
     pub late: u64,
-    /// Paced: the longest stall of a worker.
+    /// For a paced point: the longest stall of any worker.
     pub stall: Option<Stall>,
-    /// Batches: operations posted after merging adjacent ones.
+    /// For batches: number of operations that were posted after adjacent ones were merged.
     pub handed_over: u64,
-    /// Bytes that were moved and verified as correct.
+    /// Number of bytes that were moved and found correct.
     pub verified_bytes: u64,
-    /// Compare-swaps that found the expected word, in verified trials.
+    /// Number of compare-swaps in verified trials that found the expected word.
     pub swapped: u64,
-    /// Longest time since the point began, checks and pauses included.
+    /// Longest time since the point began, including checks and pauses.
     pub elapsed_ns: u64,
-    /// Most operations that any worker had in flight.
+    /// Maximum number of operations that any worker had in flight.
     pub in_flight_max: u64,
-    /// Workers with an engine that has not settled yet on how to carry out operations.
+    /// Number of workers whose engine still tries out how to carry out operations.
     pub unsettled: u64,
-    /// With traffic in both directions: the part initiated by the pairs' targets.
+    /// If bytes move in both directions: the part that the second ranks of the pairs initiated.
     pub back: OperationSums,
-    /// Sums of the background, which are in no other field.
+    /// Sums of the background load. No other field includes them.
     pub background: BackgroundTotals,
-    /// Rails, if workers have several.
+    /// Sums of each rail, if workers have several rails.
     pub rails: Vec<RailTotals>,
-    /// The rail with the smallest share of its worker's rate.
+    /// The rail with the smallest share of its worker's rates.
     pub least_rail: Option<LeastLoadedRail>,
 }
 
 impl TrialTotals {
-    /// The trial in the record's form.
+    /// Converts the trial for the record.
     pub fn to_record(&self, verified: bool) -> Trial {
         let seconds = self.window_ns.max(1) as f64 / 1e9;
         Trial {
@@ -94,7 +94,7 @@ impl TrialTotals {
         }
     }
 
-    /// Both directions of the trial in the record's form.
+    /// Converts both directions of the trial for the record.
     pub fn directions(&self) -> TrialDirections {
         let of = |sums: OperationSums| TrialDirection {
             operations: sums.operations,
@@ -112,7 +112,7 @@ impl TrialTotals {
         ]
     }
 
-    /// Turns the totals of a worker that moves the background into [`Self::background`], so that they do not count as
+    /// Moves the totals of a worker of the background load to [`Self::background`], so that they don't count as
     /// measured.
     pub fn into_background(self) -> Self {
         Self {
@@ -129,14 +129,14 @@ impl TrialTotals {
         }
     }
 
-    /// Adds the targets' flush to the measured interval of a round, once the parts of all ranks are merged. Initiators
-    /// ended the interval when their writes completed locally, but bytes count only once they are visible.
+    /// Adds the targets' flush to the measured interval of a round, after the parts of all ranks were merged.
+    /// Initiators ended the interval when their writes completed locally. But bytes count only when they are visible.
     pub fn with_flush_time(mut self) -> Self {
         self.window_ns = self.window_ns.saturating_add(self.flush_ns);
         self
     }
 
-    /// Adds a later round of the same trial. Times add up.
+    /// Adds a later round of the same trial, so times are added up.
     pub fn append_round(&mut self, later: Self) {
         let (window_ns, flush_ns) = (
             self.window_ns + later.window_ns,
@@ -154,7 +154,7 @@ impl TrialTotals {
     }
 }
 
-/// Mean rates of rails over two rounds, weighted by busy time.
+/// Returns the mean rates of the rails over two rounds, weighted by the time that they were busy.
 fn mean_rates(one: &[RailTotals], other: &[RailTotals]) -> Vec<u64> {
     let weighed = |rail: &RailTotals| rail.busy_bytes_per_s as f64 * rail.busy_ns as f64;
     let mean = |(one, other): (&RailTotals, &RailTotals)| {
@@ -164,7 +164,7 @@ fn mean_rates(one: &[RailTotals], other: &[RailTotals]) -> Vec<u64> {
     one.iter().zip(other).map(mean).collect()
 }
 
-/// Adds the totals of another worker or rank.
+/// Adds the totals of another worker or rank at the same time.
 impl Reduce for TrialTotals {
     fn merge(&mut self, other: Self) {
         self.window_ns = self.window_ns.max(other.window_ns);
@@ -198,17 +198,17 @@ impl Reduce for TrialTotals {
     }
 }
 
-/// Sums of consecutive rounds, of one rank or merged over several.
+/// Sums of consecutive rounds, of one rank or merged over several ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SequenceTotals {
-    /// Rounds already merged over their members. They ran one after the other.
+    /// Rounds whose totals are already merged over their members. They ran one after the other.
     pub(super) rounds: TrialTotals,
-    /// This rank's share of the last round, and the verification results of all rounds.
+    /// This rank's part of the last round, and the verification results of all rounds.
     pub(super) last: TrialTotals,
 }
 
 impl SequenceTotals {
-    /// Totals of all rounds.
+    /// Returns the totals over all rounds.
     pub(super) fn into_totals(self) -> TrialTotals {
         let mut whole = self.rounds;
         whole.append_round(self.last);
@@ -216,7 +216,7 @@ impl SequenceTotals {
     }
 }
 
-/// Adds another rank's sums. Its merged rounds ran at other times, its share of the last round at the same time.
+/// Adds another rank's sums. Its merged rounds ran at other times, but its part of the last round ran at the same time.
 impl Reduce for SequenceTotals {
     fn merge(&mut self, other: Self) {
         self.rounds.append_round(other.rounds);
@@ -224,20 +224,20 @@ impl Reduce for SequenceTotals {
     }
 }
 
-/// Sums of a set of operations: of one direction, of a pair, or of a rank.
+/// Sums of some operations: of one direction, of a pair, or of a rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationSums {
     pub operations: u64,
     pub payload_bytes: u64,
     /// Number of latency samples.
     pub samples: u64,
-    /// Samples of operations that never ended.
+    /// Number of samples of operations that never ended.
     pub unfinished: u64,
     pub latency_ns_sum: u64,
 }
 
 impl OperationSums {
-    /// Sums of all operations in `totals`.
+    /// Returns the sums of all operations in `totals`.
     pub fn from_totals(totals: &TrialTotals) -> Self {
         Self {
             operations: totals.operations,
@@ -277,7 +277,7 @@ impl Reduce for OperationSums {
     }
 }
 
-/// Both directions over all trials; `None` if bytes move in one direction only.
+/// Returns both directions over all trials; `None` if bytes move in one direction only.
 pub fn directions(trials: &[Trial], totals: &[TrialTotals]) -> Option<Directions> {
     let of_trials = trials.iter().map(|trial| trial.directions.as_ref());
     let of_trials: Vec<&TrialDirections> = of_trials.collect::<Option<_>>()?;
@@ -306,16 +306,16 @@ pub fn directions(trials: &[Trial], totals: &[TrialTotals]) -> Option<Directions
     })
 }
 
-/// Sums of the background in one trial.
+/// Sums of the background load in one trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackgroundTotals {
-    /// Longest time from the background's start to its last completion.
+    /// Longest time from the start of the background to its last completion.
     pub window_ns: u64,
     pub operations: u64,
     pub payload_bytes: u64,
-    /// Bytes that were moved and verified as correct.
+    /// Number of bytes that were moved and found correct.
     pub verified_bytes: u64,
-    /// The background's longest stall, if it has a rate.
+    /// The longest stall of the background, if it has a rate.
     pub stall: Option<Stall>,
 }
 
@@ -412,7 +412,7 @@ mod tests {
         let [rail] = trial.rails[..] else {
             panic!("{trial:?}")
         };
-        // Rates 2 and 6, busy for 3 and 9 ns.
+        // The rates are 2 and 6, and the rail is busy for 3 and 9 ns, so the weighted mean is 5.
         assert_eq!(
             (rail.bytes, rail.busy_ns, rail.busy_bytes_per_s),
             (4, 12, 5)
@@ -424,7 +424,7 @@ mod tests {
         let mut merged = totals(3);
         merged.merge(totals(5));
         let expected = TrialTotals {
-            // Maxima; all other fields add up.
+            // These fields are maxima. All other fields are added up.
             stall: Some(stall(5)),
             background: BackgroundTotals {
                 stall: Some(stall(10)),
@@ -464,8 +464,8 @@ mod tests {
         );
     }
 
-    /// The longest flush of the targets must be added once to the longest interval. Initiators do not flush, and pure
-    /// targets have no interval.
+    /// The targets' longest flush must be added once to the longest interval. Initiators don't flush, and mere targets
+    /// have no interval.
     #[test]
     fn the_targets_flush_extends_the_measured_interval() {
         let initiator = TrialTotals {
@@ -545,7 +545,7 @@ mod tests {
             rounds: one_rail(300, 7),
             last: one_rail(20, 6),
         });
-        // A rank that took no part.
+        // This rank took no part.
         all.merge(SequenceTotals {
             rounds: TrialTotals::default(),
             last: TrialTotals::default(),
@@ -555,7 +555,7 @@ mod tests {
         assert_eq!((all.last.window_ns, rates(&all.last)), (20, 10));
         let whole = all.into_totals();
         assert_eq!((whole.window_ns, whole.operations), (420, 4));
-        // A trial of one round equals that round.
+        // The totals of a trial with a single round are those of the round.
         let alone = SequenceTotals {
             rounds: TrialTotals::default(),
             last: one_rail(10, 4),

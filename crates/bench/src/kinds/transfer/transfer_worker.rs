@@ -1,4 +1,4 @@
-//! One worker during one point: its trials, and the checks of its memory.
+//! One worker during one point: its part in trials, and the checks of its memory.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -31,15 +31,15 @@ pub struct TransferWorker<'a> {
     latencies: WorkerLatencies<'a>,
     checker: MemoryChecker<'a>,
     idle: IdlePolicy,
-    /// When the point began.
+    /// Time when the point began.
     began_ns: u64,
     cpu_began_ns: u64,
-    /// End of the last round's measured interval.
+    /// Time when the measured interval of the last round ended.
     window_end_ns: u64,
 }
 
 impl<'a> TransferWorker<'a> {
-    /// Resolves the lanes of a point, posts its receives, and fills its memory.
+    /// Opens the lanes of a point, posts its receives, and fills its memory.
     pub fn new(
         point: &'a TransferPoint,
         setup: WorkerSetup,
@@ -57,7 +57,8 @@ impl<'a> TransferWorker<'a> {
         let mut checker = MemoryChecker::new(&assignment, worker);
         let mut driver = FlowDriver::new(&assignment, engine, worker, stop)?;
         if assignment.caps.moves_bytes {
-            // Zeros would flatter the results: links compress them, and memories skip them.
+            // Memory is filled because zeros would give better results: links compress them, and some memories skip
+            // them.
             checker.fill()?;
             driver.hand_over_memory()?;
         }
@@ -73,27 +74,27 @@ impl<'a> TransferWorker<'a> {
         })
     }
 
-    /// Rounds of a serving loop between two reads of the clock.
+    /// Returns the number of iterations of a serving loop between two reads of the clock.
     pub(super) fn rounds_per_clock_read(&self) -> u32 {
         self.idle.rounds_per_clock_read()
     }
 
-    /// Indices of the flows that a round drives.
+    /// Returns the indices of the flows that are driven in a round.
     pub(super) fn in_round(&self, round: u32) -> Range<usize> {
         self.assignment.in_round(round)
     }
 
-    /// Latencies so far.
+    /// Returns the latencies so far.
     pub(super) fn latencies(&self) -> &WorkerLatencies<'a> {
         &self.latencies
     }
 
-    /// The stretch of memory that [`Self::copy_bound`] copies.
+    /// Returns the range of memory that [`Self::copy_bound`] copies.
     pub fn copy_stretch(&self) -> CopyRange {
         copy_stretch(&self.assignment.layout, self.assignment.point)
     }
 
-    /// Copy rates over this point's footprint, in turns shared by all copiers.
+    /// Measures copy rates over this point's footprint. All copiers use the same turns.
     pub fn copy_bound(&self, turns: CopyRepetitions) -> Result<Vec<CopyRate>> {
         self.checker.copy_rates(&self.driver.clock(), turns)
     }
@@ -104,8 +105,8 @@ impl<'a> TransferWorker<'a> {
         shared.run_streams_of(worker as usize, &self.driver.clock())
     }
 
-    /// Prepares for trial `number`, outside the measured interval. Fills the data of all its rounds if they will be
-    /// `checked`.
+    /// Prepares for trial `number`, outside the measured interval. If it will be `checked`, fills in the data of all
+    /// its rounds.
     pub fn prepare(&mut self, number: u64, checked: bool) -> Result<()> {
         self.idle.resume();
         self.driver.settle_engine(number == WARM_UP);
@@ -117,8 +118,8 @@ impl<'a> TransferWorker<'a> {
         self.driver.reset_ping_pong()
     }
 
-    /// Prepares for a round before any worker of the rank drives it. Rounds may start long after their trial began, so
-    /// the clock is resynchronized here.
+    /// Prepares for a round, before any worker of the rank drives it. Rounds may start long after their trial began, so
+    /// the clock is synchronized again.
     pub fn begin_round(&mut self) {
         if self.assignment.setup.worker == 0 {
             self.driver.follow_clock();
@@ -128,17 +129,17 @@ impl<'a> TransferWorker<'a> {
         }
     }
 
-    /// Serves peers until `over` returns true: answers pings in a ping-pong, polls otherwise.
+    /// Serves peers until `over` returns true. In a ping-pong it answers pings, otherwise it only polls.
     pub fn serve_peers(&mut self, over: impl FnMut() -> bool) -> Result<()> {
         self.driver.serve_peers(&self.idle, over)
     }
 
-    /// Polls until `over` returns true, or rests. Does not answer pings.
+    /// Polls or rests until `over` returns true. Pings are not answered.
     pub fn poll_until(&mut self, over: impl FnMut() -> bool) -> Result<()> {
         self.driver.poll_until(&self.idle, over)
     }
 
-    /// Waits for the aligned start, then drives this worker's own flows to their end, the final flush included. The caller
+    /// Waits for the aligned start, and then drives this worker's own flows until they are done and flushed. The caller
     /// passes a failure to [`Self::abandon_batches`].
     pub fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
         let WorkerAssignment { point, setup, .. } = &*self.assignment;
@@ -159,7 +160,7 @@ impl<'a> TransferWorker<'a> {
         let clock = self.driver.clock();
         let skew_ns = clock.now_ns().saturating_sub(schedule.start_ns);
         let mut totals = TrialTotals {
-            // A resting worker may wake late, which is no skew.
+            // A worker that rests may wake late, but this does not delay any operation.
             start_skew_ns: if self.idle.is_at_rest() { 0 } else { skew_ns },
             ..TrialTotals::default()
         };
@@ -184,7 +185,7 @@ impl<'a> TransferWorker<'a> {
         Ok(totals)
     }
 
-    /// Ends the batches that this worker shares with others after its own part has failed.
+    /// Ends the batches that this worker shares with others, after its own part has failed.
     pub fn abandon_batches(&self, error: &Error) {
         let setup = &self.assignment.setup;
         if let Some(shared) = &setup.shared {
@@ -192,24 +193,25 @@ impl<'a> TransferWorker<'a> {
         }
     }
 
-    /// Operations that this worker's flows issued in the last trial.
+    /// Returns the operations that this worker's flows issued in the last trial.
     pub fn report_issued(&mut self) -> Result<IssuedOperations> {
         self.checker.issued(self.driver.flows())
     }
 
-    /// Times of the flows in the last round, in target order, if a traffic file defines their loads.
+    /// Returns the times of the flows in the last round, in the order of their targets, if a traffic file defines the
+    /// loads.
     pub(super) fn flow_times(&self, schedule: &Schedule) -> Vec<FlowTime> {
         self.driver.flow_times(schedule.start_ns)
     }
 
-    /// Each peer with the number of operations to this peer since the point began, answers and warm-up included.
+    /// Returns each peer with the number of operations to it since the point began, including answers and the warm-up.
     pub fn operations(&self) -> Vec<(u32, u64)> {
         let flows = self.driver.flows().iter();
         flows.map(|flow| (flow.peer, flow.issued)).collect()
     }
 
-    /// Waits until everything that the initiators completed has arrived, and ends the measured interval with the last
-    /// arrival.
+    /// Waits until all operations that initiators have completed have also arrived here. The measured interval ends
+    /// with the last arrival.
     pub fn finish(
         &mut self,
         schedule: &Schedule,
@@ -248,8 +250,8 @@ impl<'a> TransferWorker<'a> {
         check_arrivals(point, expected, &arrivals, caps.arrivals_named)
     }
 
-    /// Checks the memory after the rounds of a trial, adds the correct bytes to `totals`, and advances to the next
-    /// trial.
+    /// Checks the memory after the rounds of a trial, and adds the number of correct bytes to `totals`. Then advances
+    /// to the next trial.
     pub fn check(&mut self, expected: &ExpectedOperations, totals: &mut TrialTotals) -> Result<()> {
         let fetched = self.driver.fetch_memory();
         let checked = fetched.and_then(|()| self.checker.check(expected, totals));
@@ -257,14 +259,14 @@ impl<'a> TransferWorker<'a> {
         checked
     }
 
-    /// Leaves nothing posted for the next point. All workers of all ranks call this, then [`Self::poll_until`] all of
-    /// them have finished.
+    /// Uses up everything that is posted. All workers of all ranks call this, and then [`Self::poll_until`] until all
+    /// of them have finished.
     pub fn close(&mut self) -> Result<()> {
         self.checker.stop_comparing();
         self.driver.close()
     }
 
-    /// Totals of this worker, assigned to the measured part or to the background.
+    /// Assigns this worker's totals either to the measured part or to the background load.
     pub(super) fn assign_totals(&self, totals: TrialTotals) -> TrialTotals {
         if self.assignment.setup.role.is_background {
             totals.into_background()
@@ -273,7 +275,7 @@ impl<'a> TransferWorker<'a> {
         }
     }
 
-    /// Discards the warm-up's latencies.
+    /// Discards the latencies of the warm-up.
     pub fn discard_warm_up(&mut self) {
         self.latencies.discard_warm_up();
     }

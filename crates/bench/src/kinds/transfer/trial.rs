@@ -1,4 +1,4 @@
-//! Orders and reports of a worker: its identity, the schedule of each round, and the operations it issued.
+//! Orders to a worker and its reports: its set-up, the schedule of each round, and the operations that it issued.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,53 +13,53 @@ use super::verify::AtomicDigest;
 use tonnage_loops::batch::SharedBatches;
 use tonnage_loops::pulse::Pulse;
 
-/// Number of the warm-up, which is not a trial. Engines may try out alternatives in the warm-up.
+/// Number of the warm-up, which is not a trial. Engines may try out alternatives during it.
 pub const WARM_UP: u64 = 0;
 
-/// The background runs ahead of the measured part for 1/5 of the trial, up to 100 ms, so that queues are full when
-/// latencies start to count.
+/// The background load begins before the measured part, by 1/`LEAD_PART` of the trial, at most 100 ms. Queues are then
+/// full when latencies begin to count.
 const LEAD_PART: u64 = 5;
 const LEAD_NS_MAX: u64 = 100_000_000;
 
-/// Identity and setup of a worker in the run.
+/// Identity and set-up of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerSetup {
     pub rank: u32,
-    /// Index of the worker in its rank.
+    /// Index of the worker on its rank.
     pub worker: u32,
-    /// Names of both ends of its flows, for messages.
+    /// Names of the peers and devices of its flows, for messages.
     pub names: FlowNames,
     /// True if workers of this rank share CPUs.
     pub yielding: bool,
-    /// How long operations may make no progress before that is an error.
+    /// Longest time without progress of operations before this is an error.
     pub patience: Duration,
-    /// The sleepers of this rank, for waking them.
+    /// The workers of this rank that may sleep, for waking them.
     pub sleepers: Arc<Sleepers>,
-    /// State of batches that this rank's workers share, if they do.
+    /// State of the batches that this rank's workers share; `None` if they share no batches.
     pub shared: Option<Arc<SharedBatches>>,
-    /// The pulse that this worker updates, if another thread reads it.
+    /// The pulse that this worker updates; `None` if no thread reads it.
     pub pulse: Option<Arc<Pulse>>,
-    /// The worker's role among the workers of the rank.
+    /// The worker's role among the workers of its rank.
     pub role: WorkerRole,
 }
 
-/// Consecutive rounds, each flow in at most one of them: a trial, or extra turns outside the trials.
+/// Consecutive rounds, in which each flow is driven at most once. They are a trial, or extra turns outside the trials.
 #[derive(Debug, Clone)]
 pub struct RoundSequence {
-    /// Number that keys the data; 0 is the warm-up.
+    /// Number that is part of the key of the data; 0 is the warm-up.
     pub number: u64,
-    /// Rounds of the traffic, in order.
+    /// Numbers of the rounds, in order.
     pub rounds: Vec<u32>,
-    /// Time or iterations of each round.
+    /// Duration or number of iterations of each round.
     pub length: TrialLength,
     /// True for extra turns outside the trials.
     pub is_extra: bool,
-    /// True if the background, where there is one, moves too.
+    /// True if the background load moves too, if there is one.
     pub is_loaded: bool,
 }
 
 impl RoundSequence {
-    /// The rounds of a trial, which count.
+    /// Returns the rounds of a trial.
     pub fn trial(number: u64, rounds: impl IntoIterator<Item = u32>, length: TrialLength) -> Self {
         Self {
             number,
@@ -70,12 +70,12 @@ impl RoundSequence {
         }
     }
 
-    /// Whether these rounds are one of the counted trials, not a warm-up or an extra trial.
+    /// Returns whether these rounds count as a trial. A warm-up and extra turns don't.
     pub fn is_of_trial(&self) -> bool {
         self.number != WARM_UP && !self.is_extra
     }
 
-    /// The half of a trial without the background.
+    /// Returns the half of a trial without load. It does not count as a trial.
     pub fn without_background(number: u64, length: TrialLength) -> Self {
         Self {
             is_loaded: false,
@@ -83,7 +83,7 @@ impl RoundSequence {
         }
     }
 
-    /// Extra turns outside the trials.
+    /// Returns extra turns outside the trials.
     pub fn extra(number: u64, rounds: impl IntoIterator<Item = u32>, length: TrialLength) -> Self {
         Self {
             is_extra: true,
@@ -97,22 +97,22 @@ impl RoundSequence {
 pub struct Schedule {
     /// Aligned start on this host's clock.
     pub start_ns: u64,
-    /// Time or iterations.
+    /// Duration or number of iterations.
     pub length: TrialLength,
-    /// Number that keys the trial's data; 0 is the warm-up.
+    /// Number that is part of the key of the data; 0 is the warm-up.
     pub number: u64,
-    /// The round of the traffic.
+    /// Number of the round.
     pub round: u32,
-    /// True for an extra turn outside the trials. Its latencies do not count.
+    /// True for an extra turn outside the trials. Its latencies don't count.
     pub is_extra: bool,
-    /// True if the background, where there is one, moves too.
+    /// True if the background load moves too, if there is one.
     pub is_loaded: bool,
-    /// How long the background runs before the measured part begins.
+    /// Time from the begin of the background load to the begin of the measured part.
     pub lead_ns: u64,
 }
 
 impl Schedule {
-    /// How long the load runs ahead in a trial of this length.
+    /// Returns how long before the measured part the load begins, in a trial of this length.
     pub(super) fn lead_ns(length: TrialLength) -> u64 {
         match length {
             TrialLength::DurationNs(ns) => (ns / LEAD_PART).min(LEAD_NS_MAX),
@@ -120,7 +120,8 @@ impl Schedule {
         }
     }
 
-    /// The schedule of one worker. The load begins and ends with the trial; the measured part begins later.
+    /// Returns the schedule of one worker. The background load begins and ends with the trial, but the measured part
+    /// begins later.
     pub(super) fn for_worker(&self, is_background: bool) -> Self {
         let length = match self.length {
             TrialLength::DurationNs(ns) if is_background => {
@@ -138,26 +139,27 @@ impl Schedule {
     }
 }
 
-/// A worker's report on its own flows after driving them, for their targets.
+/// A worker's report on its own flows after it has driven them. The flows' targets need it.
 #[derive(Debug, Clone, Default)]
 pub struct IssuedOperations {
-    /// For each rank of `SliceLayout::out`: first and one past the last operation of this trial.
+    /// For each rank in `SliceLayout::out`: the first operation of this trial, and the number after its last one.
     pub ranges: Vec<(u64, u64)>,
-    /// For each of these ranks, digest of the changes made by atomic operations; empty if they are not checked.
+    /// For each of these ranks: digest of the changes by atomic operations; empty if these are not checked.
     pub digests: Vec<AtomicDigest>,
 }
 
-/// The part of [`IssuedOperations`] that one flow's target needs.
+/// The part of [`IssuedOperations`] that the target of one flow needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuedOfFlow {
-    /// First and one past the last operation of this trial.
+    /// The first operation of this trial, and the number after its last one.
     pub range: (u64, u64),
-    /// Digest of the changes made by its atomic operations; the default if they are not checked.
+    /// Digest of the changes by the flow's atomic operations; the default value if these are not checked.
     pub digest: AtomicDigest,
 }
 
 impl IssuedOperations {
-    /// The part for the flow to the `place`-th rank of `SliceLayout::out`, if there is one.
+    /// Returns the part for the flow to the rank at index `place` of `SliceLayout::out`; `None` if there is no such
+    /// flow.
     pub fn of_flow(&self, place: usize) -> Option<IssuedOfFlow> {
         Some(IssuedOfFlow {
             range: *self.ranges.get(place)?,

@@ -1,5 +1,5 @@
-//! Expected state after a trial: the operations that initiators issued, the slots that those used, the bytes that
-//! should be there, and the arrivals with their immediates that a target should have seen.
+//! The expected state after a trial: the operations that initiators issued, the slots that these operations used, and
+//! the bytes in these slots. Also the arrivals that a target should have seen, with their immediates.
 
 pub mod reports;
 mod words;
@@ -24,25 +24,26 @@ use tonnage_units::{Error, Result};
 /// Operations that one worker should have seen in a trial.
 #[derive(Debug, Clone, Default)]
 pub struct ExpectedOperations {
-    /// Number of arrivals; `None` if nothing notifies the target or the engine moves nothing.
+    /// Number of arrivals. `None` if the target is not notified, or the engine moves no bytes.
     pub arrivals: Option<u64>,
-    /// Initiators of write-imms, each with its first operation and one past its last.
+    /// Initiators of write-imms, each with its first operation and the number after its last one.
     pub initiators: Vec<(u32, (u64, u64))>,
-    /// Number of operations from each rank of `SliceLayout::into`.
+    /// Number of operations from each rank in `SliceLayout::into`.
     pub into: Vec<u64>,
-    /// Number of operations to each rank of `SliceLayout::out`.
+    /// Number of operations to each rank in `SliceLayout::out`.
     pub out: Vec<u64>,
-    /// Digest of the answers that each rank of `SliceLayout::into` received; empty without atomic operations.
+    /// Digest of the answers that each rank in `SliceLayout::into` received; empty without atomic operations.
     pub digests: Vec<AtomicDigest>,
 }
 
 impl ExpectedOperations {
-    /// Whether workers must exchange reports of their operations, because arrivals or bytes will be checked.
+    /// Returns whether workers must exchange reports of their operations. They must if arrivals or bytes will be
+    /// checked.
     pub fn is_needed(point: &TransferPoint, moves_bytes: bool) -> bool {
         moves_bytes && (point.op.notifies_target() || point.verify.is_on())
     }
 
-    /// Adds the operations of a later round. Arrivals are left out, because each round checks its own.
+    /// Adds the operations of a later round. Arrivals are not added, because each round checks its own.
     pub fn add(&mut self, later: &Self) {
         for (all, later) in [(&mut self.into, &later.into), (&mut self.out, &later.out)] {
             all.resize(all.len().max(later.len()), 0);
@@ -67,7 +68,8 @@ impl ExpectedOperations {
         let layout = SliceLayout::new(point, rank);
         let answered = answers(point);
         let flow = |from: u32, to: u32| {
-            // Answers are issued after their rank has reported. There is one for each operation of the initiating side.
+            // Answers are issued after their rank has sent its report. Their number is that of the operations that they
+            // answer.
             let began = !answered || point.roles.targets(from).contains(&to);
             let ends = if began { (from, to) } else { (to, from) };
             reports.of_flow((rank, &layout), worker, ends)
@@ -97,8 +99,8 @@ impl ExpectedOperations {
     }
 }
 
-/// The set of arrivals, as [`Arrivals::set`] sums it, for operations `first` to `end` − 1 of one initiator. Immediates
-/// are the low 32 bits of the operation numbers, so they repeat after 2^32 operations.
+/// Returns the set of arrivals for operations `first` to `end` − 1 of one initiator, in the form of [`Arrivals::set`].
+/// Immediates are the low 32 bits of the operation numbers, so they repeat after 2^32 operations.
 fn arrival_set(initiator: u32, (first, end): (u64, u64)) -> u64 {
     const LAP: u64 = 1 << 32;
     let sum = |numbers: std::ops::Range<u64>| {
@@ -114,9 +116,9 @@ fn arrival_set(initiator: u32, (first, end): (u64, u64)) -> u64 {
     }
 }
 
-/// Checks that a target saw exactly the operations that were sent to it. For write-imms the check includes which ones,
-/// how often each, and with `named` arrivals the initiator. The check takes longer the more operations there were, so
-/// no rank may be waiting for bytes meanwhile.
+/// Checks that a target saw exactly the operations that were sent to it. For write-imms, this includes which operations
+/// arrived and how often. If arrivals are `named`, it includes their initiators. The time of the check grows with the
+/// number of operations, so no rank may wait for bytes meanwhile.
 pub fn check_arrivals(
     point: &TransferPoint,
     expected: &ExpectedOperations,
@@ -144,7 +146,7 @@ pub fn check_arrivals(
     Ok(())
 }
 
-/// Fraction of compare-swaps that found the expected word; `None` for unverified trials.
+/// Returns the fraction of compare-swaps that found the expected word; `None` if trials are not verified.
 pub(super) fn swapped_fraction(point: &TransferPoint, trials: &[TrialTotals]) -> Option<f64> {
     if point.op != Verb::CompareSwap || !point.verify.is_on() {
         return None;
@@ -154,18 +156,18 @@ pub(super) fn swapped_fraction(point: &TransferPoint, trials: &[TrialTotals]) ->
     Some(swapped as f64 / operations.max(1) as f64)
 }
 
-/// A slice of this worker's memory that a trial fills from another rank, or that other ranks fetch.
+/// A slice of this worker's memory that operations of a trial fill or read.
 struct MemorySlice {
     origin: u64,
-    /// Index in `ExpectedOperations::into` or `ExpectedOperations::out`.
+    /// Index of the slice's peer in `ExpectedOperations::into` or `ExpectedOperations::out`.
     index: usize,
     outgoing: bool,
     walk: FlowWalk,
     key: (u32, u32),
 }
 
-/// Key of a slice's data: its initiator and its target. Data that all initiators share have the target in both places,
-/// which is the key of no flow.
+/// Returns the key of a slice's data: initiator and target. For data that all initiators share, both are the target. No
+/// flow has such a key.
 fn data_key(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
     match point.slots.target_footprint {
         TargetFootprint::Own => (initiator, target),
@@ -173,32 +175,32 @@ fn data_key(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
     }
 }
 
-/// Odd constant that spreads the workers of a rank over the seeds.
+/// An odd constant that gives each worker of a rank a different seed.
 const WORKER_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Seed of a worker's data. All workers of a pair have the same layout, and one worker's data must not pass for
-/// another's.
+/// Returns the seed of a worker's data. All workers of a pair have the same layout, but data of one worker must be
+/// wrong for another.
 pub(super) fn worker_seed(point: &TransferPoint, worker: u32) -> u64 {
     point.slots.seed ^ u64::from(worker).wrapping_mul(WORKER_SEED)
 }
 
-/// Whether the last byte of each operation signals its arrival.
+/// Returns whether the last byte of each operation signals its arrival.
 pub(super) fn is_signalled(point: &TransferPoint) -> bool {
     answers(point) && point.op == Verb::Write && point.pacing == Pacing::PingPong
 }
 
-/// The slices of one worker, and the positions of the walks over them.
+/// The slices of one worker, with the current positions of the walks over their slots.
 pub struct SliceWalks {
     slices: Vec<MemorySlice>,
     read: bool,
-    /// True if every operation was compared when it landed.
+    /// True if every operation was already compared on arrival.
     is_each: bool,
     seed: u64,
     slots: u64,
     stride_bytes: u64,
     footprint_bytes: u64,
     size_bytes: u64,
-    /// Bytes of a slot that are checked: all of them, or all but the one that signals arrival.
+    /// Number of bytes per slot that are checked: all of them, except the byte that signals arrival.
     checked_bytes: u64,
     issued_before: Vec<u64>,
 }
@@ -241,12 +243,12 @@ impl SliceWalks {
         Key::new(self.seed, number, initiator, target)
     }
 
-    /// Fills the sources with the trial's data, and the destinations with its poison, which differs in every byte.
+    /// Fills sources with the trial's data, and destinations with the data's poison, which differs in every byte.
     pub fn fill(&self, memory: &dyn Memory, number: u64) -> Result<()> {
         let mut filled = None;
         self.slices.iter().try_for_each(|slice| {
             if filled.replace(slice.origin) == Some(slice.origin) {
-                // All initiators share this slice.
+                // All initiators share this slice, so it is already filled.
                 return Ok(());
             }
             let key = self.key(slice, number);
@@ -261,7 +263,7 @@ impl SliceWalks {
         })
     }
 
-    /// Operations that the flows issued since the last call.
+    /// Returns the operations that the flows issued since the last call.
     fn issued(&mut self, flows: &[Flow]) -> IssuedOperations {
         let flows = flows.iter().zip(&mut self.issued_before);
         let range =
@@ -272,8 +274,8 @@ impl SliceWalks {
         }
     }
 
-    /// Checks every destination. Slots that operations used must hold the trial's data of the last operation there. All
-    /// other slots, the gaps and the guard must hold the old bytes. Only used slots count as verified.
+    /// Checks every destination. A slot that operations used must have the data of the last one. All other slots, the
+    /// gaps and the guard must have their old bytes. Only used slots count as verified.
     pub fn check(
         &self,
         memory: &dyn Memory,
@@ -318,13 +320,14 @@ impl SliceWalks {
                 memory.verify(origin, end, padding, key.poison(), untouched)?;
             }
             let guard = slice.origin + self.footprint_bytes;
-            // Destinations hold the poison of the data. Their guards hold the poison of that, which is the data again.
+            // The guard of a destination was filled with the poison of the destination's poison, which is the data
+            // again.
             memory.verify(slice.origin, guard, GUARD_BYTES, key, untouched)?;
         }
         Ok(())
     }
 
-    /// Advances the walks past the trial that just ended.
+    /// Advances the walks to the end of the trial.
     pub fn advance(&mut self, expected: &ExpectedOperations) {
         for slice in &mut self.slices {
             let count = count(slice, expected);
@@ -342,16 +345,16 @@ fn count(slice: &MemorySlice, expected: &ExpectedOperations) -> u64 {
     counts.get(slice.index).copied().unwrap_or(0)
 }
 
-/// The checked part of one worker's memory.
+/// The checked part of a worker's memory.
 pub enum MemoryWatch {
-    /// Bytes that were copied.
+    /// Slices with bytes that were copied.
     Slices(SliceWalks),
     /// Words that atomic operations changed.
     Words(WordWalks),
 }
 
 impl MemoryWatch {
-    /// Covers the memory of one worker; `of` is its rank and its index there.
+    /// Covers the memory of one worker. `of` is its rank and its index on the rank.
     pub fn new(point: &TransferPoint, of: (u32, u32), layout: &SliceLayout) -> Self {
         if point.op.is_atomic() {
             Self::Words(WordWalks::new(point, of, layout))
@@ -360,7 +363,7 @@ impl MemoryWatch {
         }
     }
 
-    /// Writes the initial contents for trial `number`.
+    /// Writes the initial content for trial `number`.
     pub fn fill(&mut self, memory: &dyn Memory, number: u64) -> Result<()> {
         match self {
             Self::Slices(slices) => slices.fill(memory, number),
@@ -368,7 +371,7 @@ impl MemoryWatch {
         }
     }
 
-    /// Operations that the flows issued since the last call.
+    /// Returns the operations that the flows issued since the last call.
     pub fn issued(&mut self, memory: &dyn Memory, flows: &[Flow]) -> Result<IssuedOperations> {
         match self {
             Self::Slices(slices) => Ok(slices.issued(flows)),
@@ -376,7 +379,7 @@ impl MemoryWatch {
         }
     }
 
-    /// Checks the destinations, and the bytes that should be unchanged.
+    /// Checks the destinations, and the bytes that must not have changed.
     pub fn check(
         &self,
         memory: &dyn Memory,
@@ -391,11 +394,11 @@ impl MemoryWatch {
         }
     }
 
-    /// Advances past the trial that just ended.
+    /// Advances the expected state to the end of the trial.
     pub fn advance(&mut self, expected: &ExpectedOperations) {
         match self {
             Self::Slices(slices) => slices.advance(expected),
-            // Words advance in `issued`.
+            // Words have already advanced in `issued`.
             Self::Words(_) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Latencies of one worker: of the current trial, of the point, and of the phases of its batches.
+//! Latencies of one worker: in the current trial, over the point, and of the phases of its batches.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ pub(super) struct WorkerLatencies<'a> {
     assignment: Rc<WorkerAssignment<'a>>,
     trial: LatencyHistogram,
     point: LatencyHistogram,
-    /// `None` unless the point has batches.
+    /// Phases of batches; `None` unless the point has batches.
     phases: Option<PhaseHistograms>,
-    /// Pulse kept during trials, if another thread reads it.
+    /// Pulse that is updated during trials; `None` if no thread reads it.
     pulse: Option<WorkerPulse>,
 }
 
-/// Whether another thread reads the pulse: not during the warm-up.
+/// Returns whether another thread reads the pulse. It does not during the warm-up.
 fn is_pulse_read(schedule: &Schedule) -> bool {
     schedule.number != WARM_UP
 }
@@ -44,7 +44,7 @@ impl<'a> WorkerLatencies<'a> {
         }
     }
 
-    /// Begins a trial, before the measured interval.
+    /// Begins a trial. Called before the measured interval.
     pub(super) fn begin(&mut self) {
         self.trial.clear();
         if let Some(felt) = &mut self.pulse {
@@ -52,7 +52,7 @@ impl<'a> WorkerLatencies<'a> {
         }
     }
 
-    /// Where the loop of this trial records.
+    /// Returns where the loop of this trial stores its samples.
     pub(super) fn recording(&mut self, schedule: &Schedule) -> Recording<'_> {
         let felt = self.pulse.as_mut().filter(|_| is_pulse_read(schedule));
         let (pulse, latencies) = match felt {
@@ -67,21 +67,21 @@ impl<'a> WorkerLatencies<'a> {
         }
     }
 
-    /// Starts following a trial that the device runs on its own.
+    /// Begins to follow the progress of a trial that the device runs by itself.
     pub(super) fn follow(&self, schedule: &Schedule, progress: Arc<dyn CarriedProgress>) {
         if let Some(felt) = self.pulse.as_ref().filter(|_| is_pulse_read(schedule)) {
             felt.pulse.follow(progress);
         }
     }
 
-    /// Stops following a trial that failed.
+    /// Stops following a trial, because it failed.
     pub(super) fn stop_following(&self) {
         if let Some(felt) = &self.pulse {
             felt.pulse.end_following(0, None);
         }
     }
 
-    /// Completes the latencies of the last round, and adds their sums to `totals`. This takes time, so it runs after
+    /// Completes the latencies of the last round, and adds their sums to `totals`. This takes time, so it happens after
     /// the measured interval.
     pub(super) fn finish_round(
         &mut self,
@@ -133,22 +133,22 @@ impl<'a> WorkerLatencies<'a> {
         Ok(())
     }
 
-    /// Latencies of the last trial; `None` for a background worker.
+    /// Returns the latencies of the last trial; `None` for a worker of the background load.
     pub(super) fn of_trial(&self) -> Option<&LatencyHistogram> {
         Some(&self.trial).filter(|_| !self.assignment.setup.role.is_background)
     }
 
-    /// Latencies of all trials.
+    /// Returns the latencies of all trials.
     pub(super) fn of_point(&self) -> &LatencyHistogram {
         &self.point
     }
 
-    /// Phases of batches over all trials.
+    /// Returns the phases of batches over all trials.
     pub(super) fn phases(&self) -> Option<&PhaseHistograms> {
         self.phases.as_ref()
     }
 
-    /// Discards the warm-up's latencies.
+    /// Discards the latencies of the warm-up.
     pub(super) fn discard_warm_up(&mut self) {
         self.point.clear();
         if let Some(phases) = &mut self.phases {

@@ -1,5 +1,5 @@
-//! The worker threads of one rank during one point. Worker 0 is the rank's main thread and the leader: it alone talks
-//! to other ranks. The others wait for its orders. While bytes move, all of them poll.
+//! The worker threads of one rank during one point. Worker 0 is the rank's main thread and the leader, and the only one
+//! that talks to other ranks. The other workers follow its orders. While bytes move, all of them poll.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -31,62 +31,62 @@ use tonnage_units::{Error, Result};
 /// A command to a following worker.
 #[derive(Debug, Clone)]
 pub enum ThreadOrder {
-    /// Measure the copy bound, in turns shared by all copiers.
+    /// Measure the copy bound, in the turns that all copiers share.
     CopyBound(CopyRepetitions),
     /// Run this worker's socket streams.
     Stream(Arc<SharedStreams>),
-    /// Prepare for the trial with this number; fill its data if the flag is set.
+    /// Prepare for the trial with this number. If the flag is set, fill in its data.
     Prepare(u64, bool),
-    /// Drive the flows, serve peers until all ranks are done, and finish.
+    /// Drive the worker's flows, serve peers until all ranks are done, and finish the round.
     Trial(Schedule),
-    /// Check the bytes of all rounds of the last trial.
+    /// Check the bytes after all rounds of the last trial.
     Check,
-    /// Discard the warm-up's latencies.
+    /// Discard the latencies of the warm-up.
     Forget,
     /// Return the latencies of the last trial.
     LatenciesOfTrial,
     /// Return the latencies of all trials.
     Latencies,
-    /// Return the number of operations to each peer since the point began, warm-up included.
+    /// Return the number of operations to each peer since the point began, including the warm-up.
     Operations,
-    /// Use up the receives that peers have posted, and serve until all ranks are done.
+    /// Use up the receives that peers have posted, and serve peers until all ranks are done.
     Close,
 }
 
 /// A worker's answer to an order.
 #[derive(Debug, Default)]
 pub struct ThreadReport {
-    /// Totals of a trial or a check.
+    /// Totals of a round or of a check.
     pub totals: Option<TrialTotals>,
-    /// Times of the flows, if a traffic file defines their loads.
+    /// Times of the flows, if a traffic file defines the loads.
     pub times: Vec<FlowTime>,
     /// Rates of the copy bound.
     pub rates: Option<Vec<CopyRate>>,
-    /// Bytes of the socket streams.
+    /// Bytes that the socket streams received.
     pub streamed: Option<StreamedBytes>,
     /// Latencies, if they were requested.
     pub latencies: Option<LatencyHistogram>,
     /// Latencies of the phases of batches.
     pub phases: Option<PhaseHistograms>,
-    /// Peers and the number of operations to each, of the warm-up and all trials.
+    /// Number of operations to each peer, including the warm-up.
     pub operations: Vec<(u32, u64)>,
 }
 
 /// State that the workers of a rank share while bytes move.
 #[derive(Default)]
 pub struct SharedTrialState {
-    /// Workers that still drive their own flows.
+    /// Number of workers that still drive their own flows.
     driving: AtomicU32,
-    /// True once all ranks are done.
+    /// True after all ranks are done.
     over: AtomicBool,
-    /// Operations that each worker issued.
+    /// Operations that each worker has issued.
     issued: Mutex<Vec<IssuedOperations>>,
     /// Operations that each worker should have seen.
     expected: Mutex<Vec<ExpectedOperations>>,
-    /// The first failure of a following worker, so that the leader need not wait for its answer.
+    /// The first failure of a following worker. The leader sees it without waiting for the worker's answer.
     failure: Mutex<Option<String>>,
     failed: AtomicBool,
-    /// Workers that may be asleep.
+    /// Workers that may be asleep, for waking them.
     sleepers: Arc<Sleepers>,
 }
 
@@ -101,23 +101,23 @@ impl SharedTrialState {
         }
     }
 
-    /// Resets the state before each round.
+    /// Resets the state. Called before each round.
     pub fn reset(&self, workers: u32) {
         self.driving.store(workers, Ordering::Release);
         self.over.store(false, Ordering::Release);
     }
 
-    /// Whether all local workers have driven their flows.
+    /// Returns whether all workers of this rank have driven their flows.
     pub fn all_driven(&self) -> bool {
         self.driving.load(Ordering::Acquire) == 0
     }
 
-    /// Whether a following worker has failed. Costs one atomic load.
+    /// Returns whether a following worker has failed. This costs one atomic load.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Returns the first failure of a following worker as an error.
+    /// Fails if a following worker has failed, with the first failure.
     pub fn check_failed(&self) -> Result<()> {
         if !self.has_failed() {
             return Ok(());
@@ -137,17 +137,18 @@ impl SharedTrialState {
         self.sleepers.wake();
     }
 
-    /// Operations that the local workers issued; complete once [`Self::all_driven`].
+    /// Returns the operations that this rank's workers have issued. They are complete when [`Self::all_driven`] returns
+    /// true.
     pub fn issued(&self) -> Vec<IssuedOperations> {
         lock(&self.issued).clone()
     }
 
-    /// Sets the operations that the workers should have seen.
+    /// Sets the operations that each worker should have seen.
     pub fn expect(&self, expected: Vec<ExpectedOperations>) {
         *lock(&self.expected) = expected;
     }
 
-    /// Signals that all ranks are done, and sets the operations that the workers should have seen.
+    /// Signals that all ranks are done, and sets the operations that each worker should have seen.
     pub fn finish(&self, expected: Vec<ExpectedOperations>) {
         self.expect(expected);
         self.over.store(true, Ordering::Release);
@@ -161,8 +162,8 @@ impl SharedTrialState {
             .unwrap_or_default()
     }
 
-    /// Drives a worker's own flows and publishes the operations it issued. The caller then serves peers until the trial
-    /// is over.
+    /// Drives a worker's own flows, and publishes the operations that it issued. The caller then serves peers until the
+    /// round is over.
     pub fn drive(
         &self,
         index: usize,
@@ -182,13 +183,13 @@ impl SharedTrialState {
         result.and_then(|totals| published.map(|()| totals))
     }
 
-    /// Checks a worker's bytes and advances its walks.
+    /// Checks a worker's bytes, and advances the expected state.
     pub fn check(&self, index: usize, work: &mut TransferWorker) -> Result<TrialTotals> {
         let (expected, mut totals) = (self.expected(index), TrialTotals::default());
         work.check(&expected, &mut totals).map(|()| totals)
     }
 
-    /// Carries out an order that needs no exchange with other ranks, on any thread except the leader's.
+    /// Carries out an order on the thread of a following worker. Such orders need no exchange with other ranks.
     fn follow(
         &self,
         index: usize,
@@ -236,7 +237,7 @@ impl SharedTrialState {
 /// The leader's handles to the following workers.
 pub type Threads = Followers<ThreadOrder, ThreadReport, Error>;
 
-/// Setups of this rank's workers.
+/// Returns the set-ups of this rank's workers.
 pub(super) fn worker_setups(
     point: &TransferPoint,
     points: &WorkerPoints<'_>,
@@ -267,8 +268,8 @@ pub(super) fn worker_setups(
     (0u32..).zip(&open.workers).map(setup).collect()
 }
 
-/// Runs the thread of a following worker: prepares it, reports that it is ready, and carries out orders until the
-/// leader hangs up.
+/// Body of a following worker's thread. It prepares the worker, reports that it is ready, and carries out orders until
+/// the leader drops its end of the channel.
 pub(super) fn serve(
     point: &TransferPoint,
     setup: WorkerSetup,
@@ -304,7 +305,7 @@ mod tests {
     use super::*;
     use tonnage_loops::testing::{LONG, rested};
 
-    /// Every change that a resting worker may wait for must wake it immediately.
+    /// Each change for which a resting worker may wait must wake it immediately.
     #[test]
     fn each_change_of_the_shared_state_wakes_a_resting_worker() {
         let (sleepers, stop) = (Arc::new(Sleepers::default()), AtomicBool::new(false));

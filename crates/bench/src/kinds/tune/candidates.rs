@@ -1,4 +1,4 @@
-//! Candidates of a race on open engines: opens the engines, and runs one trial of a candidate.
+//! Candidates of a race with their open engines. Opens engines, and runs one trial of a candidate at a time.
 
 use crate::failure::StepFailure;
 use crate::kinds::kind::{Stage, StepRunner};
@@ -15,7 +15,8 @@ use tonnage_ranks::Distinct;
 use tonnage_record::{Effective, Latency, LatencyKind};
 use tonnage_units::{Error, Nanos, Result};
 
-/// Meaning of a latency sample: its kind, and whether the bytes have arrived when it ends.
+/// Meaning of a latency sample: its kind, and whether the bytes have arrived when it ends. `None` if this does not
+/// apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LatencyMeaning(LatencyKind, Option<bool>);
 
@@ -25,20 +26,20 @@ impl LatencyMeaning {
     }
 }
 
-/// The values that a search starts from. The engine could be opened for them.
+/// The values with which a search starts. The engine could be opened for them.
 pub struct SearchStart {
-    /// Index of each option's value.
+    /// For each option, the index of its value.
     pub values: Vec<usize>,
-    /// Meaning of their latency.
+    /// Meaning of latency samples with these values.
     pub meaning: LatencyMeaning,
     /// CPUs of the first pair of workers.
     pub cpus: Result<[u32; 2], String>,
-    /// Choices of the engines.
+    /// Configurations that the engines chose.
     pub effective: Vec<Effective>,
 }
 
 impl SearchStart {
-    /// Finds the start by opening the engine for one candidate after the other.
+    /// Finds values to start with, by opening the engine for one candidate after the other.
     ///
     /// # Errors
     /// [`StepFailure::Point`] with the reasons, if every candidate is refused.
@@ -46,7 +47,7 @@ impl SearchStart {
         let mut last = None;
         let mut admits = |values: &[usize]| match open_candidate(point, values, stage) {
             Ok(found) => {
-                // The last candidate admitted is the one that the search returns.
+                // The search returns the last candidate that was accepted.
                 last = Some(found);
                 Ok(Ok(()))
             }
@@ -60,7 +61,7 @@ impl SearchStart {
     }
 }
 
-/// Opens the engine for a candidate and closes it again.
+/// Opens the engine for a candidate, and closes it again.
 fn open_candidate(
     point: &TunePoint,
     values: &[usize],
@@ -79,7 +80,7 @@ fn open_candidate(
     })
 }
 
-/// Candidates of a race, and the engines that are open for these candidates.
+/// Candidates of a race, and the engines that are open for them.
 pub struct Candidates {
     goal: Goal,
     meaning: LatencyMeaning,
@@ -88,7 +89,7 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// Creates candidates without opening any engine.
+    /// Creates the candidates. No engine is open yet.
     pub fn new(goal: Goal, meaning: LatencyMeaning, points: Vec<Result<TransferPoint>>) -> Self {
         Self {
             goal,
@@ -98,22 +99,22 @@ impl Candidates {
         }
     }
 
-    /// The reason why candidate `at` is refused, if it is.
+    /// Returns why the candidate `at` is refused; `None` if it is not.
     pub fn refused(&self, at: usize) -> Option<&Error> {
         self.points.get(at)?.as_ref().err()
     }
 
-    /// All reasons, with the indices of the candidates.
+    /// Returns the reasons of all refused candidates, with the candidates' indices.
     pub fn all_refused(self) -> impl Iterator<Item = (usize, Error)> {
         let points = self.points.into_iter().enumerate();
         points.filter_map(|(at, point)| Some((at, point.err()?)))
     }
 
-    /// Runs one trial of a candidate. Returns the goal's figure, which is equal on all ranks. `None` if it cannot be
-    /// measured: the candidate is then refused from now on.
+    /// Runs one trial of a candidate. Returns the figure of the goal, which is equal on all ranks. `None` if it cannot
+    /// be measured. The candidate is then refused from now on.
     ///
     /// # Errors
-    /// [`StepFailure::Run`] for everything else.
+    /// [`StepFailure::Run`] for any other failure.
     pub fn trial(
         &mut self,
         at: usize,
@@ -128,7 +129,7 @@ impl Candidates {
         match measured.and_then(|measured| figure(self.goal, &candidate, &measured)) {
             Ok(figure) => Ok(Some(figure)),
             Err(StepFailure::Point(error)) => {
-                // The engine's state is unknown.
+                // The state of the engine is unknown, so it is closed.
                 self.opened.retain(|(known, _)| *known != key);
                 self.points[at] = Err(error);
                 Ok(None)
@@ -156,13 +157,14 @@ impl Candidates {
             )));
         }
         let mut measured = PointResults::default();
-        // The winner's final run proves its path: reading counters takes longer than a trial.
+        // Trials of a race have no proof of path, because reading counters takes longer than a trial. The winner's
+        // final run has one.
         point::measure(candidate, engine, stage, None, &mut measured, run_steps)?;
         Ok(measured)
     }
 
-    /// Opens the engine of a candidate, for all candidates that can share it. If it cannot be opened in addition to the
-    /// open engines, those are closed first.
+    /// Opens the engine for a candidate and for all others that can share it. If this fails while other engines are
+    /// open, closes those and tries again.
     fn open(&mut self, key: &EngineKey, stage: &mut Stage<'_>) -> Result<(), StepFailure> {
         if self.opened.iter().any(|(known, _)| known == key) {
             return Ok(());
@@ -181,7 +183,7 @@ impl Candidates {
     }
 }
 
-/// The goal's figure of one trial.
+/// Returns the goal's figure in one trial.
 fn figure(
     goal: Goal,
     candidate: &TransferPoint,

@@ -1,13 +1,13 @@
-//! Options of a transfer that compete for a goal.
+//! A search for the options of a transfer that reach a goal best.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`race`] | eliminations and the winner, from figures alone |
-//! | [`candidates`] | candidates of a race on open engines |
+//! | [`race`] | eliminations and the winner, computed from figures alone |
+//! | [`candidates`] | candidates of a race, with their open engines |
 //! | [`search`] | the races of a point, one option after the other, and the winner's final run |
 //!
-//! `tonnage_plan::tune` decides which values compete. Each candidate is a point of [`super::transfer`] and runs the
-//! same steps. All ranks decide the same, because a point's figures are equal on all of them.
+//! `tonnage_plan::tune` determines the competing values. Each candidate is a point of [`super::transfer`] and takes the
+//! same steps. All ranks make the same decisions, because a point's figures are equal on all ranks.
 
 pub mod candidates;
 pub mod race;
@@ -20,8 +20,8 @@ use search::OptionSearch;
 use tonnage_plan::tune::TunePoint;
 use tonnage_record::{Body, Record, TuneBody};
 
-/// The `tune` kind: a point opens its engines itself. Like a transfer, it has a canary; the winner's final run has all
-/// other parts of a transfer.
+/// The `tune` kind. A point opens its engines itself. It has a canary, as a transfer has. All other parts of a transfer
+/// belong to the winner's final run.
 #[derive(Default)]
 pub struct Tunes;
 

@@ -1,33 +1,34 @@
-//! A race is a comparison of values: rounds of trials in turn, in which values that can no longer win are eliminated.
-//! This module is pure, so that all ranks that see the same figures decide the same.
+//! A race compares values. It consists of rounds, in which each value has a trial, and eliminates values that can no
+//! longer win. This module has no side effects, so that all ranks that see the same figures decide alike.
 //!
-//! Two values are compared by the logarithms of their ratio in each round that both ran, because disturbances of the
-//! machine affect both. A more expensive value must be worth its price. The comparison with a cheaper one is decided
-//! once the interval of their ratio lies entirely on one side of that price. No elimination is final: a value returns
-//! if the value that eliminated it is eliminated itself.
+//! Two values are compared by the logarithm of their ratio in each round in which both ran, because disturbances of the
+//! machine affect both. A more expensive value must be better by a minimum, its price. Its comparison with a cheaper
+//! value is decided when the interval of their ratio is entirely above or below this price. No elimination is final: if
+//! the value that eliminated another one is eliminated itself, the other one returns.
 
 use tonnage_plan::tune::point::TRIALS_PER_VALUE;
 use tonnage_record::spread::{Trimmed, student_t_quantile, trimmed_mean};
 use tonnage_record::tune::{TuneGain, TuneOutcome};
 
-/// Fraction by which a more expensive value must be better: users would not double the depth for a smaller gain.
+/// A more expensive value must be better by this fraction. For a smaller gain, users would not double the depth.
 const WORTH: f64 = 0.03;
 
-/// Rounds after which the race checks for decisions. There are few checks, because each is a chance for noise to
-/// decide.
+/// Rounds after which the race checks for decisions. There are only a few, because in each check noise may decide by
+/// chance.
 const CHECK_ROUNDS: [usize; 6] = [3, 5, 8, 12, 16, ROUNDS_MAX];
 const ROUNDS_MAX: usize = 24;
 
-/// Probability that noise decides wrongly between two values, over all checks including the final one.
+/// Probability that noise decides wrongly between two values, over all checks including the last one.
 const WRONG: f64 = 0.05;
 
-/// Probability that the truth lies beyond one end of a reported interval.
+/// Probability that the true value is beyond one end of a reported interval.
 const BEYOND_TOLD: f64 = 0.025;
 
 /// One competing value.
 #[derive(Debug, Clone, Default)]
 struct RaceCandidate {
-    /// Logarithm of its figure in each round, negated if less is better; `None` for rounds that it did not run.
+    /// Logarithm of the value's figure in each round, negated if less is better. `None` for a round in which it did not
+    /// run.
     merits: Vec<Option<f64>>,
     /// True if the value cannot be measured.
     is_refused: bool,
@@ -40,9 +41,9 @@ pub struct CandidateRace {
     less_is_better: bool,
     rounds: usize,
     trials: usize,
-    /// Indices of the values that are still undecided.
+    /// Indices of the values that are not eliminated.
     open: Vec<usize>,
-    /// Half-width of a check's interval in standard errors, indexed by the degrees of freedom.
+    /// Half width of the interval in a check, in standard errors. The index is the degrees of freedom.
     reach: Vec<f64>,
 }
 
@@ -63,8 +64,8 @@ impl CandidateRace {
         }
     }
 
-    /// Begins a round and returns its values in order. The order is reversed every other round, so that no value always
-    /// runs first. `None` once the race is decided, or the trials are used up.
+    /// Begins a round, and returns its values in order. The order is reversed in every other round, so that no value
+    /// always runs first. `None` if the race is decided, or if the trials are used up.
     pub fn round(&mut self) -> Option<Vec<usize>> {
         let runners = self.runners.iter().filter(|it| !it.is_refused).count();
         let most = runners * TRIALS_PER_VALUE as usize;
@@ -87,12 +88,12 @@ impl CandidateRace {
         Some(order)
     }
 
-    /// Number of the current round, from 1.
+    /// Returns the number of the current round, from 1.
     pub fn rounds(&self) -> usize {
         self.rounds
     }
 
-    /// Records the figure of a value in this round; it is above 0.
+    /// Records the figure of a value in this round. It must be positive.
     pub fn record(&mut self, at: usize, figure: f64) {
         let merit = if self.less_is_better {
             -figure.ln()
@@ -105,14 +106,14 @@ impl CandidateRace {
         }
     }
 
-    /// Removes a value that cannot be measured.
+    /// Excludes a value that cannot be measured.
     pub fn refuse(&mut self, at: usize) {
         self.runners[at].is_refused = true;
         self.eliminate();
     }
 
-    /// The winner among the undecided values: the cheapest with a mean as good as the best one's. `None` if all were
-    /// refused.
+    /// Returns the winner among the remaining values. It is the cheapest whose mean is as good as the best one's.
+    /// `None` if all values were refused.
     pub fn winner(&self) -> Option<usize> {
         let best = self.best()?;
         let is_as_good = |at: usize| {
@@ -122,7 +123,7 @@ impl CandidateRace {
         self.open.iter().copied().find(|&at| is_as_good(at))
     }
 
-    /// The undecided value with the best mean.
+    /// Returns the remaining value with the best mean.
     fn best(&self) -> Option<usize> {
         let better = |one, other| {
             let ratio = self.ratio(other, one);
@@ -135,19 +136,19 @@ impl CandidateRace {
         self.open.iter().copied().reduce(better)
     }
 
-    /// Number of trials of a value.
+    /// Returns the number of trials of a value.
     pub fn trials(&self, at: usize) -> u32 {
         self.runners[at].merits.iter().flatten().count() as u32
     }
 
-    /// Figure of a value; `None` without trials.
+    /// Returns the mean figure of a value; `None` without trials.
     pub fn figure(&self, at: usize) -> Option<f64> {
         let merits: Vec<f64> = self.runners[at].merits.iter().copied().flatten().collect();
         let mean = trimmed_mean(&merits)?.mean;
         Some(if self.less_is_better { -mean } else { mean }.exp())
     }
 
-    /// Fraction by which a value is better than the winner.
+    /// Returns the fraction by which a value is better than the winner.
     pub fn gain(&self, at: usize, winner: usize) -> Option<TuneGain> {
         let ratio = self
             .ratio(at, winner)
@@ -160,7 +161,7 @@ impl CandidateRace {
         })
     }
 
-    /// Returns the outcome of the value at index `at`. Without a winner the comparison was not finished.
+    /// Returns the outcome of the value at index `at`. `winner` is `None` if the race did not finish.
     pub fn outcome(&self, at: usize, winner: Option<usize>) -> TuneOutcome {
         let Some(winner) = winner.filter(|_| !self.runners[at].is_refused) else {
             let is_refused = self.runners[at].is_refused;
@@ -179,8 +180,9 @@ impl CandidateRace {
         }
     }
 
-    /// Determines the undecided values. The cheapest come first, because an eliminated value cannot eliminate others as
-    /// too expensive. A value that is certainly worth its price beats the cheaper one even if it is eliminated itself.
+    /// Determines the remaining values. It begins with the cheapest, because an eliminated value cannot eliminate
+    /// others as too expensive. A value that is certainly worth its price eliminates cheaper ones, even if it is
+    /// eliminated itself.
     fn eliminate(&mut self) {
         let runners = 0..self.runners.len();
         let all: Vec<usize> = runners.filter(|&at| !self.runners[at].is_refused).collect();
@@ -197,7 +199,8 @@ impl CandidateRace {
         }
     }
 
-    /// Whether a value is worth being more expensive than another one; `None` while that is undecided.
+    /// Returns whether an expensive value is worth its price, compared with a cheaper one. `None` if this is not
+    /// decided yet.
     fn is_worth_its_cost(&self, dearer: usize, cheaper: usize) -> Option<bool> {
         let ratio = self.ratio(dearer, cheaper)?;
         let reach = self.reach.get(ratio.freedom as usize)?;
@@ -209,7 +212,7 @@ impl CandidateRace {
         }
     }
 
-    /// Logarithm of the ratio of two values, in the rounds that both ran.
+    /// Returns the logarithm of the ratio of two values, over the rounds in which both ran.
     fn ratio(&self, one: usize, other: usize) -> Option<Trimmed> {
         let (one, other) = (&self.runners[one].merits, &self.runners[other].merits);
         let both = one.iter().zip(other);

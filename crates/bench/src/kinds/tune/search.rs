@@ -1,5 +1,5 @@
-//! The races of a point: one option after the other, with the others fixed. Then the winning values race against those
-//! at the start, and the winner has its final run.
+//! The races of a point. Each race varies one option, while all others are fixed. Then the winning values race against
+//! the values at the start. Finally, the winner has its final run.
 
 use std::time::Instant;
 
@@ -21,10 +21,10 @@ use tonnage_record::{Record, TuneBody};
 use tonnage_units::Error;
 use tonnage_units::message::truncate_message;
 
-/// Trials of the winner's final run.
+/// Number of trials in the winner's final run.
 const LAST_TRIALS: u32 = 5;
 
-/// Name of the last race, which compares the values of all options together.
+/// Name of the last race, in which the values of all options compete together.
 const TOGETHER: &str = "together";
 
 /// A search in progress.
@@ -33,12 +33,12 @@ pub struct OptionSearch<'a, 'b> {
     start: &'a SearchStart,
     stage: &'a mut Stage<'b>,
     body: TuneBody,
-    /// Index of each option's current value.
+    /// For each option, the index of its current value.
     values: Vec<usize>,
     begun: Instant,
 }
 
-/// Competing values, cheapest first: their names, and for each the indices of all options' values.
+/// Competing values, cheapest first. Each has a name, and the indices of all options' values.
 struct Contest {
     pass: u32,
     option: String,
@@ -59,13 +59,13 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
         }
     }
 
-    /// The record's body, with everything that was tried.
+    /// Returns the record's body, with all candidates that were tried.
     pub fn into_body(mut self) -> TuneBody {
         self.body.elapsed_ns = self.begun.elapsed().as_nanos() as u64;
         self.body
     }
 
-    /// Searches until a pass changes no value that an earlier race of the same pass assumed.
+    /// Searches until no race of a pass would be repeated with different values of other options.
     pub fn run(
         &mut self,
         record: &mut Record,
@@ -80,7 +80,7 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
                     self.run_contest(contest, &mut *run_steps)?;
                 }
             }
-            // Options before the last one that changed were searched with its old value.
+            // Options before the last one that changed must race again, because they were searched with its old value.
             let mut places = (0..self.values.len()).rev();
             until = places
                 .find(|&at| self.values[at] != before[at])
@@ -93,7 +93,7 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
         self.run_winner(record, run_steps)
     }
 
-    /// A contest of one option's values, with the others fixed.
+    /// Returns a contest of one option's values. The values of all other options are fixed.
     fn option_contest(&self, pass: u32, dimension: usize) -> Contest {
         let option = &self.point.dimensions[dimension];
         let with = |at| {
@@ -113,7 +113,7 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
         }
     }
 
-    /// A contest of the winning values against those at the start, which win only if they are better.
+    /// Returns a contest of the winning values against the values at the start. The latter win only if they are better.
     fn final_contest(&self) -> Contest {
         Contest {
             pass: PASSES_MAX,
@@ -123,7 +123,7 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
         }
     }
 
-    /// Races the values of a contest and keeps the winner's.
+    /// Races the values of a contest, and keeps the winning ones.
     fn run_contest(
         &mut self,
         contest: Contest,
@@ -212,8 +212,8 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
         }
     }
 
-    /// Measures the winner as a normal transfer. The last operation on each slot is verified and the path is proven,
-    /// because the races have no time for these checks.
+    /// Measures the winner as an ordinary transfer. It verifies the last operation on each slot and proves the path,
+    /// for which races have no time.
     fn run_winner(
         &mut self,
         record: &mut Record,

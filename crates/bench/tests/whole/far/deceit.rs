@@ -1,4 +1,4 @@
-//! Lies about more than one operation, which comparing only the last operation on a slot does not reveal.
+//! Lies about several operations. Comparing only the last operation on a slot does not reveal them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use tonnage_units::lock::lock;
 use super::lie::Lie;
 use super::{Worker, unknown};
 
-/// Time for a target to look at an arrival, and the most time that it may take to poll it.
+/// Time that a target gets to look at an arrival, and longest time that it may take to poll the arrival.
 const LOOK: Duration = Duration::from_millis(200);
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes of an operation, and where they land.
+/// Bytes of an operation, and where they are to be written.
 pub struct Delivery {
     to: Arc<dyn Memory>,
     at: u64,
@@ -28,17 +28,17 @@ impl Delivery {
     }
 }
 
-/// State of a lie in progress.
+/// State of a lie that involves several operations.
 #[derive(Default)]
 pub struct LieState {
-    /// An operation that waits for the next one.
+    /// An operation that is delayed until the next one is posted.
     held: Option<Op>,
-    /// A delivery that will land once more, or the rest of one that landed in part.
+    /// A delivery that will be repeated, or the rest of a delivery that was made in part.
     kept: Option<Delivery>,
 }
 
 impl Worker {
-    /// Handles an operation that may be part of one of these lies. Returns whether it was accepted.
+    /// Handles an operation that may be part of such a lie. Returns whether the operation was accepted.
     pub(super) fn deceive(&mut self, lie: Lie, verb: Verb, op: &Op) -> Result<bool> {
         let since = self.initiated.wrapping_sub(self.at);
         let mut ops = vec![*op];
@@ -84,7 +84,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Waits until an operation's target has taken earlier notifications, and has had time to look at them.
+    /// Waits until an operation's target has taken all earlier notifications, and has had time to look at them.
     fn let_peer_look(&self, op: &Op) -> Result<()> {
         let inbox = self.inbox_of(self.lane_of(op.lane)?.peer)?;
         let until = Instant::now() + LOOK_MAX;
@@ -95,7 +95,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether an operation lands at the same place as the kept delivery.
+    /// Returns whether an operation is written to the same place as the kept delivery.
     fn lands_on_kept(&self, verb: Verb, op: &Op) -> Result<bool> {
         let Some(kept) = &self.lie_state.kept else {
             return Ok(false);
@@ -117,7 +117,7 @@ impl Worker {
         self.done.push_back(Completion::new(op, Ending::Done));
     }
 
-    /// Returns an operation's bytes, and where they will land.
+    /// Returns the bytes of an operation, and where they are to be written.
     fn delivery(&self, verb: Verb, op: &Op) -> Result<Delivery> {
         let lane = self.lane_of(op.lane)?;
         let peer = self.inbox_of(lane.peer)?;
@@ -140,7 +140,7 @@ impl Worker {
     }
 }
 
-/// Returns two operations with exchanged deliveries.
+/// Returns the two operations with their deliveries exchanged.
 fn exchanged(verb: Verb, first: Op, second: Op) -> Vec<Op> {
     let swap = |one: Op, other: Op| match verb {
         Verb::WriteImm => Op {
@@ -157,7 +157,7 @@ fn exchanged(verb: Verb, first: Op, second: Op) -> Vec<Op> {
         },
     };
     match verb {
-        // Messages land in the order in which they arrive.
+        // The place of a message is determined by the order of arrival.
         Verb::Send => vec![second, first],
         _ => vec![swap(first, second), swap(second, first)],
     }

@@ -1,4 +1,4 @@
-//! Lies of the test engine about one operation, the options that request them, and how each changes the movement of
+//! Lies of the test engine about one operation: the options that request them, and how each lie changes the movement of
 //! bytes and words.
 
 use std::sync::Mutex;
@@ -54,14 +54,14 @@ pub const AT: EngineOption = EngineOption {
     about: "number of the operation of each thread that is lied about, from 0",
 };
 
-/// A lie about one operation.
+/// A lie about an operation. "The operation" is the one with the requested number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lie {
-    /// One of its bytes is changed.
+    /// One byte of the operation is changed.
     Flip,
-    /// One of its bytes is changed, and one of each later operation.
+    /// One byte of the operation is changed, and one byte of each later operation.
     FlipAll,
-    /// The operation's bytes do not move, and the target is not notified.
+    /// The operation completes, but its bytes don't move, and the target is not notified.
     Drop,
     /// The operation completes twice, or the target is notified twice.
     Double,
@@ -73,19 +73,19 @@ pub enum Lie {
     Late,
     /// The operation lands one slot further.
     Elsewhere,
-    /// The target is notified again once it is idle.
+    /// The target is notified a second time when it is idle.
     Echo,
     /// The target is notified as if the next rank had sent it.
     Stranger,
-    /// No operation before this one moves anything. If one per slot is left, only the last operation on each slot
-    /// moves.
+    /// No operation before the operation moves any bytes. If each slot has only one operation after that, only the last
+    /// operation on each slot moves.
     LastVisits,
-    /// The operation and the next one swap their bytes; write-imms swap their immediates.
+    /// The operation and the next one exchange their bytes; write-imms exchange their immediates.
     Exchange,
-    /// The operation is delivered again over the next operation on its slot. For write-imms, the immediates of four in
-    /// a row become those of the first and the last, twice each, so that their number and sum stay the same.
+    /// The operation is delivered a second time, over the next operation on its slot. With write-imms, four consecutive
+    /// immediates become two of the first and two of the last one. Their number and sum stay the same.
     Again,
-    /// Half of the operation moves at first, and the other half after another operation was posted.
+    /// Half of the operation moves at first. The other half moves after another operation was posted.
     Short,
 }
 
@@ -96,12 +96,12 @@ impl Lie {
         all.find(|(known, _)| *known == name).map(|(_, lie)| *lie)
     }
 
-    /// Whether the lie involves several operations, each in a different way.
+    /// Returns whether the lie involves several operations, and treats them differently.
     pub fn is_of_several(self) -> bool {
         matches!(self, Self::Exchange | Self::Again | Self::Short)
     }
 
-    /// Whether the lie concerns operation `this`, if the lie begins with operation `first`.
+    /// Returns whether the lie concerns operation `this`. The lie begins with operation `first`.
     pub fn is_of<T: PartialOrd>(self, this: T, first: T) -> bool {
         match self {
             Self::FlipAll => this >= first,
@@ -111,7 +111,7 @@ impl Lie {
     }
 }
 
-/// Moves bytes from one memory to another through their owners.
+/// Moves bytes from one memory to another, through the owners of both.
 pub fn carry(
     op: &Op,
     lie: Option<Lie>,
@@ -123,7 +123,7 @@ pub fn carry(
     }
     let len = u64::from(op.len);
     let source = match lie {
-        // Slots are adjacent.
+        // Slots are adjacent, so the other slot is the next or the previous one.
         Some(Lie::Swap) if (from.1 / len).is_multiple_of(2) => from.1 + len,
         Some(Lie::Swap) => from.1 - len,
         _ => from.1,
@@ -142,10 +142,10 @@ pub fn carry(
     to.0.write(to.1 + further, &bytes)
 }
 
-/// Words change one at a time, across all ranks.
+/// Locked while a word is changed, so that words change one at a time over all ranks.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Changes a word. The lies: a wrong old value, a missing old value, another word, no change at all.
+/// Changes a word. Possible lies are a wrong old value, a missing old value, another word, and no change at all.
 pub fn change_word(
     op: &Op,
     verb: Verb,

@@ -1,6 +1,6 @@
-//! A test engine that moves bytes within one process, between memories that only their owner can access, and that may
-//! lie about them. It differs from `tonnage_engine::testing::TestEngine`: bytes really move here, in whole runs,
-//! because verification is under test.
+//! A test engine that moves bytes within one process, and may lie about them. Only the owners of its memories can
+//! access these. Unlike `tonnage_engine::testing::TestEngine`, it really moves bytes, because it tests verification in
+//! whole runs.
 
 mod deceit;
 mod lie;
@@ -86,28 +86,28 @@ struct Receive {
     tag: u32,
 }
 
-/// One worker's memories and queues. Peers in this process find them by the number in an endpoint address.
+/// Memories and queues of one worker. Peers in this process find them by the number in the endpoint address.
 struct Inbox {
     memories: Mutex<BTreeMap<u32, Arc<dyn Memory>>>,
     arrivals: Mutex<VecDeque<Completion>>,
-    /// Arrivals that are reported once this side is idle.
+    /// Arrivals that are reported a second time when this side is idle.
     echoes: Mutex<VecDeque<Completion>>,
-    /// Posted receives, by the peer that they are for.
+    /// Posted receives of each peer.
     receives: Mutex<BTreeMap<Peer, VecDeque<Receive>>>,
-    /// The latest bytes of plain writes into device memory, for each region and offset. They have left their sender and
-    /// not landed, as between a NIC and a GPU, until the target flushes them.
+    /// The latest bytes of plain writes to device memory, for each region and offset. They have left the sender, but
+    /// are not visible until the target flushes them, as between a NIC and a GPU.
     held: Mutex<BTreeMap<(u32, u64), Vec<u8>>>,
-    /// Written to wake a sleeper.
+    /// Written to, to wake a worker that sleeps.
     wake_sender: UnixStream,
 }
 
-/// Minimum time that landing takes.
+/// Minimum time that a flush takes.
 pub const LANDING: Duration = Duration::from_millis(1);
 
 impl Inbox {
     fn tell(&self, arrival: Completion) {
         lock(&self.arrivals).push_back(arrival);
-        // A full pipe already wakes the sleeper.
+        // If the pipe is full, the worker wakes anyway.
         let _ = (&self.wake_sender).write(&[1]);
     }
 
@@ -131,10 +131,10 @@ struct FarLane {
 struct Worker {
     rank: Peer,
     lie: Option<Lie>,
-    /// Number of the operation that is lied about.
+    /// Number of the operation that the lie concerns.
     at: u64,
     initiated: u64,
-    /// Operations that have completed without moving.
+    /// Operations that have completed although their bytes have not moved.
     late: Vec<Op>,
     lie_state: LieState,
     number: u64,
@@ -194,7 +194,7 @@ impl Worker {
         self.peers.get(&peer).ok_or_else(|| unknown("a peer"))
     }
 
-    /// Carries out one operation. Returns false if the peer has no receive for it yet.
+    /// Carries out one operation. Returns false if the peer has posted no receive for it yet.
     fn carry_out(&self, op: &Op, lie: Option<Lie>) -> Result<bool> {
         let lane = self.lane_of(op.lane)?;
         let own = self.inbox.memory(lane.local)?;
@@ -239,7 +239,7 @@ impl Worker {
             }
         }
         if lie == Some(Lie::Again) {
-            // Before the notification: bytes that land after the target's comparison would leave no trace.
+            // This comes before the notification. After the target's comparison, bytes would leave no trace.
             self.land_again()?;
         }
         if matches!(lane.kind, LaneKind::Initiate(verb) if verb.notifies_target()) {
@@ -299,7 +299,7 @@ impl Engine for Worker {
 
     fn release(&mut self, lane: Lane) {
         for op in std::mem::take(&mut self.late) {
-            // The peer that a failure would concern has gone.
+            // A failure is ignored, because the peer may have ended.
             let _ = self.carry_out(&op, None);
         }
         if let Some(place) = self.lanes.get_mut(lane.0 as usize) {
@@ -314,7 +314,7 @@ impl Engine for Worker {
                 self.carry_out(op, None)?;
                 continue;
             };
-            // Lies concern the payload, which is in the first registered memory. Other memories are for a worker's own
+            // Lies concern payload, which is in the first registered memory. Further memories are for the worker's own
             // use.
             let is_payload = local == 0;
             if let Some(lie) = self.lie.filter(|lie| is_payload && lie.is_of_several()) {
@@ -386,7 +386,7 @@ impl Engine for Worker {
     }
 
     fn arm(&mut self) -> Result<ArmOutcome<'_>> {
-        // Drain the pipe first, so that later arrivals write to it again.
+        // Empties the pipe first, so that the next arrival wakes the worker again.
         let mut rung = [0; 64];
         while (&self.wake_receiver)
             .read(&mut rung)

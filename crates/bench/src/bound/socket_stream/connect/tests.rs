@@ -1,4 +1,4 @@
-//! Listeners with unknown connections, the workers they expect, and the source addresses of connections.
+//! Listeners that get expected and unknown connections, and the source addresses of connections.
 
 use super::super::tests::{pair, point, stream};
 use super::*;
@@ -30,7 +30,7 @@ fn unknown_connections_are_dropped_and_the_missing_worker_is_named() {
     let listeners = Listeners::open(&[Ipv4Addr::LOCALHOST.into(), [127, 0, 0, 2].into()]).unwrap();
     let (names, lanes) = (names(), two_workers());
     let send = |bytes: &[u8]| {
-        // Either of the two addresses.
+        // Connects to either of the two addresses, depending on the length.
         let mut socket = TcpStream::connect(listeners.addresses[bytes.len() % 2]).unwrap();
         socket.write_all(bytes).unwrap();
         socket
@@ -41,7 +41,7 @@ fn unknown_connections_are_dropped_and_the_missing_worker_is_named() {
         send(b""),
         send(b"GET / HTTP/1.1"),
         send(&greeting(&wrong, 2, 0)),
-        // A rank that is not expected, and a worker that connects twice.
+        // Rank 1 is not expected. Below, a worker of rank 2 connects twice.
         send(&greeting(&listeners.token, 1, 0)),
     ];
     let expected = [
@@ -60,7 +60,7 @@ fn unknown_connections_are_dropped_and_the_missing_worker_is_named() {
     drop((unknown, expected));
 
     let late_unknown = send(&wrong);
-    // Together they take longer than the timeout, but each of them does not.
+    // Both connections together take longer than the limit, but the limit starts anew with each connection.
     let participants = Participants {
         standstill_max: Duration::from_secs(1),
         ..participants(&names, &lanes)
@@ -91,7 +91,7 @@ fn two_differences_in_a_token_do_not_cancel_out() {
     let mut token = listeners.token;
     for (token, known) in [
         (token, Some((258, 3))),
-        // Two differences that would cancel each other out in a XOR over all bytes.
+        // In an XOR over all bytes, these two differences would cancel each other out.
         (
             {
                 token[0] ^= 4;
@@ -136,7 +136,7 @@ fn a_greeting_may_arrive_in_pieces_but_times_out() {
         }
     }
     assert_eq!(waiting.identify(&[7; 32]), Some((2, 1)));
-    // A silent connection is waited for only for a limited time.
+    // A connection that sends nothing is dropped after a limited time.
     let (silent, far) = pair();
     let mut waiting = connection(far);
     assert!(matches!(waiting.receive(), GreetingState::Incomplete));
@@ -145,7 +145,7 @@ fn a_greeting_may_arrive_in_pieces_but_times_out() {
     drop(silent);
 }
 
-/// More unknown connections arrive than there is room for: the oldest are dropped, and each poll accepts a bounded
+/// If more unknown connections arrive than there is room for, the oldest ones are dropped. Each poll accepts a limited
 /// number.
 #[test]
 fn a_flood_of_unknown_connections_is_bounded() {
@@ -155,7 +155,7 @@ fn a_flood_of_unknown_connections_is_bounded() {
     let send = |_| TcpStream::connect(place).unwrap();
     let flood: Vec<_> = (0..UNKNOWN_MAX + 6).map(send).collect();
     let mut pending = Vec::new();
-    // The end of the handshake may reach the listener after `connect` has returned.
+    // A connection may reach the listener only after `connect` has returned, so several polls may be needed.
     let (mut came, mut looks, since) = (0, Vec::new(), Instant::now());
     while came < flood.len() && since.elapsed() < Duration::from_secs(20) {
         looks.push(admit(&listener, &mut pending, 3).unwrap());
@@ -199,7 +199,7 @@ fn connections_come_from_the_address_of_the_device() {
     };
     let own: IpAddr = [127, 0, 0, 9].into();
     assert_eq!(from(Some(own)), own);
-    // An address of the other family cannot be used as the source.
+    // An address of the other family cannot be a source address, so the system chooses one.
     assert_eq!(
         from(Some("::1".parse().unwrap())),
         IpAddr::from(Ipv4Addr::LOCALHOST)
@@ -208,7 +208,7 @@ fn connections_come_from_the_address_of_the_device() {
     assert_eq!(late.kind(), std::io::ErrorKind::TimedOut);
 }
 
-/// There are two workers with three devices and two queue pairs each.
+/// Two workers have three devices and two queue pairs each, which makes twelve lanes.
 #[test]
 fn each_rail_and_queue_pair_of_a_worker_has_a_stream() {
     let mut point = point(Traffic::Pair, 2, Verb::Write);
@@ -235,10 +235,10 @@ fn each_rail_and_queue_pair_of_a_worker_has_a_stream() {
         stripe.between(3, 4).collect::<Vec<_>>(),
         (0..12).collect::<Vec<_>>()
     );
-    // The rail of the pair: the sum of both rank numbers, modulo the rails.
+    // The pair's rail is the sum of both rank numbers, modulo the number of rails.
     assert_eq!(in_turn.between(3, 4).collect::<Vec<_>>(), [4, 5, 6, 7]);
     assert_eq!(in_turn.between(0, 2).collect::<Vec<_>>(), [8, 9, 10, 11]);
-    // A worker has the lane with its own number, and those that follow at distances of the number of workers.
+    // A worker has the lane with its own number, and every following lane at a distance of the number of workers.
     let streams = |lanes: &StreamLanes| {
         let each = lanes.between(0, 1).map(|lane| {
             let mut stream = stream(pair().0, StreamDirection::Out);

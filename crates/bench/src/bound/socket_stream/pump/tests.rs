@@ -1,4 +1,4 @@
-//! Single steps of a stream, within windows in the past, in the future or around now.
+//! Single steps of a stream. The counted time is in the past, in the future, or includes now.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// Returns a window given by distances from now.
+/// Returns an interval whose times are given relative to now.
 fn window(clock: &Clock, from_ns: i64, until_ns: i64, stop_ns: i64) -> StreamInterval {
     let at = |ns: i64| clock.now_ns().saturating_add_signed(ns);
     StreamInterval {
@@ -47,7 +47,7 @@ fn counting_begins_after_the_lead() {
     assert_eq!((start_ns, from_ns, until_ns), (1_000, 1_200, 1_800));
     assert_eq!(stop_ns, 1_800 + MARGIN_NS + 7);
     assert_eq!(window.part_ns(), 120.0);
-    // Clocks with an unbounded difference end nothing early.
+    // If the difference between clocks is unbounded, a sender does not stop early.
     let clock = Clock::new();
     let endless = StreamInterval::new(clock.now_ns(), 0, 1, u64::MAX);
     assert_eq!(endless.stop_ns, u64::MAX);
@@ -67,7 +67,7 @@ fn rates_are_bytes_over_the_time_that_was_counted() {
     assert_eq!((streamed.streams, streamed.silent), (3, 1));
     assert_eq!(streamed.bytes_per_s, 400.0 * 1e9 / 2_000.0);
     assert_eq!(streamed.parts_bytes_per_s, [1e3, 2e3, 3e3, 4e3, 5e3]);
-    // Counting never ended, so there is no rate.
+    // Counting never ended, so the rate is practically 0.
     pump.ended_ns = None;
     assert!(pump.result().bytes_per_s < 1.0);
 }
@@ -87,7 +87,7 @@ fn only_bytes_received_within_the_window_count() {
         assert_eq!(pump.began_ns.is_some(), counted > 0);
         assert!(pump.ended_ns.is_none() && pump.streams[0].is_some());
     }
-    // After the window, the stream is closed and no further time is counted.
+    // When the counted time is over, a step closes the stream and records the end, once.
     let (_near, far) = pair();
     let window = window(&clock, -2_000_000, -1_000_000, LATER);
     let mut pump = one(stream(far, StreamDirection::In), &window, &clock);
@@ -98,7 +98,7 @@ fn only_bytes_received_within_the_window_count() {
     assert_eq!(pump.ended_ns, ended_ns);
 }
 
-/// A receiver that closes by its own clock is not a failure, within the possible difference of the clocks.
+/// If a receiver closes within the possible difference of the clocks, this is no error of the sender.
 #[test]
 fn a_sender_stops_at_its_time_or_with_its_receiver() {
     let clock = Clock::new();
@@ -124,7 +124,7 @@ fn a_sender_stops_at_its_time_or_with_its_receiver() {
         if until_ns < 0 {
             continue;
         }
-        // The first write may succeed before the reset of the closed peer arrives.
+        // The first write may succeed, because the peer's reset has not arrived yet.
         let ended = (0..1_000_000).find_map(|_| match pump.step(0) {
             Ok(_) if pump.streams[0].is_some() => None,
             ended => Some(ended),
@@ -133,7 +133,7 @@ fn a_sender_stops_at_its_time_or_with_its_receiver() {
     }
 }
 
-/// The thread reads the clock, sleeps in a read, and then finds that the peer closed after the interval ended.
+/// The thread reads the clock and then sleeps in a read. The peer closes after the counted time, which is no error.
 #[test]
 fn a_peer_that_closes_after_the_time_is_not_an_error() {
     let clock = Clock::new();
@@ -165,7 +165,7 @@ fn a_pump_begins_at_the_start_of_its_window() {
     assert!(clock.now_ns() >= start_ns);
 }
 
-/// A single blocking stream waits inside the call; several streams, and polled ones, do not.
+/// Only a single blocking stream may wait inside a call. With several streams, others could move bytes meanwhile.
 #[test]
 fn only_a_single_blocking_stream_uses_a_blocking_socket() {
     for (waiting, streams, blocks) in [

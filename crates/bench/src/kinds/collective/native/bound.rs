@@ -1,7 +1,7 @@
-//! The upper bound of the bus bandwidth over an engine: copies of the same memory by all sending ranks at once, or the
-//! nominal speed of the links. It applies to operations in which every sending rank sends at the bus bandwidth. In
-//! rooted operations the algorithm decides how many send at once, so there is no bound. Socket streams are measured for
-//! transfers only.
+//! The upper bound of the bus bandwidth over an engine. It is measured by simultaneous copies in the memory of all
+//! sending ranks, or it is the nominal speed of the links. The bound applies to operations in which every sending rank
+//! sends at the bus bandwidth. In rooted operations the number of simultaneous senders depends on the algorithm, so
+//! they have no bound. Socket streams are measured for transfers only.
 
 use super::open::OpenNative;
 use crate::bound::SummedCopies;
@@ -15,14 +15,14 @@ use tonnage_plan::collective::CollectivePoint;
 use tonnage_record::Bound;
 use tonnage_units::Result;
 
-/// Calls of fewer bytes have no bound by copies, because the fixed cost per call dominates.
+/// Minimum size of calls that get a bound from copies. In smaller calls the fixed cost per call dominates.
 const BYTES_MIN: u64 = 64 << 10;
 
 /// Bytes of one copy.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Measures the upper bound of the bytes per second that each rank sends, on all ranks at once. Returns `None` if there
-/// is none.
+/// Measures the upper bound of the bytes per second that each rank sends while all ranks send. Returns `None` if the
+/// operation or the engine has no bound.
 pub fn measure(
     open: &OpenNative,
     point: &CollectivePoint,
@@ -40,7 +40,7 @@ pub fn measure(
     }
 }
 
-/// Returns whether a rank sends; `None` if not every sender of the operation sends at the bus bandwidth.
+/// Returns whether a rank sends. `None` if some senders of the operation don't send at the bus bandwidth.
 fn is_sender(point: &CollectivePoint, rank: u32) -> Option<bool> {
     let grouping = point.grouping();
     let (place, ranks) = (grouping.position(rank).place, grouping.size());
@@ -60,7 +60,7 @@ fn is_sender(point: &CollectivePoint, rank: u32) -> Option<bool> {
     }
 }
 
-/// Copies the bytes of one call from one half of each sender's memory to the other.
+/// Measures copies of one call's bytes, from one half of each sender's memory to the other half.
 fn measure_copies(
     open: &OpenNative,
     point: &CollectivePoint,
@@ -91,7 +91,7 @@ fn measure_copies(
     let copiers = sum.copiers.max(1);
     let bound = describe(&sum.rates, copiers, None);
     Ok(bound.map(|bound| Bound {
-        // The fastest copy method may differ for each size, and is not of interest here.
+        // The name of the copy method is left out: the fastest method may differ between sizes.
         what: match copiers {
             1 => "memory copy by it alone".to_owned(),
             copiers => format!("memory copy by {copiers} of them at once"),
@@ -115,10 +115,10 @@ fn copy_stretch(bytes: u64, to: u64) -> CopyRange {
     }
 }
 
-/// Returns the slowest of the ranks' links, unless two ranks share one.
+/// Returns the speed of the slowest link of any rank. `None` if two ranks are on one machine and thus share a link.
 fn slowest_link(open: &OpenNative, stage: &Stage<'_>) -> Option<Bound> {
     let hosts = stage.rank.hosts();
-    // A machine is identified by its lowest rank.
+    // Each rank comes with the lowest rank of its machine.
     let mut each = (0u32..).zip(hosts.machines());
     if each.any(|(rank, machine)| rank != *machine) {
         return None;

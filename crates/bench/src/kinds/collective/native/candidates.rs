@@ -1,4 +1,4 @@
-//! Alternative ways of carrying out a call, which compete in the warm-up: algorithms and message sizes.
+//! Candidates for carrying out a call. They differ in algorithm and message size, and compete in the warm-up.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,20 +8,21 @@ use tonnage_collective::{Algorithm, Reduction};
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_units::Result;
 
-/// Calls are split only above this size; below it, one message costs less than two.
+/// Only calls above this size are divided into several messages. For smaller calls, one message is faster than two.
 const CUT_BYTES_MIN: u64 = 64 << 10;
 
-/// Message sizes that compete for larger calls. The smallest is an eighth of a common cache; slower paths need more.
+/// Message sizes that compete for larger calls. The smallest is an eighth of a common cache. Slower paths need larger
+/// ones.
 const CHUNKS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
 
-/// Above this number of ranks, only algorithms with few peers per rank compete.
+/// With more ranks than this, only algorithms with few peers per rank compete.
 const MANY_RANKS: u32 = 64;
 
-/// One way of carrying out a call.
+/// An algorithm and a message size for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
     pub algorithm: Algorithm,
-    /// The longest message.
+    /// Maximum length of a message.
     pub chunk_bytes: u64,
 }
 
@@ -39,18 +40,19 @@ impl Candidate {
     }
 }
 
-/// Number of the best alternatives that are kept: a slightly slower one may be faster a minute later.
+/// Number of candidates that are kept per call. A slightly slower candidate may be the fastest a minute later.
 const BEST_KEPT: usize = 3;
 
-/// The best alternatives found in this run. Only these compete when the same calls come again under another label.
+/// The best candidates that were found in this run. If the same calls come again under another label, only these
+/// compete.
 #[derive(Clone, Default)]
 pub struct KnownAlgorithms(Rc<RefCell<Vec<BestAlgorithms>>>);
 
-/// Engine name, calls, and their best alternatives.
+/// Engine name, point without its label, and the best candidates.
 type BestAlgorithms = (String, CollectivePoint, Vec<Candidate>);
 
 impl KnownAlgorithms {
-    /// Returns the best alternatives for the calls of a point over an engine, or `None` if none competed yet.
+    /// Returns the best candidates for a point over an engine. `None` if no candidates competed yet.
     pub fn find(&self, engine: &str, point: &CollectivePoint) -> Option<Vec<Candidate>> {
         let point = without_label(point);
         let known = self.0.borrow();
@@ -59,7 +61,7 @@ impl KnownAlgorithms {
         found.map(|(_, _, ways)| ways.clone())
     }
 
-    /// Keeps the fastest of all alternatives that competed. A second competition for the same calls is ignored.
+    /// Keeps the fastest of the candidates that competed. If there are results for the same calls already, they stay.
     pub fn add(&self, engine: &str, point: &CollectivePoint, mut tried: Vec<(u64, Candidate)>) {
         if self.find(engine, point).is_some() {
             return;
@@ -82,7 +84,8 @@ fn without_label(point: &CollectivePoint) -> CollectivePoint {
     }
 }
 
-/// Returns the alternatives for the calls of a point, the same on all ranks; a single one if the plan left no choice.
+/// Returns the candidates for the calls of a point, which are the same on all ranks. There is only one if the plan left
+/// no choice.
 pub fn candidates(point: &CollectivePoint, message_bytes_max: u64) -> Vec<Candidate> {
     let own = algorithms(point.op);
     let fits = |algorithm: &&Algorithm| {
@@ -103,7 +106,8 @@ pub fn candidates(point: &CollectivePoint, message_bytes_max: u64) -> Vec<Candid
             shorter.chain([block_bytes]).collect()
         }
     };
-    // The device's limit may have made message sizes equal; equal ones are adjacent.
+    // The device's limit may make several message sizes equal. Equal candidates are adjacent, and duplicates are
+    // removed.
     let with_chunks = |algorithm| {
         let way = move |&chunk_bytes: &u64| Candidate {
             algorithm,

@@ -1,4 +1,4 @@
-//! This program's own collectives over any engine with write-imm: a reference for the bandwidth that the path allows.
+//! This program's own collectives over any engine with write-imm. They show the bandwidth that the path allows.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -33,13 +33,13 @@ use tonnage_record::{Bound, Effective};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
-/// Number of calls of each candidate. The first one fills caches and is not counted.
+/// Number of calls per candidate. The first call fills caches and is not counted, unless it is the only one.
 const TRIES: u64 = 4;
 
-/// A call that takes longer than this ends the trial calls of its candidate.
+/// If a call takes longer than this, its candidate makes no further calls.
 const TRY_NS_MAX: u64 = 200_000_000;
 
-/// A candidate that takes this many times as long as the best so far is given up.
+/// A candidate makes no further calls if it takes this many times as long as the best candidate so far.
 const TOO_SLOW_FACTOR: u64 = 2;
 
 /// Native collectives over one engine.
@@ -53,7 +53,7 @@ pub struct NativeBackend {
     ready: Option<PreparedPoint>,
 }
 
-/// Everything that the calls of one point need.
+/// Prepared state for the calls of one point.
 struct PreparedPoint {
     point: CollectivePoint,
     candidates: Vec<Candidate>,
@@ -120,8 +120,8 @@ impl NativeBackend {
         })
     }
 
-    /// Returns the shortest of several calls of the prepared candidate, where each call counts as long as its slowest
-    /// rank. Gives up early if the candidate falls far behind `best_ns`, the best time so far.
+    /// Returns the time of the shortest of several calls with the prepared candidate. A call takes as long as on its
+    /// slowest rank. Ends early if the candidate is much slower than `best_ns`, the best time so far.
     fn shortest_call_ns(
         &mut self,
         fill: &mut dyn FnMut(&Buffers) -> Result<()>,
@@ -138,8 +138,8 @@ impl NativeBackend {
                 iterations: 1,
                 align: true,
                 is_checked: false,
-                // Rewriting long inputs would take longer than the call. Values may grow, because there are only a few
-                // calls.
+                // Inputs are written only before the first call, because writing long inputs takes longer than a call.
+                // Values may grow, but there are only a few calls.
                 before: &mut |_| match tried {
                     0 => fill(&buffers),
                     _ => Ok(()),
@@ -160,7 +160,7 @@ impl NativeBackend {
         Ok(taken_ns)
     }
 
-    /// Forgets messages of earlier calls, which every rank has left.
+    /// Discards messages of earlier calls. No rank is inside these calls any more.
     fn discard_earlier_messages(&mut self) -> Result<()> {
         let ready = self.ready.as_ref().ok_or_else(not_prepared_error)?;
         self.state.prepare_for_scripts(&ready.call, &ready.barrier);
@@ -172,7 +172,7 @@ fn not_prepared_error() -> Error {
     Error::Failed("no point was prepared".into())
 }
 
-/// The calls of a trial: the aligning barrier, and the operation.
+/// The calls of a trial: the operation, and the barrier that aligns the ranks.
 struct NativeCalls<'a> {
     executor: StepExecutor<'a>,
     barrier: &'a Script,

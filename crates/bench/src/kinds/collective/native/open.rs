@@ -1,4 +1,4 @@
-//! The engine of native collectives, open on all ranks, with the peers and the memory for the points of a stretch.
+//! The engine of native collectives, open on all ranks, with peers and memory for the points of a stretch.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use tonnage_ranks::Distinct;
 use tonnage_record::Effective;
 use tonnage_units::{Error, Result};
 
-/// Bits of immediate data that messages need.
+/// Number of bits of immediate data that messages need.
 const IMMEDIATE_BITS: u32 = 32;
 
-/// Messages in flight per lane. If an engine supports fewer, messages are posted as earlier ones complete.
+/// Messages in flight per lane. If an engine supports fewer, messages wait until earlier ones complete.
 const DEPTH: u32 = 64;
 
 /// Fill byte of messages without a payload.
 const TOKEN: u8 = 0x5a;
 
-/// Longest message over any engine.
+/// Maximum length of a message over any engine.
 const MESSAGE_BYTES_MAX: u64 = 1 << 30;
 
 /// An engine that is open on all ranks for native collectives.
@@ -41,16 +41,16 @@ pub struct OpenNative {
     pub name: String,
     pub engine: OpenEngine,
     pub rank: u32,
-    /// Ranks that this one puts to or gets from, ascending.
+    /// Ranks that this rank puts data to or gets data from, in ascending order.
     pub peers: Vec<Peer>,
     pub lanes: Vec<(Peer, Lane)>,
-    /// Division of each rank's memory.
+    /// Positions of input, output and other parts in each rank's memory.
     pub layout: MemoryLayout,
-    /// The whole memory, before a point's buffers are placed in it.
+    /// The whole memory, before it is divided into the buffers of a point.
     pub whole: Buffers,
 }
 
-/// Returns the barrier that aligns the ranks of a point: one of all ranks, so that all groups call at the same time.
+/// Returns the barrier that aligns the ranks of a point. All ranks take part, so that all groups call at the same time.
 pub fn aligning_barrier(point: &CollectivePoint) -> CollectivePoint {
     CollectivePoint {
         op: Collective::Barrier,
@@ -65,7 +65,7 @@ pub fn aligning_barrier(point: &CollectivePoint) -> CollectivePoint {
     }
 }
 
-/// Returns the algorithm of this barrier.
+/// Returns the algorithm of the aligning barrier.
 pub fn barrier_algorithm(barrier: &CollectivePoint) -> Candidate {
     let first = algorithms(barrier.op).first();
     Candidate {
@@ -74,7 +74,7 @@ pub fn barrier_algorithm(barrier: &CollectivePoint) -> Candidate {
     }
 }
 
-/// Returns the peers and the memory that one rank needs for the points, over all candidates of each.
+/// Returns the peers and the memory that one rank needs, for all candidates of all points.
 fn peers_and_memory_needs(
     points: &[&CollectivePoint],
     rank: u32,
@@ -96,7 +96,7 @@ fn peers_and_memory_needs(
     Ok((peers, needs))
 }
 
-/// Rejects a device that cannot carry the messages.
+/// Rejects a device that cannot carry the messages of collectives.
 fn check_caps(caps: &Caps, engine: &str) -> Result<()> {
     let lacks = |why: String| {
         Err(Error::Unavailable {
@@ -118,10 +118,10 @@ fn check_caps(caps: &Caps, engine: &str) -> Result<()> {
 }
 
 impl OpenNative {
-    /// Opens an engine on all ranks for consecutive points that share it.
+    /// Opens an engine on all ranks, for consecutive points that share it.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] on every rank if any rank lacks a requirement; otherwise the failure and the rank where
+    /// [`Error::Unavailable`] on every rank if any rank lacks a requirement. Otherwise the failure, with the rank where
     /// it happened.
     pub fn open(engine: &str, points: &[&CollectivePoint], stage: &mut Stage<'_>) -> Result<Self> {
         let none = || Error::Failed("no points to open an engine for".into());
@@ -144,7 +144,7 @@ impl OpenNative {
         let lanes = lanes(&mut open, &peers);
         let lanes = all_or_none(stage.rank, "resolve lanes", lanes)?;
         let arena = open.workers[0].memory.mapped("native collectives")?;
-        // Not zeros: links compress them, and memories skip them.
+        // The token is not zeros, because links compress zeros and some memories skip them.
         let token = layout.token();
         let written = arena.write(token.local, &vec![TOKEN; token.len as usize]);
         written.map_err(|error| Error::Failed(error.to_string()))?;
@@ -164,7 +164,7 @@ impl OpenNative {
         })
     }
 
-    /// Returns the longest message that this rank's device carries.
+    /// Returns the maximum length of a message on this rank's device.
     pub fn message_bytes_max(&self) -> u64 {
         let worker = self.engine.workers.first();
         worker.map_or(MESSAGE_BYTES_MAX, |worker| {
@@ -172,8 +172,8 @@ impl OpenNative {
         })
     }
 
-    /// Returns the engine's choices on all ranks, under the backend's name, because several backends may use one
-    /// engine.
+    /// Returns the configuration that the engine chose on all ranks. It has the backend's name, because several
+    /// backends can use the same engine.
     pub fn effective(&self) -> Vec<Effective> {
         let mut all = effective(&self.engine, &Distinct::default());
         for one in &mut all {

@@ -13,7 +13,7 @@ pub enum TorchBackend {
     Nccl,
     /// An MPI that torch was built with.
     Mpi,
-    /// No library: the worker makes no calls, so that only its own overhead is measured.
+    /// No library. The worker makes no calls, so that only the worker's own overhead is measured.
     Null,
 }
 
@@ -30,7 +30,7 @@ impl TorchBackend {
         }
     }
 
-    /// Returns advice for a torch build without the library.
+    /// Returns advice for users whose torch was built without the library.
     pub(super) fn advice(self) -> &'static str {
         match self {
             Self::Gloo => {
@@ -48,7 +48,7 @@ impl TorchBackend {
         }
     }
 
-    /// Finds the library by its name in the list of backends, which has the order of [`Self::ALL`].
+    /// Finds a library by its name in `variants`, which has the same order as [`Self::ALL`].
     pub fn from_variant(variants: &[BackendPart], variant: &str) -> Result<Self> {
         let place = variants.iter().position(|known| known.name == variant);
         let found = place.and_then(|place| Self::ALL.get(place).copied());
@@ -58,7 +58,7 @@ impl TorchBackend {
         })
     }
 
-    /// Returns the name used in `--backend`.
+    /// Returns the name that `--backend` uses for the library.
     pub fn variant(self) -> &'static str {
         let place = Self::ALL.iter().position(|it| *it == self).unwrap_or(0);
         VARIANTS.get(place).map_or("", |known| known.name)

@@ -1,4 +1,4 @@
-//! Memory files that a rank and its worker both map: inputs, output, time stamps.
+//! Memory files that a rank and its worker both map: inputs, output and time stamps.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use tonnage_units::{Error, Result};
 
 use tonnage_loops::calls::CallSpan;
 
-/// Inputs in the ring start at multiples of this: aligned for every element type, and on cache lines of their own.
+/// Inputs in the ring begin at multiples of this. It suits every element type, and inputs don't share cache lines.
 const SLOT_ALIGNMENT_BYTES: u64 = 64;
 
-/// Words per iteration: the time stamps of its begin and end.
+/// Number of words per iteration: one time stamp at its begin and one at its end.
 const STAMP_WORDS: u64 = 2;
 
 /// Memory of a rank's input and output.
 ///
-/// The inputs form a ring, so that iterations of one run can have different data: iteration i uses slot (first + i) mod
-/// slots. With two slots, a result left over from the previous iteration is detected as wrong. With one slot the memory
-/// is that of a single input, and all iterations have the same data.
+/// The inputs form a ring, so that the iterations of a run can have different data. Iteration i uses slot (first + i)
+/// mod slots. With two slots, a result that is left over from the previous iteration is detected as wrong. With one
+/// slot, all iterations have the same data.
 #[derive(Debug, Clone)]
 pub struct TorchBuffers {
-    /// The memory file: the inputs one after the other, then the output.
+    /// The memory file: all inputs, followed by the output.
     pub arena: Arc<Arena>,
     /// Offset of the output.
     pub output: u64,
     /// Distance in bytes between two inputs.
     pub slot_bytes: u64,
-    /// Number of inputs.
+    /// Number of inputs in the ring.
     pub slots: u32,
 }
 
@@ -59,7 +59,7 @@ impl TorchBuffers {
     }
 }
 
-/// Time stamps of a run, which the worker writes while it calls.
+/// Time stamps of a run. The worker writes them during its calls.
 #[derive(Debug)]
 pub(super) struct TimeStamps {
     memory: Arc<Arena>,
@@ -98,14 +98,14 @@ impl TimeStamps {
         found.map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// Number of iterations that have ended, out of `iterations`. Starts counting at `known`.
+    /// Returns how many of `iterations` iterations have ended. At least `known` have ended already.
     pub(super) fn count_ended(&self, known: u64, iterations: u64) -> u64 {
         (known..iterations)
             .find(|&iteration| self.word(iteration, 1) == 0)
             .unwrap_or(iterations)
     }
 
-    /// Time left until the next iteration is overdue, counted from the end of iteration `ended - 1`.
+    /// Returns the time until the next iteration is overdue. It is counted from the end of iteration `ended - 1`.
     pub(super) fn time_until_overdue(&self, ended: u64, limit: Duration) -> Duration {
         let last_ns = self.word(ended.saturating_sub(1), 1);
         let since_ns = monotonic_ns().saturating_sub(last_ns);

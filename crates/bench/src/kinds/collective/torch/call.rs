@@ -1,15 +1,15 @@
-//! One collective call, and its description for a worker.
+//! A collective call of torch, and the message that describes it to a worker.
 
 use serde::Serialize;
 use tonnage_collective::{Collective, Reduction, Shape};
 use tonnage_units::{Error, Result};
 
-/// Returns whether torch makes a call in place; `asked` is the plan's choice.
+/// Returns whether torch makes a call in place. `asked` is whether the plan requests this.
 pub fn is_in_place(op: Collective, asked: bool) -> bool {
     match op {
-        // Torch takes a single tensor, which is both input and output.
+        // Torch takes a single tensor for these calls. It is input and output.
         Collective::AllReduce | Collective::Reduce | Collective::Broadcast => true,
-        // The smaller tensor may be part of the larger one.
+        // In place, the smaller of the two tensors is a part of the larger one.
         Collective::AllGather
         | Collective::ReduceScatter
         | Collective::Gather
@@ -21,21 +21,21 @@ pub fn is_in_place(op: Collective, asked: bool) -> bool {
     }
 }
 
-/// One collective call of a group of ranks.
+/// One collective call by a group of ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TorchCall {
-    /// The call; its ranks and its root are numbers within the group.
+    /// The call. Its ranks and its root are numbers within the group.
     pub shape: Shape,
-    /// How elements are combined, if the call reduces.
+    /// How elements are combined, if the call is a reduction.
     pub reduction: Reduction,
-    /// Whether to use the in-place form, if there is one.
+    /// Whether to use the call's in-place form, if it has one.
     pub in_place: bool,
-    /// All groups, each with its ranks in order. Every rank is in exactly one of them, and all ranks pass the same
-    /// list. Usually there is one group of all ranks.
+    /// All groups, each with its ranks in order. Every rank is in exactly one group, and all ranks pass the same list.
+    /// Usually all ranks form one group.
     pub groups: Vec<Vec<u32>>,
 }
 
-/// A call as it is sent to the worker.
+/// The message that describes a call to the worker.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct CallMessage<'a> {
     op: &'static str,
@@ -52,7 +52,7 @@ pub(super) struct CallMessage<'a> {
 }
 
 impl TorchCall {
-    /// Returns the group of a rank, and the rank's index in it.
+    /// Returns the number of a rank's group, and the rank's index in the group.
     pub(super) fn group_and_index(&self, rank: u32) -> Result<(usize, u32)> {
         let places = (0..).zip(&self.groups).filter_map(|(group, ranks)| {
             let place = (0u32..).zip(ranks).find(|(_, each)| **each == rank)?.0;
@@ -67,7 +67,7 @@ impl TorchCall {
         }
     }
 
-    /// Returns this call with only a few bytes.
+    /// Returns the same call with only a few bytes.
     pub(super) fn with_few_bytes(&self) -> Self {
         let block = match self.shape.op {
             Collective::Barrier => 0,
@@ -82,7 +82,7 @@ impl TorchCall {
         }
     }
 
-    /// Returns the bytes of this rank's input and output.
+    /// Returns the number of input bytes and of output bytes of a rank.
     pub fn bytes(&self, rank: u32) -> Result<(u64, u64)> {
         let (_, place) = self.group_and_index(rank)?;
         Ok((

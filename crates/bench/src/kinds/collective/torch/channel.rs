@@ -1,4 +1,4 @@
-//! The socket between a rank and its worker. Lines go both ways; memory files go to the worker.
+//! The socket between a rank and its worker. It carries lines in both directions, and memory files to the worker.
 
 use std::io::{IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use tonnage_units::{Error, Result};
 
 use super::worker_connection::WorkerLine;
 
-/// Time within which a worker must read a message. One of its threads does nothing else.
+/// Longest time that a worker may take to read a message. One of its threads only reads messages, so it is quick.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of files in one message.
@@ -26,25 +26,25 @@ pub(super) struct WorkerSocket {
     socket: UnixStream,
     sleeper: Sleeper,
     stopped: Arc<AtomicBool>,
-    /// Bytes received but not yet returned as lines.
+    /// Bytes that were received, but not yet returned as lines.
     unread: Vec<u8>,
 }
 
-/// Why a wait ended.
+/// Why a wait for the worker ended.
 #[derive(Debug)]
 pub(super) enum WorkerEvent {
-    /// A line of the worker has arrived.
+    /// A line from the worker has arrived.
     Line(WorkerLine),
-    /// The worker has closed its end.
+    /// The worker has closed its end of the socket.
     Closed,
-    /// The run was ended.
+    /// The run was stopped.
     Stopped,
-    /// Nothing came in time.
+    /// No line arrived in time.
     TimedOut,
 }
 
 impl WorkerSocket {
-    /// Creates a socket. Returns this end and the worker's end.
+    /// Creates a socket. Returns the rank's end and the worker's end.
     pub(super) fn new(rank: &Rank) -> Result<(Self, OwnedFd)> {
         let cannot = |error| Error::io("cannot make a socket for torch's worker", error);
         let (socket, theirs) = UnixStream::pair().map_err(cannot)?;
@@ -61,7 +61,7 @@ impl WorkerSocket {
         Ok((channel, theirs.into()))
     }
 
-    /// Sends a line or other bytes. The files go with the first byte.
+    /// Sends a line or other bytes. The files are attached to the first byte.
     pub(super) fn send(&mut self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<()> {
         let mut rest = bytes;
         let mut files = files;
@@ -84,7 +84,7 @@ impl WorkerSocket {
         Ok(())
     }
 
-    /// Sleeps until the next line arrives or the wait ends otherwise.
+    /// Sleeps until the next line arrives, or until another event ends the wait.
     pub(super) fn next(&mut self, until: Instant) -> Result<WorkerEvent> {
         loop {
             if let Some(line) = self.line()? {
@@ -127,7 +127,7 @@ impl WorkerSocket {
                     .extend_from_slice(part.get(..count).unwrap_or_default());
                 Ok(true)
             }
-            // The kernel resets the connection if a process is killed with unread data.
+            // If the worker is killed before it has read everything, the kernel resets the connection.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(false),
             Err(error) => Err(Error::io("cannot read from torch's worker", error)),
         }

@@ -1,5 +1,5 @@
-//! Failures of workers. One failure causes others: killing a worker makes the calls of all others fail, and a hanging
-//! worker makes them hang. All ranks get the first one.
+//! Failures of workers. One failure causes others. If a worker is killed, the calls of all other workers fail. If it
+//! hangs, their calls hang too. Every rank reports the failure that is closest to the cause.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Reduce, Result};
 
-/// How close a failure is to the cause, closest first.
+/// How close a failure is to the original cause. The closest comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum CauseDistance {
-    /// The run was ended.
+    /// The run was stopped.
     Run,
     /// The process ended, or a signal stopped it (SIGSTOP).
     Ended,
     /// A call raised an exception, or a system call failed.
     Raised,
-    /// A command was not completed in time.
+    /// The worker did not complete an order in time.
     Overdue,
-    /// Something is not installed.
+    /// A requirement is not installed.
     Missing,
 }
 
@@ -26,7 +26,7 @@ pub enum CauseDistance {
 #[derive(Debug)]
 pub struct WorkerFailure {
     pub nearness: CauseDistance,
-    /// The error, without the rank.
+    /// The error, which does not name the rank.
     pub error: Error,
 }
 
@@ -53,7 +53,7 @@ impl From<WorkerFailure> for Error {
     }
 }
 
-/// A rank's failure, sent to all others; the closest to the cause wins.
+/// A rank's failure, as it is sent to all other ranks. The failure closest to the cause wins.
 #[derive(Debug, Serialize, Deserialize)]
 struct RankFailure {
     nearness: CauseDistance,
@@ -68,8 +68,9 @@ impl Reduce for RankFailure {
     }
 }
 
-/// Gives every rank the failure that is closest to the cause; among equals, that of the lowest rank. All ranks are in
-/// step afterwards. `deadline` must exceed the time that the slowest rank may take.
+/// Gives every rank the failure that is closest to the cause. If several are equally close, the lowest rank's failure
+/// wins. Afterwards, all ranks continue at the same step. `deadline` must exceed the time that the slowest rank may
+/// take.
 pub fn agree<T>(
     rank: &mut Rank,
     what: &str,
@@ -80,7 +81,7 @@ pub fn agree<T>(
         nearness: failure.nearness,
         rank: rank.id(),
     });
-    // Two steps, so that only one rank's message text is sent.
+    // First the ranks determine whose failure is closest. Then only that rank sends its message text.
     let first = rank.reduce(what, failure, deadline)?;
     let reporting_rank = first.map(|failure| failure.rank);
     let (value, outcome) = match mine {

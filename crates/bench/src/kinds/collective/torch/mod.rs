@@ -1,27 +1,28 @@
 //! Calls of torch.distributed. Each rank has a Python process, its *worker*, which makes the calls and times them.
 //!
-//! A worker takes orders over a socket, one JSON line each, and answers each with one line. Data and time stamps are in
-//! memory files that both map. Workers find each other through the control channel of the ranks, so nothing listens on
-//! a port without checking the secret.
+//! A rank sends orders to its worker over a socket, one line of JSON each. The worker answers each order with one line.
+//! Data and time stamps are in memory files that both map. Workers find each other through the control channel of the
+//! ranks. So they need no listening port that accepts peers without the run's secret.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | `workers` | [`TorchWorkers`], the backend: the workers of all ranks |
-//! | [`backend`], [`call`] | the libraries of torch.distributed; one collective call, and which calls torch makes in
+//! | [`backend`], [`call`] | the libraries of torch.distributed; one collective call, and whether torch makes it in
 //! place |
-//! | [`worker`] | [`TorchWorker`]: its settings, and a method for each order |
+//! | [`worker`] | [`TorchWorker`]: its settings, and a method per order |
 //! | [`buffers`] | the memory files |
 //! | [`failure`] | [`WorkerFailure`], and which rank's failure is reported |
 //! | `process` | the process: start, last output lines, stack, end |
-//! | `channel`, `worker_connection` | the socket; the orders and answers over it, and failures in place of answers |
-//! | `rounds` | commands for all workers at once, during which entries of the store travel between them |
+//! | `channel`, `worker_connection` | the socket; the orders and answers that it carries, and failures in place of
+//! answers |
+//! | `rounds` | orders for all workers at once, during which workers exchange entries of their store |
 //! | `worker/*.py` | the worker's source, which is embedded in this program |
 //!
-//! A worker's life: [`TorchWorker::start`], [`TorchWorker::init`], then for each call [`TorchWorker::probe`],
-//! [`TorchWorker::prepare`], any number of [`TorchWorker::run`] and [`TorchWorker::fetch`], and finally
-//! [`TorchWorker::close`]. All ranks call `init` and `probe` together. The others concern one rank only;
-//! [`failure::agree`] combines their failures. After any failure except a missing feature all ranks drop their workers,
-//! because their state is unknown.
+//! A worker begins with [`TorchWorker::start`] and [`TorchWorker::init`]. Each call needs [`TorchWorker::probe`] and
+//! [`TorchWorker::prepare`], then any number of [`TorchWorker::run`] and [`TorchWorker::fetch`]. [`TorchWorker::close`]
+//! ends the worker. All ranks call `init` and `probe` together. The other methods concern one rank only, and
+//! [`failure::agree`] combines their failures. After a failure, all ranks drop their workers, because the workers'
+//! state is unknown. A missing feature is the only exception.
 
 pub mod backend;
 pub mod buffers;

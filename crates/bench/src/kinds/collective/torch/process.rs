@@ -1,7 +1,7 @@
 //! The process of a worker: its start, last output lines, stack and end.
 //!
-//! Its output goes to a memory file instead of a pipe. So no thread has to read it while calls are timed, and the last
-//! lines remain available after the process has ended, even if it was killed.
+//! A worker writes its output to a memory file instead of a pipe. No thread has to read this file while calls are
+//! timed. Its last lines remain available after the process has ended, even if it was killed.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,25 +19,25 @@ use super::failure::{CauseDistance, WorkerFailure};
 
 const BOOT: &str = include_str!("worker/boot.py");
 
-/// Maximum number of output lines of the worker in a message.
+/// Maximum number of lines of the worker's output in a message.
 const LINES: usize = 20;
 
-/// Characters of a line that a message shows.
+/// Maximum number of characters of a line in a message.
 const LINE_CHARACTERS_MAX: usize = 160;
 
-/// Bytes at the end of the output that are searched for the last lines.
+/// Number of bytes at the end of the output in which the last lines are searched.
 const TAIL_BYTES: u64 = 32 << 10;
 
-/// Bytes of output that are kept, because a library in debug mode may write as long as it runs.
+/// Maximum size of the output. A library in debug mode may keep writing until the end.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
-/// Time within which Python must print its stack. A signal handler prints it, without taking a lock.
+/// Longest time that Python may take to print its stacks. A signal handler prints them and takes no lock.
 const STACK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The stack is complete when nothing was added for this long.
+/// If nothing was added for this long, the stacks are complete.
 const STACK_QUIET: Duration = Duration::from_millis(60);
 
-/// A Python process that is a worker.
+/// A worker's Python process.
 #[derive(Debug)]
 pub(super) struct WorkerProcess {
     child: Child,
@@ -45,7 +45,7 @@ pub(super) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts Python, which waits for `source_bytes` of sources on its standard input.
+    /// Starts Python, which then reads `source_bytes` bytes of source from its standard input.
     pub(super) fn start(
         python: &str,
         source_bytes: usize,
@@ -86,7 +86,7 @@ impl WorkerProcess {
         self.child.id()
     }
 
-    /// Returns the failure of a worker whose socket was closed. It has ended or is about to.
+    /// Returns the failure of a worker that has closed its socket: it has ended or is about to end.
     pub(super) fn ended(&mut self, during: &str) -> WorkerFailure {
         let how = match self.wait(STACK_TIMEOUT) {
             Some(status) => match (status.code(), status.signal()) {
@@ -100,7 +100,7 @@ impl WorkerProcess {
         self.failure(CauseDistance::Ended, &format!("{how} while {during}"), "")
     }
 
-    /// Returns the failure of a worker that did not complete its order in time, and kills it.
+    /// Kills a worker that did not complete its order in time, and returns the failure.
     pub(super) fn overdue(&mut self, during: &str, limit: Duration) -> WorkerFailure {
         let late = format!("within {limit:.1?} (--timeout) while {during}");
         if matches!(self.state(), Some('T' | 't')) {
@@ -120,7 +120,7 @@ impl WorkerProcess {
         self.failure_with(CauseDistance::Overdue, &how, &stack, &lines)
     }
 
-    /// Builds a failure that includes the worker's last lines.
+    /// Builds a failure that includes the last lines of the worker's output.
     pub(super) fn failure(&self, nearness: CauseDistance, how: &str, more: &str) -> WorkerFailure {
         let lines = self.lines(self.output_bytes());
         self.failure_with(nearness, how, more, &lines)
@@ -145,19 +145,18 @@ impl WorkerProcess {
         WorkerFailure::new(nearness, Error::Failed(text))
     }
 
-    /// Shortens the output to its last lines if it has become large.
+    /// If the output has become large, shortens it to its last lines.
     pub(super) fn trim(&mut self) {
         let bytes = self.output_bytes();
         if bytes > OUTPUT_BYTES_MAX {
             let lines = self.lines(bytes);
-            // Lines written between the two calls are lost, which is better than a file that grows without bound.
+            // Lines that the worker writes between the two calls are lost. Otherwise the file could grow without limit.
             let _ = self.output.set_len(0);
             let _ = writeln!(self.output, "{lines}");
         }
     }
 
-    /// Makes all Python threads print their stacks. Returns the length of the output before that, and the printed
-    /// stacks.
+    /// Makes all Python threads print their stacks. Returns the length of the output before the stacks, and the stacks.
     fn stack(&mut self) -> (u64, String) {
         let before = self.output_bytes();
         self.signal(Signal::USR1);
@@ -176,7 +175,7 @@ impl WorkerProcess {
     }
 
     fn signal(&self, signal: Signal) {
-        // The child was not waited for, so its ID cannot have been reused.
+        // The process ID was not reused by another process, because nothing has waited for the child yet.
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid
             && let Err(error) = kill_process(pid, signal)
@@ -185,10 +184,10 @@ impl WorkerProcess {
         }
     }
 
-    /// Returns the process's state from /proc; `T` means stopped by a signal.
+    /// Returns the process's state from /proc. `T` means that a signal has stopped it.
     fn state(&self) -> Option<char> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).ok()?;
-        // The process name that precedes the state may contain any characters.
+        // The state follows the process name, which may contain any characters.
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
@@ -205,7 +204,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Waits for the process to end, and kills it after `most`.
+    /// Waits up to `most` for the process to end, and then kills it.
     pub(super) fn leave(&mut self, most: Duration) {
         if self.wait(most).is_none() {
             self.kill();
@@ -213,7 +212,7 @@ impl WorkerProcess {
     }
 
     fn kill(&mut self) {
-        // Both fail only if the process is already gone, which is the goal.
+        // Both calls fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -222,7 +221,7 @@ impl WorkerProcess {
         self.output.metadata().map_or(0, |about| about.len())
     }
 
-    /// Returns the last lines before an offset.
+    /// Returns the last lines of the output before the offset `end`.
     fn lines(&self, end: u64) -> String {
         let text = self.text(end.saturating_sub(TAIL_BYTES), end);
         let lines: Vec<&str> = text
@@ -250,7 +249,7 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// Creates a memory file in append mode, so that all writers add to its end.
+/// Creates a memory file in append mode, so that every process adds to its end.
 fn output_file() -> Result<File> {
     let made = memfd_create("tonnage-torch-output", MemfdFlags::CLOEXEC)
         .and_then(|file| fcntl_setfl(&file, OFlags::APPEND).map(|()| file));

@@ -1,10 +1,11 @@
-//! Orders that all ranks give their workers at once, while the workers find each other through a store.
+//! Orders that all ranks give to their workers at the same time. Meanwhile, workers find each other through a store.
 //!
-//! Entries that a worker writes into the store have to reach all others (`worker/store.py` explains why that suffices).
-//! While any worker is busy with this order, the ranks take part in rounds. In each round a rank contributes the
-//! entries that its worker wrote since the last one, receives those of all ranks, and forwards them in rank order. So
-//! all workers apply the same entries in the same order, and each entry travels once. The last round is the one in
-//! which all workers are done and no entry came. Every rank sees the same rounds, so all leave together.
+//! An entry that a worker writes into the store must reach all other workers (`worker/store.py` explains why that
+//! suffices). While any worker is busy with such an order, the ranks take part in rounds. In each round, a rank
+//! contributes the entries that its worker wrote since the last round. It receives the entries of all ranks, and
+//! forwards them to its worker in rank order. Thus all workers apply the same entries in the same order, and each entry
+//! is sent once. Rounds end when all workers are done and no rank has contributed entries. All ranks see this in the
+//! same round.
 
 use std::time::{Duration, Instant};
 
@@ -17,26 +18,27 @@ use super::failure::{WorkerFailure, agree};
 use super::worker_connection::WorkerConnection;
 use crate::deadlines::DEADLINES;
 
-/// Maximum number of bytes that a rank contributes to one round. The control channel carries 64 KiB per rank.
+/// Maximum number of bytes that a rank contributes to one round. The control channel limits a message to 64 KiB per
+/// rank.
 const BYTES_MAX: usize = 32 << 10;
 
-/// Time that a rank waits for its worker before the next round. The time doubles after each round without entries, so
-/// that waiting takes no CPU time that the workers need.
+/// Shortest time that a rank waits for its worker before the next round. The time doubles after each round without
+/// entries, so that the rounds take little CPU time from the workers.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
 
-/// Longest of these pauses.
+/// Longest time that a rank waits for its worker before the next round.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// Once a worker has failed, the others have this long to finish. A call that a backend lacks fails in all of them, and
-/// then all are still in step.
+/// Time that other workers have to finish after one worker has failed. If a backend lacks a call, the call fails in all
+/// workers, and all of them stay usable.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A rank's contribution to a round.
 #[derive(Debug, Serialize, Deserialize)]
 struct RoundPart {
-    /// Log entries, one per line. The last one may continue in the next round.
+    /// Entries of the store's log, one per line. The last line may continue in the next round.
     writes: Vec<u8>,
-    /// Whether the worker has answered, or never will.
+    /// Whether the worker has answered or failed.
     done: bool,
     /// Whether the worker failed.
     failed: bool,
@@ -79,7 +81,7 @@ pub(super) fn complete_on_all_ranks(
             .try_for_each(|(part, partial)| {
                 match &take_complete_lines(partial, &part.writes)[..] {
                     [] => Ok(()),
-                    // Complete entries only, in rank order.
+                    // Only complete entries are forwarded, in rank order.
                     entries => worker.send_log_entries(entries),
                 }
             });
@@ -105,7 +107,7 @@ pub(super) fn complete_on_all_ranks(
     agree(rank, what, mine, deadline)
 }
 
-/// Appends received bytes of a rank, and removes and returns the complete lines.
+/// Appends bytes received from a rank to its incomplete line. Removes and returns all complete lines.
 fn take_complete_lines(partial: &mut Vec<u8>, bytes: &[u8]) -> Vec<String> {
     partial.extend_from_slice(bytes);
     let Some(end) = partial.iter().rposition(|byte| *byte == b'\n') else {

@@ -1,4 +1,4 @@
-//! The worker of a rank, and its orders.
+//! The worker of a rank, with a method for each order.
 
 use std::time::{Duration, Instant};
 
@@ -15,16 +15,16 @@ use super::rounds::complete_on_all_ranks;
 use super::worker_connection::{WorkerConnection, WorkerOrder};
 use tonnage_loops::calls::CallSpan;
 
-/// Time for Python to start and load torch, possibly from a remote file system.
+/// Time limit for starting Python and loading torch, possibly from a remote file system.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Time for a worker to shut down its process group before it is killed.
+/// Time limit for a worker to shut down its process group. Afterwards the worker is killed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Python's name for the clock of the ranks.
+/// Name of the ranks' clock in Python.
 const CLOCK: &str = "clock_gettime(CLOCK_MONOTONIC)";
 
-/// Variables that choose the network interface of a library, set unless the environment has them.
+/// Variables that select the network interface of a library. They are set unless the environment has them already.
 const INTERFACE_VARIABLES: [&str; 2] = ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"];
 
 /// Settings of a worker.
@@ -32,19 +32,19 @@ const INTERFACE_VARIABLES: [&str; 2] = ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAM
 pub struct WorkerSettings {
     /// Path of Python, or a name to look up in PATH.
     pub python: String,
-    /// The library to call.
+    /// The library that makes the calls.
     pub backend: TorchBackend,
-    /// CPUs that the rank was started with, before it was pinned. The worker may use all of them.
+    /// CPUs that the rank could use before it was pinned. The worker may use all of them.
     pub cpus: Vec<u32>,
-    /// Number of the GPU that holds the tensors; `None` for this host's memory.
+    /// Number of the GPU that holds the tensors; `None` if they are in host memory.
     pub gpu: Option<u32>,
     /// Network interface for gloo and NCCL, unless the environment names one.
     pub interface: Option<String>,
-    /// Longest time of one call, and of an order that makes none.
+    /// Time limit for one call, and for an order without calls.
     pub timeout: Duration,
 }
 
-/// The worker's versions and hardware, as it reports them.
+/// The worker's versions and hardware, as the worker reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TorchVersions {
@@ -54,7 +54,7 @@ pub struct TorchVersions {
     pub executable: String,
     /// Version of torch.
     pub torch: String,
-    /// Libraries that this torch was built with, by torch's names.
+    /// Libraries that this torch was built with, under torch's names.
     pub backends: Vec<String>,
     /// Version of CUDA that this torch was built for.
     pub cuda: Option<String>,
@@ -62,10 +62,10 @@ pub struct TorchVersions {
     pub devices: u32,
     /// CPUs that the worker may use.
     pub cpus: Vec<u32>,
-    /// Threads that torch uses for operations on tensors; gloo and NCCL have their own.
+    /// Number of threads that torch uses for operations on tensors. gloo and NCCL have additional threads.
     pub threads: u32,
     clock: String,
-    /// Namespace of the worker's `CLOCK_MONOTONIC`; empty where the kernel has none.
+    /// Time namespace of the worker's `CLOCK_MONOTONIC`; empty if the kernel has no time namespaces.
     time_namespace: String,
     no_torch: Option<String>,
     torch_is_absent: bool,
@@ -76,39 +76,39 @@ pub struct TorchVersions {
 pub struct RunOrder {
     /// Number of calls.
     pub iterations: u64,
-    /// Whether a barrier of all ranks precedes each call, outside its time. Otherwise calls run back to back after a
-    /// single barrier.
+    /// Whether a barrier of all ranks precedes each call, outside the call's time. Otherwise, calls run back to back
+    /// after a single barrier.
     pub align: bool,
-    /// Whether the next input of the ring is copied into the call's own tensor before each iteration, outside its time.
-    /// Otherwise one input is copied before the first iteration only.
+    /// Whether the next input of the ring is copied into the call's tensor before each iteration, outside its time.
+    /// Otherwise, one input is copied before the first iteration.
     pub refill_each: bool,
     /// Slot of the first input.
     pub slot: u32,
-    /// Whether the output's memory is copied into the call's own tensor first, so that a call without effect is
+    /// Whether the output file is first copied into the call's output tensor. A call without any effect is then
     /// detected.
     pub poison: bool,
 }
 
-/// The worker of this rank. Dropping it kills it.
+/// The worker of this rank. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct TorchWorker {
     talk: WorkerConnection,
     settings: WorkerSettings,
     rank: u32,
     size: u32,
-    /// Versions and libraries that the worker reported.
+    /// Versions and hardware that the worker reported.
     pub found: TorchVersions,
-    /// Variables with the interfaces of gloo and NCCL, as the worker got them.
+    /// Variables with network interfaces for gloo and NCCL that the worker was started with.
     pub environment: Vec<(String, String)>,
-    /// Probed calls, reduced to a few bytes, and the torch function for each.
+    /// Calls that were probed, reduced to a few bytes, each with the function of torch that makes it.
     probed: Vec<(TorchCall, String)>,
     buffers: Option<TorchBuffers>,
     stamps: Option<TimeStamps>,
 }
 
 impl TorchWorker {
-    /// Starts Python and loads torch. `env` looks up variables of the environment, which may choose interfaces. The
-    /// kernel ends the worker when the calling thread ends, however the rank ends.
+    /// Starts Python and loads torch. `env` looks up environment variables, which may select network interfaces. The
+    /// kernel ends the worker when the calling thread ends, even if the rank is killed.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if Python, torch, the backend or the GPU is missing.
@@ -145,7 +145,7 @@ impl TorchWorker {
         self.talk.process.id()
     }
 
-    /// Connects the workers of all ranks, which all call this.
+    /// Connects the workers of all ranks. All ranks call this.
     pub fn init(&mut self, rank: &mut Rank) -> Result<()> {
         let limit = self.settings.timeout;
         let order = WorkerOrder::Init {
@@ -153,7 +153,7 @@ impl TorchWorker {
             rank: self.rank,
             size: self.size,
             device: self.settings.gpu,
-            // Longer than the rank's own timeout, whose message is more specific.
+            // The worker's timeout is longer than the rank's, because the rank's message is more specific.
             timeout_s: 2.0 * limit.as_secs_f64() + 60.0,
         };
         let given = self.talk.order(&order, &[]);
@@ -167,13 +167,13 @@ impl TorchWorker {
         Ok(())
     }
 
-    /// Makes a call with a few bytes on all ranks, which all call this. Afterwards the group and its connections exist,
-    /// and any missing feature is known. Returns the function of torch that makes the call. A call that differs from an
-    /// earlier one only in its size is not repeated.
+    /// Makes a call with a few bytes. All ranks call this. Afterwards, the group and its connections exist, and a
+    /// missing feature is known. Returns the function of torch that makes the call. If an earlier call differed only in
+    /// its size, it is not repeated.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if the backend has no such operation, type or reduction; workers remain usable. Otherwise
-    /// the failure closest to the cause, the same on all ranks.
+    /// [`Error::Unavailable`] if the backend lacks the operation, type or reduction. Workers then remain usable.
+    /// Otherwise the failure closest to the cause, which is the same on all ranks.
     pub fn probe(&mut self, rank: &mut Rank, call: &TorchCall) -> Result<String> {
         let small = call.with_few_bytes();
         if let Some((_, form)) = self.probed.iter().find(|(known, _)| *known == small) {
@@ -193,11 +193,11 @@ impl TorchWorker {
         Ok(form)
     }
 
-    /// Creates tensors and memory files for a probed call. Returns the memory of its inputs, with `slots` slots
-    /// ([`TorchBuffers`] explains why), and of its output.
+    /// Creates tensors and memory files for a probed call. Returns the memory of `slots` inputs ([`TorchBuffers`]
+    /// explains why there can be several), and of the output.
     pub fn prepare(&mut self, call: &TorchCall, slots: u32) -> Result<TorchBuffers, WorkerFailure> {
         let (input, output) = call.bytes(self.rank)?;
-        // Free the old memory first, because both may not fit.
+        // Frees the old memory first, because there may not be enough for both.
         self.buffers = None;
         let buffers = TorchBuffers::new(input, output, slots)?;
         let order = WorkerOrder::Prepare {
@@ -218,7 +218,7 @@ impl TorchWorker {
         Ok(buffers)
     }
 
-    /// Makes calls; [`Self::span`] returns their times afterwards.
+    /// Makes calls. Afterwards, [`Self::span`] returns their times.
     pub fn run(&mut self, order: RunOrder) -> Result<(), WorkerFailure> {
         let RunOrder {
             iterations, slot, ..
@@ -243,20 +243,21 @@ impl TorchWorker {
         Ok(())
     }
 
-    /// Returns begin and end of an iteration of the last run by this host's `CLOCK_MONOTONIC`; zeros if there was none.
+    /// Returns begin and end of an iteration in the last run, by this host's `CLOCK_MONOTONIC`. Returns zeros without a
+    /// run.
     pub fn span(&self, iteration: u64) -> CallSpan {
         let stamps = self.stamps.as_ref();
         stamps.map_or_else(CallSpan::default, |stamps| stamps.span(iteration))
     }
 
-    /// Copies the result of the last call into the output's memory.
+    /// Copies the result of the last call into the output file.
     pub fn fetch(&mut self) -> Result<(), WorkerFailure> {
         self.talk.order(&WorkerOrder::Fetch, &[])?;
         await_answer(&mut self.talk, self.settings.timeout)?;
         Ok(())
     }
 
-    /// Shuts down the process group, and ends the process.
+    /// Shuts down the process group and ends the process.
     pub fn close(mut self) -> Result<(), WorkerFailure> {
         self.talk.order(&WorkerOrder::Close, &[])?;
         await_answer(&mut self.talk, CLOSE_TIMEOUT)?;
@@ -265,8 +266,8 @@ impl TorchWorker {
     }
 }
 
-/// Waits for an answer. The store is not served meanwhile; entries that libraries write into it are sent with the next
-/// order for all ranks.
+/// Waits for an answer. Meanwhile, no entries of the store are exchanged. Entries that libraries write are sent with
+/// the next order for all ranks.
 fn await_answer(talk: &mut WorkerConnection, limit: Duration) -> Result<Value, WorkerFailure> {
     let until = Instant::now() + limit;
     loop {
@@ -279,8 +280,8 @@ fn await_answer(talk: &mut WorkerConnection, limit: Duration) -> Result<Value, W
     }
 }
 
-/// Waits for the end of a run. The rank sleeps and reads the time stamps only after the timeout of one call has passed;
-/// so the worker does not have to report progress.
+/// Waits for the end of a run. The rank sleeps for the timeout of one call, and only then reads the time stamps. So the
+/// worker need not report progress.
 fn await_run_end(
     talk: &mut WorkerConnection,
     stamps: &TimeStamps,
@@ -312,7 +313,8 @@ fn text(answer: &Value, name: &str) -> Result<String> {
     found.ok_or_else(|| Error::Failed(format!("torch's worker did not send \"{name}\"")))
 }
 
-/// Returns the variables with the interfaces of gloo and NCCL, from the environment or else from the settings.
+/// Returns the variables with network interfaces for gloo and NCCL, from the environment or otherwise from the
+/// settings.
 fn environment(
     settings: &WorkerSettings,
     env: &dyn Fn(&str) -> Option<String>,
@@ -324,7 +326,7 @@ fn environment(
     all.collect()
 }
 
-/// Checks for missing or unsuitable installations.
+/// Returns an error if a requirement is missing or unsuitable.
 fn check(found: &TorchVersions, settings: &WorkerSettings) -> Result<()> {
     let TorchVersions { executable, .. } = found;
     let unavailable = |why: String, how: String| {

@@ -1,5 +1,5 @@
-//! The protocol between a rank and its worker: orders, answers, and failures in place of answers. Payload travels in
-//! memory files instead.
+//! The protocol between a rank and its worker: orders, answers, and failures in place of answers. Data is not part of
+//! it, but in memory files.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::channel::{WorkerEvent, WorkerSocket};
 use super::failure::{CauseDistance, WorkerFailure};
 use super::process::WorkerProcess;
 
-/// The worker's sources, with the names under which they import each other.
+/// The worker's source files, with the names by which they import each other.
 const SOURCES: [(&str, &str); 4] = [
     ("orders", include_str!("worker/orders.py")),
     ("failures", include_str!("worker/failures.py")),
@@ -25,13 +25,13 @@ const SOURCES: [(&str, &str); 4] = [
 /// Maximum number of traceback lines in a message.
 const TRACEBACK_LINES: usize = 14;
 
-/// A command to the worker, answered with one line.
+/// A command to the worker, which answers with one line.
 #[derive(Debug, Serialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub(super) enum WorkerOrder<'a> {
     /// Requests the worker's versions and hardware.
     Hello { cpus: &'a [u32] },
-    /// Meets the other workers.
+    /// Connects the worker to the other workers.
     Init {
         backend: &'static str,
         rank: u32,
@@ -39,12 +39,12 @@ pub(super) enum WorkerOrder<'a> {
         device: Option<u32>,
         timeout_s: f64,
     },
-    /// Makes the call once with a few bytes.
+    /// Makes a call once with a few bytes.
     Probe {
         #[serde(flatten)]
         call: CallMessage<'a>,
     },
-    /// Creates the tensors of a call. The file with its inputs and its output is passed along.
+    /// Creates the tensors of a call. The file with inputs and output is sent along.
     Prepare {
         #[serde(flatten)]
         call: CallMessage<'a>,
@@ -52,7 +52,7 @@ pub(super) enum WorkerOrder<'a> {
         slots: u32,
         output_offset: u64,
     },
-    /// Makes calls and times them. If `new_stamps`, a file for time stamps is passed along.
+    /// Makes calls and times them. If `new_stamps`, a file for the time stamps is sent along.
     Run {
         iterations: u64,
         refill_each: bool,
@@ -68,7 +68,7 @@ pub(super) enum WorkerOrder<'a> {
 }
 
 impl WorkerOrder<'_> {
-    /// Returns the command as a clause for messages, after "while".
+    /// Returns a clause that describes the command. In messages it follows "while".
     pub(super) fn what(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "it loaded torch",
@@ -82,44 +82,44 @@ impl WorkerOrder<'_> {
     }
 }
 
-/// A line from the rank that is not an order: entries of the store's log, for the worker to apply.
+/// A line from the rank that is not an order: entries of the store's log, which the worker applies.
 #[derive(Debug, Serialize)]
 struct LogEntries<'a> {
     log: &'a [String],
 }
 
-/// A line from the worker: an entry for the store's log, or the answer to an order.
+/// A line from the worker: a new entry for the store's log, or the answer to an order.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WorkerLine {
-    /// An entry for the log; only workers interpret it.
+    /// An entry for the log. Only workers know its meaning.
     Write(String),
     Answer(Value),
 }
 
-/// The answer after an exception.
+/// The answer to an order that raised an exception.
 #[derive(Debug, Deserialize)]
 struct RaisedException {
     /// Type and text of the exception.
     raised: String,
     traceback: String,
-    /// Whether the exception means that torch lacks the call.
+    /// Whether the exception means that torch does not have this call.
     lacking: bool,
 }
 
-/// A worker and the socket that connects it to this rank.
+/// A worker, and the socket between it and this rank.
 #[derive(Debug)]
 pub(super) struct WorkerConnection {
     channel: WorkerSocket,
     pub(super) process: WorkerProcess,
-    /// The order in progress, for messages.
+    /// Description of the order in progress, for messages.
     during: &'static str,
-    /// Entries of the store's log that have to reach other workers, one per line.
+    /// Entries of the store's log that have to be sent to the other workers, one per line.
     writes: Vec<u8>,
 }
 
 impl WorkerConnection {
-    /// Starts a worker of this rank.
+    /// Starts this rank's worker.
     pub(super) fn start(
         rank: &Rank,
         python: &str,
@@ -139,7 +139,7 @@ impl WorkerConnection {
         Ok(both)
     }
 
-    /// Sends a command, and files along with it.
+    /// Sends an order together with files.
     pub(super) fn order(
         &mut self,
         order: &WorkerOrder<'_>,
@@ -150,21 +150,21 @@ impl WorkerConnection {
         self.send(&line, files)
     }
 
-    /// Forwards entries that workers wrote into the store.
+    /// Sends log entries of all workers to this worker.
     pub(super) fn send_log_entries(&mut self, entries: &[String]) -> Result<(), WorkerFailure> {
         let line = json_line(&LogEntries { log: entries })?;
         self.send(&line, &[])
     }
 
     fn send(&mut self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), WorkerFailure> {
-        // If nothing can be sent, the worker has ended or hangs; its process state gives the reason.
+        // If sending fails, the worker has ended or hangs. The state of its process gives the reason.
         self.channel.send(bytes, files).map_err(|error| {
             log::debug!("{error}");
             self.process.ended(self.during)
         })
     }
 
-    /// Waits for the answer to an order. Returns `None` if it does not arrive in time, or a log entry arrived first.
+    /// Waits for the answer to an order. Returns `None` if the time is over, or if a log entry arrives first.
     pub(super) fn await_answer(&mut self, until: Instant) -> Result<Option<Value>, WorkerFailure> {
         match self.channel.next(until)? {
             WorkerEvent::Line(WorkerLine::Answer(answer)) => {
@@ -185,7 +185,7 @@ impl WorkerConnection {
         }
     }
 
-    /// Returns the answer, or a failure if it is an exception.
+    /// Returns the answer, or a failure if the order raised an exception.
     fn read(&self, answer: Value) -> Result<Value, WorkerFailure> {
         if answer.get("raised").is_none() {
             return Ok(answer);
@@ -209,7 +209,7 @@ impl WorkerConnection {
             .failure(CauseDistance::Raised, &how, &traceback))
     }
 
-    /// Kills the worker, which did not complete its order within `limit`.
+    /// Kills the worker because it did not complete its order within `limit`, and returns the failure.
     pub(super) fn overdue(&mut self, limit: Duration, progress: &str) -> WorkerFailure {
         let during = format!("{}{progress}", self.during);
         self.process.overdue(&during, limit)

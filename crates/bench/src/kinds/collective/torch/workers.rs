@@ -1,5 +1,5 @@
-//! Torch's workers of all ranks as a backend. Data for a whole trial are written before it; its times and its last
-//! result are read after it.
+//! A backend that consists of the torch workers of all ranks. The data of a whole trial are written before the trial.
+//! Its times and the last result are read after it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,36 +25,37 @@ use crate::kinds::kind::{Stage, effective_of_all};
 use crate::opening::description::interface_of;
 use tonnage_loops::calls::CallSpan;
 
-/// Inputs in the ring. With two, no iteration has the data of the previous one.
+/// Number of inputs in the ring. With two, consecutive iterations have different data.
 const SLOTS: u32 = 2;
 
-/// Number of consecutive failed points after which workers are not restarted.
+/// Number of consecutive points with failed workers. After these, workers are not restarted any more.
 const LOST_MAX: u32 = 2;
 
-/// Bytes per copy between inputs of the ring.
+/// Number of bytes per step when an input is copied within the ring.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// The workers of torch.distributed, open on all ranks.
+/// The torch.distributed workers, open on all ranks.
 pub struct TorchWorkers {
     backend: TorchBackend,
-    /// `None` after a worker of any rank has failed, because the state of the others is unknown then.
+    /// This rank's worker. `None` after the worker of any rank has failed, because the state of all others is then
+    /// unknown.
     worker: Option<TorchWorker>,
-    /// Number of consecutive points in which workers failed; the same on all ranks.
+    /// Number of consecutive points in which workers failed. It is the same on all ranks.
     lost: u32,
     timeout: Duration,
     ring: Option<TorchBuffers>,
     buffers: Buffers,
     refills: bool,
-    /// A failure of this rank's worker in the last run, to be reported to all ranks.
+    /// Failure of this rank's worker in the last run, which must still be reported to all ranks.
     failed: Option<WorkerFailure>,
     effective: Vec<Effective>,
 }
 
 impl TorchWorkers {
-    /// Starts the workers of all ranks, which connect to each other.
+    /// Starts the workers of all ranks and connects them to each other.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] on every rank if one lacks Python, torch, the library or a GPU.
+    /// [`Error::Unavailable`] on every rank if any rank lacks Python, torch, the library or a GPU.
     pub fn open(
         backend: TorchBackend,
         point: &CollectivePoint,
@@ -81,8 +82,8 @@ impl TorchWorkers {
         })
     }
 
-    /// Restarts workers that were ended after a failure. Gives up if they failed in `LOST_MAX` consecutive points,
-    /// because each failure may take the whole timeout.
+    /// Restarts workers after a failure. Gives up if workers failed in `LOST_MAX` consecutive points, because each
+    /// failure may take the whole timeout.
     fn restart_lost(
         &mut self,
         point: &CollectivePoint,
@@ -102,7 +103,8 @@ impl TorchWorkers {
         }
         let started = start(self.backend, point, stage);
         let (worker, effective) = started.map_err(|error| {
-            // A worker that cannot start counts as lost too. Otherwise such workers would be tried for each point.
+            // A worker that cannot start counts as failed too. Otherwise a start would be tried for every further
+            // point.
             self.lost += 1;
             StepFailure::from_agreed(stage.rank, error)
         })?;
@@ -110,13 +112,13 @@ impl TorchWorkers {
         Ok(())
     }
 
-    /// Time within which every rank knows the outcome of its worker.
+    /// Time after which every rank must know the outcome of its own worker.
     fn deadline(&self) -> Duration {
         self.timeout + DEADLINES.step
     }
 
-    /// Combines the outcomes of a step on all ranks. After a failure all workers are dropped, unless only something is
-    /// missing, because all workers have found that out themselves and stay in step.
+    /// Combines the outcomes of a step on all ranks. After a failure, all workers are dropped. If only a feature is
+    /// missing, they are kept, because all workers have noticed this and stay usable.
     fn agree_on(
         &mut self,
         rank: &mut Rank,
@@ -143,18 +145,19 @@ impl TorchWorkers {
         self.worker.as_mut().ok_or_else(gone)
     }
 
-    /// Fills the ring with the inputs of the last iterations, each in its slot, so that the last iteration has its own
+    /// Fills the ring with the inputs of the last iterations, each in its own slot. The last iteration then has its own
     /// data.
     fn fill(&self, order: &mut CallOrder<'_>) -> Result<()> {
         let ring = self.ring.as_ref().ok_or_else(not_prepared_error)?;
-        // Without refills all iterations use the first input.
+        // Without refills, all iterations use the first input.
         let iterations = if self.refills {
             order.iterations.saturating_sub(ring.slots.into())..order.iterations
         } else {
             0..order.iterations.min(1)
         };
         let slot_of = |iteration: u64| (iteration % u64::from(ring.slots)) as u32;
-        // `before` always writes into the first slot, so fill that slot last.
+        // `before` always writes into the first slot, from which inputs are copied to other slots. So the first slot is
+        // filled last.
         let (own, others): (Vec<u64>, Vec<u64>) = iterations.partition(|&it| slot_of(it) == 0);
         for iteration in others.into_iter().chain(own) {
             (order.before)(iteration)?;
@@ -197,7 +200,8 @@ impl TorchWorkers {
     }
 }
 
-/// Starts the workers of all ranks, which connect to each other. Returns this rank's worker, and the choices of all.
+/// Starts the workers of all ranks and connects them. Returns this rank's worker, and the effective configuration of
+/// all ranks.
 fn start(
     backend: TorchBackend,
     point: &CollectivePoint,
@@ -207,7 +211,7 @@ fn start(
     let timeout = settings.timeout;
     let rank = &mut *stage.rank;
     let started = TorchWorker::start(rank, settings, &|name| std::env::var(name).ok());
-    // Loading torch from a remote file system may take minutes.
+    // Loading torch from a remote file system can take minutes.
     let most = timeout + DEADLINES.step * 4;
     let mut worker = failure::agree(rank, "start torch's workers", started, most)?;
     rank.set_phase("connecting torch's workers");
@@ -242,7 +246,7 @@ fn settings(backend: TorchBackend, point: &CollectivePoint, stage: &Stage<'_>) -
     WorkerSettings {
         python: point.python.clone(),
         backend,
-        // The CPUs that the rank was started with, before it was pinned.
+        // CPUs that the rank could use before it was pinned.
         cpus: stage.host.topology.allowed.clone(),
         gpu: gpu_of(backend, rank.identity().local_rank, |local| {
             stage.settings.gpu(local)
@@ -252,8 +256,8 @@ fn settings(backend: TorchBackend, point: &CollectivePoint, stage: &Stage<'_>) -
     }
 }
 
-/// Returns the GPU of a rank: the one from `--gpus`, or else the one with the rank's number on its host. `None` if the
-/// backend uses no GPU.
+/// Returns the GPU of a rank: the one that `--gpus` names, or otherwise the one with the rank's number on its host.
+/// `None` if the backend uses no GPU.
 fn gpu_of(
     backend: TorchBackend,
     local_rank: u32,
@@ -263,7 +267,7 @@ fn gpu_of(
     (backend == TorchBackend::Nccl).then(own)
 }
 
-/// Rejects any memory other than torch's own, which its worker allocates.
+/// Rejects memory that the user requested, because torch's worker allocates its own.
 fn check_memory(asked: &str, own: &str) -> Result<()> {
     if asked == own {
         return Ok(());
@@ -296,7 +300,7 @@ fn report(backend: TorchBackend, worker: &TorchWorker) -> EngineReport {
     }
 }
 
-/// Copies the first input of a ring to offset `to`.
+/// Copies the first input of the ring to the offset `to`.
 fn copy(arena: &Arena, to: u64, bytes: u64) -> Result<()> {
     let failed = |error: OutOfRange| Error::Failed(format!("inputs of torch's worker: {error}"));
     let mut part = vec![0; bytes.min(COPY_BYTES) as usize];
@@ -376,7 +380,7 @@ impl Backend for TorchWorkers {
 mod tests {
     use super::*;
 
-    /// `--gpus 2,3` must assign these GPUs to the ranks of a host in turn, if the backend needs a GPU.
+    /// `--gpus 2,3` assigns these GPUs in turn to the ranks of a host, if the backend needs GPUs.
     #[test]
     fn a_rank_gets_its_gpu_from_the_list() {
         let named = |local: u32| Some([2, 3][local as usize % 2]);

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use crate::kinds::files::testing::point;
 use tonnage_loops::files::stamp::{FileKey, SECTOR_BYTES};
 
-/// Content of a file of `sectors` sectors, as tonnage writes it.
+/// Content of a file with `sectors` sectors, as this program would write it.
 pub fn stamped(number: u32, sectors: u64) -> Vec<u8> {
     let sector = |index: u64| {
         let mut bytes = FileKey::new(5, number).stamp(index * SECTOR_BYTES).to_vec();
@@ -16,7 +16,7 @@ pub fn stamped(number: u32, sectors: u64) -> Vec<u8> {
     (0..sectors).flat_map(sector).collect()
 }
 
-/// Returns a point of one rank with a file of 4 KiB, and the records about its file.
+/// Returns a point of one rank with a file of 4 KiB, the list of created files, and the file's path.
 fn made(directory: &Path, keep: bool) -> (FilePoint, CreatedFiles, PathBuf) {
     let mut point = point(1);
     (point.block_bytes, point.segments, point.keep) = (4096, 1, keep);
@@ -47,7 +47,7 @@ fn only_files_of_this_run_are_removed() {
     assert!(!own.exists());
 }
 
-/// How much is known about a file before its removal.
+/// What was recorded about a file before its removal, and who removes the file.
 #[derive(Debug, Clone, Copy)]
 enum Known {
     Nothing,
@@ -57,8 +57,8 @@ enum Known {
     BySupervisor,
 }
 
-/// Creates a file about which only `known` is recorded, lets `change` modify it, and removes this run's files. Returns
-/// the line about a file that was left.
+/// Creates a file and records only `known` about it. Then `change` modifies it, and this run's files are removed.
+/// Returns the message about a file that was left.
 fn left(directory: &Path, change: &dyn Fn(&Path), known: Known) -> String {
     let ledgers = tempfile::tempfile().unwrap();
     let ledger = |rank| Ledger::new(ledgers.try_clone().unwrap(), rank, 0);
@@ -118,11 +118,11 @@ fn files_changed_by_others_are_left() {
         };
         assert!(left(&overwrite, noted).contains("offset 512"));
         assert_eq!(left(&|_| (), noted), "");
-        // Holes of an order that was cut short, or an empty file.
+        // A file of zeros may be the result of an order that was cut short, so it is removed.
         let cut = |path: &Path| fs::write(path, vec![0; 4096]).unwrap();
         assert_eq!(left(&cut, noted), "");
     }
-    // A copy of the run's own file that another process put in its place belongs to that process.
+    // If another process replaces the file with a copy, the copy belongs to that process.
     let copy = |path: &Path| {
         let other = path.with_file_name("copy");
         fs::copy(path, &other).unwrap();
@@ -141,8 +141,8 @@ fn files_changed_by_others_are_left() {
     }
 }
 
-/// After a failure, files must be checked as closely as after a success, so data of other users behind the beginning
-/// are found. If a phase has ended and another file has taken the place of this run's file, that is found too.
+/// After a failure, files are checked as thoroughly as after a success, so that foreign data behind the beginning are
+/// found. A file that replaced this run's file is found too, even after a phase has ended.
 #[test]
 fn data_of_others_is_left_after_a_failure_too() {
     let directory = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn data_of_others_is_left_after_a_failure_too() {
     assert!(!begun(&|_| (), true));
 }
 
-/// Some removal with a quick check is better than none.
+/// When time is up, removing files after a short check is better than leaving them.
 #[test]
 fn only_beginnings_are_checked_once_time_is_up() {
     let directory = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ fn only_beginnings_are_checked_once_time_is_up() {
     assert!(is_left(768 << 10, late));
 }
 
-/// The supervisor removes the files that all ranks left behind, but no other file or directory of the same name.
+/// From the ledger, the supervisor removes the files that a dead rank left, but no replacement with the same name.
 #[test]
 fn files_of_a_dead_rank_are_removed_by_its_ledger() {
     let directory = tempfile::tempdir().unwrap();
@@ -214,7 +214,7 @@ fn files_of_a_dead_rank_are_removed_by_its_ledger() {
     let (_, own) = begin(false);
     CreatedFiles::of_dead_rank(&ledgers, 0).remove_all();
     assert!(!own.parent().unwrap().exists());
-    // Files to keep stay, and so does a directory of another user.
+    // Files to keep are not removed, and neither is another user's directory.
     ledger.clear();
     let (_, own) = begin(true);
     CreatedFiles::of_dead_rank(&ledgers, 0).remove_all();
@@ -225,7 +225,7 @@ fn files_of_a_dead_rank_are_removed_by_its_ledger() {
     fs::create_dir(own.parent().unwrap()).unwrap();
     CreatedFiles::of_dead_rank(&ledgers, 0).remove_all();
     assert!(own.parent().unwrap().exists());
-    // After a rank has removed its own files, its ledger is empty.
+    // When a rank has removed its own files, it clears its ledger.
     ledger.clear();
     let (mut all, own) = begin(false);
     all.remove([own.clone()]).unwrap();

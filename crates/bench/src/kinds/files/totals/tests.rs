@@ -79,11 +79,11 @@ fn threads_of_a_rank_count_as_one_rank() {
     let (few, many) = (samples(3, 2), samples(5, 5));
     let both = PhaseTotals::from_threads(7, [(&one, &few), (&other, &many)].into_iter()).unwrap();
     let trial = both.trial(&with_stonewall(point(1), 1500, false), None, 0, &[]);
-    // The maximum of a single thread, not the sum.
+    // The maximum over the threads, not their sum.
     assert_eq!(trial.in_flight_max, Some(5));
     assert_eq!(trial.transfer_of_rank.ns_min, 2090 - 110);
     assert_eq!(trial.transfer_of_rank.ns_max, 2090 - 110);
-    // Threads sync in parallel, and the rank is done with its last thread.
+    // Threads sync in parallel. The rank is done when its last thread is done.
     assert_eq!(trial.sync_of_rank.unwrap().ns_max, 10);
     assert_eq!(trial.first_done_ns, 2080);
     let wall = trial.stonewall.unwrap();
@@ -126,7 +126,7 @@ fn a_phase_without_syncs_has_no_sync_times() {
 #[test]
 fn an_outlier_exceeds_the_mean_by_a_quarter_or_the_users_threshold() {
     let infos = [(0, "a"), (1, "b")].map(|(rank, host)| rank_info(rank, host));
-    // Two ranks: transfers of 300 ns and of `slow_ns`. With 500 the mean is 400.
+    // Transfers take 300 ns on one rank and `slow_ns` on the other. If that is 500, the mean is 400.
     let outliers = |slow_ns: u64, outlier_ns| {
         let mut all = rank(0, 420, 4);
         all.merge(rank(1, slow_ns + 120, 4));

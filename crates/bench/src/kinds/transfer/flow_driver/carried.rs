@@ -1,4 +1,4 @@
-//! Trials that the device runs on its own: their orders, and the memory that they use.
+//! Trials that the device runs by itself: the orders for the device, and the memory that it uses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,14 +26,14 @@ impl FlowDriver<'_> {
         self.port.engine.carrier().ok_or_else(none)
     }
 
-    /// Stretches of this worker's memory that its own operations use.
+    /// Returns the ranges of this worker's memory that its own operations use.
     fn own_memory_ranges(&self) -> Vec<(u64, u64)> {
         let bytes = self.assignment.point.slots.footprint_bytes + GUARD_BYTES;
         let flows = self.flows.iter();
         flows.map(|flow| (flow.local_origin, bytes)).collect()
     }
 
-    /// Copies freshly filled memory to where the device's operations access it, if that is elsewhere.
+    /// After memory was filled, copies it to where the device's operations access it, if they do so elsewhere.
     pub(in super::super) fn hand_over_memory(&mut self) -> Result<()> {
         let stretches = self.own_memory_ranges();
         if self.assignment.caps.carried {
@@ -42,7 +42,7 @@ impl FlowDriver<'_> {
         Ok(())
     }
 
-    /// Copies fetched bytes back from the device, so that they can be checked.
+    /// Copies the bytes that the device has fetched back, so that they can be checked.
     pub(in super::super) fn fetch_memory(&mut self) -> Result<()> {
         let stretches = self.own_memory_ranges();
         if self.assignment.caps.carried && self.assignment.point.op.fetches() {
@@ -51,8 +51,8 @@ impl FlowDriver<'_> {
         Ok(())
     }
 
-    /// Prepares a round that the device runs on its own, before its start, and returns its progress. `None` for any
-    /// other round.
+    /// Prepares a round that the device runs by itself, before the round's start, and returns its progress. `None` for
+    /// other rounds.
     pub(super) fn begin_carried(
         &mut self,
         schedule: &Schedule,
@@ -75,7 +75,7 @@ impl FlowDriver<'_> {
         Ok(Some(progress))
     }
 
-    /// Runs a prepared round on the device.
+    /// Makes the device run a prepared round.
     pub(super) fn drive_carried(
         &mut self,
         schedule: &Schedule,
@@ -86,7 +86,7 @@ impl FlowDriver<'_> {
         let left_ns = |ns: u64| (schedule.start_ns + ns).saturating_sub(self.port.clock.now_ns());
         let order = CarriedOrder {
             duration: match schedule.length {
-                // A trial whose start is after its end still runs for a moment.
+                // If the start comes after the end, the trial still runs for a moment.
                 TrialLength::DurationNs(ns) => Some(Duration::from_nanos(left_ns(ns).max(1))),
                 TrialLength::Iterations(_) => None,
             },
@@ -106,7 +106,7 @@ impl FlowDriver<'_> {
         Ok(())
     }
 
-    /// Fetches the latencies of a round that the device ran, if latencies are recorded.
+    /// Returns the latencies of a round that the device ran, if latencies are recorded.
     pub(in super::super) fn carried_latencies(&mut self) -> Result<Option<BinnedLatencies>> {
         if !self.assignment.point.latency {
             return Ok(None);
@@ -115,7 +115,7 @@ impl FlowDriver<'_> {
     }
 }
 
-/// The request for a round, without its duration.
+/// Builds the order for a round, without its duration.
 fn carried_order<'a>(
     point: &TransferPoint,
     length: TrialLength,
@@ -126,7 +126,7 @@ fn carried_order<'a>(
         Pacing::Batch { batch } => (batch, true),
         _ => (point.depth(), false),
     };
-    // With batches, an iteration is one batch on each flow.
+    // In batches, the device counts operations, and an iteration is one batch on each flow.
     let of_batch = u64::from(depth).saturating_mul(flows.len() as u64);
     let each = if in_batches { of_batch } else { 1 };
     let most = point.iterations_max();

@@ -1,4 +1,4 @@
-//! Rank 0's side of intervals: combines the ticks of all clients.
+//! Rank 0's part of intervals: combines the ticks of all clients.
 
 use std::collections::VecDeque;
 
@@ -9,13 +9,13 @@ use tonnage_record::transfer::{
 use tonnage_units::Result;
 use tonnage_units::histogram::LatencyHistogram;
 
-/// Most standstills that are listed.
+/// Maximum number of standstills in the list.
 const STANDSTILLS_MAX: usize = 1024;
 
-/// Number of intervals that still accept latencies. A client that is later than that adds to the oldest of them.
+/// Number of latest intervals that still accept latencies. Later latencies are added to the oldest of these intervals.
 const OPEN_MAX: usize = 4;
 
-/// Extremes of an interval that no client has reported.
+/// Extremes of an interval that no client has reported yet.
 const NO_EXTREMES: IntervalExtremes = IntervalExtremes {
     slowest_rank: 0,
     slowest_operations: u64::MAX,
@@ -23,30 +23,31 @@ const NO_EXTREMES: IntervalExtremes = IntervalExtremes {
     fastest_operations: 0,
 };
 
-/// The intervals of one trial so far.
+/// The intervals of one trial up to now.
 #[derive(Clone)]
 pub(super) struct IntervalCollector {
     trial: u64,
     clients: Vec<InitiatorTicks>,
     series: TrialSeries,
-    /// Histograms of the latest intervals; the first belongs to interval `open_from`.
+    /// Histograms of the latest intervals. The first one belongs to interval `open_from`.
     open: VecDeque<LatencyHistogram>,
     open_from: usize,
 }
 
-/// Combined ticks of one initiating rank.
+/// The ticks of one initiating rank, combined.
 #[derive(Clone, Default)]
 struct InitiatorTicks {
     rank: u32,
-    /// Operations reported by its ticks.
+    /// Number of operations that its ticks have reported.
     reported: u64,
-    /// Intervals reported by its ticks.
+    /// Number of intervals that its ticks have reported.
     passed: usize,
     is_driven: bool,
-    /// The first interval after all its workers had driven their flows.
+    /// The first interval that was reported after all workers of the rank had driven their flows.
     driven_from: Option<usize>,
     is_over: bool,
-    /// Start of the current series of intervals in which it moved nothing.
+    /// First of the current consecutive intervals in which the rank moved nothing; `None` if it moved something in the
+    /// last one.
     still_from: Option<usize>,
 }
 
@@ -55,7 +56,7 @@ struct InitiatorTicks {
 pub(super) struct OperationsInInterval {
     pub(super) rank: u32,
     pub(super) operations: u64,
-    /// True if the rank stood still before it was done, or has not reported the interval.
+    /// True if the rank was not done and either moved nothing or has not reported the interval.
     pub(super) is_silent: bool,
 }
 
@@ -85,7 +86,7 @@ impl IntervalCollector {
         }
     }
 
-    /// Adds the tick of a rank. Ticks of another trial are ignored.
+    /// Adds a tick of a rank. A tick of another trial is ignored.
     pub(super) fn add_tick(&mut self, rank: u32, tick: &Tick) -> Result<()> {
         let known = self
             .clients
@@ -95,13 +96,13 @@ impl IntervalCollector {
         };
         let client = &mut self.clients[at];
         let first = client.passed;
-        // The last tick comes within an interval, and may hold nothing new.
+        // The last tick may come in the middle of an interval, and may report no further operations.
         let end = (tick.passed as usize).max(first + usize::from(tick.is_last));
         let moved = tick.operations.saturating_sub(client.reported);
         (client.reported, client.passed) = (client.reported.max(tick.operations), end);
         for interval in first..end {
-            // A late rank reports several intervals at once. Its operations were before the delay, so they belong to
-            // the first.
+            // A rank that was delayed reports several intervals at once. It moved its operations before the delay, so
+            // they count in the first one.
             let operations = if interval == first { moved } else { 0 };
             self.count_operations(at, interval, operations, tick.is_driven);
         }
@@ -114,7 +115,7 @@ impl IntervalCollector {
         match tick.latencies[..] {
             [] => Ok(()),
             _ => {
-                // Latencies of the last tick may belong to the interval that ended with it.
+                // Latencies in the last tick may belong to the interval that this tick ended.
                 let at = first.min(tick.passed as usize);
                 self.latencies(at).merge_encoded(&tick.latencies)
             }
@@ -159,7 +160,7 @@ impl IntervalCollector {
         });
     }
 
-    /// Extends the series up to `interval`.
+    /// Extends the series so that it includes `interval`.
     fn extend_to(&mut self, interval: usize) {
         let series = &mut self.series;
         while series.operations.len() <= interval {
@@ -173,12 +174,12 @@ impl IntervalCollector {
         }
     }
 
-    /// The histogram of an interval, or the oldest open one if the interval is already closed.
+    /// Returns the histogram of an interval. If the interval no longer accepts latencies, returns the oldest that does.
     fn latencies(&mut self, interval: usize) -> &mut LatencyHistogram {
         let last = interval.max(self.open_from);
         while self.open_from + self.open.len() <= last {
             let next = if self.open.len() == OPEN_MAX {
-                // Reuse the memory of the oldest one.
+                // Reuses the memory of the oldest histogram.
                 let mut oldest = self.close_oldest();
                 oldest.clear();
                 oldest
@@ -197,13 +198,13 @@ impl IntervalCollector {
         oldest
     }
 
-    /// Whether all clients have reported `passed` intervals.
+    /// Returns whether all clients have reported `passed` intervals.
     pub(super) fn have_all_reported(&self, passed: u64) -> bool {
         let mut clients = self.clients.iter();
         clients.all(|client| client.is_over || client.passed as u64 >= passed)
     }
 
-    /// Operations of each client in an interval. Some clients may not have reported it yet.
+    /// Returns the operations of each client in an interval. Some clients may not have reported the interval yet.
     pub(super) fn operations_by_client(
         &self,
         interval: usize,
@@ -227,7 +228,7 @@ impl IntervalCollector {
         })
     }
 
-    /// The slowest and the fastest client of an interval; `None` if each client has its own series.
+    /// Returns the slowest and the fastest client of an interval. `None` if each client has a series of its own.
     pub(super) fn extremes(&self, interval: usize) -> Option<IntervalExtremes> {
         if !self.series.clients.is_empty() {
             return None;
@@ -238,7 +239,7 @@ impl IntervalCollector {
             .get(interval)
             .copied()
             .unwrap_or(NO_EXTREMES);
-        // A client without a report counts as slower than all others.
+        // A client without a report counts as the slowest.
         let lost = |client: &&InitiatorTicks| client.passed <= interval && !client.is_over;
         if let Some(client) = self.clients.iter().find(lost) {
             (known.slowest_rank, known.slowest_operations) = (client.rank, 0);
@@ -246,12 +247,12 @@ impl IntervalCollector {
         Some(known).filter(|known| known.slowest_operations < u64::MAX)
     }
 
-    /// Operations of all clients in an interval.
+    /// Returns the operations of all clients in an interval.
     pub(super) fn operations(&self, interval: usize) -> u64 {
         self.series.operations.get(interval).copied().unwrap_or(0)
     }
 
-    /// Latencies of an interval; `None` if it has no samples.
+    /// Returns the latencies of an interval; `None` if it has no samples.
     pub(super) fn latency(&self, interval: usize) -> Option<IntervalLatency> {
         let known = match interval.checked_sub(self.open_from) {
             Some(at) => interval_latency(self.open.get(at)?),
@@ -260,18 +261,18 @@ impl IntervalCollector {
         (known.samples > 0).then_some(known)
     }
 
-    /// Number of clients.
+    /// Returns the number of clients.
     pub(super) fn clients_count(&self) -> u32 {
         self.clients.len() as u32
     }
 
-    /// Ends a trial of `window_ns`, and returns its number of intervals. Operations just after the last whole interval
-    /// belong to that interval.
+    /// Ends a trial of `window_ns`, and returns the number of its intervals. Operations shortly after the last whole
+    /// interval count in that interval.
     pub(super) fn close(&mut self, window_ns: u64) -> usize {
         let count = interval_count(window_ns, self.series.interval_ns);
         for at in 0..self.clients.len() {
             let client = &self.clients[at];
-            // The client stood still at the end, or stopped reporting.
+            // Either the client moved nothing at the end, or its ticks are missing.
             let is_lost = !client.is_over && !client.is_driven && client.passed < count;
             let from = client.still_from.or(is_lost.then_some(client.passed));
             let rank = client.rank;
@@ -300,7 +301,7 @@ impl IntervalCollector {
         count
     }
 
-    /// Closes the histograms of all intervals. Those beyond the last interval are merged into it.
+    /// Closes the histograms of all intervals. Histograms after the last interval are merged into the last one.
     fn close_latencies(&mut self, count: usize) {
         while self.open.len() > 1 && self.open_from + self.open.len() > count {
             if let (Some(behind), Some(last)) = (self.open.pop_back(), self.open.back_mut()) {
@@ -316,20 +317,20 @@ impl IntervalCollector {
         }
     }
 
-    /// Whole intervals that at least one client has reported.
+    /// Returns the number of whole intervals that at least one client has reported.
     pub(super) fn intervals_reported(&self) -> u64 {
         let passed = self.clients.iter().map(|client| client.passed as u64);
         passed.max().unwrap_or(0)
     }
 
-    /// The series so far of a running trial.
+    /// Returns the series of a running trial up to now.
     pub(super) fn so_far(&self, elapsed_ns: u64) -> TrialSeries {
         let mut copy = self.clone();
         copy.close(elapsed_ns);
         copy.series()
     }
 
-    /// Takes the series of a closed trial.
+    /// Returns the series of a closed trial.
     pub(super) fn series(&mut self) -> TrialSeries {
         let known = (0..self.series.extremes.len()).map(|at| {
             self.extremes(at).unwrap_or(IntervalExtremes {
@@ -345,14 +346,15 @@ impl IntervalCollector {
     }
 }
 
-/// Number of intervals in a trial of `window_ns`. A tail shorter than a tenth of an interval belongs to the last one.
+/// Returns the number of intervals in a trial of `window_ns`. A rest shorter than a tenth of an interval belongs to the
+/// last interval.
 fn interval_count(window_ns: u64, interval_ns: u64) -> usize {
     let (whole, tail_ns) = (window_ns / interval_ns, window_ns % interval_ns);
     let count = whole + u64::from(tail_ns * 10 >= interval_ns);
     count.max(1) as usize
 }
 
-/// Shortens the list to `count` intervals and adds the rest to the last of them.
+/// Shortens the list to `count` intervals. What follows is added to the last of them.
 fn merge_rest_into_last(operations: &mut Vec<u64>, count: usize) {
     let behind: u64 = operations.iter().skip(count).sum();
     operations.resize(count, 0);

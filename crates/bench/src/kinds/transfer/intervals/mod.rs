@@ -1,13 +1,13 @@
 //! Intervals of trials. While bytes move, each initiating rank reports its progress to rank 0 once per interval. Rank 0
-//! passes it on to the listener and keeps the series.
+//! passes the reports to the listener, and keeps the series.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `ticker` | a rank's reports, counted from the pulses of its workers |
-//! | `collector` | combining the ticks of all ranks, on rank 0 |
-//! | `watcher` | the thread that does both, and checkpoints of the record |
+//! | `ticker` | the reports of a rank, counted from the pulses of its workers |
+//! | `collector` | combines the reports of all ranks, on rank 0 |
+//! | `watcher` | the thread that runs both, and that writes checkpoints of the record |
 //!
-//! The loops' side is in [`tonnage_loops::pulse`]; nothing in this folder runs inside a timed loop.
+//! [`tonnage_loops::pulse`] is the loops' part. Nothing in this folder runs inside a timed loop.
 
 mod collector;
 mod ticker;
@@ -31,19 +31,19 @@ use tonnage_record::transfer::{BrokenOff, Trial, TrialSeries};
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
 
-/// The intervals of a point's trials, on one rank. `None` if the point has no intervals.
+/// The intervals of a point's trials, on one rank. Contains `None` if the point has no intervals.
 pub struct Intervals(Option<IntervalSetup>);
 
-/// Settings and resources that all trials share.
+/// Settings and state for all trials of the point.
 struct IntervalSetup {
     interval_ns: u64,
     size_bytes: u64,
-    /// One pulse per worker; empty on a rank that does not initiate.
+    /// One pulse per worker; empty if this rank does not initiate.
     pulses: Arc<[Arc<Pulse>]>,
     notes: Notes,
-    /// CPUs that the thread may run on.
+    /// CPUs that the watcher's thread may run on.
     cpus: Vec<u32>,
-    /// Ranks that initiate; filled at rank 0 only.
+    /// Ranks that initiate; empty on ranks other than 0.
     clients: Vec<u32>,
     listener: Option<IntervalListener>,
     checkpoints: Option<Checkpoints>,
@@ -56,13 +56,13 @@ struct RunningTrial {
     trial: u64,
     is_driven: Arc<AtomicBool>,
     watcher: Option<IntervalWatcher>,
-    /// State returned by the thread after it was stopped.
+    /// State that the thread returned when it was stopped.
     watch: Option<WatcherState>,
 }
 
 impl Intervals {
-    /// The intervals of this point's trials. `record` is the point's own record, if it has one, before anything was
-    /// measured.
+    /// Creates the intervals of this point's trials. `record` is the record of this point before measuring; `None` for
+    /// a point without its own record.
     pub fn new(
         point: &TransferPoint,
         stage: &Stage<'_>,
@@ -106,12 +106,12 @@ impl Intervals {
         }))
     }
 
-    /// The pulse that a worker updates; `None` if nothing reads it.
+    /// Returns the pulse that a worker updates; `None` if no thread reads it.
     pub fn pulse(&self, worker: u32) -> Option<Arc<Pulse>> {
         self.0.as_ref()?.pulses.get(worker as usize).map(Arc::clone)
     }
 
-    /// Begins a trial before its workers start. `ended` are the trials before it. Does nothing for a warm-up.
+    /// Begins a trial before its workers start. `ended` has the earlier trials. Does nothing in a warm-up.
     pub fn begin(&mut self, schedule: &Schedule, clock: Clock, ended: &[Trial]) -> Result<()> {
         // Extra turns outside the trials have no series either.
         let counts = schedule.number != WARM_UP && !schedule.is_extra;
@@ -124,14 +124,14 @@ impl Intervals {
         setup.begin(schedule, clock)
     }
 
-    /// Notes that all workers of this rank have driven their flows.
+    /// Records that all workers of this rank have driven their flows.
     pub fn note_driven(&self) {
         if let Some(running) = self.0.as_ref().and_then(|setup| setup.running.as_ref()) {
             running.is_driven.store(true, Ordering::Release);
         }
     }
 
-    /// Sends this rank's exact count, before the ranks merge their totals.
+    /// Sends this rank's exact number of operations, before the ranks merge their totals.
     pub fn send_last_count(&mut self, operations: u64, window_ns: u64) -> Result<()> {
         let Some(running) = self.0.as_mut().and_then(|setup| setup.running.as_mut()) else {
             return Ok(());
@@ -142,7 +142,7 @@ impl Intervals {
         ticker.map_or(Ok(()), |ticker| ticker.send_last(operations, window_ns))
     }
 
-    /// The series of the trial, on rank 0, once the totals of all ranks are merged.
+    /// On rank 0, returns the series of the trial after the totals of all ranks were merged.
     pub fn finish(&mut self, window_ns: u64) -> Result<Option<TrialSeries>> {
         let Some(setup) = &mut self.0 else {
             return Ok(None);
@@ -161,14 +161,14 @@ impl Intervals {
         Ok(Some(series))
     }
 
-    /// The series of a trial that ended early, on rank 0.
+    /// On rank 0, returns the series of a trial that did not complete.
     pub fn take_partial_series(&mut self) -> Option<BrokenOff> {
         let setup = self.0.as_mut()?;
         let mut running = setup.running.take()?;
         running.stop().ok()?;
         let mut collection = running.watch.and_then(|watch| watch.collection)?;
         collection.take_notes().ok()?;
-        // Progress after the last reported interval is unknown.
+        // What happened after the last reported interval is unknown.
         let elapsed_ns = collection.collector.intervals_reported().max(1) * setup.interval_ns;
         collection.collector.close(elapsed_ns);
         let (trial, series) = (running.trial, collection.collector.series());
@@ -178,8 +178,8 @@ impl Intervals {
 
 impl IntervalSetup {
     fn begin(&mut self, schedule: &Schedule, clock: Clock) -> Result<()> {
-        // Drops late ticks of a trial that failed on all ranks. They have all arrived, because the ranks have since
-        // agreed on a start.
+        // Drops late ticks of a trial that failed on all ranks. All of these ticks have arrived, because all ranks have
+        // since agreed on a start.
         self.notes.take_received();
         for pulse in self.pulses.iter() {
             pulse.restart();
@@ -211,7 +211,7 @@ impl IntervalSetup {
                 reported: 0,
             }),
         };
-        // A pure target on another rank has nothing to watch.
+        // A rank other than 0 that does not initiate has nothing to watch.
         let watcher = if watch.ticker.is_some() || watch.collection.is_some() {
             let times = (clock, schedule.start_ns, self.interval_ns);
             Some(IntervalWatcher::start(watch, times, self.cpus.clone())?)

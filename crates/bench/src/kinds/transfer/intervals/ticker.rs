@@ -1,4 +1,4 @@
-//! One rank's side of intervals: counts its workers' operations, and sends them to rank 0.
+//! A rank's part of intervals: counts the operations of its workers, and sends the numbers to rank 0.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,20 +10,20 @@ use tonnage_ranks::{Notes, pack};
 use tonnage_units::Result;
 use tonnage_units::histogram::LatencyHistogram;
 
-/// Progress of a rank in a trial, sent to rank 0 at the end of each interval.
+/// Progress of a rank in a trial. It is sent to rank 0 at the end of each interval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tick {
     /// Number of the trial.
     pub trial: u64,
-    /// Whole intervals that have passed since the aligned start.
+    /// Number of whole intervals since the aligned start.
     pub passed: u64,
-    /// Operations completed by then.
+    /// Number of operations that were completed after these intervals.
     pub operations: u64,
-    /// Encoded latencies of roughly the operations completed since the last tick; empty if there are none.
+    /// Encoded latencies, approximately those of operations since the last tick; empty if there are none.
     pub latencies: Vec<u8>,
-    /// True once all workers of the rank have driven their flows.
+    /// True after all workers of the rank have driven their flows.
     pub is_driven: bool,
-    /// True in the last tick of a trial. Its count is exact.
+    /// True in the last tick of a trial. Its number of operations is exact.
     pub is_last: bool,
 }
 
@@ -34,11 +34,11 @@ pub(super) struct Ticker {
     /// One pulse per worker.
     pub(super) pulses: Arc<[Arc<Pulse>]>,
     pub(super) notes: Notes,
-    /// True once all workers of the rank have driven their flows.
+    /// True after all workers of the rank have driven their flows.
     pub(super) is_driven: Arc<AtomicBool>,
-    /// Time and number of operations at the last count.
+    /// Time of the last count, and the number of operations then.
     counted: (u64, u64),
-    /// Operations reported so far.
+    /// Number of operations that were reported in ticks.
     reported: u64,
     latencies: LatencyHistogram,
     next: Option<Tick>,
@@ -64,14 +64,14 @@ impl Ticker {
         }
     }
 
-    /// Counts the operations completed `elapsed_ns` after the start, and asks the workers for their latencies.
+    /// Counts the operations that are completed `elapsed_ns` after the start, and asks the workers for their latencies.
     pub(super) fn count(&mut self, elapsed_ns: u64) {
-        // Read before the count: a worker that finishes in between then counts as still driving, and none of its
-        // operations is missed.
+        // Read before the operations are counted. A worker that finishes in between then still counts as driving, and a
+        // later tick has its last operations.
         let is_driven = self.is_driven.load(Ordering::Acquire);
         let operations: u64 = self.pulses.iter().map(|pulse| pulse.completed()).sum();
         for pulse in self.pulses.iter() {
-            // Take what a late worker has handed over since the last tick: it needs the room for the next latencies.
+            // Takes latencies that a worker handed over after the last tick, to make room for the next ones.
             pulse.take_latencies(&mut self.latencies);
             pulse.request_latencies();
         }
@@ -89,9 +89,10 @@ impl Ticker {
         });
     }
 
-    /// Estimates the operations at the end of the interval, because this thread may have woken late: it subtracts the
-    /// late part at the rate since the last count. If the thread was late by more than half an interval, the workers
-    /// may have been kept from running too. Then everything counts, because its time of completion is unknown.
+    /// Estimates the number of operations at the end of the interval, because this thread may have woken later. It
+    /// subtracts operations of the excess time, at the rate since the last count. If the thread was more than half an
+    /// interval late, the workers may have been delayed as well. Then all operations count, because their times are
+    /// unknown.
     fn at_end(&self, elapsed_ns: u64, operations: u64) -> u64 {
         let late_ns = elapsed_ns % self.interval_ns;
         let (counted_ns, counted) = self.counted;
@@ -104,13 +105,13 @@ impl Ticker {
         operations - late as u64
     }
 
-    /// Whether all workers have handed over the requested latencies, or will no longer do so.
+    /// Returns whether all workers have handed over the requested latencies, or will not do so any more.
     pub(super) fn is_answered(&self) -> bool {
         let mut pulses = self.pulses.iter();
         self.is_driven.load(Ordering::Acquire) || pulses.all(|pulse| pulse.is_answered())
     }
 
-    /// Sends the last count, with the latencies handed over by the workers.
+    /// Sends the last count, with latencies from the workers.
     pub(super) fn send(&mut self) -> Result<()> {
         let Some(mut tick) = self.next.take() else {
             return Ok(());
@@ -119,7 +120,7 @@ impl Ticker {
         self.notes.send(pack(&tick)?)
     }
 
-    /// Sends the last tick, with the exact count.
+    /// Sends the last tick of a trial, with the exact number of operations.
     pub(super) fn send_last(&mut self, operations: u64, window_ns: u64) -> Result<()> {
         let tick = Tick {
             trial: self.trial,
@@ -132,7 +133,7 @@ impl Ticker {
         self.notes.send(pack(&tick)?)
     }
 
-    /// Takes the latencies handed over by the workers, encoded.
+    /// Returns the encoded latencies that the workers have handed over.
     fn latencies(&mut self) -> Vec<u8> {
         for pulse in self.pulses.iter() {
             pulse.take_latencies(&mut self.latencies);

@@ -1,5 +1,5 @@
-//! The thread that counts a rank's operations at the end of each interval. On rank 0 it also reports the progress of
-//! all ranks and writes checkpoints of the point's record.
+//! The thread that counts a rank's operations at the end of each interval. On rank 0, the thread also reports the
+//! progress of all ranks, and writes checkpoints of the point's record.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -17,18 +17,18 @@ use tonnage_units::Nanos;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Most time to wait for the workers' latencies before a tick is sent, and how often to check for them.
+/// Longest wait for the workers' latencies before a tick is sent, and time between two checks for these latencies.
 const HAND_OVER_NS_MAX: u64 = 20_000_000;
 const LOOK_NS: u64 = 500_000;
 
-/// Most time to wait for other ranks' ticks before an interval is reported.
+/// Longest wait for other ranks' ticks before an interval is reported.
 const GRACE_NS_MAX: u64 = 50_000_000;
 
-/// State that the thread works on during a trial.
+/// The thread's state during a trial.
 pub(super) struct WatcherState {
-    /// `None` on a rank that does not initiate.
+    /// Counts this rank's operations; `None` if the rank does not initiate.
     pub(super) ticker: Option<Ticker>,
-    /// `None` on ranks other than 0.
+    /// Collects the ticks of all ranks; `None` on ranks other than 0.
     pub(super) collection: Option<TrialCollection>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct TrialCollection {
     pub(super) trial: u64,
     pub(super) interval_ns: u64,
     pub(super) size_bytes: u64,
-    /// Intervals already reported.
+    /// Number of intervals that were already reported.
     pub(super) reported: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct IntervalWatcher {
     thread: JoinHandle<Result<WatcherState>>,
 }
 
-/// Signals the end of the trial.
+/// Signals the end of a trial to the thread.
 #[derive(Default)]
 struct EndSignal {
     is_over: Mutex<bool>,
@@ -59,7 +59,7 @@ struct EndSignal {
 }
 
 impl EndSignal {
-    /// Waits until `time_ns` on `clock`. Returns true if the trial ended before that.
+    /// Waits until `time_ns` on `clock`. Returns true if the trial ends earlier.
     fn wait_until(&self, clock: &Clock, time_ns: u64) -> bool {
         let mut is_over = lock(&self.is_over);
         loop {
@@ -75,8 +75,8 @@ impl EndSignal {
 }
 
 impl IntervalWatcher {
-    /// Starts the thread for a trial that begins at `start_ns` on `clock`. The thread may run on any of `cpus`, not
-    /// only on the CPU of the worker that starts it.
+    /// Starts the thread for a trial that begins at `start_ns` on `clock`. It may run on any of `cpus`, because the
+    /// worker that starts it needs its own CPU.
     pub(super) fn start(
         watch: WatcherState,
         (clock, start_ns, interval_ns): (Clock, u64, u64),
@@ -96,7 +96,7 @@ impl IntervalWatcher {
         Ok(Self { over, thread })
     }
 
-    /// Ends the thread and returns its state.
+    /// Stops the thread and returns its state.
     pub(super) fn stop(self) -> Result<WatcherState> {
         *lock(&self.over.is_over) = true;
         self.over.changed.notify_all();
@@ -138,20 +138,20 @@ impl WatcherState {
                     return Ok(self);
                 }
                 collection.take_notes()?;
-                // If a rank's tick is missing, hold the interval back until the next one ends: the tick may only be
-                // late.
+                // If a rank's tick is missing, it may just be late. The interval is then reported only when the next
+                // one ends.
                 let complete = ended - u64::from(!collection.collector.have_all_reported(ended));
                 collection.report_until(complete, interval_ns);
                 collection.checkpoint(complete);
             }
-            // Intervals that passed while this thread did not run are reported together.
+            // If the thread did not run for some time, the intervals that have passed are reported together.
             ended = ((clock.now_ns() - start_ns) / interval_ns).max(ended) + 1;
         }
     }
 }
 
 impl TrialCollection {
-    /// Takes the ticks received so far.
+    /// Processes the ticks that have been received.
     pub(super) fn take_notes(&mut self) -> Result<()> {
         for (rank, note) in self.notes.take_received() {
             let tick: Tick = unpack(&note)?;
@@ -160,7 +160,7 @@ impl TrialCollection {
         Ok(())
     }
 
-    /// Closes a trial of `window_ns`, reports its remaining intervals, and returns its series.
+    /// Ends a trial of `window_ns`, reports its remaining intervals, and returns its series.
     pub(super) fn finish(&mut self, window_ns: u64) -> TrialSeries {
         let count = self.collector.close(window_ns) as u64;
         let last_ns = window_ns.saturating_sub((count - 1) * self.interval_ns);
@@ -168,7 +168,7 @@ impl TrialCollection {
         self.collector.series()
     }
 
-    /// Reports intervals until `ended` are reported. The last one took `last_ns`.
+    /// Reports all intervals up to number `ended`. The last of them took `last_ns`.
     fn report_until(&mut self, ended: u64, last_ns: u64) {
         for at in self.reported..ended {
             let length_ns = if at + 1 == ended {
@@ -224,18 +224,18 @@ impl TrialCollection {
     }
 }
 
-/// Checkpoints of a point: its record as it would be if the run were lost now.
+/// Checkpoints of a point. Each is the record that would remain if the run were lost at that moment.
 pub(super) struct Checkpoints {
     pub(super) every_ns: u64,
-    /// The point's record. A checkpoint is a copy of this record with the series so far.
+    /// The point's record without the running trial. A checkpoint is a copy of this record with the series up to now.
     pub(super) record: Record,
     pub(super) keeper: CheckpointKeeper,
-    /// Checkpoints written in this trial.
+    /// Number of checkpoints that were written in this trial.
     pub(super) written: u64,
 }
 
 impl Checkpoints {
-    /// Begins a trial; `ended` are the trials before it.
+    /// Begins a trial. `ended` has the earlier trials.
     pub(super) fn begin(&mut self, ended: &[Trial]) {
         self.written = 0;
         if let Body::Transfer(body) = &mut self.record.body {
@@ -243,7 +243,7 @@ impl Checkpoints {
         }
     }
 
-    /// Writes a checkpoint with the series so far, if one is due.
+    /// If a checkpoint is due, writes it with the series up to now.
     pub(super) fn write_if_due(
         &mut self,
         trial: u64,

@@ -1,5 +1,5 @@
-//! Reports of a round about the flows that begin or end at one rank. They come from its own workers and from the ranks
-//! that it exchanges bytes with. Those ranks send it nothing about their other flows.
+//! Reports of a round about the flows that begin or end at one rank. They come from the rank's own workers, and from
+//! the ranks with which it exchanges bytes. These ranks report only their flows to this rank.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,23 +9,23 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{RankGroup, pack, unpack};
 use tonnage_units::{Error, Result};
 
-/// One rank's message to another: for each of the sender's workers, the operations that it issued to the receiver, if
-/// it has a flow there.
+/// A rank's message to another rank. For each worker of the sender, it has the operations that were issued to the
+/// receiver; `None` if there is no such flow.
 type PeerReport = Vec<Option<IssuedOfFlow>>;
 
-/// Reports available at one rank.
+/// Reports that one rank has.
 #[derive(Debug)]
 pub struct IssuedReports {
-    /// Reports of its own workers.
+    /// Reports of the rank's own workers.
     own: Vec<IssuedOperations>,
-    /// Reports of the other ranks with flows to this one.
+    /// Reports of other ranks, about their flows to this one.
     received: BTreeMap<u32, PeerReport>,
-    /// The ranks that took part.
+    /// The ranks that took part in the round.
     circle: RankGroup,
 }
 
-/// Messages of `rank` to the members of a round's circle that it has flows to. Worker `w` drives `points[w]` and issued
-/// `issued[w]`.
+/// Returns the messages of `rank` to the members of a round's group to which it has flows. Worker `w` drives
+/// `points[w]` and has issued `issued[w]`.
 pub fn messages(
     points: &[&TransferPoint],
     rank: u32,
@@ -41,7 +41,7 @@ pub fn messages(
         };
         workers().map(flow).collect()
     };
-    // Only targets get a message. A rank in a round of pairs has one target, however many ranks are in the circle.
+    // Only targets need a message. In a round of pairs, a rank has one target, regardless of the group's size.
     let targets: BTreeSet<u32> = layouts
         .iter()
         .flat_map(|layout| layout.out.clone())
@@ -55,7 +55,7 @@ pub fn messages(
 }
 
 impl IssuedReports {
-    /// Combines the reports of this rank's workers with the messages from others in the round's circle.
+    /// Combines the reports of this rank's workers with the messages from other members of the round's group.
     pub fn new(
         own: Vec<IssuedOperations>,
         circle: RankGroup,
@@ -70,8 +70,8 @@ impl IssuedReports {
         })
     }
 
-    /// Operations of a flow that begins or ends at `rank`, for worker `worker` with the given layout. A rank that took
-    /// no part issued none.
+    /// Returns the operations of a flow that begins or ends at `rank`, for one worker. A rank that took no part has
+    /// issued none.
     pub fn of_flow(
         &self,
         (rank, layout): (u32, &SliceLayout),
@@ -108,7 +108,7 @@ pub(crate) mod tests {
     use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Access;
 
-    /// The reports `rank` would hold after a round in which worker `w` of rank `r` issued `issued[r][w]`.
+    /// Returns the reports that `rank` has after a round in which worker `w` of rank `r` issued `issued[r][w]`.
     pub(crate) fn reports(
         point: &TransferPoint,
         rank: u32,

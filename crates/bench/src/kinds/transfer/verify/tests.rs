@@ -45,8 +45,8 @@ fn immediates_continue_across_the_32_bit_wrap() {
     assert_eq!(arrival_set(7, (edge, edge + 4)), arrival_set(7, (0, 4)));
 }
 
-/// Two different sets can have the same number of arrivals and the same sum of immediates; the check must tell them
-/// apart.
+/// Two different sets of arrivals may have the same number and the same sum of immediates. The check must distinguish
+/// them.
 #[test]
 fn arrivals_are_a_set_and_not_a_sum() {
     let set = |arrivals: &[(u32, u32)]| {
@@ -101,7 +101,7 @@ fn every_ping_has_an_answer() {
     let mut point = point(Access::Sequential, 4);
     point.pacing = Pacing::PingPong;
     point.op = Verb::WriteImm;
-    // Rank 1 reported before it sent its answer.
+    // Rank 1 sent its report before it answered.
     let issued = vec![vec![issued(10, 14)], vec![issued(10, 10)]];
     for rank in [0, 1] {
         let expected =
@@ -120,7 +120,7 @@ fn a_report_from_another_plan_is_rejected() {
     let point = point(Access::Sequential, 4);
     let took_part = reports(&point, 1, &[vec![IssuedOperations::default()], Vec::new()]);
     assert!(ExpectedOperations::new(&point, 1, 0, &took_part).is_err());
-    // A rank that took no part issued nothing.
+    // A rank that took no part has issued nothing.
     let none =
         ExpectedOperations::new(&point, 1, 0, &reports(&point, 1, &[Vec::new(), Vec::new()]));
     assert_eq!(none.unwrap().into, [0]);
@@ -189,7 +189,7 @@ impl Pair {
         }
     }
 
-    /// The rank where bytes land.
+    /// Returns the rank to which bytes are moved.
     fn target(&self) -> usize {
         usize::from(self.point.op != Verb::Read)
     }
@@ -200,7 +200,7 @@ impl Pair {
         }
     }
 
-    /// Fills both memories and carries out `operations`, as an engine would.
+    /// Fills both memories and carries out `operations` operations, as an engine would.
     fn trial(&mut self, number: u64, operations: u64) -> ExpectedOperations {
         self.fill(number);
         for _ in 0..operations {
@@ -223,7 +223,7 @@ impl Pair {
         ExpectedOperations::new(&self.point, target, 0, &reports).unwrap()
     }
 
-    /// Numbers of verified bytes, wrong bytes among them, and wrong bytes elsewhere.
+    /// Returns the number of verified bytes, of wrong bytes among these, and of wrong bytes elsewhere.
     fn check(&self, number: u64, expected: &ExpectedOperations) -> (u64, u64, u64) {
         let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
         let (walks, memory) = (&self.walks[self.target()], &*self.memories[self.target()]);
@@ -233,7 +233,7 @@ impl Pair {
         (moved.checked_bytes, moved.wrong_bytes, elsewhere)
     }
 
-    /// Offset of the first slot where bytes land.
+    /// Returns the offset of the first slot to which bytes are moved.
     fn landing(&self) -> u64 {
         self.origin(self.target())
     }
@@ -245,14 +245,14 @@ impl Pair {
         }
     }
 
-    /// Whether any operation pairs different slot numbers at the two ends.
+    /// Returns whether some operation uses slots with different numbers at its two ends.
     fn differs(&self) -> bool {
         let (local, remote) = self.point.slots.orders();
         local != remote || local == Access::Permuted
     }
 
-    /// Overwrites each destination slot, in turn, with the source slot of the same number. A check that ignored the
-    /// pairing of slots would accept this. Returns how many of these errors are found.
+    /// Overwrites each destination slot, one at a time, with the source slot of the same number. A check that ignored
+    /// which slots belong together would accept this. Returns how many of these errors are found.
     fn misplace(&self, landing: u64, number: u64, expected: &ExpectedOperations) -> usize {
         let source = 1 - self.target();
         let from = self.origin(source);
@@ -264,7 +264,7 @@ impl Pair {
             self.memories[source].read(from + at, &mut other).unwrap();
             memory.write(landing + at, &other).unwrap();
             let (_, wrong, elsewhere) = self.check(number, expected);
-            // A slot in which nothing landed would be wrong elsewhere instead.
+            // In a slot that no operation used, the bytes would be wrong elsewhere instead.
             found += usize::from(wrong > 0 && elsewhere == 0);
             memory.write(landing + at, &own).unwrap();
         }
@@ -279,7 +279,7 @@ impl Pair {
     }
 }
 
-/// The bytes of one worker must not be accepted for those of another at the same offset of its own memory.
+/// One worker's bytes must not be accepted in another worker's memory, even at the same offset.
 #[test]
 fn workers_of_a_pair_have_their_own_data() {
     for op in [Verb::Write, Verb::Read] {
@@ -300,7 +300,7 @@ fn a_wrong_byte_is_found_wherever_it_lies() {
         let expected = pair.trial(1, 3);
         assert_eq!(pair.check(1, &expected), (24, 0, 0), "{op:?}");
         assert_ne!(pair.check(2, &expected).1, 0, "another trial's data");
-        // In a used slot, in a gap, in an unused slot, after the last slot, and in the guard.
+        // A wrong byte is in a used slot, a gap, an unused slot, after the last slot, or in the guard.
         for (offset, wrong) in [
             (0, (24, 1, 0)),
             (39, (24, 1, 0)),
@@ -315,7 +315,7 @@ fn a_wrong_byte_is_found_wherever_it_lies() {
             assert_eq!(pair.check(1, &expected), wrong, "{op:?} {offset}");
             pair.damage(offset);
         }
-        // Missing bytes count as wrong.
+        // Bytes that have not arrived count as wrong.
         let mut more = expected.clone();
         match op {
             Verb::Read => more.out[0] += 1,
@@ -326,8 +326,8 @@ fn a_wrong_byte_is_found_wherever_it_lies() {
     }
 }
 
-/// For any slot orders of the two ends, the check expects the data that landed last. It rejects data of the source slot
-/// with the same number, if another slot was the source.
+/// Whatever the order of slots at both ends, the check expects the data that arrived last. If an operation came from a
+/// slot with another number, data from the slot with the same number are wrong.
 #[test]
 fn every_slot_is_checked_for_the_source_that_landed_there_last() {
     let pacing = Pacing::Batch { batch: 1 };
@@ -351,7 +351,7 @@ fn every_slot_is_checked_for_the_source_that_landed_there_last() {
     }
 }
 
-/// A shared footprint is filled once, with the same data for all initiators, which no other flow has.
+/// A shared footprint is filled once. Its data are the same for all initiators, but belong to no flow.
 #[test]
 fn a_shared_footprint_holds_the_targets_own_data() {
     let mut point = TransferPoint {
@@ -385,7 +385,7 @@ fn a_shared_footprint_holds_the_targets_own_data() {
         memories[0].read(from, &mut bytes).unwrap();
         memories[initiator].write(0, &bytes).unwrap();
         assert_eq!(wrong(initiator), 0);
-        // The data that a flow of its own would have.
+        // Writes the data that would belong to a flow, which must be found wrong.
         memories[initiator]
             .fill(0, 0, 32, Key::new(point.slots.seed, 1, initiator as u32, 0))
             .unwrap();
@@ -398,7 +398,7 @@ fn the_byte_that_signals_an_arrival_is_not_data() {
     for (op, bytes) in [(Verb::Write, 7), (Verb::WriteImm, 8)] {
         let mut pair = Pair::new(op, Pacing::PingPong);
         pair.fill(1);
-        // One operation in each direction: both ends wrote into the other's slots.
+        // Moves bytes in both directions, so that each end has written into the other's slots.
         let layout = &pair.layouts[1];
         let mut data = [0; 8];
         let op = pair.flow.next_op(0);

@@ -1,12 +1,12 @@
-//! Words that atomic operations change: their initial values, and the check afterwards that each word counted up by
-//! exactly the steps that the initiators' answers report.
+//! Words that atomic operations change: their initial values, and the check after a trial. Each word must have counted
+//! up by exactly the steps that the initiators' answers report.
 //!
-//! Words begin a trial at 0 and only count up. A fetch-add adds 1. A compare-swap expects the number of earlier
-//! operations of its flow on that word, and replaces it by the next number. Each operation has its own result slot at
-//! the initiator, so that all old values are still there at the end. A word with value `n` must have been incremented
-//! exactly once from each of 0 to `n` − 1, by any initiator. So the initiators report how many steps their answers
-//! show, and a sum over these steps that is independent of their order. The sum has 64 bits: a different set of steps
-//! passes by chance once in 2^64.
+//! Words begin a trial at 0 and only count up. A fetch-add adds 1. A compare-swap expects the number of its flow's
+//! earlier operations on that word, and replaces it by the next number. Each operation has its own result slot at the
+//! initiator, so that all old values are available after the trial. A word with value `n` must have been incremented
+//! exactly once from each value from 0 to `n` − 1, by any initiator. Initiators report the number of steps in their
+//! answers, and a sum over these steps that does not depend on their order. The sum has 64 bits, so that a wrong set of
+//! steps passes by chance once in 2^64 cases.
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::Memory;
@@ -24,53 +24,53 @@ use tonnage_loops::flow_walk::FlowWalk;
 
 const WORD: u64 = WORD_BYTES as u64;
 
-/// Result slots that are written or read at a time.
+/// Number of result slots that are written or read at a time.
 const RESULT_SLOTS_AT_ONCE: u64 = 4096;
 
-/// Initial content of a result slot. No word counts this high.
+/// Initial content of a result slot. No word reaches this number.
 const UNANSWERED: u64 = u64::MAX;
 
-/// Digest of the steps by which words counted up, according to the initiators' answers.
+/// Digest of the steps by which words counted up, as the initiators' answers show them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AtomicDigest {
     /// Number of steps.
     pub count: u64,
-    /// Order-independent sum over the steps.
+    /// Sum over the steps, which does not depend on their order.
     pub digest: u64,
 }
 
 impl AtomicDigest {
-    /// Adds one step of the word in `slot`, from the value `from`.
+    /// Adds one step: the word in `slot` counted up from the value `from`.
     pub fn step(&mut self, slot: u64, from: u64) {
         self.count += 1;
         self.digest = self.digest.wrapping_add(mix_bits(mix_bits(slot) ^ from));
     }
 
-    /// Adds the steps of another digest.
+    /// Adds all steps of another digest.
     pub fn add(&mut self, other: Self) {
         self.count += other.count;
         self.digest = self.digest.wrapping_add(other.digest);
     }
 }
 
-/// The result slots of one flow of this worker.
+/// The result slots of one of this worker's flows.
 struct OutgoingWords {
     target: u32,
     origin: u64,
     walk: FlowWalk,
-    /// Operations of earlier trials.
+    /// Number of operations up to the last report.
     issued: u64,
-    /// First operation without an old value since the words were reset.
+    /// First operation since the words were reset for which no old value arrived.
     unanswered: Option<u64>,
 }
 
-/// The words of this worker that an initiator changes, or all initiators if they share a slice.
+/// Words of this worker that one initiator changes, or all initiators if they share a slice.
 struct IncomingWords {
     initiator: u32,
     origin: u64,
 }
 
-/// The words of one worker: those that it changes at its targets, and those that initiators change here.
+/// Words that concern one worker: its flows change words of targets, and initiators change words of its own.
 pub struct WordWalks {
     out: Vec<OutgoingWords>,
     into: Vec<IncomingWords>,
@@ -121,7 +121,7 @@ impl WordWalks {
         }
     }
 
-    /// Sets the words to 0, and the result slots to the operands that the next operations need.
+    /// Sets words to 0, and result slots to the operands of the next operations.
     pub fn fill(&mut self, memory: &dyn Memory, number: u64) -> Result<()> {
         for out in &mut self.out {
             out.unanswered = None;
@@ -147,8 +147,8 @@ impl WordWalks {
         Ok(())
     }
 
-    /// Fills the result slots of a flow. Without verification they are reused, and each compare-swap replaces 0 by 0,
-    /// so that all of them succeed.
+    /// Fills the result slots of a flow. Without verification, operations reuse result slots, and each compare-swap
+    /// replaces 0 by 0. So all of them succeed.
     fn fill_result_slots(&self, memory: &dyn Memory, out: &OutgoingWords) -> Result<()> {
         let swaps = self.op == Verb::CompareSwap;
         let mut walk = out.walk.clone();
@@ -183,7 +183,8 @@ impl WordWalks {
         Ok(())
     }
 
-    /// Operations that the flows issued since the last call, and the digests of their answers if these are verified.
+    /// Returns the operations that the flows issued since the last call. If answers are verified, also returns their
+    /// digests.
     pub fn issued(&mut self, memory: &dyn Memory, flows: &[Flow]) -> Result<IssuedOperations> {
         let mut issued = IssuedOperations::default();
         let (result_slots, result_slot_bytes, swaps) = (
@@ -206,7 +207,8 @@ impl WordWalks {
                 )));
             }
             if count == 0 {
-                // The flow belongs to another round. A missing answer from an earlier round stays noted.
+                // The flow is not driven in this round. If an answer was missing in an earlier round, this stays
+                // recorded.
                 issued.digests.push(AtomicDigest::default());
                 continue;
             }
@@ -227,8 +229,8 @@ impl WordWalks {
         Ok(issued)
     }
 
-    /// Checks that every operation was answered, that this worker's words counted up by the steps reported by their
-    /// initiators, and that the bytes around them are unchanged.
+    /// Checks three things. Every operation got its answer. This worker's words counted up by the steps that their
+    /// initiators report. The bytes around the words are unchanged.
     pub fn check(
         &self,
         memory: &dyn Memory,
@@ -314,7 +316,7 @@ impl WordWalks {
         Ok(())
     }
 
-    /// Checks the bytes between the words and after the last one.
+    /// Checks the bytes between words, and those after the last word.
     fn check_gaps(
         &self,
         memory: &dyn Memory,
@@ -335,7 +337,7 @@ impl WordWalks {
     }
 }
 
-/// A chunk of a flow's result slots, read sequentially.
+/// Consecutive result slots of a flow that were read together.
 struct ResultSlotChunk {
     origin: u64,
     result_slots: u64,
@@ -355,7 +357,7 @@ impl ResultSlotChunk {
         }
     }
 
-    /// The words of a result slot; the array is padded with 0.
+    /// Returns the words of a result slot. If there are fewer than three, zeros follow.
     fn words(&mut self, memory: &dyn Memory, result_slot: u64) -> Result<[u64; 3]> {
         let held = self.bytes.len() as u64 / self.result_slot_bytes;
         if result_slot < self.first || result_slot >= self.first + held {

@@ -1,7 +1,6 @@
 use super::*;
 
-/// Runs a race of values with the figures that `figure` returns for each value and round. Returns the race and its
-/// winner.
+/// Runs a race. `figure` returns the figure of a value in a round. Returns the race and its winner.
 fn raced(
     values: usize,
     less_is_better: bool,
@@ -18,7 +17,7 @@ fn raced(
     (race, winner)
 }
 
-/// Figures without noise, except for a wave that affects all values equally.
+/// Runs a race without noise, except for a wave that affects all values alike.
 fn still(truths: &[f64], less_is_better: bool) -> (CandidateRace, usize) {
     raced(truths.len(), less_is_better, |at, round| {
         truths[at] * (1.0 + 0.3 * (round as f64).sin())
@@ -32,7 +31,7 @@ fn the_cheapest_of_the_best_values_wins() {
     let outcomes = [0, 1, 2, 3].map(|at| race.outcome(at, Some(winner)));
     let (worse, as_good) = (TuneOutcome::Worse, TuneOutcome::AsGood);
     assert_eq!(outcomes, [worse, TuneOutcome::Won, as_good, as_good]);
-    // The machine's wave is in each figure, but not in their ratio.
+    // The wave affects each figure, but not their ratio.
     assert!((race.gain(2, 1).unwrap().mean - (10.0 / 9.8 - 1.0)).abs() < 1e-12);
     assert!(race.rounds() <= 5, "{}", race.rounds());
     assert_eq!(still(&[1.0, 9.8, 10.0, 10.4], false).1, 3);
@@ -40,7 +39,7 @@ fn the_cheapest_of_the_best_values_wins() {
     assert_eq!(still(&[1.0, 1.02, 0.98], true).1, 0);
 }
 
-/// Several steps that are each not worth their price must not add up to a loss.
+/// There are many steps that are not worth their price. Together they must not lead to a bad winner.
 #[test]
 fn small_steps_do_not_lead_away_from_the_best() {
     let truths: Vec<f64> = (0..13).map(|step| 1.028f64.powi(step)).collect();
@@ -63,7 +62,7 @@ fn values_run_forwards_and_backwards_in_turn() {
     assert_eq!((race.round(), race.winner()), (None, None));
 }
 
-/// A value that was eliminated by another one returns when that is refused.
+/// If a value that eliminated another one is refused, the other one returns.
 #[test]
 fn an_eliminated_value_can_return() {
     let mut race = CandidateRace::new(3, false);
@@ -81,7 +80,7 @@ fn an_eliminated_value_can_return() {
     assert_eq!((race.open.clone(), race.winner()), (vec![1], Some(1)));
 }
 
-/// One disturbed trial must not eliminate a value.
+/// A single disturbed trial must not eliminate a value.
 #[test]
 fn an_outlier_decides_nothing() {
     for struck in 0..2 {
@@ -94,7 +93,7 @@ fn an_outlier_decides_nothing() {
     }
 }
 
-/// One value is far worse and noisy. Its huge interval must not count as being as good.
+/// One value is much worse and noisy. It must not count as equally good because its interval is huge.
 #[test]
 fn a_noisy_value_does_not_win_by_its_noise() {
     for seed in 0..50 {
@@ -107,11 +106,11 @@ fn a_noisy_value_does_not_win_by_its_noise() {
     }
 }
 
-/// Pseudorandom numbers: SplitMix64.
+/// Pseudorandom numbers by SplitMix64.
 struct Noise(u64);
 
 impl Noise {
-    /// Uniform between 0 and 1.
+    /// Returns a number that is uniformly distributed between 0 and 1.
     fn even(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -120,7 +119,7 @@ impl Noise {
         ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64 + f64::MIN_POSITIVE
     }
 
-    /// A factor around 1 with a normally distributed logarithm.
+    /// Returns a factor around 1, whose logarithm is normally distributed.
     fn factor(&mut self, cv: f64) -> f64 {
         let (radius, turn) = (self.even(), self.even());
         let normal = (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * turn).cos();
@@ -128,9 +127,10 @@ impl Noise {
     }
 }
 
-/// A simulated race: true values, noise of a trial, and the fraction of trials that take two to five times as long.
-/// Then the bounds. The mean loss compared with the best value excludes the loss that is accepted for a cheaper value.
-/// The others are the fraction of races that lose more than 5 % in this sense, and the trials per value.
+/// A simulated race. It has the true figures, the noise of a trial, and the fraction of trials that take two to five
+/// times as long. Three limits follow. The mean loss compares the winner with the best value, and excludes the loss
+/// that a cheaper value is allowed. Then come the fraction of races that lose more than 5 % in this sense, and the
+/// trials per value.
 struct Case {
     truths: Vec<f64>,
     cv: f64,
@@ -142,15 +142,15 @@ struct Case {
 
 const RACES: u64 = 150;
 
-/// Returns three averages over noisy races: the mean loss beyond the accepted one, the fraction of bad winners, and the
-/// trials per value.
+/// Returns three averages over many noisy races: the mean loss beyond the allowed one, the fraction of bad winners, and
+/// the trials per value.
 fn simulated(case: &Case) -> (f64, f64, f64) {
     let best = case.truths.iter().copied().fold(0.0, f64::max);
     let values = case.truths.len();
     let (mut loss, mut bad, mut trials) = (0.0, 0.0, 0.0);
     for seed in 0..RACES {
         let mut noise = Noise(seed << 32);
-        // A disturbance of a round affects all values.
+        // In each round, a disturbance affects all values.
         let mut machine = (0, 1.0);
         let (_, winner) = raced(values, false, |at, round| {
             if machine.0 != round {
@@ -165,7 +165,7 @@ fn simulated(case: &Case) -> (f64, f64, f64) {
             case.truths[at] * machine.1 * noise.factor(case.cv) / outlier
         });
         let lost = 1.0 - case.truths[winner] / best;
-        // This loss is accepted for a cheaper value.
+        // A cheaper value is allowed this loss.
         let lost = (lost - WORTH).max(0.0);
         loss += lost;
         bad += f64::from(u8::from(lost > 0.05));
@@ -174,8 +174,8 @@ fn simulated(case: &Case) -> (f64, f64, f64) {
     (loss / races, bad / races, trials / races / values as f64)
 }
 
-/// The bounds leave room for chance. An earlier method eliminated values for good, and took "undecided" for "equally
-/// good". It lost 5 to 17 % on the ladder, and picked a bad winner in 76 to 98 of 100 races.
+/// The limits leave room for chance. An earlier method eliminated values for good, and treated "undecided" as "equally
+/// good". On the ladder it lost 5 to 17 %, and chose a bad winner in 76 to 98 of 100 races.
 #[test]
 fn little_is_lost_at_any_noise_level() {
     let ladder: Vec<f64> = (0..13)

@@ -1,4 +1,4 @@
-//! Every operation returns the right results.
+//! All operations return the right results.
 
 use std::sync::Arc;
 
@@ -59,8 +59,8 @@ fn read(memory: &Arc<Arena>, offset: u64, elements: u64) -> Vec<i32> {
         .collect()
 }
 
-/// Makes a call three times with different data each time, and compares the last result. Returns an error if torch has
-/// no such call.
+/// Makes a call three times, each time with different data, and compares the last result. Returns an error if torch
+/// does not have this call.
 fn check(rank: &mut Rank, worker: &mut TorchWorker, call: &TorchCall) -> tonnage_units::Result<()> {
     let about = format!("{call:?} on rank {}", rank.id());
     worker.probe(rank, call)?;
@@ -119,7 +119,7 @@ fn all_operations(size: u32) {
     });
     let Some(lacking) = lacking else { return };
     println!("{:?}", lacking[0]);
-    // Older versions of torch have no reduce-scatter for gloo; everything else is there since 1.13.
+    // Older versions of torch have no reduce-scatter for gloo. All other calls exist since torch 1.13.
     for (_, lacking) in &lacking {
         let others = lacking
             .iter()
@@ -198,6 +198,6 @@ fn a_worker_without_a_library_measures_its_own_overhead() {
         all[5000]
     });
     println!("the floor of the worker: {medians:?} ns");
-    // A tenth of the time of gloo's smallest call, with tolerance for a busy machine.
+    // The limit is a tenth of the time of gloo's smallest call, and tolerates a busy machine.
     assert!(medians.iter().all(|median| *median < 10_000), "{medians:?}");
 }

@@ -1,4 +1,4 @@
-//! Workers that are killed or hang, and calls that raise.
+//! Workers that are killed or hang, and calls that raise exceptions.
 
 use std::time::Instant;
 
@@ -27,8 +27,8 @@ fn is_there(pid: Pid) -> bool {
     rustix::process::test_kill_process(pid).is_ok()
 }
 
-/// Calls all-reduce without end until the worker of rank 1 gets the signal `fault`. Returns the error, the elapsed time
-/// and the worker's process ID on each rank.
+/// Repeats all-reduce until the worker of rank 1 gets the signal `fault`. For each rank, returns the error, the elapsed
+/// time and the worker's process ID.
 fn fault(timeout: Duration, fault: Signal) -> Option<Vec<(String, Duration, Pid)>> {
     with_workers(2, timeout, move |rank, mut worker| {
         let call = call(Collective::AllReduce, 2, 2);
@@ -76,7 +76,7 @@ fn a_call_that_hangs_shows_pythons_stack() {
         worker.probe(rank, &call).unwrap();
         worker.prepare(&call, 1).map_err(text).unwrap();
         let began = Instant::now();
-        // Rank 1 does not call.
+        // Rank 1 does not make the call, so rank 0 waits in it.
         let ran = match rank.id() {
             0 => worker.run(LONG),
             _ => Ok(()),
@@ -101,7 +101,7 @@ fn a_call_that_hangs_shows_pythons_stack() {
 fn an_exception_comes_with_its_traceback() {
     let errors = with_workers(2, TIMEOUT, |rank, mut worker| {
         let mut call = call(Collective::Broadcast, 2, 2);
-        // The plan rejects this root; here it stands for any mistake.
+        // The plan would reject this root. The test uses it as an example of a mistake in the worker.
         call.shape.root = 7;
         worker.probe(rank, &call).unwrap_err().to_string()
     });
@@ -149,7 +149,7 @@ fn a_worker_ends_with_the_thread_that_started_it() {
 #[test]
 fn an_order_given_too_early_raises_an_exception() {
     let errors = with_workers(1, TIMEOUT, |_, mut worker| {
-        // Nothing was prepared.
+        // No call was prepared, so fetching its result raises an exception.
         worker.fetch().map_err(text).unwrap_err()
     });
     for error in errors.into_iter().flatten() {

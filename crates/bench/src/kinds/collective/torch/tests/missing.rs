@@ -1,4 +1,4 @@
-//! Missing installations, and the store without ranks.
+//! Requirements that are not installed, and the store without ranks.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ fn missing(python: &str, backend: TorchBackend) -> [String; 2] {
     }
 }
 
-/// Returns a script that runs Python with further arguments.
+/// Returns a script that runs Python with these additional arguments.
 fn wrapped(python: &str, arguments: &str) -> tempfile::TempPath {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     writeln!(file, "#!/bin/sh\nexec {python} {arguments} \"$@\"").unwrap();
@@ -42,7 +42,7 @@ fn a_missing_python_is_unavailable() {
 
 #[test]
 fn a_missing_torch_comes_with_how_to_install_it() {
-    // Without its site directories, no Python has torch.
+    // Without the directories of installed packages, no Python finds torch.
     let bare = wrapped("python3", "-S -I");
     let [why, how] = missing(bare.to_str().unwrap(), TorchBackend::Gloo);
     assert!(why.contains("No module named 'torch'"), "{why}");

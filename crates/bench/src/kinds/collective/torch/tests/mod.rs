@@ -1,4 +1,4 @@
-//! Workers of a real torch, with threads as ranks.
+//! Tests with workers of an installed torch. The ranks are threads.
 
 mod calls;
 mod faults;
@@ -17,11 +17,11 @@ use super::{TorchBackend, TorchCall, TorchWorker, WorkerFailure, WorkerSettings}
 /// Timeout for a call that is not meant to hang.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Succeeds if torch is installed. Does not load it, which takes seconds.
+/// Python code that succeeds if torch is installed. It does not load torch, because loading takes seconds.
 const LOOK: &str =
     "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)";
 
-/// Returns a Python that has torch: `TONNAGE_TORCH_PYTHON`, the system's, or the first one in PATH.
+/// Returns a Python that has torch: from `TONNAGE_TORCH_PYTHON`, the system's Python, or the first one in PATH.
 fn python() -> Option<String> {
     static FOUND: OnceLock<Option<String>> = OnceLock::new();
     let found = FOUND.get_or_init(find_python).clone();
@@ -52,7 +52,7 @@ fn settings(python: &str, backend: TorchBackend) -> WorkerSettings {
     }
 }
 
-/// Starts a worker and connects it to the others; all ranks call this.
+/// Starts a worker and connects it to the other workers. All ranks call this.
 fn connected(rank: &mut Rank, settings: WorkerSettings) -> TorchWorker {
     let mut worker = TorchWorker::start(rank, settings, &|_| None).unwrap();
     worker.init(rank).unwrap();
@@ -78,7 +78,7 @@ fn text(failure: WorkerFailure) -> String {
     failure.error.to_string()
 }
 
-/// Runs ranks, each with a connected worker of gloo. Returns `None` if torch is not installed.
+/// Runs `size` ranks, each with a connected worker of gloo. Returns `None` if torch is not installed.
 fn with_workers<T: Send + 'static>(
     size: u32,
     timeout: Duration,

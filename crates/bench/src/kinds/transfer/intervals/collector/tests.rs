@@ -25,7 +25,7 @@ fn last(passed: u64, operations: u64) -> Tick {
     }
 }
 
-/// Adds one latency to a tick.
+/// Returns the tick with one latency.
 fn with(latency_ns: u64, tick: Tick) -> Tick {
     let mut latencies = LatencyHistogram::new();
     latencies.record(latency_ns);
@@ -76,7 +76,7 @@ fn operations_just_after_the_last_interval_belong_to_it() {
     assert_eq!(short.operations, [5]);
 }
 
-/// A rank that was stopped reports several intervals at once, but moved something only in the first of them.
+/// A rank that was stopped reports several intervals at once. It moved something only in the first one.
 #[test]
 fn a_late_rank_stood_still_and_a_finished_one_did_not() {
     let later = |passed| Tick {
@@ -122,7 +122,8 @@ fn a_missing_rank_is_silent_now_and_stood_still_in_the_end() {
         .collect();
     assert_eq!(silent, [true, false]);
     collector.add_tick(1, &tick(3, 27)).unwrap();
-    // If all ranks fall silent, later progress is unknown. Only a rank that was silent before the others stood still.
+    // If all ranks stop reporting, it is unknown what they moved. Only rank 0, which stopped before the other one,
+    // stood still.
     assert_eq!(collector.intervals_reported(), 3);
     let series = collector.ended(300 * MS);
     assert_eq!(series.operations, [18, 9, 9]);
@@ -146,7 +147,7 @@ fn many_clients_are_reduced_to_their_extremes() {
     let series = collector.ended(200 * MS);
     assert!(series.clients.is_empty());
     assert_eq!(series.extremes.len(), 2);
-    // No client reported the second interval.
+    // No client reported the second interval, so all stood still.
     assert_eq!(series.standstills.len(), 20);
 }
 
@@ -156,7 +157,7 @@ fn latencies_of_all_clients_are_merged() {
     for passed in 2..9 {
         ticks.push((0, with(passed * 100, tick(passed, passed))));
     }
-    // This tick is so late that its own interval is already closed.
+    // When this tick arrives, its own interval no longer accepts latencies.
     ticks.push((1, with(7, tick(2, 2))));
     let collector = collected(2, &ticks);
     assert_eq!(collector.latency(7).unwrap().latency_ns_max, 800);
@@ -183,7 +184,7 @@ fn latencies_just_after_the_last_interval_belong_to_it() {
 }
 
 proptest! {
-    /// Operations must not be lost or counted twice, whatever the order in which ticks arrive.
+    /// In whatever order ticks arrive, no operations are lost or counted twice.
     #[test]
     fn all_operations_are_in_the_series(
         ticks in proptest::collection::vec((0u32..3, 0u64..12, 0u64..50), 0..40),

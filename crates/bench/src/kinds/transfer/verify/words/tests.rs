@@ -1,4 +1,4 @@
-//! Three ranks in one process: ranks 1 and 2 change the words of rank 0.
+//! Three ranks in one process. Ranks 1 and 2 change words of rank 0.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Contention {
         }
     }
 
-    /// Carries out one operation of rank 1 or 2, and returns it.
+    /// Carries out one operation by rank 1 or 2, and returns it.
     fn carry_out(&mut self, rank: usize) -> Op {
         let op = self.flows[rank - 1].next_op(0);
         let old = self.word(0, op.remote);
@@ -78,7 +78,7 @@ impl Contention {
         op
     }
 
-    /// Offset at which the old value of an operation lands.
+    /// Returns the offset to which the old value of an operation is written.
     fn landing(&self, op: Op) -> u64 {
         match self.point.op {
             Verb::FetchAdd => op.local,
@@ -100,11 +100,11 @@ impl Contention {
         (0..3).map(expected).collect()
     }
 
-    /// Number of verified bytes, or the first error.
+    /// Returns the number of verified bytes, or the first error.
     fn check(&mut self, number: u64) -> Result<u64, String> {
         let expected = self.expected();
         let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
-        // Check the initiators first: their errors are more specific than the target's.
+        // Checks initiators first, because their errors are more specific than the target's.
         for (rank, expected) in expected.iter().enumerate().rev() {
             let memory = &*self.memories[rank];
             self.walks[rank]
@@ -117,7 +117,7 @@ impl Contention {
         }
     }
 
-    /// The error after `change` was applied to the result of a trial.
+    /// Returns the error after `change` was applied to the results of a trial.
     fn wrong(&mut self, change: &dyn Fn(&Self, Op)) -> String {
         self.fill(7);
         for _ in 0..5 {
@@ -213,8 +213,8 @@ fn an_old_value_that_arrived_twice_is_reported() {
     assert!(error.contains("one old value arrived twice"), "{error}");
 }
 
-/// A failed swap changes no word, so only its initiator can find a missing answer, in whichever round of a trial it
-/// was.
+/// A failed swap changes no word, so only its initiator can notice a missing answer. It must notice this in any round
+/// of a trial.
 #[test]
 fn a_missing_answer_in_an_earlier_round_is_reported() {
     let mut ranks = Contention::new(Verb::CompareSwap, Access::Fixed, TargetFootprint::Shared);
@@ -231,7 +231,7 @@ fn a_missing_answer_in_an_earlier_round_is_reported() {
     assert!(error.contains("the old value did not arrive"), "{error}");
 }
 
-/// Creates a test of compare-and-swap with about `result_slots` result slots, one for each operation of a trial.
+/// Creates a test of compare-swap with about `result_slots` result slots. Each operation of a trial has one.
 fn with_result_slots(result_slots: u64) -> Contention {
     let mut point = point(Access::Sequential, 6);
     point.op = Verb::CompareSwap;
@@ -240,8 +240,8 @@ fn with_result_slots(result_slots: u64) -> Contention {
     Contention::of(point)
 }
 
-/// Result slots are written and read in chunks. A number of operations that is not a multiple of the chunk size must be
-/// checked correctly, and so must later trials that wrap around the end.
+/// Result slots are written and read in chunks. The number of operations is no multiple of a chunk, and later trials
+/// continue at the beginning. The check must be right then too.
 #[test]
 fn more_operations_than_result_slots_in_a_chunk_are_right() {
     let mut ranks = with_result_slots(10_000);
@@ -252,7 +252,7 @@ fn more_operations_than_result_slots_in_a_chunk_are_right() {
             ranks.carry_out(1);
         }
         assert_eq!(ranks.check(number), Ok(8 * 7001), "{number}");
-        // With one initiator, each swap finds the value that it expects.
+        // With a single initiator, each swap finds the value that it expects.
         let words = ranks.layouts[0].into_origin_of(1).unwrap();
         let slots = (0..ranks.point.slots.count()).map(|slot| ranks.word(0, words + 16 * slot));
         assert_eq!(slots.sum::<u64>(), 7001, "{number}");
