@@ -156,7 +156,7 @@ pub struct Moved<'a> {
     pub bound: Option<&'a Bound>,
     /// Mean bandwidth / bound.
     pub utilization: Option<f64>,
-    /// The same for each trial.
+    /// Bytes that each trial moved.
     pub trials: Vec<MovedInTrial>,
 }
 

@@ -109,7 +109,7 @@ pub struct HostGroup {
     pub launcher: String,
     /// CPU model, governor, kernel, NUMA nodes, huge pages, library versions, …
     pub machine: tonnage_machine::Environment,
-    /// These hosts, each with its differences from `machine`.
+    /// Hosts of the group, each with its differences from `machine`.
     pub hosts: Vec<HostEntry>,
 }
 

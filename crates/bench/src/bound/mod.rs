@@ -402,7 +402,7 @@ mod tests {
             |measured| bound(BoundKind::SocketStream, &point, measured).map(|(_, rate)| rate);
         assert_eq!(streamed([streams(5.0), streams(7.0)]), Some(7.0));
         assert_eq!(streamed([streams(9.0), streams(7.0)]), Some(9.0));
-        // One of the two measurements may have no result, or both.
+        // One or both of the two measurements may have no result.
         assert_eq!(streamed([None, streams(7.0)]), Some(7.0));
         assert_eq!(streamed([streams(5.0), None]), Some(5.0));
         assert_eq!(streamed([None, None]), None);

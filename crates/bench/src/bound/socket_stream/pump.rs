@@ -216,7 +216,7 @@ struct StreamPump<'a> {
     block: Vec<u8>,
     window: &'a StreamInterval,
     clock: &'a Clock,
-    /// Actual begin and end of counting, on this rank's clock.
+    /// Actual start and end of counting, on this rank's clock.
     began_ns: Option<u64>,
     ended_ns: Option<u64>,
 }

@@ -53,7 +53,7 @@ pub trait Backend {
     /// Returns the memory of this rank's inputs and outputs.
     fn buffers(&self) -> &Buffers;
 
-    /// Carries out iterations of a trial, and records the begin and end of each one.
+    /// Carries out iterations of a trial, and records the start and end of each one.
     fn run(&mut self, order: &mut CallOrder<'_>) -> Result<()>;
 
     /// Combines the outcomes of a run on all ranks. Afterwards, all ranks continue at the same step.
@@ -124,6 +124,6 @@ pub struct CallOrder<'a> {
     pub is_checked: bool,
     /// Function called with each iteration's number before the iteration, outside its time.
     pub before: &'a mut dyn FnMut(u64) -> Result<()>,
-    /// Receives the begin and end of each iteration. Its capacity suffices for all of them.
+    /// Receives the start and end of each iteration. Its capacity suffices for all of them.
     pub spans: &'a mut Vec<CallSpan>,
 }

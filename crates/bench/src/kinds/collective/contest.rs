@@ -38,7 +38,7 @@ pub struct BackendContest<'a, 'b> {
     point: &'a CollectivePoint,
     stage: &'a mut Stage<'b>,
     contestants: Vec<Contestant<'a>>,
-    /// Begin and end of each iteration in the running trial.
+    /// Start and end of each iteration in the running trial.
     spans: Vec<CallSpan>,
     /// Total time of all trials so far. It is the same on all ranks.
     taken_ns: u64,

@@ -17,7 +17,7 @@ struct IterationTimes {
     longest_ns: Vec<u64>,
     sum_ns: Vec<u64>,
     shortest_ns: Vec<u64>,
-    /// For each iteration, the time of its last begin on rank 0's clock, and the rank that began last.
+    /// For each iteration, the time of its last start on rank 0's clock, and the rank that began last.
     begun_last: Vec<(u64, u32)>,
 }
 

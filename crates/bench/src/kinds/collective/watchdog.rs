@@ -23,7 +23,7 @@ const OUTSIDE: u64 = 0;
 pub struct CallProgress(AtomicU64);
 
 impl CallProgress {
-    /// Marks the begin of a call into the library.
+    /// Marks the start of a call into the library.
     #[inline]
     pub fn enter(&self, call: u64) {
         self.0.store(call, Ordering::Relaxed);

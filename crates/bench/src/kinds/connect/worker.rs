@@ -111,7 +111,7 @@ pub struct ConnectWorker {
     remote: Vec<(Peer, Descriptor)>,
     stopped: Arc<AtomicBool>,
     times: StepTimes,
-    /// Begin of the set-up, and end of its last step.
+    /// Start of the set-up, and end of its last step.
     began_ns: u64,
     stepped_ns: u64,
     /// True while the worker polls between orders. False before first contact, because first contact does its own

@@ -89,7 +89,7 @@ struct OpenExperiment<'o, 'a> {
     body: &'o mut FileBody,
     /// Index of the next repetition.
     trial: u32,
-    /// Begin of the first repetition.
+    /// Start of the first repetition.
     since: Instant,
 }
 

@@ -104,7 +104,7 @@ impl Experiment<'_> {
         if phase == Phase::Write {
             self.record_written_transfers(state, &job)?;
         }
-        // All ranks have the same totals, and therefore decide alike.
+        // All ranks have the same totals, and therefore decide the same.
         if let Some(why) = totals.why_empty(point, phase, trial) {
             return Err(StepFailure::Point(Error::Failed(why)));
         }

@@ -18,17 +18,17 @@ const SLOWEST: usize = 8;
 /// A rank is an outlier if its transfers took this many times the mean, unless the user sets a threshold.
 const OUTLIER_FACTOR: f64 = 1.25;
 
-/// Begin and end of a step.
+/// Start and end of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
-    /// Earliest begin of any thread.
+    /// Earliest start of any thread.
     pub begin_ns: u64,
     /// Latest end of any thread.
     pub end_ns: u64,
 }
 
 impl Span {
-    /// Returns the time from the earliest begin to the latest end.
+    /// Returns the time from the earliest start to the latest end.
     pub fn ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }

@@ -1,5 +1,5 @@
 //! The steps of one point on its leader, from warm-up to figures. All ranks take every step together. Decisions, such
-//! as whether another trial is needed, use only figures that are equal on all ranks. So all ranks decide alike.
+//! as whether another trial is needed, use only figures that are equal on all ranks. So all ranks decide the same.
 //! `rounds` has the rounds of a trial, `pairs` the figures per pair.
 
 use std::sync::mpsc::Sender;

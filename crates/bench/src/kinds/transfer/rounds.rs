@@ -236,7 +236,7 @@ fn check_half_without_background(totals: &TrialTotals) -> Result<()> {
 
 impl PointLeader<'_, '_> {
     /// Runs one trial in two halves, one without load and one with load. Every second trial begins with the load, so
-    /// that an effect of the first half on the second hits both alike. Returns the totals of the half with load.
+    /// that an effect of the first half on the second hits both equally. Returns the totals of the half with load.
     pub(super) fn run_trial_in_halves(
         &mut self,
         trial: u64,

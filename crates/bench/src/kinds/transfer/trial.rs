@@ -107,7 +107,7 @@ pub struct Schedule {
     pub is_extra: bool,
     /// True if the background load moves too, if there is one.
     pub is_loaded: bool,
-    /// Time from the begin of the background load to the begin of the measured part.
+    /// Time from the start of the background load to the start of the measured part.
     pub lead_ns: u64,
 }
 

@@ -1,5 +1,5 @@
 //! A race compares values. It consists of rounds, in which each value has a trial, and eliminates values that can no
-//! longer win. This module has no side effects, so that all ranks that see the same figures decide alike.
+//! longer win. This module has no side effects, so that all ranks that see the same figures decide the same.
 //!
 //! Two values are compared by the logarithm of their ratio in each round in which both ran, because disturbances of the
 //! machine affect both. A more expensive value must be better by a minimum, its price. Its comparison with a cheaper

@@ -198,7 +198,7 @@ pub struct PhaseRecord {
     pub latencies: Vec<TransferLatency>,
 }
 
-/// One repetition of a phase over all ranks. "First" and "last" refer to ranks.
+/// One repetition of a phase over all ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseTrial {
@@ -210,17 +210,17 @@ pub struct PhaseTrial {
     pub reads: u64,
     /// Bytes moved.
     pub payload_bytes: u64,
-    /// From the begin of the first open to the end of the last close.
+    /// From the start of the first open to the end of the last close.
     pub total_ns: u64,
     /// `payload_bytes` / total time.
     pub bandwidth_bytes_per_s: f64,
-    /// From the begin of the first transfer to the end of the last transfer, including its sync.
+    /// From the start of the first transfer to the end of the last transfer, including its sync.
     pub transfer_ns: u64,
     /// `operations` / transfer time.
     pub operations_per_s: f64,
-    /// From the begin of the first open to the end of the last open.
+    /// From the start of the first open to the end of the last open.
     pub open_ns: u64,
-    /// From the begin of the first close to the end of the last close.
+    /// From the start of the first close to the end of the last close.
     pub close_ns: u64,
     /// Time for a rank to open its files.
     pub open_of_rank: RankTimes,
@@ -304,7 +304,7 @@ pub struct StonewallFigures {
     pub rank_bytes_min: u64,
     /// Bytes of the rank that had moved the most data.
     pub rank_bytes_max: u64,
-    /// `payload_bytes` / time from the begin of the first transfer to the stonewall.
+    /// `payload_bytes` / time from the start of the first transfer to the stonewall.
     pub bandwidth_bytes_per_s: f64,
     /// Number of transfers per rank when all ranks had made the same number; absent without wear-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

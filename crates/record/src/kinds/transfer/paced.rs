@@ -13,7 +13,7 @@ use crate::figures::{Better, Figure, PERCENT, Style};
 pub struct Stall {
     /// Length of the stall.
     pub length_ns: u64,
-    /// Begin of the stall, from the aligned start of the trial.
+    /// Start of the stall, from the aligned start of the trial.
     pub begin_ns: u64,
     /// Longest part of the stall that falls into a single iteration of the initiating thread's loop. If this is most of
     /// the stall, the loop itself did not run. Its process was stopped, its CPU was taken away, or an engine call took

@@ -22,7 +22,7 @@ pub struct TrialSeries {
     /// The slowest and the fastest client of each interval, if there are more than 16 clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extremes: Vec<IntervalExtremes>,
-    /// Times in which a client moved nothing for at least one whole interval, in order of their begin.
+    /// Times in which a client moved nothing for at least one whole interval, in order of their start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub standstills: Vec<Standstill>,
     /// Number of standstills that are not listed.
@@ -100,7 +100,7 @@ pub struct IntervalExtremes {
 pub struct Standstill {
     /// The client.
     pub rank: u32,
-    /// Begin of the first interval, from the aligned start.
+    /// Start of the first interval, from the aligned start.
     pub begin_ns: u64,
     /// End of the last interval.
     pub end_ns: u64,

@@ -60,7 +60,7 @@ fn unknown_connections_are_dropped_and_the_missing_worker_is_named() {
     drop((unknown, expected));
 
     let late_unknown = send(&wrong);
-    // Both connections together take longer than the limit, but the limit starts anew with each connection.
+    // Both connections together take longer than the limit, but the limit restarts with each connection.
     let participants = Participants {
         standstill_max: Duration::from_secs(1),
         ..participants(&names, &lanes)

@@ -14,7 +14,7 @@ use tonnage_loops::calls::CallSpan;
 /// Inputs in the ring begin at multiples of this. It suits every element type, and inputs don't share cache lines.
 const SLOT_ALIGNMENT_BYTES: u64 = 64;
 
-/// Number of words per iteration: one time stamp at its begin and one at its end.
+/// Number of words per iteration: one time stamp at its start and one at its end.
 const STAMP_WORDS: u64 = 2;
 
 /// Memory of a rank's input and output.

@@ -243,7 +243,7 @@ impl TorchWorker {
         Ok(())
     }
 
-    /// Returns begin and end of an iteration in the last run, by this host's `CLOCK_MONOTONIC`. Returns zeros without a
+    /// Returns start and end of an iteration in the last run, by this host's `CLOCK_MONOTONIC`. Returns zeros without a
     /// run.
     pub fn span(&self, iteration: u64) -> CallSpan {
         let stamps = self.stamps.as_ref();

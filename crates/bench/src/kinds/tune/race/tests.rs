@@ -17,7 +17,7 @@ fn raced(
     (race, winner)
 }
 
-/// Runs a race without noise, except for a wave that affects all values alike.
+/// Runs a race without noise, except for a wave that affects all values equally.
 fn still(truths: &[f64], less_is_better: bool) -> (CandidateRace, usize) {
     raced(truths.len(), less_is_better, |at, round| {
         truths[at] * (1.0 + 0.3 * (round as f64).sin())
