@@ -45,7 +45,7 @@ fn from_and_to((local, remote): (u64, u64), op: Verb) -> (u64, u64) {
 }
 
 /// Returns the range to copy, in pieces. The pieces are the slots of the operations, except that small slots without
-/// gaps are joined. The last piece ends with the footprint.
+/// gaps are joined. The last piece ends where the footprint ends.
 pub fn copy_stretch(layout: &SliceLayout, point: &TransferPoint) -> CopyRange {
     let footprint_bytes = point.slots.footprint_bytes.max(SLICE_BYTES_MIN);
     let size_bytes = u64::from(point.slots.size_bytes);

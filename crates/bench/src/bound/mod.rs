@@ -1,8 +1,8 @@
 //! The upper bound of a point's bandwidth. This module selects the kind of bound from the engines of all ranks,
 //! measures it before and after the trials, and determines the result. The measurements are in
 //! [`crate::bound::memory_copy`] and [`crate::bound::socket_stream`]. `link` has the nominal speeds of network links.
-//! `memory_link` has the links of GPUs whose memory NICs or staging access. These links limit the link and socket
-//! bounds. If copies are not measured, they are the bound alone.
+//! `memory_link` has the links of GPUs, for memory that is accessed by NICs or by staging. Links of GPUs limit the link
+//! and socket bounds. If copies are not measured, they are the bound alone.
 
 mod link;
 pub mod memory_copy;

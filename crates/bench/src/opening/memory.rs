@@ -58,8 +58,8 @@ impl MemorySum {
     }
 }
 
-/// Rejects the memories of the ranks on a machine or in a container if they exceed the available bytes. All ranks need
-/// the same size. One rank checks, before any rank allocates memory.
+/// Fails if the memories of all ranks on a machine or in a container exceed the available bytes together. All ranks
+/// need the same size. One rank checks, before any rank allocates memory.
 pub(crate) fn check_equal_memory(
     rank: &Rank,
     settings: &Settings,
@@ -77,8 +77,8 @@ pub(crate) fn check_equal_memory(
     })
 }
 
-/// Rejects the memories of the ranks on this machine and in this container if they exceed the available bytes. One rank
-/// of each checks, and calls `needs` for the sum.
+/// Fails if the memories of all ranks on this machine or in this container exceed the available bytes together. One
+/// rank of each checks, and calls `needs` for the sum.
 pub(super) fn check_available_memory(
     rank: &Rank,
     available: AvailableMemory,
@@ -98,7 +98,7 @@ pub(super) fn check_available_memory(
     Ok(())
 }
 
-/// Rejects the memories of workers if they exceed the available bytes.
+/// Fails if the memories of workers exceed the available bytes together.
 fn check_fits(
     place: &str,
     available_bytes: u64,

@@ -62,8 +62,8 @@ fn an_operation_that_does_not_fit_its_size_is_skipped() {
     check(2, &table, LISTS, &[None, None, None, Some(reason)]);
 }
 
-/// If a limit is known only after the device is open, it skips only points beyond it. Other points that share the
-/// engine are measured.
+/// Some limits are known only when the device is open. Such a limit skips only the points that exceed it. Other points
+/// that share the engine are measured.
 #[test]
 fn a_size_beyond_the_device_is_skipped_alone() {
     let table = format!("{TRANSFER}op = 'write'\nsizes = [64, 2000, 1000, 4000]\n");

@@ -129,7 +129,7 @@ impl Connections {
         rank | self.worker << RANK_BITS | answers << (RANK_BITS + WORKER_BITS)
     }
 
-    /// Returns whether the own operation of at least `count` ends has completed.
+    /// Returns whether at least `count` ends have completed their own operation.
     pub fn are_done(&self, count: usize) -> bool {
         self.done >= count
     }

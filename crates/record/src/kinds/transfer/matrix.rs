@@ -54,7 +54,7 @@ pub struct MatrixVerdict {
     /// Ranks that receive slowly from all others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_receivers: Vec<SlowRank>,
-    /// Pairs that are slower than the levels of their two ranks explain.
+    /// Pairs that are slow compared with the other pairs of their ranks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_pairs: Vec<SlowPair>,
     /// Number of pairs that are not judged. Their ends share a CPU, and these pairs are slow as a group.

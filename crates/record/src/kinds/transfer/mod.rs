@@ -453,7 +453,8 @@ pub struct PairRate {
     /// turn per trial. Only for loads from a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ns_alone: Option<f64>,
-    /// The same time while all pairs ran together; median over the trials. Only for loads from a file.
+    /// Time in nanoseconds from the aligned start until the load had arrived, while all pairs ran together. Median over
+    /// the trials. Only for loads from a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ns_together: Option<f64>,
     /// Mean of the pair's latencies; absent if no latencies were recorded.

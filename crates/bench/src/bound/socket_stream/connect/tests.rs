@@ -238,7 +238,7 @@ fn each_rail_and_queue_pair_of_a_worker_has_a_stream() {
     // The pair's rail is the sum of both rank numbers, modulo the number of rails.
     assert_eq!(in_turn.between(3, 4).collect::<Vec<_>>(), [4, 5, 6, 7]);
     assert_eq!(in_turn.between(0, 2).collect::<Vec<_>>(), [8, 9, 10, 11]);
-    // A worker has the lane with its own number, and every following lane at a distance of the number of workers.
+    // With `n` workers, worker `w` has the lanes `w`, `w + n`, `w + 2 n`, and so on.
     let streams = |lanes: &StreamLanes| {
         let each = lanes.between(0, 1).map(|lane| {
             let mut stream = stream(pair().0, StreamDirection::Out);
