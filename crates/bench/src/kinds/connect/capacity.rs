@@ -45,8 +45,8 @@ impl Capacity {
         getrlimit(Resource::Memlock).current
     }
 
-    /// Combines the refusals into one error. If all refusals are shortages, this is the first one, with the number of
-    /// workers that fit. A refusal for another reason takes precedence, and is returned unchanged.
+    /// Combines the refusals into one error. If all refusals are shortages, the error is the first of them, extended by
+    /// the number of workers that fit. A refusal for another reason takes precedence, and is returned unchanged.
     pub fn explain(&self, refusals: Vec<WorkerRefusal>) -> Option<Error> {
         let of = |refusal: &WorkerRefusal| Shortage::from_error(&refusal.error);
         let other = refusals.iter().position(|refusal| of(refusal).is_none());

@@ -21,11 +21,11 @@ use tonnage_units::{Error, Result};
 /// most of its depth is unused.
 const DEPTH_SHARE: u64 = 4;
 
-/// In a stream, number of polls without an arrival before a receiver returns fewer credits than that. It is large,
-/// because the sender is busy meanwhile.
+/// In a stream, number of polls without an arrival before a receiver returns fewer credits than 1/`DEPTH_SHARE` of the
+/// depth. It is large, because the sender is busy meanwhile.
 const IDLE_POLLS_STREAM: u32 = 64;
 
-/// Number of such polls if the sender may be waiting for exactly these credits, as with batches.
+/// The same for other pacings, such as batches, in which the sender may be waiting for exactly these credits.
 const IDLE_POLLS_WAITING: u32 = 2;
 
 /// Creates the flows of `rank` to the ranks in its layout's `out`, in the same order.

@@ -68,8 +68,8 @@ impl ExpectedOperations {
         let layout = SliceLayout::new(point, rank);
         let answered = answers(point);
         let flow = |from: u32, to: u32| {
-            // Answers are issued after their rank has sent its report. Their number is that of the operations that they
-            // answer.
+            // A rank sends its report before it issues its answers. Each operation has one answer, so the operations
+            // are counted.
             let began = !answered || point.roles.targets(from).contains(&to);
             let ends = if began { (from, to) } else { (to, from) };
             reports.of_flow((rank, &layout), worker, ends)
