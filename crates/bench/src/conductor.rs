@@ -30,7 +30,7 @@ use tonnage_units::{Error, Result};
 /// Runs all points in order as one run. Every rank calls this with the same points. Rank 0's observer gets the records.
 ///
 /// # Errors
-/// If the whole run ends. The failure of a single point is only in the point's record.
+/// If an error ends the whole run. The failure of a single point is only in the point's record.
 pub fn run(
     points: &[Planned],
     rank: &mut Rank,

@@ -30,7 +30,7 @@ enum ThreadEvent {
 /// Measures points with `size` threads as ranks. The threads may use the CPUs `cpus`.
 ///
 /// # Errors
-/// If the whole inner run ends.
+/// If an error ends the inner run.
 pub(crate) fn run(
     size: u32,
     measure: Measure<'_>,

@@ -105,7 +105,7 @@ impl Numa {
     /// [`Error::Usage`] if this host has no such node. The message lists the nodes that exist.
     pub fn node(self, topology: &Topology, cpu: Option<u32>) -> Result<Option<u32>> {
         match self {
-            // With a single node there is no choice. Besides, some containers forbid binding memory.
+            // With a single node there is no choice. Besides, some containers forbid NUMA system calls.
             Self::Auto if topology.nodes.len() < 2 => Ok(None),
             Self::Auto => Ok(cpu.and_then(|cpu| topology.memory_node_of_cpu(cpu))),
             Self::None => Ok(None),

@@ -27,7 +27,7 @@ use tonnage_units::Result;
 use tonnage_units::lock::lock;
 
 /// Longest time in which bytes are counted, unless round trips are long. At least a third of this time passes uncounted
-/// before. Trials can be longer, to catch rare events, but streams are steady much earlier.
+/// before. Longer trials suit points with few operations per second, but streams are steady much earlier.
 const TIMED_NS_MAX: u64 = 1_000_000_000;
 
 /// Shortest time in which bytes are counted, so that a delay by the scheduler hardly matters.

@@ -160,7 +160,7 @@ impl PairSession {
 
 /// Opens a session on all ranks and closes it, `count` times.
 fn session(rank: &mut Rank, engine: &str, count: u32, all_have_read: &dyn Fn()) -> Result<Cost> {
-    // Waits until the threads of one process have finished the previous step, because its CPU time must not count here.
+    // Ranks in one process share its CPU time. Their preparations for a session must not count for the previous step.
     rank.barrier("before a session", DEADLINE)?;
     // Workers are not pinned, because the assignment of CPUs would differ between machines.
     let session = PairSession::new(rank, engine, CpuChoice::None)?;

@@ -49,7 +49,7 @@ fn wrong_on_a_long_link(record: &Record) -> Option<String> {
             return Some(format!("{worse:?} is not worse"));
         }
     }
-    // The search starts with 32. If it ends with 64, both must race once more.
+    // The search starts with 64. If it ends with 32, both must race once more.
     let again = body.tried.iter().any(|it| it.dimension == "together");
     (again == (depth == 64)).then(|| "the result did not race against the start again".into())
 }

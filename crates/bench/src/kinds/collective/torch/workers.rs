@@ -267,7 +267,7 @@ fn gpu_of(
     (backend == TorchBackend::Nccl).then(own)
 }
 
-/// Rejects memory that the user requested, because torch's worker allocates its own.
+/// Rejects any memory except the default, because torch's worker allocates its own.
 fn check_memory(asked: &str, own: &str) -> Result<()> {
     if asked == own {
         return Ok(());
