@@ -47,8 +47,35 @@ pub struct PointJudgement {
     pub of_these_runs_only: bool,
     /// Number of additional runs per side for a verdict other than unclear.
     pub more_runs: Option<usize>,
+    /// Runs of each side that were left out because the canary changed.
+    pub left_out: [usize; 2],
+    /// Keys of the surroundings that differ and make the point incomparable.
+    pub differs_in: Vec<String>,
     /// Reasons for the verdict, and remarks.
     pub why: Vec<String>,
+}
+
+impl PointJudgement {
+    /// The reasons and remarks that [`left_out`](Self::left_out) and [`differs_in`](Self::differs_in) do not give.
+    pub fn further_reasons(&self) -> impl Iterator<Item = &String> {
+        let given = LETTERS.into_iter().zip(self.left_out);
+        let given = given.map(|(letter, runs)| left_out(letter, runs));
+        let given: Vec<String> = given.chain([differs_in(&self.differs_in)]).collect();
+        self.why.iter().filter(move |why| !given.contains(why))
+    }
+}
+
+/// Remark on runs that were left out because of their canary.
+fn left_out(letter: &str, runs: usize) -> String {
+    format!(
+        "{letter}: {} left out because the canary changed",
+        counted(runs, "run")
+    )
+}
+
+/// Reason of a point that is not comparable.
+fn differs_in(keys: &[String]) -> String {
+    format!("differs in {}", keys.join(", "))
 }
 
 /// Second side / first side.
@@ -113,10 +140,15 @@ pub(crate) fn judge(
         verdict: PointVerdict::Unclear,
         of_these_runs_only: false,
         more_runs: None,
+        left_out: [0, 1].map(|side| values[side].changed),
+        differs_in: Vec::new(),
         why: Vec::new(),
     };
     for (letter, side) in LETTERS.into_iter().zip(&values) {
-        judged.why.extend(side.remarks(letter));
+        if side.changed > 0 {
+            judged.why.push(left_out(letter, side.changed));
+        }
+        judged.why.extend(side.remark(letter));
     }
     if let Some(verdict) = verdict_without_runs(&values, &mut judged) {
         judged.verdict = verdict;
@@ -127,7 +159,8 @@ pub(crate) fn judge(
         };
     }
     judged.of_these_runs_only = by_trials;
-    let reasons = incomparable_reasons(pair, &values, metric, accepted);
+    judged.differs_in = surroundings_that_count(pair, accepted);
+    let reasons = incomparable_reasons(&judged.differs_in, &values, metric, accepted);
     let with_zeros = verdict_with_zeros(&values, units);
     match (lost, reasons.is_empty(), &with_zeros) {
         (true, true, _) if estimate.is_some() => {}
@@ -244,22 +277,27 @@ fn verdict_without_runs(
     }
 }
 
+/// Returns the keys of the surroundings that differ, except accepted ones.
+fn surroundings_that_count(
+    pair: [&SidePoint<'_>; 2],
+    accepted: &AcceptedDifferences,
+) -> Vec<String> {
+    let [a, b] = pair.map(|point| facts_of_hosts(&point.rows));
+    let differences = a.differences(&b, accepted).into_iter();
+    let counting = differences.filter(|it| it.weight == DifferenceWeight::Counts);
+    counting.map(|it| it.key).collect()
+}
+
 /// Returns the reasons why a difference would not reflect the compared change.
 fn incomparable_reasons(
-    pair: [&SidePoint<'_>; 2],
+    surroundings: &[String],
     values: &[SideValues; 2],
     metric: Option<Metric>,
     accepted: &AcceptedDifferences,
 ) -> Vec<String> {
     let mut reasons = Vec::new();
-    let [a, b] = pair.map(|point| facts_of_hosts(&point.rows));
-    let differences = a.differences(&b, accepted);
-    let counting = differences
-        .iter()
-        .filter(|it| it.weight == DifferenceWeight::Counts);
-    let counting: Vec<&str> = counting.map(|it| it.key.as_str()).collect();
-    if !counting.is_empty() {
-        reasons.push(format!("differs in {}: see above", counting.join(", ")));
+    if !surroundings.is_empty() {
+        reasons.push(differs_in(surroundings));
     }
     if metric.is_some_and(|metric| metric.is_latency()) {
         let [a, b] = [&values[0].sample_kinds, &values[1].sample_kinds];
@@ -369,7 +407,7 @@ pub(crate) fn decide(pending: &mut [PendingJudgement], criteria: &Criteria) {
             if judged.more_runs.is_none() {
                 let margin = percent(criteria.margin);
                 judged.why.push(format!(
-                    "so near the margin of {margin} that more runs are unlikely to decide"
+                    "too close to the margin of {margin}: more runs are unlikely to decide it"
                 ));
             }
         }
@@ -426,7 +464,7 @@ pub(crate) fn judge_unmatched(
         "only {letter} has it{}",
         nearest.unwrap_or_default()
     )];
-    why.extend(SideValues::unmeasured(&point.rows).remarks(letter));
+    why.extend(SideValues::unmeasured(&point.rows).remark(letter));
     let is_measured = |row: &Row<'_>| row.record.outcome == Outcome::Measured;
     PointJudgement {
         keys: point.keys.clone(),
@@ -442,6 +480,8 @@ pub(crate) fn judge_unmatched(
         },
         of_these_runs_only: false,
         more_runs: None,
+        left_out: [0, 0],
+        differs_in: Vec::new(),
         why,
     }
 }

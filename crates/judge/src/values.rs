@@ -6,6 +6,7 @@ use serde::Serialize;
 use tonnage_record::figures::Row;
 use tonnage_record::{Canary, Outcome};
 
+use crate::judging::counted;
 use crate::metric::Metric;
 
 /// Values of one side of a point.
@@ -126,30 +127,17 @@ impl SideValues {
         self.runs.len() + self.changed + self.unmeasured
     }
 
-    /// Returns remarks on runs that were left out or not measured.
-    pub fn remarks(&self, letter: &str) -> Vec<String> {
-        let runs = |number: usize| match number {
-            1 => "1 run".to_owned(),
-            several => format!("{several} runs"),
-        };
-        let mut remarks = Vec::new();
-        if self.changed > 0 {
-            remarks.push(format!(
-                "{letter}: {} left out because the canary changed",
-                runs(self.changed)
-            ));
-        }
-        if let Some(why) = &self.not_measured {
-            remarks.push(match self.unmeasured == self.all_runs() {
-                true => format!("{letter} {why}"),
-                false => format!(
-                    "{letter}: {} of {} not measured, the last {why}",
-                    self.unmeasured,
-                    runs(self.all_runs())
-                ),
-            });
-        }
-        remarks
+    /// Returns a remark on runs that were not measured.
+    pub fn remark(&self, letter: &str) -> Option<String> {
+        let why = self.not_measured.as_ref()?;
+        Some(match self.unmeasured == self.all_runs() {
+            true => format!("{letter} {why}"),
+            false => format!(
+                "{letter}: {} of {} not measured, the last {why}",
+                self.unmeasured,
+                counted(self.all_runs(), "run")
+            ),
+        })
     }
 
     /// Keeps the reason of a record that was not measured, unless a later attempt succeeded. Returns whether it did so.

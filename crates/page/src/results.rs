@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use tonnage_record::Record;
 use tonnage_record::figures::{self, Figure, Row, Value, distinct_figures};
 use tonnage_report::layout::{REPRODUCE, Section};
+use tonnage_report::result::ReportResult;
 use tonnage_report::sections;
 use tonnage_units::quantity::human::at_least;
 
@@ -64,6 +65,18 @@ fn heading(section: &Section, records: &[Record], number: usize) -> String {
     }
 }
 
+/// A result: the word, and a paragraph per line.
+pub(crate) fn result(result: &ReportResult) -> Markup {
+    html! {
+        @for (at, line) in result.lines.iter().enumerate() {
+            p {
+                @if at == 0 { strong { (result.word.name()) } " " }
+                (without_direction_marks(line))
+            }
+        }
+    }
+}
+
 fn body(
     section: &Section,
     records: &[Record],
@@ -71,10 +84,7 @@ fn body(
     columns: &mut BTreeSet<String>,
 ) -> Markup {
     html! {
-        @if let Some(result) = &section.result {
-            p { strong { (result.word.name()) } }
-            @for line in &result.lines { p { (without_direction_marks(line)) } }
-        }
+        @if let Some(found) = &section.result { (result(found)) }
         @if !section.configuration.is_empty() { p { (without_direction_marks(&section.configuration.join("; "))) } }
         (plots.draw(section, records))
         @for table in &section.tables { (tables::titled(table, columns)) }

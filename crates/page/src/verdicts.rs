@@ -10,18 +10,20 @@ use tonnage_report::compare::parts;
 
 use crate::bidi::{isolated, without_direction_marks};
 use crate::plot::{Numbers, ratios};
+use crate::results::result;
 use crate::tables;
 
-/// A comparison: number of points per verdict, a plot of ratios, the table, and differences between the sides.
+/// A comparison: the result, a plot of ratios, the table, and differences between the sides.
 pub(crate) fn compared(
     comparison: &Comparison,
     names: &[String; 2],
     numbers: &mut Numbers,
     columns: &mut BTreeSet<String>,
 ) -> Markup {
-    let parts = parts(comparison, [&names[0], &names[1]]);
+    // The page has no exit code, so no verdict fails.
+    let parts = parts(comparison, [&names[0], &names[1]], &[]);
     html! {
-        p { strong { (parts.totals) } }
+        (result(&parts.result))
         ul { @for line in &parts.head { li { (without_direction_marks(line)) } } }
         @for plot in ratios::ratios(comparison, &parts.points, numbers) { (plot) }
         (tables::titled(&parts.verdicts, columns))

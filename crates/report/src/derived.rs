@@ -120,15 +120,14 @@ derived! {
     RESULT = "Result", VERIFY, "ok: all points were checked and correct. ok in part: some could not be tried or checked. \
         skipped: none could be tried. FAILED: wrong data, or an error. NOT CHECKED: no data was compared. The reasons \
         are above and below the table.";
-    POINT = "Point", COMPARE, "Keys that tell the point from the others of the comparison, with their values; a → b where an \
-        ignored key differs between the sides. The lines above the table have the keys that all points share.";
     METRIC = "Metric", COMPARE, "Column that is compared: Avg BW (GB/s) and the like, in its unit.";
     SIDE_A = "A", COMPARE, "Value of the first side: of a point the geometric mean of its runs (of their trials where those \
         stand in, the arithmetic mean where one is 0), of a difference all values that its runs have.";
     SIDE_B = "B", COMPARE, "Value of the second side, as A.";
-    SIDES_RATIO = "B / A (interval)", COMPARE, "Ratio of the geometric means, and its confidence interval: Welch's t over the \
-        logarithms of the runs' means. With fewer than 3 runs on a side there is no interval; --by-trials takes that of \
-        the trials.";
+    SIDES_RATIO = "B / A", COMPARE, "Ratio of the geometric means. The columns before Metric have the keys that tell the \
+        point from the others, a → b if an ignored key differs between the sides.";
+    SIDES_INTERVAL = "Interval", COMPARE, "Confidence interval of the ratio: Welch's t over the logarithms of the runs' \
+        means. With fewer than 3 runs on a side there is none; --by-trials takes that of the trials.";
     VERDICT = "Verdict", COMPARE, "Worse or better: the whole interval lies beyond the margin, and by Benjamini and Hochberg the \
         difference is no chance among so many points. Same: the whole interval lies within the margin. Unclear: neither, \
         fewer than 3 runs on a side, or a value is 0. Not comparable: the machine or its set-up differs. Missing: one side \

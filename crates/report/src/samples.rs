@@ -22,7 +22,7 @@ use tonnage_record::transfer::{
     BrokenOff, ClientSeries, Directions, InitiatorFigures, PairDirection, PairRate, Standstill,
     TrialSeries, judge,
 };
-use tonnage_record::{Body, Canary, LatencyKind, PublishedRow, Record, TransferBody};
+use tonnage_record::{Body, Canary, HostGroup, LatencyKind, PublishedRow, Record, TransferBody};
 
 pub use atomics::atomics;
 pub use engines::engines;
@@ -496,4 +496,20 @@ pub fn of_other_kinds() -> Vec<Record> {
 /// Samples of every kind.
 pub fn of_all_kinds() -> Vec<Record> {
     [all(), of_other_kinds()].concat()
+}
+
+/// A host with this name, on which all ranks are.
+pub fn on_host(name: &str) -> HostGroup {
+    let machine = serde_json::json!({
+        "os": "Debian", "kernel": "6.1", "architecture": "x86_64",
+        "cpu": {"model": "X", "online": "0-7", "allowed": "0-7", "sockets": 1, "cores": 4, "threads_per_core": 2,
+            "governor": "performance"},
+        "memory": {"total_bytes": 1, "numa_nodes": "0", "huge_pools": [],
+            "transparent": {"enabled": "madvise", "shmem_enabled": "never"}},
+        "libraries": {}, "variables": {},
+    });
+    let host = serde_json::json!({"name": name, "ranks": "0-1", "clock_offset_ns": 0, "clock_uncertainty_ns": 0});
+    let group =
+        serde_json::json!({"ranks": "0-1", "launcher": "", "machine": machine, "hosts": [host]});
+    serde_json::from_value(group).unwrap()
 }

@@ -49,7 +49,7 @@ pub struct CompareArgs {
     #[arg(long)]
     pub by_trials: bool,
 
-    /// Differences of the machine and its variables that do not matter, joined by commas, as the first table names
+    /// Differences of the machine and its variables that do not matter, joined by commas, as the last table names
     /// them, such as kernel, cpu, libraries.libfabric or variables; and canary.
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
     pub accept: Vec<String>,

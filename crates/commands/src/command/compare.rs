@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use tonnage_judge::compare::{CompareRequest, Comparison, compare as compare_sides};
 use tonnage_judge::sides::{sides_of_one_file, sides_of_two_files};
 use tonnage_record::Record;
+use tonnage_report::compare::render;
 use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
@@ -28,7 +29,8 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
         at.map_or(&[][..], |at| records[at].as_slice())
     };
     let (comparison, names) = compared(&args.files, of, &request)?;
-    let text = tonnage_report::compare::render(args.format, &comparison, [&names[0], &names[1]])?;
+    let names = [names[0].as_str(), &names[1]];
+    let text = render(args.format, &comparison, names, &args.fail_on)?;
     match args.output.as_deref() {
         Some(path) => replace(path, &text, args.force)?,
         None => print(&text)?,

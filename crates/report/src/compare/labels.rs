@@ -6,6 +6,8 @@ use tonnage_judge::judging::PointJudgement;
 use tonnage_judge::keys::{KeyDifference, PointKeys};
 use tonnage_judge::matching::or_dash;
 
+use crate::text::distinct;
+
 /// Labels for the points of a comparison.
 pub struct Labels {
     /// Keys that all points share, with values.
@@ -14,6 +16,10 @@ pub struct Labels {
     pub differing: String,
     /// Label of each point.
     pub points: Vec<String>,
+    /// Names of the keys that distinguish points, as column headers.
+    pub columns: Vec<String>,
+    /// Values of these keys for each point.
+    pub cells: Vec<Vec<String>>,
 }
 
 impl Labels {
@@ -41,6 +47,11 @@ impl Labels {
             let own = own.map(two_values);
             parts.chain(own).collect::<Vec<_>>().join(", ")
         };
+        let own = points.iter().flat_map(|point| &point.differing);
+        let own = own
+            .filter(|it| !common.contains(it))
+            .map(|it| it.key.clone());
+        let keys_of_cells = distinct(distinguishing.iter().cloned().chain(own));
         let shared = shared.unwrap_or_default();
         let shared = shared.iter().map(|(key, value)| format!("{key} {value}"));
         Self {
@@ -52,8 +63,34 @@ impl Labels {
                 .collect::<Vec<_>>()
                 .join(", "),
             points: points.iter().map(of_point).collect(),
+            columns: columns(&keys_of_cells),
+            cells: points
+                .iter()
+                .map(|point| cells(point, &keys_of_cells))
+                .collect(),
         }
     }
+}
+
+/// Headers: the last part of each key, or the whole key if that part is ambiguous.
+fn columns(keys: &[String]) -> Vec<String> {
+    let last = |key: &String| key.rsplit('.').next().unwrap_or_default().to_owned();
+    let short: Vec<String> = keys.iter().map(last).collect();
+    let is_unique = |name: &String| short.iter().filter(|it| *it == name).count() == 1;
+    let header = |(key, short): (&String, &String)| match is_unique(short) {
+        true => short.clone(),
+        false => key.clone(),
+    };
+    keys.iter().zip(&short).map(header).collect()
+}
+
+/// Values of these keys, `a → b` if the sides differ.
+fn cells(point: &PointJudgement, keys: &[String]) -> Vec<String> {
+    let cell = |key: &String| match point.differing.iter().find(|it| it.key == *key) {
+        Some(it) => format!("{} → {}", or_dash(&it.a), or_dash(&it.b)),
+        None => point.keys.get(key).unwrap_or("-").to_owned(),
+    };
+    keys.iter().map(cell).collect()
 }
 
 fn two_values(difference: &KeyDifference) -> String {

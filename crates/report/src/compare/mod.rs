@@ -1,29 +1,35 @@
-//! Reports a comparison: differences first, then a verdict per point.
+//! Reports a comparison: the result, a verdict per point, then what differs between the sides.
 //!
 //! | file | what it draws |
 //! | --- | --- |
 //! | this | the page as plain text and as Markdown |
+//! | `result` | the result and its reason |
 //! | `labels` | labels of points: the keys that distinguish them |
 //! | `machine` | CSV and JSON for programs |
 
 mod labels;
 mod machine;
+mod result;
+
+use std::collections::BTreeSet;
 
 use tonnage_judge::compare::Comparison;
-use tonnage_judge::criteria::PointVerdict;
-use tonnage_judge::judging::{PointJudgement, counted};
+use tonnage_judge::criteria::{FailOn, PointVerdict};
+use tonnage_judge::judging::{PointJudgement, SideRatio, counted};
 use tonnage_judge::surroundings::{Difference, DifferenceWeight};
+use tonnage_judge::values::SideFigure;
 use tonnage_record::figures::{Value, figure_by_field};
 use tonnage_units::quantity::human::{number, percent};
 use tonnage_units::{Result, names};
 
 use crate::derived::{
-    AREA, COUNTS, DIFFERS, DerivedColumn, METRIC, MORE_RUNS, NOTE, POINT, POINT_RUNS, SIDE_A,
-    SIDE_B, SIDES_RATIO, VERDICT,
+    AREA, COUNTS, DIFFERS, DerivedColumn, METRIC, MORE_RUNS, NOTE, POINT_RUNS, SIDE_A, SIDE_B,
+    SIDES_INTERVAL, SIDES_RATIO, VERDICT,
 };
 use crate::markdown;
-use crate::table::{TitledTable, draw, format_value};
-use crate::text::{WIDTH, wrap};
+use crate::result::ReportResult;
+use crate::table::{Markup, TitledTable, format_value};
+use crate::text::{WIDTH, distinct, wrap};
 use labels::Labels;
 
 /// Maximum width of a value in the table of differences. JSON has the full value.
@@ -35,8 +41,8 @@ const VALUE_COLUMNS_MIN: usize = 8;
 /// Width of the other columns and gaps in the table of differences.
 const OTHER_COLUMNS: usize = 26;
 
-/// Maximum width of a point label within its cell.
-const POINT_COLUMNS_MAX: usize = 30;
+/// Maximum width of a key's value within its cell.
+const CELL_COLUMNS_MAX: usize = 30;
 
 names! {
     /// Formats of a comparison.
@@ -52,14 +58,20 @@ names! {
     }
 }
 
-/// Draws a comparison. `names` are the names of the two sides.
+/// Draws a comparison. `names` are the names of the two sides, and `fail_on` the verdicts that make it fail.
 ///
 /// # Errors
 /// If JSON serialization fails.
-pub fn render(format: CompareFormat, comparison: &Comparison, names: [&str; 2]) -> Result<String> {
+pub fn render(
+    format: CompareFormat,
+    comparison: &Comparison,
+    names: [&str; 2],
+    fail_on: &[FailOn],
+) -> Result<String> {
+    let parts = || parts(comparison, names, fail_on);
     match format {
-        CompareFormat::Table => Ok(page(comparison, names, &draw_plain)),
-        CompareFormat::Markdown => Ok(page(comparison, names, &draw_markdown)),
+        CompareFormat::Table => Ok(plain(&parts())),
+        CompareFormat::Markdown => Ok(in_markdown(&parts())),
         CompareFormat::Json => machine::json(comparison, names),
         CompareFormat::Csv => Ok(machine::csv(comparison)),
     }
@@ -68,43 +80,43 @@ pub fn render(format: CompareFormat, comparison: &Comparison, names: [&str; 2]) 
 /// Parts of a comparison, for custom layout.
 #[derive(Debug, Clone)]
 pub struct ComparisonTables {
-    /// Sides, margin and confidence, number of points.
+    /// The result and its reason.
+    pub result: ReportResult,
+    /// Sides, margin and confidence, and what all points share.
     pub head: Vec<String>,
-    /// Differences in the surroundings; `None` if there are none.
-    pub differences: Option<TitledTable>,
-    /// Remarks on the differences, and keys that all points share.
-    pub about: Vec<String>,
     /// Table of points.
     pub verdicts: TitledTable,
-    /// Remarks, referenced by number in the table.
+    /// Runs that were left out, and remarks, referenced by number in the table.
     pub notes: Vec<String>,
-    /// Number of points with each verdict.
-    pub totals: String,
+    /// Differences in the surroundings; `None` if there are none.
+    pub differences: Option<TitledTable>,
+    /// Remarks on the differences.
+    pub about: Vec<String>,
     /// Label of each point, in comparison order.
     pub points: Vec<String>,
 }
 
-/// Builds the parts of a comparison. `names` are the names of the two sides.
-pub fn parts(comparison: &Comparison, names: [&str; 2]) -> ComparisonTables {
+/// Builds the parts of a comparison. `names` are the names of the two sides, and `fail_on` the verdicts that make it
+/// fail.
+pub fn parts(comparison: &Comparison, names: [&str; 2], fail_on: &[FailOn]) -> ComparisonTables {
     let labels = Labels::new(&comparison.points);
     let some = comparison.differences.as_slice();
-    let mut about = match some.is_empty() {
+    let about = match some.is_empty() {
         true => vec![NO_DIFFERENCES.to_owned()],
         false => Vec::from_iter(Some(engines(some)).filter(|line| !line.is_empty())),
     };
-    about.extend(keys_of_all(&labels));
-    let (rows, notes) = verdict_rows(comparison, &labels);
     let table = |rows: Vec<Vec<String>>, right: &[&str]| {
         let header = rows.first().cloned().unwrap_or_default();
         TitledTable::new(rows, |at| right.contains(&header[at].as_str()))
     };
+    let (rows, remarks) = verdict_rows(comparison, &labels);
     ComparisonTables {
-        head: head(comparison, names),
+        result: result::of(comparison, &labels, fail_on),
+        head: head(comparison, names, &labels),
+        verdicts: table(rows, &RIGHT.map(|column| column.name)),
+        notes: left_out(comparison).into_iter().chain(remarks).collect(),
         differences: (!some.is_empty()).then(|| table(differences(some), &[])),
         about,
-        verdicts: table(rows, &RIGHT.map(|column| column.name)),
-        notes,
-        totals: totals(comparison),
         points: labels.points,
     }
 }
@@ -115,48 +127,80 @@ const RIGHT: [DerivedColumn; 5] = [SIDE_A, SIDE_B, SIDES_RATIO, POINT_RUNS, MORE
 const NO_DIFFERENCES: &str =
     "Program, effective configuration, machine and variables do not differ.";
 
-/// Draws rows with a header. The named columns are right-aligned.
-type Draw<'a> = &'a dyn Fn(Vec<Vec<String>>, &[&str]) -> String;
-
-fn page(comparison: &Comparison, names: [&str; 2], draw: Draw<'_>) -> String {
-    let labels = Labels::new(&comparison.points);
-    let mut parts = vec![head(comparison, names).join("\n") + "\n"];
-    parts.push(match comparison.differences.as_slice() {
-        [] => format!("{NO_DIFFERENCES}\n"),
-        some => draw(differences(some), &[]) + &engines(some),
-    });
-    let keys = keys_of_all(&labels);
-    parts.extend(keys.iter().map(|line| wrap(line, WIDTH, 4) + "\n"));
-    parts.push(verdicts(comparison, &labels, draw));
-    parts.push(totals(comparison) + "\n");
-    parts.join("\n")
+fn plain(parts: &ComparisonTables) -> String {
+    let lines = |lines: &[String]| {
+        let lines = lines.iter().map(|line| wrap(line, WIDTH, 4) + "\n");
+        lines.collect::<String>()
+    };
+    let differences = parts.differences.as_ref();
+    let differences = differences.map(|table| table.draw(Markup::Plain) + "\n");
+    let all = [
+        parts.result.plain() + "\n" + &lines(&parts.head),
+        parts.verdicts.draw(Markup::Plain) + "\n" + &lines(&parts.notes),
+        differences.unwrap_or_default() + &lines(&parts.about),
+    ];
+    all.join("\n")
 }
 
-fn head(comparison: &Comparison, names: [&str; 2]) -> Vec<String> {
+fn in_markdown(parts: &ComparisonTables) -> String {
+    let paragraphs = |lines: &[String]| {
+        let lines = lines.iter().map(|line| markdown::paragraph(line));
+        lines.collect::<Vec<_>>()
+    };
+    let mut all = vec![parts.result.markdown()];
+    all.extend(paragraphs(&parts.head));
+    all.push(parts.verdicts.draw(Markup::Markdown) + "\n");
+    all.extend(paragraphs(&parts.notes));
+    let differences = parts.differences.iter();
+    all.extend(differences.map(|table| table.draw(Markup::Markdown) + "\n"));
+    all.extend(paragraphs(&parts.about));
+    all.join("\n")
+}
+
+fn head(comparison: &Comparison, names: [&str; 2], labels: &Labels) -> Vec<String> {
     let criteria = &comparison.criteria;
-    let side = |at: usize| counted(comparison.runs[at], "run");
-    vec![
-        format!("A: {}, {}", names[0], side(0)),
-        format!("B: {}, {}", names[1], side(1)),
-        format!(
-            "margin {}, confidence {}, {}",
-            percent(criteria.margin),
-            percent(criteria.confidence),
-            counted(comparison.points.len(), "point"),
-        ),
-    ]
-}
-
-/// Lines with the keys that all points share.
-fn keys_of_all(labels: &Labels) -> Vec<String> {
-    let lines = [
+    let side = |at: usize| format!("{}, {}", names[at], counted(comparison.runs[at], "run"));
+    let metrics = metrics(comparison).join(", ");
+    let head = format!(
+        "A {}; B {}; {metrics}; margin {}, confidence {}",
+        side(0),
+        side(1),
+        percent(criteria.margin),
+        percent(criteria.confidence),
+    );
+    let keys = [
         ("ignored", &labels.differing),
         ("all points", &labels.shared),
     ];
-    let lines = lines.into_iter().filter(|(_, text)| !text.is_empty());
-    lines
-        .map(|(head, text)| format!("{head}: {text}"))
-        .collect()
+    let keys = keys.into_iter().filter(|(_, text)| !text.is_empty());
+    let keys = keys.map(|(head, text)| format!("{head}: {text}"));
+    std::iter::once(head).chain(keys).collect()
+}
+
+/// The metrics that any point has, with their units.
+fn metrics(comparison: &Comparison) -> Vec<&'static str> {
+    let measured = comparison.points.iter().filter(|it| it.field.is_some());
+    distinct(measured.map(metric))
+}
+
+/// Counts the runs that were left out because the machine changed during them.
+fn left_out(comparison: &Comparison) -> Option<String> {
+    let side = |side: usize| {
+        let runs = comparison.points.iter().map(|point| point.left_out[side]);
+        let (runs, points) = runs
+            .filter(|runs| *runs > 0)
+            .fold((0, 0), |(all, points), runs| (all + runs, points + 1));
+        let letter = ["A", "B"][side];
+        let (runs, points) = (counted(runs, "run"), counted(points, "point"));
+        (!points.starts_with('0')).then(|| format!("{letter} {runs} of {points}"))
+    };
+    let sides: Vec<String> = [side(0), side(1)].into_iter().flatten().collect();
+    (!sides.is_empty()).then(|| {
+        format!(
+            "left out because the canary changed: {}; --accept canary keeps them",
+            sides.join(", ")
+        )
+    })
 }
 
 /// Key of the engine name. A different engine implies differences in its other facts.
@@ -217,47 +261,35 @@ fn cut(text: &str, columns: usize) -> String {
     }
 }
 
-/// Draws the point table and its remarks.
-fn verdicts(comparison: &Comparison, labels: &Labels, draw: Draw<'_>) -> String {
-    let (rows, notes) = verdict_rows(comparison, labels);
-    let notes = notes.iter().map(|line| wrap(line, WIDTH, 3) + "\n");
-    let notes: String = notes.collect();
-    let table = draw(rows, &RIGHT.map(|column| column.name));
-    match notes.is_empty() {
-        true => table,
-        false => table + "\n" + &notes,
-    }
-}
-
 /// Rows of the point table, starting with the header, and the numbered remarks.
 fn verdict_rows(comparison: &Comparison, labels: &Labels) -> (Vec<Vec<String>>, Vec<String>) {
     let mut notes: Vec<&str> = Vec::new();
-    let mut rows = vec![
-        [
-            POINT,
-            METRIC,
-            SIDE_A,
-            SIDE_B,
-            SIDES_RATIO,
-            VERDICT,
-            POINT_RUNS,
-            MORE_RUNS,
-            NOTE,
-        ]
-        .map(|column| column.name.to_owned())
-        .to_vec(),
+    let figures = [
+        METRIC,
+        SIDE_A,
+        SIDE_B,
+        SIDES_RATIO,
+        SIDES_INTERVAL,
+        VERDICT,
+        POINT_RUNS,
+        MORE_RUNS,
+        NOTE,
     ];
-    for (judged, label) in comparison.points.iter().zip(&labels.points) {
-        let mut numbers = Vec::new();
-        for why in &judged.why {
+    let figures = figures.map(|column| column.name.to_owned());
+    let mut rows = vec![[labels.columns.as_slice(), &figures].concat()];
+    for (judged, cells) in comparison.points.iter().zip(&labels.cells) {
+        let mut numbers = BTreeSet::new();
+        for why in judged.further_reasons() {
             let known = notes.iter().position(|note| note == why);
             let at = known.unwrap_or_else(|| {
                 notes.push(why);
                 notes.len() - 1
             });
-            numbers.push((at + 1).to_string());
+            numbers.insert(at + 1);
         }
-        rows.push(row(judged, label, numbers.join(" ")));
+        let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+        let cells = cells.iter().map(|cell| wrap(cell, CELL_COLUMNS_MAX, 0));
+        rows.push(cells.chain(row(judged, numbers.join(","))).collect());
     }
     if comparison
         .points
@@ -269,13 +301,18 @@ fn verdict_rows(comparison: &Comparison, labels: &Labels) -> (Vec<Vec<String>>, 
             .iter_mut()
             .for_each(|row| at.into_iter().for_each(|at| row[at].clear()));
     }
+    if metrics(comparison).len() < 2 {
+        // The head names the only one.
+        let at = labels.columns.len();
+        rows[1..].iter_mut().for_each(|row| row[at].clear());
+    }
     let drop_column = |rows: &mut Vec<Vec<String>>, name: &str| {
-        let at = rows[0].iter().position(|head| head == name);
+        let at = rows[0].iter().rposition(|head| head == name);
         if let Some(at) = at.filter(|&at| rows[1..].iter().all(|row| row[at].is_empty())) {
             rows.iter_mut().for_each(|row| drop(row.remove(at)));
         }
     };
-    for column in [POINT, POINT_RUNS, MORE_RUNS, NOTE] {
+    for column in [METRIC, POINT_RUNS, MORE_RUNS, NOTE] {
         drop_column(&mut rows, column.name);
     }
     let notes = notes.iter().zip(1..);
@@ -293,9 +330,15 @@ fn has_all_runs(judged: &PointJudgement, all: [usize; 2]) -> bool {
     judged.a.or(judged.b).is_none() || runs(judged) == all
 }
 
-fn row(judged: &PointJudgement, label: &str, notes: String) -> Vec<String> {
+/// Name of the metric, with its unit.
+fn metric(judged: &PointJudgement) -> &'static str {
     let figure = judged.field.and_then(figure_by_field);
-    let side = |side: &Option<tonnage_judge::values::SideFigure>| match (side, figure) {
+    figure.map_or("-", |figure| figure.name)
+}
+
+/// Value of a side, in the metric's unit.
+fn value(judged: &PointJudgement, side: Option<SideFigure>) -> String {
+    match (side, judged.field.and_then(figure_by_field)) {
         (Some(side), Some(figure)) => {
             let value = match side.is_lower_bound {
                 true => Value::AtLeast(side.value),
@@ -304,12 +347,16 @@ fn row(judged: &PointJudgement, label: &str, notes: String) -> Vec<String> {
             format_value(value, figure.style, "-")
         }
         _ => "-".to_owned(),
-    };
+    }
+}
+
+fn interval(ratio: SideRatio) -> String {
+    format!("{}…{}", number(ratio.low), number(ratio.high))
+}
+
+fn row(judged: &PointJudgement, notes: String) -> Vec<String> {
     let ratio = match (judged.ratio, judged.a, judged.b) {
-        (Some(ratio), _, _) => {
-            let (low, high) = (number(ratio.low), number(ratio.high));
-            format!("{} ({low}…{high})", number(ratio.value))
-        }
+        (Some(ratio), _, _) => number(ratio.value),
         (None, Some(a), Some(b)) if a.value > 0.0 && b.value > 0.0 => number(b.value / a.value),
         _ => "-".to_owned(),
     };
@@ -324,11 +371,11 @@ fn row(judged: &PointJudgement, label: &str, notes: String) -> Vec<String> {
     };
     let more = judged.more_runs.map(|more| more.to_string());
     vec![
-        wrap(label, POINT_COLUMNS_MAX, 0),
-        figure.map_or("-", |figure| figure.name).to_owned(),
-        side(&judged.a),
-        side(&judged.b),
+        metric(judged).to_owned(),
+        value(judged, judged.a),
+        value(judged, judged.b),
         ratio,
+        judged.ratio.map_or_else(|| "-".to_owned(), interval),
         verdict,
         match judged.a.or(judged.b) {
             Some(_) => runs(judged).map(|runs| runs.to_string()).join(", "),
@@ -337,25 +384,6 @@ fn row(judged: &PointJudgement, label: &str, notes: String) -> Vec<String> {
         more.unwrap_or_default(),
         notes,
     ]
-}
-
-fn totals(comparison: &Comparison) -> String {
-    let each = PointVerdict::ALL.into_iter().filter_map(|verdict| {
-        let count = comparison.count(verdict);
-        let name = verdict.name().replace('-', " ");
-        (count > 0).then(|| format!("{count} {name}"))
-    });
-    each.collect::<Vec<_>>().join(", ")
-}
-
-fn draw_plain(rows: Vec<Vec<String>>, right: &[&str]) -> String {
-    let header = rows.first().cloned().unwrap_or_default();
-    draw(rows, |at| right.contains(&header[at].as_str())) + "\n"
-}
-
-fn draw_markdown(rows: Vec<Vec<String>>, right: &[&str]) -> String {
-    let header = rows.first().cloned().unwrap_or_default();
-    markdown::table(&rows, |at| right.contains(&header[at].as_str()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Golden output of comparisons, and labels that could break CSV or Markdown.
 
 use tonnage_judge::compare::{CompareRequest, Comparison, compare};
-use tonnage_judge::criteria::PointVerdict;
+use tonnage_judge::criteria::{FailOn, PointVerdict};
 use tonnage_judge::sides::sides_of_two_files;
 use tonnage_record::{Body, Canary, Outcome, Record};
 
@@ -84,13 +84,53 @@ fn compared(a: &[Record], b: &[Record]) -> Comparison {
 #[test]
 fn comparisons_look_as_agreed() {
     let comparison = comparison();
-    let drawn = |format| render(format, &comparison, ["old.jsonl", "new.jsonl"]).unwrap();
+    let drawn = |format| {
+        render(
+            format,
+            &comparison,
+            ["old.jsonl", "new.jsonl"],
+            &[FailOn::Worse],
+        )
+        .unwrap()
+    };
     let table = drawn(CompareFormat::Table);
     fits(&table);
     insta::assert_snapshot!("compare_table", table);
     insta::assert_snapshot!("compare_markdown", drawn(CompareFormat::Markdown));
     insta::assert_snapshot!("compare_csv", drawn(CompareFormat::Csv));
     insta::assert_snapshot!("compare_json", drawn(CompareFormat::Json));
+}
+
+#[test]
+fn the_cause_of_incomparable_points_is_named_once_with_the_option_that_accepts_it() {
+    let mut records = points(&[64, 1024]);
+    for record in &mut records {
+        record.environment = vec![samples::on_host("n1")];
+    }
+    let [a, mut b] = ["a", "b"].map(|name| runs(&records, name, [1.0; 3]));
+    for record in &mut b {
+        let variables = &mut record.environment[0].machine.variables;
+        variables.insert("LD_LIBRARY_PATH".to_owned(), "/x".to_owned());
+    }
+    let table = |accept: &[&str]| {
+        let sides = sides_of_two_files([(&a, "a"), (&b, "b")]).unwrap();
+        let request = CompareRequest {
+            accept: accept.iter().map(|&key| key.to_owned()).collect(),
+            ..CompareRequest::default()
+        };
+        let comparison = compare(&sides, &request).unwrap();
+        render(CompareFormat::Table, &comparison, ["a", "b"], &[]).unwrap()
+    };
+    let refused = table(&[]);
+    let cause = "RESULT  2 of 2 points not comparable: variables.LD_LIBRARY_PATH differs; --accept \
+                 variables.LD_LIBRARY_PATH";
+    assert!(refused.starts_with(cause), "{refused}");
+    assert_eq!(refused.matches("differs;").count(), 1, "{refused}");
+    let accepted = table(&["variables.LD_LIBRARY_PATH"]);
+    assert!(
+        accepted.starts_with("PASS  2 of 2 points same"),
+        "{accepted}"
+    );
 }
 
 #[test]
@@ -102,11 +142,8 @@ fn labels_are_neither_formulas_nor_markup() {
     samples::transfer(&mut points[1]).point.label = Some("plain".to_owned());
     let (a, b) = (runs(&points, "a", [1.0; 3]), runs(&points, "b", [1.0; 3]));
     let comparison = compared(&a, &b);
-    let markdown = render(CompareFormat::Markdown, &comparison, ["a", "b"]).unwrap();
-    assert!(
-        markdown.contains(r"| label =1+2\|\<script\> |"),
-        "{markdown}"
-    );
+    let markdown = render(CompareFormat::Markdown, &comparison, ["a", "b"], &[]).unwrap();
+    assert!(markdown.contains(r"| =1+2\|\<script\> |"), "{markdown}");
     for (text, expected) in [
         ("=1+2", "'=1+2"),
         ("-x", "'-x"),
@@ -161,7 +198,7 @@ fn long_keys_and_fewer_runs_are_shown() {
     comparison.differences[0].key.clone_from(&key);
     comparison.differences[0].a = vec!["value ".repeat(20)];
     comparison.points[1].b.as_mut().unwrap().runs = 2;
-    let table = render(CompareFormat::Table, &comparison, ["a", "b"]).unwrap();
+    let table = render(CompareFormat::Table, &comparison, ["a", "b"], &[]).unwrap();
     assert!(table.contains(&key), "{table}");
     assert!(
         table.contains("  Runs") && table.contains("  3, 2"),

@@ -5,8 +5,7 @@ mod xml;
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
-use tonnage_record::{HostGroup, Outcome, Record};
+use tonnage_record::{Outcome, Record};
 
 use super::{ExportFormat, export};
 use crate::samples;
@@ -38,21 +37,6 @@ fn all() -> Vec<Record> {
     all
 }
 
-fn on_host(name: &str) -> HostGroup {
-    let machine = json!({
-        "os": "Debian", "kernel": "6.1", "architecture": "x86_64",
-        "cpu": {"model": "X", "online": "0-7", "allowed": "0-7", "sockets": 1, "cores": 4, "threads_per_core": 2,
-            "governor": "performance"},
-        "memory": {"total_bytes": 1, "numa_nodes": "0", "huge_pools": [],
-            "transparent": {"enabled": "madvise", "shmem_enabled": "never"}},
-        "libraries": {}, "variables": {},
-    });
-    let host =
-        json!({"name": name, "ranks": "0-1", "clock_offset_ns": 0, "clock_uncertainty_ns": 0});
-    let group = json!({"ranks": "0-1", "launcher": "", "machine": machine, "hosts": [host]});
-    serde_json::from_value(group).unwrap()
-}
-
 /// A point with text that can break formats, a failed one with the same text as reason, and a harmless one.
 fn hostile() -> Vec<Record> {
     let words = format!(
@@ -63,7 +47,7 @@ fn hostile() -> Vec<Record> {
     records.truncate(1);
     let labelled = |mut record: Record, label: &str| {
         samples::transfer(&mut record).point.label = Some(label.to_owned());
-        record.environment = vec![on_host(label)];
+        record.environment = vec![samples::on_host(label)];
         record
     };
     let bad = labelled(records[0].clone(), &words);

@@ -39,7 +39,7 @@ fn a_page_holds_the_records_and_a_comparison() {
         &[
             "<h1>Both</h1>",
             "<h2>Verdicts</h2>",
-            "B: ",
+            "; B ",
             "<h2>Results</h2>",
         ],
     );
