@@ -92,16 +92,16 @@ impl fmt::Display for ClockFault {
         match *self {
             Self::Counter { off_ns, over_ns } => write!(
                 f,
-                "the CPU's counter and CLOCK_MONOTONIC came {:.1?} apart within {:.1?}, more than 1 %: a virtual machine \
-                 was resumed or moved, or the counter is unreliable. Measure this point again; this process reads \
-                 clock_gettime from now on",
+                "the CPU's counter and CLOCK_MONOTONIC drifted apart by {:.1?} within {:.1?}, more than 1 %: a virtual \
+                 machine was resumed or migrated, or the counter is unreliable. Measure this point again; from now on, \
+                 this process uses clock_gettime",
                 time(off_ns),
                 time(over_ns)
             ),
             Self::Slew { off_ns, over_ns } => write!(
                 f,
                 "time synchronisation moved CLOCK_MONOTONIC by {:.1?} within {:.1?}, more than 1 %. Measure this point \
-                 again when the clock is in step: `chronyc waitsync` or `ntpwait` waits for that",
+                 again once the clock is synchronised, e.g. after `chronyc waitsync` or `ntpwait`",
                 time(off_ns),
                 time(over_ns)
             ),

@@ -209,7 +209,7 @@ pub(crate) unsafe fn text(pointer: *const c_char) -> Option<String> {
 }
 
 fn c_string(name: &str) -> Result<CString, LibraryError> {
-    CString::new(name).map_err(|_| LibraryError::argument(format!("{name:?} has a NUL byte in it")))
+    CString::new(name).map_err(|_| LibraryError::argument(format!("{name:?} contains a NUL byte")))
 }
 
 /// Makes the error for a library that the loader refused with this message.

@@ -56,7 +56,7 @@ const P2P_REASONS: [&str; 6] = [
     "the chipset does not support it",
     "a GPU does not support it",
     "they are below different root complexes",
-    "it is disabled by a setting of the driver",
+    "a driver setting disables it",
     "it is not supported",
 ];
 
@@ -197,7 +197,7 @@ impl Nvml {
             code => {
                 let text = match code {
                     Self::VERSION_MISMATCH => {
-                        "error 18, the library is of another version than the driver in the kernel"
+                        "error 18, library and kernel driver have different versions"
                     }
                     code => &format!("error {code}"),
                 };
@@ -242,7 +242,7 @@ impl NvmlGpu<'_> {
                 SUCCESS if active == ENABLED => ends.push(self.link_end(link)),
                 NO_PERMISSION => {
                     return Err(LibraryError::unsupported(
-                        "it may not be asked about its links (error 4)",
+                        "no permission to query its NVLinks (error 4)",
                     ));
                 }
                 GPU_IS_LOST => {

@@ -102,8 +102,8 @@ fn describe(bytes: usize, line: &mut [u8]) -> usize {
     // A line that is too long is truncated.
     let _ = writeln!(
         text,
-        "error: {who}: out of memory: {bytes} more bytes were refused. Raise the limit of the job or container (ulimit -v), \
-         or use fewer ranks, a smaller footprint or a smaller depth"
+        "error: {who}: out of memory: cannot allocate {bytes} more bytes. Raise the memory limit of the job or \
+         container (ulimit -v), or use fewer ranks, a smaller footprint or a smaller depth"
     );
     usize::try_from(text.position()).unwrap_or(0)
 }

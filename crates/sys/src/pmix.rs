@@ -151,7 +151,7 @@ impl Client {
         // SAFETY: a successful get returns a valid value, which nothing frees.
         let kind = unsafe { (*value.as_ptr()).kind };
         if kind != TYPE_UINT32 {
-            let reason = format!("PMIx gives the job's size as type {kind}");
+            let reason = format!("PMIx returned the job size with the unexpected type {kind}");
             return Err(LibraryError::unsupported(reason));
         }
         // SAFETY: a value of this type has a 32-bit number at the union's beginning; the rest of the union may be
@@ -165,8 +165,8 @@ impl Client {
     /// If the text or the key cannot be represented, or the library rejects them.
     pub fn put(&self, key: &str, value: &str) -> Result<(), LibraryError> {
         let key = c_key(key)?;
-        let value =
-            CString::new(value).map_err(|_| LibraryError::argument("the text has a NUL byte"))?;
+        let value = CString::new(value)
+            .map_err(|_| LibraryError::argument("the text contains a NUL byte"))?;
         let mut passed = Value {
             kind: TYPE_STRING,
             data: value.as_ptr() as u64,
@@ -212,12 +212,13 @@ impl Client {
         // SAFETY: a successful get returns a valid value, which nothing frees.
         let kind = unsafe { (*value.as_ptr()).kind };
         if kind != TYPE_STRING {
-            let reason = format!("PMIx gives {key} of rank {rank} as type {kind}");
+            let reason =
+                format!("PMIx returned {key} of rank {rank} with the unexpected type {kind}");
             return Err(LibraryError::unsupported(reason));
         }
         // SAFETY: a value of this type has null or a NUL-terminated string that lives as long as the value.
         unsafe { text((*value.as_ptr()).data as *const c_char) }.ok_or_else(|| {
-            LibraryError::unsupported(format!("PMIx gives no text for {key} of rank {rank}"))
+            LibraryError::unsupported(format!("PMIx returned no text for {key} of rank {rank}"))
         })
     }
 
@@ -234,7 +235,8 @@ impl Client {
             (self.calls.get)(&raw const of, key.as_ptr(), ptr::null(), 0, &raw mut value)
         };
         self.check("PMIx_Get", status)?;
-        NonNull::new(value).ok_or_else(|| LibraryError::unsupported("PMIx_Get gives no value"))
+        NonNull::new(value)
+            .ok_or_else(|| LibraryError::unsupported("PMIx_Get succeeded but returned no value"))
     }
 
     fn check(&self, call: &'static str, status: c_int) -> Result<(), LibraryError> {
@@ -293,7 +295,7 @@ fn c_key(key: &str) -> Result<CString, LibraryError> {
         let reason = format!("a key of {} bytes is too long for PMIx", key.len());
         return Err(LibraryError::argument(reason));
     }
-    CString::new(key).map_err(|_| LibraryError::argument("the key has a NUL byte"))
+    CString::new(key).map_err(|_| LibraryError::argument("the key contains a NUL byte"))
 }
 
 #[cfg(test)]

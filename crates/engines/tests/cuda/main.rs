@@ -342,7 +342,7 @@ fn the_way_of_allocating_is_chosen_and_reported() {
             "vmm 0",
             4096,
             [
-                "CUDA's driver does not support memory by virtual-memory handles",
+                "CUDA's driver does not support virtual-memory handles",
                 advice,
             ],
         ),
@@ -351,7 +351,7 @@ fn the_way_of_allocating_is_chosen_and_reported() {
             "vmm 0",
             4096,
             [
-                "HIP's driver does not support memory by virtual-memory handles",
+                "HIP's driver does not support virtual-memory handles",
                 advice,
             ],
         ),

@@ -142,7 +142,7 @@ fn each_refusal_has_a_reason_and_advice() {
     let name = allocate(&double, &CUDA, "H100", 1).err().unwrap();
     assert!(name.to_string().contains("such as cuda:0"), "{name}");
     let too_old = refusal(&old, &CUDA, "", 1);
-    for part in ["the driver serves CUDA 10.2", "450 or newer"] {
+    for part in ["the driver supports CUDA 10.2", "450 or newer"] {
         assert!(too_old.contains(part), "{too_old}");
     }
 }

@@ -56,8 +56,8 @@ pub(crate) unsafe fn owned_file(call: &'static str, file: c_int) -> Result<Owned
         return Err(CudaFailure::Call {
             call,
             code: SUCCESS,
-            name: "success without a file".to_owned(),
-            text: "this process may have too many open (ulimit -n)".to_owned(),
+            name: "success without a file descriptor".to_owned(),
+            text: "this process may be at its limit on open files (ulimit -n)".to_owned(),
         });
     }
     // SAFETY: the number is not negative, and the caller promises the rest.

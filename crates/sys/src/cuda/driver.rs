@@ -227,7 +227,7 @@ fn reason(why: &[(String, String)]) -> String {
     if others.is_empty() {
         return told.to_owned();
     }
-    format!("{told}; nor {}", others.join(", "))
+    format!("{told}; also tried {}", others.join(", "))
 }
 
 /// A driver's library, loaded.
@@ -317,7 +317,7 @@ mod tests {
         let said = reason(&[first, second]);
         assert_eq!(
             said,
-            "other.so.3: cannot open shared object file; nor lib.so.2"
+            "other.so.3: cannot open shared object file; also tried lib.so.2"
         );
     }
 }

@@ -138,7 +138,7 @@ impl fmt::Display for CudaFailure {
         match self {
             Self::NoDriver(why) => write!(f, "the driver library cannot be loaded ({why})"),
             Self::NoCompiler(why) => {
-                write!(f, "the compiler of kernels cannot be loaded ({why})")
+                write!(f, "the GPU kernel compiler cannot be loaded ({why})")
             }
             Self::TooOld {
                 interface,
@@ -147,10 +147,10 @@ impl fmt::Display for CudaFailure {
                 symbol,
             } => {
                 match has {
-                    Some(has) => write!(f, "the driver serves {interface} {has}")?,
-                    None => write!(f, "the library does not report which {interface} it serves")?,
+                    Some(has) => write!(f, "the driver supports {interface} {has}")?,
+                    None => write!(f, "the library does not report its {interface} version")?,
                 }
-                write!(f, ", and {symbol} came with {interface} {needs}")
+                write!(f, ", and {symbol} needs {interface} {needs} or newer")
             }
             Self::NotOffered {
                 interface,
@@ -160,7 +160,7 @@ impl fmt::Display for CudaFailure {
                 if !why.is_empty() {
                     return write!(f, "{interface}'s {why}");
                 }
-                write!(f, "nothing of {interface}'s is used in the place of {call}")
+                write!(f, "tonnage uses no {interface} counterpart of {call}")
             }
             Self::Call {
                 call,
@@ -188,25 +188,25 @@ impl fmt::Display for CudaFailure {
             Self::NoWords => {
                 write!(
                     f,
-                    "the driver says that this GPU writes no words of 64 bits"
+                    "the driver reports that streams of this GPU cannot write 64-bit words"
                 )
             }
             Self::NotPinned => write!(
                 f,
-                "a kernel of a GPU reaches memory of the host only where the driver has pinned it"
+                "a GPU kernel can access host memory only if the driver has pinned it"
             ),
-            Self::NoGpu => write!(f, "neither end of the copies is memory of a GPU"),
+            Self::NoGpu => write!(f, "neither end of the copies is GPU memory"),
             Self::OtherGpu {
                 name,
                 memory,
                 stream,
             } => write!(
                 f,
-                "a stream of {name}:{stream} does not copy memory in the context of {name}:{memory}"
+                "a stream of {name}:{stream} cannot copy memory in the context of {name}:{memory}"
             ),
             Self::OtherDriver { own, other } => write!(
                 f,
-                "a GPU of {own} cannot reach memory of {other}: they use different driver libraries"
+                "a {own} GPU cannot reach {other} memory: they use different driver libraries"
             ),
         }
     }

@@ -107,7 +107,7 @@ impl VmmMapping {
             return Err(CudaFailure::NotOffered {
                 interface: driver.interface,
                 call: "cuMemCreate".to_owned(),
-                why: "driver does not support memory by virtual-memory handles on this GPU",
+                why: "driver does not support virtual-memory handles on this GPU",
             });
         }
         let is_for_cards = grants(Attribute::GpuDirectVmm);
@@ -211,7 +211,7 @@ impl VmmMapping {
         self.set_access(peer.ordinal).map_err(|failure| {
             let (name, peer) = (own.driver().name, peer.device().number);
             failure.while_doing(&format!(
-                "when {name}:{peer} was to reach memory of {name}:{number}"
+                "while giving {name}:{peer} access to memory of {name}:{number}"
             ))
         })
     }

@@ -86,7 +86,7 @@ impl Striping {
         let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if !self.size_bytes.is_multiple_of(STRIPE_UNIT_BYTES) {
             return Err(refused(format!(
-                "a stripe of {} bytes: Lustre takes multiples of {STRIPE_UNIT_BYTES}",
+                "stripe size {} bytes: Lustre accepts multiples of {STRIPE_UNIT_BYTES}",
                 self.size_bytes
             )));
         }
@@ -96,7 +96,7 @@ impl Striping {
             StripeCount::Number(number @ 1..=2000) => number,
             StripeCount::Number(number) => {
                 return Err(refused(format!(
-                    "{number} stripes: Lustre takes 1 to 2000, or all"
+                    "{number} stripes: Lustre accepts 1 to 2000, or all"
                 )));
             }
         };
@@ -126,7 +126,7 @@ pub fn create(path: &Path, flags: &OpenFlags, striping: Striping) -> io::Result<
     if found.name != "lustre" {
         let folder = folder.display();
         return Err(unsupported(format!(
-            "{folder} is on {}: only files of Lustre can be striped",
+            "{folder} is on {}: only files on Lustre can be striped",
             found.name
         )));
     }
@@ -195,7 +195,7 @@ fn parsed(bytes: &[u8]) -> io::Result<Striping> {
             })
         }
         (Some(MAGIC_COMPOSITE), ..) => {
-            let why = "its parts are spread differently (a composite layout)";
+            let why = "its parts have different stripings (a composite layout)";
             Err(unsupported(why.to_owned()))
         }
         (magic, ..) => Err(io::Error::new(
@@ -276,7 +276,7 @@ mod tests {
         };
         let refused = create(scratch.path(), &flags, STRIPING).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
-        assert!(refused.to_string().contains("only files of Lustre"));
+        assert!(refused.to_string().contains("only files on Lustre"));
         assert!(!scratch.path().exists());
         let file = scratch.holding(b"");
         let answer = set(file.as_fd(), STRIPING.layout().unwrap()).unwrap_err();

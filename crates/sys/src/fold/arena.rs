@@ -39,7 +39,8 @@ impl std::fmt::Display for FoldError {
             ),
             Self::Overlap { offset, bytes } => write!(
                 f,
-                "the result, {bytes} bytes at offset {offset}, overlaps an operand: it may only be in its place"
+                "the result, {bytes} bytes at offset {offset}, overlaps an operand: use separate memory, or the \
+                 operand's exact range"
             ),
         }
     }

@@ -151,7 +151,7 @@ mod tests {
         let lacks = RocrExport::load(&AMD, "libc.so.6", Some(has)).unwrap_err();
         assert_eq!(
             lacks.to_string(),
-            "the driver serves HIP 5.2, and hsa_amd_portable_export_dmabuf came with HIP 5.4"
+            "the driver supports HIP 5.2, and hsa_amd_portable_export_dmabuf needs HIP 5.4 or newer"
         );
     }
 }

@@ -97,8 +97,8 @@ pub(super) const ALIASES: &[Alias] = &[
 /// Calls that are not used, and the reason.
 pub(super) const LACKS: &[(&CStr, &str)] = &[(
     c"cuStreamWriteValue64_v2",
-    "hipStreamWriteValue64 is not used: it is marked beta, and it is not documented when a CPU sees its word and the \
-     data",
+    "hipStreamWriteValue64 is not used: it is marked beta, and its documentation does not state when a CPU sees the \
+     word and the data",
 )];
 
 /// HIP's attribute numbers. The memory clock is left out: HIP does not report the transfers per cycle, 2 or 4 depending

@@ -223,13 +223,14 @@ impl Endpoint {
         // Without the provider's promise, it may copy with the CPU, which would dereference device addresses.
         if !device.is_owned() && self.peer_to_peer != Some(PeerToPeer::Required) {
             return Err(LibraryError::unsupported(
-                "the provider does not promise that only the card reaches it (FI_OPT_FI_HMEM_P2P)",
+                "the provider does not promise that the NIC accesses it directly, without host copies \
+                 (FI_OPT_FI_HMEM_P2P)",
             ));
         }
         let release = self.info.library().release();
         if device.file().is_some() && release < FILES_SINCE {
             return Err(LibraryError::unsupported(format!(
-                "libfabric {release} does not register memory by a file: {FILES_SINCE} does"
+                "libfabric {release} cannot register memory by its dmabuf; {FILES_SINCE} and newer can"
             )));
         }
         let interface = match interface {
@@ -376,7 +377,7 @@ impl Endpoint {
         if name.len() != self.name.len() && self.name_len_is_fixed() {
             let (own, other) = (self.name.len(), name.len());
             return Err(LibraryError::argument(format!(
-                "the peer's address has {other} bytes and this side's {own}"
+                "the peer's address has {other} bytes, but this side's has {own}"
             )));
         }
         let mut padded = [0u8; NAME_BYTES_MAX];
@@ -408,7 +409,7 @@ impl Endpoint {
                 Ok(PeerAddress(self.peers.len() - 1))
             }
             0 => Err(LibraryError::argument(
-                "fi_av_insert did not take the peer's address",
+                "fi_av_insert rejected the peer's address",
             )),
             code => {
                 let reason = self.info.library().reason(code);

@@ -137,14 +137,13 @@ impl Info {
 }
 
 fn no_copy() -> LibraryError {
-    LibraryError::unsupported("fi_dupinfo gave nothing: memory is short")
+    LibraryError::unsupported("fi_dupinfo returned null: out of memory")
 }
 
 /// Converts hints to the library's struct.
 fn asked(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Owned, LibraryError> {
-    let name = CString::new(hints.provider).map_err(|_| {
-        LibraryError::argument(format!("{:?} has a NUL byte in it", hints.provider))
-    })?;
+    let name = CString::new(hints.provider)
+        .map_err(|_| LibraryError::argument(format!("{:?} contains a NUL byte", hints.provider)))?;
     // SAFETY: a null argument asks for an empty fi_info with all attributes.
     let info =
         NonNull::new(unsafe { (library.calls.dupinfo)(std::ptr::null()) }).ok_or_else(no_copy)?;

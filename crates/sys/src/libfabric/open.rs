@@ -28,9 +28,9 @@ pub(super) struct Fid(NonNull<abi::fid>);
 
 impl Fid {
     pub(super) fn new<T>(pointer: *mut T) -> Result<Self, LibraryError> {
-        NonNull::new(pointer.cast())
-            .map(Self)
-            .ok_or_else(|| LibraryError::unsupported("it gave nothing"))
+        NonNull::new(pointer.cast()).map(Self).ok_or_else(|| {
+            LibraryError::unsupported("libfabric reported success but returned no object")
+        })
     }
 
     pub(super) fn cast<T>(&self) -> *mut T {

@@ -37,7 +37,7 @@ impl PeerToPeer {
         if code == -abi::FI_ENOPROTOOPT {
             return Ok(Self::NotConfirmed);
         }
-        let what = "the provider would copy memory of devices through the host (fi_setopt of FI_OPT_FI_HMEM_P2P)";
+        let what = "the provider would copy device memory through the host (fi_setopt of FI_OPT_FI_HMEM_P2P)";
         check(library, what, code)?;
         Ok(Self::Required)
     }

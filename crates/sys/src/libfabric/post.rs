@@ -241,8 +241,7 @@ fn error(user: Option<u64>, code: i32, text: impl Into<String>) -> Box<FabricErr
 
 #[cold]
 fn outside(user: u64) -> Box<FabricError> {
-    let text =
-        "the operation lies outside of registered memory, or goes to a peer that is not known here";
+    let text = "the operation lies outside registered memory, or its peer is unknown";
     error(Some(user), libc::EFAULT, text)
 }
 

@@ -154,8 +154,8 @@ impl Dialect {
             return Ok(Self::Mpich);
         }
         Err(LibraryError::unsupported(format!(
-            "{file} is neither Open MPI nor of MPICH's family nor a libmpi_abi, so its numbers are unknown; its \
-             version is {says:?}"
+            "{file} is neither Open MPI, nor of the MPICH family, nor a libmpi_abi, so its ABI is unknown; it reports \
+             version {says:?}"
         )))
     }
 

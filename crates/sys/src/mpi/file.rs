@@ -84,7 +84,7 @@ impl World {
         self.here()?;
         let constants = &self.loaded.constants;
         let name = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| LibraryError::argument("the path has a NUL byte"))?;
+            .map_err(|_| LibraryError::argument("the path contains a NUL byte"))?;
         let mode = match (access.read, access.write) {
             (_, false) => constants.numbers.mode_read_only,
             (false, true) => constants.numbers.mode_write_only,
@@ -157,7 +157,7 @@ impl File {
             .zip(c_int::try_from(block / unit_bytes.max(1)).ok());
         let (unit_bytes, units) = counts.filter(|&(_, units)| units > 0).ok_or_else(|| {
             LibraryError::argument(format!(
-                "a view of blocks of {block} bytes cannot be described"
+                "MPI cannot describe a file view with blocks of {block} bytes"
             ))
         })?;
         let unit = MadeType::new(world, "MPI_Type_contiguous", |made| {
@@ -285,7 +285,7 @@ impl File {
             unsafe { (self.world.loaded.functions.file_get_size)(self.handle, &raw mut bytes) };
         self.world.check("MPI_File_get_size", code)?;
         u64::try_from(bytes)
-            .map_err(|_| LibraryError::unsupported(format!("MPI_File_get_size says {bytes}")))
+            .map_err(|_| LibraryError::unsupported(format!("MPI_File_get_size returned {bytes}")))
     }
 
     /// Returns the hints that MPI uses for this file.

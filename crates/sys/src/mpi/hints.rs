@@ -124,12 +124,13 @@ fn text_until_nul(bytes: &[u8]) -> String {
 fn bounded(hint: &str, what: &str, text: &str, bytes_max: usize) -> Result<CString, LibraryError> {
     if text.is_empty() || text.len() > bytes_max {
         return Err(LibraryError::argument(format!(
-            "the {what} of hint {hint:?} has {} bytes, and this MPI takes 1 to {bytes_max}",
+            "the {what} of hint {hint:?} has {} bytes, but this MPI accepts 1 to {bytes_max}",
             text.len()
         )));
     }
-    CString::new(text)
-        .map_err(|_| LibraryError::argument(format!("the {what} of hint {hint:?} has a NUL byte")))
+    CString::new(text).map_err(|_| {
+        LibraryError::argument(format!("the {what} of hint {hint:?} contains a NUL byte"))
+    })
 }
 
 #[cfg(test)]

@@ -208,7 +208,7 @@ impl World {
         let code = unsafe { (functions.initialized)(&raw mut done) };
         if code != 0 || done != 0 {
             return Err(LibraryError::argument(
-                "MPI has been started by something else in this process",
+                "another part of this process has already started MPI",
             ));
         }
         let mut level: c_int = 0;
@@ -235,7 +235,7 @@ impl World {
         };
         if level < world.loaded.constants.numbers.thread_funneled {
             return Err(LibraryError::unsupported(format!(
-                "{} allows no other thread in the process (MPI_Init_thread gives level {level})",
+                "{} does not allow other threads in the process (MPI_Init_thread returned level {level})",
                 world.path()
             )));
         }
@@ -317,7 +317,7 @@ impl World {
         }
         Err(LibraryError::argument(
             if self.running.load(Ordering::Relaxed) {
-                "MPI was started by another thread, and takes calls from no other"
+                "MPI was started by another thread, and accepts calls only from it"
             } else {
                 "MPI has ended"
             },
@@ -360,7 +360,7 @@ impl World {
         self.here()?;
         if self.left_open.load(Ordering::Relaxed) {
             return Err(LibraryError::argument(
-                "MPI cannot end in order: a file of all ranks was not closed",
+                "cannot call MPI_Finalize: a file that all ranks opened was not closed",
             ));
         }
         self.running.store(false, Ordering::Relaxed);

@@ -81,7 +81,7 @@ impl std::fmt::Display for PostError {
         match self {
             Self::Outside(error) => error.fmt(f),
             Self::NoFile(file) => write!(f, "file {} was never opened in this ring", file.0),
-            Self::Kernel(error) => write!(f, "the kernel takes no operations: {error}"),
+            Self::Kernel(error) => write!(f, "the kernel accepts no operations: {error}"),
         }
     }
 }

@@ -146,8 +146,8 @@ fn check_operations(ring: &IoUring) -> Result<(), Refused> {
         return Ok(());
     }
     Err(Refused {
-        why: "this kernel's io_uring has no reads and writes at an offset".into(),
-        how: "It needs Linux 5.6 or newer; engine posix works everywhere".into(),
+        why: "this kernel's io_uring lacks reads and writes at an offset".into(),
+        how: "Use Linux 5.6 or newer, or --engine posix".into(),
     })
 }
 
@@ -162,26 +162,26 @@ fn disabled() -> String {
 pub(super) fn explain(error: &io::Error, disabled: &str) -> Refused {
     let how = match (error.raw_os_error(), disabled) {
         (Some(libc::EPERM), "2") => {
-            "It is switched off: an administrator allows it by sysctl kernel.io_uring_disabled=0"
+            "io_uring is disabled: as root, run `sysctl kernel.io_uring_disabled=0`"
         }
         (Some(libc::EPERM), "1") => {
-            "It is allowed to root and one group only: join the group that sysctl kernel.io_uring_group names, or ask for \
-             kernel.io_uring_disabled=0"
+            "Only root and one group may use io_uring: join the group that sysctl kernel.io_uring_group names, or as \
+             root run `sysctl kernel.io_uring_disabled=0`"
         }
         (Some(libc::EPERM | libc::EACCES), _) => {
-            "A seccomp profile forbids it, as those of containers do: start the container with one that allows \
-             io_uring_setup, io_uring_enter and io_uring_register (docker: --security-opt seccomp=unconfined)"
+            "A seccomp profile, as in most containers, forbids io_uring: start the container with a profile that \
+             allows io_uring_setup, io_uring_enter and io_uring_register (docker: --security-opt seccomp=unconfined)"
         }
         (Some(libc::ENOSYS), _) => {
             "The kernel is older than 5.6, was built without CONFIG_IO_URING, or a sandbox hides the call: use another \
              kernel or sandbox"
         }
         (Some(libc::ENOMEM), _) => {
-            "A ring counts as locked memory: raise the limit (ulimit -l unlimited), or ask for a smaller depth"
+            "A ring counts as locked memory: raise the limit (ulimit -l unlimited), or use a smaller --depth"
         }
         (Some(libc::EMFILE | libc::ENFILE), _) => "Raise the limit of open files (ulimit -n)",
-        (Some(libc::EINVAL), _) => "Ask for a smaller depth: a ring holds at most 32768 operations",
-        _ => "Use engine posix, which needs none of it",
+        (Some(libc::EINVAL), _) => "Use a smaller --depth: a ring holds at most 32768 operations",
+        _ => "Use --engine posix, which does not need io_uring",
     };
     Refused {
         why: format!("the kernel refuses io_uring_setup: {error}"),

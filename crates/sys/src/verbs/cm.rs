@@ -63,7 +63,7 @@ impl CmTerms<'_> {
     fn parameters(&self) -> Result<rdma_conn_param, LibraryError> {
         let long = || {
             let bytes = self.private.len();
-            LibraryError::argument(format!("{bytes} bytes of private data are too many"))
+            LibraryError::argument(format!("{bytes} bytes of private data are too long"))
         };
         Ok(rdma_conn_param {
             private_data: self.private.as_ptr().cast(),
@@ -110,14 +110,14 @@ impl CmChannel {
         };
         check("rdma_create_id", code)?;
         let id = NonNull::new(id)
-            .ok_or_else(|| LibraryError::call("rdma_create_id", 0, "no identifier"))?;
+            .ok_or_else(|| LibraryError::call("rdma_create_id", 0, "returned no identifier"))?;
         Ok(CmHandle(put(&mut self.ids, id)))
     }
 
     fn id(&self, handle: CmHandle) -> Result<*mut rdma_cm_id, LibraryError> {
         let id = self.ids.get(handle.0).copied().flatten();
         id.map(NonNull::as_ptr)
-            .ok_or_else(|| LibraryError::argument("there is no such identifier"))
+            .ok_or_else(|| LibraryError::argument("unknown connection identifier"))
     }
 
     /// Closes an identifier, and ends its connection.
@@ -321,7 +321,7 @@ impl CmChannel {
         }
         check("rdma_get_cm_event", code)?;
         let event = NonNull::new(event)
-            .ok_or_else(|| LibraryError::call("rdma_get_cm_event", 0, "no event"))?;
+            .ok_or_else(|| LibraryError::call("rdma_get_cm_event", 0, "returned no event"))?;
         // SAFETY: the event came from the library, and lives until it is acknowledged.
         let copied = self.copied(unsafe { event.as_ref() });
         // SAFETY: the event came from the library and is acknowledged once; nothing points to it any more.

@@ -151,9 +151,7 @@ impl Queues {
             return Err(not_driven());
         }
         if self.dc.is_some() {
-            return Err(LibraryError::argument(
-                "the queues were opened for DC before",
-            ));
+            return Err(LibraryError::argument("the queues are already open for DC"));
         }
         let mut attributes = ibv_srq_init_attr {
             max_wr: RECEIVES,
@@ -224,7 +222,7 @@ impl Queues {
         match initiator {
             Some(_) => Ok(pair),
             None => Err(LibraryError::unsupported(
-                "libmlx5 gave the initiator no extended interface",
+                "libmlx5 has no extended interface for the DC initiator",
             )),
         }
     }

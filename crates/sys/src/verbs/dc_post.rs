@@ -100,7 +100,7 @@ pub(super) fn hand_over(
     let own = initiator.own_interface.as_ptr();
     let Some(calls) = PostingCalls::read(initiator) else {
         return Err(LibraryError::unsupported(
-            "libmlx5 gave the initiator no calls for its work requests",
+            "libmlx5 has no work-request calls for the DC initiator",
         ));
     };
     // SAFETY: the queue pair is open; what is started here is completed or aborted below.
@@ -116,7 +116,7 @@ pub(super) fn hand_over(
             // SAFETY: work requests were started and not completed.
             unsafe { (calls.abort)(queue) };
             return Err(LibraryError::argument(
-                "a work request of DC is neither read nor write, or has no target",
+                "a DC work request is neither read nor write, or has no target",
             ));
         };
         // SAFETY: the queue pair is open and between start and completion. The range lies inside registered memory,

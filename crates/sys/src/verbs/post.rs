@@ -206,7 +206,7 @@ impl Queues {
         let address = self.local_address(region, landing, request.len)?;
         if u64::from(request.len) != WORD_BYTES {
             return Err(LibraryError::argument(format!(
-                "an atomic operation of {} bytes: it has {WORD_BYTES}",
+                "atomic operations have {WORD_BYTES} bytes, not {}",
                 request.len
             )));
         }
@@ -282,7 +282,7 @@ impl Queues {
             return taken;
         }
         if pair.limits.depths.send == 0 {
-            return Err(LibraryError::argument("a target of DC sends nothing"));
+            return Err(LibraryError::argument("a DC target cannot send"));
         }
         let mut refused = std::ptr::null_mut();
         // SAFETY: the queue pair is open. Each request of the list points to the next, the last to none, and each to

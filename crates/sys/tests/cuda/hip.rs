@@ -57,7 +57,7 @@ fn failures_have_the_names_that_the_runtime_gives_them() {
     let other = Libcuda::load_of(&AMD, Some("libc.so.6"))
         .unwrap_err()
         .to_string();
-    let said = "the library does not report which HIP it serves, and hipInit came with HIP 4.2";
+    let said = "the library does not report its HIP version, and hipInit needs HIP 4.2 or newer";
     assert_eq!(other, said);
 }
 

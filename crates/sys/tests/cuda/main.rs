@@ -118,12 +118,15 @@ fn drivers_that_are_missing_too_old_or_without_a_gpu_are_reported() {
     assert!(missing.to_string().contains("/nonexistent/libcuda.so.1"));
     let other = Libcuda::load(Some("libc.so.6")).unwrap_err();
     assert!(
-        other.to_string().contains("does not report which CUDA"),
+        other
+            .to_string()
+            .contains("does not report its CUDA version"),
         "{other}"
     );
     let old = Double::old("version 10020").unwrap();
     let old = loaded(&old).unwrap_err().to_string();
-    let said = "the driver serves CUDA 10.2, and cuDevicePrimaryCtxRelease_v2 came with CUDA 11.0";
+    let said =
+        "the driver supports CUDA 10.2, and cuDevicePrimaryCtxRelease_v2 needs CUDA 11.0 or newer";
     assert_eq!(old, said);
     let empty = loaded(&Double::with("gpus 0").unwrap()).unwrap_err();
     let said = "cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected";
@@ -219,7 +222,7 @@ fn a_stream_of_another_gpu_is_refused() {
     assert_eq!(stream.copy(host, gpu), Err(expected.clone()));
     let (host, gpu) = parts();
     assert_eq!(stream.copy(gpu, host), Err(expected.clone()));
-    let said = "a stream of cuda:1 does not copy memory in the context of cuda:0";
+    let said = "a stream of cuda:1 cannot copy memory in the context of cuda:0";
     assert_eq!(expected.to_string(), said);
     let own = DeviceBuffer::allocate(&second, 4096).unwrap();
     stream

@@ -71,12 +71,12 @@ fn a_step_that_fails_leaves_nothing() {
     let lacks = DeviceBuffer::map(&cuda, 5000).unwrap_err();
     assert_eq!(
         lacks.to_string(),
-        "CUDA's driver does not support memory by virtual-memory handles on this GPU"
+        "CUDA's driver does not support virtual-memory handles on this GPU"
     );
     // Support is checked first, because AMD's runtime itself would only report too little memory.
     assert_eq!(
         DeviceBuffer::map(&hip, 5000).unwrap_err().to_string(),
-        "HIP's driver does not support memory by virtual-memory handles on this GPU"
+        "HIP's driver does not support virtual-memory handles on this GPU"
     );
 }
 
@@ -119,8 +119,8 @@ fn a_gpu_that_is_refused_access_is_named_when_it_needs_it() {
     for (lines, said) in [
         (
             "gpus 2\nfail cuMemSetAccess 304 3",
-            "cuMemSetAccess: CUDA_ERROR_OPERATING_SYSTEM (304): OS call failed or operation not supported on this OS, when \
-             cuda:1 was to reach memory of cuda:0",
+            "cuMemSetAccess: CUDA_ERROR_OPERATING_SYSTEM (304): OS call failed or operation not supported on this OS, while \
+             giving cuda:1 access to memory of cuda:0",
         ),
         (
             "gpus 2\npeers 0",
@@ -190,7 +190,7 @@ fn no_copy_reaches_memory_of_another_driver() {
         for (from, to) in [(memory, &other), (&other, memory)] {
             let said = refused(&hip, from, to).to_string();
             let expected =
-                "a GPU of hip cannot reach memory of cuda: they use different driver libraries";
+                "a hip GPU cannot reach cuda memory: they use different driver libraries";
             assert_eq!(said, expected);
             let expected = CudaFailure::OtherDriver {
                 own: "cuda",

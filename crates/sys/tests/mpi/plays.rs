@@ -120,7 +120,7 @@ fn parts(mut comm: Communicator) {
         )
         .unwrap_err();
     let fits = elements_max / u64::from(comm.size());
-    assert!(why.to_string().contains(&format!("; {fits} can")), "{why}");
+    assert!(why.to_string().contains(&format!("; {fits} do")), "{why}");
     // A prime number of elements cannot be composed of units.
     let why = comm
         .all_gather(MpiType::Int8, Some((&input, 0)), (&output, 0), 83)
@@ -177,7 +177,7 @@ fn wrong(world: &Arc<World>, comm: &Communicator) {
         ),
         (
             comm.scatter(byte, me, None, Some(to), 1),
-            "the root has no place",
+            "the root has no memory",
         ),
         (
             comm.check(byte, Some(MpiReduction::Avg)),
@@ -220,7 +220,7 @@ fn too_long_and_too_short(comm: &Communicator) {
             "{why}"
         );
         let why = comm.receive(MpiType::Int32, 0, place, 4).unwrap_err();
-        let expected = "MPI_Recv: a message of 2 elements came from rank 0, and one of 4";
+        let expected = "MPI_Recv: received 2 elements from rank 0, expected 4";
         assert!(why.to_string().starts_with(expected), "{why}");
     }
     comm.barrier().unwrap();

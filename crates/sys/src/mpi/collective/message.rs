@@ -130,7 +130,7 @@ impl Communicator {
             return Ok(());
         }
         Err(LibraryError::argument(format!(
-            "{call}: a message of {length} elements came from rank {from}, and one of {} was expected",
+            "{call}: received {length} elements from rank {from}, expected {}",
             part.count
         )))
     }

@@ -296,7 +296,7 @@ impl Memory {
         let overlap = one < two.saturating_add(other.bytes) && two < one.saturating_add(self.bytes);
         if overlap && self.is_memory && other.is_memory {
             return Err(LibraryError::argument(
-                "elements to give and elements to get overlap: keep them apart, or call in place",
+                "input and output overlap: use separate memory, or call in place",
             ));
         }
         Ok(())
@@ -323,9 +323,7 @@ fn not_in_group(what: &str, rank: u32, size: u32) -> LibraryError {
 
 #[cold]
 fn too_many(elements: u64) -> LibraryError {
-    LibraryError::argument(format!(
-        "{elements} elements are beyond what can be addressed"
-    ))
+    LibraryError::argument(format!("{elements} elements exceed the address space"))
 }
 
 #[inline]

@@ -168,5 +168,5 @@ fn only_the_root() -> LibraryError {
 
 #[cold]
 fn no_place() -> LibraryError {
-    LibraryError::argument("the root has no place for the elements of all")
+    LibraryError::argument("the root has no memory for the elements of all ranks")
 }

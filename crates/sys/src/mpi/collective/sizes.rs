@@ -36,7 +36,7 @@ impl CallLimit {
     pub(super) fn new(elements_max: u64, large: bool) -> Result<Self, LibraryError> {
         if !(1..=COUNT_MAX).contains(&elements_max) {
             return Err(LibraryError::argument(format!(
-                "a call of MPI counts 1 to {COUNT_MAX} elements, not {elements_max}"
+                "an MPI call can count 1 to {COUNT_MAX} elements, not {elements_max}"
             )));
         }
         Ok(Self {
@@ -148,8 +148,7 @@ impl Communicator {
         let (ranks, max) = (u64::from(self.size), self.limit.elements_max);
         let unit = unit(elements, ranks, max).map_err(|fits| {
             LibraryError::unsupported(format!(
-                "{elements} elements of each of {ranks} ranks cannot be counted by this MPI, whose counts have 32 bits; \
-                 {fits} can"
+                "{elements} elements from each of {ranks} ranks do not fit the 32-bit counts of this MPI; {fits} do"
             ))
         })?;
         // The largest unit is far below the largest count.
@@ -180,8 +179,8 @@ impl Communicator {
         let large = self.large_for(all);
         if large.is_none() && all > max {
             return Err(LibraryError::unsupported(format!(
-                "{elements} elements of each of {ranks} ranks cannot be reduced and scattered by this MPI, whose counts \
-                 have 32 bits; {} can",
+                "{elements} elements for each of {ranks} ranks of a reduce-scatter do not fit the 32-bit counts of \
+                 this MPI; {} do",
                 max / ranks.max(1)
             )));
         }

@@ -62,7 +62,7 @@ fn arrivals_that_the_cpu_tells_are_recorded_as_such() {
     let told = json(&records);
     has(
         &told,
-        "reported by the CPU, when it sees the copy done | this GPU writes no words of 64 bits",
+        "reported by the CPU, when it sees the copy done | this GPU cannot write 64-bit words",
     );
     has(
         &told,

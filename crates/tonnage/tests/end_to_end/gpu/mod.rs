@@ -132,7 +132,7 @@ fn devices_are_listed_by_the_names_that_memory_takes() {
     assert_eq!(pair["pci"], "unknown");
     assert_eq!(pair["links"]["bytes_per_s"], 100_000_000_000_u64);
     let page = asked("devices", &old);
-    assert!(page.contains("the driver serves CUDA 10.2"), "{page}");
+    assert!(page.contains("the driver supports CUDA 10.2"), "{page}");
 }
 
 #[test]
