@@ -245,8 +245,8 @@ const REFUSED: &str = r#"
 --backend native:shm --op barrier --sizes 64 --ranks 2 => sizes has no effect on barrier
 
 # collective --op all-reduce --sizes 8 --ranks 2
---backend mpi --dtype bfloat16 => backend mpi has no dtype bfloat16
---backend mpi --reduce avg => backend mpi has no reduce avg
+--backend mpi --dtype bfloat16 => backend mpi does not support dtype bfloat16
+--backend mpi --reduce avg => backend mpi does not support reduce avg
 --backend mpi --algorithm ring => without a native backend
 --backend mpi --engine-option a=b => without a native backend
 --backend mpi --timeout 5ms => timeout 1s to timeout

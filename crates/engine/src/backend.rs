@@ -182,7 +182,7 @@ impl BackendEntry {
         }
         let known: Vec<_> = known.iter().map(|&it| name(it)).collect();
         Err(Error::Usage(format!(
-            "backend {} has no {option} {}: it has {}",
+            "backend {} does not support {option} {}: it supports {}",
             self.name,
             name(asked),
             known.join(", ")
@@ -251,12 +251,12 @@ mod tests {
         let message = |op, dtype, reduction| check(op, dtype, reduction).unwrap_err().to_string();
         assert_eq!(
             message(Collective::Gather, Dtype::Float32, None),
-            "backend own has no op gather: it has all-reduce, barrier"
+            "backend own does not support op gather: it supports all-reduce, barrier"
         );
         assert!(message(Collective::Barrier, Dtype::Int8, None).contains("dtype int8"));
         assert!(
             message(Collective::AllReduce, Dtype::Float32, Some(Reduction::Avg))
-                .contains("reduce avg: it has sum, max")
+                .contains("reduce avg: it supports sum, max")
         );
     }
 }

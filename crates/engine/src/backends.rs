@@ -8,8 +8,8 @@ use crate::backend::{BackendEntry, BackendPart, BackendVariant};
 /// The program's own collectives, over one of its engines.
 pub const NATIVE: BackendEntry = BackendEntry {
     name: "native",
-    about: "collectives of this program's own over one of its engines: what the path can do",
-    needs: "an engine above that has write-imm, such as native:shm or native:fabric:tcp",
+    about: "tonnage's own collectives over one of its engines: shows what the path can do",
+    needs: "an engine with write-imm, such as native:shm or native:fabric:tcp",
     variant: BackendVariant::Engine,
     usual: &[],
     needs_launcher: false,
@@ -41,11 +41,11 @@ pub const TORCH_VARIANTS: &[BackendPart] = &[
     BackendPart {
         name: "mpi",
         about: "by an MPI",
-        needs: " built from its source with an MPI, because no packaged one has it",
+        needs: " built from source with an MPI, because no packaged PyTorch supports it",
     },
     BackendPart {
         name: "null",
-        about: "calls nothing, so that the thread's own time is left",
+        about: "calls nothing, to show the overhead of the thread itself",
         needs: "",
     },
 ];

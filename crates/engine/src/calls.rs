@@ -68,7 +68,7 @@ tonnage_units::names! {
     pub enum FileOrder: "order" {
         /// From beginning to end.
         Sequential = "sequential",
-        /// By a seeded permutation: every transfer once, the same number for each rank.
+        /// In a seeded random order: every transfer once, the same number for each rank.
         Shuffled = "shuffled",
     }
 }

@@ -27,8 +27,8 @@ tonnage_units::names! {
 
 tonnage_units::names! {
     /// Order in which the slots of a footprint are used.
-    pub enum Access: "address order" {
-        /// One after the other, round and round.
+    pub enum Access: "access order" {
+        /// One slot after the other, then again from the first.
         Sequential = "sequential",
         /// A seeded pseudo-random slot for each operation.
         Random = "random",

@@ -301,7 +301,7 @@ fn each_piece(
 
 fn out_of_range_error(origin: u64, offset: u64, len: u64) -> Error {
     Error::Failed(format!(
-        "{len} bytes at offset {offset} are not part of the flow at {origin}"
+        "{len} bytes at offset {offset} lie outside the flow that starts at {origin}"
     ))
 }
 

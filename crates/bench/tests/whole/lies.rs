@@ -390,7 +390,7 @@ fn lies_are_found_on_every_path_and_in_every_part() {
             let text = outcome(2, &of("double", false));
             let noticed = match (verb, paths.contains("chunk")) {
                 // If a part of a write-imm arrives twice, one part is left over.
-                ("write-imm", true) => ["is left with", "operations arrived of the"],
+                ("write-imm", true) => ["parts: some are missing", "operations arrived of the"],
                 ("write-imm", false) => ["arrived of the", "but not those that were sent"],
                 ("send", _) => ["arrived of the", "completed one twice"],
                 _ => ["completed one twice"; 2],

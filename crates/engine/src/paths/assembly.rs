@@ -75,7 +75,7 @@ impl PartAssembly {
         match found {
             None => Ok(()),
             Some((imm, count)) => Err(Error::Failed(format!(
-                "write-imm {imm} of rank {peer} is left with {count} of {parts} parts: some are missing, or one came twice"
+                "write-imm {imm} from rank {peer} has {count} of {parts} parts: some are missing, or one arrived twice"
             ))),
         }
     }
@@ -96,7 +96,7 @@ impl PartAssembly {
         };
         if self.overflow.len() >= INCOMPLETE_MAX {
             return Err(Error::Failed(format!(
-                "{INCOMPLETE_MAX} write-imms have arrived only in part, the last from rank {}: parts are missing",
+                "{INCOMPLETE_MAX} write-imms are incomplete, the last from rank {}: parts are missing",
                 whole.peer
             )));
         }

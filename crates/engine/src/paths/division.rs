@@ -165,11 +165,11 @@ impl Cut {
 tonnage_units::names! {
     /// How a rank uses its devices.
     pub enum Rails: "rails" {
-        /// Each worker has one device; the workers of a host take the devices in turn.
+        /// Each thread uses one device; the threads of a host take the devices in turn.
         Single = "single",
         /// Each operation is cut into equal parts, one for each device.
         Stripe = "stripe",
-        /// All operations towards a peer use one device: number (peer + rank) mod devices in each end's list.
+        /// All operations with a peer use one device: number (peer + rank) mod N of each end's N devices.
         RoundRobin = "round-robin",
     }
 }

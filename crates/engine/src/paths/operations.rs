@@ -103,6 +103,7 @@ impl PathOperations {
 #[cold]
 fn never_begun() -> Error {
     Error::Failed(
-        "a path completed an operation that was not in flight: it completed one twice, so its figures are worthless".into(),
+        "a path completed an operation that was not in flight: it completed one twice, so its results cannot be \
+         trusted".into(),
     )
 }

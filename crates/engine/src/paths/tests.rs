@@ -214,7 +214,7 @@ fn a_write_imm_arrives_once_with_its_last_part_on_any_path() {
     let missing = bench.worker.expect(1, None).unwrap_err().to_string();
     assert_eq!(
         missing,
-        "write-imm 8 of rank 1 is left with 1 of 3 parts: some are missing, or one came twice"
+        "write-imm 8 from rank 1 has 1 of 3 parts: some are missing, or one arrived twice"
     );
     bench.worker.expect(2, None).unwrap();
 }
@@ -255,7 +255,11 @@ fn peers_with_other_paths_are_refused() {
     let torn = two
         .worker
         .connect(&[PeerEndpoint::same_container(1, EndpointAddress(vec![9]))]);
-    assert!(torn.unwrap_err().to_string().contains("cannot be read"));
+    assert!(
+        torn.unwrap_err()
+            .to_string()
+            .contains("cannot decode the paths")
+    );
 }
 
 #[test]

@@ -745,7 +745,7 @@ fn decode_paths(
     peer: Peer,
 ) -> Result<Vec<Vec<u8>>> {
     let unreadable =
-        |error| Error::Failed(format!("the paths of rank {peer} cannot be read: {error}"));
+        |error| Error::Failed(format!("cannot decode the paths of rank {peer}: {error}"));
     let of_paths: Vec<Vec<u8>> = postcard::from_bytes(message).map_err(unreadable)?;
     if of_paths.len() == paths {
         return Ok(of_paths);
