@@ -54,12 +54,12 @@ impl PeerAddress {
     /// # Errors
     /// `Usage` for anything else.
     pub fn decode(line: &str) -> TransferResult<Self> {
-        let card: Self = decode("endpoint card", line)?;
+        let card: Self = decode("endpoint address", line)?;
         match card.card.0.len() {
             0..=EndpointAddress::BYTES_MAX => Ok(card),
             bytes => Err(unreadable(
-                "endpoint card",
-                &format!("its address has {bytes} bytes"),
+                "endpoint address",
+                &format!("its engine's part has {bytes} bytes"),
             )),
         }
     }
@@ -179,7 +179,7 @@ mod tests {
             let error = refused(line);
             assert_eq!(error.kind(), TransferErrorKind::Usage);
             assert!(
-                error.to_string().contains("not a valid endpoint card"),
+                error.to_string().contains("not a valid endpoint address"),
                 "{error}"
             );
         }

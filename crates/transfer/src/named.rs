@@ -104,7 +104,11 @@ impl EndpointState {
         verbs: &[Verb],
     ) -> TransferResult<u32> {
         let Some(known) = self.remotes.get(&remote) else {
-            return Err(self.unknown(verb, remote.peer, "the remote memory is not known here"));
+            return Err(self.unknown(
+                verb,
+                remote.peer,
+                "the remote memory is unknown to this endpoint",
+            ));
         };
         let (descriptor, options) = (known.descriptor.clone(), known.options);
         let far = (remote.peer, &descriptor);
@@ -156,7 +160,7 @@ impl EndpointState {
         let lane = self.lane_of(session, verb, remote.peer)?;
         let posted = match extents {
             [one] => self.post(session, (lane, OperationName::One(verb)), one)?,
-            [] => return Err(self.unknown(verb, remote.peer, "nothing to be transferred")),
+            [] => return Err(self.unknown(verb, remote.peer, "the batch is empty")),
             many => self.post_batch(session, (lane, OperationName::Batch(verb)), many)?,
         };
         posted.ok_or_else(|| self.busy.clone())

@@ -290,7 +290,7 @@ impl EndpointState {
     #[cold]
     fn arrivals_full(&self) -> TransferError {
         let reason = format!(
-            "{} arrivals wait to be taken, and there is no room for more: take them",
+            "the queue of arrivals is full, with {} of them: take arrivals, and poll again",
             self.arrivals.len()
         );
         let subject = self.subject.with_operation("polling", None);

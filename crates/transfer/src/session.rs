@@ -177,7 +177,7 @@ impl Session {
             .iter()
             .try_for_each(|extent| self.check(verb, extent))?;
         if extents.is_empty() || u32::try_from(extents.len()).is_err() {
-            let reason = format!("a batch of {} operations", extents.len());
+            let reason = format!("a batch cannot have {} operations", extents.len());
             return Err(self.error(TransferErrorKind::Usage, verb.name(), reason));
         }
         let lane = (resolved.lane, OperationName::Batch(verb));
@@ -241,7 +241,10 @@ impl Session {
     fn no_lane_error(&self, verb: Verb) -> TransferError {
         let (kind, reason) = match lane_index(verb) {
             Some(_) => (TransferErrorKind::Unavailable, "the engine lacks this verb"),
-            None => (TransferErrorKind::Usage, "no session has this verb"),
+            None => (
+                TransferErrorKind::Usage,
+                "sessions do not support this verb",
+            ),
         };
         self.error(kind, verb.name(), reason)
     }
@@ -274,14 +277,15 @@ impl Session {
         } = *extent;
         let reason = if u64::from(len) > self.message_bytes_max {
             let most = self.message_bytes_max;
-            format!("{len} bytes are more than this engine moves in one operation ({most})")
+            format!("{len} bytes exceed this engine's maximum for one operation, {most}")
         } else if verb == Verb::WriteImm && !carries(self.immediate_bits, imm) {
             let bits = self.immediate_bits;
             format!("the immediate {imm} does not fit into the {bits} bits that the engine carries")
         } else {
             let (own, far) = (self.local_bytes, self.remote_bytes);
             format!(
-                "{len} bytes at offset {local} of a local memory of {own} bytes and at offset {remote} of a remote one of {far} bytes: that lies outside"
+                "a range lies outside: {len} bytes at offset {local} of {own} local bytes, and at offset {remote} of {far} \
+                 remote bytes"
             )
         };
         self.error(TransferErrorKind::OutOfRange, verb.name(), reason)

@@ -537,7 +537,7 @@ impl EndpointState {
         let card = made.into_iter().next().ok_or_else(|| {
             let subject = self.subject.with_operation("introduce", peer);
             let kind = TransferErrorKind::EndpointFailed;
-            TransferError::new(kind, subject, "the engine made no card")
+            TransferError::new(kind, subject, "the engine returned no endpoint address")
         })?;
         Ok(PeerAddress {
             engine: self.subject.engine.to_string(),
@@ -575,15 +575,15 @@ impl EndpointState {
         let known = self.peers.get(&peer);
         let reason = if card.to != self.id || peer == self.id {
             let (id, from, to) = (self.id, card.from, card.to);
-            format!("endpoint {from}'s card is for endpoint {to}, but this is endpoint {id}")
+            format!("endpoint {from}'s address is for endpoint {to}, but this is endpoint {id}")
         } else if *card.engine != *self.subject.engine {
-            format!("the peer has engine {}", card.engine)
+            format!("the peer uses engine {}", card.engine)
         } else if known.is_some_and(|known| known.met) {
             "it is connected already".to_owned()
         } else if known.is_some_and(|known| known.place.as_ref() != Some(&card.place)) {
-            "it has connected with the card of another process".to_owned()
+            "it was connected with the address of another process".to_owned()
         } else if earlier.iter().any(|earlier| earlier.from == peer) {
-            "two of the cards are from this peer".to_owned()
+            "two of the addresses are from this peer".to_owned()
         } else {
             return Ok(());
         };
@@ -713,12 +713,12 @@ impl EndpointState {
         } else if options.delivered && !delivers {
             (
                 TransferErrorKind::Unavailable,
-                "the engine cannot complete writes when they arrive",
+                "the engine cannot complete writes only after their arrival",
             )
         } else if options.ordered && !caps.ordered_writes {
             (
                 TransferErrorKind::Unavailable,
-                "the engine cannot make a last byte visible last",
+                "the engine cannot guarantee that the last byte becomes visible last",
             )
         } else {
             return Ok(());

@@ -167,7 +167,7 @@ impl Transport {
     fn domain(&self, device: usize) -> TransferResult<&Arc<dyn Domain>> {
         self.domains.get(device).ok_or_else(|| {
             let reason = format!(
-                "there is no device {device}: {} were opened",
+                "there is no device {device}: {} devices were opened",
                 self.domains.len()
             );
             TransferError::new(TransferErrorKind::Usage, self.subject("device"), reason)

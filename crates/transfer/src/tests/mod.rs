@@ -318,7 +318,7 @@ fn cards_of_other_endpoints_are_refused() {
         endpoint.connect(&[card], SOON).unwrap_err().to_string()
     };
     assert!(refused(|card| card.to = 3).contains("is for endpoint 3"));
-    assert!(refused(|card| card.engine = "shm".into()).contains("has engine shm"));
+    assert!(refused(|card| card.engine = "shm".into()).contains("uses engine shm"));
     assert!(refused(|card| card.from = PEERS[0]).contains("already"));
     assert!(refused(|card| card.from = mock::ME).contains("this is endpoint 0"));
 }
