@@ -46,7 +46,7 @@ impl Data {
     pub fn new(shape: &Shape, reduction: Reduction, seed: u64, call: u64) -> Result<Self> {
         if !(1..=RANKS_MAX).contains(&shape.ranks) {
             return Err(Error::Usage(format!(
-                "{} ranks: results of collectives are known only for 1 to {RANKS_MAX} ranks",
+                "{} ranks: the results of collectives can be checked only for 1 to {RANKS_MAX} ranks",
                 shape.ranks
             )));
         }
@@ -209,7 +209,8 @@ impl Data {
         let end = first.checked_add(bytes as u64 / size);
         if !(bytes as u64).is_multiple_of(size) || end.is_none_or(|end| end > elements) {
             return Err(Error::Failed(format!(
-                "{bytes} bytes from element {first} on do not lie in an {what} of {elements} elements of {size} bytes"
+                "{bytes} bytes from element {first} on are not whole elements of an {what} of {elements} elements of \
+                 {size} bytes"
             )));
         }
         Ok(())

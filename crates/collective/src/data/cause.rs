@@ -267,8 +267,8 @@ impl WrongCause {
     /// Returns the part of the text that differs between explanations of the same kind, and the text around it.
     fn words(self) -> (&'static str, String, String) {
         let calls = |back| match back {
-            1 => "the call before".to_owned(),
-            back => format!("{back} calls before"),
+            1 => "the previous call".to_owned(),
+            back => format!("{back} calls ago"),
         };
         match self {
             Self::Unwritten => ("", "nothing was written".into(), String::new()),

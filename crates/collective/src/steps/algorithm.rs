@@ -7,20 +7,20 @@ use crate::Collective;
 tonnage_units::names! {
     /// The pattern in which the ranks of a collective exchange messages.
     pub enum Algorithm: "algorithm" {
-        /// Each rank puts only to the next one, one part of the data at a time.
+        /// Each rank sends only to the next rank, one part of the data at a time.
         Ring = "ring",
-        /// Halves of the data, then quarters, between ranks at decreasing distance, and back.
+        /// Pairs exchange halves of the data, then quarters, at decreasing distance; an all-reduce then goes back.
         HalvingDoubling = "halving-doubling",
-        /// All data known so far, between ranks at twice the distance in each round.
+        /// Pairs exchange all data that they hold, at twice the distance in each round.
         RecursiveDoubling = "recursive-doubling",
         /// A binomial tree.
         Tree = "tree",
-        /// In each step one peer to put to and one to receive from, until all have been used.
+        /// In each step, each rank sends to one peer and receives from one, until all peers are done.
         Pairwise = "pairwise",
-        /// As many rounds as the number of ranks has binary digits, at twice the distance in each; for a barrier, the
-        /// dissemination algorithm.
+        /// log2(N) rounds for N ranks, rounded up, at twice the distance in each; for a barrier, the dissemination
+        /// algorithm.
         Bruck = "bruck",
-        /// One message for each pair, all at once.
+        /// One message for each pair of ranks, all at once.
         Linear = "linear",
     }
 }
@@ -47,7 +47,7 @@ pub fn algorithms(op: Collective) -> &'static [Algorithm] {
 pub fn check_in_place(op: Collective, in_place: bool) -> Result<()> {
     if in_place && op == Collective::SendRecvRing {
         return Err(Error::Usage(format!(
-            "{op} cannot work in place: leave --in-place off, or use --op send-recv-pairs"
+            "{op} cannot work in place: leave out --in-place, or use --op send-recv-pairs"
         )));
     }
     Ok(())
@@ -71,7 +71,7 @@ pub fn check(op: Collective, algorithm: Algorithm, in_place: bool) -> Result<()>
     // data.
     if in_place && op == Collective::AllToAll && algorithm != Algorithm::Bruck {
         return Err(Error::Usage(format!(
-            "{op} by {algorithm} cannot work in place: choose the algorithm bruck, or leave --in-place off"
+            "{op} with algorithm {algorithm} cannot work in place: use --algorithm bruck, or leave out --in-place"
         )));
     }
     Ok(())

@@ -129,7 +129,7 @@ fn build_program(context: CallContext, algorithm: Algorithm) -> Result<Program> 
     for (what, rank) in [("rank", rank), ("root", shape.root)] {
         if rank >= shape.ranks {
             return Err(Error::Usage(format!(
-                "{what} {rank} is outside of the group of {} ranks",
+                "{what} {rank} is outside the group of {} ranks",
                 shape.ranks
             )));
         }
@@ -202,11 +202,11 @@ fn too_many(context: CallContext, algorithm: Algorithm, messages: u64) -> Error 
         context.shape.block.max(1) * u64::from(context.ranks()),
     );
     let complaint = format!(
-        "{op} with the algorithm {algorithm} would need {messages} messages, more than {MESSAGES_MAX}"
+        "{op} with algorithm {algorithm} would need {messages} messages, more than {MESSAGES_MAX}"
     );
     if !fits(fit) {
         return Error::Usage(format!(
-            "{complaint}, with chunks of any length: choose another algorithm or fewer ranks"
+            "{complaint}, even with the longest chunks: use another --algorithm or fewer ranks"
         ));
     }
     while fit - short > 1 {

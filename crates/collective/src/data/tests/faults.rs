@@ -165,11 +165,11 @@ fn stale_unwritten_and_unreduced_outputs_are_named() {
         };
         named(
             &expected(&data.for_call(3), 0),
-            "(the result of the call before)",
+            "(the result of the previous call)",
         );
         named(
             &expected(&data.for_call(1), 0),
-            "(the result of 3 calls before)",
+            "(the result of 3 calls ago)",
         );
         named(&input(&data, 4), "(the part of rank 4 alone)");
         let mut poison = expected(&data, 0);
@@ -207,9 +207,9 @@ fn moved_bytes_of_others_are_named() {
             move |out: &mut [u8]| out.copy_from_slice(&bytes[from * block..][..block])
         };
         named(&take(1, 2, 7), "(bytes of rank 1)");
-        named(&take(1, 2, 6), "(bytes of rank 1 of the call before)");
+        named(&take(1, 2, 6), "(bytes of rank 1 of the previous call)");
         named(&take(3, 4, 7), "(bytes of block 4)");
-        named(&take(3, 2, 6), "(the result of the call before)");
+        named(&take(3, 2, 6), "(the result of the previous call)");
         let by = 3 * dtype.bytes() as usize;
         let shifted = |out: &mut [u8]| out.copy_from_slice(&right[3 * block + by..][..block]);
         named(&shifted, "(the element 3 further on)");

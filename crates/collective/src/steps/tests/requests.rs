@@ -40,7 +40,7 @@ fn only_bruck_supports_an_all_to_all_in_place() {
     let in_place = |algorithm| program(&shape, Reduction::Sum, algorithm, 0, 64, true);
     assert!(in_place(Algorithm::Bruck).is_ok());
     let why = in_place(Algorithm::Linear).unwrap_err().to_string();
-    assert!(why.contains("choose the algorithm bruck"), "{why}");
+    assert!(why.contains("use --algorithm bruck"), "{why}");
 }
 
 #[test]

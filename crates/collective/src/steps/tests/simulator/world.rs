@@ -195,7 +195,7 @@ impl Simulation<'_> {
         let awaited = times.awaited(call, message)?;
         if call >= 2 && !state.known.includes(times.awaited(call - 2, message)?) {
             return Err(format!(
-                "message {message} may received before that of call {} has been awaited",
+                "message {message} may arrive before that of call {} has been awaited",
                 call - 2
             ));
         }
@@ -280,7 +280,10 @@ impl Simulation<'_> {
                 let flag = &mut state.arrived[put.call as usize % 2][message as usize];
                 let (call, known) = (put.call, put.known);
                 if flag.replace(Arrival { call, known }).is_some() {
-                    return Err(format!("message {message} came to rank {} twice", put.to));
+                    return Err(format!(
+                        "message {message} arrived at rank {} twice",
+                        put.to
+                    ));
                 }
             }
             None => self.grants.entry((put.from, put.to)).or_default().arrived += 1,
