@@ -126,7 +126,7 @@ impl Credits {
         let room = Self::bytes(index + 1) <= self.arena.len() as u64;
         if !room || index != self.accounts.len() {
             return Err(Error::Failed(format!(
-                "rank {peer} cannot be peer {index} of {} that are counted",
+                "cannot add rank {peer} as peer {index}: {} peers have credits",
                 self.accounts.len()
             )));
         }

@@ -310,8 +310,8 @@ impl<'a> Port<'a> {
     #[cold]
     fn completed_twice(&self, done: u64) -> Error {
         Error::Failed(format!(
-            "the engine completed {done} operations, but {} were in flight: it completed one twice, so its figures \
-             are worthless",
+            "the engine completed {done} operations, but {} were in flight: it completed one twice, so its results \
+             cannot be trusted",
             self.outstanding
         ))
     }

@@ -194,7 +194,7 @@ fn duplicates_are_noticed_with_and_without_verification() {
         }
         let text = outcome(2, &each(&of(true)));
         let is_noticed = match verb {
-            "write-imm" => text.contains("belongs to no operation in progress"),
+            "write-imm" => text.contains("does not belong to any operation in progress"),
             _ => is_noticed_twice(verb, &text),
         };
         assert!(is_noticed, "{verb} {pacing}: {text}");
@@ -231,7 +231,7 @@ fn comparing_each_operation_finds_lies_that_the_last_one_hides() {
     for (lie, verb, mode) in alone {
         let text = outcome(2, &lines_of_several(lie, verb, mode));
         let expected = match mode {
-            "'each'" => "belongs to no operation in progress",
+            "'each'" => "does not belong to any operation in progress",
             _ => "but not those that were sent",
         };
         assert!(text.contains(expected), "{mode}: {text}");

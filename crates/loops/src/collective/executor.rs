@@ -196,7 +196,7 @@ impl<'a> StepExecutor<'a> {
             ResolvedStep::Claim { place, peer } => {
                 self.wait(|state| state.grants[place as usize].1 > 0)
                     .map_err(|error| {
-                        script.explain_wait(error, &format!("a grant of rank {peer}"))
+                        script.explain_wait(error, &format!("a grant from rank {peer}"))
                     })?;
                 self.state.grants[place as usize].1 -= 1;
                 Ok(())
@@ -280,7 +280,7 @@ impl<'a> StepExecutor<'a> {
                 let since_ns = *since_ns.get_or_insert(now_ns);
                 if now_ns.saturating_sub(since_ns) > self.timeout_ns {
                     return Err(Error::Failed(format!(
-                        "nothing came for {:.1} s",
+                        "nothing arrived for {:.1} s",
                         self.timeout_ns as f64 / 1e9
                     )));
                 }

@@ -226,7 +226,7 @@ impl Script {
         let Shape {
             op, dtype, ranks, ..
         } = parts.shape;
-        let none = || Error::Failed("a call of no ranks".into());
+        let none = || Error::Failed("a call without ranks".into());
         Ok(Self {
             moves: moves.collect::<Result<_>>()?,
             rank: parts.seat.rank(parts.seat.place),

@@ -51,7 +51,7 @@ impl ComparisonFindings {
             right_bytes: self.compared_bytes.swap(0, Ordering::Relaxed),
             wrong: first.map(|first| match count {
                 1 => first,
-                _ => format!("{first}; in all {count} operations are wrong"),
+                _ => format!("{first}; {count} operations in total are wrong"),
             }),
         }
     }

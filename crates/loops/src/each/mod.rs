@@ -557,7 +557,7 @@ impl ComparingEngine {
                     landings.find(|landing| (landing.peer, landing.number) == (index, number));
                 let none = || {
                     Error::Failed(format!(
-                        "message {number} of rank {initiator} has no receive; {ENGINE_AT_FAULT}"
+                        "message {number} from rank {initiator} has no receive; {ENGINE_AT_FAULT}"
                     ))
                 };
                 landing.ok_or_else(none)?.offset
@@ -597,13 +597,13 @@ impl ComparingEngine {
                 // If this notification replaced another operation's, that operation would wait forever. Therefore end
                 // the run.
                 return Err(Error::Failed(format!(
-                    "an arrival{origin} with immediate {} belongs to no operation in progress: it arrived twice, or \
-                     in place of another; {ENGINE_AT_FAULT}",
+                    "an arrival{origin} with immediate {} does not belong to any operation in progress: it arrived \
+                     twice, or instead of another; {ENGINE_AT_FAULT}",
                     arrival.imm
                 )));
             }
             self.mail.findings.record_difference(format!(
-                "a message{origin} arrived that is not in progress: one arrived twice; {ENGINE_AT_FAULT}"
+                "a message{origin} does not belong to any operation in progress: one arrived twice; {ENGINE_AT_FAULT}"
             ));
             return Ok(());
         };

@@ -232,7 +232,7 @@ mod tests {
         let flipped = check(&pool, &arena, key, 8192, LEN);
         assert_eq!((flipped.wrong_bytes, flipped.wrong_sectors), (1, 1));
         told(&flipped, "at offset 13192");
-        told(&flipped, "was damaged");
+        told(&flipped, "but damaged");
         arena.write(0, &vec![0; 512]).unwrap();
         told(&check(&pool, &arena, key, 8192, 512), "never written");
     }

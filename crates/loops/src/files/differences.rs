@@ -103,7 +103,7 @@ fn origin(files: &CandidateFiles<'_>, key: FileKey, at: u64, sector: &[u8]) -> S
     }
     if let Some(offset) = key.place(word, files.bytes) {
         if offset == at {
-            return " (the sector is the right one, and was damaged)".into();
+            return " (the right sector, but damaged)".into();
         }
         return format!(" (these bytes belong to offset {offset} of this file)");
     }

@@ -364,7 +364,7 @@ fn transfer_error(task: &ThreadTask<'_>, place: TransferPlace, code: i32) -> Err
         task.transfer_bytes, place.offset, task.name
     );
     match code {
-        0 => Error::Failed(format!("{what}: the file ends before")),
+        0 => Error::Failed(format!("{what}: the file ends before that")),
         code => Error::io(what, std::io::Error::from_raw_os_error(code)),
     }
 }

@@ -216,7 +216,7 @@ impl Engine for LibraryEngine {
         let known = self.end.peers.iter().find(|(peer, _)| *peer == spec.peer);
         let Some(&(_, bytes)) = known else {
             return Err(Error::Failed(format!(
-                "the library was not given rank {}",
+                "the library does not know rank {}",
                 spec.peer
             )));
         };
