@@ -1,6 +1,6 @@
-//! Cells of a sweep. Several values multiply, and some combinations may be impossible although each value is possible,
-//! such as 8 bytes of all-gather over 3 ranks. Such a cell is recorded as skipped with its reason, and the others are
-//! measured. If no cell is possible, the request is wrong, and no rank starts.
+//! Cells of a sweep, one per combination of the options' values. A combination may be impossible although each of its
+//! values is valid, such as 8 bytes of all-gather over 3 ranks. An impossible cell is recorded as skipped with its
+//! reason, and all others are measured. If no cell is possible, the request is refused and no rank starts.
 
 use crate::bounds::POINTS_MAX;
 use crate::refuse::usage_error;
@@ -11,7 +11,7 @@ use tonnage_units::{Error, Result};
 pub struct Cell<P> {
     /// The point, with every value fixed. The point of an impossible cell may be incomplete.
     pub point: P,
-    /// The reason, in the words of a refusal.
+    /// Why the point cannot be measured, worded as an error message. `None` if it can be measured.
     pub impossible: Option<String>,
 }
 
@@ -24,7 +24,7 @@ impl<P> From<P> for Cell<P> {
     }
 }
 
-/// Returns each of these points with each of the values. The values vary fastest.
+/// Returns every combination of a point and a value. `set` puts the value into the point. The values vary fastest.
 pub(crate) fn cross_product<P: Clone, V>(
     points: Vec<P>,
     values: &[V],
@@ -41,7 +41,7 @@ pub(crate) fn cross_product<P: Clone, V>(
     all.map(with).collect()
 }
 
-/// Refuses too many points of an experiment. `counts` has the number of values of each option.
+/// Refuses an experiment with more than `points_max` points. `counts` has the number of values of each option.
 pub(crate) fn check_total(counts: &[usize], points_max: usize, this: &str) -> Result<()> {
     let total = counts.iter().copied().fold(1, usize::saturating_mul);
     if total <= points_max {
@@ -65,7 +65,7 @@ impl<P> Cells<P> {
         self.0.len()
     }
 
-    /// Adds a cell, with the result of its checks. Errors that are not about the request are returned.
+    /// Adds a cell. A usage error from its checks marks it as impossible; any other error is returned.
     pub(crate) fn add(&mut self, point: P, checked: Result<()>) -> Result<()> {
         let impossible = match checked {
             Ok(()) => None,
@@ -76,7 +76,7 @@ impl<P> Cells<P> {
         Ok(())
     }
 
-    /// Returns all cells, or the first reason if none is possible.
+    /// Returns all cells. If none is possible, returns the first cell's reason as an error.
     pub(crate) fn all(mut self) -> Result<Vec<Cell<P>>> {
         if self.0.iter().all(|cell| cell.impossible.is_some())
             && let Some(why) = self.0.first_mut().and_then(|cell| cell.impossible.take())

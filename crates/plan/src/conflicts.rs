@@ -1,5 +1,5 @@
-//! Options that cannot be combined, as data: each group of options has its rows. Checks that depend on more than the
-//! presence of options are written as code.
+//! Options that cannot be combined, as data: each group of options has its own rows. Checks that need more than which
+//! options are given are written as code.
 
 use toml::{Table, Value};
 
@@ -7,9 +7,10 @@ use crate::options::Tables;
 use crate::refuse::usage_error;
 use tonnage_units::{Error, Result};
 
-/// A row. An option is named by its key, or with one of its values: `latency off`.
+/// A row of the table. It names an option by its key, or by its key and a value: `latency off`.
 pub(crate) enum Conflict {
-    /// `one` and `other` cannot both be given. `why` follows "because", `instead` is the suggestion.
+    /// `one` and `other` cannot both be given. In the message, `why` follows "because", and `instead` is the
+    /// suggestion.
     Both {
         one: &'static str,
         other: &'static str,
@@ -90,7 +91,7 @@ fn check_given(given: &Table, rows: &[&[Conflict]]) -> Result<()> {
     rows.try_for_each(|row| row.check(given))
 }
 
-/// Returns an option with its value, if that is a word.
+/// Returns an option's name, followed by its value if that is a number or a short text.
 fn shown(given: &Table, option: &str) -> String {
     const LONGEST: usize = 24;
     let value = match given.get(option) {
@@ -148,7 +149,7 @@ mod tests {
                 .refused("a 1 and b 2 contradict each other, because they do: leave b out");
         }
         checked("c = false").refused("c off needs a: add a");
-        // The message does not repeat text of several lines.
+        // A value with line breaks is left out of the message.
         checked("a = \"1\\n2\"\nb = 2").refused("a and b 2 contradict");
     }
 }

@@ -1,4 +1,4 @@
-//! Engines of an experiment: those that it names, or those of the command line instead.
+//! Chooses an experiment's engines: its own, or the ones on the command line.
 
 use crate::options::{Many, Pair, pairs};
 use tonnage_engine::{EngineOptions, Entry, Lists, split_name};
@@ -35,9 +35,9 @@ pub(crate) fn chosen<'a>(
     names.iter().map(one).collect()
 }
 
-/// Replaces an experiment's own engines or backends by the `asked` ones. Returns whether the experiment applies to any
-/// of them. An optional experiment that names engines and has engine options applies only to the named ones, because
-/// others lack the options. All other experiments apply to any engine.
+/// Replaces an experiment's own engines or backends by the `asked` ones. Returns whether any engine is left. An
+/// optional experiment with engine options keeps only those `asked` engines that it names itself, because other engines
+/// lack the options. All other experiments keep every `asked` engine.
 pub(crate) fn choose(
     own: &mut Option<Many<String>>,
     asked: Vec<String>,
@@ -69,7 +69,7 @@ mod tests {
         for (own, options, is_optional, left) in [
             (&["a", "b"][..], &options[..], true, &["b"][..]),
             (&["a"], &options, true, &[]),
-            // An experiment without engines applies to any requested engine.
+            // An experiment that names no engine uses every requested one.
             (&[], &options, true, &["b", "c"]),
             (&["a"], &[], true, &["b", "c"]),
             (&["a"], &options, false, &["b", "c"]),

@@ -20,7 +20,7 @@ pub struct Planned {
     pub point: Point,
     /// Facts for readers of the results.
     pub reading: PointNotes,
-    /// Why this cell of a sweep cannot be measured, although others can. It is recorded as skipped.
+    /// Why this cell cannot be measured. `None` if it can be. An impossible cell is recorded as skipped.
     pub impossible: Option<String>,
 }
 
@@ -35,8 +35,8 @@ impl From<Point> for Planned {
 }
 
 impl Plan {
-    /// Returns the points of the plan for a run of `ranks` ranks with these engines and memories, in measuring order:
-    /// experiments in the order of the plan. The same plan always expands to the same points.
+    /// Returns the plan's points for a run of `ranks` ranks with the engines and memories of `lists`. The points are in
+    /// measuring order: experiments are in the order of the plan. The same plan always expands to the same points.
     pub fn points(&self, ranks: u32, lists: &Lists) -> Result<Vec<Planned>> {
         if self.experiments.is_empty() && self.given.is_empty() {
             return usage_error(format!("the plan has no experiment: add {}", any_table()));
@@ -70,7 +70,8 @@ impl Plan {
         Ok(planned)
     }
 
-    /// Returns the points that the plan gives as records have them. Refuses points of another number of ranks.
+    /// Returns the plan's `[[point]]` entries, which are copies of recorded points. Refuses a point for a different
+    /// number of ranks.
     fn given_points(&self, ranks: u32) -> Result<Vec<Planned>> {
         let planned = self.given.iter().map(|given| match given.ranks() {
             Some(own) if own != ranks => usage_error(format!(
@@ -81,7 +82,7 @@ impl Plan {
         planned.collect()
     }
 
-    /// Prefixes an error with the experiment that it is about, unless the plan has only one.
+    /// Prefixes an error with the name of its experiment, unless the plan has only one.
     fn located(&self, index: usize, error: Error) -> Error {
         match (error, self.experiments.get(index)) {
             (Error::Usage(message), Some(experiment)) if self.experiments.len() > 1 => {
@@ -110,7 +111,7 @@ fn check_label(label: Option<&str>) -> Result<()> {
     }
 }
 
-/// The keys of all kinds, as the tables of a plan: `a [[transfer]], a [[file]] or a [[connect]] table`.
+/// Lists the plan tables of all kinds, for messages: `a [[transfer]], a [[file]] or a [[connect]] table`.
 pub(crate) fn any_table() -> String {
     let tables: Vec<_> = KINDS
         .iter()
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
     use crate::fixture::SHIPPED;
 
-    /// Whether each point of a plan with one table is impossible.
+    /// Returns, for each point of a plan with one table, whether the point is impossible.
     fn impossible(ranks: u32, table: &str) -> Vec<bool> {
         let text = format!("name = 'cells'\n[[{table}");
         let plan = Plan::from_toml(&text, "cells.toml").unwrap();
@@ -137,7 +138,7 @@ mod tests {
         planned.iter().map(is_impossible).collect()
     }
 
-    /// One sweep of each kind. Each value is possible alone, but not every combination.
+    /// Each plan has one sweep. Each value is possible alone, but not every combination is.
     #[test]
     fn impossible_cells_are_kept_with_their_reason() {
         let transfer = "transfer]]\nengine = 'shm'\nsizes = ";

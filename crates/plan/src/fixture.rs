@@ -1,4 +1,4 @@
-//! Engines that exist only by name, for tests of checks before any engine is opened.
+//! Engines and memories that exist only by name. Plan tests need no more, because expanding a plan opens no engine.
 
 use std::sync::Arc;
 
@@ -110,7 +110,8 @@ pub(super) static SHIPPED: Lists = Lists {
     ..LISTS
 };
 
-/// One engine of each kind: one that moves nothing, one that supports everything, and a one-sided one without order.
+/// One engine that moves nothing, one that supports every operation, and one that has no messages and does not keep
+/// writes in order.
 const ENGINES: [Entry; 3] = [
     entry("null", &Verb::ALL, true, false),
     entry("shm", &Verb::ALL, true, true),
@@ -122,7 +123,7 @@ const ENGINES: [Entry; 3] = [
     ),
 ];
 
-/// An engine for copies on the GPUs of one vendor.
+/// An engine that copies with the GPUs of one vendor.
 const fn copies(name: &'static str) -> Entry {
     Entry {
         options: &[EngineOption {
@@ -190,7 +191,7 @@ const fn files(name: &'static str, queues: bool, collective: bool) -> FileEntry 
     }
 }
 
-/// One engine of each kind: one transfer at a time, many at a time, and all ranks together.
+/// One engine that runs one transfer at a time, one that queues many, and one whose calls all ranks make together.
 const FILE_ENGINES: [FileEntry; 3] = [
     files("posix", false, false),
     FileEntry {
@@ -235,13 +236,13 @@ impl Expand for Plan {
     }
 }
 
-/// Returns the points of a plan with one transfer of these lines.
+/// Returns the points of a plan whose only table is a `[[transfer]]` with these lines.
 pub(crate) fn transfers(lines: &str, ranks: u32) -> Result<Vec<TransferPoint>> {
     let text = format!("name = 'test'\n[[transfer]]\n{lines}");
     Plan::from_toml(&text, "test.toml")?.transfer_points(ranks)
 }
 
-/// Reads the options of a group, as a plan has them.
+/// Reads one group of options from lines of a plan.
 pub(crate) fn options<T: Group>(lines: &str) -> T {
     toml::from_str(lines).unwrap_or_else(|error| panic!("{lines}: {error}"))
 }

@@ -1,7 +1,7 @@
-//! Points given as records have them, so that they are measured again exactly as they were.
+//! Points copied from records into a plan, so that exactly the same points are measured again.
 //!
-//! In a plan file each is a table `[[point]]` with its JSON and a checksum. A point changed by hand is refused, because
-//! no experiment has checked it.
+//! In a plan file, each is a `[[point]]` table with the point's JSON and a checksum. A point changed by hand is
+//! refused, because it would skip the checks that experiments go through.
 
 use crate::refuse::usage_error;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use tonnage_units::{Error, Result};
 
 use crate::kinds::Point;
 
-/// A point as a record has it.
+/// A point copied from a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GivenPoint {
@@ -20,7 +20,7 @@ pub struct GivenPoint {
 }
 
 impl GivenPoint {
-    /// A point that a record has.
+    /// Creates the entry for a recorded point, with its checksum.
     pub fn new(json: String) -> Self {
         let checksum = checksum(&json);
         Self { json, checksum }

@@ -1,4 +1,4 @@
-//! Engine options for GPU memory, in experiments that may have no GPU memory at either end.
+//! Checks of engine options that are about GPU memory, in experiments that may use none.
 
 use crate::refuse::usage_error;
 use tonnage_engine::memory::MemoryEntry;
@@ -16,7 +16,7 @@ pub(crate) fn check_gpu_options(
         return Ok(());
     };
     let is_of_gpu = |entry: &MemoryEntry| entry.takes_gpu && !entry.host_addressable;
-    // A memory that is not in the list is skipped or refused elsewhere, by its name.
+    // A memory that is not in the list counts as GPU memory here: another check skips or refuses it by name.
     let mut names = memories.iter();
     if names.any(|name| lists.memory(name).map_or(true, is_of_gpu)) {
         return Ok(());
@@ -41,7 +41,7 @@ pub(crate) fn refuse_gpu_options(entry: &Entry, asked: &EngineOptions) -> Result
     }
 }
 
-/// Returns the first requested option for GPU memory, in words.
+/// Describes the first requested option that needs GPU memory.
 fn about_gpus(entry: &Entry, asked: &EngineOptions) -> Option<String> {
     let mut options = entry.options.iter();
     let option = options.find(|option| option.needs_gpu_memory(asked))?;
@@ -100,7 +100,7 @@ mod tests {
         );
     }
 
-    /// Checks each experiment with engine options, and each pair of memories of a transfer.
+    /// Covers each kind that has engine options, and each pair of memories of a transfer.
     #[test]
     fn every_kind_refuses_them_before_a_rank_starts() {
         let refused = |table: &str| {
@@ -125,7 +125,7 @@ mod tests {
         let collective = "[[collective]]\nbackend = 'native:gpus'\nop = 'all-reduce'\nsizes = 8";
         let said = refused(collective).unwrap();
         said.holds("and collectives have memory of the host: leave it out");
-        // Some draws use the option.
+        // Stress draws both memories, and operations on GPU memory use the option.
         assert_eq!(
             refused("[[stress]]\nengine = 'gpus'\nmemory = ['host', 'cuda']"),
             None

@@ -1,4 +1,4 @@
-//! The traits that make a kind of experiment, and the row that it has in the list of kinds.
+//! The traits that define a kind of experiment, and the kind's row in the list of kinds.
 //!
 //! A kind is a struct of options that implements [`Tables`] (by `groups!`), [`AnyExperiment`] and [`Kind`], and a point
 //! that implements [`AnyPoint`]. All kinds are listed in [`crate::kinds`]. The rest of the crate, and the command, use
@@ -15,21 +15,21 @@ use crate::cells::Cell;
 use crate::options::{Parsed, Source, Tables, from_command_line};
 use crate::point::PointNotes;
 
-/// A kind of experiment, known when it is compiled.
+/// A kind of experiment, as a concrete type.
 pub trait Kind: AnyExperiment + Tables + Args {
     /// One cell of a sweep.
     type Point: AnyPoint;
 
-    /// One line about its command, for help.
+    /// One-line description of the kind's command, for help.
     const ABOUT: &'static str;
-    /// Text below the options in the help of its command: sweeps, rules, examples.
+    /// Text below the options in the command's help: sweeps, rules, examples.
     const AFTER_HELP: &'static str;
 
     /// Returns the experiment's cells, at most `points_max`.
     fn cells(&self, ranks: u32, lists: &Lists, points_max: usize)
     -> Result<Vec<Cell<Self::Point>>>;
 
-    /// Facts for readers of the results of all its cells.
+    /// Facts that readers of the results need. They apply to all cells of the experiment.
     fn notes(&self) -> Result<PointNotes> {
         Ok(PointNotes::default())
     }
@@ -68,9 +68,9 @@ pub trait AnyExperiment: Debug {
 /// Factors by which a plan is scaled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
-    /// Factor of times.
+    /// Factor for times.
     pub time: f64,
-    /// Factor of the work of each rank, if all ranks together have a fixed amount.
+    /// Factor for the work of each rank of an experiment whose total work, over all ranks, is fixed.
     pub share_of_rank: f64,
 }
 
@@ -82,7 +82,7 @@ pub trait AnyPoint {
     /// Pinned threads in each rank.
     fn threads(&self) -> u32;
 
-    /// Requested placement on sockets of threads that exchange bytes.
+    /// Requested socket placement of threads that exchange bytes.
     fn socket_placement(&self) -> Option<PairPlace> {
         None
     }
@@ -93,10 +93,11 @@ pub trait AnyPoint {
     /// Names the point on the progress line.
     fn progress(&self) -> String;
 
-    /// Minimum time of the point's warm-up and trials. `None` if the speed decides it, as with a number of operations.
+    /// Minimum time of the point's warm-up and trials. `None` if the time depends on the speed, as for a number of
+    /// operations.
     fn planned_time(&self) -> Option<Duration>;
 
-    /// Bytes that it moves if its settings alone decide, as they do for files.
+    /// Bytes that the point moves, if its settings alone determine them, as for files.
     fn planned_bytes(&self) -> Option<u64> {
         None
     }
@@ -116,43 +117,43 @@ pub trait AnyPoint {
         false
     }
 
-    /// Number of places by which the device lists of some ranks are rotated.
+    /// Number of positions by which the device lists of ranks that only serve are rotated.
     fn rail_shift(&self) -> u32 {
         0
     }
 
-    /// The setting that keeps its bandwidth from having a bound, and how to change it. `None` if there is a bound,
-    /// which can be the speed of a link.
+    /// The setting because of which the point's bandwidth has no bound, and how to change it. `None` if there is a
+    /// bound, which can be the speed of a link.
     fn without_bound(&self) -> Option<&'static str> {
         Some("a run that measures no bandwidth between ranks: leave it out")
     }
 
-    /// Number of the point's ranks if its engine moves bytes only within one process, so that the ranks are threads of
-    /// rank 0. `None` if the point uses the ranks of the run.
+    /// Number of ranks of a point whose engine moves bytes only within one process. These ranks are threads of rank 0.
+    /// `None` if the point uses the ranks of the run.
     fn thread_ranks(&self, _lists: &Lists) -> Option<u32> {
         None
     }
 
-    /// Facts about its engines, from the list that has them.
+    /// Facts about the point's engines, looked up in `lists`.
     fn engine_facts(&self, lists: &Lists) -> Result<Vec<EngineFacts>> {
         let facts = |engine| EngineFacts::for_engine(lists, engine);
         self.engines().into_iter().map(facts).collect()
     }
 }
 
-/// Facts about an engine that the command has to know before it opens.
+/// Facts about an engine that the command needs before the engine is opened.
 #[derive(Clone, Copy)]
 pub struct EngineFacts {
     /// Whether `--devices` applies to the engine.
     pub has_devices: bool,
     /// Libraries that `--library` can choose.
     pub libraries: &'static [Library],
-    /// Start and end of a library that lives as long as its process.
+    /// Hooks for a library with process-wide state.
     pub lifecycle: &'static Lifecycle,
 }
 
 impl EngineFacts {
-    /// Facts about an engine between memories.
+    /// Looks up the facts about a transfer engine.
     pub fn for_engine(lists: &Lists, engine: &str) -> Result<Self> {
         let entry = lists.engine(engine)?;
         Ok(Self {
@@ -163,11 +164,11 @@ impl EngineFacts {
     }
 }
 
-/// A kind in the list, for experiments of type `E`.
+/// A row of the list of kinds, for experiments of type `E`.
 pub struct KindEntry<E> {
-    /// The key of the kind's tables in a plan, which is also its command.
+    /// The key of the kind's tables in a plan, which is also the name of its command.
     pub key: &'static str,
-    /// The kind with its article, for messages.
+    /// The kind's name with its article, for messages.
     pub name: &'static str,
     /// Keys that a table must have, with examples.
     pub needs: &'static [(&'static str, &'static str)],
@@ -175,16 +176,16 @@ pub struct KindEntry<E> {
     pub keys: fn() -> Vec<&'static str>,
     /// Reads a table after its keys were checked.
     pub read: fn(Source<'_>) -> Parsed<E>,
-    /// One line about its command.
+    /// One-line description of the kind's command.
     pub about: &'static str,
     /// The kind's command, with the options of an experiment and no others.
     pub command: fn() -> Command,
-    /// The experiment that a command line asks for.
+    /// Reads the experiment from a command line.
     pub asked: fn(&ArgMatches) -> Result<E, clap::Error>,
 }
 
 impl<E> KindEntry<E> {
-    /// The row of a kind.
+    /// Creates the row of a kind.
     pub const fn new<T: Kind + Into<E>>() -> Self {
         Self {
             key: T::KEY,

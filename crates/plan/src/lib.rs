@@ -1,16 +1,16 @@
 //! The plan of a run, and the list of points that it expands to.
 //!
-//! Every run starts with a [`Plan`]: a plan file is read into it ([`mod@read`]), or a command line is converted to it
-//! (in the `tonnage` crate). [`Plan::points`] expands it to [`Point`]s after checking everything that can be checked
-//! before a rank starts. Each kind of experiment is a folder with its options, its points and the expansion of one to
-//! the other.
+//! Every run starts with a [`Plan`]: a plan file is read into it ([`mod@read`]), or `tonnage_commands` converts a
+//! command line to it. [`Plan::points`] checks everything that can be checked before a rank starts, and expands the
+//! plan to [`Point`]s. Each kind of experiment is a folder with its options, its points and the expansion of options to
+//! points.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`kinds`] | the list of kinds, and a folder for each |
 //! | [`kind`] | the traits of a kind |
 //! | [`plan`] | a plan, and changes to a plan as a whole |
-//! | [`given`] | points as records have them |
+//! | [`given`] | points copied from records |
 //! | [`mod@read`] | a plan as TOML, read and written |
 //! | [`expand`] | the points of a plan, of all kinds |
 //! | [`order`] | points in the order of one of several repetitions |
@@ -18,15 +18,15 @@
 //! | [`roles`] | initiators and their targets: a traffic pattern among the ranks of a run |
 //! | [`options`] | options, their groups and their tables |
 //! | [`sweep`] | the grammar of several values for one option |
-//! | [`published`] | tables of figures that others measured |
+//! | [`published`] | tables of published figures, to compare with |
 //! | [`skipping`] | the option to skip points that the machine cannot run |
 //! | [`bounds`] | bounds that hold for several kinds |
 //! | `testing` | points for tests |
 //! | `place` | placements of thread pairs on sockets |
-//! | `refuse` | the error of a plan that cannot be measured |
+//! | `refuse` | errors for requests that cannot be measured |
 //! | `conflicts` | options that cannot be combined, as rows |
 //!
-//! Measuring a point is left to `tonnage_bench`.
+//! `tonnage_bench` measures the points.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! Order of the points in one of several repetitions of a plan. It follows from a seed, so that all ranks have the same
-//! order.
+//! Order of the points in one of several repetitions of a plan. It depends only on the plan and the repetition's
+//! number, so all ranks have the same order.
 
 use tonnage_engine::pattern::{GOLDEN, mix_bits};
 
 use crate::expand::Planned;
 
-/// Shuffles the points of a repetition. Points that depend on data left by others, such as files, keep their
+/// Shuffles the points of a repetition. Points that depend on data left by earlier points, such as files, keep their
 /// positions in the plan.
 pub fn shuffled(points: Vec<Planned>, repetition: u32) -> Vec<Planned> {
     let mut places: Vec<usize> = (0..points.len()).collect();
@@ -16,7 +16,7 @@ pub fn shuffled(points: Vec<Planned>, repetition: u32) -> Vec<Planned> {
         .collect();
     let taken = free.clone();
     let mut state = mix_bits(GOLDEN.wrapping_mul(u64::from(repetition) + 1));
-    // Fisher and Yates: each order is as likely as any other.
+    // The Fisher-Yates shuffle makes every order equally likely.
     for left in (1..free.len()).rev() {
         state = state.wrapping_add(GOLDEN);
         let drawn = mix_bits(state) % (left as u64 + 1);

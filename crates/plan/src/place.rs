@@ -6,7 +6,7 @@ use crate::refuse::usage_error;
 use crate::roles::Roles;
 use tonnage_units::{PairPlace, Result};
 
-/// Returns the places to measure, each with its own points; `None` leaves the choice to the ranks.
+/// Returns the placements to measure, each of which has its own points. `None` leaves the placement to the ranks.
 pub(crate) fn places(
     asked: &Option<Many<PairPlace>>,
     roles: &[Roles],
@@ -31,12 +31,12 @@ pub(crate) fn places(
     Ok(asked.iter().copied().map(Some).collect())
 }
 
-/// Returns whether all peers of each rank can be on the other one of two sockets.
+/// Returns whether the ranks can be split between two sockets so that no rank shares a socket with a peer.
 fn can_be_far(roles: &Roles) -> bool {
     match roles.traffic {
         Traffic::AllToAll | Traffic::Matrix | Traffic::File => roles.ranks <= 2,
         Traffic::Shift => {
-            // A shift divides the ranks into rings. Each has as many ranks as steps back to the start.
+            // A shift divides the ranks into rings. A ring has as many ranks as it takes steps to return to the start.
             let steps =
                 (1..=roles.ranks).find(|steps| (steps * roles.shift).is_multiple_of(roles.ranks));
             steps.is_some_and(|steps| steps % 2 == 0)

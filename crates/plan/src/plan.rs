@@ -1,4 +1,4 @@
-//! A plan, and changes to a plan as a whole: its scale, its ranks, the place of its files.
+//! A plan, and changes to a plan as a whole: its scale, its ranks, the location of its files.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::refuse::usage_error;
 use tonnage_units::Result;
 use tonnage_units::names::quote;
 
-/// Everything that one run is asked to measure.
+/// Everything that one run has to measure.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Plan {
     /// Short name, repeated in every record.
@@ -20,15 +20,18 @@ pub struct Plan {
     pub ranks: Option<u32>,
     /// Experiments to measure, in order.
     pub experiments: Vec<Experiment>,
-    /// Points given as records have them, measured after the experiments.
+    /// Points copied from records, measured after the experiments.
     pub given: Vec<GivenPoint>,
 }
 
 impl Plan {
-    /// Scales the length of all measurements. Between memories, that is time: trial time, duration, iterations and the
-    /// limit of `until-ci`, but never below one iteration or one millisecond of each trial. Trials and warm-up stay as
-    /// they are. With files, it is bytes: the bytes of all planned ranks, times the factor, are divided among the
-    /// `ranks` of the run. Stonewalls stay as they are.
+    /// Scales the length of all measurements.
+    ///
+    /// Between memories, that is time: trial time, duration, iterations and the limit of `until-ci`. Each trial keeps
+    /// at least one iteration or one millisecond. The number of trials and the warm-up stay as they are.
+    ///
+    /// With files, it is bytes: the total of all planned ranks, times the factor, is divided among the `ranks` of the
+    /// run. Stonewalls stay as they are.
     pub fn scale(&mut self, factor: f64, ranks: u32) -> Result<()> {
         if !(1e-9..=1e5).contains(&factor) {
             return usage_error(format!(
@@ -47,7 +50,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Refuses an option that would change given points.
+    /// Refuses an option that would change points copied from records.
     pub fn refuse_given(&self, option: &str) -> Result<()> {
         if self.given.is_empty() {
             return Ok(());
@@ -57,8 +60,8 @@ impl Plan {
         ))
     }
 
-    /// Makes every experiment use these engines instead of its own. An experiment that applies to none of them is left
-    /// out. Returns the names of those left out: kind, position in the plan and label.
+    /// Makes every experiment use these engines instead of its own. Removes experiments that apply to none of them, and
+    /// returns their names: kind, position in the plan and label.
     pub fn use_engines(&mut self, engines: &[String]) -> Result<Vec<String>> {
         let had_some = !self.experiments.is_empty();
         let (mut place, mut left_out) = (0, Vec::new());
@@ -79,8 +82,8 @@ impl Plan {
         Ok(left_out)
     }
 
-    /// Adapts a plan that names its ranks to this number. With fewer ranks than planned, there are fewer initiators,
-    /// and a read shift that is too large becomes the largest possible one.
+    /// Adapts the plan to this number of ranks, if the plan names a number. With fewer ranks than planned, there are
+    /// fewer initiators, and a read shift that is too large becomes the largest possible one.
     pub fn fit_ranks(&mut self, ranks: u32) {
         if self.ranks.is_some_and(|planned| planned > ranks) {
             for experiment in &mut self.experiments {
@@ -90,8 +93,8 @@ impl Plan {
         self.ranks = self.ranks.map(|_| ranks);
     }
 
-    /// Moves the files of all experiments to `place`. In a directory (an existing one, or a name that ends with a
-    /// slash), files keep their names. Anything else is put before their names, with a dash.
+    /// Moves the files of all experiments to `place`. If `place` is an existing directory or ends with a slash, files
+    /// keep their names in it. Otherwise `place` and a dash are put before each name.
     pub fn move_files(&mut self, place: &str) -> Result<()> {
         let all = self.experiments.iter_mut();
         let mut files: Vec<&mut Vec<String>> = all
@@ -123,8 +126,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether any option in the plan is counted in nodes. If so, [`Plan::resolve_nodes`] must be called once it is
-    /// known which ranks share a node.
+    /// Whether any option in the plan is counted in nodes. If so, [`Plan::resolve_nodes`] must be called as soon as the
+    /// hosts of all ranks are known.
     pub fn counts_nodes(&self) -> bool {
         let mut all = self.experiments.iter();
         all.any(|experiment| experiment.any().counts_nodes())
@@ -162,8 +165,9 @@ fn move_under(place: &str, is_directory: bool, path: &str) -> String {
     }
 }
 
-/// Returns the assumed number of ranks per node: those of rank 0's host if rank 1 is there too, else 1, as in IOR. If
-/// all ranks are on one host, it is 1 as well, because a whole round would lead back to a rank's own data.
+/// Returns the assumed number of ranks per node. As in IOR, it is the number of ranks on rank 0's host if rank 1 is
+/// there too, else 1. If all ranks are on one host, it is also 1: a shift by all ranks would make each rank read its
+/// own data.
 fn ranks_of_node<H: PartialEq>(hosts: &[H]) -> u32 {
     let Some(first) = hosts.first() else {
         return 1;
@@ -186,10 +190,10 @@ mod tests {
             ("a", 1),
             ("aaaa", 1),
             ("aabb", 2),
-            // If hosts have different numbers of ranks, that of rank 0 applies to all ranks.
+            // If hosts have different numbers of ranks, the number on rank 0's host applies to all ranks.
             ("aaab", 3),
             ("abbb", 1),
-            // One after the other.
+            // Ranks are distributed to the hosts in turn.
             ("abab", 1),
         ] {
             let hosts: Vec<char> = hosts.chars().collect();

@@ -13,7 +13,7 @@ use crate::refuse::usage_error;
 use tonnage_units::names::quote;
 use tonnage_units::{BytesPerSecond, Error, Result};
 
-/// Returns whether records leave a value out.
+/// Returns whether a value is the default, which records leave out.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -23,11 +23,12 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 pub struct PointNotes {
     /// Whether the point is skipped, without failing the run, if the machine lacks something that it needs.
     pub optional: bool,
-    /// Figures that others measured with the same options, for comparison: of the phases of files.
+    /// Published figures for the same options, to compare with. Only phases of files have them.
     pub published: Vec<Published>,
-    /// Tables of such figures, of all points of the experiment.
+    /// Tables of published figures, for all points of the experiment.
     pub tables: Arc<[PublishedTable]>,
-    /// Ranks are reported as outliers when they need this much longer than the mean; automatic when absent.
+    /// A rank that needs this much longer than the mean is reported as an outlier. `None` chooses the threshold
+    /// automatically.
     pub outlier_ns: Option<u64>,
 }
 
@@ -76,12 +77,12 @@ tonnage_units::names! {
 }
 
 impl Phase {
-    /// Returns whether it makes any reads.
+    /// Returns whether the phase has reads.
     pub fn reads(self) -> bool {
         self != Self::Write
     }
 
-    /// Returns whether it makes any writes.
+    /// Returns whether the phase has writes.
     pub fn writes(self) -> bool {
         self != Self::Read
     }

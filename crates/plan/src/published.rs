@@ -1,7 +1,7 @@
-//! Tables of figures that others measured, as plans have them: their subject, columns and rows.
+//! Tables of published figures, as they are written in plans: subject, columns and rows.
 //!
 //! A table belongs to an experiment, as `published = { what, columns, rows }` or a list of such tables. The crate
-//! `record` defines the figures, so it knows the valid columns and the point of each row.
+//! `record` defines the figures, so it checks the columns and finds the point of each row.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::refuse::usage_error;
 use tonnage_units::Result;
 use tonnage_units::names::quote;
 
-/// Figures that others measured in several cells.
+/// Published figures for several cells.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedTable {
-    /// The machine, and anything else that a reader has to know.
+    /// The machine on which they were measured, and anything else that a reader has to know.
     pub what: String,
     /// Headers, as tables print them. Columns of options select the point; columns of figures are compared with ours.
     pub columns: Vec<String>,
@@ -48,7 +48,7 @@ impl PublishedCell {
     }
 }
 
-/// Returns the tables for a point's reading, shared by all points of an experiment.
+/// Checks the tables and returns them in a form that all points of the experiment share.
 pub(crate) fn check_and_share(tables: &[PublishedTable]) -> Result<Arc<[PublishedTable]>> {
     tables.iter().try_for_each(check)?;
     Ok(tables.into())

@@ -1,4 +1,5 @@
-//! A plan as TOML: read with messages that name the file and the line, and written so that it reads back the same.
+//! Reads a plan from TOML and writes one. Messages name the file and the line; a plan that was written reads back the
+//! same.
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,14 +19,14 @@ use tonnage_units::names::nearest;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
-/// Longest plan that is read. Plans are written by hand, so a longer file is not a plan.
+/// Longest plan that is read. Plans are written by hand, so a longer file is probably something else.
 pub const PLAN_BYTES_MAX: u64 = 1 << 20;
 
-/// Maximum number of experiments of each kind in one plan. Each holds its sweeps in memory, so this bounds the memory
-/// that a short text can use.
+/// Maximum number of experiments of each kind in one plan. An experiment keeps its sweeps in memory, so the limit
+/// bounds the memory that a short text can use.
 pub const EXPERIMENTS_MAX: usize = 1000;
 
-/// Key of points that are given as records have them.
+/// Key of the tables with points copied from records.
 const GIVEN: &str = "point";
 
 /// Keys of a plan other than the tables of its kinds.
@@ -107,7 +108,7 @@ struct KeyError {
     message: String,
 }
 
-/// Keys of the whole plan.
+/// Keys of a plan other than its experiments.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlanHead {
@@ -238,7 +239,7 @@ fn check_table(
     }
 }
 
-/// The line, from 1, on which a span begins.
+/// Returns the number, from 1, of the line on which a span begins.
 fn line_of(text: &str, span: Option<Range<usize>>) -> usize {
     let start = span.map_or(0, |span| span.start).min(text.len());
     text.as_bytes()[..start]

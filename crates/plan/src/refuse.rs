@@ -11,7 +11,7 @@ pub(crate) fn usage_error<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::Usage(message.into()))
 }
 
-/// Checks a count of threads or the like, without which nothing would move: 1 to `most`.
+/// Checks a number of threads or similar, of which none would move nothing: 1 to `most`.
 pub(crate) fn mover_count(option: &str, value: u64, most: u32) -> Result<u32> {
     match u32::try_from(value) {
         Ok(0) => usage_error(format!(
@@ -37,7 +37,7 @@ pub(crate) fn repetition_count(option: &str, value: u64, most: u64) -> Result<u6
     }
 }
 
-/// Checks that a value is within bounds, which the message names otherwise.
+/// Checks that a value is within bounds. If it is not, the message names them.
 pub(crate) fn value_within<T: PartialOrd + Display>(
     option: &str,
     value: T,
@@ -74,7 +74,7 @@ pub(crate) fn time_within(
     Ok(ns)
 }
 
-/// Refuses an engine with ranks that are threads of one process, because the ranks of this experiment are processes.
+/// Refuses an engine whose ranks are threads of one process, for experiments whose ranks are processes.
 pub(crate) fn check_one_process(entry: &Entry, experiment: &str) -> Result<()> {
     if !entry.one_process {
         return Ok(());

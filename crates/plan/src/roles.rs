@@ -1,6 +1,6 @@
 //! Traffic patterns: which ranks initiate towards which targets, and in which rounds. The operations themselves are
-//! described by the points of [`crate::kinds`]. Rounds of a matrix are in `matrix`. With a traffic file all ranks move
-//! their bytes in round 0; in addition each pair has a later round alone.
+//! described by the points of [`crate::kinds`]. Rounds of a matrix are in `matrix`. With a traffic file, all ranks move
+//! their bytes in round 0, and each pair later has a round of its own.
 
 mod matrix;
 
@@ -60,7 +60,8 @@ impl Roles {
         }
     }
 
-    /// Initiators and targets of pairs: the first ranks, and the ones behind them.
+    /// Returns the numbers of initiators and targets of pairs. The first ranks are the initiators, and the targets
+    /// follow.
     pub(crate) fn pair_sides(self) -> (u32, u32) {
         let half = self.ranks / 2;
         match self.initiators {
@@ -90,7 +91,7 @@ impl Roles {
         (first..initiators).step_by(targets as usize).collect()
     }
 
-    /// Clients of a fan-in.
+    /// Number of clients of a fan-in.
     fn fan_in_clients(self) -> u32 {
         let others = self.ranks.saturating_sub(1);
         self.initiators.unwrap_or(others).min(others)
@@ -100,7 +101,7 @@ impl Roles {
         (0..self.ranks).filter(|&other| other != rank).collect()
     }
 
-    /// Returns the targets of `rank`, ascending. Empty if it only serves or takes no part.
+    /// Returns the targets of `rank`, ascending. The list is empty for a rank that only serves or takes no part.
     pub fn targets(self, rank: u32) -> Vec<u32> {
         match self.traffic {
             Traffic::Pair => match self.partner(rank) {
@@ -116,7 +117,7 @@ impl Roles {
         }
     }
 
-    /// The rank `places` after another; rank 0 follows the last.
+    /// The rank `places` positions after another; rank 0 follows the last rank.
     fn shifted_rank(self, rank: u32, places: u32) -> u32 {
         let place = u64::from(rank) + u64::from(places);
         (place % u64::from(self.ranks.max(1))) as u32
@@ -137,8 +138,8 @@ impl Roles {
         }
     }
 
-    /// Returns the number of initiating ranks, and the maximum number of targets of one. Neither is listed, because
-    /// there may be any number.
+    /// Returns the number of initiating ranks, and the largest number of targets that one of them has. Computes both
+    /// without listing the ranks, because there may be very many.
     pub fn initiating_ranks(self) -> (u32, u32) {
         let others = self.ranks.saturating_sub(1);
         match self.traffic {
@@ -163,7 +164,7 @@ impl Roles {
         }
     }
 
-    /// Flows of all rounds together: pairs of an initiating rank and one of its targets.
+    /// Number of flows of all rounds together. A flow is an initiating rank and one of its targets.
     pub fn flow_count(self) -> u64 {
         let (initiators, targets) = self.initiating_ranks();
         match self.traffic {
@@ -172,8 +173,8 @@ impl Roles {
         }
     }
 
-    /// Returns whether a rank is behind the initiators, as targets are. If bytes move both ways, it also initiates
-    /// towards these.
+    /// Returns whether a rank is on the side of the targets, which follow the initiators. If bytes move both ways,
+    /// these ranks also initiate.
     pub fn is_target_side(self, rank: u32) -> bool {
         if self.bidirectional {
             rank >= self.pair_sides().0
@@ -182,7 +183,7 @@ impl Roles {
         }
     }
 
-    /// Rounds of one trial, one after the other; the flows of a round run at once. At least 1.
+    /// Number of rounds of one trial, at least 1. Rounds follow one another, and the flows within a round run at once.
     pub fn round_count(self) -> u32 {
         match self.traffic {
             Traffic::InTurn => self.ranks.saturating_sub(1).max(1),
@@ -191,7 +192,7 @@ impl Roles {
         }
     }
 
-    /// Indices, among the targets of `rank`, of its targets in a round.
+    /// Returns the targets of `rank` in a round, as indices into its list of all targets.
     pub fn flows_in_round(self, rank: u32, round: u32) -> Range<usize> {
         let all = 0..self.targets(rank).len();
         match self.traffic {
@@ -236,7 +237,7 @@ impl Roles {
         }
     }
 
-    /// The pair of a round, if each round has exactly one.
+    /// Returns the pair of a round, if each round has exactly one pair.
     pub fn pair_of_round(self, round: u32) -> Option<(u32, u32)> {
         match (self.traffic, self.matrix) {
             (Traffic::InTurn, _) => Some((0, round + 1)),
@@ -246,7 +247,7 @@ impl Roles {
         }
     }
 
-    /// Pairs of a round, if no rank has two targets or two initiators in that round.
+    /// Returns the pairs of a round. Empty if a rank can have two targets or two initiators in that round.
     pub fn pairs_of_round(self, round: u32) -> Vec<(u32, u32)> {
         match (self.traffic, self.matrix) {
             (Traffic::Matrix, MatrixRounds::Disjoint) => {
@@ -264,8 +265,8 @@ impl Roles {
         1 + from * self.ranks.saturating_sub(1) + to - u32::from(to > from)
     }
 
-    /// Returns whether there are rounds in which no rank has two targets or two initiators, so that each pair has its
-    /// own figures.
+    /// Returns whether there are rounds in which each rank has at most one target and one initiator. Each pair then has
+    /// its own figures.
     pub fn has_pairs_in_rounds(self) -> bool {
         matches!(
             self.traffic,
@@ -300,12 +301,12 @@ impl Roles {
         targets.max(self.initiators_max())
     }
 
-    /// Whether a rank initiates. Avoids long lists, because it is called for every rank.
+    /// Whether a rank initiates. Called for every rank, so it builds no long lists.
     pub fn initiates(self, rank: u32) -> bool {
         match self.traffic {
             Traffic::FanOut | Traffic::InTurn => rank == 0 && self.ranks > 1,
             Traffic::AllToAll | Traffic::Matrix | Traffic::File => self.ranks > 1,
-            // Lists of these patterns are short, or only few ranks have long ones.
+            // The lists of these patterns are short, or only few ranks have long ones.
             Traffic::Pair | Traffic::FanIn | Traffic::Shift => !self.targets(rank).is_empty(),
         }
     }
@@ -323,8 +324,8 @@ impl Roles {
         members
     }
 
-    /// All rounds, or at most `most` of them: a random one from each of `most` equal parts. A fixed step between rounds
-    /// would meet the same targets again.
+    /// Returns all rounds, or at most `most` of them: a random round from each of `most` equal parts. Rounds at a fixed
+    /// distance could all have the same targets.
     pub fn sampled_rounds(self, most: u32) -> impl Iterator<Item = u32> {
         let all = u64::from(self.round_count());
         let count = all.min(most.max(1).into());
@@ -335,8 +336,8 @@ impl Roles {
         (0..count).map(move |at| of_part(at) as u32)
     }
 
-    /// Whether this rank's copies count towards the measured bound. All initiators count. If ranks take turns, only the
-    /// number that initiates at once counts.
+    /// Whether this rank's copies count towards the measured bound. All initiators count; in a matrix, only as many
+    /// ranks count as initiate at once.
     pub fn counts_for_bound(self, rank: u32) -> bool {
         match self.traffic {
             Traffic::Matrix => rank < self.initiating_at_once(),
@@ -344,7 +345,7 @@ impl Roles {
         }
     }
 
-    /// Describes the pattern for the title of a table. A requested number of initiators is left out, because it has a
+    /// Describes the pattern for the title of a table. Leaves out a requested number of initiators, because it has a
     /// column.
     pub fn title(self) -> String {
         let (ranks, others) = (self.ranks, self.ranks.saturating_sub(1));
@@ -411,7 +412,7 @@ mod tests {
         }
     }
 
-    /// Returns every pattern, with every number of initiators that it may have.
+    /// Returns every pattern, with every possible number of initiators.
     fn all() -> Vec<Roles> {
         let mut all: Vec<Roles> = Vec::new();
         for (traffic, ranks) in Traffic::ALL.into_iter().flat_map(|traffic| {
@@ -533,7 +534,8 @@ mod tests {
         );
     }
 
-    /// Each flow must have one in the opposite direction. A target rank stays a target even if it initiates.
+    /// Each flow must have a flow in the opposite direction. A target rank stays on the target side even if it
+    /// initiates.
     #[test]
     fn pairs_both_ways_go_exactly_back() {
         for one_way in all() {

@@ -21,8 +21,9 @@ pub struct SkippingOptions {
 
 impl Group for SkippingOptions {}
 
-/// The row of a memory that an experiment names. `None` if the experiment is optional and this version of tonnage does
-/// not have the memory; its points are then skipped with that reason. A likely typing mistake is refused even so.
+/// Returns the row of a memory that an experiment names. Returns `None` if the experiment is optional and this version
+/// of tonnage does not have the memory; its points are then skipped with that reason. A likely typing error is still
+/// refused.
 pub(crate) fn memory(
     lists: &Lists,
     name: &str,
@@ -34,7 +35,7 @@ pub(crate) fn memory(
     }
 }
 
-/// The memories that an option names, checked; `None` if the option is not given.
+/// Checks and returns the memories that an option names; `None` if the option is not given.
 pub(crate) fn memories<'a>(
     lists: &Lists,
     option: &str,

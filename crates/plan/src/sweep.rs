@@ -6,10 +6,10 @@
 //! | `8..1M` | 8, 16, 32, … while at most 1 MiB |
 //! | `1M..32M+1M` | 1 MiB, 2 MiB, … while at most 32 MiB |
 //! | `1..1000*10` | 1, 10, 100, 1000 |
-//! | `8..64,100,1k` | any of these, joined by commas |
+//! | `8..64,100,1k` | several of these, joined by commas |
 //!
 //! Numbers are sizes as in [`Bytes`]: `k` is 1024, even in a sweep over a depth or a batch. A sweep is always finite
-//! and short. Expansion of the plan checks whether its values are valid for the option.
+//! and short. When the plan is expanded, each option checks its values.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ use tonnage_units::names::quote;
 use tonnage_units::written::{ValueText, ValueTexts};
 use tonnage_units::{Error, Result};
 
-/// Maximum number of values of one sweep. Each is a point that takes about a second.
+/// Maximum number of values of one sweep. Each value is a point that takes about a second.
 pub const VALUES_MAX: usize = 4096;
 
 /// The values of one option, and the text that they came from.
@@ -69,7 +69,7 @@ impl fmt::Display for Sweep {
     }
 }
 
-/// Writes one value as an integer if that is its shortest form, and everything else as text.
+/// Writes a single value as an integer if its text is the plain number, and everything else as text.
 impl Serialize for Sweep {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         match self.text.parse::<i64>() {
@@ -79,7 +79,7 @@ impl Serialize for Sweep {
     }
 }
 
-/// `"8..1M"`, `4096` or `[64, "4k"]`.
+/// Accepts `"8..1M"`, `4096` or `[64, "4k"]`.
 impl<'de> Deserialize<'de> for Sweep {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let ValueTexts(texts) = ValueTexts::deserialize(deserializer)?;
@@ -226,7 +226,7 @@ fn too_many(text: &str) -> Error {
     ))
 }
 
-/// Error for more values than fit: the nearest valid choice is the same range with a step that fits.
+/// Error for a range with too many values. Suggests a larger step that fits.
 fn too_many_in_range(text: &str, part: &str, first: u64, last: u64, step: RangeStep) -> Error {
     if part != text || matches!(step, RangeStep::Multiply(_)) {
         return too_many(text);
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(values("1..4096+1").len(), 4096);
     }
 
-    /// Checks the properties of every parsed sweep.
+    /// Checks what must hold for every text that parses as a sweep.
     fn check(text: &str) -> std::result::Result<(), TestCaseError> {
         let Ok(sweep) = text.parse::<Sweep>() else {
             return Ok(());

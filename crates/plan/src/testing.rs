@@ -79,7 +79,7 @@ pub fn transfer_point() -> TransferPoint {
     }
 }
 
-/// Returns the length of one trial of this many operations of each thread, without a warm-up.
+/// Returns the length of one trial in which each thread issues this many operations, without a warm-up.
 pub fn iterations(count: u64) -> PointLength {
     PointLength {
         trials: 1,

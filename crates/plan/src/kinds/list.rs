@@ -1,6 +1,6 @@
 //! The types that follow from the list of kinds.
 
-/// Declares an experiment and a point of any kind from a list of kinds, and a row for each kind.
+/// Declares the enums of all kinds' experiments and points, and a row for each kind, from a list of kinds.
 macro_rules! kinds {
     ($($(#[doc = $about:literal])+ $kind:ident: $experiment:ty, $point:ty;)+) => {
         /// One experiment: a table of a plan file, or one command line.
@@ -35,7 +35,7 @@ macro_rules! kinds {
         )+
 
         impl Experiment {
-            /// The key of the experiment's tables in a plan file, which is also its command.
+            /// The key of the experiment's tables in a plan file, which is also the name of its command.
             pub fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$kind(_) => <$experiment as $crate::options::Tables>::KEY,)+
@@ -56,14 +56,14 @@ macro_rules! kinds {
                 }
             }
 
-            /// Writes the experiment's given options, as the table of a plan.
+            /// Writes the experiment's given options as the table of a plan.
             pub(crate) fn write(&self) -> Result<::toml::Table, ::toml::ser::Error> {
                 match self {
                     $(Self::$kind(experiment) => $crate::options::Tables::write(&**experiment),)+
                 }
             }
 
-            /// Returns the experiment's cells, at most `points_max`, and the facts for readers of their results.
+            /// Returns the experiment's cells, at most `points_max`, and facts for readers of the results.
             pub(crate) fn points(
                 &self,
                 ranks: u32,

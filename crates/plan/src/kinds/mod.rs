@@ -1,4 +1,4 @@
-//! The list of kinds, with a folder and a line for each. Only this module names them all.
+//! The list of kinds: each has a folder and one line here. No other module names all kinds.
 //!
 //! | folder | what lives there |
 //! | --- | --- |
@@ -20,16 +20,16 @@ pub mod transfer;
 pub mod tune;
 
 list::kinds! {
-    /// Between memories.
+    /// Transfers between memories.
     Transfer: transfer::Transfer, transfer::TransferPoint;
-    /// With files.
+    /// Reads and writes of files.
     File: files::FileJob, files::FilePoint;
     /// Setting up connections.
     Connect: connect::Connect, connect::ConnectPoint;
-    /// Drawing transfers.
+    /// Random transfers.
     Stress: stress::Stress, stress::StressPoint;
-    /// Searching options.
+    /// A search for the best options.
     Tune: tune::Tune, tune::TunePoint;
-    /// Calling together.
+    /// Collective operations.
     Collective: collective::CollectiveJob, collective::CollectivePoint;
 }

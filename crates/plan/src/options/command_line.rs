@@ -1,4 +1,4 @@
-//! Writes an experiment as arguments of its command. Names and values come from its table in a plan.
+//! Writes an experiment as arguments of its command. The names and values come from the experiment's plan table.
 
 use clap::{Arg, ArgAction, Args, Command};
 use toml::Value;
@@ -6,7 +6,8 @@ use toml::Value;
 use super::table::Tables;
 use tonnage_units::{Error, Result};
 
-/// Returns the arguments of `tonnage` that request an experiment, starting with its command. Only given options appear.
+/// Returns the arguments of `tonnage` that request an experiment, beginning with the command. Only given options
+/// appear.
 pub fn arguments<T: Tables + Args>(experiment: &T) -> Result<Vec<String>> {
     let cannot = |what: &dyn std::fmt::Display| {
         Error::Failed(format!("no command line asks for this experiment: {what}"))
@@ -20,7 +21,7 @@ pub fn arguments<T: Tables + Args>(experiment: &T) -> Result<Vec<String>> {
             let mut known = command.get_arguments();
             known.find(|arg| arg.get_long() == Some(name))
         };
-        // The key of a list or table may be the plural of an option that is repeated.
+        // In a plan, the key of a repeated option may be its plural.
         let arg = long(&key).or_else(|| long(key.strip_suffix('s')?));
         let arg = arg.ok_or_else(|| cannot(&key))?;
         let option = format!("--{}", arg.get_long().unwrap_or_default());

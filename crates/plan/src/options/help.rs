@@ -1,4 +1,4 @@
-//! Help on options in addition to their doc comments: the names to choose from, and the defaults.
+//! Adds to the help of options: names to choose from, and defaults.
 
 use std::ffi::OsStr;
 use std::marker::PhantomData;
@@ -31,7 +31,7 @@ pub fn one_of<T: Named>() -> Names<T, T> {
     Names(|_| true, PhantomData)
 }
 
-/// Reads one of the names of `T` that an option accepts, and lists these in the help.
+/// Reads one of those names of `T` for which `takes` returns true, and lists only these in the help.
 pub fn one_of_these<T: Named>(takes: fn(&T) -> bool) -> Names<T, T> {
     Names(takes, PhantomData)
 }
@@ -41,7 +41,7 @@ pub fn many_of<T: Named>() -> Names<T, Many<T>> {
     Names(|_| true, PhantomData)
 }
 
-/// Reads a `V` that is written with the names of `T` that an option accepts.
+/// Reads a `V` that is written with names of `T`. The function selects the names that the option accepts.
 pub struct Names<T, V>(fn(&T) -> bool, PhantomData<fn() -> V>);
 
 impl<T, V> Clone for Names<T, V> {
@@ -86,11 +86,11 @@ where
     }
 }
 
-/// Name of the value of an option that takes a sweep.
+/// Placeholder in the help for the value of an option that takes a sweep.
 pub const SWEEP: &str = "SWEEP";
 
-/// Adds a group's default to the help of an option, turns an option with a sweep into a list, and lets lists be
-/// repeated. Used as `#[command(mut_args = with_default::<Self>)]`.
+/// Adds a group's default to the help of an option, reads a sweep as a list, and lets lists be repeated. Used as
+/// `#[command(mut_args = with_default::<Self>)]`.
 pub fn with_default<T: Group>(arg: Arg) -> Arg {
     declared(arg, keys::<T>(), || {
         given_options(&T::defaults(), &[]).unwrap_or_default()
@@ -120,7 +120,7 @@ fn declared(arg: Arg, keys: &[&str], defaults: fn() -> toml::Table) -> Arg {
     let default = default
         .as_str()
         .map_or_else(|| default.to_string(), str::to_owned);
-    // clap removes the full stop at the end of the sentence.
+    // clap removes the full stop at the end of the help text.
     let with = |help: &StyledStr| format!("{help}. [default: {default}]");
     let (short, long) = (arg.get_help().map(with), arg.get_long_help().map(with));
     let arg = arg.help(short.unwrap_or_default());

@@ -19,13 +19,14 @@ impl<T> Many<T> {
         &self.0
     }
 
-    /// Returns the values of an optional list; empty if it is not given.
+    /// Returns the values of an optional list. The result is empty if the option is not given.
     pub fn all(asked: &Option<Self>) -> &[T] {
         asked.as_ref().map_or(&[], Self::values)
     }
 }
 
-/// The values of a non-empty list; `None` if the option is not given. `such` is an example value for the refusal.
+/// Returns the values of a list; `None` if the option is not given. Refuses an empty list; `such` is an example value
+/// for the message.
 pub(crate) fn several<'a, T>(
     option: &str,
     asked: &'a Option<Many<T>>,
@@ -75,7 +76,8 @@ where
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let ValueTexts(texts) = ValueTexts::deserialize(deserializer)?;
-        // A list of one text is printed as that text, so both must mean the same: values joined by commas.
+        // A list with one text is printed as that text. Both forms must therefore mean the same: values joined by
+        // commas.
         let lists = texts.iter().map(|ValueText(text)| text.parse());
         let lists: Vec<Self> = lists.collect::<Result<_, _>>().map_err(de::Error::custom)?;
         Ok(lists.into_iter().flat_map(|Self(values)| values).collect())

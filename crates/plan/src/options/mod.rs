@@ -1,20 +1,20 @@
-//! Options, one field each. A field's doc comment is its help. Its name is its key in a plan and its long name on the
-//! command line. clap and serde do the rest.
+//! Options, one field each. A field's doc comment is the option's help. Its name is the key in a plan and the long name
+//! on the command line. clap and serde derive the rest.
 //!
 //! Options that belong together are a struct, a *group*, under one heading of the help. A kind of experiment is a
-//! struct of groups, put together by `groups!`. A group can be part of several kinds.
+//! struct of groups, declared with `groups!`. Several kinds can use the same group.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `table` | groups of options, reading them from the tables of a plan, and printing them |
+//! | `table` | groups of options, read from and written to the tables of a plan |
 //! | `many` | lists: `a,b` and `["a", "b"]` |
 //! | `repeated` | lists that are repeated on the command line |
 //! | `pairs` | `NAME=VALUE` on the command line, tables in plans |
-//! | `text`, `one_or_many` | values and lists with their own text form |
+//! | `text`, `one_or_many` | values and lists with a special text form |
 //! | [`command_line`] | an experiment as the arguments of its command |
-//! | `help` | names and defaults in the help, from their declarations |
+//! | `help` | names and defaults in the help, taken from the declarations |
 //!
-//! Combinations of options are checked where the kind expands to points.
+//! When a kind expands to points, it checks combinations of options.
 
 pub mod command_line;
 mod help;
@@ -32,8 +32,7 @@ pub use pairs::Pair;
 pub use repeated::from_command_line;
 pub use table::{Group, Parsed, Source, Tables, given_options, keys_of};
 
-/// Makes a kind of experiment of a struct of groups. The groups are named in the order in which their options are
-/// printed.
+/// Makes a kind of experiment from a struct of groups. Options are printed in the order in which the groups are listed.
 macro_rules! groups {
     ($kind:ty: $key:literal, $name:literal, needs $needs:expr; $($group:ident),+ $(,)?) => {
         impl $crate::options::Tables for $kind {

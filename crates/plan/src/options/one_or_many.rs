@@ -1,5 +1,5 @@
-//! Lists in which a single item needs no brackets, by `#[serde(with = "one_or_many")]`: texts that may contain commas,
-//! and tables.
+//! Lists that may be written without brackets if they have a single item, by `#[serde(with = "one_or_many")]`. Items
+//! are tables, or texts that may contain commas.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use serde::de::{
 };
 use serde::ser::{Serialize, Serializer};
 
-/// An item of one of these lists.
+/// An item of such a list.
 pub trait Listed {
     /// The key and its accepted forms, for messages.
     const EXPECTED: &'static str;
@@ -23,7 +23,7 @@ impl Listed for String {
     const IS_TEXT: bool = true;
 }
 
-/// Writes one item as it is, several as a list.
+/// Writes a single item as it is, and several as a list.
 pub fn serialize<S: Serializer, T: Serialize>(all: &[T], serializer: S) -> Result<S::Ok, S::Error> {
     match all {
         [one] => one.serialize(serializer),
@@ -31,7 +31,7 @@ pub fn serialize<S: Serializer, T: Serialize>(all: &[T], serializer: S) -> Resul
     }
 }
 
-/// Reads one item, or a list.
+/// Reads a single item or a list.
 pub fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de> + Listed>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -39,7 +39,7 @@ pub fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de> + Listed>(
     deserializer.deserialize_any(OneOrMany { is_item: false, of })
 }
 
-/// A list, or one item of a list.
+/// A list, or a single item of a list.
 struct OneOrMany<T> {
     is_item: bool,
     of: PhantomData<T>,

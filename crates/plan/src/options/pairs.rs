@@ -1,4 +1,4 @@
-//! `NAME=VALUE`: repeated on the command line, one table in a plan by `#[serde(with = "pairs")]`.
+//! `NAME=VALUE` options: repeated on the command line, one table in a plan, by `#[serde(with = "pairs")]`.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use tonnage_units::written::ValueText;
 /// A name and its value.
 pub type Pair = (String, String);
 
-/// Reads one option of an engine. Whether the engine has it is checked when the plan is expanded.
+/// Reads one option of an engine. Expansion of the plan checks whether the engine has this option.
 pub fn engine_option(text: &str) -> Result<Pair, Error> {
     pair(text, "is not an option of an engine: write NAME=VALUE")
 }
 
-/// Reads one option of a memory. Whether the memory has it is checked when the plan is expanded.
+/// Reads one option of a memory. Expansion of the plan checks whether the memory has this option.
 pub fn memory_option(text: &str) -> Result<Pair, Error> {
     pair(text, "is not an option of a memory: write NAME=VALUE")
 }
 
-/// Reads one hint. Only the library knows which hints exist.
+/// Reads one hint. The name is not checked, because only the library knows which hints exist.
 pub fn hint(text: &str) -> Result<Pair, Error> {
     pair(
         text,
@@ -39,7 +39,7 @@ fn pair(text: &str, wrong: &str) -> Result<Pair, Error> {
     }
 }
 
-/// Returns the values by name. The last value of a name counts.
+/// Returns the values by name. If a name is repeated, its last value counts.
 pub fn map(pairs: &[Pair]) -> BTreeMap<String, String> {
     pairs.iter().cloned().collect()
 }

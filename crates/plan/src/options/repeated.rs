@@ -1,7 +1,7 @@
-//! Lists that are repeated on the command line: `--op write --op read` asks for the same as `--op write,read`.
+//! Lists that are repeated on the command line: `--op write --op read` means the same as `--op write,read`.
 //!
-//! clap's derive accepts one value of an option. A list is declared with `value_delimiter = ','` on its field. This
-//! module joins its values, through the table that a plan would have.
+//! Fields derived with clap keep only one value of a repeated option. A field with `value_delimiter = ','` is a list.
+//! This module joins all values of a list, by writing them to a plan's table and reading it.
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command};
@@ -14,7 +14,7 @@ use super::table::{Parsed, Source, Tables};
 pub fn from_command_line<T: Tables + Args>(matches: &ArgMatches) -> Result<T, clap::Error> {
     let read = T::from_arg_matches(matches)?;
     let mut command = T::augment_args(Command::new(T::KEY));
-    // Only a built command knows how messages write its options.
+    // Messages show an option's full name only if the command is built.
     command.build();
     let lists = command.get_arguments().filter(|arg| is_list(arg));
     let several: Vec<(&Arg, Vec<String>)> = lists
@@ -31,7 +31,7 @@ pub fn from_command_line<T: Tables + Args>(matches: &ArgMatches) -> Result<T, cl
             list.get_long()
                 .map(|key| (key.to_owned(), Value::Array(texts))),
         );
-        // One at a time, so that the message can name the option.
+        // Lists are added one at a time, so that the message can name the option.
         if let Err(error) = parse_table::<T>(&table) {
             return Err(value_error(&format!(
                 "invalid value for '{list}': {}",

@@ -18,16 +18,16 @@ pub trait Group: clap::Args + Default + Serialize + DeserializeOwned {
     }
 }
 
-/// A value of a plan, or its error with the position in the text.
+/// A parsed value. An error has its position in the text.
 pub type Parsed<T> = Result<T, toml::de::Error>;
 
 /// A struct of groups that is read from the tables under one key of a plan.
 pub trait Tables: Sized {
-    /// The key.
+    /// Key of these tables in a plan.
     const KEY: &'static str;
-    /// One of them with its article, for messages.
+    /// Name of one experiment with its article, for messages.
     const NAME: &'static str;
-    /// Keys that must be there, each with an example of its value.
+    /// Required keys, each with an example of its value.
     const NEEDS: &'static [(&'static str, &'static str)];
 
     /// Every key that a table may have.
@@ -36,11 +36,12 @@ pub trait Tables: Sized {
     /// Reads a table after its keys were checked.
     fn read(source: Source<'_>) -> Parsed<Self>;
 
-    /// Writes the given options only.
+    /// Writes only the given options.
     fn write(&self) -> Result<Table, toml::ser::Error>;
 }
 
-/// A table from which groups take their options. Places in the text are kept, which `#[serde(flatten)]` would lose.
+/// A table from which each group takes its options. It keeps positions in the text, which `#[serde(flatten)]` would
+/// lose.
 #[derive(Debug)]
 pub struct Source<'i> {
     span: Range<usize>,
@@ -48,12 +49,12 @@ pub struct Source<'i> {
 }
 
 impl<'i> Source<'i> {
-    /// A table and its place.
+    /// Creates a source from a table and its position in the text.
     pub fn new(span: Range<usize>, table: DeTable<'i>) -> Self {
         Self { span, table }
     }
 
-    /// The options of one group.
+    /// Takes the options of one group out of the table.
     pub fn group<T: Group>(&mut self) -> Parsed<T> {
         let mut own = DeTable::new();
         for &key in keys::<T>() {
@@ -64,8 +65,8 @@ impl<'i> Source<'i> {
     }
 }
 
-/// Returns the given options of a group as the table of a plan: values that differ from those of an empty group, and
-/// required keys. Without these, the table could not be read back.
+/// Returns a group's given options as the table of a plan: values that differ from those of an empty group, and
+/// required keys. Without the required keys, the table could not be read back.
 pub fn given_options<T: Group>(
     group: &T,
     needs: &[(&str, &str)],
@@ -80,7 +81,7 @@ pub fn given_options<T: Group>(
 /// Returns the keys of a group: the names of its fields, as serde knows them.
 pub fn keys<T: Group>() -> &'static [&'static str] {
     let mut keys: &'static [&'static str] = &[];
-    // Nothing is read: serde passes the names before it asks for a value.
+    // No value is read: serde passes the field names first, and the deserializer then fails.
     let _ = T::deserialize(FieldNames(&mut keys));
     keys
 }
@@ -90,7 +91,7 @@ pub fn keys_of<S, T: Group>(_field: fn(&S) -> &T) -> &'static [&'static str] {
     keys::<T>()
 }
 
-/// A deserializer that takes the names of a struct's fields and returns no value.
+/// A deserializer that stores the names of a struct's fields and returns no value.
 struct FieldNames<'a>(&'a mut &'static [&'static str]);
 
 impl<'de> Deserializer<'de> for FieldNames<'_> {

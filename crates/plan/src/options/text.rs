@@ -1,4 +1,4 @@
-//! Options that are text in plans, by `#[serde(with = "text")]`, although records have another form of their values.
+//! Options that are text in plans, by `#[serde(with = "text")]`, although records store their values in another form.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::de::Deserializer;
 use serde::ser::Serializer;
 use tonnage_units::written;
 
-/// Writes the text that reads back as the same value.
+/// Writes the value as text, which reads back as the same value.
 pub fn serialize<S: Serializer, T: Display>(
     value: &Option<T>,
     serializer: S,

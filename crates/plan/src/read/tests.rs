@@ -169,7 +169,7 @@ fn a_short_text_cannot_take_much_memory_or_stack() {
 }
 
 /// The name of the field that declares an option must be its key in plans and its long name. Exceptions are lists that
-/// are repeated on the command line, and keys that only plans have.
+/// are repeated on the command line, and keys that exist only in plans.
 #[test]
 fn keys_are_the_long_names_of_options() {
     fn both<T: Tables + clap::Args>() -> (Vec<&'static str>, Vec<String>) {

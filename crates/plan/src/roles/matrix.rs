@@ -1,9 +1,9 @@
-//! Rounds of a matrix. Each ordered pair of ranks is in exactly one round, alone or together with pairs that share no
-//! rank with it. Any rank finds its part of a round without a list of the others.
+//! Rounds of a matrix. Each ordered pair of ranks is in exactly one round, either alone or together with pairs that
+//! share no rank with it. Each rank computes its own part of a round without listing the other pairs.
 //!
-//! Disjoint rounds are a round-robin tournament by the circle method: of m players, m even, the last one meets player k
-//! in round k, and two others meet where the sum of their numbers is 2k modulo m - 1. Each meeting is two rounds, one
-//! for each direction. For an odd number of ranks a dummy player is added; the rank that meets it rests.
+//! Disjoint rounds are a round-robin tournament by the circle method. Of m players (m even), the last meets player k in
+//! meeting k. Two other players meet when the sum of their numbers is 2k modulo m - 1. Each meeting is two rounds, one
+//! for each direction. An odd number of ranks gets a dummy player, and the rank that meets the dummy rests.
 
 use crate::point::MatrixRounds;
 
@@ -16,14 +16,14 @@ pub(super) fn rounds(kind: MatrixRounds, ranks: u32) -> u32 {
     rounds.max(1)
 }
 
-/// Returns the pair of a round that has exactly one.
+/// Returns the pair of a round, if each round has exactly one pair.
 pub(super) fn pair_alone(ranks: u32, round: u32) -> Option<(u32, u32)> {
     let others = ranks.checked_sub(1).filter(|&others| others > 0)?;
     let (from, place) = (round / others, round % others);
     (from < ranks).then_some((from, place + u32::from(place >= from)))
 }
 
-/// Returns the target of a rank in a round.
+/// Returns the target of a rank in a round, if the rank initiates.
 pub(super) fn target(kind: MatrixRounds, ranks: u32, (rank, round): (u32, u32)) -> Option<u32> {
     match kind {
         MatrixRounds::Alone => {
@@ -38,7 +38,7 @@ pub(super) fn target(kind: MatrixRounds, ranks: u32, (rank, round): (u32, u32)) 
     }
 }
 
-/// Returns the rank that initiates towards another one in a round.
+/// Returns the rank that initiates towards `rank` in a round, if any.
 pub(super) fn initiator(kind: MatrixRounds, ranks: u32, (rank, round): (u32, u32)) -> Option<u32> {
     match kind {
         MatrixRounds::Alone => {
@@ -52,12 +52,12 @@ pub(super) fn initiator(kind: MatrixRounds, ranks: u32, (rank, round): (u32, u32
     }
 }
 
-/// Players of the tournament, 2 or more.
+/// Number of players of the tournament: even, and at least 2.
 fn padded_ranks(ranks: u32) -> u32 {
     ranks.max(2).next_multiple_of(2)
 }
 
-/// Returns the rank that another one meets; `None` if it rests.
+/// Returns the rank that `rank` meets; `None` if it rests.
 fn partner(ranks: u32, (rank, meeting): (u32, u32)) -> Option<u32> {
     let others = padded_ranks(ranks) - 1;
     let partner = if rank == others {

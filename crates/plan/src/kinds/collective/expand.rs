@@ -125,7 +125,7 @@ impl AnyExperiment for CollectiveJob {
         self.call.label.as_deref()
     }
 
-    /// Replaces the backends by native ones with these engines.
+    /// Replaces the backends by native backends over these engines.
     fn use_engines(&mut self, engines: &[String]) -> bool {
         let native = engines.iter().map(|engine| format!("native:{engine}"));
         let (own, options) = (&mut self.call.backend, &self.call.engine_options);
@@ -137,7 +137,7 @@ impl AnyExperiment for CollectiveJob {
     }
 }
 
-/// Returns the requested values, or one `None` if there are none.
+/// Returns the requested values, or a single `None` if the option was not given.
 fn values_or_none<T: Copy>(asked: Option<&[T]>) -> Vec<Option<T>> {
     asked.map_or_else(
         || vec![None],
@@ -145,7 +145,7 @@ fn values_or_none<T: Copy>(asked: Option<&[T]>) -> Vec<Option<T>> {
     )
 }
 
-/// Gives a point its block, and refuses values that cannot be combined.
+/// Fills in a point's block, and refuses values that cannot be combined.
 fn complete(point: &mut CollectivePoint, backends: &[&BackendEntry]) -> Result<()> {
     let (op, dtype) = (point.op, point.dtype);
     let elements = |entry: &&BackendEntry| entry.check(op, dtype, point.reduction);
@@ -233,7 +233,7 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<CommonParts>
     Ok(CommonParts { backends, point })
 }
 
-/// Returns the rows of the backends, and the engine options of native ones.
+/// Returns the rows of the requested backends, and the engine options for native ones.
 fn backends(
     call: &CallOptions,
     lists: &Lists,
@@ -280,12 +280,12 @@ fn backends(
     Ok((entries, options))
 }
 
-/// Refuses options that apply to none of the operations, because results would be mistaken for those of another call.
-/// An option that applies to some operations is accepted.
+/// Refuses options that apply to none of the operations, because the results would seem to be those of another call. An
+/// option is accepted if it applies to at least one operation.
 fn check_effects(call: &CallOptions, ops: &[Collective]) -> Result<()> {
     let moves = |op: Collective| op != Collective::Barrier;
     let (no_root, no_reduction, no_bytes) = ("no root", "nothing to reduce", "no bytes to move");
-    // An option, whether it was given, the operations that have it, and the reason why others do not.
+    // Each row: an option, whether it was given, the operations that have it, and why others do not.
     type OperationPredicate = fn(Collective) -> bool;
     let options: [(&str, bool, OperationPredicate, &str); 6] = [
         ("root", call.root.is_some(), Collective::is_rooted, no_root),
@@ -329,7 +329,7 @@ fn check_place(call: &CallOptions, backends: &[&BackendEntry]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the Python of torch backends.
+/// Returns the Python interpreter of torch backends.
 fn python(call: &CallOptions, backends: &[&BackendEntry]) -> Result<String> {
     let has_python = |entry: &&BackendEntry| matches!(entry.variant, BackendVariant::OneOf(_));
     match &call.python {
@@ -344,7 +344,7 @@ fn length(job: &CollectiveJob) -> Result<PointLength> {
     point_length(&job.length)
 }
 
-/// Returns the types and reductions of an operation.
+/// Returns each combination of type and reduction of an operation.
 fn element_combinations(call: &CallOptions, op: Collective) -> Vec<(Dtype, Option<Reduction>)> {
     let dtypes = call
         .dtype
@@ -374,7 +374,7 @@ fn check_chunk(bytes: u64, dtype: Dtype) -> Result<()> {
     ))
 }
 
-/// Returns the sizes of an operation; 0 for a barrier, which has none.
+/// Returns the sizes of an operation; a barrier has only the size 0.
 fn sizes(call: &CallOptions, op: Collective) -> Result<Vec<u64>> {
     match &call.sizes {
         _ if op == Collective::Barrier => Ok(vec![0]),
@@ -394,7 +394,7 @@ fn root(call: &CallOptions, op: Collective, ranks: u32) -> Result<u32> {
     }
 }
 
-/// Returns the elements of one block among `ranks` ranks, at least one except for a barrier.
+/// Returns the number of elements of one block among `ranks` ranks: 0 for a barrier, at least 1 otherwise.
 fn block_elements(op: Collective, ranks: u32, dtype: Dtype, size_bytes: u64) -> Result<u64> {
     if op == Collective::Barrier {
         return Ok(0);

@@ -1,4 +1,4 @@
-//! Groups of ranks that call at the same time, each group independently, like `split` in nccl-tests.
+//! Groups of ranks that call at the same time, independently of each other, like `split` in nccl-tests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
-/// Largest group with its members listed one by one.
+/// Largest group whose members are listed one by one.
 const LISTED_MAX: u32 = 4;
 
 /// Rule by which ranks are divided into groups of equal size.
@@ -39,12 +39,12 @@ pub struct GroupPosition {
     grouping: Grouping,
     /// The group, counted from 0.
     pub group: u32,
-    /// The rank's number in the group.
+    /// The rank's position in the group, from 0.
     pub place: u32,
 }
 
 impl Groups {
-    /// Returns the groups of `ranks` ranks. Refuses unequal groups.
+    /// Divides `ranks` ranks into groups. Refuses unequal groups.
     pub fn grouping(self, ranks: u32) -> Result<Grouping> {
         if self.divides(ranks) {
             return Ok(Grouping {
@@ -87,8 +87,8 @@ impl Grouping {
         }
     }
 
-    /// Returns the groups of a plan, which were found to be equal when it was read. A record may contain anything;
-    /// impossible groups become one group of all ranks.
+    /// Returns the groups of a plan, which was checked when it was read. A record may contain anything: groups that are
+    /// impossible become one group of all ranks.
     pub(super) fn from_checked(groups: Groups, ranks: u32) -> Self {
         if groups.divides(ranks) {
             return Self { groups, ranks };
@@ -124,7 +124,8 @@ impl Grouping {
         }
     }
 
-    /// Returns the rank of the run with this position in a group. Arbitrary numbers from a record do not overflow.
+    /// Returns the rank of the run at this position of a group. Does not overflow, even with arbitrary numbers from a
+    /// record.
     pub fn rank(&self, group: u32, place: u32) -> u32 {
         match self.groups {
             Groups::All => place,
@@ -139,7 +140,7 @@ impl Grouping {
         (0..self.size()).map(move |place| grouping.rank(group, place))
     }
 
-    /// Returns the ranks of a group in short form: 4-7, or 1,3,…,31.
+    /// Returns the ranks of a group in short form: `4-7`, or `1,3,…,31`.
     pub fn describe_members(&self, group: u32) -> String {
         let size = self.size();
         let rank = |place| self.rank(group, place);
@@ -158,12 +159,12 @@ impl Grouping {
 }
 
 impl GroupPosition {
-    /// Returns the rank of the run with this position in this group.
+    /// Returns the rank of the run at this position of the group.
     pub fn rank(&self, place: u32) -> u32 {
         self.grouping.rank(self.group, place)
     }
 
-    /// Ranks of this group, in ascending order.
+    /// Ranks of the group, in ascending order.
     pub fn members(&self) -> impl Iterator<Item = u32> {
         self.grouping.members(self.group)
     }

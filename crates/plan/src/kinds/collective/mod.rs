@@ -7,8 +7,7 @@
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of an experiment, the checks of its options, and what makes it a kind |
 //!
-//! Operations, types of elements and algorithms are those of `tonnage_collective`. Measuring a point is not known here;
-//! see `tonnage_bench`.
+//! `tonnage_collective` defines operations, element types and algorithms. `tonnage_bench` measures the points.
 
 mod expand;
 pub mod groups;

@@ -48,9 +48,9 @@ pub struct CallOptions {
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
 
-    /// Library that carries the calls out: native:ENGINE (this program's own, over one of its engines), mpi (that of
-    /// the launcher), torch:gloo, torch:nccl, torch:mpi (torch.distributed) or torch:null (calls nothing). The trials
-    /// of several, joined by commas, take turns.
+    /// Library that carries out the calls; several are joined by commas, and their trials alternate. native:ENGINE is
+    /// tonnage's own library over one of its engines. mpi is the launcher's MPI. torch:gloo, torch:nccl and torch:mpi
+    /// are torch.distributed, and torch:null calls nothing.
     #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
     pub backend: Option<Many<String>>,
 
@@ -64,8 +64,9 @@ pub struct CallOptions {
     #[arg(long, value_name = "NAMES", required = true, value_parser = many_of::<Collective>(), value_delimiter = ',')]
     pub op: Option<Many<Collective>>,
 
-    /// Bytes of each rank for all-reduce, reduce, broadcast and send-recv-*, of all ranks together for the others;
-    /// rounded down to whole elements for each rank. A value or a sweep; none for barrier alone.
+    /// Size of a call: a value or a sweep; barrier has none. It is the bytes of each rank for all-reduce, reduce,
+    /// broadcast and send-recv-*, and the bytes of all ranks together for other operations. It is rounded down to whole
+    /// elements for each rank.
     #[arg(short, long, alias = "size", value_name = SWEEP)]
     #[serde(alias = "size")]
     pub sizes: Option<Sweep>,
@@ -74,16 +75,16 @@ pub struct CallOptions {
     #[arg(long, value_name = "NAMES", value_parser = many_of::<Dtype>(), value_delimiter = ',')]
     pub dtype: Option<Many<Dtype>>,
 
-    /// Combination of the elements, where an operation reduces; several are joined by commas. [default: sum]
+    /// Reduction of the elements, for operations that reduce; several are joined by commas. [default: sum]
     #[arg(long, value_name = "NAMES", value_parser = many_of::<Reduction>(), value_delimiter = ',')]
     pub reduce: Option<Many<Reduction>>,
 
-    /// Rank that broadcasts or scatters, or that a reduce or gather ends at; counted within a group.
+    /// Rank that broadcasts, scatters, or gets the result of a reduce or gather; counted within a group.
     #[arg(long, value_name = "RANK")]
     pub root: Option<Count>,
 
-    /// Groups of ranks that call at once, each by itself: all, div:K (K ranks that follow each other) or mod:K (every
-    /// K-th rank). Sizes are those of a group, the time is that of the slowest.
+    /// Groups of ranks that call at once, each by itself: all, div:K (K consecutive ranks) or mod:K (every K-th rank).
+    /// Sizes are those of one group, and the time is that of the slowest group.
     #[arg(long, value_name = "GROUPS")]
     #[serde(with = "text")]
     pub groups: Option<Groups>,
@@ -92,23 +93,23 @@ pub struct CallOptions {
     #[arg(long)]
     pub in_place: bool,
 
-    /// Algorithm of native backends; several are joined by commas. Without it the fastest of those that the operation
-    /// has is found in the warm-up.
+    /// Algorithm of native backends; several are joined by commas. By default, the warm-up finds the fastest algorithm
+    /// of the operation.
     #[arg(long, value_name = "NAMES", value_parser = many_of::<Algorithm>(), value_delimiter = ',')]
     pub algorithm: Option<Many<Algorithm>>,
 
-    /// Longest message of native backends, so that what follows one overlaps with the next: a value or a sweep.
-    /// [default: found in the warm-up]
+    /// Longest message of native backends: a value or a sweep. Longer data is sent in parts, so that work on one part
+    /// overlaps with the next. [default: found in the warm-up]
     #[arg(long, value_name = SWEEP)]
     pub chunk: Option<Sweep>,
 
-    /// Alignment of the ranks before each call: by the library's own barrier, outside the clock; or none, so that calls
-    /// follow each other and a trial's time is divided by their number.
+    /// Alignment of the ranks before each call: the library's own barrier, outside the clock; or none. With none, calls
+    /// follow each other, and a trial's time is divided by their number.
     #[arg(long, value_name = "HOW", value_parser = one_of::<Align>())]
     pub align: Option<Align>,
 
-    /// Moment at which inputs are written anew, outside the clock: before each iteration, or before each trial alone.
-    /// [default: iteration, and trial where calls follow each other]
+    /// When inputs are written again, outside the clock: before each iteration, or only before each trial. [default:
+    /// iteration, or trial with --align none]
     #[arg(long, value_name = "WHEN", value_parser = one_of::<Refill>())]
     pub refill: Option<Refill>,
 
@@ -125,11 +126,12 @@ pub struct CallOptions {
     #[arg(long, value_name = "N")]
     pub seed: Option<Count>,
 
-    /// Python of torch backends, which has PyTorch: a path, or a name that is looked up. [default: python3]
+    /// Python with PyTorch, for torch backends: a path, or a name to look up in PATH. [default: python3]
     #[arg(long, value_name = "PATH")]
     pub python: Option<String>,
 
-    /// Longest time of one call, before the backend ends with where each rank is; one of mpi ends the run.
+    /// Longest time of one call; a longer call ends its backend with a report of where each rank is. With mpi, it ends
+    /// the run.
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<Nanos>,
 }
@@ -156,13 +158,13 @@ impl Group for CallOptions {
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Results", mut_args = with_default::<Self>)]
 pub struct CheckOptions {
-    /// Check every element after the last iteration of each trial, outside the clock; those of the first one of each
-    /// point always are.
+    /// Check every element after the last iteration of each trial, outside the clock. The first iteration of each point
+    /// is always checked.
     #[arg(long)]
     pub verify: bool,
 
-    /// Time of an iteration in the table, from those of the ranks: of the slowest one, their mean, or of the fastest
-    /// one. The record has all three.
+    /// Time of an iteration in the table: that of the slowest rank, the mean of all ranks, or that of the fastest rank.
+    /// The record has all three.
     #[arg(long, alias = "across", value_name = "WHICH", value_parser = one_of::<RankTime>())]
     #[serde(alias = "across")]
     pub rank_time: Option<RankTime>,
@@ -182,7 +184,7 @@ pub struct CheckOptions {
     #[serde(alias = "limit", with = "text")]
     pub bound: Option<BoundChoice>,
 
-    /// Figures that others measured with the same options; only plans say it.
+    /// Published figures for the same options, to compare with. Only plans can have them.
     #[arg(skip)]
     #[serde(with = "one_or_many")]
     pub published: Vec<PublishedTable>,

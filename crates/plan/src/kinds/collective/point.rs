@@ -1,4 +1,5 @@
-//! A point of an experiment with collectives, with every value fixed. Only the backends take turns.
+//! A point of an experiment with collectives. Every value is fixed except the backend: the trials of several backends
+//! alternate.
 
 use std::time::Duration;
 
@@ -57,10 +58,10 @@ const NATIVE: &str = "native:";
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CollectivePoint {
-    /// The heading under which the plan puts it, if it gave one.
+    /// Heading under which tables list the point, if the plan gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Backends with trials that take turns, as in `--backend`.
+    /// Backends, as in `--backend`. Their trials alternate.
     pub backends: Vec<String>,
     /// Options of the engines of native backends that differ from their defaults.
     #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
@@ -75,7 +76,7 @@ pub struct CollectivePoint {
     pub reduction: Option<Reduction>,
     /// Root of a rooted operation, counted within its group; 0 otherwise.
     pub root: u32,
-    /// True when results replace the inputs, if the backend has a choice.
+    /// True when results replace the inputs, if the backend supports both.
     pub in_place: bool,
     /// Requested size: bytes of a rank for all-reduce, reduce, broadcast and send-recv-*, the total for the others, 0
     /// for a barrier.
@@ -135,7 +136,7 @@ fn is_python_default(python: &String) -> bool {
 }
 
 impl CollectivePoint {
-    /// The groups.
+    /// Returns how the ranks are divided into groups.
     pub fn grouping(&self) -> Grouping {
         Grouping::from_checked(self.groups, self.ranks)
     }
@@ -157,7 +158,7 @@ impl AnyPoint for CollectivePoint {
         self.length.planned_time()
     }
 
-    /// Returns the engines of its native backends.
+    /// Returns the engines of the point's native backends.
     fn engines(&self) -> Vec<&str> {
         let all = self.backends.iter();
         all.filter_map(|backend| backend.strip_prefix(NATIVE))

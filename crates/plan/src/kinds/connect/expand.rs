@@ -22,7 +22,7 @@ use tonnage_units::{Bytes, Count, Nanos, Result};
 
 const TRIALS_MAX: u64 = 100_000;
 
-/// Shorter trials have no time for a single connection of most engines.
+/// In a shorter trial, most engines cannot make even one connection.
 const TRIAL_NS_MIN: u64 = 10_000_000;
 const TRIAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
 
@@ -37,7 +37,7 @@ impl Kind for Connect {
     tonnage connect --engine fabric:tcp --ranks 8 --traffic fan-in --register 4k..1G*16 --memory small,huge";
 
     /// Returns the cells of one experiment: one for each combination of engine, memory, place, threads and bytes to
-    /// register. The last varies fastest.
+    /// register. The last of these varies fastest.
     fn cells(
         &self,
         ranks: u32,
@@ -89,7 +89,7 @@ impl Kind for Connect {
             point.memory.clone_from(memory)
         });
         let points = cross_product(points, &places, |point, &place| point.place = place);
-        // At most `THREADS_MAX`, which fits.
+        // Fits: the values were checked against `THREADS_MAX`.
         let points = cross_product(points, &threads, |point, &threads| {
             point.threads = threads as u32
         });
@@ -124,7 +124,7 @@ impl AnyExperiment for Connect {
         choose(own, engines.to_vec(), options, self.skipping.optional)
     }
 
-    /// Multiplies the measured time, within its bounds.
+    /// Multiplies the measured time, and keeps it within its bounds.
     fn scale(&mut self, scale: Scale) {
         self.length.duration = scale_duration(&self.length, scale.time);
     }
@@ -168,12 +168,12 @@ fn check_register(point: &ConnectPoint) -> Result<()> {
     }
 }
 
-/// Returns the measured time, multiplied within the bounds that [`length`] checks. An invalid time stays as it is.
+/// Returns the measured time times `factor`, within the bounds that [`length`] checks. An invalid time stays as it is.
 fn scale_duration(given: &ConnectLength, factor: f64) -> Option<Nanos> {
     let Ok((trials, trial_ns)) = length(given) else {
         return given.duration;
     };
-    // Precise enough below 2^53, and casts of floats saturate.
+    // `f64` is precise enough below 2^53, and casts of floats saturate.
     let scaled = (trial_ns as f64 * factor).round() as u64;
     let trial_ns = scaled.clamp(TRIAL_NS_MIN, TRIAL_NS_MAX);
     Some(Nanos(trial_ns * u64::from(trials)))
@@ -187,7 +187,7 @@ fn length(length: &ConnectLength) -> Result<(u32, u64)> {
     let over = format!(" over {trials} trials");
     let bounds = TRIAL_NS_MIN * trials..=TRIAL_NS_MAX * trials;
     let duration = time_within("duration", &over, duration, "", bounds)?;
-    // At most `TRIALS_MAX`, which fits.
+    // Fits: at most `TRIALS_MAX`.
     Ok((trials as u32, duration / trials))
 }
 

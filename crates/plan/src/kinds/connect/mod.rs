@@ -6,7 +6,7 @@
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of an experiment, the checks of its options, and what makes it a kind |
 //!
-//! Measuring a point is left to `tonnage_bench`.
+//! `tonnage_bench` measures the points.
 
 mod expand;
 mod options;

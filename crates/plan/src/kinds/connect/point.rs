@@ -15,7 +15,7 @@ use tonnage_units::{Bytes, PairPlace};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConnectPoint {
-    /// The heading under which the plan puts it, if it gave one.
+    /// Heading under which tables list the point, if the plan gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Engine name with its variant, as in `--engine`.
@@ -35,7 +35,7 @@ pub struct ConnectPoint {
     pub place: Option<PairPlace>,
     /// Bytes of memory that each thread registers.
     pub register_bytes: u64,
-    /// Kind of the memory with these bytes.
+    /// Kind of the registered memory.
     pub memory: String,
     /// Timed repetitions.
     pub trials: u32,
@@ -44,7 +44,7 @@ pub struct ConnectPoint {
 }
 
 impl ConnectPoint {
-    /// Number of connections that all ranks together have at a time: one for each pair of connected threads.
+    /// Number of connections that exist at the same time in all ranks together: one for each pair of connected threads.
     pub fn connections(&self) -> u64 {
         let (initiators, targets) = self.roles().initiating_ranks();
         u64::from(initiators) * u64::from(targets) * u64::from(self.threads)

@@ -1,4 +1,4 @@
-//! Properties that all points of a file job share: everything except engine, block, transfer and depth.
+//! Properties that all points of a file job share: all except engine, block, transfer and depth.
 
 use super::names::{ReadShift, StripeCount, Verify};
 use super::options::{
@@ -21,21 +21,21 @@ const MILLISECOND_NS: u64 = 1_000_000;
 const DAY_NS: u64 = 24 * 3_600_000_000_000;
 const WEEK_NS: u64 = 7 * DAY_NS;
 
-/// Longest path, and longest name in a path, that Linux accepts.
+/// Longest path, and longest name within a path, that Linux accepts.
 const PATH_BYTES_MAX: usize = 4095;
 const NAME_BYTES_MAX: usize = 255;
 
-/// Stripe sizes are multiples of this.
+/// Stripe sizes must be multiples of this.
 const STRIPE_UNIT_BYTES: u64 = 64 << 10;
 
-/// Returns a point of the job without the values that its cell adds.
+/// Returns a point with the values that all cells of the job share.
 pub(super) fn base_point(job: &FileJob, ranks: u32) -> Result<FilePoint> {
     let layout = job.files.layout.unwrap_or(LAYOUT_DEFAULT);
     check_paths(job, layout)?;
     let phases = phases(job)?;
     check_together(job, layout, &phases)?;
     check_effects(job, &phases)?;
-    // At most `TRIALS_MAX`, which fits.
+    // Fits: at most `TRIALS_MAX`.
     let Count(trials) = job.length.trials.unwrap_or(TRIALS_DEFAULT);
     let trials = repetition_count("trials", trials, TRIALS_MAX)? as u32;
     Ok(FilePoint {
@@ -89,7 +89,7 @@ pub(super) fn base_point(job: &FileJob, ranks: u32) -> Result<FilePoint> {
     })
 }
 
-/// Returns the facts for readers of the results of all points of the job.
+/// Returns facts for readers of the results. They hold for all points of the job.
 pub(super) fn point_notes(job: &FileJob) -> Result<PointNotes> {
     check_published(job, &phases(job)?)?;
     Ok(PointNotes {
@@ -160,7 +160,7 @@ fn first_repeated(phases: &[Phase]) -> Option<Phase> {
         .map(|(_, phase)| *phase)
 }
 
-/// Refuses options that need another option, or that another option excludes.
+/// Refuses options without another option that they need, and options that cannot be combined.
 fn check_together(job: &FileJob, layout: FileLayout, phases: &[Phase]) -> Result<()> {
     let shared = layout == FileLayout::Shared;
     let mixed = phases.contains(&Phase::Mixed);
@@ -247,7 +247,7 @@ fn check_published(job: &FileJob, phases: &[Phase]) -> Result<()> {
     Ok(())
 }
 
-/// Checks the number of segments. Products with other sizes are checked where those are known.
+/// Checks the number of segments alone. Its products with sizes are checked when the sizes are known.
 fn segments(job: &FileJob) -> Result<u64> {
     match job.work.segments.unwrap_or(SEGMENTS_DEFAULT) {
         Count(0) => usage_error("segments 0 would move nothing: the fewest is segments 1"),
@@ -289,7 +289,7 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
              read-shuffled out",
         ),
         (_, Some(Count(seed))) => Ok(ReadFrom::Shuffled { seed }),
-        // Nodes are resolved when the ranks have joined. Until then, each node counts as one rank.
+        // A distance in nodes is converted to ranks when the ranks have joined. Until then, a node counts as one rank.
         (Some(ReadShift::Nodes(nodes)), None) => Ok(ReadFrom::Shift {
             ranks: ranks_of_node_shift(nodes, 1, ranks).unwrap_or(1),
         }),
@@ -303,9 +303,9 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
     }
 }
 
-/// Converts a distance of `nodes` nodes to ranks, by IOR's rule; `None` if it leads back to the rank itself. Before the
-/// ranks have joined, no rank knows this number: a launcher gives each rank only the count of its own host. Unequal
-/// hosts would lead to unequal plans.
+/// Converts a distance of `nodes` nodes to ranks, by IOR's rule. Returns `None` if the distance leads back to the rank
+/// itself. The conversion must wait until the ranks have joined, because a launcher tells each rank only the number of
+/// ranks on its own host. If hosts differ in this number, the ranks' plans would differ.
 pub(super) fn ranks_of_node_shift(nodes: u64, ranks_of_node: u32, ranks: u32) -> Option<u32> {
     let ranks = u64::from(ranks.max(1));
     // Both factors are below 2^32.
@@ -343,7 +343,7 @@ fn stonewall(job: &FileJob) -> Result<Option<Stonewall>> {
     }))
 }
 
-/// Checks the path of the status file. A run that writes stores its progress there, and a run that only reads loads it.
+/// Checks the path of the status file. A run that writes stores its progress there, and a run that only reads uses it.
 fn status_file(job: &FileJob, phases: &[Phase]) -> Result<Option<String>> {
     let Some(path) = &job.length.stonewall_status else {
         return Ok(None);
@@ -405,7 +405,7 @@ fn striping(job: &FileJob, phases: &[Phase]) -> Result<Option<Striping>> {
     let count = match job.files.stripe_count {
         Some(StripeCount::Targets(targets)) => Some(targets),
         Some(StripeCount::All) => None,
-        // Only the size was requested.
+        // Only the stripe size was requested, so the file system chooses the count.
         None => Some(0),
     };
     Ok(Some(Striping {

@@ -11,17 +11,17 @@ use tonnage_engine::{EngineOptions, Lists, OptionsOwner, check_options};
 use tonnage_units::Bytes;
 use tonnage_units::Result;
 
-/// Default number of transfers in flight, and the maximum bytes of these.
+/// Default number of transfers in flight, and the maximum number of bytes that these may have.
 const DEPTH_DEFAULT: u64 = 32;
 const DEPTH_BYTES_DEFAULT_MAX: u64 = 64 << 20;
 
-/// Maximum number of transfers in flight for one thread: the size of the kernel's rings.
+/// Maximum number of transfers in flight for one thread: the largest ring that the kernel accepts.
 const DEPTH_MAX: u64 = 32_768;
 
-/// Maximum bytes of all ranks together, so that no offset and no sum overflows.
+/// Maximum bytes of all ranks together. Up to this, no offset and no sum overflows.
 const TOTAL_BYTES_MAX: u64 = 1 << 60;
 
-/// Bytes of the stamp at the beginning of each sector of a file, which identifies its data.
+/// Bytes of the stamp at the beginning of each sector of a file. The stamp identifies the data as tonnage's.
 const STAMP_BYTES: u64 = 16;
 
 /// Alignment of direct transfers on every file system that supports them. A file system may require more.
@@ -31,9 +31,9 @@ const DIRECT_BYTES: u64 = 512;
 pub(super) struct JobEngine<'a> {
     pub(super) entry: &'a FileEntry,
     pub(super) options: EngineOptions,
-    /// Reason why it cannot run the job, if there is one.
+    /// Why the engine cannot run the job; `None` if it can.
     unsupported: Option<String>,
-    /// An engine that takes several transfers at a time, for messages.
+    /// Name of an engine that takes several transfers at a time, for messages.
     queued: Option<&'static str>,
 }
 
@@ -104,7 +104,7 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
     Ok(())
 }
 
-/// Checks and returns the values of a size that multiplies points.
+/// Checks and returns the values of an option in bytes, each of which makes its own points.
 pub(super) fn sizes(what: &str, asked: &Option<Sweep>, default: u64) -> Result<Vec<u64>> {
     let values = Sweep::values_or(asked, default);
     if values.contains(&0) {
@@ -115,17 +115,17 @@ pub(super) fn sizes(what: &str, asked: &Option<Sweep>, default: u64) -> Result<V
     Ok(values)
 }
 
-/// Returns the depths of a job. 0 stands for a default that depends on the transfer and the engine.
+/// Returns the depths of a job. 0 means the default, which depends on the transfer size and the engine.
 pub(super) fn depths(job: &FileJob) -> Result<Vec<u32>> {
     let Some(asked) = &job.how.depth else {
         return Ok(vec![0]);
     };
-    // At most `WINDOW_MAX`, which fits.
+    // Fits: at most `DEPTH_MAX`.
     let checked = |&depth| value_within("depth", depth, 1..=DEPTH_MAX).map(|it| it as u32);
     asked.values().iter().map(checked).collect()
 }
 
-/// Gives a point its depth, and refuses sizes that do not fit each other, the engine or the rest of the job.
+/// Fills in a point's depth, and refuses sizes that do not fit each other, the engine or the rest of the job.
 pub(super) fn complete(point: &mut FilePoint, engine: &JobEngine<'_>) -> Result<()> {
     if point.depth == 0 {
         let fitting = DEPTH_BYTES_DEFAULT_MAX / point.transfer_bytes;
@@ -163,7 +163,7 @@ fn check_sizes(point: &FilePoint, entry: &FileEntry) -> Result<()> {
         ));
     }
     check_stampable(point)?;
-    // Operations of a queue carry their length in 32 bits.
+    // Operations of a queue have 32 bits for their length.
     if entry.queues && transfer > SIZE_BYTES_MAX.into() {
         return usage_error(format!(
             "transfer {} is too large for engine {}: write transfer {} or less",
@@ -196,7 +196,7 @@ fn check_sizes(point: &FilePoint, entry: &FileEntry) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to write files that are too short to be recognised as tonnage's, because they could not be removed.
+/// Refuses to write files too short for a stamp: tonnage removes only files that it recognises as its own.
 fn check_stampable(point: &FilePoint) -> Result<()> {
     let writes = point.prefill || point.phases.iter().any(|phase| phase.writes());
     let blocks = match point.layout {
@@ -219,7 +219,7 @@ fn check_stampable(point: &FilePoint) -> Result<()> {
     ))
 }
 
-/// Refuses too few transfers of a rank for a shuffled order, the threads or a wear-out.
+/// Refuses jobs with too few transfers per rank for a shuffled order, for the threads or for a wear-out.
 fn check_transfers(point: &FilePoint) -> Result<()> {
     let transfers = (point.block_bytes / point.transfer_bytes).saturating_mul(point.segments);
     let more = "use a larger block, a smaller transfer or more segments";

@@ -1,5 +1,5 @@
-//! The points of a job, and its implementation of a kind. Every mistake that can be found before a rank starts is
-//! refused here.
+//! Expands a job to its points, and implements the traits of a kind. Every mistake that can be found before a rank
+//! starts is refused here.
 
 use super::base::{CONFLICTS, base_point, point_notes, ranks_of_node_shift};
 use super::cell::{complete, depths, entries, sizes};
@@ -44,7 +44,7 @@ impl Kind for FileJob {
         let counts = [engines.len(), blocks.len(), depths.len(), transfers.len()];
         check_total(&counts, points_max, "job")?;
         let mut cells = Cells::new();
-        // The last of these varies fastest.
+        // Of engine, block, transfer and depth, the innermost loop's value varies fastest.
         for engine in &engines {
             let own = FilePoint {
                 engine: engine.entry.name.to_owned(),

@@ -4,14 +4,14 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `options` | the options of a job, in their groups |
-//! | `names` | values that are written as one word, such as phases to verify after |
+//! | `names` | values that are written as one word, such as `read-shift = "node"` |
 //! | [`point`] | one cell of a sweep, with everything fixed |
-//! | `expand` | the points of a job, and its implementation of a kind |
+//! | `expand` | the points of a job, and the traits of a kind |
 //! | `base` | properties that all points of a job share, and their checks |
 //! | `cell` | engine, block, transfer and depth of one point, and the checks of these |
 //! | `scale` | jobs with fewer bytes, or with fewer ranks than planned |
 //!
-//! Measuring a point is left to `tonnage_bench::kinds::files`.
+//! `tonnage_bench::kinds::files` measures the points.
 
 mod base;
 mod cell;

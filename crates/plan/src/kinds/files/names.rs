@@ -23,25 +23,25 @@ pub enum Verify {
     After(Vec<Phase>),
 }
 
-/// Number of targets that new files are spread over.
+/// Number of storage targets over which new files are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StripeCount {
-    /// All that the file system has.
+    /// All targets of the file system.
     All,
-    /// This many.
+    /// This many targets.
     Targets(u32),
 }
 
-/// Distance from a rank to the one that wrote its data.
+/// Distance from a reading rank to the rank that wrote its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadShift {
     /// This many ranks.
     Ranks(u64),
-    /// This many nodes. The ranks agree on the number of ranks per node when they have joined.
+    /// This many nodes. When the ranks have joined, they agree on the number of ranks per node.
     Nodes(u64),
 }
 
-/// `random` or `compressible=30%`.
+/// Reads `random` or `compressible=30%`.
 impl FromStr for DataKind {
     type Err = Error;
 
@@ -107,7 +107,7 @@ impl fmt::Display for StripeCount {
     }
 }
 
-/// A number of ranks, `node`, or `nodes=2`.
+/// Reads a number of ranks, `node`, or `nodes=2`.
 impl FromStr for ReadShift {
     type Err = Error;
 
@@ -144,7 +144,7 @@ impl fmt::Display for ReadShift {
     }
 }
 
-/// Writes a number of ranks as a number.
+/// Writes a number of ranks as a number, and nodes as text.
 impl Serialize for ReadShift {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         match self {
@@ -169,7 +169,7 @@ impl Serialize for Verify {
     }
 }
 
-/// `last`, or phases joined by commas.
+/// Reads `last`, or phases joined by commas.
 impl FromStr for Verify {
     type Err = Error;
 
@@ -182,7 +182,7 @@ impl FromStr for Verify {
     }
 }
 
-/// Reads `verify = true`, or the phases to verify after, as a text or a list.
+/// Reads `verify = true`, or the phases after which to verify, as a text or a list.
 pub(super) fn verify<'de, D>(deserializer: D) -> std::result::Result<Option<Verify>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,5 @@
-//! The options of a file experiment. Each group is a heading of the help. `base` and `cell` check their combinations.
+//! The options of a file experiment. Each group has its own heading in the help. `base` and `cell` check their
+//! combinations.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use crate::sweep::Sweep;
 use tonnage_units::{Bytes, Count, Nanos};
 
 /// One file experiment. Options that are not given get their defaults when the plan is expanded. Several engines,
-/// blocks, transfers and depths multiply.
+/// blocks, transfers and depths make several points.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct FileJob {
     /// Files to read or write.
@@ -32,7 +33,7 @@ pub struct FileJob {
     /// Length of the measurement.
     #[command(flatten)]
     pub length: FileLengthOptions,
-    /// Facts for readers of its results.
+    /// Facts for readers of the job's results.
     #[command(flatten)]
     pub results: ResultsOptions,
     /// Whether missing hardware or libraries fail the run.
@@ -54,29 +55,29 @@ pub struct FilesOptions {
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
 
-    /// The file, or what the files' names begin with; may be repeated for files of their own, and then the ranks take
-    /// the paths in turn.
+    /// The file, or the prefix of the files' names; with --layout per-process it may be repeated, and the ranks use the
+    /// paths in turn.
     #[arg(long, value_name = "PATH", required = true)]
     #[serde(with = "one_or_many")]
     pub path: Vec<String>,
 
-    /// Spread of the data over files. Files of their own are named PATH.00000000, PATH.00000001, …
+    /// Spread of the data over files. Per-process files are named PATH.00000000, PATH.00000001, …
     #[arg(long, value_name = "LAYOUT", value_parser = one_of::<FileLayout>())]
     pub layout: Option<FileLayout>,
 
-    /// Put each rank's file into a directory of its own.
+    /// Put each rank's file into a separate directory.
     #[arg(long)]
     pub directory_per_rank: bool,
 
-    /// Use files of its own in each trial, with the trial's number behind their names.
+    /// Use separate files in each trial, with the trial's number behind their names.
     #[arg(long)]
     pub file_per_trial: bool,
 
-    /// Leave the files when the run is over, for a run that reads them.
+    /// Keep the files when the run is over, so that another run can read them.
     #[arg(long)]
     pub keep: bool,
 
-    /// Write into files that are there instead of removing them first.
+    /// Write into existing files instead of removing them first.
     #[arg(long)]
     pub existing: bool,
 
@@ -84,12 +85,12 @@ pub struct FilesOptions {
     #[arg(long)]
     pub prefill: bool,
 
-    /// On a file system that stripes: spread new files over so many targets, or all.
+    /// On a file system that stripes: spread new files over this many targets, or all.
     #[arg(long, value_name = "N|all")]
     #[serde(with = "text")]
     pub stripe_count: Option<StripeCount>,
 
-    /// On a file system that stripes: bytes on one target before the next one's turn.
+    /// On a file system that stripes: bytes on one target before the next target is used.
     #[arg(long, value_name = "BYTES")]
     pub stripe_size: Option<Bytes>,
 }
@@ -123,12 +124,12 @@ pub struct WorkOptions {
     #[arg(long, value_name = "N")]
     pub segments: Option<Count>,
 
-    /// Phases to measure, in this order; several are joined by commas. A phase that reads what no phase before it wrote
-    /// needs files that are there, or --prefill. [default: write,read]
+    /// Phases to measure, in this order; several are joined by commas. A phase that reads data that no earlier phase
+    /// wrote needs existing files, or --prefill. [default: write,read]
     #[arg(long, value_name = "NAMES", value_parser = many_of::<Phase>(), value_delimiter = ',')]
     pub phases: Option<Many<Phase>>,
 
-    /// Reads among 100 transfers of a mixed phase; without --phases, that phase is all that is measured.
+    /// Reads among 100 transfers of a mixed phase; without --phases, only that phase is measured.
     #[arg(long, value_name = "N")]
     pub read_percent: Option<Count>,
 
@@ -140,12 +141,12 @@ pub struct WorkOptions {
     #[arg(long, value_name = "N")]
     pub seed: Option<Count>,
 
-    /// Read what the rank this many behind wrote, so that what a rank has in its own host's cache helps less: a number
-    /// of ranks, or node or nodes=N for what was written on the host before, or so many before. [default: 0]
+    /// Read the data of the rank this many behind, so that the host's own cache helps less: a number of ranks, or node
+    /// or nodes=N for a rank that many hosts behind. [default: 0]
     #[arg(long, value_name = "N")]
     pub read_shift: Option<ReadShift>,
 
-    /// Read what another rank wrote, by a permutation with this seed (1 when none is said).
+    /// Read what another rank wrote, by a permutation with this seed (1 if none is given).
     #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "1")]
     pub read_shuffled: Option<Count>,
 }
@@ -175,11 +176,11 @@ impl Group for WorkOptions {
 #[command(next_help_heading = "Engine", mut_args = with_default::<Self>)]
 pub struct HowOptions {
     /// Engine that makes the reads and writes, such as posix, uring or mpiio; several are joined by commas. `tonnage
-    /// devices` lists them.
+    /// engines` lists them.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub engine: Option<Many<String>>,
 
-    /// An option of the engine's own; may be repeated. `tonnage engines NAME` lists them.
+    /// An option of the engine; may be repeated. `tonnage engines NAME` lists them.
     #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
     #[serde(with = "pairs")]
     pub engine_options: Vec<Pair>,
@@ -189,11 +190,11 @@ pub struct HowOptions {
     #[serde(with = "pairs")]
     pub hints: Vec<Pair>,
 
-    /// Leave the page cache out (O_DIRECT). A file system that cannot is an error.
+    /// Bypass the page cache (O_DIRECT). It is an error if the file system does not support this.
     #[arg(long)]
     pub direct: bool,
 
-    /// Force what was written to stable storage, inside the clock.
+    /// Force written data to stable storage, inside the clock.
     #[arg(long, value_name = "WHEN", value_parser = one_of::<Fsync>())]
     pub fsync: Option<Fsync>,
 
@@ -219,7 +220,7 @@ pub struct HowOptions {
     #[serde(alias = "window", alias = "iodepth")]
     pub depth: Option<Sweep>,
 
-    /// Drop what the page cache holds of the files before each phase that reads.
+    /// Drop the files' pages from the page cache before each phase that reads.
     #[arg(long)]
     pub drop_caches: bool,
 }
@@ -253,8 +254,8 @@ pub struct DataOptions {
     #[arg(long, value_name = "N")]
     pub data_seed: Option<Count>,
 
-    /// Check every byte that the files hold, or that was read, outside the clock, after the last phase or after those that
-    /// are named: --verify=write,read. What a phase wrote over again is checked once.
+    /// Check every byte that the files hold, or that was read, outside the clock. Checks after the last phase, or after
+    /// named phases: --verify=write,read. Bytes that a phase wrote repeatedly are checked once.
     #[arg(long, value_name = "PHASES", num_args = 0..=1, require_equals = true, default_missing_value = "last")]
     #[serde(deserialize_with = "verify")]
     pub verify: Option<Verify>,
@@ -276,20 +277,19 @@ impl Group for DataOptions {
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Length", mut_args = with_default::<Self>)]
 pub struct FileLengthOptions {
-    /// Make no new transfers in a phase after this time.
+    /// Start no new transfers in a phase after this time.
     #[arg(long, value_name = "TIME")]
     pub stonewall: Option<Nanos>,
 
-    /// Let all ranks go on after the stonewall until each has made as many transfers as the fastest had.
+    /// Let all ranks go on after the stonewall until each has made as many transfers as the fastest rank had.
     #[arg(long)]
     pub wear_out: bool,
 
-    /// With --wear-out: at least so many transfers of each rank.
+    /// With --wear-out: at least this many transfers of each rank.
     #[arg(long, value_name = "N")]
     pub wear_out_transfers: Option<Count>,
 
-    /// Keep in this file how much was written until the stonewall, for a run that reads; one that only reads reads just
-    /// that much.
+    /// Store in this file how much was written until the stonewall. A run that only reads then reads only this much.
     #[arg(long, value_name = "FILE")]
     pub stonewall_status: Option<String>,
 
@@ -301,7 +301,7 @@ pub struct FileLengthOptions {
     #[arg(long, value_name = "TIME")]
     pub delay: Option<Nanos>,
 
-    /// Begin no further repetition after this time.
+    /// Start no further repetition after this time.
     #[arg(long, value_name = "TIME")]
     pub max_duration: Option<Nanos>,
 }
@@ -332,7 +332,7 @@ pub struct ResultsOptions {
     #[serde(alias = "limit", with = "text")]
     pub bound: Option<BoundChoice>,
 
-    /// Figures that others measured with the same options; only plans say it.
+    /// Published figures for the same options, to compare with. Only plans can have them.
     #[arg(skip)]
     pub published: Vec<Published>,
 }

@@ -1,4 +1,4 @@
-//! A point of a file experiment, with every value fixed. Bytes move between memory and files.
+//! A point of a file experiment, which moves bytes between memory and files. Every value is fixed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tonnage_units::{Bytes, Result};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FilePoint {
-    /// The heading under which the plan puts it, if it gave one.
+    /// Heading under which tables list the point, if the plan gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Engine name, as in `--engine`.
@@ -35,14 +35,15 @@ pub struct FilePoint {
     pub ranks: u32,
     /// Threads of each rank that make transfers.
     pub threads: u32,
-    /// Paths of the files. With layout per-process, rank r takes path r mod their number; the shared layout has one.
+    /// Paths of the files. With layout per-process, rank r uses path number r modulo the number of paths. The shared
+    /// layout has one path.
     pub paths: Vec<String>,
-    /// One file for all ranks, or one for each.
+    /// Whether all ranks share one file or each has its own.
     pub layout: FileLayout,
-    /// Each rank's file is in a directory of its own, named after the rank.
+    /// Each rank's file is in a separate directory, named after the rank.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub directory_per_rank: bool,
-    /// Each trial uses files of its own, with the trial's number behind their names.
+    /// Each trial uses separate files, with the trial's number behind their names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub file_per_trial: bool,
     /// Bytes that one rank has in one segment; a whole number of transfers.
@@ -60,7 +61,7 @@ pub struct FilePoint {
     /// Reads among 100 transfers of a mixed phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_percent: Option<u32>,
-    /// Source rank of the data that a rank reads.
+    /// Rank whose data a rank reads.
     pub read_from: ReadFrom,
     /// When written data is forced to stable storage, inside the measured interval.
     pub fsync: Fsync,
@@ -68,7 +69,7 @@ pub struct FilePoint {
     pub direct: bool,
     /// All ranks make each transfer together.
     pub collective: bool,
-    /// Each rank sees only its own parts of the shared file.
+    /// Each rank has a view of the shared file that contains only its own parts.
     pub file_view: bool,
     /// All ranks wait for each other between open, transfers and close.
     pub barriers: bool,
@@ -79,10 +80,10 @@ pub struct FilePoint {
     /// Transfers in flight for each thread, if the engine supports several.
     #[serde(alias = "window")]
     pub depth: u32,
-    /// A phase makes no new transfers after this time.
+    /// Time after which a phase starts no new transfers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stonewall: Option<Stonewall>,
-    /// File that stores how many transfers each rank wrote, so that a later run reads only these.
+    /// File that stores how many transfers each rank wrote. A later run then reads only these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_file: Option<String>,
     /// Files are filled before the first phase, outside the clock.
@@ -95,7 +96,7 @@ pub struct FilePoint {
     /// Phases after which the bytes written or read are checked, outside the clock.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify_after: Vec<Phase>,
-    /// Cached bytes of the files are dropped before each phase that reads.
+    /// The files' pages are dropped from the page cache before each phase that reads.
     pub drop_caches: bool,
     /// Striping of new files on a file system that stripes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,7 +106,7 @@ pub struct FilePoint {
     /// Pause before each phase but the first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub delay_ns: u64,
-    /// No further repetition begins after this time.
+    /// Time after which no further repetition starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_ns: Option<u64>,
     /// Upper bound to compare the bandwidth with.
@@ -202,16 +203,16 @@ impl AnyPoint for FilePoint {
     }
 }
 
-/// Choice of the source rank of the data that a rank reads.
+/// Rank whose data a rank reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ReadFrom {
     /// Its own data.
     Own,
-    /// Data of the rank this many behind it.
+    /// Data of the rank this many behind the reading rank.
     Shift {
-        /// Ranks.
+        /// Number of ranks.
         ranks: u32,
     },
     /// Data of another rank, by a seeded permutation of the ranks.
@@ -221,14 +222,14 @@ pub enum ReadFrom {
     },
 }
 
-/// Ends a phase by time.
+/// Ends a phase after a given time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Stonewall {
-    /// Time from the common start.
+    /// Time since the common start of all ranks.
     pub after_ns: u64,
-    /// All ranks then go on until each has made as many transfers as the fastest had.
+    /// After that time, all ranks go on until each has made as many transfers as the fastest rank had.
     pub wear_out: bool,
     /// Minimum number of transfers of each rank, with `wear_out`; 0 for no minimum.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -240,7 +241,7 @@ pub struct Stonewall {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum DataKind {
-    /// Cannot be compressed.
+    /// Data that cannot be compressed.
     Random,
     /// Data with this percentage of zeros.
     Compressible {
@@ -254,10 +255,10 @@ pub enum DataKind {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Striping {
-    /// Number of targets; `None` for all, 0 for as many as the file system chooses.
+    /// Number of targets; `None` for all, 0 if the file system chooses.
     #[serde(default)]
     pub count: Option<u32>,
-    /// Bytes on one target before the next one's turn; `None` for the file system's own.
+    /// Bytes on one target before the next target is used; `None` for the file system's default.
     #[serde(default)]
     pub size_bytes: Option<u64>,
 }

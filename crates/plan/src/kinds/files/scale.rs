@@ -7,10 +7,12 @@ use crate::sweep::Sweep;
 use tonnage_units::Count;
 
 impl FileJob {
-    /// Multiplies the bytes that each rank moves. The number of segments changes as long as there are enough of them,
-    /// then the block, which stays a whole number of transfers. Each rank keeps at least one transfer (as many as
-    /// `threads` and a shuffled order need), so the result may be larger than requested. Times stay. Sizes that do not
-    /// fit each other are left alone, so that scaling does not hide a mistake.
+    /// Multiplies the bytes that each rank moves by `factor`.
+    ///
+    /// Changes the number of segments as long as there are enough segments, and then the block, which stays a whole
+    /// number of transfers. Each rank keeps at least one transfer (as many as `threads` and a shuffled order need), so
+    /// the result may be larger than requested. Times do not change. Sizes that do not fit each other stay as they are,
+    /// so that scaling does not hide a mistake.
     pub(super) fn scale_bytes(&mut self, factor: f64) {
         let blocks = Sweep::values_or(&self.work.block, BLOCK_BYTES_DEFAULT);
         let Some(unit) = common_unit(&Sweep::values_or(
@@ -49,7 +51,7 @@ impl FileJob {
         }
     }
 
-    /// Returns the transfers of a rank with the smallest block and the largest transfer.
+    /// Returns the number of transfers of a rank for the smallest block and the largest transfer.
     fn transfers_least(&self) -> u64 {
         let blocks = Sweep::values_or(&self.work.block, BLOCK_BYTES_DEFAULT);
         let transfers = Sweep::values_or(&self.work.transfer, TRANSFER_BYTES_DEFAULT);
@@ -84,7 +86,7 @@ impl FileJob {
     }
 }
 
-/// Returns the least common multiple; `None` if there is none, or it does not fit.
+/// Returns the least common multiple; `None` if a value is 0 or the result overflows.
 fn common_unit(values: &[u64]) -> Option<u64> {
     values.iter().try_fold(1u64, |unit, &value| {
         let (mut a, mut b) = (unit, value);
@@ -96,7 +98,7 @@ fn common_unit(values: &[u64]) -> Option<u64> {
     })
 }
 
-/// Removes repeated values: blocks that became equal are measured once.
+/// Removes repeated values, because blocks that became equal are measured only once.
 fn without_repeats(mut values: Vec<u64>) -> Option<Sweep> {
     let mut seen = std::collections::HashSet::new();
     values.retain(|value| seen.insert(*value));

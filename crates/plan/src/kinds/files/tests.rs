@@ -9,7 +9,7 @@ mod refused;
 mod scaling;
 mod shipped;
 
-/// A plan of one job with these lines after the path.
+/// A plan of one job with these lines.
 fn plan(lines: &str) -> Plan {
     let text = format!("name = \"test\"\n[[file]]\npath = 't.dat'\n{lines}");
     Plan::from_toml(&text, "test.toml").unwrap()
@@ -171,7 +171,7 @@ fn the_window_of_an_engine_with_queues_fits_the_transfer() {
     assert_eq!(depth("transfer = '4M'\ndepth = 100"), 100);
 }
 
-/// Phases that do not fit the percentage of reads, and text that the message must contain.
+/// Lines with wrong phases or options that do not fit the phases, and text that the message must contain.
 const PHASES_REFUSED: [&str; 18] = [
     "phases = 'mixed' => add read-percent 70",
     "phases = 'write'; read-percent = 70 => is for phase mixed, which is not asked for",
@@ -205,7 +205,7 @@ fn phases_and_the_read_percentage_fit_each_other() {
         let message = message(lines);
         assert!(message.contains(part), "{lines}: {message}");
     }
-    // Each of these has an effect.
+    // In each of these, every option has an effect.
     for lines in [
         "phases = 'read'\nverify = true\ndata = 'compressible=30%'\ndata-seed = 3",
         "phases = 'read'\nprefill = true\nexisting = true\ndata-seed = 3",

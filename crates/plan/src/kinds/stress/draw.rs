@@ -1,10 +1,10 @@
-//! Transfers drawn from a seed. Each consists of options as a user would write them, and expands like any transfer, so
-//! that `tonnage transfer` can repeat it.
+//! Transfers drawn from a seed. A draw consists of options as a user would write them, and expands like any transfer.
+//! `tonnage transfer` can therefore repeat it.
 //!
-//! Transfers are drawn in stretches. The transfers of a stretch share an engine, an operation, traffic, memories,
-//! threads and paths, so that they can share open endpoints. Sizes, pacing, calls and offsets are drawn for each
-//! transfer. A transfer that expansion refuses is drawn again. A draw therefore depends only on the seed, the engine
-//! and the draw's number.
+//! Transfers are drawn in groups of eight (stretches). The transfers of a group share an engine, an operation, traffic,
+//! memories, threads and paths, so that they can share open endpoints. Sizes, pacing, calls and offsets are drawn for
+//! each transfer. A transfer that expansion refuses is drawn again. For a given experiment, a draw depends only on the
+//! seed, the engine and the draw's number.
 
 use super::point::StressPoint;
 use super::random::RandomSource;
@@ -22,14 +22,14 @@ use crate::transfer::{
 use tonnage_engine::{Lists, Verb};
 use tonnage_units::{Bytes, Count, Nanos, Result};
 
-/// Number of transfers of one stretch. Opening an engine takes about as long as several transfers.
+/// Number of transfers of one group. Opening an engine takes about as long as several transfers.
 pub const DRAWS_OF_STRETCH: usize = 8;
 
-/// Number of refused draws after which a plain transfer is used instead.
+/// Number of refused draws in a row after which a plain transfer is used instead.
 const TRIES: u32 = 64;
 
-/// Bytes that the operations of one rank may touch, unless a single operation is longer. They are filled before each
-/// transfer and checked after it.
+/// Maximum number of bytes that the operations of one rank touch, unless a single operation is longer. These bytes are
+/// filled before each transfer and checked after it.
 const WALKED_BYTES: u64 = 8 << 20;
 
 /// Maximum number of bytes between two slots.
@@ -43,7 +43,7 @@ const ROUND_TRIPS_MAX: u64 = 32;
 
 const DEPTH_MAX: u64 = 64;
 
-/// Orders of slots. Most use each slot once, so that the data of every operation is checked.
+/// Orders of slots to draw from. Most of them use each slot once, so that the data of every operation is checked.
 const ORDERS: [Access; 6] = [
     Access::Sequential,
     Access::Sequential,
@@ -53,8 +53,8 @@ const ORDERS: [Access; 6] = [
     Access::Fixed,
 ];
 
-/// Maximum ranks of patterns in which ranks take turns, which would take too long, and of patterns in which all ranks
-/// are peers, which would need too many connections.
+/// Maximum number of ranks for patterns in which ranks take turns, because more would take too long. For patterns in
+/// which all ranks are peers, more would need too many connections.
 const RANKS_IN_TURN_MAX: u32 = 16;
 const RANKS_MESHED_MAX: u32 = 64;
 
@@ -82,8 +82,8 @@ impl StressPoint {
         Ok(self.ops.iter().copied().filter(can).collect())
     }
 
-    /// Returns the transfers of an engine's stretch with this number, counted from 0. With N operations, stretches kN
-    /// to kN + N - 1 have each operation once.
+    /// Returns group `number` (from 0) of an engine's transfers. With N operations, groups kN to kN + N - 1 use each
+    /// operation once.
     pub fn draw_group(
         &self,
         engine: &str,
@@ -118,7 +118,7 @@ fn shuffle_ops(ops: &[Verb], dice: &mut RandomSource) -> Vec<Verb> {
     ops
 }
 
-/// State of drawing a stretch.
+/// State while a group is drawn.
 struct GroupDrawing<'a> {
     stress: &'a StressPoint,
     engine: &'a str,
@@ -137,7 +137,7 @@ impl GroupDrawing<'_> {
         }
     }
 
-    /// Draws the options that all transfers of the stretch share, as a plain transfer.
+    /// Draws the options that all transfers of the group share. The result is a plain transfer with these options.
     fn draw_common(&mut self) -> Result<DrawnTransfer> {
         for _ in 0..TRIES {
             let transfer = self.draw_common_options();
@@ -149,7 +149,7 @@ impl GroupDrawing<'_> {
         self.expand(plain)
     }
 
-    /// Returns the plainest transfer of the stretch.
+    /// Returns the simplest transfer of the group, for when all draws were refused.
     fn plainest_transfer(&self) -> Transfer {
         let engine_options = self.stress.engine_options.iter();
         let engine_options = engine_options.map(|(name, value)| (name.clone(), value.clone()));
@@ -221,7 +221,7 @@ impl GroupDrawing<'_> {
         transfer
     }
 
-    /// Draws one transfer of the stretch.
+    /// Draws one transfer of the group.
     fn draw_varied(&mut self, base: &DrawnTransfer) -> Result<DrawnTransfer> {
         for _ in 0..TRIES {
             let transfer = self.draw_varied_options(base);
@@ -236,7 +236,7 @@ impl GroupDrawing<'_> {
         let mut transfer = base.transfer.clone();
         let roles = base.point.roles;
         let dice = &mut self.dice;
-        // A transfer with a chunk must be longer than one part.
+        // With a chunk, operations are longer than one part, so that they are cut.
         let least = base.point.division.cut.map_or(1, |cut| cut.chunk_bytes + 1);
         let size = dice.magnitude(least.into(), self.stress.size_bytes_max.into());
         let lanes = u64::from(roles.peers_max().max(1)) * 2 * u64::from(base.point.threads);
@@ -248,7 +248,8 @@ impl GroupDrawing<'_> {
         let merges = transfer.batching.merge == Some(BatchMerge::On);
         let (iterations, operations) = draw_iterations(dice, slots, &transfer.pacing);
         transfer.length.iters = Some(Count(iterations));
-        // Usually each operation has its own slot, so that later operations do not overwrite its data.
+        // Usually each operation has its own slot. Otherwise, later operations would overwrite its data before the
+        // check.
         let slots = match dice.one_in(4) {
             true => dice.between(1, slots),
             false => operations,
@@ -264,7 +265,7 @@ impl GroupDrawing<'_> {
     }
 }
 
-/// Returns a value, or `None` if it is the default of 1.
+/// Returns the number as a sweep; `None` if it is the default, 1.
 fn sweep_of_one(number: &u32) -> Option<Sweep> {
     (*number > 1).then(|| Sweep::single((*number).into()))
 }
@@ -306,7 +307,7 @@ fn draw_pacing(
     (pacing, batching)
 }
 
-/// Draws the memory options: this number of slots, often unaligned, in any order.
+/// Draws the memory options for this number of slots: any order, often unaligned.
 fn draw_offsets(
     dice: &mut RandomSource,
     (size, slots): (u64, u64),
@@ -333,7 +334,7 @@ fn draw_offsets(
     }
 }
 
-/// Draws the engine's own calls, or the library's with one of its sessions.
+/// Draws the calls: the engine's own, or the library's with a random session.
 fn draw_library_calls(dice: &mut RandomSource) -> LibraryOptions {
     let (api, session) = match dice.below(8) {
         0..4 => return LibraryOptions::default(),
@@ -346,8 +347,8 @@ fn draw_library_calls(dice: &mut RandomSource) -> LibraryOptions {
     }
 }
 
-/// Draws a thread's operations, batches or round trips, with at most `slots` operations. Returns their number and the
-/// number of operations.
+/// Draws how often a thread repeats an operation, batch or round trip, with at most `slots` operations in total.
+/// Returns this number and the number of operations.
 fn draw_iterations(dice: &mut RandomSource, slots: u64, pacing: &PacingOptions) -> (u64, u64) {
     let batch = pacing.batch.as_ref().and_then(|it| it.values().first());
     let batch = batch.copied().unwrap_or(1);

@@ -18,7 +18,7 @@ use crate::sweep::Sweep;
 use tonnage_engine::{EngineOptions, Lists, Verb};
 use tonnage_units::{Bytes, Nanos, Result};
 
-/// Shorter experiments have no time for a draw.
+/// In a shorter time, not even one transfer can run.
 const DURATION_NS_MIN: u64 = 1_000_000;
 const DURATION_NS_MAX: u64 = 7 * 24 * 3_600_000_000_000;
 
@@ -56,7 +56,7 @@ impl AnyExperiment for Stress {
         choose(own, engines.to_vec(), options, false)
     }
 
-    /// Multiplies the time, within its bounds.
+    /// Multiplies the time, and keeps it within its bounds.
     fn scale(&mut self, scale: Scale) {
         self.length.duration = scale_duration(&self.length, scale.time);
     }
@@ -88,12 +88,12 @@ fn point(stress: &Stress, ranks: u32, lists: &Lists) -> Result<StressPoint> {
         seed: what.seed.unwrap_or(SEED_DEFAULT).0,
         duration_ns: duration(&stress.length)?,
     };
-    // It is enough if one memory is on a GPU, because some random transfers use that memory.
+    // One GPU memory is enough for GPU options, because some random transfers use that memory.
     let memories: Vec<&str> = point.memory.split(',').collect();
     for engine in &engines {
         check_gpu_options(engine.entry, &point.engine_options, &memories, lists)?;
     }
-    // Makes the first draws of each engine: an error there would affect all draws.
+    // Draws the first group of each engine, so that an error in the common options is found before a rank starts.
     for engine in point.engines() {
         point.draw_group(engine, 0, lists)?;
     }
@@ -122,8 +122,8 @@ fn engines<'a>(what: &'a DrawOptions, lists: &Lists) -> Result<Vec<ChosenEngine<
     Ok(engines)
 }
 
-/// Returns the operations to draw from. Every engine must support each requested operation. By default, they are all
-/// that some engine supports.
+/// Returns the operations to draw from. Every engine must support each requested operation. By default, these are all
+/// operations that at least one engine supports.
 fn ops(what: &DrawOptions, engines: &[ChosenEngine<'_>]) -> Result<Vec<Verb>> {
     let Some(asked) = several("op", &what.op, "write")? else {
         let can = |verb: &Verb| engines.iter().any(|it| it.entry.verbs.contains(verb));
@@ -169,7 +169,7 @@ fn max_size(what: &DrawOptions) -> Result<u32> {
 
 fn threads(what: &DrawOptions) -> Result<Vec<u32>> {
     let asked = Sweep::values_or(&what.threads, THREADS_DEFAULT).into_iter();
-    // At most `THREADS_MAX`, which fits.
+    // Fits: at most `THREADS_MAX`.
     let checked =
         |threads| value_within("threads", threads, 1..=THREADS_MAX.into()).map(|it| it as u32);
     asked.map(checked).collect()
@@ -194,12 +194,12 @@ fn duration(length: &StressLength) -> Result<u64> {
     )
 }
 
-/// Returns the time, multiplied within the bounds that [`duration`] checks. An invalid time stays as it is.
+/// Returns the time times `factor`, within the bounds that [`duration`] checks. An invalid time stays as it is.
 fn scale_duration(length: &StressLength, factor: f64) -> Option<Nanos> {
     let Ok(duration_ns) = duration(length) else {
         return length.duration;
     };
-    // Precise enough below 2^53, and casts of floats saturate.
+    // `f64` is precise enough below 2^53, and casts of floats saturate.
     let scaled = (duration_ns as f64 * factor).round() as u64;
     Some(Nanos(scaled.clamp(DURATION_NS_MIN, DURATION_NS_MAX)))
 }

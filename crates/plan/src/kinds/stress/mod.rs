@@ -9,7 +9,7 @@
 //! | [`draw`] | random transfers from a seed, each repeatable by a command line |
 //! | `random` | pseudorandom numbers from a seed |
 //!
-//! A draw is measured as its transfer is; see `tonnage_bench`.
+//! `tonnage_bench` measures a draw like any transfer.
 
 pub mod draw;
 mod expand;

@@ -8,7 +8,7 @@ use crate::sweep::Sweep;
 use tonnage_engine::Verb;
 use tonnage_units::{Bytes, Count, Nanos};
 
-/// One experiment that draws transfers and verifies the contents of each slot after each of them.
+/// One experiment that draws random transfers and verifies the contents of every slot after each transfer.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct Stress {
     /// Transfers to draw.

@@ -13,38 +13,38 @@ use tonnage_units::Nanos;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StressPoint {
-    /// The heading under which the plan puts it, if it gave one.
+    /// Heading under which tables list the point, if the plan gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Engines that take turns, as in `--engine`: joined by commas.
+    /// Engines that take turns, joined by commas as in `--engine`.
     pub engine: String,
-    /// Options of the engines' own that differ from their defaults.
+    /// The engines' own options that differ from their defaults.
     #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
     pub engine_options: EngineOptions,
     /// Ranks of the run.
     pub ranks: u32,
-    /// Operations to draw from; each engine uses those that it supports.
+    /// Operations to draw from. Each engine uses only those that it supports.
     pub ops: Vec<Verb>,
     /// Largest payload of one operation.
     pub size_bytes_max: u32,
     /// Numbers of threads to draw from.
     #[serde(alias = "workers")]
     pub threads: Vec<u32>,
-    /// Memories to draw from, as in `--memory`: joined by commas.
+    /// Memories to draw from, joined by commas as in `--memory`.
     pub memory: String,
     /// Seed of the draws.
     pub seed: u64,
-    /// Time after which no further transfer is chosen.
+    /// Time after which no further transfer is drawn.
     pub duration_ns: u64,
 }
 
 impl StressPoint {
-    /// The engines.
+    /// Names of the engines.
     pub fn engines(&self) -> impl Iterator<Item = &str> {
         self.engine.split(',')
     }
 
-    /// The memories.
+    /// Names of the memories.
     pub fn memories(&self) -> impl Iterator<Item = &str> {
         self.memory.split(',')
     }

@@ -9,7 +9,7 @@ pub(super) struct RandomSource {
 }
 
 impl RandomSource {
-    /// Returns the sequence with these numbers as seed.
+    /// Creates the sequence that has these numbers as its seed.
     pub(super) fn new(of: &[u64]) -> Self {
         let add =
             |state: u64, &number: &u64| mix_bits(state.wrapping_add(GOLDEN) ^ mix_bits(number));
@@ -23,9 +23,9 @@ impl RandomSource {
         mix_bits(self.state)
     }
 
-    /// Returns a number from 0 to `end` − 1; 0 if `end` is 0.
+    /// Returns a number from 0 to `end` - 1; 0 if `end` is 0.
     pub(super) fn below(&mut self, end: u64) -> u64 {
-        // The high half of the product. Its bias is negligible for bounds far below 2^64.
+        // Takes the high half of the product. The bias is negligible for bounds far below 2^64.
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
@@ -34,18 +34,18 @@ impl RandomSource {
         low + self.below(high.saturating_sub(low).saturating_add(1))
     }
 
-    /// Returns true in one case of `many`.
+    /// Returns true with probability 1/`many`.
     pub(super) fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }
 
-    /// Returns one of these; `None` if there are none.
+    /// Returns one of these values; `None` if there are none.
     pub(super) fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
         of.get(self.below(of.len() as u64) as usize).cloned()
     }
 
-    /// Returns a number from `low` to `high`, with every length in bits equally likely. It is often a power of two, or
-    /// next to one.
+    /// Returns a number from `low` to `high`, with every length in bits equally likely. The number is often a power of
+    /// two, or next to one.
     pub(super) fn magnitude(&mut self, low: u64, high: u64) -> u64 {
         let bits = self.between(low.max(1).ilog2().into(), high.max(1).ilog2().into());
         let power = 1u64 << bits;

@@ -1,10 +1,10 @@
-//! Atomic operations, which change a word of the peer in one step: the options that they exclude, and their places at
-//! the initiator's end.
+//! Atomic operations, which change a word of the peer in one step: options that they exclude, and the memory for their
+//! words at the initiator.
 //!
-//! At the target's end, an atomic operation has a slot like any other operation, of one word. At the initiator's end,
-//! it has a place for its own words ([`local_words_bytes`](tonnage_engine::Verb::local_words_bytes)). Places are used
-//! in posting order. There is one for each operation in flight. Verified trials have one for each operation, so that no
-//! old value is lost.
+//! At the target, an atomic operation uses a slot of one word, like any other operation. At the initiator, it uses a
+//! place: memory for its operands and the old value ([`local_words_bytes`](tonnage_engine::Verb::local_words_bytes)).
+//! Operations use the places in posting order. Normally there is one place for each operation in flight. A verified
+//! trial has one place for each operation, so that no old value is overwritten.
 
 use super::length::TrialLength;
 use super::point::TransferPoint;
@@ -16,11 +16,11 @@ use tonnage_units::Result;
 /// Maximum number of places of a flow.
 const PLACES_MAX: u64 = 1 << 24;
 
-/// Number of operations after which a thread ends a verified trial by time, because each operation needs its own place.
+/// Maximum number of operations of a thread in a verified trial by time. Each operation needs its own place.
 const VERIFIED_OPERATIONS_MAX: u64 = 1 << 16;
 
 impl TransferPoint {
-    /// Number of places for the words of atomic operations at the initiator's end of a flow.
+    /// Number of places for the words of atomic operations, at the initiator of a flow.
     pub fn word_places(&self) -> u64 {
         let in_flight = u64::from(self.used_depth().max(1));
         match (self.verify.is_on(), self.length.trial) {
@@ -40,7 +40,7 @@ impl TransferPoint {
         bounded.then(|| (self.word_places() / each).max(1))
     }
 
-    /// Bytes of a flow at the initiator's end.
+    /// Bytes of a flow at the initiator.
     pub fn local_bytes(&self) -> u64 {
         match self.op.is_atomic() {
             true => self
@@ -51,7 +51,7 @@ impl TransferPoint {
     }
 }
 
-/// Refuses more than [`PLACES_MAX`] places.
+/// Refuses a point that needs more than [`PLACES_MAX`] places.
 pub(super) fn check_places(point: &TransferPoint) -> Result<()> {
     if !point.op.is_atomic() || point.word_places() <= PLACES_MAX {
         return Ok(());
@@ -64,7 +64,7 @@ pub(super) fn check_places(point: &TransferPoint) -> Result<()> {
     ))
 }
 
-/// Refuses options that exclude atomic operations.
+/// Refuses options that cannot be combined with atomic operations.
 pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
     if !point.op.is_atomic() {
         return Ok(());
@@ -106,8 +106,8 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
         }
         () => None,
     };
-    // Expected numbers are prepared in advance. If a later operation runs before an earlier one, both fail, and so do
-    // all that follow.
+    // The expected value of each operation is computed in advance. If a later operation runs before an earlier one,
+    // both fail, and so do all that follow.
     if point.op == Verb::CompareSwap && point.verify.is_on() && point.division.queue_pairs > 1 {
         return usage_error(format!(
             "op {name} with verify and queue-pairs {} do not go together, because queue pairs keep no order among each other, \

@@ -1,5 +1,5 @@
-//! Background load during a latency measurement, moved by separate threads: its syntax, target ranks and rates, and how
-//! it divides the threads of a point.
+//! Background load during a latency measurement, moved by separate threads: its syntax, target ranks and rates, and the
+//! threads that it uses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,7 +34,7 @@ tonnage_units::names! {
     }
 }
 
-/// Background load that some threads of each initiating rank put on the paths during a latency measurement.
+/// Background load on the paths during a latency measurement. Some threads of each initiating rank move it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -48,15 +48,15 @@ pub struct Background {
     pub depth: u32,
     /// Pairs of ranks.
     pub pair: BackgroundPair,
-    /// Threads of each rank that move the load: the last ones.
+    /// Number of threads of each rank that move the load. They are the rank's last threads.
     #[serde(alias = "workers")]
     pub threads: u32,
-    /// Operations per second of each initiating rank; as many as possible if absent.
+    /// Operations per second of each initiating rank. Absent if the rate is not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
 }
 
-/// Such as `op=write,size=1M,depth=8,pair=same`, followed by the number of threads if it is more than one.
+/// Writes a background as `op=write,size=1M,depth=8,pair=same`, followed by the number of threads if it is more than 1.
 impl fmt::Display for Background {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (op, size) = (self.op.name(), Bytes(self.size_bytes.into()));
@@ -156,7 +156,7 @@ pub enum BackgroundRate {
     Full,
 }
 
-/// Name of the rate of an unlimited background.
+/// Name of an unlimited rate.
 const FULL: &str = "full";
 
 impl FromStr for BackgroundRate {
@@ -184,15 +184,15 @@ impl fmt::Display for BackgroundRate {
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Background", mut_args = with_default::<Self>)]
 pub struct BackgroundOptions {
-    /// Load beside a ping-pong or a rate, from threads of its own: op=write,size=1M,depth=8,pair=same are its keys and
-    /// their defaults. Each trial measures the latency without it and with it. pair=other loads the way of each
-    /// initiator to the next one's target, threads=N takes the last N threads of a rank.
+    /// Load during a ping-pong or a rate, from separate threads: op=write,size=1M,depth=8,pair=same are its keys and
+    /// their defaults. Each trial measures the latency without the load and with it. pair=other loads the path from
+    /// each initiator to the next initiator's target. threads=N uses the last N threads of a rank.
     #[arg(long, value_name = "KEY=VALUE,...")]
     #[serde(with = "text")]
     pub background: Option<Background>,
 
-    /// Rate of the background in each initiating rank, as --rate has it; several are joined by commas, and full is what
-    /// its depth carries: latency over load. [default: full]
+    /// Rate of the background in each initiating rank, as in --rate; several are joined by commas, for latency over
+    /// load. full is as many operations as the depth allows. [default: full]
     #[arg(long, value_name = "RATES", value_delimiter = ',')]
     pub background_rate: Option<Many<BackgroundRate>>,
 }
@@ -219,16 +219,16 @@ pub(super) const CONFLICTS: &[Conflict] = &[
     ),
 ];
 
-/// Returns the default number of threads of a rank with a background: those of the background, and one that measures.
+/// Returns the default number of threads of a rank with a background: the background's threads and one that measures.
 pub(super) fn threads_default(options: &BackgroundOptions) -> Option<u32> {
     let background = options.background.as_ref();
     background.map(|background| background.threads + 1)
 }
 
-/// Rate that no path between two ranks reaches, in bytes per nanosecond.
+/// A rate in bytes per nanosecond that no path between two ranks reaches.
 const BYTES_PER_NS_MAX: u64 = 100;
 
-/// Returns the background loads, one for each rate, or one `None` if no background was requested.
+/// Returns the background loads, one for each rate. Without a background, the result is a single `None`.
 pub(super) fn backgrounds(
     transfer: &Transfer,
     roles: &[Roles],
@@ -271,7 +271,7 @@ pub(super) fn backgrounds(
     rates.iter().map(at).collect()
 }
 
-/// Refuses a background without a ping-pong or a rate, because it would have no latency to load.
+/// Refuses a background without a ping-pong or a rate, because there would be no latency for it to affect.
 fn check_conflicts(transfer: &Transfer) -> Result<()> {
     if !transfer.pacing.ping_pong && transfer.paced.rate.is_none() {
         return usage_error(
@@ -282,8 +282,8 @@ fn check_conflicts(transfer: &Transfer) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a background with more bytes in flight than any path can move in a trial, because the trial would not end in
-/// time.
+/// Refuses a background with more bytes in flight than any path can move in a trial, because such a trial would end too
+/// late.
 fn check_in_flight(background: Background, trial: TrialLength) -> Result<()> {
     let TrialLength::DurationNs(trial_ns) = trial else {
         return Ok(());
@@ -369,7 +369,7 @@ pub(super) fn check_op(background: Option<Background>, entry: &Entry) -> Result<
     }
 }
 
-/// Refuses a background that needs more memory than a rank may use, or has no valid layout and therefore no point.
+/// Refuses a background that needs more memory than a rank may use, or whose layout is invalid.
 pub(super) fn check_footprint(point: &TransferPoint) -> Result<()> {
     let Some(background) = point.background else {
         return Ok(());
@@ -385,7 +385,7 @@ fn slots(background: Background) -> Result<SlotLayout> {
 }
 
 impl TransferPoint {
-    /// Returns the number of measuring threads of a rank: all except those of a background.
+    /// Returns the number of measuring threads of a rank: all threads except those of the background.
     pub fn measuring_threads(&self) -> u32 {
         let taken = self.background.map_or(0, |background| background.threads);
         self.threads.saturating_sub(taken)
@@ -402,7 +402,7 @@ impl TransferPoint {
                 rate: Rate::per_s(rate_per_s),
             },
         };
-        // A plan without a valid layout was refused.
+        // `None` cannot happen here: a plan with an invalid layout was refused.
         let layout = slots(background).ok()?;
         Some(Self {
             op: background.op,

@@ -1,4 +1,4 @@
-//! Batches: how many are in flight together, how they are posted, and whether adjacent operations are merged.
+//! Batches: how many are in flight at once, how they are posted, and whether adjacent operations are merged.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -71,29 +71,29 @@ impl Default for Batching {
     }
 }
 
-/// Maximum number of batches in flight together.
+/// Maximum number of batches in flight at once.
 pub const BATCHES_MAX: u64 = 1024;
 
-/// Batches, if the pacing has them.
+/// Options of batches.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Batches", mut_args = with_default::<Self>)]
 pub struct BatchingOptions {
-    /// Give each thread batches of its own, or share each batch out to the threads of a rank, so that its latency is
-    /// that of all of them together.
+    /// Give each thread its own batches, or share each batch among the threads of a rank. The latency of a shared batch
+    /// is that of all its parts together.
     #[arg(long, value_name = "OWNER", value_parser = one_of::<BatchOf>())]
     pub batch_of: Option<BatchOf>,
 
-    /// Keep this many batches of each thread, or rank, in flight; with 1 a batch begins when the one before has ended:
-    /// a value or a sweep.
+    /// Keep this many batches of each thread, or rank, in flight: a value or a sweep. With 1, a batch begins when the
+    /// previous one has ended.
     #[arg(long, value_name = SWEEP)]
     pub batches_in_flight: Option<Sweep>,
 
-    /// Hand the operations of a batch over in one call, or in a call for each.
+    /// Hand over the operations of a batch in one call, or in one call for each.
     #[arg(long, value_name = "CALLS", value_parser = one_of::<BatchCall>())]
     pub batch_call: Option<BatchCall>,
 
-    /// Make operations of a batch that are adjacent at both ends into one.
+    /// Merge operations of a batch that are adjacent at both ends into one.
     #[arg(long, value_name = "WHETHER", value_parser = one_of::<BatchMerge>())]
     pub merge: Option<BatchMerge>,
 }
@@ -109,7 +109,7 @@ impl Group for BatchingOptions {
     }
 }
 
-/// Returns the batch settings to measure, one for each number in flight.
+/// Returns the batch settings to measure, one for each number of batches in flight.
 pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<Vec<Batching>> {
     let named = [
         ("batch-of", options.batch_of.is_some()),
@@ -262,7 +262,7 @@ mod tests {
             assert_eq!(shares.iter().max(), Some(&most), "{shares:?}");
             assert_eq!((point.batch_share_max(), point.depth()), (most, 2 * most));
             assert_eq!(point.batches_to_a_peer(), 2);
-            // Each thread has the slots of its own part.
+            // Each thread has slots only for its own part of the batch.
             assert_eq!(point.slots.count(), u64::from(2 * most));
             let own = TransferPoint {
                 batching: Batching {

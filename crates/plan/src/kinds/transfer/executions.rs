@@ -1,5 +1,5 @@
-//! How often the loads of a traffic file are executed: how `traffic-file` combines with other options, the size of its
-//! operations, and how the threads of a rank share its loads. `loads` reads the file itself.
+//! Executions of a traffic file: how `traffic-file` combines with other options, the size of its operations, and how
+//! the threads of a rank share its loads. `loads` reads the file itself.
 
 use super::length::{LengthOptions, PointLength, length};
 use super::loads::PairLoads;
@@ -17,7 +17,7 @@ const SIZE_BYTES_DEFAULT_MAX: u64 = 1 << 20;
 /// measure the issue rate, not the requested traffic.
 const SIZE_BYTES_DEFAULT_MIN: u64 = 64;
 
-/// Largest load for which any operation size may be chosen.
+/// Loads up to this size may get any operation size by default.
 const SMALL_LOAD_BYTES_MAX: u64 = 64 << 10;
 
 /// Returns the loads of the traffic file, if there is one.
@@ -72,7 +72,7 @@ pub(super) const CONFLICTS: &[Conflict] = &[
     with_file("trial-time", LONG),
 ];
 
-/// Returns the length of a point that measures executions: each trial is one.
+/// Returns the length of a point with a traffic file, in which each trial is one execution.
 pub(super) fn execution_length(options: &LengthOptions) -> Result<PointLength> {
     length(&LengthOptions {
         iters: Some(Count(1)),
@@ -80,7 +80,7 @@ pub(super) fn execution_length(options: &LengthOptions) -> Result<PointLength> {
     })
 }
 
-/// Returns the operation sizes: the requested ones, or else one default. Each size divides all loads.
+/// Returns the requested operation sizes, or one default. Each returned size divides all loads.
 pub(super) fn execution_sizes(loads: &PairLoads, asked: Option<Vec<u32>>) -> Result<Vec<u32>> {
     let common = loads.common_divisor();
     let near = |most: u64| {
@@ -97,7 +97,7 @@ pub(super) fn execution_sizes(loads: &PairLoads, asked: Option<Vec<u32>>) -> Res
                  operation: round them to multiples of 4k, or write sizes {size}"
             ));
         }
-        // At most `SIZE_BYTES_DEFAULT_MAX`, which fits.
+        // Fits: at most `SIZE_BYTES_DEFAULT_MAX`.
         return Ok(vec![size as u32]);
     };
     let divides = |size: &&u32| !common.is_multiple_of((**size).into());
@@ -125,7 +125,8 @@ impl TransferPoint {
         load / u64::from(self.slots.size_bytes.max(1))
     }
 
-    /// Returns one thread's share of these operations. The remainder goes to different threads for different targets.
+    /// Returns one thread's share of the operations between two ranks. For different targets, different threads get the
+    /// remainder.
     pub fn load_operations(&self, from: u32, to: u32, worker: u32) -> u64 {
         let operations = self.load_operations_of_pair(from, to);
         let threads = u64::from(self.threads.max(1));
@@ -133,8 +134,8 @@ impl TransferPoint {
         operations / threads + u64::from(place < operations % threads)
     }
 
-    /// Returns the number of operations of a flow that may be in flight: the depth, or all operations of an execution
-    /// if these are fewer.
+    /// Returns the number of operations of a flow that can be in flight: the depth, or the operations of an execution
+    /// if there are fewer.
     pub(super) fn used_depth(&self) -> u32 {
         let Some(loads) = &self.loads else {
             return self.depth();
@@ -142,7 +143,7 @@ impl TransferPoint {
         let largest = loads.pairs().map(|(_, bytes)| bytes).max().unwrap_or(0);
         let operations = largest / u64::from(self.slots.size_bytes.max(1));
         let share = operations.div_ceil(u64::from(self.threads.max(1)));
-        // At most the depth, which has 32 bits.
+        // Fits: at most the depth, which has 32 bits.
         share.clamp(1, self.depth().into()) as u32
     }
 }
@@ -189,7 +190,7 @@ mod tests {
                 .sum::<u32>(),
             264
         );
-        // A load of four operations has four slots.
+        // A load of four operations needs only four slots.
         assert_eq!((point.slots.count(), sizes[0].slots.count()), (64, 64));
         let small = format!("{WRITE}traffic-file = \"0 4M\\n0 0\"");
         assert_eq!(transfers(&small, 2).unwrap()[0].slots.count(), 4);

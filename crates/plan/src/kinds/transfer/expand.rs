@@ -38,7 +38,7 @@ use tonnage_engine::paths::Division;
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb, WORD_BYTES};
 use tonnage_units::{Count, Result};
 
-/// Options that cannot be combined.
+/// Rows of options that cannot be combined.
 const CONFLICTS: &[&[Conflict]] = &[
     executions::CONFLICTS,
     sides::CONFLICTS,
@@ -63,7 +63,7 @@ impl Kind for Transfer {
 
     /// Returns the cells of one transfer: one for each combination of engine, op, memory, place, number of initiators,
     /// number of threads, division over paths, api and session, way of waiting, depth or batch, size, and background.
-    /// The last varies fastest.
+    /// The last of these varies fastest.
     fn cells(
         &self,
         ranks: u32,
@@ -73,7 +73,7 @@ impl Kind for Transfer {
         conflicts::check(self, CONFLICTS)?;
         let what = &self.what;
         let engines = chosen(&what.engine, &what.engine_options, lists)?;
-        // If ranks are threads of one process, a run of one rank has room for two of them.
+        // Engines whose ranks are threads of one process run two such ranks in a run of one process.
         let has_room = ranks == 1 && engines.iter().all(|engine| engine.entry.one_process);
         let ranks = if has_room { 2 } else { ranks };
         let loads = loads(self, ranks)?;
@@ -109,7 +109,7 @@ impl Kind for Transfer {
             backgrounds.len(),
         ];
         check_total(&counts, points_max, "transfer")?;
-        // Roles differ only in the number of initiators, and therefore in the shift of their targets.
+        // The roles differ only in the number of initiators, which also changes the shift of their targets.
         let some_roles = roles
             .first()
             .copied()
@@ -174,7 +174,7 @@ impl AnyExperiment for Transfer {
         let trial_time = self.length.trial_time;
         scale_length(&mut self.length, scale.time);
         if self.what.traffic_file.is_some() {
-            // The file determines the length of an execution.
+            // The file determines the length of an execution, so the trial time stays as it was.
             self.length.trial_time = trial_time;
         }
     }
@@ -188,7 +188,7 @@ impl AnyExperiment for Transfer {
 fn common_point(transfer: &Transfer, roles: Roles, length: PointLength) -> TransferPoint {
     let asked = &transfer.memory;
     let access = asked.access.unwrap_or(ACCESS_DEFAULT);
-    // If every operation is compared, the bandwidth contains the comparisons.
+    // With every operation compared, the bandwidth includes the comparisons, so it has no meaningful bound.
     let bound = match transfer.verification() {
         Verification::Each => BoundChoice::None,
         Verification::Off | Verification::Last => BOUND_DEFAULT,
@@ -232,7 +232,7 @@ fn common_point(transfer: &Transfer, roles: Roles, length: PointLength) -> Trans
     }
 }
 
-/// Gives a point its rate and slots, and refuses values that cannot be combined.
+/// Fills in a point's rate and slots, and refuses values that cannot be combined.
 fn complete(
     point: &mut TransferPoint,
     transfer: &Transfer,
@@ -288,7 +288,7 @@ fn pacings_with_batching(
     Ok(pacings.into_iter().flat_map(with).collect())
 }
 
-/// Gives a point its slots, and refuses more memory than a rank may use.
+/// Fills in a point's slots, and refuses more memory than a rank may use.
 fn with_slots(point: &mut TransferPoint, memory: &MemoryOptions) -> Result<()> {
     let slots = slot_layout(memory, point.slots.size_bytes, point.used_depth())?;
     (point.slots.footprint_bytes, point.slots.stride_bytes) =
@@ -307,7 +307,7 @@ fn with_slots(point: &mut TransferPoint, memory: &MemoryOptions) -> Result<()> {
     check_footprint(point)
 }
 
-/// Refuses a seed that has no effect, because it would look like a choice.
+/// Refuses a seed that has no effect, because the user would expect one.
 fn check_seed(memory: &MemoryOptions, point: &TransferPoint) -> Result<()> {
     let (local, remote) = point.slots.orders();
     let drawn = |order| matches!(order, Access::Random | Access::Permuted);

@@ -19,32 +19,32 @@ const CHUNKS_MAX_DEFAULT: u32 = 64;
 /// Largest accepted value of `max-chunks`.
 const CHUNKS_MAX: u32 = 4096;
 
-/// The way from a thread to a peer.
+/// Options of the paths from a thread to a peer.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Paths", mut_args = with_default::<Self>)]
 pub struct IssuingOptions {
-    /// Use of the devices of a rank; several are joined by commas. stripe and round-robin take all that --devices or
-    /// --devices-of name, or where they name none all that the engine finds.
+    /// Use of the devices of a rank; several are joined by commas. stripe and round-robin use all devices that
+    /// --devices or --devices-of names, or else all that the engine finds.
     #[arg(long, value_name = "NAMES", value_parser = many_of::<Rails>(), value_delimiter = ',')]
     pub rails: Option<Many<Rails>>,
 
-    /// Turns the list of devices of ranks that only serve by K places, so that the device with number i of an initiator
-    /// talks to number i + K of its target (cross-rail).
+    /// Rotate the device lists of ranks that only serve by K. Device i of an initiator then talks to device i + K of
+    /// its target (cross-rail).
     #[arg(long, value_name = "K")]
     pub rail_shift: Option<Count>,
 
-    /// Endpoints (queue pairs) between a thread and a peer, which operations take in turn: a value or a sweep.
+    /// Endpoints (queue pairs) between a thread and a peer, used in turn: a value or a sweep.
     #[arg(long, alias = "qps", value_name = SWEEP)]
     #[serde(alias = "qps")]
     pub queue_pairs: Option<Sweep>,
 
-    /// Cut operations that are longer into parts of this many bytes, which take the queue pairs in turn; an operation
-    /// is done with its last part. A value or a sweep. [default: operations are not cut]
+    /// Cut longer operations into parts of this many bytes, which use the queue pairs in turn: a value or a sweep. An
+    /// operation is complete when its last part is. [default: operations are not cut]
     #[arg(long, value_name = SWEEP)]
     pub chunk: Option<Sweep>,
 
-    /// Cut an operation into at most this many parts, longer ones where they do not suffice. [default: 64]
+    /// Cut an operation into at most this many parts; longer operations get longer parts. [default: 64]
     #[arg(long, value_name = "N")]
     pub max_chunks: Option<Count>,
 }
@@ -59,8 +59,8 @@ impl Group for IssuingOptions {
     }
 }
 
-/// Returns the divisions to measure: every use of the devices with every number of queue pairs and every part length.
-/// The part length varies fastest.
+/// Returns the divisions to measure: each combination of the use of devices, the number of queue pairs and the part
+/// length. The part length varies fastest.
 pub(super) fn divisions(options: &IssuingOptions, sizes: &[u32]) -> Result<Vec<Division>> {
     let queue_pairs = Sweep::values_or(&options.queue_pairs, Division::NONE.queue_pairs.into());
     let checked = |queue_pairs| mover_count("queue-pairs", queue_pairs, Division::QUEUE_PAIRS_MAX);
@@ -96,7 +96,7 @@ pub(super) fn check_devices(options: &IssuingOptions, rails: Rails, entry: &Entr
     ))
 }
 
-/// Returns the number of places by which the device lists of ranks that only serve are rotated.
+/// Returns the number of positions by which the device lists of ranks that only serve are rotated.
 pub(super) fn rail_shift(options: &IssuingOptions, roles: &[Roles]) -> Result<u32> {
     let Some(Count(shift)) = options.rail_shift else {
         return Ok(0);
@@ -117,7 +117,7 @@ pub(super) fn rail_shift(options: &IssuingOptions, roles: &[Roles]) -> Result<u3
     }
 }
 
-/// Returns the part lengths, or one `None` if operations are not cut.
+/// Returns the part lengths, or a single `None` if operations are not cut.
 fn cut_sizes(options: &IssuingOptions, largest: u32) -> Result<Vec<Option<Cut>>> {
     let Some(chunk) = &options.chunk else {
         return match options.max_chunks {
@@ -168,7 +168,7 @@ fn chunks_max(asked: Option<Count>) -> Result<u32> {
     }
 }
 
-/// Refuses operations that rely on an order between paths, because paths keep none.
+/// Refuses operations that need an order between paths, because different paths have none.
 pub(super) fn check_order(point: &TransferPoint) -> Result<()> {
     let division = point.division;
     if point.op == Verb::Send && division.cuts() {

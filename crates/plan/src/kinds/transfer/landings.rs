@@ -1,10 +1,10 @@
-//! Data from several slots that lands in one slot: the final data is known only if the operations land one after the
-//! other.
+//! Several operations that land in one slot with different data: the final data is known only if they land one after
+//! the other.
 //!
-//! The expected data of a slot follows from its source slot. The order at the landing end (the initiator's for a read,
-//! the target's otherwise) therefore matters only if it brings different data to one slot. In that case, two operations
-//! that are in flight together must not land in one slot, because either data may remain. The same holds if the first
-//! one may complete before its data has landed.
+//! The expected data of a slot follows from its source slot. Data lands at the initiator for a read, otherwise at the
+//! target. The order of slots at that end matters only if it brings different data to one slot. In that case, two
+//! operations in flight at once must not land in one slot, because either data may remain. The same holds if the first
+//! operation may complete before its data has landed.
 
 use super::batching::BatchOf;
 use super::point::{Pacing, TransferPoint};
@@ -15,7 +15,7 @@ use tonnage_engine::Verb;
 use tonnage_units::Result;
 
 impl TransferPoint {
-    /// Returns the slot order at the landing end and at the source end.
+    /// Returns the slot orders of the end where data lands and of the source end.
     fn landing_and_source(&self) -> (Access, Access) {
         let (local, remote) = self.slots.orders();
         match self.op {
@@ -24,30 +24,32 @@ impl TransferPoint {
         }
     }
 
-    /// Returns whether a slot receives data from several slots, one after the other or at once.
+    /// Returns whether a slot receives data from several source slots, either one after the other or at once.
     pub fn reuses_landing_slots(&self) -> bool {
         let (landing, source) = self.landing_and_source();
-        // Ends with the same order, even a permuted one, use slots in fixed pairs. A fixed source always sends the same
-        // data. Old values of atomic operations have their own places.
+        // If both ends have the same order, even a permuted one, slots are used in fixed pairs. A fixed source always
+        // sends the same data. Old values of atomic operations do not land in slots.
         !self.op.is_atomic()
             && self.slots.count() > 1
             && landing != source
             && source != Access::Fixed
     }
 
-    /// Returns whether operations that are in flight together may bring different data to one slot.
+    /// Returns whether operations that are in flight at once may bring different data to one slot.
     fn may_land_concurrently(&self) -> bool {
         let (landing, _) = self.landing_and_source();
         self.reuses_landing_slots()
             && match self.pacing {
-                // A batch may be overtaken by any number of others in flight.
+                // With several batches in flight, a batch may be overtaken by any number of later ones.
                 Pacing::Batch { .. } if self.batching.in_flight > 1 => true,
-                // A batch completes before the next one starts, so only operations of one batch can meet in a slot.
+                // A batch completes before the next one starts, so only operations of the same batch can use one slot
+                // at once.
                 Pacing::Batch { .. } if landing == Access::Sequential => {
                     u64::from(self.batch_share_max()) > self.slots.count()
                 }
-                // Operations can meet only in a batch that crosses the end of a round of slots. Shares of threads
-                // differ by at most one operation, so the largest and the smallest share are checked.
+                // Operations use one slot at once only if a batch crosses the end of a pass over the slots. The
+                // threads' shares differ by at most one operation, so it is enough to check the largest and the
+                // smallest share.
                 Pacing::Batch { .. } if landing == Access::Permuted => {
                     let goes_over =
                         |share: u32| share > 0 && !self.slots.count().is_multiple_of(share.into());
@@ -59,7 +61,7 @@ impl TransferPoint {
     }
 }
 
-/// Returns the largest batch, up to the requested one, that fits a whole number of times into each thread's round of
+/// Returns the largest batch, up to the requested one, of which a whole number fits into each thread's pass over the
 /// slots.
 fn largest_divisor(point: &TransferPoint) -> u32 {
     let threads = workers_sharing_a_slot(point);
@@ -80,7 +82,7 @@ fn workers_sharing_a_slot(point: &TransferPoint) -> u32 {
     }
 }
 
-/// Returns a pacing, similar to the point's, with known final data in each slot.
+/// Suggests a pacing, similar to the point's, for which the final data of each slot is known.
 fn suggest_pacing(point: &TransferPoint) -> String {
     if !matches!(point.pacing, Pacing::Batch { .. }) {
         return "depth 1".to_owned();

@@ -1,4 +1,4 @@
-//! Bytes that operations walk over: the combined meaning of `sizes`, `stride`, `gap` and `footprint`.
+//! Layout of the slots: the combined meaning of `sizes`, `stride`, `gap` and `footprint`.
 
 use super::options::MemoryOptions;
 use super::slots::{ALIGNMENT_BYTES, TargetFootprint};
@@ -12,7 +12,7 @@ use tonnage_engine::Verb;
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 
-/// Largest default footprint. Within it, every operation in flight has its own slot.
+/// Largest default footprint. Up to this size, every operation in flight has its own slot.
 const FOOTPRINT_BYTES_DEFAULT_MAX: u64 = 64 << 20;
 
 /// Layout of the slots of one lane.
@@ -75,7 +75,7 @@ fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
     Ok(stride_bytes)
 }
 
-/// Returns the layout for operations of `size` bytes, `depth` of them in flight on one lane.
+/// Returns the layout for operations of `size` bytes, of which `depth` are in flight on one lane.
 pub(super) fn slot_layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<SlotLayout> {
     let size = u64::from(size);
     let stride_bytes = stride(options, size)?;
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(of("footprint = '1G'", 8, 1), (1 << 30, 8));
     }
 
-    /// A gap is exact: nothing is rounded to the alignment that slots have by default.
+    /// A gap is exact. Slots with a gap do not get the default alignment.
     #[test]
     fn a_gap_is_what_lies_between_the_size_and_the_next_slot() {
         assert_eq!(of("gap = 0", 9, 4), (36, 9));
@@ -253,7 +253,7 @@ mod tests {
         };
         check_memory(huge, OWN, Roles::new(Traffic::FanIn, 1025), 1)
             .refused("use smaller sizes, fewer threads or fewer ranks");
-        // A footprint shared by a thousand initiators exists once.
+        // A shared footprint exists once, even with a thousand initiators.
         let shared = TargetFootprint::Shared;
         assert!(check_memory(huge, shared, Roles::new(Traffic::FanIn, 1025), 1).is_ok());
     }

@@ -21,25 +21,25 @@ pub struct PointLength {
     pub trials: u32,
     /// Length of one trial.
     pub trial: TrialLength,
-    /// Untimed operations before the first trial, at least this long; 0 turns warming up off.
+    /// Minimum time of the untimed operations before the first trial; 0 turns the warm-up off.
     pub warmup_ns: u64,
-    /// Trials are added until the 95 % confidence interval of the mean bandwidth is within this fraction of it, on
-    /// either side.
+    /// Trials are added until the 95 % confidence interval of the mean bandwidth extends at most this fraction of the
+    /// mean to either side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ci: Option<f64>,
-    /// Maximum time of the trials with `until_ci`. Measuring then stops even if the interval is still too wide.
+    /// Maximum time of all trials with `until_ci`. Measuring then stops even if the interval is still too wide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_ns: Option<u64>,
-    /// Length of the intervals that each trial is divided into, if it is.
+    /// Length of the intervals into which each trial is divided; absent if trials are not divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_ns: Option<u64>,
-    /// Time between two checkpoints of a trial, if they are written.
+    /// Time between two checkpoints of a trial; absent if there are no checkpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_ns: Option<u64>,
 }
 
 impl PointLength {
-    /// Time of the warm-up and of all trials, at least. `None` if the trials are counted in operations.
+    /// Minimum time of the warm-up and all trials. `None` if the trials are counted in operations.
     pub fn planned_time(&self) -> Option<Duration> {
         let TrialLength::DurationNs(trial_ns) = self.trial else {
             return None;
@@ -56,10 +56,10 @@ impl PointLength {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TrialLength {
-    /// At least this long. Operations in flight at the end are finished and counted. Verified trials of atomic
-    /// operations end earlier if no place is left for another old value.
+    /// Minimum time. Operations in flight at its end are finished and counted. Verified trials of atomic operations end
+    /// earlier if no place is left for another old value.
     DurationNs(u64),
-    /// This many operations of each thread (batches under `batch`, round trips under `ping-pong`).
+    /// Operations of each thread (batches under `batch`, round trips under `ping-pong`).
     Iterations(u64),
 }
 
@@ -68,7 +68,7 @@ const TRIALS_MAX: u64 = 100_000;
 const MILLISECOND_NS: u64 = 1_000_000;
 const HOUR_NS: u64 = 3_600_000_000_000;
 const TRIAL_NS_DEFAULT: u64 = 200 * MILLISECOND_NS;
-/// Starting and ending a trial costs microseconds, which is not negligible in shorter trials.
+/// Starting and ending a trial takes microseconds, which would be a notable part of shorter trials.
 const TRIAL_NS_MIN: u64 = MILLISECOND_NS;
 const TRIAL_NS_MAX: u64 = 24 * HOUR_NS;
 const ITERATIONS_MAX: u64 = 1_000_000_000_000;
@@ -99,13 +99,13 @@ pub struct LengthOptions {
     #[arg(long, value_name = "TIME")]
     pub duration: Option<Nanos>,
 
-    /// Cuts each trial into intervals of this length: prints what moves in each while it runs, and keeps the series.
-    /// There is one trial then, unless --trials says more.
+    /// Cut each trial into intervals of this length; print the bytes of each while the trial runs, and record the
+    /// series. There is one trial, unless --trials asks for more.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub interval: Option<Nanos>,
 
-    /// With --interval: writes the series so far to the file of records each time that this much of a trial has passed,
-    /// so that nothing but a part of it can be lost.
+    /// With --interval: write the series so far to the file of records each time this much of a trial has passed. Only
+    /// the last part of a trial can then be lost.
     #[arg(long, value_name = "TIME")]
     pub checkpoint: Option<Nanos>,
 
@@ -117,7 +117,7 @@ pub struct LengthOptions {
     #[arg(long, value_name = "PERCENT")]
     pub until_ci: Option<Fraction>,
 
-    /// With --until-ci: stop all the same when the trials of a point have taken this long.
+    /// With --until-ci: stop when the trials of a point have taken this long, even if the interval is still too wide.
     #[arg(long, value_name = "TIME")]
     pub max_duration: Option<Nanos>,
 }
@@ -203,7 +203,7 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
     ),
 ];
 
-/// Returns the default number of trials: one for a series of intervals, unless `until-ci` repeats it.
+/// Returns the default number of trials: one with intervals, unless `until-ci` asks for more trials.
 fn trials_default(options: &LengthOptions) -> u32 {
     if options.interval.is_some() && options.until_ci.is_none() {
         1
@@ -216,7 +216,7 @@ fn trials(options: &LengthOptions) -> Result<u32> {
     let Some(Count(trials)) = options.trials else {
         return Ok(trials_default(options));
     };
-    // At most `TRIALS_MAX`, which fits.
+    // Fits: at most `TRIALS_MAX`.
     repetition_count("trials", trials, TRIALS_MAX).map(|trials| trials as u32)
 }
 
@@ -239,7 +239,7 @@ fn trial(options: &LengthOptions, trials: u32) -> Result<TrialLength> {
     Ok(TrialLength::DurationNs(given / share))
 }
 
-/// Returns the relative width to reach and the time limit. Without `until-ci`, there is neither.
+/// Returns the relative width to reach and the time limit. Without `until-ci`, both are `None`.
 fn confidence(
     options: &LengthOptions,
     trials: u32,
@@ -281,14 +281,14 @@ fn confidence(
     Ok((Some(until_ci.0), Some(most)))
 }
 
-/// Multiplies the measured time or operations, within the bounds that [`length`] checks. Invalid values stay invalid,
-/// so that scaling does not hide a mistake.
+/// Multiplies the measured time or operations by `factor`, within the bounds that [`length`] checks. Invalid values
+/// stay invalid, so that scaling does not hide a mistake.
 pub(crate) fn scale(options: &mut LengthOptions, factor: f64) {
     let scaled = |value: u64, least: u64, most: u64| {
         if value < least || value > most {
             return value;
         }
-        // Precise enough below 2^53, and both casts saturate.
+        // `f64` is precise enough below 2^53, and both casts saturate.
         ((value as f64 * factor).round() as u64).clamp(least, most)
     };
     let trials = options
@@ -316,7 +316,8 @@ pub(crate) fn scale(options: &mut LengthOptions, factor: f64) {
             *checkpoint = (*checkpoint).min(trial);
         }
         if trial < INTERVAL_NS_MIN {
-            // The trial is too short for intervals. The number of trials stays the same.
+            // The trial is too short for intervals. Without intervals, the default number of trials would change, so it
+            // is set.
             (options.interval, options.checkpoint) = (None, None);
             options.trials.get_or_insert(Count(trials));
         }
@@ -335,19 +336,19 @@ pub(crate) fn scale(options: &mut LengthOptions, factor: f64) {
     }
 }
 
-/// Shorter intervals would show the system's scheduler rather than the path.
+/// Shorter intervals would show the operating system's scheduler instead of the path.
 const INTERVAL_NS_MIN: u64 = 10_000_000;
 
-/// As long as the longest trial.
+/// The longest possible trial.
 const INTERVAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
 
-/// Maximum number of checkpoints of a trial. Each one contains the whole series so far.
+/// Maximum number of checkpoints of a trial. Each checkpoint contains the whole series up to then.
 const CHECKPOINTS_MAX: u64 = 100;
 
-/// Maximum number of intervals of a trial: a week of seconds.
+/// Maximum number of intervals of a trial: one per second for a week.
 const INTERVALS_MAX: u64 = 604_800;
 
-/// Returns the interval length, if trials are divided into intervals.
+/// Returns the interval length; `None` if trials are not divided.
 fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Option<u64>> {
     let Some(Nanos(interval_ns)) = asked else {
         return Ok(None);
@@ -379,7 +380,7 @@ fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Option<u64>> {
     }
 }
 
-/// Returns the time between two checkpoints, if checkpoints are written.
+/// Returns the time between two checkpoints; `None` if none are written.
 fn checkpoint(
     asked: Option<Nanos>,
     interval_ns: Option<u64>,

@@ -9,32 +9,31 @@ use crate::refuse::usage_error;
 use tonnage_engine::Verb;
 use tonnage_units::Result;
 
-/// Calls between the loops and an engine.
+/// Options of the calls between the loops and an engine.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Library", mut_args = with_default::<Self>)]
 pub struct LibraryOptions {
-    /// Calls that the loops make: those of the engine, or those of the library for other programs, which puts tickets
-    /// or futures between them and the engine; several are joined by commas. [default: engine, or poll where
-    /// --session is named]
+    /// Calls that the loops make: those of the engine, or those of tonnage's transfer library, with tickets (poll) or
+    /// futures (async); several are joined by commas. [default: engine, or poll with --session]
     #[arg(long, value_name = "NAMES", value_parser = many_of::<TransferApi>(), value_delimiter = ',')]
     pub api: Option<Many<TransferApi>>,
 
-    /// Life of the library's lanes, with --api poll; several are joined by commas. [default: on]
+    /// Lifetime of the library's lanes, with --api poll; several are joined by commas. [default: on]
     #[arg(long, value_name = "NAMES", value_parser = many_of::<SessionUse>(), value_delimiter = ',')]
     pub session: Option<Many<SessionUse>>,
 }
 
 impl Group for LibraryOptions {}
 
-/// Calls that the measuring loops make, and the session behind library calls.
+/// Calls that the measuring loops make, and the session that library calls use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LibraryCall {
     pub(super) api: TransferApi,
     pub(super) session: Option<SessionUse>,
 }
 
-/// Returns the ways to measure: every api with every session. The session varies fastest.
+/// Returns every combination of api and session to measure. The session varies fastest.
 pub(super) fn library_calls(options: &LibraryOptions) -> Result<Vec<LibraryCall>> {
     let sessions = several("session", &options.session, "on")?;
     let default = if sessions.is_some() {
@@ -73,7 +72,7 @@ fn check_session(api: TransferApi, session: SessionUse) -> Result<()> {
     }
 }
 
-/// Refuses an operation that the library has no call for.
+/// Refuses an operation for which the library has no call.
 pub(super) fn check_call(api: TransferApi, op: Verb) -> Result<()> {
     if api == TransferApi::Engine {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Loads of pairs: the bytes that each rank moves to each other rank in an execution, and the files that define them.
-//! `executions` combines them with other options.
+//! Loads of pairs: the bytes that each rank moves to each other rank in one execution, and the files that define them.
+//! `executions` combines the loads with other options.
 
 use std::fmt;
 use std::path::Path;
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 use tonnage_units::names::quote;
 use tonnage_units::{Bytes, Error, Result};
 
-/// Maximum number of ranks of a traffic file: a million pairs.
+/// Maximum number of ranks of a traffic file: about a million pairs.
 const RANKS_MAX: usize = 1024;
 
-/// Longest accepted file: a million numbers of twenty digits, and comments.
+/// Longest accepted file: enough for a million numbers of twenty digits and for comments.
 const FILE_BYTES_MAX: u64 = 32 << 20;
 
-/// Maximum of all pairs together, so that sums over many trials fit.
+/// Maximum bytes of all pairs together. Sums over many trials then fit into 64 bits.
 const TOTAL_BYTES_MAX: u64 = 1 << 50;
 
-/// Bytes of one execution from each rank, a row, to each rank, a column: square, nothing to a rank itself, and not zero
-/// everywhere.
+/// Bytes that each rank (row) moves to each rank (column) in one execution. The matrix is square, its diagonal is zero,
+/// and at least one value is not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "Vec<Vec<u64>>", into = "Vec<Vec<u64>>")]
@@ -68,7 +68,7 @@ impl TryFrom<Vec<Vec<u64>>> for PairLoads {
     }
 }
 
-/// Rows with their numbers, from 1.
+/// Returns the rows with their numbers, from 1.
 fn numbered_rows(rows: &[Vec<u64>]) -> impl Iterator<Item = (usize, &Vec<u64>)> {
     (1..).zip(rows)
 }
@@ -136,8 +136,8 @@ impl PairLoads {
     }
 }
 
-/// Loads of pairs as text: a row of sizes for each rank, `#` before comments. A command line or a plan gives the name
-/// of a file. A plan may also give the rows themselves, as text of several lines.
+/// Loads of pairs as text: a row of sizes for each rank; `#` begins a comment. A command line or a plan gives the name
+/// of a file. A plan may also contain the rows themselves, as text of several lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrafficFile {
     /// Loads in the file.
@@ -217,7 +217,7 @@ fn size(word: &str, line: usize) -> Result<u64> {
     }
 }
 
-/// Writes the rows, which parse to the same loads.
+/// Writes the rows, which read back as the same loads.
 impl fmt::Display for TrafficFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for row in self.loads.0.iter() {
@@ -234,7 +234,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Loads of a few ranks.
+    /// Generates traffic files of a few ranks.
     pub(crate) fn files() -> impl Strategy<Value = TrafficFile> {
         let sizes = prop_oneof![Just(0), 1u64..100_000, (1u64..5000).prop_map(|k| k << 20)];
         let rows = (2usize..6).prop_flat_map(move |ranks| {

@@ -1,5 +1,5 @@
-//! Kinds of memory at both ends: the combined meaning of `memory` and `target-memory`, and the ends that
-//! `memory-option` applies to.
+//! Kinds of memory at both ends: the combined meaning of `memory` and `target-memory`, and which ends `memory-option`
+//! applies to.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,13 +22,13 @@ pub struct Memories {
     /// Kind of memory of the target ranks, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_memory: Option<String>,
-    /// Memory options that differ from their defaults. Each applies to the ends with a memory that knows it.
+    /// Memory options that differ from their defaults. Each applies to every end whose memory has this option.
     #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
     pub memory_options: EngineOptions,
 }
 
 impl Memories {
-    /// Names of the kinds of memory: the initiators', then the targets' if it differs.
+    /// Names of the kinds of memory: the initiators' kind, then the targets' if it differs.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let target = self.target_memory.as_deref();
         [Some(&*self.memory), target].into_iter().flatten()
@@ -39,7 +39,7 @@ impl Memories {
         self.target_memory_of(rank, roles).unwrap_or(&self.memory)
     }
 
-    /// The option that names the kind of memory of a rank.
+    /// The option that names a rank's kind of memory.
     pub fn memory_option(&self, rank: u32, roles: Roles) -> &'static str {
         match self.target_memory_of(rank, roles) {
             Some(_) => "--target-memory",
@@ -47,14 +47,14 @@ impl Memories {
         }
     }
 
-    /// Kind of memory of a target rank, if it differs from the initiators'.
+    /// The kind of memory of a target rank, if it differs from the initiators' kind.
     pub fn target_memory_of(&self, rank: u32, roles: Roles) -> Option<&str> {
         let target = self.target_memory.as_deref();
         target.filter(|_| roles.is_target_side(rank) && !roles.initiators_of(rank).is_empty())
     }
 }
 
-/// Returns the memories to measure: each of `memory` with each of `target-memory`.
+/// Returns the memories to measure: each combination of `memory` and `target-memory`.
 pub(super) fn memories(
     transfer: &Transfer,
     roles: &[Roles],
@@ -93,8 +93,8 @@ pub(super) fn memories(
         .collect()
 }
 
-/// Returns the options of the memories at both ends that differ from the defaults. Each applies to the ends that know
-/// it.
+/// Returns the memory options at both ends that differ from the defaults. Each applies to every end whose memory has
+/// this option.
 fn memory_options(
     transfer: &Transfer,
     (own, target): (&str, Option<&str>),
@@ -132,12 +132,12 @@ fn memory_options(
     check_options(OptionsOwner::Memory(&both.join(" or ")), &all, &unknown, "")
 }
 
-/// Refuses memory that the CPU cannot read for plain writes under ping-pong, which wait for the last byte to appear.
+/// Refuses memory that the CPU cannot read in a ping-pong of plain writes, which waits until the last byte appears.
 pub(super) fn check_visible(point: &TransferPoint, lists: &Lists) -> Result<()> {
     if point.op != Verb::Write || point.pacing != Pacing::PingPong {
         return Ok(());
     }
-    // A missing memory is not an error here: an optional experiment skips it.
+    // A missing memory is no error here, because an optional experiment skips it.
     let is_far = |name: &&str| {
         lists
             .memory(name)
@@ -177,7 +177,7 @@ mod tests {
         Ok(all.iter().map(words).collect())
     }
 
-    /// Options for these memories at both ends.
+    /// Returns the options of transfers with these memories.
     fn options(text: &str, own: &str, target: Option<&str>) -> Result<EngineOptions> {
         let transfer = Transfer {
             memory: MemoryOptions {
@@ -246,7 +246,7 @@ mod tests {
         assert!(unknown.contains("huge"), "{unknown}");
     }
 
-    /// Two of the four clients initiate. The others are idle and are not targets either.
+    /// Two of the four clients initiate. The other two are idle, so they are not targets either.
     #[test]
     fn only_target_ranks_have_the_targets_memory() {
         let lines = "engine = 'shm'\nop = 'write'\nsizes = 8\nmemory = 'host'\ntarget-memory = 'huge'\n\

@@ -12,10 +12,10 @@
 //! | `background` | background load during a latency measurement |
 //! | `atomics` | operations on single words |
 //! | `memories` | kinds of memory at both ends |
-//! | `verification` | how much of the moved data is compared, and the options that this excludes |
-//! | `landings` | the data that lands last in a slot, and whether it can be known |
+//! | `verification` | how much of the moved data is compared, and options that cannot be combined with it |
+//! | `landings` | whether the final data of a slot is known |
 //!
-//! Measuring a point is left to `tonnage_bench`.
+//! `tonnage_bench` measures the points.
 
 mod atomics;
 mod background;

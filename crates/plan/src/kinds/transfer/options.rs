@@ -24,7 +24,7 @@ use tonnage_engine::Verb;
 use tonnage_units::{Bytes, Count, PairPlace};
 
 /// One experiment between memories. Options that are not given get their defaults when the plan is expanded. Several
-/// values multiply.
+/// values of one option make several points.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct Transfer {
     /// Operations to measure.
@@ -36,7 +36,7 @@ pub struct Transfer {
     /// Rate of operations.
     #[command(flatten)]
     pub paced: PacedOptions,
-    /// Batches, if the pacing has them.
+    /// Options of batches.
     #[command(flatten)]
     pub batching: BatchingOptions,
     /// Background load during a latency measurement.
@@ -63,7 +63,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Operations with verified data.
+    /// Returns which operations have verified data.
     pub fn verification(&self) -> Verification {
         self.measure.verify.unwrap_or_default()
     }
@@ -102,33 +102,33 @@ pub struct OperationOptions {
     #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
     pub traffic: Option<Traffic>,
 
-    /// Bytes of each pair, from a file: a row of sizes for each rank, of as many columns, the first of which is what it
-    /// moves to rank 0; # begins a comment. A trial is one execution. The time of each pair is reported, together with
-    /// the others and alone.
+    /// Bytes of each pair, from a file: row i has the bytes that rank i moves to rank 0, rank 1 and so on; # begins a
+    /// comment. A trial is one execution. Reports the time of each pair, both together with all other pairs and alone.
     #[arg(long, value_name = "FILE")]
     #[serde(with = "text")]
     pub traffic_file: Option<TrafficFile>,
 
-    /// Ranks that initiate: of pairs the first N, each towards one of the ranks behind them in turn; of a fan-in the N
-    /// ranks after rank 0. The others take no part. A value or a sweep. [default: half of the ranks, or all but rank 0]
+    /// Number of ranks that initiate: a value or a sweep. With pairs, the first N ranks initiate, and the ranks after
+    /// them are their targets in turn. With a fan-in, the N ranks after rank 0 initiate. Other ranks take no part.
+    /// [default: half of the ranks, or all but rank 0]
     #[arg(long, value_name = SWEEP)]
     pub initiators: Option<Sweep>,
 
-    /// Places from each rank to its target with traffic shift: rank r goes to (r + K) mod ranks. [default: 1]
+    /// Distance from each rank to its target with traffic shift: rank r goes to (r + K) mod ranks. [default: 1]
     #[arg(long, value_name = "K")]
     pub shift: Option<Count>,
 
-    /// Rounds of traffic matrix: each ordered pair alone, which takes N(N - 1) of them, or disjoint pairs at once,
-    /// about 2(N - 1). [default: alone]
+    /// Rounds of traffic matrix: one ordered pair per round, in N(N - 1) rounds, or disjoint pairs at once, in about
+    /// 2(N - 1) rounds. [default: alone]
     #[arg(long, value_name = "ROUNDS", value_parser = one_of::<MatrixRounds>())]
     pub matrix: Option<MatrixRounds>,
 
-    /// Turns the targets of pairs: of M initiators the i-th goes to rank M + (i + K) mod (ranks - M).
+    /// Rotate the targets of pairs: with M initiators, rank i goes to rank M + (i + K) mod (ranks - M).
     #[arg(long, value_name = "K")]
     pub target_shift: Option<Count>,
 
-    /// Moves bytes both ways at once: each target of a pair initiates towards its initiators too. Bandwidth is the sum
-    /// of both directions, and each of them stands beside it.
+    /// Move bytes both ways at once: each target of a pair also initiates towards its initiators. Bandwidth is the sum
+    /// of both directions, and tables also show each direction.
     #[arg(long, alias = "bidir")]
     #[serde(alias = "bidir")]
     pub bidirectional: bool,
@@ -180,13 +180,12 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub memory: Option<Many<String>>,
 
-    /// Memory of the ranks that are initiated to, where it is another one; several are joined by commas. [default: that
-    /// of --memory]
+    /// Memory of the target ranks, if it differs; several are joined by commas. [default: that of --memory]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub target_memory: Option<Many<String>>,
 
-    /// An option of the memory's own, such as alloc=vmm for cuda or hip; may be repeated. Memories of both ends that
-    /// know it take it. `tonnage engines NAME` lists them.
+    /// An option of the memory, such as alloc=vmm for cuda or hip; may be repeated. It applies to every end whose
+    /// memory has it. `tonnage engines NAME` lists them.
     #[arg(long = "memory-option", value_name = "NAME=VALUE", value_parser = pairs::memory_option)]
     #[serde(with = "pairs")]
     pub memory_options: Vec<Pair>,
@@ -204,8 +203,7 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "BYTES")]
     pub stride: Option<Bytes>,
 
-    /// Bytes left free between two neighbouring slots, in place of a stride: with 0 each slot begins where the one
-    /// before it ends.
+    /// Bytes between two neighbouring slots, instead of a stride; with 0, each slot begins where the previous one ends.
     #[arg(long, value_name = "BYTES")]
     pub gap: Option<Bytes>,
 
@@ -214,8 +212,8 @@ pub struct MemoryOptions {
     #[serde(alias = "addresses")]
     pub access: Option<Access>,
 
-    /// Order of the slots at the initiator's end, where it is another one: with fixed, all that is read lands in one
-    /// slot. [default: that of --access]
+    /// Order of the slots at the initiator's end, if it differs; with fixed, all data that is read lands in one slot.
+    /// [default: that of --access]
     #[arg(long, alias = "local-addresses", value_name = "ORDER", value_parser = one_of::<Access>())]
     #[serde(alias = "local-addresses")]
     pub local_access: Option<Access>,
@@ -249,13 +247,13 @@ pub struct MeasureOptions {
     #[arg(long, value_name = "ON|OFF", value_parser = on_off)]
     pub latency: Option<bool>,
 
-    /// Compare the moved data with what was expected: of the last operation in each slot after each trial, outside the
-    /// clock (last, also without a value), or of every operation before its slot is used again (each), whose figures
-    /// are no measure of speed.
+    /// Compare the moved data with the expected data: last (also without a value) or each. last compares the last
+    /// operation in each slot after each trial, outside the clock. each compares every operation before its slot is
+    /// used again, so its figures do not measure speed.
     #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "last")]
     pub verify: Option<Verification>,
 
-    /// Show each initiating rank in a table of its own below, and keep its figures in the record.
+    /// Show each initiating rank in a separate table below, and keep its figures in the record.
     #[arg(long)]
     pub per_rank: bool,
 
@@ -265,7 +263,7 @@ pub struct MeasureOptions {
     #[serde(alias = "limit", with = "text")]
     pub bound: Option<BoundChoice>,
 
-    /// Figures that others measured with the same options; only plans say it.
+    /// Published figures for the same options, to compare with. Only plans can have them.
     #[arg(skip)]
     #[serde(with = "one_or_many")]
     pub published: Vec<PublishedTable>,

@@ -1,4 +1,4 @@
-//! Operations at a rate: the meaning of `rate` and `burst`, and the options that they exclude.
+//! Operations at a rate: the meaning of `rate` and `burst`, and options that cannot be combined with them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,14 +21,14 @@ use tonnage_units::{Bytes, BytesPerSecond, Count, Error, Nanos, PerSecond, Resul
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Pacing", mut_args = with_default::<Self>)]
 pub struct PacedOptions {
-    /// Issue operations at this rate in each initiating rank, whether earlier ones are done or not (at most the depth
-    /// in flight), and measure latency from when each was due: operations per second such as 200k, or payload such as
-    /// 10Gb/s or 1.25GB/s. k, M and G are decimal.
+    /// Issue operations at this rate in each initiating rank: operations per second such as 200k, or payload such as
+    /// 10Gb/s or 1.25GB/s. An operation does not wait for earlier ones, unless the depth is reached, and its latency
+    /// counts from when it was due. k, M and G are decimal.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     #[serde(with = "text")]
     pub rate: Option<AskedRate>,
 
-    /// With --rate: this many operations are due at once, and bursts are as far apart as the rate asks for.
+    /// With --rate: this many operations are due at once, and the time between bursts keeps the rate.
     #[arg(long, value_name = "N")]
     pub burst: Option<Count>,
 }
@@ -38,7 +38,7 @@ pub struct PacedOptions {
 pub enum AskedRate {
     /// Operations per second.
     Operations(PerSecond),
-    /// Payload per second; divided by the operation size, it gives operations per second.
+    /// Payload per second. Divided by the operation size, this is the operations per second.
     Payload(BytesPerSecond),
 }
 
@@ -46,7 +46,7 @@ impl FromStr for AskedRate {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        // A unit of bytes or bits means payload. Operations have at most a prefix.
+        // A unit of bytes or bits means payload. A rate of operations has no unit, only a prefix such as k.
         if text.ends_with("B/s") || text.ends_with("b/s") {
             return text.parse().map(Self::Payload);
         }
@@ -86,7 +86,7 @@ pub struct Rate {
     /// Payload per second of each initiating rank, if the rate was requested as payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s: Option<f64>,
-    /// Operations that are due at once.
+    /// Number of operations that are due at once.
     #[serde(default = "default_burst", skip_serializing_if = "is_default_burst")]
     pub burst: u32,
 }
@@ -110,7 +110,7 @@ impl Rate {
         }
     }
 
-    /// Returns the part that all rates of one table share: everything except the speed.
+    /// Returns the properties that all rates of one table share: everything except the speed.
     #[must_use]
     pub fn without_speed(self) -> Self {
         Self {
@@ -121,7 +121,7 @@ impl Rate {
     }
 }
 
-/// Such as `10k operations/s`, or `10k operations/s in bursts of 16`.
+/// Writes a rate as `10k operations/s`, or `10k operations/s in bursts of 16`.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} operations/s", human::prefixed(self.rate_per_s))?;
@@ -162,10 +162,10 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
 
 pub(super) const OVERSLEEPS: &str = "a thread that sleeps misses when the next operation is due";
 
-/// Highest accepted rate of one rank, more than ten times the rate of any engine.
+/// Highest accepted rate of one rank. It is more than ten times what any engine reaches.
 const RATE_PER_S_MAX: f64 = 1e10;
 
-/// Returns the rate of these options, if there is one. [`complete`] knows the size and converts payload to operations.
+/// Returns the requested rate, if any. [`complete`] later knows the operation size and converts payload to operations.
 pub(super) fn rate(options: &PacedOptions, trial: TrialLength) -> Result<Option<Rate>> {
     let Some(asked) = options.rate else {
         return Ok(None);
@@ -191,7 +191,7 @@ pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
         return Ok(());
     };
     if let Some(bytes_per_s) = rate.rate_bytes_per_s {
-        // Set before the check: the record of an impossible cell has the rate too.
+        // The rate is set before the check, so that the record of an impossible cell has it too.
         rate.rate_per_s = bytes_per_s / f64::from(size_bytes);
         let asked = AskedRate::Payload(BytesPerSecond(bytes_per_s));
         asked.per_s("rate", size_bytes, length.trial)?;
@@ -238,8 +238,8 @@ pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
 }
 
 impl AskedRate {
-    /// Returns the operations of `size_bytes` per second that `option` asks for. Refuses rates that are too high, and
-    /// rates at which a trial may have no operation.
+    /// Converts the rate to operations of `size_bytes` per second; `option` names it in messages. Refuses rates that
+    /// are too high, and rates at which a trial may have no operation.
     pub(super) fn per_s(self, option: &str, size_bytes: u32, trial: TrialLength) -> Result<f64> {
         let (rate_per_s, of_size) = match self {
             Self::Operations(PerSecond(rate_per_s)) => (rate_per_s, String::new()),
@@ -265,7 +265,7 @@ impl AskedRate {
                 usage_error(format!(
                     "{option} {self}{of_size} is less than one operation in a trial of {}: use trial-time {} or more",
                     Nanos(trial_ns),
-                    // Whole seconds; saturates for tiny rates.
+                    // Rounded up to whole seconds. Tiny rates saturate.
                     Nanos(((1.0 / rate_per_s).ceil() as u64).saturating_mul(1_000_000_000))
                 ))
             }
@@ -341,7 +341,7 @@ mod tests {
         }
     }
 
-    /// A record of a version without bursts.
+    /// Records from before bursts existed.
     #[test]
     fn a_point_without_bursts_has_bursts_of_one() {
         let old = "{\"kind\":\"paced\",\"depth\":8,\"rate_per_s\":1000.0}";

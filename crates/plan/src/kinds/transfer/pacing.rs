@@ -50,7 +50,7 @@ impl Group for PacingOptions {
     }
 }
 
-/// Options that a ping-pong excludes.
+/// Options that cannot be combined with a ping-pong.
 pub(crate) const CONFLICTS: &[Conflict] = &[
     Conflict::both("ping-pong", "depth", IN_TURN, "leave one of them out"),
     Conflict::both("ping-pong", "batch", IN_TURN, "leave one of them out"),
@@ -64,7 +64,7 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
 
 const IN_TURN: &str = "a ping-pong has one operation in flight";
 
-/// A transfer has a depth or a batch. In a search, both may compete.
+/// A transfer has either a depth or a batch. A search may have both, as competitors.
 pub(super) const DEPTHS: &[Conflict] = &[Conflict::both(
     "depth",
     "batch",
@@ -72,7 +72,7 @@ pub(super) const DEPTHS: &[Conflict] = &[Conflict::both(
     "leave one of them out",
 )];
 
-/// Returns the pacings of these options, one for each value of the depth or batch.
+/// Returns the requested pacings, one for each value of the depth or batch.
 pub(super) fn pacings(options: &PacingOptions, rate: Option<Rate>) -> Result<Vec<Pacing>> {
     if options.ping_pong {
         return Ok(vec![Pacing::PingPong]);
@@ -92,12 +92,13 @@ pub(super) fn pacings(options: &PacingOptions, rate: Option<Rate>) -> Result<Vec
     Ok(depths.into_iter().map(pacing).collect())
 }
 
-/// Returns the ways of waiting for completions to measure.
+/// Returns the modes of waiting for completions to measure.
 pub(super) fn cq_modes(options: &PacingOptions) -> Result<&[CqMode]> {
     Ok(several("cq", &options.cq, "busy")?.unwrap_or(&[CqMode::Busy]))
 }
 
-/// Refuses a ping-pong of plain writes with sleeping threads, which cannot see the last byte arrive.
+/// Refuses a ping-pong of plain writes with sleeping threads, because a sleeping thread cannot see the last byte
+/// arrive.
 pub(super) fn check_waiting(point: &TransferPoint) -> Result<()> {
     if point.cq == CqMode::Event && point.pacing == Pacing::PingPong && point.op == Verb::Write {
         return usage_error(

@@ -26,7 +26,7 @@ use tonnage_units::{Bytes, PairPlace};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TransferPoint {
-    /// The heading under which the plan puts it, if it gave one.
+    /// Heading under which tables list the point, if the plan gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Engine name with its variant, as in `--engine`.
@@ -39,22 +39,22 @@ pub struct TransferPoint {
     /// Initiating ranks and their targets.
     #[serde(flatten)]
     pub roles: Roles,
-    /// Bytes of each pair in an execution of a traffic file: a row for each initiator.
+    /// Bytes of each pair in an execution of a traffic file, with a row for each initiator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loads: Option<PairLoads>,
     /// Pinned threads in each rank, each with its own engine.
     #[serde(alias = "workers")]
     pub threads: u32,
-    /// Division of the operations between a thread and a peer.
+    /// Division of the operations between a thread and a peer over several paths.
     #[serde(flatten)]
     pub division: Division,
-    /// Places by which the device lists of ranks that only serve are rotated.
+    /// Number of positions by which the device lists of ranks that only serve are rotated.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rail_shift: u32,
-    /// Calls that the measuring loops make, if not the engine's own.
+    /// Calls that the measuring loops make. Absent for the engine's own calls.
     #[serde(default, skip_serializing_if = "is_default")]
     pub api: TransferApi,
-    /// Session behind the library's calls, if these are used.
+    /// Session that library calls use. Absent for the engine's own calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionUse>,
     /// Sockets of threads that exchange bytes, if requested.
@@ -77,7 +77,7 @@ pub struct TransferPoint {
     /// Slots that operations walk over.
     #[serde(flatten)]
     pub slots: Slots,
-    /// True when each operation's (or batch's) latency is recorded; off costs no clock read per operation.
+    /// True when the latency of each operation (or batch) is recorded. Off saves the clock read of each operation.
     pub latency: bool,
     /// Operations with verified data.
     pub verify: Verification,
@@ -92,13 +92,13 @@ pub struct TransferPoint {
 }
 
 impl TransferPoint {
-    /// Returns whether lanes are released with their operations.
+    /// Returns whether a lane is released together with its operation.
     pub fn releases_lanes(&self) -> bool {
         self.session.is_some_and(SessionUse::releases_lanes)
     }
 
-    /// Largest number of operations that a thread has in a batch towards a peer: all, unless the threads of a rank
-    /// share the batch. 0 without batches.
+    /// Largest number of operations of one batch that a thread posts to a peer: the whole batch, unless the threads of
+    /// a rank share it. 0 without batches.
     pub fn batch_share_max(&self) -> u32 {
         match (self.pacing, self.batching.of) {
             (Pacing::Batch { batch }, BatchOf::Thread) => batch,
@@ -116,7 +116,7 @@ impl TransferPoint {
         owners.saturating_mul(self.batching.in_flight)
     }
 
-    /// Number of operations that one thread has in a batch.
+    /// Number of operations of one batch that thread `worker` posts.
     pub fn batch_share(&self, worker: u32) -> u32 {
         match (self.pacing, self.batching.of) {
             (Pacing::Batch { batch }, BatchOf::Rank) => {
@@ -127,7 +127,7 @@ impl TransferPoint {
         }
     }
 
-    /// Operations that one lane may have in flight.
+    /// Number of operations that one lane may have in flight.
     pub fn depth(&self) -> u32 {
         match self.pacing {
             Pacing::PingPong => 1,
@@ -217,7 +217,7 @@ impl AnyPoint for TransferPoint {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Pacing {
-    /// One operation, then wait for the answer.
+    /// One operation, then a wait for the answer.
     PingPong,
     /// A true sliding window: a new operation for every one that completes.
     Stream {
@@ -225,12 +225,12 @@ pub enum Pacing {
         #[serde(alias = "window")]
         depth: u32,
     },
-    /// Post a batch, wait for all of it.
+    /// Post a batch, then wait for all its operations.
     Batch {
         /// Operations of one batch.
         batch: u32,
     },
-    /// Open loop: operations are due at fixed times, and latency counts from the time they were due.
+    /// Open loop: operations are due at fixed times, and latency counts from the due time.
     Paced {
         /// Most operations in flight on each lane.
         #[serde(alias = "window")]
@@ -241,7 +241,7 @@ pub enum Pacing {
     },
 }
 
-/// Two or three words, such as `depth 64`.
+/// Writes a pacing in two or three words, such as `depth 64`.
 impl fmt::Display for Pacing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -253,14 +253,14 @@ impl fmt::Display for Pacing {
     }
 }
 
-/// Figure that a pacing is meant to measure.
+/// Kind of figure that a pacing is meant to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacingAim {
     /// Bandwidth, with as many operations in flight as the depth allows.
     Bandwidth,
     /// Time of one operation that does not wait for others.
     Latency,
-    /// Time of operations at a requested rate, which also determines the bandwidth.
+    /// Latency of operations at a requested rate. The rate also determines the bandwidth.
     LatencyAtRate,
 }
 
@@ -322,7 +322,7 @@ tonnage_units::names! {
 }
 
 impl SessionUse {
-    /// Returns whether a lane is released when its operation ends, so that it cannot be flushed afterwards.
+    /// Returns whether a lane is released when its operation ends. A released lane cannot be flushed.
     pub fn releases_lanes(self) -> bool {
         matches!(self, Self::Fresh | Self::Register)
     }
@@ -337,7 +337,7 @@ mod tests {
     use serde_json::{Value, from_value, json};
     use tonnage_engine::paths::{Cut, Rails};
 
-    /// A point with a value for each key that is omitted by default, and its JSON.
+    /// Returns a point in which no key is omitted as a default, and its JSON.
     fn full() -> (TransferPoint, Value) {
         let roles = Roles {
             initiators: Some(1),

@@ -1,4 +1,4 @@
-//! Ranks that initiate: the combined meaning of `traffic`, `initiators`, `target-shift` and `bidirectional`.
+//! Which ranks initiate: the combined meaning of `traffic`, `initiators`, `target-shift` and `bidirectional`.
 
 use super::options::{OperationOptions, TRAFFIC_DEFAULT};
 use super::point::{Pacing, TransferPoint};
@@ -10,7 +10,7 @@ use crate::roles::Roles;
 use crate::sweep::Sweep;
 use tonnage_units::{Count, Result};
 
-/// Returns the roles to measure, one for each number of initiators. Each has its own points.
+/// Returns the roles to measure, one for each number of initiators. Each role has its own points.
 pub(super) fn roles(what: &OperationOptions, ranks: u32) -> Result<Vec<Roles>> {
     let traffic = match what.traffic_file {
         Some(_) => Traffic::File,
@@ -50,7 +50,7 @@ pub(super) fn fit_to_ranks(what: &mut OperationOptions, ranks: u32) {
         let turned = shift.min(targets.saturating_sub(1));
         what.target_shift = (turned > 0).then_some(Count(turned));
     }
-    // The values of a valid list stay valid.
+    // A list of valid values stays valid.
     what.initiators = Sweep::from_values(&fitting)
         .ok()
         .or_else(|| what.initiators.take());
@@ -75,7 +75,7 @@ fn check_ranks(ranks: u32) -> Result<()> {
     Ok(())
 }
 
-/// Maximum number of ranks of a matrix with one round per pair: a million rounds.
+/// Maximum number of ranks of a matrix with one round per pair. There are then about a million rounds.
 const ALONE_RANKS_MAX: u32 = 1024;
 
 /// Returns the roles with the requested shift.
@@ -148,7 +148,7 @@ fn check_even(roles: Roles) -> Result<()> {
     ))
 }
 
-/// Returns the requested number of initiators if it leaves a rank as their target.
+/// Returns the requested number of initiators. Refuses a number that leaves no rank as a target.
 fn initiators(roles: Roles, asked: u64) -> Result<u32> {
     let Roles { traffic, ranks, .. } = roles;
     if !matches!(traffic, Traffic::Pair | Traffic::FanIn) {
@@ -174,7 +174,7 @@ fn initiators(roles: Roles, asked: u64) -> Result<u32> {
     }
 }
 
-/// Returns the roles with their targets rotated as requested. A shift by a whole round or more is refused.
+/// Returns the roles with their targets rotated as requested. Refuses a rotation by the number of targets or more.
 fn with_target_shift(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     let Some(Count(shift)) = what.target_shift else {
         return Ok(roles);
@@ -204,8 +204,8 @@ fn with_target_shift(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     }
 }
 
-/// Refuses ranks that would have two roles: in a ping-pong one side begins and the other answers, so no rank can do
-/// both. A read has nothing to answer.
+/// Refuses ranks that would have two roles. In a ping-pong, one side begins and the other answers, so no rank can do
+/// both. A ping-pong of reads has no answers.
 pub(super) fn check_sides(point: &TransferPoint) -> Result<()> {
     let (op, traffic) = (point.op, point.roles.traffic);
     if point.pacing == Pacing::PingPong && !op.fetches() && point.roles.all_initiate() {
@@ -217,7 +217,7 @@ pub(super) fn check_sides(point: &TransferPoint) -> Result<()> {
     Ok(())
 }
 
-/// Returns the roles with both directions, if they were requested.
+/// Returns the roles with both directions if these were requested.
 pub(super) fn with_both_directions(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     if what.bidirectional && roles.traffic != Traffic::Pair {
         let name = roles.traffic.name();

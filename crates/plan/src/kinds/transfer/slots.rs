@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::point::is_default;
 pub use tonnage_engine::Access;
 
-/// Default alignment of slots, so that words are never split.
+/// Default alignment of slots. With it, no word crosses a boundary between aligned words.
 pub(super) const ALIGNMENT_BYTES: u64 = 8;
 
 /// Slots of each lane, at both ends.
@@ -16,7 +16,7 @@ pub struct Slots {
     pub size_bytes: u32,
     /// Bytes over which the operations of one lane walk: a whole number of strides.
     pub footprint_bytes: u64,
-    /// Footprints at a target, if its initiators share one.
+    /// Whether initiators share one footprint at a target.
     #[serde(default, skip_serializing_if = "is_default")]
     pub target_footprint: TargetFootprint,
     /// Distance between the starts of two neighbouring slots.
@@ -31,17 +31,17 @@ pub struct Slots {
         skip_serializing_if = "Option::is_none"
     )]
     pub local_access: Option<Access>,
-    /// Seeds access and data.
+    /// Seed of random access and of the data.
     pub seed: u64,
 }
 
 impl Slots {
-    /// Slots in the footprint of one lane, at least 1.
+    /// Number of slots in the footprint of one lane, at least 1.
     pub fn count(&self) -> u64 {
         (self.footprint_bytes / self.stride_bytes.max(1)).max(1)
     }
 
-    /// Orders of the slots at the initiator's end and at the target's.
+    /// Orders of the slots at the initiator's end and at the target's end.
     pub fn orders(&self) -> (Access, Access) {
         (self.local_access.unwrap_or(self.access), self.access)
     }

@@ -1,4 +1,4 @@
-//! How much of the moved data a transfer compares, and the options that comparing every operation excludes.
+//! How much of the moved data a transfer compares, and options that cannot be combined with comparing every operation.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,12 +19,12 @@ use tonnage_units::{Error, Result};
 /// Operations with verified data. Records and plans write `false`, `true` and `"each"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Verification {
-    /// None.
+    /// No operation.
     #[default]
     Off,
-    /// The last one in each slot, after each trial and outside its measured interval.
+    /// The last operation in each slot, after each trial and outside its measured interval.
     Last,
-    /// Every one, before its slot is used again and inside the measured interval.
+    /// Every operation, before its slot is used again and inside the measured interval.
     Each,
 }
 
@@ -106,8 +106,8 @@ impl schemars::JsonSchema for Verification {
     }
 }
 
-/// Returns the reason why an engine cannot carry the messages that both ends need to compare every operation. `None` if
-/// it can carry them.
+/// Returns why an engine cannot carry the messages by which both ends compare every operation. Returns `None` if it can
+/// carry them.
 fn lacks_messages(entry: &Entry, engine: &str) -> Option<&'static str> {
     let (_, variant) = split_name(engine);
     let is_carried = entry
@@ -124,12 +124,12 @@ fn lacks_messages(entry: &Entry, engine: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns whether every operation of an engine can be compared, over memory that the CPU can address.
+/// Returns whether every operation of an engine can be compared, if the CPU can address the memory.
 pub fn compares_each(entry: &Entry, engine: &str) -> bool {
     lacks_messages(entry, engine).is_none()
 }
 
-/// Refuses to compare every operation if the engine or a memory does not allow it.
+/// Refuses comparing every operation if the engine or a memory does not support it.
 pub(super) fn check_engine(
     transfer: &Transfer,
     point: &TransferPoint,
@@ -263,7 +263,8 @@ mod tests {
         }
     }
 
-    /// Operations that could land in one slot at once wait for each other, because their final data would be unknown.
+    /// Operations that could land in one slot at once wait for each other. Otherwise, their final data would be
+    /// unknown.
     #[test]
     fn each_is_possible_in_any_order_and_pacing() {
         for lines in [

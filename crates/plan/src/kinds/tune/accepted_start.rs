@@ -1,14 +1,15 @@
-//! Values that a search can begin with, and the error if there are none.
+//! Finds values with which a search can begin, and combines the refusals into one error if there are none.
 
 use super::point::TunePoint;
 use tonnage_units::{Error, Result};
 
-/// A refused value of a dimension, as on a command line, and the reason.
+/// A refused value of a dimension, written as on a command line, and the reason.
 pub type RefusedValue = (String, Error);
 
-/// Finds values that `admits` accepts, so that one refused value does not end the search of all other options. The
-/// point's own start values come first. Otherwise, each dimension takes its first value that is accepted together with
-/// the others' values, or with the other searched dimensions left at their defaults.
+/// Finds values that `admits` accepts. Without this, one refused value would end the search of all options.
+///
+/// Tries the point's own start values first. Otherwise, each dimension takes its first accepted value. A value is tried
+/// both with the other dimensions' current values and with the other searched dimensions at their defaults.
 pub fn find_accepted_start<E>(
     point: &TunePoint,
     admits: &mut impl FnMut(&[usize]) -> Result<Result<()>, E>,
@@ -52,7 +53,7 @@ pub fn find_accepted_start<E>(
     })
 }
 
-/// Returns a value as a command line has it.
+/// Returns a value as a command line writes it.
 pub fn format_value(value: &[String]) -> String {
     match value {
         [] => "default".to_owned(),
@@ -60,7 +61,8 @@ pub fn format_value(value: &[String]) -> String {
     }
 }
 
-/// Combines all refusals into one error, with each reason once. A common reason becomes the error itself.
+/// Combines all refusals into one error that names each reason once. If there is only one reason, it is the whole
+/// error.
 pub fn all_refused_error(refused: &[RefusedValue]) -> Error {
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
     for (value, error) in refused {

@@ -1,4 +1,4 @@
-//! Values that compete, the cheapest first. The position in the list decides between equally good values.
+//! Values that compete in a search, the cheapest first. Of equally good values, the first in the list wins.
 
 use super::options::Tune;
 use super::point::{Goal, TuneDimension};
@@ -7,10 +7,10 @@ use crate::sweep::Sweep;
 use tonnage_engine::paths::Rails;
 use tonnage_engine::{Entry, OptionKind, split_name};
 
-/// Default depth of a transfer. The ladder contains it.
+/// Default depth of a transfer. The ladder of searched depths contains it.
 const DEPTH_START: u64 = 64;
 const LADDER_MAX_LOG2: u32 = 10;
-/// Maximum bytes in flight of a searched depth, unless the search begins above it. Bytes in flight are filled before
+/// Maximum bytes in flight of a searched depth, unless the search begins with more. Bytes in flight are filled before
 /// each trial and checked after it.
 const IN_FLIGHT_BYTES_MAX: u64 = 16 << 20;
 const QUEUE_PAIRS: [u64; 4] = [1, 2, 4, 8];
@@ -32,7 +32,7 @@ pub(super) fn dimensions(
     ));
     all.push(match &issuing.chunk {
         Some(chunk) => {
-            // Longer parts are cheaper, because there are fewer of them.
+            // Longer parts are cheaper, because an operation then has fewer of them.
             let mut asked = number_dimension("chunk", Some(chunk), &[]);
             asked.values.reverse();
             asked
@@ -73,8 +73,8 @@ fn number_dimension(name: &str, asked: Option<&Sweep>, otherwise: &[u64]) -> Tun
     dimension(name, words.collect(), 0)
 }
 
-/// Returns the depths and batches, which compete with each other. A search for the lowest latency has one operation in
-/// flight. With a rate, the depth bounds the operations in flight.
+/// Returns the depths and batches, which compete with each other. A search for the lowest latency keeps one operation
+/// in flight. With a rate, the depth limits the operations in flight.
 fn pacing_dimension(tune: &Tune, size_bytes: u64, goal: Goal) -> TuneDimension {
     let asked = &tune.pacing;
     if asked.ping_pong {
@@ -122,8 +122,8 @@ fn rails_dimension(tune: &Tune, entry: &Entry) -> TuneDimension {
     dimension("rails", words.collect(), 0)
 }
 
-/// Returns the engine's own options that are choices; the default is first. Options that change the meaning of a
-/// latency are recognised when the engine is open.
+/// Returns those of the engine's own options that have a fixed set of values, with the default first. Options that
+/// change the meaning of a latency can be recognised only when the engine is open.
 fn engine_option_dimensions(tune: &Tune, entry: &Entry) -> Vec<TuneDimension> {
     let names = Many::all(&tune.what.engine);
     let is_of = |variants: &[&str]| {

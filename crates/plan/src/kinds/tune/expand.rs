@@ -1,4 +1,4 @@
-//! The points of a search: one for each engine, operation and size.
+//! Expands a search to its points: one for each engine, operation and size.
 
 use super::accepted_start::{all_refused_error, find_accepted_start};
 use super::dimensions;
@@ -30,7 +30,7 @@ impl Kind for Tune {
     tonnage tune --engine fabric:tcp --op write --sizes 64k --goal bandwidth --ranks 2\n  \
     tonnage tune --engine shm --op read --sizes 8 --goal rate --depth 1,16,256 --ranks 2";
 
-    /// The cells of an experiment.
+    /// Returns the cells of a search.
     fn cells(&self, ranks: u32, lists: &Lists, points_max: usize) -> Result<Vec<Cell<TunePoint>>> {
         let what = &self.what;
         let engines = Many::all(&what.engine);
@@ -79,13 +79,13 @@ impl AnyExperiment for Tune {
     /// Multiplies the time of a trial.
     fn scale(&mut self, scale: Scale) {
         let Nanos(trial_ns) = self.search.trial_time.unwrap_or(TRIAL_TIME_DEFAULT);
-        // Precise enough below 2^53, and casts of floats saturate.
+        // `f64` is precise enough below 2^53, and casts of floats saturate.
         let scaled = (trial_ns as f64 * scale.time).round() as u64;
         self.search.trial_time = Some(Nanos(scaled.max(1)));
     }
 }
 
-/// Returns the point with the requested values only. The others are filled in later.
+/// Returns the point with the requested values only. The other values are filled in later.
 fn point_as_requested(
     tune: &Tune,
     (engine, op, size_bytes): (&str, Verb, u64),
@@ -165,10 +165,10 @@ fn build_point(
     with_accepted_start(point, lists)
 }
 
-/// Refuses options that contradict each other, or the goal.
+/// Refuses options that contradict each other or the goal.
 fn check_contradictions(tune: &Tune, goal: Goal) -> Result<()> {
     let pacing = &tune.pacing;
-    // Windows and batches compete by default, so the rows that exclude them do not apply.
+    // By default, depths and batches compete in a search, so the rows that exclude this combination do not apply.
     let rows = [transfer::PACING_CONFLICTS, transfer::PACED_CONFLICTS];
     conflicts::check(tune, &rows)?;
     if let Some(rate) = tune.paced.rate.filter(|_| goal != Goal::Latency) {
@@ -185,7 +185,7 @@ fn check_contradictions(tune: &Tune, goal: Goal) -> Result<()> {
     Ok(())
 }
 
-/// Returns the point with accepted start values, and with their threads and memory.
+/// Returns the point with start values that are accepted, and with the resulting threads and memory.
 fn with_accepted_start(mut point: TunePoint, lists: &Lists) -> Result<TunePoint> {
     let mut admits = |values: &[usize]| Ok::<_, Error>(point.candidate(values, lists).map(drop));
     let starts = match find_accepted_start(&point, &mut admits)? {

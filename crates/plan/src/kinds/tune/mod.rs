@@ -1,4 +1,4 @@
-//! Experiments that search options of a transfer: `[[tune]]` tables and `tonnage tune`, and their points.
+//! Experiments that search for the best options of a transfer: `[[tune]]` tables and `tonnage tune`, and their points.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -8,7 +8,7 @@
 //! | [`accepted_start`] | values to begin with, and the error if there are none |
 //! | `dimensions` | values that compete, the cheapest first |
 //!
-//! A candidate is measured as its transfer is; see `tonnage_bench`.
+//! `tonnage_bench` measures a candidate like any transfer.
 
 pub mod accepted_start;
 mod dimensions;

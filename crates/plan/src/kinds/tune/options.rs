@@ -1,4 +1,4 @@
-//! The options of a search: those of a transfer that fix something, and its own.
+//! The options of a search: its own, and those of a transfer, which fix a value or list the values that compete.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::transfer::{
 };
 use tonnage_units::Nanos;
 
-/// One experiment that searches the options of a transfer.
+/// One experiment that searches for the best options of a transfer.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct Tune {
     /// Goal and length of the search.

@@ -1,4 +1,4 @@
-//! A point of a search: a transfer as a user would request it, and the options that compete.
+//! A point of a search: a transfer as a user would request it, and the values that compete.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::transfer::{Transfer, TransferPoint};
 use tonnage_engine::{EngineOptions, Lists, Verb};
 use tonnage_units::{Bytes, Error, Nanos, Result};
 
-/// Maximum average number of trials of a race per value. Trials that an eliminated value does not need go to the
-/// others.
+/// Maximum number of trials of a race, divided by the number of values. Trials that an eliminated value does not need
+/// go to the remaining values.
 pub const TRIALS_PER_VALUE: u32 = 10;
 /// Maximum number of passes over all dimensions.
 pub const PASSES_MAX: u32 = 2;
@@ -37,7 +37,7 @@ tonnage_units::names! {
 pub struct TuneDimension {
     /// The option.
     pub name: String,
-    /// Arguments of each value, the cheapest first; none for the default.
+    /// Arguments of each value, the cheapest first. A value without arguments is the option's default.
     pub values: Vec<Vec<String>>,
     /// Position of the value that the search begins with.
     pub start: u32,
@@ -48,12 +48,12 @@ pub struct TuneDimension {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TunePoint {
-    /// The heading under which the plan puts it, if it gave one.
+    /// Heading under which tables list the point, if the plan gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Engine, as in `--engine`.
     pub engine: String,
-    /// Options of the engine's own that are fixed and differ from their defaults.
+    /// The engine's own options that are fixed and differ from their defaults.
     #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
     pub engine_options: EngineOptions,
     /// Operation.
@@ -73,9 +73,9 @@ pub struct TunePoint {
     pub trial_ns: u64,
     /// True when the bytes of the winner are checked.
     pub verify: bool,
-    /// Arguments that are fixed.
+    /// Arguments that do not compete.
     pub fixed: Vec<String>,
-    /// Options that are searched, one after the other.
+    /// Options that are searched, one after another.
     pub dimensions: Vec<TuneDimension>,
 }
 
@@ -86,8 +86,8 @@ impl TunePoint {
         starts.collect()
     }
 
-    /// Returns the arguments of the transfer with these values of the dimensions. A position past the last value adds
-    /// no argument.
+    /// Returns the arguments of the transfer with these values, given by their positions in the dimensions. A position
+    /// past the last value adds no argument.
     pub fn arguments(&self, values: &[usize]) -> Vec<String> {
         let mut words = self.fixed.clone();
         for (dimension, &value) in self.dimensions.iter().zip(values) {
@@ -96,7 +96,7 @@ impl TunePoint {
         words
     }
 
-    /// Returns the point of a trial with these values of the dimensions.
+    /// Returns the transfer point of one trial with these values.
     pub fn candidate(&self, values: &[usize], lists: &Lists) -> Result<TransferPoint> {
         let mut words = self.arguments(values);
         let trial = format!("{}ns", self.trial_ns);
@@ -124,7 +124,7 @@ impl TunePoint {
         }
     }
 
-    /// Returns the maximum time of all trials, without the time between them.
+    /// Returns the maximum time of all trials, not counting the time between them.
     pub fn trials_ns_max(&self) -> u64 {
         let values = self.dimensions.iter().map(|it| it.values.len() as u64);
         let trials = values.sum::<u64>() * u64::from(TRIALS_PER_VALUE * PASSES_MAX);
@@ -150,7 +150,7 @@ impl TunePoint {
 }
 
 impl AnyPoint for TunePoint {
-    /// The longest time; a search may end earlier.
+    /// Returns the longest possible time; a search may end earlier.
     fn planned_time(&self) -> Option<Duration> {
         Some(Duration::from_nanos(self.trials_ns_max()))
     }

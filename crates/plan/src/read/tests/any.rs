@@ -1,5 +1,5 @@
-//! Plans, texts and values made at random: each reads back the same, or is refused as a wrong request. The values of an
-//! option follow from how it is declared, so that a new one is tried as well.
+//! Random plans, texts and values. Each must read back the same, or be refused with a usage error. Values are generated
+//! from the declarations of options, so that new options are covered automatically.
 
 use clap::{Arg, ArgAction};
 use proptest::collection::{btree_map, vec};
@@ -15,18 +15,18 @@ use crate::point::BoundChoice;
 use crate::published::{PublishedCell, PublishedTable};
 use tonnage_units::{BytesPerSecond, Fraction, PerSecond};
 
-/// A text as TOML has it.
+/// Generates a text, quoted as TOML.
 fn quoted(text: impl Strategy<Value = String> + 'static) -> BoxedStrategy<String> {
     text.prop_map(|text| string_value(&text).to_string())
         .boxed()
 }
 
-/// Returns several of these values, joined by commas.
+/// Generates several of these values, joined by commas.
 fn joined(one: impl Strategy<Value = String> + 'static) -> BoxedStrategy<String> {
     quoted(vec(one, 1..4).prop_map(|all| all.join(",")))
 }
 
-/// Returns published figures, which only plans can give.
+/// Generates published figures, which only plans can give.
 fn published(kind: &str) -> BoxedStrategy<String> {
     let figures = (
         select(Phase::ALL.to_vec()),
@@ -71,7 +71,7 @@ fn published(kind: &str) -> BoxedStrategy<String> {
     }
 }
 
-/// Values of an option, as plans have them.
+/// Generates values of an option, written as in plans.
 fn values(key: &str, arg: &Arg) -> BoxedStrategy<String> {
     if matches!(arg.get_action(), ArgAction::SetTrue) {
         return any::<bool>().prop_map(|is_on| is_on.to_string()).boxed();
@@ -131,7 +131,7 @@ fn values(key: &str, arg: &Arg) -> BoxedStrategy<String> {
     }
 }
 
-/// A table of a kind. Each option has a value or is left out, unless it is required.
+/// Generates a table of a kind. Each option has a value or is left out, unless it is required.
 fn table(kind: &'static KindEntry<Experiment>) -> BoxedStrategy<String> {
     let command = (kind.command)();
     let long = |name: &str| {
@@ -221,7 +221,7 @@ proptest! {
         }
     }
 
-    // The same entry points as the fuzz targets, so that a bounded run is part of every test.
+    // Calls the same functions as the fuzz targets, so that each test run includes a small amount of fuzzing.
     #[test]
     fn any_text_is_a_plan_or_refused_as_usage(text in "(?s).{0,200}") {
         if let Err(error) = Plan::from_toml(&text, "p") {
@@ -234,7 +234,7 @@ proptest! {
         shipped in proptest::sample::select(SHIPPED.to_vec()),
         edits in proptest::collection::vec((any::<usize>(), 0usize..6, "(?s).{0,3}|[0-9.+*\"'=\\[\\]]{1,3}"), 1..4),
     ) {
-        // Comments are left out, so that every edit hits something.
+        // Lines of comments are removed first, so that edits change only lines that matter.
         let lines = shipped.lines().filter(|line| !line.starts_with('#'));
         let mut text: Vec<char> = lines.collect::<Vec<_>>().join("\n").chars().collect();
         for (at, removed, added) in edits {

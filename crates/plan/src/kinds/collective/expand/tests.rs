@@ -59,7 +59,7 @@ fn options_that_no_operation_has_are_refused() {
             " has no effect on "
         });
     }
-    // One operation that has the option is enough. A switch with the value false counts as not given.
+    // An option is accepted if one operation has it. A switch with the value false counts as not given.
     let both = "sizes = 64\nroot = 1\nin-place = true\nreduce = 'max'\ndtype = 'int8'\nchunk = 64";
     let ops = "op = ['all-reduce', 'broadcast', 'barrier']";
     assert_eq!(
@@ -134,8 +134,8 @@ fn impossible_values_are_refused_with_the_nearest_choice() {
     expanded(3, pairs).refused("--ranks 4");
 }
 
-/// Records from before the ring have one send-recv, in pairs. A request for this old name is refused with both new
-/// names.
+/// Older records have a single `send-recv`, which means pairs. A request for this old name is refused, and the message
+/// suggests both new names.
 #[test]
 fn the_old_send_recv_is_read_as_pairs_and_refused_as_a_request() {
     let lines = |op: &str| format!("backend = 'native:shm'\nop = '{op}'\nsizes = 64");

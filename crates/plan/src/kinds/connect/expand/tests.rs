@@ -3,7 +3,7 @@ use crate::fixture::{Holds, LISTS, Refused, SHIPPED, cases};
 use crate::{Experiment, Plan, Point};
 use tonnage_units::PairPlace;
 
-/// A plan of one experiment with these lines after the engine.
+/// A plan of one experiment with the engine shm and these lines.
 fn plan(lines: &str) -> Plan {
     let text = format!("name = 'test'\n[[connect]]\nengine = 'shm'\n{lines}");
     Plan::from_toml(&text, "test.toml").unwrap()

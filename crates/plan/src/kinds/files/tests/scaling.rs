@@ -1,4 +1,4 @@
-//! Jobs with fewer bytes, fewer ranks, or files in another place.
+//! Jobs with fewer bytes, with fewer ranks, or with moved files.
 
 use super::*;
 use crate::fixture::{Holds, Refused};
@@ -28,7 +28,7 @@ fn scaling_divides_the_planned_bytes_among_the_ranks_of_the_run() {
     assert_eq!(sizes(one, 0.00001, 8), (1, 512 << 10));
     assert_eq!(sizes(one, 1e-9, 8), (1, 512 << 10));
     assert_eq!(sizes(one, 10.0, 8), (10, 8 << 30));
-    // There are still enough transfers for a shuffled order, threads and a wear-out.
+    // Enough transfers remain for a shuffled order, for the threads and for a wear-out.
     assert_eq!(
         scaled(&format!("{one}\norder = 'shuffled'"), 1e-5, 8).transfers_of_rank(),
         2
@@ -72,7 +72,7 @@ fn fewer_ranks_than_planned_read_from_the_farthest() {
     let mut round = self::plan("read-shift = 'nodes=2'");
     let message = round.resolve_nodes(&["a", "a", "b", "b"]).unwrap_err();
     message.to_string().holds("write read-shift node");
-    // A command line has no planned ranks, so it is not adapted to fewer.
+    // A command line has no planned ranks, so its read shift is not reduced.
     let mut plan = self::plan("read-shift = 4");
     plan.fit_ranks(2);
     assert!(plan.file_points(2).is_err());

@@ -1,4 +1,4 @@
-//! The shipped plans.
+//! Tests of the shipped plans for files.
 
 use super::*;
 
@@ -17,7 +17,7 @@ const CORI: [&str; 7] = [
     "cori-datawarp-2",
 ];
 
-/// Checks the parts of the acceptance tests' report that a plan can express.
+/// Checks those parts of the published acceptance tests that a plan can express.
 #[test]
 fn the_cori_plans_have_the_published_options_and_figures() {
     let points = |name: &str| {
@@ -26,7 +26,7 @@ fn the_cori_plans_have_the_published_options_and_figures() {
     };
     let total = |point: &FilePoint| point.bytes_of_rank() * u64::from(point.ranks);
     let posix = points("cori-lustre-posix");
-    // 1638 and 51 segments are the whole numbers below 24 and 12 TiB.
+    // With whole segments, the totals are just below the published 24 and 12 TiB.
     assert!((23 << 40..=24 << 40).contains(&total(&posix[0])));
     assert!((11 << 40..=12 << 40).contains(&total(&points("cori-lustre-mpiio")[0])));
     assert!((23 << 40..=24 << 40).contains(&total(&points("cori-lustre-2-direct")[0])));
@@ -43,7 +43,7 @@ fn the_cori_plans_have_the_published_options_and_figures() {
     assert!(collective.clone().count() == 2 && collective.clone().all(disabled));
 }
 
-/// Expansion already checks that each figure belongs to a measured phase.
+/// Checks only the number of figures. Expansion already checks that each figure belongs to a measured phase.
 #[test]
 fn each_experiment_of_the_report_has_its_figures() {
     let figures = |name: &str| {
@@ -56,7 +56,7 @@ fn each_experiment_of_the_report_has_its_figures() {
     assert!(CORI[..5].iter().all(|name| figures(name) == [1, 1]));
 }
 
-/// As `tonnage run plans/NAME.toml --scale 0.00001 --ranks 2 --path cori` runs them.
+/// Expands the plans like `tonnage run plans/NAME.toml --scale 0.00001 --ranks 2 --path cori`.
 #[test]
 fn the_cori_plans_run_on_a_small_machine() {
     let mut names = std::collections::HashSet::new();

@@ -63,7 +63,7 @@ proptest! {
     }
 }
 
-/// Returns the draws of many stretches of both engines.
+/// Returns the draws of a hundred groups of each engine.
 fn many(ranks: u32, seed: u64) -> Vec<TransferPoint> {
     let stress = stress(ranks, seed);
     let of = |engine: &str| {
@@ -102,7 +102,7 @@ fn each_operation_comes_once_in_as_many_stretches_as_there_are() {
     }
 }
 
-/// Returns all values that occur in some draw.
+/// Returns all values of a property that occur in the points.
 fn values(points: &[TransferPoint], of: impl Fn(&TransferPoint) -> String) -> BTreeSet<String> {
     points.iter().map(of).collect()
 }

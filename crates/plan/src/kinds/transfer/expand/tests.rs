@@ -8,7 +8,7 @@ use tonnage_units::{Nanos, PairPlace};
 
 mod shipped;
 
-/// A plan of one transfer: the required lines, followed by `lines`.
+/// A plan of one transfer with these lines.
 fn plan(lines: &str) -> Plan {
     let text = format!("name = \"test\"\n[[transfer]]\n{lines}");
     Plan::from_toml(&text, "test.toml").unwrap()
@@ -101,7 +101,7 @@ fn places_multiply_and_far_needs_two_sides() {
     let all = "traffic = 'all-to-all'\nplace = ['near', 'far']";
     let message = message_for(4, all);
     message.holds("place far and traffic all-to-all contradict each other");
-    // Two ranks are two sides.
+    // Two ranks fit two sockets.
     let two = plan(&format!("{WRITE}{all}")).transfer_points(2).unwrap();
     assert_eq!(two.len(), 2);
 }
@@ -325,7 +325,7 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     assert!(unknown.contains("did you mean \"huge\"?"), "{unknown}");
     let variant = message(&format!("{lines}memory = 'host:1'"));
     assert!(variant.contains("use memory host"), "{variant}");
-    // Optional experiments may name a memory that another version has, but not a misspelled one.
+    // An optional experiment may name a memory that another version has, but not a misspelled one.
     let optional = format!("{lines}optional = true\nmemory = ");
     let hip = points(&format!("{optional}['host', 'hip:1']"));
     assert!(hip.iter().any(|point| point.memories.memory == "hip:1"));
@@ -340,7 +340,7 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     assert_eq!(points(read).len(), 1);
 }
 
-/// Returns a line of a plan that gives this option a sample value. Options are named as in the table of conflicts.
+/// Returns a line of a plan that gives `option` a sample value. Options are named as in the table of conflicts.
 fn sample(option: &str) -> String {
     const SAMPLES: [(&str, &str); 25] = [
         ("background", "'op=write'"),

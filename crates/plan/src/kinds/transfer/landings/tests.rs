@@ -17,7 +17,7 @@ fn a_local_order_is_in_the_point_only_if_it_differs() {
     assert_eq!(same.slots.orders(), (Access::Random, Access::Random));
 }
 
-/// Points that may land different data in one slot at once, each with the expected advice.
+/// Points in which different data may land in one slot at once, each with the expected advice.
 const OVERLAPPING: [&str; 11] = [
     "op = 'read'; access = 'random'; local-access = 'fixed'; depth = 12 => depth 1",
     "op = 'write'; access = 'fixed'; local-access = 'sequential'; depth = 2 => depth 1",
@@ -32,7 +32,7 @@ const OVERLAPPING: [&str; 11] = [
     "op = 'read'; access = 'sequential'; local-access = 'permuted'; depth = 8 => depth 1",
 ];
 
-/// Points with known final data.
+/// Points whose final data is known.
 const KNOWN: &[&str] = &[
     "op = 'write'\naccess = 'random'\nlocal-access = 'fixed'\ndepth = 12",
     "op = 'read'\naccess = 'fixed'\nlocal-access = 'random'\ndepth = 12",
