@@ -88,7 +88,7 @@ fn body(
         @if !section.configuration.is_empty() { p { (without_direction_marks(&section.configuration.join("; "))) } }
         (plots.draw(section, records))
         @for table in &section.tables { (tables::titled(table, columns)) }
-        @for line in &section.footers { p { small { (without_direction_marks(line)) } } }
+        @for line in &section.lines_below() { p { small { (without_direction_marks(line)) } } }
         @if !section.commands.is_empty() { p { (REPRODUCE) } }
         @for line in &section.commands { pre { (line) } }
         (every_figure(records, columns))

@@ -9,11 +9,12 @@ use crate::bidi::without_direction_marks;
 
 /// Draws a table with the text above and below it, and adds its headers to `columns`.
 pub(crate) fn titled(table: &TitledTable, columns: &mut BTreeSet<String>) -> Markup {
-    let header = table.rows().first().map_or(&[][..], Vec::as_slice);
+    let lines = table.rows();
+    let header = lines.first().map_or(&[][..], Vec::as_slice);
     columns.extend(header.iter().map(|head| head.replace('\n', " ")));
     html! {
         @if !table.above().is_empty() { p { (without_direction_marks(table.above())) } }
-        (rows(table.rows(), |at| table.is_right(at)))
+        (rows(&lines, |at| table.is_right(at)))
         @for line in table.below() { p { small { (without_direction_marks(line)) } } }
     }
 }

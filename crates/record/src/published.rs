@@ -9,6 +9,7 @@ use tonnage_units::names::{nearest, quote};
 use tonnage_units::{Bytes, Error, Result};
 
 use crate::envelope::{PublishedRow, Record};
+use crate::figures::units::{split_header, units_like};
 use crate::figures::{Figure, Row, Style, Value};
 use crate::kinds::collective::figures as collective;
 use crate::kinds::transfer::figures::{FIGURES, FROM_POINT};
@@ -23,26 +24,6 @@ pub struct PublishedColumn {
     /// True if the column is an option of the point, which selects the row.
     pub is_key: bool,
 }
-
-/// Units of one quantity. Each has the factor that converts a value from the unit of CSV.
-type UnitFamily = &'static [(&'static str, f64)];
-
-const GIBI: f64 = (1u64 << 30) as f64;
-const MEBI: f64 = (1u64 << 20) as f64;
-
-const FAMILIES: &[UnitFamily] = &[
-    &[
-        ("GB/s", 1e-9),
-        ("MB/s", 1e-6),
-        ("Gb/s", 8e-9),
-        ("Mb/s", 8e-6),
-        ("GiB/s", 1.0 / GIBI),
-        ("MiB/s", 1.0 / MEBI),
-        ("Gib/s", 8.0 / GIBI),
-    ],
-    &[("us", 1e-3), ("ns", 1.0), ("ms", 1e-6), ("s", 1e-9)],
-    &[("op/s", 1.0), ("kop/s", 1e-3), ("Mop/s", 1e-6)],
-];
 
 impl PublishedColumn {
     /// Returns the column with this header.
@@ -61,9 +42,8 @@ impl PublishedColumn {
             return Err(unknown_column_error(header));
         };
         let own = split_header(column.figure.name).1;
-        let family = FAMILIES.iter().find(|family| has_unit(family, own));
-        let units = family.filter(|_| !column.is_key);
-        let known = units.into_iter().flat_map(|units| units.iter());
+        let units = units_like(own).filter(|_| !column.is_key);
+        let known = units.into_iter().flatten();
         if let Some((_, factor)) = known.clone().find(|(name, _)| *name == unit) {
             return Ok(Self {
                 factor: *factor,
@@ -131,24 +111,9 @@ fn columns() -> impl Iterator<Item = PublishedColumn> {
     keys.chain(measured)
         .map(|(figure, is_key)| PublishedColumn {
             figure,
-            factor: match figure.style {
-                Style::Scaled(scale) => scale,
-                Style::Plain | Style::Rate => 1.0,
-            },
+            factor: figure.style.scale(),
             is_key,
         })
-}
-
-/// Splits a header into its name and its unit.
-fn split_header(header: &str) -> (&str, &str) {
-    let unit = header
-        .rsplit_once(" (")
-        .and_then(|(stem, unit)| Some((stem, unit.strip_suffix(')')?)));
-    unit.unwrap_or((header, ""))
-}
-
-fn has_unit(family: &UnitFamily, unit: &str) -> bool {
-    family.iter().any(|(name, _)| *name == unit)
 }
 
 fn unknown_column_error(header: &str) -> Error {

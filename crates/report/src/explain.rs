@@ -3,10 +3,12 @@
 mod glossary;
 
 use tonnage_record::figures::{self, Figure, KINDS, Style};
+use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
 use super::derived::{DERIVED, DerivedColumn};
 use super::text::entry;
+use super::view::bare_name;
 
 /// Definition of a column, for listing the columns of displayed tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +83,24 @@ pub fn explain(name: Option<&str>) -> Result<String> {
     Ok(texts.join("\n"))
 }
 
+/// Returns the field of the figure that a user names by its header, with or without unit, or by its name in CSV; case
+/// is ignored.
+///
+/// # Errors
+/// [`Error::Usage`] with the nearest names if there is no such figure.
+pub fn field_of_column(name: &str) -> Result<&'static str> {
+    let wanted = name.trim().to_lowercase();
+    let mut figures = figures::all_figures().into_iter();
+    let figure = figures.find(|figure| Column::Figure(figure).names().contains(&wanted));
+    figure.map(|figure| figure.field).ok_or_else(|| {
+        let near = nearest(&wanted, |column| matches!(column, Column::Figure(_)));
+        Error::Usage(format!(
+            "there is no column {}; the nearest are {near}. `tonnage explain` lists all",
+            quote(name)
+        ))
+    })
+}
+
 /// Shortest text for which columns are searched; a shorter one is in most names.
 const SEARCHED_MIN: usize = 3;
 
@@ -131,7 +151,7 @@ impl Column {
 
     /// All names of the column in lower case: header with and without unit, and CSV name.
     fn names(self) -> Vec<String> {
-        let bare = self.name().split(" (").next().unwrap_or_default();
+        let bare = bare_name(self.name());
         let field = match self {
             Self::Figure(figure) => Some(figure.field),
             Self::Derived(_) => None,
@@ -219,20 +239,28 @@ fn list() -> String {
 }
 
 fn unknown(name: &str, wanted: &str) -> Error {
+    Error::Usage(format!(
+        "there is no column or term {name:?}; the nearest columns are {}. `tonnage explain` lists all",
+        nearest(wanted, |_| true)
+    ))
+}
+
+/// Lists the columns with the most similar names.
+fn nearest(wanted: &str, may: impl Fn(&Column) -> bool) -> String {
     let near = |column: Column| {
         let names = column.names();
         let near = names.iter();
         let near = near.map(|name| strsim::normalized_damerau_levenshtein(name, wanted));
         near.fold(0.0, f64::max)
     };
-    let mut near: Vec<_> = all().map(|column| (near(column), column.name())).collect();
+    let columns = all().filter(may);
+    let mut near: Vec<_> = columns
+        .map(|column| (near(column), column.name()))
+        .collect();
     near.sort_by(|left, right| right.0.total_cmp(&left.0));
     let near = near.iter().take(SUGGESTIONS);
     let near: Vec<_> = near.map(|(_, name)| format!("\"{name}\"")).collect();
-    Error::Usage(format!(
-        "there is no column or term {name:?}; the nearest columns are {}. `tonnage explain` lists all",
-        near.join(", ")
-    ))
+    near.join(", ")
 }
 
 #[cfg(test)]

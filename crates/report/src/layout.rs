@@ -3,12 +3,16 @@
 //! Each kind provides the content through [`Report`]. Order, widths and spacing are decided here, and so is the choice
 //! of report for a record.
 
+use tonnage_record::figures::Row;
 use tonnage_record::kinds::Kind;
 use tonnage_record::{Outcome, Record, TypedRecord};
 
+use super::derived::NOTE;
+use super::remarks::{GroupedRemark, TableRemarks};
 use super::result::ReportResult;
-use super::table::{Markup, TitledTable};
-use super::text::{WIDTH, extend_distinct, wrap};
+use super::table::{Markup, TableBuilder, TitledTable};
+use super::text::{extend_distinct, wrap};
+use super::view::View;
 use super::{
     collective, connect, cpu_loss, files, layers, markdown, stress, transfer, tune, verify,
 };
@@ -43,6 +47,11 @@ pub trait Report {
     /// Lines below the tables, such as bounds and canaries.
     fn footers(records: &[TypedRecord<'_, Self::Body>]) -> Vec<String>;
 
+    /// Remarks on rows of the first table, which has their marks.
+    fn remarks(_records: &[TypedRecord<'_, Self::Body>]) -> TableRemarks {
+        TableRemarks::default()
+    }
+
     /// Command lines that reproduce the result. Each stays on one line, so it can be pasted into a shell.
     fn commands(_records: &[TypedRecord<'_, Self::Body>]) -> Vec<String> {
         Vec::new()
@@ -54,7 +63,7 @@ pub struct ReportEntry {
     /// Whether this report handles the record.
     pub handles: fn(&Record) -> bool,
     /// Draws records that it handles.
-    pub draw: fn(&[Record], Markup) -> String,
+    pub draw: fn(&[Record], Markup<'_>) -> String,
     /// Returns the parts of the report, for custom layout.
     pub sections: fn(&[Record]) -> Vec<Section>,
 }
@@ -72,6 +81,8 @@ pub struct Section {
     pub configuration: Vec<String>,
     /// Tables of the report.
     pub tables: Vec<TitledTable>,
+    /// Remarks on rows of the first table.
+    pub remarks: TableRemarks,
     /// Lines below the tables.
     pub footers: Vec<String>,
     /// Command lines that reproduce the result.
@@ -103,19 +114,23 @@ const REPORTS: &[ReportEntry] = &[
 ];
 
 /// Draws records. Each sequence of records handled by one report becomes a part of the text.
-pub fn tables(records: &[Record], markup: Markup) -> String {
-    let drawn = split_by_report(records).map(|(entry, part)| (entry.draw)(part, markup));
+pub fn tables(records: &[Record], markup: Markup<'_>) -> String {
+    let drawn = split_by_report(records).map(|(entry, part)| match markup {
+        Markup::Plain(view) if !view.fields.is_empty() => chosen_columns(entry, part, view),
+        markup => (entry.draw)(part, markup),
+    });
     drawn.collect::<Vec<_>>().join("\n")
 }
 
 /// Draws records of a run that goes on, so that there is no result yet.
-pub fn unfinished(records: &[Record]) -> String {
+pub fn unfinished(records: &[Record], view: &View) -> String {
     let sections = sections(records).into_iter();
     let drawn = sections.map(|section| {
-        draw_plain(&Section {
+        let section = Section {
             result: None,
             ..section
-        })
+        };
+        draw_plain(&section, view)
     });
     drawn.collect::<Vec<_>>().join("\n")
 }
@@ -136,14 +151,33 @@ fn split_by_report(records: &[Record]) -> impl Iterator<Item = (&'static ReportE
     })
 }
 
+/// Draws each section with one table of the columns that the user chose.
+fn chosen_columns(entry: &ReportEntry, records: &[Record], view: &View) -> String {
+    let mut rest = records;
+    let mut drawn = Vec::new();
+    for mut section in (entry.sections)(records) {
+        let (own, others) = rest.split_at(section.records.min(rest.len()));
+        rest = others;
+        let lines: Vec<_> = own.iter().flat_map(Row::all_of_record).collect();
+        let marks = std::mem::take(&mut section.remarks.marks);
+        let has_marks = marks.len() == lines.len();
+        let builder = TableBuilder::new(lines.into_iter().map(Into::into).collect());
+        let builder = builder.keyed_by(&view.fields).always(&view.fields);
+        let builder = builder.marks(NOTE.name, if has_marks { marks } else { Vec::new() });
+        section.tables = builder.table().into_iter().collect();
+        drawn.push(draw_plain(&section, view));
+    }
+    drawn.join("\n")
+}
+
 /// Draws records in order, with an empty line between configurations.
-fn draw_as<R: Report>(records: &[Record], markup: Markup) -> String {
-    let one = match markup {
-        Markup::Plain => draw_plain,
-        Markup::Markdown => draw_markdown,
-    };
+fn draw_as<R: Report>(records: &[Record], markup: Markup<'_>) -> String {
     let sections = sections_as::<R>(records);
-    sections.iter().map(one).collect::<Vec<_>>().join("\n")
+    let sections = sections.iter().map(|section| match markup {
+        Markup::Plain(view) => draw_plain(section, view),
+        Markup::Markdown => draw_markdown(section),
+    });
+    sections.collect::<Vec<_>>().join("\n")
 }
 
 fn sections_as<R: Report>(records: &[Record]) -> Vec<Section> {
@@ -172,6 +206,7 @@ fn section<R: Report>(records: &[TypedRecord<'_, R::Body>]) -> Section {
         result: R::result(records),
         configuration,
         tables: R::tables(records),
+        remarks: R::remarks(records),
         footers,
         commands: R::commands(records),
     }
@@ -189,21 +224,44 @@ pub(crate) fn not_measured(who: &str, outcome: &Outcome, skipped: &str) -> Optio
     }
 }
 
-fn draw_plain(section: &Section) -> String {
-    let mut parts: Vec<String> = section.label.iter().cloned().collect();
-    parts.extend(section.result.as_ref().map(ReportResult::plain));
-    if !section.configuration.is_empty() {
-        parts.push(wrap(&section.configuration.join("; "), WIDTH, 2));
-    }
+/// Draws a section: title, remarks on all rows, tables, lines about all rows, remarks on some.
+pub(crate) fn draw_plain(section: &Section, view: &View) -> String {
     let tables = section.tables.iter();
-    let tables: Vec<String> = tables.map(|table| table.draw(Markup::Plain)).collect();
+    let tables: Vec<String> = tables
+        .map(|table| table.draw(Markup::Plain(view)))
+        .collect();
+    let tables = tables.join("\n\n");
+    if view.quiet {
+        return tables + "\n";
+    }
+    let lines = |remarks: &[GroupedRemark]| -> Vec<String> {
+        let lines = remarks
+            .iter()
+            .flat_map(|remark| remark.lines(view.full_notes));
+        lines
+            .map(|line| wrap(&line, view.text_width(), 4))
+            .collect()
+    };
+    let mut parts: Vec<String> = section.label.iter().cloned().collect();
+    parts.extend(
+        section
+            .result
+            .as_ref()
+            .map(|it| it.plain(view.text_width())),
+    );
+    if !section.configuration.is_empty() {
+        let configuration = section.configuration.join("; ");
+        parts.push(wrap(&configuration, view.text_width(), 2));
+    }
+    parts.extend(lines(&section.remarks.of_all));
     if !tables.is_empty() {
-        let tables = tables.join("\n\n");
-        // An empty line separates multiple tables or blocks from the text after them.
-        let end = if tables.contains("\n\n") { "\n" } else { "" };
+        // An empty line separates multiple tables from the text after them.
+        let end = if section.tables.len() > 1 { "\n" } else { "" };
         parts.push(tables + end);
     }
-    parts.extend(section.footers.iter().map(|line| wrap(line, WIDTH, 4)));
+    let footers = section.footers.iter();
+    parts.extend(footers.map(|line| wrap(line, view.text_width(), 4)));
+    parts.extend(lines(&section.remarks.numbered));
     if !section.commands.is_empty() {
         parts.push(REPRODUCE.to_owned());
         parts.extend(section.commands.iter().cloned());
@@ -212,7 +270,7 @@ fn draw_plain(section: &Section) -> String {
 }
 
 /// Markdown: a heading if there is a label, then paragraphs, tables, and commands as code.
-fn draw_markdown(section: &Section) -> String {
+pub(crate) fn draw_markdown(section: &Section) -> String {
     let mut parts: Vec<String> = Vec::new();
     let label = section.label.as_deref().map(markdown::escaped);
     parts.extend(label.map(|label| format!("### {label}\n")));
@@ -222,11 +280,20 @@ fn draw_markdown(section: &Section) -> String {
     }
     let tables = section.tables.iter();
     parts.extend(tables.map(|table| table.draw(Markup::Markdown) + "\n"));
-    let footers = section.footers.iter();
-    parts.extend(footers.map(|line| markdown::paragraph(line)));
+    let lines = section.lines_below();
+    parts.extend(lines.iter().map(|line| markdown::paragraph(line)));
     if !section.commands.is_empty() {
         parts.push(markdown::paragraph(REPRODUCE));
         parts.extend(section.commands.iter().map(|line| markdown::code(line)));
     }
     parts.join("\n")
+}
+
+impl Section {
+    /// All lines below the tables, with the remarks on rows.
+    pub fn lines_below(&self) -> Vec<String> {
+        let remarks = self.remarks.of_all.iter().chain(&self.remarks.numbered);
+        let remarks = remarks.flat_map(|remark| remark.lines(true));
+        self.footers.iter().cloned().chain(remarks).collect()
+    }
 }

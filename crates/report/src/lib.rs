@@ -13,7 +13,9 @@
 //! | [`layers`] | the fraction that each layer keeps of the one below |
 //! | [`result`] | the result that a report begins with |
 //! | [`table`], [`markdown`] | tables of figures, for a screen and for Markdown |
-//! | `blocks` | splitting of tables wider than the screen |
+//! | `column`, `grid`, `fit` | one column and its unit; aligned text; the columns that a screen has room for |
+//! | [`remarks`] | remarks on rows |
+//! | [`view`] | choices of the user: width, columns, units |
 //! | [`csv`] | all figures, for programs |
 //! | [`explain`], [`derived`] | explanations of columns, and columns that are not figures |
 //! | [`engine`], [`wire_proof`] | an engine's library and devices; devices that the payload crossed |
@@ -33,8 +35,8 @@
 #![forbid(unsafe_code)]
 
 pub mod baseline;
-mod blocks;
 pub mod collective;
+pub mod column;
 pub mod compare;
 pub mod connect;
 pub mod cpu_loss;
@@ -47,6 +49,8 @@ pub mod explain;
 pub mod export;
 pub mod files;
 mod filling;
+mod fit;
+mod grid;
 pub mod history;
 pub mod hosts;
 pub mod layers;
@@ -54,6 +58,7 @@ pub mod layout;
 pub mod markdown;
 pub mod place;
 pub mod published;
+pub mod remarks;
 pub mod result;
 pub mod stress;
 pub mod table;
@@ -62,6 +67,7 @@ pub mod tour;
 pub mod transfer;
 pub mod tune;
 pub mod verify;
+pub mod view;
 pub mod wire_proof;
 
 #[cfg(test)]
@@ -76,6 +82,7 @@ use tonnage_units::{Result, names};
 pub use layout::sections;
 use layout::{tables, unfinished};
 use table::Markup;
+use view::View;
 
 names! {
     /// Values of `--format`.
@@ -99,12 +106,20 @@ impl Default for Format {
     }
 }
 
+/// Formats records, with tables as [`View::default`] has them.
+///
+/// # Errors
+/// If a record cannot be serialized.
+pub fn render(format: Format, records: &[Record]) -> Result<String> {
+    render_for(format, records, &View::default())
+}
+
 /// Formats records. Tables leave out failed attempts that were repeated successfully. Without records, the text is
 /// empty or only a header.
 ///
 /// # Errors
 /// If a record cannot be serialized.
-pub fn render(format: Format, records: &[Record]) -> Result<String> {
+pub fn render_for(format: Format, records: &[Record], view: &View) -> Result<String> {
     match format {
         Format::Jsonl => {
             let lines = records
@@ -113,11 +128,11 @@ pub fn render(format: Format, records: &[Record]) -> Result<String> {
             lines.collect()
         }
         Format::Csv => Ok(csv::csv(records)),
-        Format::Table => Ok(tables(&final_attempts(records), Markup::Plain)),
+        Format::Table => Ok(tables(&final_attempts(records), Markup::Plain(view))),
     }
 }
 
 /// Formats the records of a run that goes on, as plain-text tables without a result.
-pub fn render_unfinished(records: &[Record]) -> String {
-    unfinished(&final_attempts(records))
+pub fn render_unfinished(records: &[Record], view: &View) -> String {
+    unfinished(&final_attempts(records), view)
 }

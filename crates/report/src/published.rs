@@ -5,10 +5,10 @@
 use tonnage_plan::published::PublishedCell;
 use tonnage_record::figures::{Figure, Row, Style, figure_by_field};
 use tonnage_record::published::PublishedColumn;
-use tonnage_record::{Outcome, PublishedRow, Record};
+use tonnage_record::{PublishedRow, Record};
 use tonnage_units::quantity::human::{number, prefixed};
 
-use crate::blocks::ColumnRole;
+use crate::column::{Column, NO_VALUE};
 use crate::derived::{RATIO, THEIRS};
 use crate::table::{TitledTable, format_value};
 
@@ -47,44 +47,51 @@ fn one<'a>(
     let columns: Vec<_> = columns.collect::<Option<_>>()?;
     let rows: Vec<_> = rows.collect();
     let engine = engine_column(&columns, &rows);
-    let head = columns.iter().flat_map(|(header, column)| {
-        let ours = header.replacen(" (", "\n(", 1);
-        match column.is_key {
-            true => vec![ours],
-            false => vec![ours, THEIRS.name.to_owned(), RATIO.name.to_owned()],
-        }
-    });
-    let head = engine
+    let of_columns = columns
         .iter()
-        .map(|column| column.name.to_owned())
-        .chain(head);
-    let roles = columns.iter().flat_map(|(_, column)| match column.is_key {
-        true => vec![ColumnRole::Key],
-        false => vec![
-            ColumnRole::Figure,
-            ColumnRole::Attached,
-            ColumnRole::Attached,
-        ],
-    });
-    let roles: Vec<ColumnRole> = engine
-        .iter()
-        .map(|_| ColumnRole::Key)
-        .chain(roles)
-        .collect();
+        .flat_map(|(header, column)| match column.is_key {
+            true => vec![(*header, Place::Key)],
+            false => vec![
+                (*header, Place::Ours),
+                (THEIRS.name, Place::Attached),
+                (RATIO.name, Place::Attached),
+            ],
+        });
+    let head = engine.iter().map(|column| (column.name, Place::Key));
+    let head: Vec<_> = head.chain(of_columns).collect();
     let lines = rows.iter().map(|(record, row)| {
         let of_engine = engine.iter().flat_map(|column| {
             let rows = Row::all_of_record(record);
             rows.first()
-                .map(|row| format_value((column.value)(row), column.style, "-"))
+                .map(|row| format_value((column.value)(row), column.style))
         });
         let cells = columns.iter().zip(&row.row);
         let cells = cells.flat_map(|(column, theirs)| cells_of(record, column, theirs));
         of_engine.chain(cells).collect()
     });
-    let all = std::iter::once(head.collect()).chain(lines).collect();
-    let what = format!("beside {}:", table.what);
-    let table = TitledTable::new(all, |_| true).in_roles(|at| roles[at]);
-    Some(table.with_title(what))
+    let lines: Vec<Vec<String>> = lines.collect();
+    let columns = head.into_iter().enumerate().map(|(at, (name, place))| {
+        let cells = lines.iter().filter_map(|line| line.get(at)).cloned();
+        let column = Column::words(name, cells.collect(), true);
+        match place {
+            Place::Key => column,
+            Place::Ours => column.droppable(),
+            Place::Attached => column.attached(),
+        }
+    });
+    let drawn = TitledTable::of_columns(columns.collect());
+    Some(drawn.with_title(format!("beside {}:", table.what)))
+}
+
+/// Place of a column in a table.
+#[derive(Clone, Copy)]
+enum Place {
+    /// Identifies rows.
+    Key,
+    /// A measured value.
+    Ours,
+    /// Belongs to the measured value before it.
+    Attached,
 }
 
 /// The engine column, if rows of several engines would be indistinguishable.
@@ -99,7 +106,7 @@ fn engine_column(
     let name = |record: &Record| {
         let rows = Row::all_of_record(record);
         rows.first()
-            .map(|row| format_value((engine.value)(row), engine.style, ""))
+            .map(|row| format_value((engine.value)(row), engine.style))
     };
     let mut names = rows.iter().map(|(record, _)| name(record));
     let first = names.next()?;
@@ -112,17 +119,13 @@ fn cells_of(
     (header, column): &(&str, PublishedColumn),
     theirs: &PublishedCell,
 ) -> Vec<String> {
-    let unknown = match record.outcome {
-        Outcome::Measured => "n/a",
-        _ => "-",
-    };
     let rows = Row::all_of_record(record);
     let Some(row) = rows.first() else {
         return Vec::new();
     };
     if column.is_key {
         let value = (column.figure.value)(row);
-        return vec![format_value(value, column.figure.style, unknown)];
+        return vec![format_value(value, column.figure.style)];
     }
     let ours = column.measured_value(row);
     let as_published = column.figure.style == Style::Rate && *header == column.figure.name;
@@ -133,9 +136,9 @@ fn cells_of(
     let ratio = ours.zip(theirs.number().filter(|theirs| *theirs > 0.0));
     let ratio = ratio.map(|(ours, theirs)| number(ours / theirs));
     vec![
-        ours.map_or_else(|| unknown.to_owned(), text),
+        ours.map_or_else(|| NO_VALUE.to_owned(), text),
         words(theirs),
-        ratio.unwrap_or_else(|| unknown.to_owned()),
+        ratio.unwrap_or_else(|| NO_VALUE.to_owned()),
     ]
 }
 

@@ -3,7 +3,7 @@
 use tonnage_record::Record;
 
 use crate::markdown;
-use crate::text::entry;
+use crate::text::entry_in;
 
 /// Result of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,13 +58,13 @@ impl ReportResult {
         self
     }
 
-    /// The word, and the lines wrapped to the right of it. Without a trailing newline.
-    pub fn plain(&self) -> String {
+    /// The word, and the lines wrapped to the right of it, at most `width` wide. Without a trailing newline.
+    pub fn plain(&self, width: usize) -> String {
         let indent = self.word.name().len() + 2;
         let heads = std::iter::once(self.word.name()).chain(std::iter::repeat(""));
         let lines = heads.zip(&self.lines);
         let text: String = lines
-            .map(|(head, line)| entry(head, indent, line))
+            .map(|(head, line)| entry_in(width, head, indent, line))
             .collect();
         text.trim_end().to_owned()
     }

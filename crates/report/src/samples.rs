@@ -493,6 +493,42 @@ pub fn of_other_kinds() -> Vec<Record> {
     .concat()
 }
 
+/// Every example that has tables of its own.
+pub fn all_tables() -> Vec<Vec<Record>> {
+    let intervals = intervals().into_iter().map(|record| vec![record]);
+    let transfers = [
+        batches(),
+        batches_without_max(),
+        streams(),
+        ping_pongs(),
+        clients(),
+        atomics(),
+        matrices(),
+        traffic_files(),
+        paced(),
+        loaded(),
+        paths(),
+        proven_paths(),
+        fabric(),
+        published(),
+        verifies(),
+        engines(),
+    ];
+    let others = [
+        files::all(),
+        connect::connections(),
+        stress::stresses(),
+        tune::searches(),
+        collective::collectives(),
+        collective::layers(),
+    ];
+    transfers
+        .into_iter()
+        .chain(intervals)
+        .chain(others)
+        .collect()
+}
+
 /// Samples of every kind.
 pub fn of_all_kinds() -> Vec<Record> {
     [all(), of_other_kinds()].concat()

@@ -1,19 +1,19 @@
-//! Plain-text tables of figures and words.
+//! Tables of figures and words, for screens and Markdown.
 
-use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle};
-use tonnage_record::Outcome;
-use tonnage_record::figures::{Figure, Row, Style, Value, figure_by_field};
+use tonnage_record::figures::{Figure, Row, Value, figure_by_field};
 
-use tonnage_units::quantity::human::{at_least, number, prefixed};
-
-use super::blocks::{ColumnRole, FURTHER, blocks};
+pub use super::column::format_value;
+use super::column::{Column, NO_VALUE, texts_for_people};
+use super::fit::fit;
+pub use super::grid::draw;
+use super::grid::draw_columns;
 use super::markdown;
-use super::text::{WIDTH, wrap};
+use super::text::wrap;
+use super::view::View;
 
 /// A table under construction: its lines and the columns added so far.
 pub struct TableBuilder<'a> {
     lines: Vec<Line<'a>>,
-    unknown: &'static str,
     columns: Vec<Column>,
     keys: Vec<String>,
 }
@@ -25,15 +25,6 @@ pub struct Line<'a> {
     pub row: Row<'a>,
     /// Index of the trial to show; `None` for the values over all trials.
     pub trial: Option<usize>,
-}
-
-enum Column {
-    Figure(&'static Figure),
-    Words {
-        name: &'static str,
-        cells: Vec<String>,
-        right: bool,
-    },
 }
 
 impl<'a> From<Row<'a>> for Line<'a> {
@@ -52,18 +43,16 @@ impl Line<'_> {
 }
 
 impl<'a> TableBuilder<'a> {
-    /// Starts a table of these lines. `unknown` replaces missing values of measured records; for unmeasured ones it is
-    /// "-".
-    pub fn new(lines: Vec<Line<'a>>, unknown: &'static str) -> Self {
+    /// Starts a table of these lines.
+    pub fn new(lines: Vec<Line<'a>>) -> Self {
         Self {
             lines,
-            unknown,
             columns: Vec::new(),
             keys: Vec::new(),
         }
     }
 
-    /// Sets the fields that identify rows. If the table is wider than the screen, each block repeats their columns.
+    /// Sets the fields that identify rows, before columns are added. Their columns are printed on any screen.
     #[must_use]
     pub fn keyed_by(mut self, fields: &[&str]) -> Self {
         self.keys = fields.iter().map(|field| (*field).to_owned()).collect();
@@ -73,7 +62,10 @@ impl<'a> TableBuilder<'a> {
     /// Adds columns for these fields.
     #[must_use]
     pub fn always(mut self, fields: &[&str]) -> Self {
-        self.columns.extend(figures(fields).map(Column::Figure));
+        let columns: Vec<Column> = figures(fields)
+            .map(|figure| self.of_figure(figure))
+            .collect();
+        self.columns.extend(columns);
         self
     }
 
@@ -84,70 +76,51 @@ impl<'a> TableBuilder<'a> {
             let mut lines = self.lines.iter();
             lines.any(|line| line.value(figure) != Value::Unknown)
         });
-        let known: Vec<_> = known.map(Column::Figure).collect();
+        let known: Vec<_> = known.map(|figure| self.of_figure(figure)).collect();
         self.columns.extend(known);
         self
     }
 
-    /// Adds a column of words, right-aligned if `right`, unless all are empty.
+    fn of_figure(&self, figure: &Figure) -> Column {
+        let values = self.lines.iter().map(|line| line.value(figure));
+        let identifies = self.keys.iter().any(|key| key == figure.field);
+        Column::values(figure, values.collect(), identifies)
+    }
+
+    /// Adds a column.
     #[must_use]
-    pub fn text_column(mut self, name: &'static str, cells: Vec<String>, right: bool) -> Self {
+    pub fn column(mut self, column: Column) -> Self {
+        self.columns.push(column);
+        self
+    }
+
+    /// Adds a column of numbers as text, unless all are empty.
+    #[must_use]
+    pub fn text_column(mut self, name: &'static str, cells: Vec<String>) -> Self {
         if cells.iter().any(|cell| !cell.is_empty()) {
-            self.columns.push(Column::Words { name, cells, right });
+            let or_no_value = |cell: String| match cell.is_empty() {
+                true => NO_VALUE.to_owned(),
+                false => cell,
+            };
+            let cells = cells.into_iter().map(or_no_value).collect();
+            self.columns
+                .push(Column::words(name, cells, true).droppable());
+        }
+        self
+    }
+
+    /// Adds a column of marks at the end of the rows, unless all are empty. It is printed on any screen.
+    #[must_use]
+    pub fn marks(mut self, name: &'static str, cells: Vec<String>) -> Self {
+        if cells.iter().any(|cell| !cell.is_empty()) {
+            self.columns.push(Column::words(name, cells, false));
         }
         self
     }
 
     /// The finished table; `None` without lines.
     pub fn table(self) -> Option<TitledTable> {
-        if self.lines.is_empty() {
-            return None;
-        }
-        let header = self.columns.iter().map(Column::header).collect();
-        let lines = self.lines.iter().enumerate().map(|(at, line)| {
-            let cells = self.columns.iter();
-            cells.map(|column| self.cell(column, at, line)).collect()
-        });
-        let rows = std::iter::once(header).chain(lines).collect();
-        let right: Vec<bool> = self
-            .columns
-            .iter()
-            .map(|column| self.is_right(column))
-            .collect();
-        let roles: Vec<ColumnRole> = self.columns.iter().map(|it| self.role(it)).collect();
-        Some(TitledTable::new(rows, |at| right[at]).in_roles(|at| roles[at]))
-    }
-
-    fn role(&self, column: &Column) -> ColumnRole {
-        match column {
-            Column::Words { .. } => ColumnRole::First,
-            Column::Figure(figure) if self.keys.iter().any(|key| key == figure.field) => {
-                ColumnRole::Key
-            }
-            Column::Figure(_) => ColumnRole::Figure,
-        }
-    }
-
-    fn cell(&self, column: &Column, at: usize, line: &Line<'_>) -> String {
-        let unknown = match line.row.record.outcome {
-            Outcome::Measured => self.unknown,
-            _ => "-",
-        };
-        match column {
-            Column::Figure(figure) => format_value(line.value(figure), figure.style, unknown),
-            Column::Words { cells, .. } => cells.get(at).cloned().unwrap_or_default(),
-        }
-    }
-
-    /// Numbers are right-aligned.
-    fn is_right(&self, column: &Column) -> bool {
-        match column {
-            Column::Figure(figure) => {
-                let mut lines = self.lines.iter();
-                !lines.any(|line| matches!(line.value(figure), Value::Text(_)))
-            }
-            Column::Words { right, .. } => *right,
-        }
+        (!self.lines.is_empty()).then(|| TitledTable::of_columns(self.columns))
     }
 }
 
@@ -160,45 +133,53 @@ fn figures(fields: &[&str]) -> impl Iterator<Item = &'static Figure> {
     fields.iter().filter_map(|field| figure_by_field(field))
 }
 
-impl Column {
-    fn header(&self) -> String {
-        let (Self::Figure(Figure { name, .. }) | Self::Words { name, .. }) = self;
-        name.replacen(" (", "\n(", 1)
-    }
-}
-
-/// A table before drawing: rows, starting with the header, and lines above and below.
+/// A table before drawing: its columns, and lines above and below.
 #[derive(Debug, Clone)]
 pub struct TitledTable {
     above: String,
-    rows: Vec<Vec<String>>,
-    right: Vec<bool>,
-    roles: Vec<ColumnRole>,
+    columns: Vec<Column>,
     below: Vec<String>,
     plain_text: Option<String>,
 }
 
 /// Output format of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Markup {
+pub enum Markup<'a> {
     /// Plain text.
-    Plain,
+    Plain(&'a View),
     /// GitHub-flavoured Markdown.
     Markdown,
 }
 
 impl TitledTable {
-    /// A table of rows. `right` selects right-aligned columns.
-    pub fn new(rows: Vec<Vec<String>>, right: impl Fn(usize) -> bool) -> Self {
-        let columns = rows.first().map_or(0, Vec::len);
+    /// A table of these columns.
+    pub fn of_columns(columns: Vec<Column>) -> Self {
         Self {
             above: String::new(),
-            rows,
-            right: (0..columns).map(right).collect(),
-            roles: vec![ColumnRole::Figure; columns],
+            columns,
             below: Vec::new(),
             plain_text: None,
         }
+    }
+
+    /// A table of rows, starting with the header. `right` selects right-aligned columns, which are left out where a
+    /// screen has no room for them.
+    pub fn new(rows: Vec<Vec<String>>, right: impl Fn(usize) -> bool) -> Self {
+        let mut rows = rows.into_iter();
+        let header = rows.next().unwrap_or_default();
+        let mut cells: Vec<Vec<String>> = vec![Vec::new(); header.len()];
+        for row in rows {
+            for (column, cell) in cells.iter_mut().zip(row) {
+                column.push(cell);
+            }
+        }
+        let columns = header.into_iter().zip(cells).enumerate();
+        let columns = columns.map(|(at, (name, cells))| {
+            let mut column = Column::words(name.replacen("\n(", " (", 1), cells, right(at));
+            column.keep = (at > 0 && right(at)).then_some(Figure::KEEP);
+            column
+        });
+        Self::of_columns(columns.collect())
     }
 
     /// A table with these headers.
@@ -209,13 +190,6 @@ impl TitledTable {
     ) -> Self {
         let header = header.map(str::to_owned).to_vec();
         Self::new(std::iter::once(header).chain(rows).collect(), right)
-    }
-
-    /// Assigns column roles, used when the table is wider than the screen. Without keys they have no effect.
-    #[must_use]
-    pub fn in_roles(mut self, role: impl Fn(usize) -> ColumnRole) -> Self {
-        self.roles = (0..self.roles.len()).map(role).collect();
-        self
     }
 
     /// Sets the line above the table.
@@ -244,14 +218,20 @@ impl TitledTable {
         &self.above
     }
 
-    /// The rows, starting with the header.
-    pub fn rows(&self) -> &[Vec<String>] {
-        &self.rows
+    /// The rows, starting with the header, in the units of the header.
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let columns: Vec<Vec<String>> = self.columns.iter().map(Column::text).collect();
+        let count = columns.iter().map(Vec::len).max().unwrap_or(0);
+        let row = |at: usize| {
+            let cells = columns.iter().map(|column| column.get(at).cloned());
+            cells.map(Option::unwrap_or_default).collect()
+        };
+        (0..count).map(row).collect()
     }
 
     /// Whether a column is right-aligned.
     pub fn is_right(&self, column: usize) -> bool {
-        self.right.get(column).copied().unwrap_or(false)
+        self.columns.get(column).is_some_and(Column::is_right)
     }
 
     /// The lines directly below the table.
@@ -260,14 +240,15 @@ impl TitledTable {
     }
 
     /// Draws the table, without a trailing newline.
-    pub fn draw(&self, markup: Markup) -> String {
+    pub fn draw(&self, markup: Markup<'_>) -> String {
         match markup {
-            Markup::Plain => {
-                let above = wrap(&self.above, WIDTH, 2);
+            Markup::Plain(view) if view.quiet => self.fitted(view).0,
+            Markup::Plain(view) => {
+                let (rows, dropped) = self.fitted(view);
+                let above = wrap(&self.above, view.text_width(), 2);
                 let above = Some(above).filter(|above| !above.is_empty());
-                let rows = self.plain_text.clone();
-                let rows = rows.unwrap_or_else(|| self.in_blocks());
-                let below = self.below.iter().map(|line| wrap(line, WIDTH, 4));
+                let below = dropped.iter().chain(&self.below);
+                let below = below.map(|line| wrap(line, view.text_width(), 4));
                 let parts: Vec<String> = above.into_iter().chain([rows]).chain(below).collect();
                 parts.join("\n")
             }
@@ -276,71 +257,28 @@ impl TitledTable {
                 if !self.above.is_empty() {
                     parts.push(markdown::paragraph(&self.above));
                 }
-                parts.push(markdown::table(&self.rows, |at| self.right[at]));
+                parts.push(markdown::table(&self.rows(), |at| self.is_right(at)));
                 parts.extend(self.below.iter().map(|line| markdown::paragraph(line)));
                 parts.join("\n").trim_end().to_owned()
             }
         }
     }
-}
 
-impl TitledTable {
-    /// Draws the rows in as many blocks as their columns need.
-    fn in_blocks(&self) -> String {
-        let blocks = blocks(&self.rows, &self.roles);
-        let drawn = blocks.iter().map(|block| {
-            let cells = |row: &Vec<String>| {
-                let cells = block.iter().filter_map(|at| row.get(*at));
-                cells.cloned().collect()
-            };
-            let rows = self.rows.iter().map(cells).collect();
-            draw(rows, |at| self.right[block[at]])
-        });
-        let drawn: Vec<String> = drawn.collect();
-        drawn.join(&format!("\n\n{FURTHER}\n"))
-    }
-}
-
-/// Formats a value for tables; `unknown` replaces a missing value.
-pub fn format_value(value: Value, style: Style, unknown: &str) -> String {
-    match (value, style) {
-        (Value::AtLeast(bound), _) => {
-            at_least(format_value(Value::Number(bound), style, unknown), true)
+    /// Draws the rows for a screen, and names the columns that do not fit.
+    fn fitted(&self, view: &View) -> (String, Option<String>) {
+        let most = view.width.unwrap_or(usize::MAX);
+        let is_narrow = |text: &&String| text.lines().all(|line| line.chars().count() <= most);
+        if let Some(text) = self.plain_text.as_ref().filter(is_narrow) {
+            return (text.clone(), None);
         }
-        (Value::Unknown, _) => unknown.to_owned(),
-        (Value::Text(text), _) => text,
-        (Value::Count(count), Style::Plain) => count.to_string(),
-        (Value::Number(value), Style::Plain) => number(value),
-        (Value::Count(count), Style::Scaled(scale)) => number(count as f64 * scale),
-        (Value::Number(value), Style::Scaled(scale)) => number(value * scale),
-        (Value::Count(count), Style::Rate) => prefixed(count as f64),
-        (Value::Number(value), Style::Rate) => prefixed(value),
-    }
-}
-
-/// Draws rows, starting with the header. `right` selects right-aligned columns.
-pub fn draw(rows: Vec<Vec<String>>, right: impl Fn(usize) -> bool) -> String {
-    let lines = ContentLineStyle::none();
-    let rule = LineStyle::none().fill('-').junction('-');
-    let style = TableStyle::new()
-        .header_lines(lines)
-        .header_separator(rule)
-        .content_lines(lines);
-    let mut table = Table::new();
-    table.load_style(style);
-    let mut rows = rows.into_iter();
-    if let Some(header) = rows.next() {
-        table.set_header(header);
-    }
-    table.add_rows(rows);
-    for (at, column) in table.column_iter_mut().enumerate() {
-        // Together with the column separator, the gap is two spaces.
-        column.set_padding((0, 1));
-        column.set_cell_alignment(if right(at) {
-            CellAlignment::Right
-        } else {
-            CellAlignment::Left
+        let fitted = fit(texts_for_people(&self.columns, view), most);
+        let dropped = (!fitted.dropped.is_empty()).then(|| {
+            format!(
+                "not shown at {most} columns: {}; --wide shows all",
+                fitted.dropped.join(", ")
+            )
         });
+        let rows = draw_columns(fitted.columns, |at| fitted.right[at]);
+        (rows, dropped)
     }
-    table.trim_fmt()
 }

@@ -9,19 +9,26 @@ use tonnage_record::transfer::Trial;
 use tonnage_record::{Body, Record};
 
 use super::text::WIDTH;
-use super::{Format, render, samples};
+use super::view::View;
+use super::{Format, render, render_for, samples};
 
 mod schema;
 
-/// Checks that no line is wider than the screen or has trailing blanks.
+/// Checks that no line is wider than a wide screen or has trailing blanks.
 #[track_caller]
 pub fn fits(page: &str) {
+    fits_in(page, WIDTH);
+}
+
+/// Checks that no line is wider than this or has trailing blanks.
+#[track_caller]
+fn fits_in(page: &str, width: usize) {
     for line in page.lines() {
         // Commands stay on one line so that they can be pasted.
         let is_command = line.starts_with("tonnage ");
         assert!(
-            is_command || line.chars().count() <= WIDTH,
-            "{line:?} is wider than {WIDTH}"
+            is_command || line.chars().count() <= width,
+            "{line:?} is wider than {width}"
         );
         assert_eq!(line.trim_end(), line);
     }
@@ -29,8 +36,32 @@ pub fn fits(page: &str) {
 
 pub fn table_of(lines: &[Record]) -> String {
     let text = render(Format::Table, lines).unwrap();
-    fits(&text);
+    fits_in(&text, usize::MAX);
     text
+}
+
+/// Every example, as printed on a screen of this width.
+fn examples(width: usize) -> String {
+    let view = View {
+        width: Some(width),
+        ..View::default()
+    };
+    let examples = samples::all_tables().into_iter().map(|records| {
+        let text = render_for(Format::Table, &records, &view).unwrap();
+        fits_in(&text, width);
+        text
+    });
+    examples.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_table_fits_the_screen() {
+    for width in [80, 120, 200] {
+        insta::assert_snapshot!(format!("every_table_{width}"), examples(width));
+    }
+    for width in 80..130 {
+        examples(width);
+    }
 }
 
 #[test]

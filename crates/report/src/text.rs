@@ -32,7 +32,12 @@ pub fn wrap(text: &str, width: usize, indent: usize) -> String {
 
 /// A heading in a column of `indent` characters, followed by the body, wrapped to [`WIDTH`].
 pub fn entry(head: &str, indent: usize, body: &str) -> String {
-    let body = wrap(body, WIDTH.saturating_sub(indent), 0);
+    entry_in(WIDTH, head, indent, body)
+}
+
+/// An [`entry`] wrapped to this width.
+pub fn entry_in(width: usize, head: &str, indent: usize, body: &str) -> String {
+    let body = wrap(body, width.saturating_sub(indent), 0);
     format!(
         "{head:<indent$}{}\n",
         body.replace('\n', &format!("\n{:indent$}", ""))

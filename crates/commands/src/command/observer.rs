@@ -17,6 +17,7 @@ use tonnage_record::read::final_attempts;
 use tonnage_record::writer::RecordWriter;
 use tonnage_record::{Record, RecordPlace, TuneBody};
 use tonnage_report::Format;
+use tonnage_report::view::View;
 use tonnage_units::Result;
 use tonnage_units::lock::lock;
 use tonnage_units::quantity::human;
@@ -266,7 +267,11 @@ fn screen() -> (usize, usize) {
 fn rows_so_far(records: &[Record], (lines, columns): (usize, usize)) -> String {
     // A record takes at least one line, so earlier records cannot be visible.
     let last = records.get(records.len().saturating_sub(lines)..);
-    let report = tonnage_report::render_unfinished(last.unwrap_or(records));
+    let view = View {
+        width: Some(columns.saturating_sub(1)),
+        ..View::default()
+    };
+    let report = tonnage_report::render_unfinished(last.unwrap_or(records), &view);
     let all: Vec<&str> = report.lines().collect();
     // One line for the progress, and one for the cursor.
     let first = all.len().saturating_sub(lines.saturating_sub(2));

@@ -57,7 +57,7 @@ fn shown_bandwidth(section: &Section) -> Option<&'static str> {
     let headers = section
         .tables
         .iter()
-        .filter_map(|table| table.rows().first());
+        .filter_map(|table| table.rows().into_iter().next());
     let headers: BTreeSet<String> = headers.flatten().map(|it| it.replace('\n', " ")).collect();
     let mut shown = BANDWIDTHS.iter().filter(|field| {
         let figure = figure_by_field(field);

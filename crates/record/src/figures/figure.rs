@@ -8,7 +8,7 @@ pub type Figures = &'static [&'static [Figure]];
 
 /// One figure.
 pub struct Figure {
-    /// The header of tables, with its unit.
+    /// The header, with its unit. Tables for people may print another unit of the same quantity.
     pub name: &'static str,
     /// Name in CSV, including the unit of the CSV values.
     pub field: &'static str,
@@ -18,6 +18,8 @@ pub struct Figure {
     pub computed: &'static str,
     /// Style of the value in tables.
     pub style: Style,
+    /// Which columns stay when a table is too wide: those with the lowest value drop first, of equal ones the last.
+    pub keep: u8,
     /// Direction of improvement; `None` for options, and for figures that are neither good nor bad.
     pub better: Option<Better>,
     /// Computes the figure's value, in the unit of `field`.
@@ -27,6 +29,9 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// [`Self::keep`] of most figures.
+    pub const KEEP: u8 = 50;
+
     /// A base for figures without a direction of improvement and without values per trial.
     pub(crate) const PLAIN: Self = Self {
         computed: "",
@@ -66,6 +71,7 @@ impl Figure {
             meaning,
             computed: "As the plan or the command line asked for it; the record's point repeats it.",
             style: Style::Plain,
+            keep: Self::KEEP,
             better: None,
             value,
             trials: None,
@@ -94,6 +100,16 @@ pub enum Style {
     Scaled(f64),
     /// A number with prefix k, M or G.
     Rate,
+}
+
+impl Style {
+    /// Factor from the unit of CSV to that of the header.
+    pub const fn scale(self) -> f64 {
+        match self {
+            Self::Scaled(scale) => scale,
+            Self::Plain | Self::Rate => 1.0,
+        }
+    }
 }
 
 /// Bytes per second as GB/s, nanoseconds as seconds.

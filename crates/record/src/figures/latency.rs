@@ -56,6 +56,7 @@ pub const LATENCY: &[Figure] = &[
     Figure {
         name: "Min Lat (us)",
         field: "latency_ns_min",
+        keep: 20,
         meaning: "Smallest latency, exact.",
         computed: "Kept next to the histogram.",
         value: |row| latency(row, |latency| latency.latency_ns_min),
@@ -64,6 +65,7 @@ pub const LATENCY: &[Figure] = &[
     Figure {
         name: "Avg Lat (us)",
         field: "latency_ns_mean",
+        keep: 40,
         meaning: "Mean latency, exact.",
         computed: "Sum of all samples / their number. With ≥ a lower bound, because some operations never ended.",
         value: |row| extreme(row, |latency| latency.latency_ns_mean),
@@ -72,6 +74,7 @@ pub const LATENCY: &[Figure] = &[
     Figure {
         name: "p50 (us)",
         field: "latency_ns_p50",
+        keep: 80,
         meaning: "Median latency: half of the samples are not above it.",
         computed: FROM_HISTOGRAM,
         value: |row| percentile(row, |latency| latency.latency_ns_p50),
@@ -80,6 +83,7 @@ pub const LATENCY: &[Figure] = &[
     Figure {
         name: "p90 (us)",
         field: "latency_ns_p90",
+        keep: 10,
         meaning: "Latency that 90 % of the samples do not exceed.",
         computed: FROM_HISTOGRAM,
         value: |row| percentile(row, |latency| latency.latency_ns_p90),
@@ -88,6 +92,7 @@ pub const LATENCY: &[Figure] = &[
     Figure {
         name: "p99 (us)",
         field: "latency_ns_p99",
+        keep: 60,
         meaning: "Latency that 99 % of the samples do not exceed.",
         computed: FROM_HISTOGRAM,
         value: |row| percentile(row, |latency| latency.latency_ns_p99),
@@ -96,6 +101,7 @@ pub const LATENCY: &[Figure] = &[
     Figure {
         name: "p99.9 (us)",
         field: "latency_ns_p999",
+        keep: 10,
         meaning: "Latency that 99.9 % of the samples do not exceed. With fewer than a thousand samples \
              it is close to the largest.",
         computed: FROM_HISTOGRAM,
@@ -105,6 +111,7 @@ pub const LATENCY: &[Figure] = &[
     Figure {
         name: "Max Lat (us)",
         field: "latency_ns_max",
+        keep: 30,
         meaning: "Largest latency, exact however long it was.",
         computed: "Kept next to the histogram. With ≥ a lower bound, because some operations never ended.",
         value: |row| extreme(row, |latency| latency.latency_ns_max),

@@ -12,6 +12,7 @@
 //! | `moved` | kinds that move bytes: bandwidth, bound, amounts |
 //! | `latency` | kinds with latencies |
 //! | `proof` | observations around a point: canary, devices |
+//! | [`units`] | units of headers |
 //!
 //! [`crate::kinds`] has the figures of individual kinds, and for each kind the list of all figures that it uses.
 
@@ -21,6 +22,7 @@ mod figure;
 pub(crate) mod latency;
 pub(crate) mod moved;
 pub(crate) mod proof;
+pub mod units;
 
 use crate::kinds::{Body, with_kinds};
 

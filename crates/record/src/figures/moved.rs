@@ -10,6 +10,7 @@ pub const BANDWIDTH: &[Figure] = &[
     Figure {
         name: "Avg BW (GB/s)",
         field: "bandwidth_bytes_per_s_mean",
+        keep: 90,
         meaning: "Bandwidth over all ranks together, GB of 1e9 bytes per second. A trial of a transfer counts from its \
              aligned start to the last completion or arrival on any rank, the closing flush included, so it is what the \
              path keeps up, pauses between batches included. A trial of files counts as IOR does: opening, syncing and \
@@ -22,6 +23,7 @@ pub const BANDWIDTH: &[Figure] = &[
     Figure {
         name: "CI95 (%)",
         field: "bandwidth_ci95_fraction",
+        keep: 70,
         meaning: "Half width of the 95 % confidence interval of Avg BW, as a part of it: the mean of many such runs lies \
              within this distance 19 times out of 20. Not available for a single trial.",
         computed: CI95,
@@ -32,6 +34,7 @@ pub const BANDWIDTH: &[Figure] = &[
     Figure {
         name: "Min trial BW (GB/s)",
         field: "bandwidth_bytes_per_s_min",
+        keep: 10,
         meaning: "Bandwidth of the slowest trial, GB of 1e9 bytes per second.",
         computed: "Smallest payload bytes / measured interval of the trials.",
         value: |row| bandwidth(row, |spread| Some(spread.min)),
@@ -40,6 +43,7 @@ pub const BANDWIDTH: &[Figure] = &[
     Figure {
         name: "Max trial BW (GB/s)",
         field: "bandwidth_bytes_per_s_max",
+        keep: 10,
         meaning: "Bandwidth of the fastest trial, GB of 1e9 bytes per second.",
         computed: "Largest payload bytes / measured interval of the trials.",
         value: |row| bandwidth(row, |spread| Some(spread.max)),
@@ -54,6 +58,7 @@ pub(crate) const CI95: &str = "Student's t with (trials - 1) degrees of freedom 
 pub const MESSAGE_RATE: &[Figure] = &[Figure {
     name: "Msg rate (op/s)",
     field: "message_rate_per_s_mean",
+    keep: 40,
     meaning: "Operations per second over all ranks together; k, M and G are 1e3, 1e6 and 1e9. A round trip of a \
          ping-pong is two operations.",
     computed: "Mean over the trials of operations / measured interval.",
@@ -68,6 +73,7 @@ pub const BOUND: &[Figure] = &[
     Figure {
         name: "Util (%)",
         field: "utilization",
+        keep: 80,
         meaning: "Part of its bound that the bandwidth reaches; the line under the table names the bound.",
         computed: "Avg BW / Bound.",
         style: PERCENT,
@@ -78,6 +84,7 @@ pub const BOUND: &[Figure] = &[
     Figure {
         name: "Bound (GB/s)",
         field: "bound_bytes_per_s",
+        keep: 60,
         meaning: "Upper bound that the bandwidth is compared with, GB of 1e9 bytes per second.",
         computed: "Measured around the point, read from the device, or stated by the user; `bound_what` describes it.",
         style: GIGA,
@@ -98,6 +105,7 @@ pub const BOUND: &[Figure] = &[
 pub const CPU: &[Figure] = &[Figure {
     name: "CPU (ns/op)",
     field: "cpu_ns_per_operation",
+    keep: 20,
     meaning: "CPU time that the threads which issue operations spend on one: the initiators' threads, or a rank's own \
          threads with files (their share of the syncs included, opening and closing not). Threads that spin use all of \
          their CPU's time, so this is the price of polling too; the kernel's own threads are not in it.",

@@ -1,6 +1,7 @@
 //! Columns that exist or don't, and the rows that belong to a point.
 
 use super::*;
+use crate::figures::units::GIBI;
 
 fn table(columns: &[&str], rows: &[&[PublishedCell]]) -> PublishedTable {
     PublishedTable {

@@ -4,8 +4,9 @@ use tonnage_collective::bus::bus_factor;
 use tonnage_record::CollectiveRecord;
 use tonnage_record::body::Part;
 use tonnage_record::collective::{BackendRecord, GroupTimes};
-use tonnage_units::quantity::human::{exact_size, number};
+use tonnage_units::quantity::human::exact_size;
 
+use crate::column::Column;
 use crate::derived::GROUP;
 use crate::table::TitledTable;
 
@@ -32,33 +33,26 @@ fn table(record: &CollectiveRecord<'_>, backend: &BackendRecord) -> Option<Title
         .algbw_bytes_per_s
         .map(|_| point.shape().size_bytes() as f64);
     let factor = bus_factor(point.op, grouping.size());
-    let line = |it: &GroupTimes| {
-        let algbw = bytes.map(|bytes| bytes / it.call_ns(across));
-        let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), number);
-        vec![
-            it.group.to_string(),
-            grouping.describe_members(it.group),
-            number(it.call_ns(across) * 1e-3),
-            rate(algbw),
-            rate(algbw.zip(factor).map(|(algbw, factor)| algbw * factor)),
-            if it.group == slowest.group {
-                "slowest"
-            } else {
-                ""
-            }
-            .to_owned(),
-        ]
+    let algbw = |it: &GroupTimes| bytes.map(|bytes| bytes / it.call_ns(across) * 1e9);
+    let busbw = |it: &GroupTimes| Some(algbw(it)? * factor?);
+    let is_slowest = |it: &GroupTimes| match it.group == slowest.group {
+        true => "slowest".to_owned(),
+        false => String::new(),
     };
-    let header = [
-        GROUP.name,
-        "Ranks",
-        "Time\n(us)",
-        "AlgBW\n(GB/s)",
-        "BusBW\n(GB/s)",
-        "",
+    let members = groups.iter().map(|it| grouping.describe_members(it.group));
+    let columns = vec![
+        Column::numbers(GROUP.name, 1.0, groups.iter().map(|it| it.group)).identifying(),
+        Column::words("Ranks", members.collect(), false),
+        Column::numbers(
+            "Time (us)",
+            1e-3,
+            groups.iter().map(|it| it.call_ns(across)),
+        ),
+        Column::numbers("AlgBW (GB/s)", 1e-9, groups.iter().map(algbw)),
+        Column::numbers("BusBW (GB/s)", 1e-9, groups.iter().map(busbw)),
+        Column::words("", groups.iter().map(is_slowest).collect(), false),
     ];
-    let rows = groups.iter().map(line);
     let size = exact_size(point.shape().size_bytes());
     let title = format!("groups of {} {size} by {}", point.op, backend.backend);
-    Some(TitledTable::headed(header, rows, |column| !matches!(column, 1 | 5)).with_title(title))
+    Some(TitledTable::of_columns(columns).with_title(title))
 }

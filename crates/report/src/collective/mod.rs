@@ -17,6 +17,7 @@ use tonnage_units::quantity::human::{
     exact_duration, exact_size, gigabytes_per_s, number, whole_percent,
 };
 
+use crate::column::Column;
 use crate::derived::{BEGAN_LAST, RANK, TO_FIRST_BACKEND};
 use crate::engine;
 use crate::layout::{Report, not_measured};
@@ -93,7 +94,8 @@ impl Report for CollectiveReport {
         } else {
             ELEMENTS
         };
-        let builder = TableBuilder::new(rows.iter().copied().map(Line::from).collect(), "-");
+        let builder = TableBuilder::new(rows.iter().copied().map(Line::from).collect());
+        let builder = builder.keyed_by(&[ROW_KEYS, elements].concat());
         let is_alone = records.iter().all(|it| it.body.backends.len() < 2);
         let interval = if is_alone { INTERVAL } else { &[][..] };
         let builder = builder
@@ -101,8 +103,8 @@ impl Report for CollectiveReport {
             .if_known(elements)
             .if_known(ALGORITHM);
         let builder = builder.if_known(interval).if_known(RESULTS);
-        let builder = builder.text_column(TO_FIRST_BACKEND.name, to_first, true);
-        let whole = builder.text_column("", outcomes, false).table();
+        let builder = builder.text_column(TO_FIRST_BACKEND.name, to_first);
+        let whole = builder.marks("", outcomes).table();
         let ranks = records.iter().filter(|it| it.body.point.per_rank);
         let beside = published::tables(records.iter().map(|it| it.record));
         let groups = records.iter().flat_map(groups::tables);
@@ -314,18 +316,15 @@ fn rank_tables(record: &CollectiveRecord<'_>) -> Vec<TitledTable> {
     let point = &record.body.point;
     let table = |backend: &BackendRecord| {
         let summary = backend.summary.as_ref()?;
-        let header = [RANK.name, "Time\n(us)", BEGAN_LAST.name];
-        let line = |times: &tonnage_record::collective::RankCalls| {
-            vec![
-                times.rank.to_string(),
-                number(times.call_ns_mean * 1e-3),
-                times.began_last.to_string(),
-            ]
-        };
-        let lines = summary.rank_times.iter().map(line);
+        let times = &summary.rank_times;
+        let columns = vec![
+            Column::numbers(RANK.name, 1.0, times.iter().map(|it| it.rank)).identifying(),
+            Column::numbers("Time (us)", 1e-3, times.iter().map(|it| it.call_ns_mean)),
+            Column::numbers(BEGAN_LAST.name, 1.0, times.iter().map(|it| it.began_last)),
+        ];
         let size = exact_size(point.shape().size_bytes());
         let title = format!("ranks of {} {size} by {}", point.op, backend.backend);
-        Some(TitledTable::headed(header, lines, |_| true).with_title(title))
+        Some(TitledTable::of_columns(columns).with_title(title))
     };
     let parts = (0..record.body.backends.len()).map(Part::Nth);
     parts

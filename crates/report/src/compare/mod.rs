@@ -30,6 +30,7 @@ use crate::markdown;
 use crate::result::ReportResult;
 use crate::table::{Markup, TitledTable, format_value};
 use crate::text::{WIDTH, distinct, wrap};
+use crate::view::View;
 use labels::Labels;
 
 /// Maximum width of a value in the table of differences. JSON has the full value.
@@ -70,7 +71,7 @@ pub fn render(
 ) -> Result<String> {
     let parts = || parts(comparison, names, fail_on);
     match format {
-        CompareFormat::Table => Ok(plain(&parts())),
+        CompareFormat::Table => Ok(plain(&parts(), &View::default())),
         CompareFormat::Markdown => Ok(in_markdown(&parts())),
         CompareFormat::Json => machine::json(comparison, names),
         CompareFormat::Csv => Ok(machine::csv(comparison)),
@@ -127,16 +128,17 @@ const RIGHT: [DerivedColumn; 5] = [SIDE_A, SIDE_B, SIDES_RATIO, POINT_RUNS, MORE
 const NO_DIFFERENCES: &str =
     "Program, effective configuration, machine and variables do not differ.";
 
-fn plain(parts: &ComparisonTables) -> String {
+fn plain(parts: &ComparisonTables, view: &View) -> String {
+    let width = view.text_width();
     let lines = |lines: &[String]| {
-        let lines = lines.iter().map(|line| wrap(line, WIDTH, 4) + "\n");
+        let lines = lines.iter().map(|line| wrap(line, width, 4) + "\n");
         lines.collect::<String>()
     };
     let differences = parts.differences.as_ref();
-    let differences = differences.map(|table| table.draw(Markup::Plain) + "\n");
+    let differences = differences.map(|table| table.draw(Markup::Plain(view)) + "\n");
     let all = [
-        parts.result.plain() + "\n" + &lines(&parts.head),
-        parts.verdicts.draw(Markup::Plain) + "\n" + &lines(&parts.notes),
+        parts.result.plain(width) + "\n" + &lines(&parts.head),
+        parts.verdicts.draw(Markup::Plain(view)) + "\n" + &lines(&parts.notes),
         differences.unwrap_or_default() + &lines(&parts.about),
     ];
     all.join("\n")
@@ -344,7 +346,7 @@ fn value(judged: &PointJudgement, side: Option<SideFigure>) -> String {
                 true => Value::AtLeast(side.value),
                 false => Value::Number(side.value),
             };
-            format_value(value, figure.style, "-")
+            format_value(value, figure.style)
         }
         _ => "-".to_owned(),
     }

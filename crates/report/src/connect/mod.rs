@@ -72,7 +72,7 @@ impl Report for Connections {
                 .iter()
                 .flat_map(|record| Row::all_of_record(record.record));
             let rows = rows.filter(|row| (row.part == Part::Whole) == whole);
-            let builder = TableBuilder::new(rows.map(Line::from).collect(), "-");
+            let builder = TableBuilder::new(rows.map(Line::from).collect());
             builder.if_known(fields).table()
         };
         let tables = [drawn(true, POINTS), drawn(false, STEPS)];
@@ -146,7 +146,7 @@ mod tests {
         .concat()
         {
             record.remarks = vec!["ranks 1 do not read rank 0's clock".to_owned()];
-            let text = crate::layout::tables(&[record], crate::table::Markup::Plain);
+            let text = crate::tests::table_of(&[record]);
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(
                 text.matches("do not read rank 0's clock").count(),

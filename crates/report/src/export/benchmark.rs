@@ -8,7 +8,7 @@ use tonnage_judge::matching::points;
 use tonnage_judge::metric::Metric;
 use tonnage_judge::values::SideValues;
 use tonnage_record::Record;
-use tonnage_record::figures::{Better, Row, Style};
+use tonnage_record::figures::{Better, Row};
 use tonnage_record::spread::spread;
 use tonnage_units::quantity::human::number;
 use tonnage_units::{Error, Result};
@@ -98,10 +98,7 @@ fn tool(metrics: &[Metric]) -> Result<&'static str> {
 fn entry(name: String, rows: &[Row<'_>], metric: &Metric, tool: &str) -> Option<Entry> {
     let values = SideValues::from_rows(rows, metric, true);
     let figure = values.figure(true)?;
-    let scale = match metric.figure.style {
-        Style::Scaled(scale) => scale,
-        Style::Plain | Style::Rate => 1.0,
-    };
+    let scale = metric.figure.style.scale();
     let unit = metric.figure.name.split_once('(');
     let unit = unit.and_then(|(_, rest)| rest.strip_suffix(')'));
     // With a single run, its trials show the spread.

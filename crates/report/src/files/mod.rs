@@ -20,6 +20,7 @@ use tonnage_record::body::Part;
 use tonnage_record::figures::Row;
 use tonnage_record::{FileBody, FileRecord};
 
+use crate::column::Column;
 use crate::derived::TRIAL;
 use crate::layout::Report;
 use crate::table::{Line, TableBuilder, TitledTable};
@@ -99,18 +100,21 @@ fn phases(record: FileRecord<'_>) -> Option<TitledTable> {
         lines.push(Line::from(row));
         names.push(if repeated { "mean" } else { "" }.to_owned());
     }
-    let builder = TableBuilder::new(lines, "-").if_known(&["phase"]);
-    builder
-        .text_column(TRIAL.name, names, true)
-        .if_known(PHASES)
-        .table()
+    let builder = TableBuilder::new(lines)
+        .keyed_by(&["phase"])
+        .if_known(&["phase"]);
+    let builder = match names.iter().all(String::is_empty) {
+        true => builder,
+        false => builder.column(Column::words(TRIAL.name, names, true)),
+    };
+    builder.if_known(PHASES).table()
 }
 
 /// One row for the writes of a phase and one for its reads, if there were any.
 fn latencies(record: FileRecord<'_>) -> Option<TitledTable> {
     let rows = Row::all_of_record(record.record).into_iter();
     let rows = rows.filter(|row| record.body.transfers(row.part).is_some());
-    TableBuilder::new(rows.map(Line::from).collect(), "-")
+    TableBuilder::new(rows.map(Line::from).collect())
         .if_known(LATENCIES)
         .table()
 }

@@ -12,12 +12,13 @@ use std::collections::BTreeSet;
 use tonnage_record::Record;
 use tonnage_units::quantity::human::{exact_size, number};
 
+use crate::column::{Column, NO_VALUE};
 use crate::derived::{EACH_SENDS, KEEPS, KEEPS_OF, LAYER, LAYER_OPERATION};
 use crate::engine;
-use crate::layout::{ReportEntry, Section};
-use crate::markdown;
+use crate::layout::{ReportEntry, Section, draw_markdown, draw_plain};
+use crate::remarks::TableRemarks;
 use crate::table::{Markup, TitledTable};
-use crate::text::{WIDTH, counted, distinct, extremes, wrap};
+use crate::text::{counted, distinct, extremes};
 use stack::{Layer, Level, Stack};
 
 /// Name of the plan that uses this report.
@@ -31,24 +32,18 @@ pub const LAYERS: ReportEntry = ReportEntry {
 };
 
 /// Tables of each run; a file may hold several runs.
-fn tables(records: &[Record], markup: Markup) -> String {
+fn tables(records: &[Record], markup: Markup<'_>) -> String {
     let runs = stack::runs(records).into_iter();
     let runs = runs.map(|records| of_run(records, markup));
     runs.collect::<Vec<_>>().join("\n")
 }
 
-fn of_run(records: &[Record], markup: Markup) -> String {
-    let Section {
-        tables, footers, ..
-    } = section(records);
-    let mut parts: Vec<String> = tables.iter().map(|table| table.draw(markup)).collect();
-    let below = footers.iter().map(|line| match markup {
-        Markup::Plain => wrap(line, WIDTH, 4),
-        Markup::Markdown => markdown::paragraph(line),
-    });
-    let below: Vec<_> = below.collect();
-    parts.push(below.join("\n"));
-    parts.join("\n\n").trim_end().to_owned() + "\n"
+fn of_run(records: &[Record], markup: Markup<'_>) -> String {
+    let section = section(records);
+    match markup {
+        Markup::Plain(view) => draw_plain(&section, view),
+        Markup::Markdown => draw_markdown(&section),
+    }
 }
 
 /// One table per size, then reasons for missing layers.
@@ -67,35 +62,36 @@ fn section(records: &[Record]) -> Section {
         result: None,
         configuration: Vec::new(),
         tables: sizes.into_iter().filter_map(of_size).collect(),
+        remarks: TableRemarks::default(),
         footers: distinct(records.iter().flat_map(stack::unmeasured).chain(means)),
         commands: Vec::new(),
     }
 }
 
 fn table(size: u64, stack: &Stack) -> TitledTable {
-    let header = [LAYER, LAYER_OPERATION, EACH_SENDS, KEEPS, KEEPS_OF];
-    let header = header.map(|column| column.name);
-    let lines = stack.layers().iter().map(|layer| cells(layer, stack));
+    let layers = stack.layers();
+    let compared = layers.iter().map(|layer| (layer, stack.below(layer)));
+    let kept = compared.clone().map(|(layer, below)| {
+        below.map_or_else(|| NO_VALUE.to_owned(), |below| kept_fraction(layer, below))
+    });
+    let of = compared.map(|(_, below)| below.map_or_else(|| NO_VALUE.to_owned(), name));
+    let operations = layers.iter().map(|layer| layer.operation().to_owned());
+    let columns = vec![
+        Column::words(LAYER.name, layers.iter().map(who).collect(), false),
+        Column::words(LAYER_OPERATION.name, operations.collect(), false),
+        Column::numbers(EACH_SENDS.name, 1e-9, layers.iter().map(Layer::median)),
+        Column::words(KEEPS.name, kept.collect(), true),
+        Column::words(KEEPS_OF.name, of.collect(), false),
+    ];
     let title = format!(
         "layers of {}; {}; {} in turn; one operation at a time",
         exact_size(size),
         counted(stack.ranks, "rank"),
         counted(stack.rounds() as u32, "round"),
     );
-    TitledTable::headed(header, lines, |at| matches!(at, 2 | 3))
+    TitledTable::of_columns(columns)
         .with_title(title)
         .with_lines_below(below_table(stack))
-}
-
-fn cells(layer: &Layer, stack: &Stack) -> Vec<String> {
-    let below = stack.below(layer);
-    vec![
-        who(layer),
-        layer.operation().to_owned(),
-        number(layer.median() / 1e9),
-        below.map_or_else(String::new, |below| kept_fraction(layer, below)),
-        below.map_or_else(String::new, name),
-    ]
 }
 
 /// Ratio of the bandwidths. With several rounds, also the range of the per-round ratios.

@@ -62,7 +62,7 @@ impl Report for StressReport {
     fn tables(records: &[StressRecord<'_>]) -> Vec<TitledTable> {
         let drawn = records.iter().filter(|record| !record.body.rows.is_empty());
         let rows = drawn.flat_map(|record| Row::all_of_record(record.record));
-        let builder = TableBuilder::new(rows.map(Line::from).collect(), "-");
+        let builder = TableBuilder::new(rows.map(Line::from).collect());
         builder.always(ROWS).table().into_iter().collect()
     }
 

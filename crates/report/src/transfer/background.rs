@@ -34,15 +34,16 @@ pub fn table(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option
         };
         loaded.iter().map(of_row).collect::<Vec<_>>()
     };
-    let builder = TableBuilder::new(rows.map(Line::from).collect(), "n/a")
+    let builder = TableBuilder::new(rows.map(Line::from).collect())
+        .keyed_by(&[&["size_bytes"], varying].concat())
         .always(&["size_bytes"])
         .always(varying)
         .if_known(&["initiators"])
         .if_known(LOAD)
         .if_known(P50)
-        .text_column(P50_RATIO.name, ratios(|load| load.p50), true)
+        .text_column(P50_RATIO.name, ratios(|load| load.p50))
         .if_known(P99)
-        .text_column(P99_RATIO.name, ratios(|load| load.p99), true)
+        .text_column(P99_RATIO.name, ratios(|load| load.p99))
         .if_known(RATIO_OF);
     let table = builder.table()?;
     Some(table.with_title("latency without and with the background:"))
@@ -118,6 +119,7 @@ mod tests {
     use super::*;
     use crate::samples;
     use crate::table::Markup;
+    use crate::view::View;
     use tonnage_record::transfer::Stall;
     use tonnage_record::{Record, TransferBody};
 
@@ -175,7 +177,9 @@ mod tests {
     }
 
     fn shown(records: &[TransferRecord<'_>]) -> String {
-        table(records, &[]).unwrap().draw(Markup::Plain)
+        table(records, &[])
+            .unwrap()
+            .draw(Markup::Plain(&View::default()))
     }
 
     #[test]

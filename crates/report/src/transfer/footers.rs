@@ -9,7 +9,7 @@ use tonnage_record::transfer::Summary;
 use tonnage_record::{Canary, TransferRecord};
 use tonnage_units::quantity::human::{number, size, whole_percent};
 
-use crate::table::format_value;
+use crate::column::cell_for_people;
 use crate::text::{distinct, extremes};
 use crate::{driver_start, engine, filling, wire_proof};
 
@@ -110,7 +110,7 @@ pub(super) fn row_name(
     let size_bytes = record.body.point.slots.size_bytes;
     let cell = |record: &TransferRecord<'_>, figure: &Figure| {
         let row = Row::all_of_record(record.record).into_iter().next();
-        row.map(|row| format_value((figure.value)(&row), figure.style, "n/a"))
+        row.map(|row| cell_for_people(figure, (figure.value)(&row)))
     };
     let alike = |other: &&TransferRecord<'_>| other.body.point.slots.size_bytes == size_bytes;
     let words = distinguishing.iter().filter_map(|field| {
@@ -245,7 +245,7 @@ fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = String> {
             && record.body.batches_at_once() > 1
     });
     let overlapping = overlapping.then(|| {
-        "Max BW is n/a: several batches are under way at once, and the fastest one does not represent all of them"
+        "Max BW is missing: several batches are under way at once, and the fastest one does not represent all of them"
             .to_owned()
     });
     let overlapping = yielding(records).into_iter().chain(overlapping);

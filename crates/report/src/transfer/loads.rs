@@ -3,9 +3,10 @@
 use tonnage_engine::Verb;
 use tonnage_record::TransferRecord;
 use tonnage_record::transfer::PairRate;
-use tonnage_units::quantity::human::{number, size};
+use tonnage_units::quantity::human::size;
 
 use super::footers::row_name;
+use crate::column::Column;
 use crate::derived::{ALONE, SLOWDOWN, TOGETHER, TOGETHER_RATE};
 use crate::table::TitledTable;
 
@@ -32,15 +33,6 @@ fn one(record: &TransferRecord<'_>, pairs: &[PairRate], name: &str) -> TitledTab
         Verb::Read => ("Initiator", "Target"),
         _ => ("From", "To"),
     };
-    let head = [
-        from,
-        to,
-        "Bytes",
-        ALONE.name,
-        TOGETHER.name,
-        SLOWDOWN.name,
-        TOGETHER_RATE.name,
-    ];
     let all = pairs.len();
     let mut shown: Vec<&PairRate> = pairs.iter().collect();
     let which = match all > PAIRS_PRINTED_MAX {
@@ -55,28 +47,25 @@ fn one(record: &TransferRecord<'_>, pairs: &[PairRate], name: &str) -> TitledTab
         }
         false => format!("pairs at {name}"),
     };
-    let row = |pair: &&PairRate| {
-        let load = point.loads.as_ref();
-        let load = load.map_or(0, |loads| {
+    let of_pairs = |value: fn(&PairRate) -> Option<f64>| shown.iter().map(move |pair| value(pair));
+    let load = |pair: &&PairRate| {
+        let loads = point.loads.as_ref();
+        size(loads.map_or(0, |loads| {
             loads.operations_of_pair(pair.initiator, pair.target)
-        });
-        let milli = |ns: Option<f64>| ns.map_or_else(missing, |ns| number(ns * 1e-6));
-        vec![
-            pair.initiator.to_string(),
-            pair.target.to_string(),
-            size(load),
-            milli(pair.time_ns_alone),
-            milli(pair.time_ns_together),
-            pair.slowdown().map_or_else(missing, number),
-            number(pair.bandwidth_bytes_per_s * 1e-9),
-        ]
+        }))
     };
-    let rows = shown.iter().map(row);
-    let head = head.map(|name| name.replacen(" (", "\n(", 1)).to_vec();
-    let rows = std::iter::once(head).chain(rows).collect();
-    TitledTable::new(rows, |_| true).with_title(which + ":")
-}
-
-fn missing() -> String {
-    "n/a".to_owned()
+    let columns = vec![
+        Column::numbers(from, 1.0, shown.iter().map(|pair| pair.initiator)).identifying(),
+        Column::numbers(to, 1.0, shown.iter().map(|pair| pair.target)).identifying(),
+        Column::words("Bytes", shown.iter().map(load).collect(), true).droppable(),
+        Column::numbers(ALONE.name, 1e-6, of_pairs(|pair| pair.time_ns_alone)),
+        Column::numbers(TOGETHER.name, 1e-6, of_pairs(|pair| pair.time_ns_together)),
+        Column::numbers(SLOWDOWN.name, 1.0, of_pairs(PairRate::slowdown)),
+        Column::numbers(
+            TOGETHER_RATE.name,
+            1e-9,
+            of_pairs(|pair| Some(pair.bandwidth_bytes_per_s)),
+        ),
+    ];
+    TitledTable::of_columns(columns).with_title(which + ":")
 }

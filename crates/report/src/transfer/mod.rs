@@ -22,9 +22,9 @@ use tonnage_record::{TransferBody, TransferRecord};
 use crate::derived::{NOTE, TO_FIRST};
 use crate::layout::Report;
 use crate::published;
+use crate::remarks::TableRemarks;
 use crate::table::{Line, TableBuilder, TitledTable};
 
-use notes::marks;
 pub use notes::{CPU_SHARE_LEAST, canary_doubt};
 use title::differ;
 pub use title::latency;
@@ -54,16 +54,18 @@ impl Report for Transfers {
             false => &[],
         };
         let varying = varying(records);
-        let (notes, _) = marks(records);
-        let builder = TableBuilder::new(lines, "n/a")
+        let builder = TableBuilder::new(lines)
             .keyed_by(&keys(&varying))
             .always(layout.always)
             .always(&varying)
             .always(footprint)
             .if_known(layout.known)
             .if_known(both_ends(records, &layout))
-            .text_column(TO_FIRST.name, ratios_to_first(records, &varying), true)
-            .text_column(NOTE.name, notes, false);
+            .text_column(TO_FIRST.name, ratios_to_first(records, &varying))
+            .marks(
+                NOTE.name,
+                notes::remarks(records, &distinguishing(&varying)).marks,
+            );
         let beside = published::tables(records.iter().map(|record| record.record));
         let grids = matrix::grids(records, &distinguishing(&varying));
         let loads = loads::tables(records, &distinguishing(&varying));
@@ -81,8 +83,11 @@ impl Report for Transfers {
             .collect()
     }
 
+    fn remarks(records: &[TransferRecord<'_>]) -> TableRemarks {
+        notes::remarks(records, &distinguishing(&varying(records)))
+    }
+
     fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {
-        let (_, texts) = marks(records);
         let distinguishing = distinguishing(&varying(records));
         let mut lines: Vec<String> = ranking::best(records, &distinguishing)
             .into_iter()
@@ -92,17 +97,15 @@ impl Report for Transfers {
         lines.extend(matrix::verdicts(records, &distinguishing));
         lines.extend(series::lines(records, &distinguishing));
         lines.extend(footers::lines(records, &distinguishing));
-        let texts = texts.iter().enumerate();
-        lines.extend(texts.map(|(at, text)| format!("[{}] {text}", at + 1)));
         lines
     }
 }
 
 /// Lines about one transfer for use in another report: engine, canary, verification, path and doubts.
 pub fn about(record: TransferRecord<'_>) -> Vec<String> {
-    let (_, doubts) = marks(&[record]);
     let mut lines = footers::lines(&[record], &[]);
-    lines.extend(doubts);
+    let remarks = notes::of_record(record).into_iter();
+    lines.extend(remarks.map(|remark| remark.full));
     lines
 }
 
@@ -161,12 +164,12 @@ fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<Ti
     };
     let timed = records.iter().filter(timed);
     let rows = timed.flat_map(|record| Row::all_of_record(record.record));
-    let builder = TableBuilder::new(rows.map(Line::from).collect(), "n/a")
+    let builder = TableBuilder::new(rows.map(Line::from).collect())
+        .keyed_by(&keys(varying))
         .always(&[SIZE, "batch"])
         .always(varying)
         .if_known(&["initiators"])
-        .if_known(&PHASES)
-        .keyed_by(&keys(varying));
+        .if_known(&PHASES);
     let table = builder.table()?;
     Some(table.with_title("phases of a batch:"))
 }

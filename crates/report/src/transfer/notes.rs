@@ -5,72 +5,61 @@ use tonnage_plan::transfer::{Pacing, TrialLength};
 use tonnage_record::{CanaryDoubt, Outcome, TransferRecord};
 use tonnage_units::quantity::human::{duration, number, size, whole_percent};
 
+use super::footers::row_name;
 use super::{background, paced};
+use crate::remarks::{Remark, TableRemarks};
 use crate::{cpu_loss, wire_proof};
 
-/// Marks of the rows, and the numbered texts they refer to.
-pub fn marks(records: &[TransferRecord<'_>]) -> (Vec<String>, Vec<String>) {
-    let mut notes = Notes::default();
-    let marks = records.iter().map(|record| notes.mark(*record)).collect();
-    (marks, notes.texts)
+/// Remarks of a table. `distinguishing` are the columns that identify rows.
+pub fn remarks(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> TableRemarks {
+    let rows = records.iter().map(|record| {
+        let name = row_name(record, records, distinguishing);
+        (name, of_record(*record))
+    });
+    TableRemarks::new(&rows.collect::<Vec<_>>())
 }
 
 /// Minimum CPU share of the threads. With less, the disturbance dominates the figures.
 pub const CPU_SHARE_LEAST: f64 = 0.9;
 
-/// Remarks on rows, without duplicate texts.
-#[derive(Default)]
-struct Notes {
-    texts: Vec<String>,
-}
-
-impl Notes {
-    /// Text of the row's last column: the outcome unless measured, and the numbers of its notes.
-    fn mark(&mut self, record: TransferRecord<'_>) -> String {
-        let mut words = Vec::new();
-        match &record.outcome {
-            Outcome::Measured => {}
-            Outcome::Skipped { why } => words.push(format!(
-                "skipped {}",
-                self.number(format!("{}: {why}", record.skip_reason()))
-            )),
-            Outcome::Failed { why } => {
-                words.push(format!("FAILED {}", self.number(format!("failed: {why}"))))
-            }
+/// Remarks on a row.
+pub fn of_record(record: TransferRecord<'_>) -> Vec<Remark> {
+    let outcome = match &record.outcome {
+        Outcome::Measured => None,
+        Outcome::Skipped { why } => {
+            let text = format!("{}: {why}", record.skip_reason());
+            Some(Remark::plain(text).with_word("skipped"))
         }
-        let starts = record.body.trials.iter();
-        let starts = starts.map(|trial| (trial.start_skew_ns, trial.window_ns));
-        let texts = [
-            record.canary_doubt().map(|doubt| canary_doubt(&doubt)),
-            lost_cpu_time(record),
-            not_narrow_enough(record),
-            late_start(starts),
-            paced::stall(record),
-            paced::above_capacity(record),
-            lower_bounds(record),
-            background::not_reached(record),
-            long_drain(record),
-            above_bound(record),
-            slow_rail(record),
-        ];
-        words.extend(texts.into_iter().flatten().map(|text| self.number(text)));
-        if let Some(why) = wire_proof::unproven(record) {
-            words.push(format!("OFF PATH {}", self.number(why)));
+        Outcome::Failed { why } => {
+            Some(Remark::plain(format!("failed: {why}")).with_word("FAILED"))
         }
-        words.join(" ")
-    }
-
-    fn number(&mut self, text: String) -> String {
-        let at = self
-            .texts
-            .iter()
-            .position(|known| *known == text)
-            .unwrap_or_else(|| {
-                self.texts.push(text);
-                self.texts.len() - 1
-            });
-        format!("[{}]", at + 1)
-    }
+    };
+    let starts = record.body.trials.iter();
+    let starts = starts.map(|trial| (trial.start_skew_ns, trial.window_ns));
+    let canary = record.canary_doubt().map(|doubt| {
+        let short = "the way between two CPUs changed during this row; distrust small differences";
+        Remark::with_details(short, canary_doubt(&doubt))
+    });
+    let off_path = wire_proof::unproven(record).map(|why| Remark::plain(why).with_word("OFF PATH"));
+    let texts = [
+        not_narrow_enough(record),
+        late_start(starts),
+        paced::stall(record),
+        paced::above_capacity(record),
+        lower_bounds(record),
+        background::not_reached(record),
+        long_drain(record),
+        above_bound(record),
+        slow_rail(record),
+    ];
+    let texts = texts.into_iter().flatten().map(Remark::plain);
+    let doubts = canary.into_iter().chain(lost_cpu_time(record));
+    outcome
+        .into_iter()
+        .chain(doubts)
+        .chain(texts)
+        .chain(off_path)
+        .collect()
 }
 
 /// Describes a canary change that may have affected the figures.
@@ -91,21 +80,28 @@ pub fn canary_doubt(doubt: &CanaryDoubt) -> String {
 }
 
 /// Describes lost CPU time in steps of 10 %, so that rows can share a note.
-fn lost_cpu_time(record: TransferRecord<'_>) -> Option<String> {
+fn lost_cpu_time(record: TransferRecord<'_>) -> Option<Remark> {
     let tens = |share: f64| ((share * 10.0).floor() * 10.0).clamp(0.0, 90.0);
+    let short = "CPU contention: the figures may be too low";
     if let Some((cause, bound, lost)) = cpu_loss::cause(record.record) {
         let percent = tens(lost) + if bound == "up to" { 10.0 } else { 0.0 };
-        return Some(format!(
-            "{cause} took CPU time from a rank, {bound} {percent:.0} % of it: the figures may be too low"
+        return Some(Remark::with_details(
+            short,
+            format!(
+                "{cause} took CPU time from a rank, {bound} {percent:.0} % of it: the figures may be too low"
+            ),
         ));
     }
     let share = record
         .cpu_share()
         .filter(|share| *share < CPU_SHARE_LEAST)?;
-    Some(format!(
-        "the threads had less than {:.0} % of their CPUs' time, and the record does not show who had the rest: the figures \
-         may be too low",
-        tens(share) + 10.0
+    Some(Remark::with_details(
+        short,
+        format!(
+            "the threads had less than {:.0} % of their CPUs' time, and the record does not show who had the rest: the \
+             figures may be too low",
+            tens(share) + 10.0
+        ),
     ))
 }
 
@@ -244,6 +240,12 @@ mod tests {
     use tonnage_record::{Canary, Record};
     use tonnage_units::histogram::LowerBounds;
 
+    fn texts(record: &Record) -> String {
+        let remarks = of_record(record.of_kind().unwrap()).into_iter();
+        let texts: Vec<String> = remarks.map(|remark| remark.full).collect();
+        texts.join("\n")
+    }
+
     #[test]
     fn a_start_late_by_more_than_1_percent_of_a_trial_is_reported() {
         let mut record = samples::paced()[0].clone();
@@ -251,7 +253,7 @@ mod tests {
             let body = samples::transfer(&mut record);
             let trial = body.trials.last_mut().unwrap();
             trial.start_skew_ns = (trial.window_ns as f64 * skew) as u64;
-            marks(&[record.of_kind().unwrap()]).1.join("\n")
+            texts(&record)
         };
         assert!(!note(0.009).contains("began late"));
         assert!(note(0.12).contains("began late, by 12 % of a trial"));

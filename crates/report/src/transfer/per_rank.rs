@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_record::TransferRecord;
-use tonnage_record::figures::{Row, figure_by_field};
+use tonnage_record::figures::{Row, Value};
 use tonnage_record::transfer::InitiatorFigures;
-use tonnage_units::quantity::human::{at_least, number};
 
-use crate::table::{TitledTable, format_value};
+use crate::column::Column;
+use crate::table::{Line, TableBuilder, TitledTable};
 
 /// The tables, in rank order. `varying` are the columns that identify rows.
 pub fn tables(records: &[TransferRecord<'_>], varying: &[&str]) -> Vec<TitledTable> {
@@ -17,7 +17,7 @@ pub fn tables(records: &[TransferRecord<'_>], varying: &[&str]) -> Vec<TitledTab
         .flat_map(|record| initiators(record).iter().map(|one| one.rank))
         .collect();
     let table = |rank| one(records, varying, rank);
-    ranks.into_iter().map(table).collect()
+    ranks.into_iter().filter_map(table).collect()
 }
 
 fn initiators<'a>(record: &TransferRecord<'a>) -> &'a [InitiatorFigures] {
@@ -28,71 +28,44 @@ fn initiators<'a>(record: &TransferRecord<'a>) -> &'a [InitiatorFigures] {
     summary.map_or(&[], |summary| &summary.initiators)
 }
 
-fn one(records: &[TransferRecord<'_>], varying: &[&str], rank: u32) -> TitledTable {
-    let depth = records.first().map(|record| record.body.point.pacing);
-    let depth: &[&str] = match depth {
-        Some(Pacing::Batch { .. }) => &["BatchSize", "TotalSize\n(MB)"],
-        Some(Pacing::Stream { .. } | Pacing::Paced { .. }) => &["Depth"],
+fn one(records: &[TransferRecord<'_>], varying: &[&str], rank: u32) -> Option<TitledTable> {
+    let rows = records.iter().filter_map(|record| {
+        let own = initiators(record).iter().find(|one| one.rank == rank)?;
+        let row = Row::all_of_record(record.record).into_iter().next()?;
+        Some((row, &record.body.point, own))
+    });
+    let rows: Vec<_> = rows.collect();
+    let depth: &[&str] = match records.first().map(|record| record.body.point.pacing) {
+        Some(Pacing::Batch { .. }) => &["batch", "batch_payload_bytes"],
+        Some(Pacing::Stream { .. } | Pacing::Paced { .. }) => &["depth"],
         Some(Pacing::PingPong) | None => &[],
     };
-    let figures: Vec<_> = varying
-        .iter()
-        .filter_map(|field| figure_by_field(field))
-        .collect();
-    let mut head = vec!["MsgSize\n(B)".to_owned()];
-    head.extend(depth.iter().map(|name| (*name).to_owned()));
-    head.extend(
-        figures
-            .iter()
-            .map(|figure| figure.name.replacen(" (", "\n(", 1)),
-    );
-    head.extend(
-        [
-            "Max BW\n(GB/s)",
-            "Avg BW\n(GB/s)",
-            "Min Lat\n(us)",
-            "Avg Lat\n(us)",
-        ]
-        .map(str::to_owned),
-    );
-    let mut rows = vec![head];
-    for record in records {
-        let Some(own) = initiators(record).iter().find(|one| one.rank == rank) else {
-            continue;
-        };
-        let point = &record.body.point;
-        let mut cells = vec![point.slots.size_bytes.to_string()];
-        cells.extend(depth_cells(point));
-        let row = Row::all_of_record(record.record).into_iter().next();
-        cells.extend(figures.iter().map(|figure| {
-            let value = row.as_ref().map(|row| (figure.value)(row));
-            value.map_or_else(String::new, |value| {
-                format_value(value, figure.style, "n/a")
-            })
-        }));
-        let micro = |ns: Option<f64>| ns.map(|ns| number(ns * 1e-3));
-        let giga = |rate: Option<f64>| rate.map(|rate| number(rate * 1e-9));
-        let measured = [
-            giga(fastest_batch_bytes_per_s(point, own)),
-            giga(Some(own.bandwidth_bytes_per_s)),
-            micro(own.latency_ns_min.map(|ns| ns as f64)),
-            micro(own.latency_ns_mean).map(|mean| at_least(mean, own.unfinished > 0)),
-        ];
-        cells.extend(measured.map(|cell| cell.unwrap_or_else(|| "n/a".to_owned())));
-        rows.push(cells);
-    }
-    TitledTable::new(rows, |_| true).with_title(format!("initiator rank {rank}:"))
-}
-
-fn depth_cells(point: &TransferPoint) -> Vec<String> {
-    match point.pacing {
-        Pacing::Batch { batch } => vec![
-            batch.to_string(),
-            number(f64::from(batch) * f64::from(point.slots.size_bytes) * 1e-6),
-        ],
-        Pacing::Stream { depth } | Pacing::Paced { depth, .. } => vec![depth.to_string()],
-        Pacing::PingPong => Vec::new(),
-    }
+    let lines = rows.iter().map(|(row, _, _)| Line::from(*row)).collect();
+    let asked = [&["size_bytes"], depth, varying].concat();
+    let numbers = |header, scale, value: fn(&TransferPoint, &InitiatorFigures) -> Value| {
+        let values = rows.iter().map(|(_, point, own)| value(point, own));
+        Column::numbers(header, scale, values)
+    };
+    let table = TableBuilder::new(lines)
+        .keyed_by(&asked)
+        .always(&asked)
+        .column(numbers("Max BW (GB/s)", 1e-9, |point, own| {
+            fastest_batch_bytes_per_s(point, own).into()
+        }))
+        .column(numbers("Avg BW (GB/s)", 1e-9, |_, own| {
+            own.bandwidth_bytes_per_s.into()
+        }))
+        .column(numbers("Min Lat (us)", 1e-3, |_, own| {
+            own.latency_ns_min.into()
+        }))
+        .column(numbers("Avg Lat (us)", 1e-3, |_, own| {
+            match (own.latency_ns_mean, own.unfinished) {
+                (Some(mean), 1..) => Value::AtLeast(mean),
+                (mean, _) => mean.into(),
+            }
+        }))
+        .table()?;
+    Some(table.with_title(format!("initiator rank {rank}:")))
 }
 
 /// Bandwidth of the rank's fastest batch; `None` if it has several batches in flight.

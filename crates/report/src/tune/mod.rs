@@ -79,7 +79,7 @@ impl Report for TuneReport {
             .iter()
             .filter(|record| !record.body.tried.is_empty());
         let rows = tried.flat_map(|record| Row::all_of_record(record.record));
-        let builder = TableBuilder::new(rows.map(Line::from).collect(), "-");
+        let builder = TableBuilder::new(rows.map(Line::from).collect());
         builder
             .always(WHO)
             .if_known(OF_GOAL)

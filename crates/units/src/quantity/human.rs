@@ -2,7 +2,7 @@
 //!
 //! | for | functions |
 //! | --- | --- |
-//! | a number under a header that has its unit | [`number`], [`prefixed`] |
+//! | a number under a header that has its unit | [`number`], [`fixed`], [`prefixed`] |
 //! | about three digits and the fitting unit | [`bandwidth`], [`rate`], [`bytes`], [`duration`], [`percent`] |
 //! | an exact setting or a device's rated speed | [`exact_size`], [`exact_duration`], [`link_speed`], [`thousandths`] |
 //! | sums and times in sentences | [`size`], [`size_to`], [`seconds`], [`gigabytes_per_s`], [`whole_percent`] |
@@ -24,6 +24,17 @@ pub fn number(value: f64) -> String {
         _ => 0,
     };
     format!("{value:.decimals$}")
+}
+
+/// Formats a [`number`] for a column that is aligned at the decimal point: never with an exponent.
+pub fn fixed(value: f64) -> String {
+    match value.abs() {
+        size if size > 0.0 && size < 0.001 => {
+            let decimals = 2 - size.log10().floor() as i32;
+            format!("{value:.0$}", decimals.clamp(5, 15) as usize)
+        }
+        _ => number(value),
+    }
 }
 
 /// Formats a [`number`], marked with ≥ if it is a lower bound.
@@ -235,6 +246,14 @@ mod tests {
         ] {
             assert_eq!(number(value), text);
         }
+    }
+
+    #[test]
+    fn a_small_number_of_a_column_has_its_digits() {
+        assert_eq!(fixed(3.2e-4), "0.000320");
+        assert_eq!(fixed(8e-9), "0.00000000800");
+        assert_eq!(fixed(0.0), "0");
+        assert_eq!(fixed(48.316), number(48.316));
     }
 
     #[test]

@@ -126,6 +126,7 @@ const TIMES: &[Figure] = &[
     Figure {
         name: "Time (us)",
         field: "call_ns_mean",
+        keep: 90,
         meaning: "Time of one call of a collective, on its slowest rank unless --rank-time selects another.",
         computed: "Each rank's own begin to end; combined over ranks for each iteration, then the mean over iterations and \
              trials. Where calls follow each other, all of a trial / their number.",
@@ -136,6 +137,7 @@ const TIMES: &[Figure] = &[
     Figure {
         name: "Time CI95 (%)",
         field: "call_ci95_fraction",
+        keep: 70,
         meaning: "Half width of the 95 % confidence interval of Time, as a part of it. Not available for a single trial.",
         computed: CI95,
         style: PERCENT,
@@ -172,6 +174,7 @@ const BANDWIDTH: &[Figure] = &[
     Figure {
         name: "AlgBW (GB/s)",
         field: "algbw_bytes_per_s_mean",
+        keep: 60,
         meaning: "Bandwidth of the algorithm: size / time of a call, GB of 1e9 bytes per second.",
         computed: "Of the mean time over the trials.",
         value: |row| summary(row, |it| Some(it.algbw_bytes_per_s?.mean)),
@@ -180,6 +183,7 @@ const BANDWIDTH: &[Figure] = &[
     Figure {
         name: "BusBW (GB/s)",
         field: "busbw_bytes_per_s_mean",
+        keep: 80,
         meaning: "Bus bandwidth: the minimum that the busiest link must have carried, independent of the algorithm. n/a for one rank.",
         computed: "AlgBW × 2(n-1)/n for all-reduce, (n-1)/n for reduce-scatter, all-gather, all-to-all, gather and scatter, \
              1 for broadcast, reduce and send-recv-*.",
@@ -189,6 +193,7 @@ const BANDWIDTH: &[Figure] = &[
     Figure {
         name: "Bus util (%)",
         field: "busbw_bound_fraction",
+        keep: 60,
         meaning: "Part of its bound that the bandwidth of the bus reaches.",
         computed: "BusBW / the bandwidth that --bound states, or that was measured: copies of the same memory by all ranks that send at \
              once, per rank; or the speed of the slowest link. Absent for rooted operations, and if nothing was measured.",

@@ -42,6 +42,7 @@ const CONNECT: &[Figure] = &[
     Figure {
         name: "Conn rate (conn/s)",
         field: "connections_per_s_mean",
+        keep: 90,
         meaning: "Connections per second over all ranks together, each set up, used for one byte each way and taken down again.",
         computed: "Mean over the trials of connections / measured interval.",
         style: Style::Rate,
@@ -69,6 +70,7 @@ const CONNECT: &[Figure] = &[
     Figure {
         name: "CPU (ns/conn)",
         field: "cpu_ns_per_connection",
+        keep: 20,
         meaning: "CPU time that all threads together spend on one connection.",
         computed: "CPU time of all threads inside the measured intervals / connections.",
         style: Style::Scaled(1.0),

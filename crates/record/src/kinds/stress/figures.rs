@@ -41,6 +41,7 @@ const DRAWS: &[Figure] = &[
     Figure {
         name: "Skipped",
         field: "draws_skipped",
+        keep: 70,
         meaning: "Transfers that a stress drew and did not try, because the engine or the machine lacks something they need; the \
              line under the table gives the reason for the first one.",
         computed: "Counted.",
@@ -50,6 +51,7 @@ const DRAWS: &[Figure] = &[
     Figure {
         name: "Failures",
         field: "draw_failures",
+        keep: 100,
         meaning: "Transfers of a stress that failed, such as by a wrong byte.",
         computed: "Counted.",
         better: Some(Better::Low),

@@ -232,6 +232,7 @@ const BUS: &[Figure] = &[
     Figure {
         name: "BusBW (%)",
         field: "busbw_fraction",
+        keep: 40,
         meaning: "Part of the nominal speed of the links that carried payload; known if devices report their speed or \
              --link-speed gives it.",
         computed: "Avg BW / speed of all links that were used, on the slower side.",
@@ -243,6 +244,7 @@ const BUS: &[Figure] = &[
     Figure {
         name: "BusBW all (%)",
         field: "busbw_all_fraction",
+        keep: 10,
         meaning: "Part of the nominal speed of all links of the ranks, those included that no flow takes: the published \
              definition. Below BusBW if there are fewer peers than rails, so that some are unused.",
         computed: "Avg BW / speed of all links that were opened, on the slower side.",
@@ -268,6 +270,7 @@ fn bus(row: &Row<'_>, of: fn(&Links) -> f64) -> Value {
 const AROUND: &[Figure] = &[Figure {
     name: "Target CPU (ns/op)",
     field: "target_cpu_ns_per_operation",
+    keep: 20,
     meaning: "CPU time that target threads spend on one operation. Not available if every thread that takes \
          part initiates: all to all, and both ways.",
     computed: "CPU time of all target threads inside the measured intervals / operations.",
@@ -350,6 +353,7 @@ const DIRECTIONS: &[Figure] = &[
     Figure {
         name: "BW forward (GB/s)",
         field: "forward_bandwidth_bytes_per_s_mean",
+        keep: 40,
         meaning: "Bandwidth of operations by the first ranks of pairs while the second ranks initiate towards them, GB \
              of 1e9 bytes. With BW back it adds up to Avg BW.",
         computed: "Mean over the trials of the direction's payload bytes / measured interval of the trial.",
@@ -368,6 +372,7 @@ const DIRECTIONS: &[Figure] = &[
     Figure {
         name: "BW back (GB/s)",
         field: "back_bandwidth_bytes_per_s_mean",
+        keep: 40,
         meaning: "Bandwidth of operations by the second ranks of pairs, back to the first ones, at the same time.",
         computed: "Mean over the trials of the direction's payload bytes / measured interval of the trial.",
         value: |row| {

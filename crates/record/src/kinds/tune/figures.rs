@@ -105,6 +105,7 @@ const CANDIDATE: &[Figure] = &[
     Figure {
         name: "Came out",
         field: "tune_outcome",
+        keep: 100,
         meaning: "End of a candidate: won, worse than the winner, as good but costlier, not told apart, left out early, refused, unfinished.",
         computed: "By the interval of its ratio to the winner.",
         value: |row| text(row, |it| it.outcome.name()),

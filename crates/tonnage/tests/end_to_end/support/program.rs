@@ -28,7 +28,7 @@ const GONE: Duration = Duration::from_secs(5);
 const LIBFABRIC: (&str, &str) = ("TONNAGE_LIBFABRIC", "embedded");
 
 /// Titles of tables that list the points of the previous table again.
-const AGAIN: [&str; 2] = ["phases of a batch:", "further columns of the same rows:"];
+const AGAIN: [&str; 1] = ["phases of a batch:"];
 
 /// The program with arguments, not started yet.
 pub struct Program {

@@ -60,6 +60,7 @@ pub const TIMES: &[Figure] = &[
     Figure {
         name: "IOPS (op/s)",
         field: "operations_per_s_mean",
+        keep: 60,
         meaning: "Transfers per second over all ranks together as IOR defines it: opening and closing are not inside. k, M \
              and G are 1e3, 1e6 and 1e9.",
         computed: "Mean over the trials of transfers made / Transfer.",
