@@ -1,4 +1,5 @@
-//! Baselines and figures by hand. What is read can be written, read again and judged by.
+//! Tries any text as a baseline and as values set by hand. A baseline that was read must read back the same after
+//! writing, and must be usable for checks.
 
 use tonnage_judge::baseline::Baseline;
 use tonnage_judge::baseline::by_hand::HandValue;

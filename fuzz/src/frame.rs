@@ -1,6 +1,7 @@
-//! Bytes of a stranger through the frame decoder, and whole frames through the message decoder.
+//! Feeds arbitrary bytes to the frame decoder, and whole frames to the message decoder.
 //!
-//! The first byte chooses the bound and the second where the rest is split, so that both are explored too.
+//! The first byte sets the maximum frame size, and the second byte sets the size of the pieces. The fuzzer thus varies
+//! both.
 use tonnage_ranks::frame::{FrameDecoder, LENGTH_BYTES};
 use tonnage_ranks::message::Message;
 
@@ -22,6 +23,6 @@ pub fn try_input(data: &[u8]) {
         }
         assert!(decoder.held_bytes() < frame_bytes_max + LENGTH_BYTES);
     }
-    // A message that came in a frame of any size must not panic either.
+    // Decoding a message must not panic either, even if its bytes are longer than any frame.
     let _ = Message::decode(bytes);
 }

@@ -1,5 +1,5 @@
-//! Any bytes of a rank are an encoded histogram or refused; what was read encodes to the same again, its quantiles
-//! rise, and adding it to itself doubles it.
+//! Any bytes are an encoded histogram or are refused. A histogram that was read must encode to the same bytes, its
+//! quantiles must not fall, and adding it to itself must double it.
 use tonnage_record::HistogramData;
 use tonnage_units::histogram::{LatencyHistogram, merge_encoded};
 
@@ -19,7 +19,7 @@ pub fn try_input(data: &[u8]) {
     assert_eq!(kept.count(), histogram.count());
     let mut sum = encoded.clone();
     merge_encoded(&mut sum, &encoded).expect("it can be added to itself");
-    // Thousands may be added, but a sum is only taken back as long as its count is one that a run can have.
+    // Encoded histograms can always be added, but decoding refuses a count that no run can reach.
     if let Ok(sum) = LatencyHistogram::decode(&sum) {
         assert_eq!(sum.count(), 2 * histogram.count());
         assert_eq!(

@@ -1,6 +1,6 @@
-//! Any words are a command line of IOR or refused; what is read has sizes that go together.
+//! Any words are a command line of IOR or are refused. The sizes of an accepted command line must fit each other.
 //!
-//! Words are separated by line ends, so that the empty word and blanks are explored too.
+//! Words are separated by line ends, so that the fuzzer also tries empty words and blanks.
 use tonnage_ior::options::check::check;
 use tonnage_ior::options::words::{OwnOption, read};
 

@@ -1,11 +1,12 @@
-//! Any words of a rank that knows the secret are an introduction or refused; who is let in fits the run, and what is
-//! said to others travels to them.
+//! Any text in an introduction is valid or refused. An introduced rank that is let in must fit the run, and a refusal
+//! must be encodable as a message to others.
 //!
-//! The input is the text of the introduction; the head around it, whose bytes the target `frame` explores, is put here.
+//! The input is only the text of the introduction. The head before it is fixed, because the target `frame` varies
+//! heads.
 use tonnage_ranks::message::{EndCause, Message, MessageHead};
 use tonnage_ranks::{pack, testing};
 
-/// Number of the introduction among the heads, which is the same in all versions.
+/// Number of the introduction among the message heads. It is the same in all versions.
 const HELLO: u32 = 0;
 const SIZE: u32 = 4;
 
@@ -21,7 +22,8 @@ pub fn try_input(input: &[u8]) {
     match testing::objection(hello, SIZE) {
         None => assert!((1..SIZE).contains(&hello.info.rank) && hello.size == SIZE),
         Some(error) => {
-            // Also to ranks of another version, whatever the introduction put into the words.
+            // The error may contain any text of the introduction. It must still reach all ranks, even of another
+            // version.
             let cause = EndCause::from_error(&error, 0, "h0");
             let bytes =
                 Message::encode(&MessageHead::Abort { cause }, &[]).expect("a cause fits a head");

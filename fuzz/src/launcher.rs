@@ -1,7 +1,8 @@
-//! Any environment is a place in a run or refused, and any text that a launcher passes on is a rank's advert or none.
+//! Any environment is a rank's position in a run or is refused. Any text that a launcher passes on is a rank's advert
+//! or is ignored.
 //!
-//! Each line of the input is a variable, NAME=VALUE: those of mpirun, srun, torchrun, Kubernetes and tonnage itself,
-//! and with them Slurm's lists of hosts.
+//! Each line of the input is a variable, NAME=VALUE, of mpirun, srun, torchrun, Kubernetes or tonnage itself. Slurm's
+//! variables include lists of hosts.
 use std::collections::HashMap;
 
 use tonnage_ranks::{Meeting, detect, testing};

@@ -1,6 +1,7 @@
-//! Any files of a kernel are a machine: what is read of it fits together.
+//! Any contents of kernel files are a machine. The facts that are read from them must be consistent.
 //!
-//! The input is files behind each other: a line "@ PATH" begins one, and only paths of the list below are laid out.
+//! The input is several files, one after another. A line "@ PATH" begins a file, and paths that are not in the list
+//! below are ignored.
 use tonnage_machine::counters::{Snapshot, difference, received_bytes, sent_bytes};
 use tonnage_machine::environment::Environment;
 use tonnage_machine::kernel_files::invented::Machine;

@@ -1,9 +1,9 @@
-//! Readers of bytes that somebody else wrote, each with a target that holds what was read to more than that nothing
-//! panics.
+//! Fuzz targets, one for each parser of bytes from outside: files, environments, other processes. A target must not
+//! panic, and also checks properties of the parsed data.
 //!
-//! With `--cfg fuzzing`, which `scripts/fuzz.sh` sets, this is libFuzzer's program for the target that the variable
-//! `TONNAGE_FUZZ_TARGET` names. Without, it tries inputs that are given as files, and its tests try the committed inputs
-//! and some thousand changes of them.
+//! With `--cfg fuzzing`, which `scripts/fuzz.sh` sets, this is a libFuzzer program for the target that the variable
+//! `TONNAGE_FUZZ_TARGET` names. Otherwise, it tries inputs from files, and its tests try the committed inputs and a
+//! thousand random changes of them.
 
 #![cfg_attr(fuzzing, no_main)]
 
@@ -19,7 +19,7 @@ mod plan;
 mod record;
 mod sweep;
 
-/// Tries one input. Panics where a promise of the reader is broken.
+/// Tries one input. Panics if the parser breaks a promise.
 type Target = fn(&[u8]);
 
 const TARGETS: [(&str, Target); 11] = [
@@ -43,7 +43,7 @@ fn target(name: &str) -> Target {
     *target
 }
 
-/// The text at the beginning of an input: all of it, up to the first byte that is not UTF-8.
+/// Returns the text at the beginning of an input, up to the first byte that is not UTF-8.
 fn text(input: &[u8]) -> &str {
     let chunk = input.utf8_chunks().next();
     chunk.map_or("", |chunk| chunk.valid())

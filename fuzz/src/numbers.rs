@@ -1,4 +1,4 @@
-//! Any text is a quantity or refused, and what was read prints as text that reads back as the same.
+//! Any text is a quantity or is refused. A quantity that was read must print as text that reads back the same.
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! Any text is a plan or refused, printing a plan and reading it again changes nothing, and expanding it ends.
+//! Any text is a plan or is refused. A plan that is printed must read back the same, and expanding it must end.
 use tonnage_engine::calls::FileEntry;
 use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{Entry, Lifecycle, Lists, Verb};
@@ -78,7 +78,7 @@ pub fn try_input(input: &[u8]) {
             Point::Stress(point) => {
                 assert!(point.engines().count() > 0);
                 for engine in point.engines() {
-                    // An engine may be asked for what none of its operations can do.
+                    // A draw is refused if the engine supports none of the operations to draw from.
                     for draw in point.draw_group(engine, 0, &LISTS).unwrap_or_default() {
                         assert!(draw.point.slots.footprint_bytes >= draw.point.slots.stride_bytes);
                         assert!(
@@ -96,7 +96,8 @@ pub fn try_input(input: &[u8]) {
                 let dimensions: Vec<_> = point.dimensions.iter().map(of).collect();
                 assert!(!dimensions.is_empty());
                 assert!(dimensions.iter().all(|(start, values)| start < values));
-                // Options may exclude each other; what cannot be is refused when its turn comes.
+                // The start values of different options may exclude each other. The search refuses such a candidate
+                // when it tries it.
                 let starts: Vec<usize> = dimensions.iter().map(|(start, _)| *start).collect();
                 if let Ok(candidate) = point.candidate(&starts, &LISTS) {
                     assert_eq!(u64::from(candidate.slots.size_bytes), point.size_bytes);

@@ -1,7 +1,8 @@
-//! Any bytes are a file of results or refused, and what was read can be written, read again, drawn and compared.
+//! Any bytes are a results file or are refused. Records that were read can be written, read back, rendered and
+//! compared.
 //!
-//! The reader takes a line without a checksum for unchanged, so that most inputs get behind that check; the lines that
-//! are written again have one, and must be refused, or say the same, when any of their bytes is another.
+//! The reader accepts a line without a checksum, so most inputs get past that check. Lines that this target writes have
+//! a checksum. If a bit of such a line changes, it must be refused or must read as the same record.
 use std::path::Path;
 
 use tonnage_judge::compare::{CompareRequest, compare};
@@ -22,7 +23,7 @@ fn read(bytes: &[u8]) -> Option<Vec<Record>> {
     Some(outcome.records)
 }
 
-/// Sets records beside the same ones of other runs, which are neither better nor worse.
+/// Compares records with the same records of other runs. No verdict may be better or worse.
 fn compare_with_themselves(records: &[Record]) {
     let again = records.iter().map(|record| Record {
         run_id: format!("{} again", record.run_id),
@@ -52,7 +53,7 @@ pub fn try_input(data: &[u8]) {
             line_with_checksum(record).expect("a record that was read can be written") + "\n";
         let again = read(written.as_bytes()).expect("a written record reads back");
         assert_eq!(again, std::slice::from_ref(record));
-        // The input chooses what is damaged, so that each finding can be repeated.
+        // The position of the damage follows from the input, so that each finding can be reproduced.
         let mut damaged = written.into_bytes();
         let choice = data.iter().fold(0usize, |sum, byte| {
             sum.wrapping_mul(31).wrapping_add(usize::from(*byte))

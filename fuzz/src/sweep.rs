@@ -1,4 +1,4 @@
-//! Any text is a bounded sweep or refused, and a sweep prints as text that reads back as the same sweep.
+//! Any text is a bounded sweep or is refused. A sweep must print as text that reads back as the same sweep.
 use tonnage_plan::sweep::{Sweep, VALUES_MAX};
 
 pub fn try_input(input: &[u8]) {

@@ -1,4 +1,4 @@
-//! The committed inputs of each target, and changes of them that are the same in each run.
+//! Tries the committed inputs of each target, and random changes of them that are the same in each run.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use super::{TARGETS, Target, target};
 
 const CHANGED_INPUTS: usize = 1_000;
 
-/// Numbers that look random: xorshift64*, by Vigna.
+/// Pseudorandom numbers: the generator xorshift64* by Vigna.
 struct Numbers(u64);
 
 impl Numbers {
@@ -23,7 +23,7 @@ impl Numbers {
         start..start + self.below((len - start).min(64) + 1)
     }
 
-    /// Changes a bit, a byte or a range, or takes a range of another input.
+    /// Changes a bit, a byte or a range of the input, or copies a range from another input.
     fn change(&mut self, input: &mut Vec<u8>, other: &[u8]) {
         let range = self.range(input.len());
         let place = range.start;
@@ -43,7 +43,7 @@ impl Numbers {
     }
 }
 
-/// The inputs of `fuzz/corpus` for a target, by name.
+/// Returns the inputs of a target in `fuzz/corpus`, each with its path.
 fn committed(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("corpus")
@@ -64,7 +64,7 @@ fn kept(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("tonnage-fuzz-{name}-{}", std::process::id()))
 }
 
-/// An input that fails is kept, so that it can be tried again.
+/// Tries an input. If it fails, the input is saved to a file, so that it can be tried again.
 fn try_it(name: &str, target: Target, what: &str, input: &[u8]) {
     let failed = std::panic::catch_unwind(|| target(input)).is_err();
     if failed {
