@@ -1,15 +1,15 @@
-//! Passes the commit and the target that the program is built for to the compiler, so that every record can name them.
+//! Passes the commit and the target triple of the build to the compiler, so that every record can name them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names the revision for builds from sources without a repository, such as a distribution's package.
+/// Variable that names the revision if the source has no repository, such as in a distribution's package.
 const VARIABLE: &str = "TONNAGE_REVISION";
 
-/// Holds the revision in archives made by `git archive` (.gitattributes), such as the downloads that code forges offer.
+/// File with the revision in archives that `git archive` makes (.gitattributes), such as downloads from code forges.
 const FILE: &str = "revision.txt";
 
-/// Number of characters shown.
+/// Number of characters of the commit that are shown.
 const SHOWN: usize = 12;
 
 fn git(args: &[&str]) -> Option<String> {
@@ -20,8 +20,8 @@ fn git(args: &[&str]) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The commit of this source's own repository. A repository that merely contains the source, such as a distribution's
-/// recipes, does not count.
+/// Returns the commit of this source's own repository. A repository that merely contains the source, such as a
+/// distribution's recipes, does not count.
 fn of_repository(workspace: &Path) -> Option<String> {
     let top = PathBuf::from(git(&["rev-parse", "--show-toplevel"])?);
     if top.canonicalize().ok()? != workspace.canonicalize().ok()? {
@@ -47,7 +47,7 @@ fn of_variable() -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// `None` if the file still holds the placeholder that `git archive` replaces.
+/// Returns the revision in the file. `None` if it still has the placeholder that `git archive` replaces.
 fn of_archive() -> Option<String> {
     let text = std::fs::read_to_string(FILE).ok()?;
     let text = text.trim();
@@ -57,7 +57,7 @@ fn of_archive() -> Option<String> {
 
 fn main() {
     let workspace = Path::new("../..");
-    // If nothing is found, the version must be enough.
+    // Without any revision, users have only the version.
     let revision = of_variable()
         .or_else(of_archive)
         .or_else(|| of_repository(workspace))

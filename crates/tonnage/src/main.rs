@@ -1,5 +1,5 @@
-//! The binary: starts the commands and passes on the commit that it was built from. It holds nothing else, so that a
-//! new commit recompiles nothing else.
+//! The binary: starts the commands and passes on the commit that it was built from. It contains nothing else, so that a
+//! new commit recompiles only this file.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

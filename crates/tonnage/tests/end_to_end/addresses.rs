@@ -1,4 +1,4 @@
-//! Slot offsets: gaps between slots, and slot orders at the two ends, with every byte verified.
+//! Slot offsets: gaps between slots, and different slot orders at the two ends. Every byte is verified.
 
 use tonnage_record::Record;
 
@@ -17,7 +17,7 @@ const PACINGS: [&str; 4] = [
     "--rate 20k --depth 4",
 ];
 
-/// A gap is exact: with sizes that are not multiples of a word, slots start at odd offsets, next to each other.
+/// A gap is exact: if the size is not a multiple of a word, slots start at odd offsets, directly next to each other.
 #[test]
 fn gaps_are_what_was_asked_for() {
     for (gap, pacing, words) in [
@@ -44,7 +44,7 @@ fn gaps_are_what_was_asked_for() {
     measured(&format!("{tcp} --depth 8 --gap 0 --verify"));
 }
 
-/// Every slot of the footprint must be used, moved and right: 40 operations or batches are at least five passes.
+/// Every slot of the footprint must be used and have the right data. 40 operations or batches are at least five passes.
 #[test]
 fn permuted_slots_are_all_used_and_right() {
     for pacing in PACINGS {
@@ -52,7 +52,7 @@ fn permuted_slots_are_all_used_and_right() {
             "--engine shm --op write,write-imm,read,send --ranks 2 --sizes 8,3001 --footprint 24k --stride 3k {pacing} \
              --access permuted --seed 7 --verify"
         ));
-        // A target detects a ping-pong's write by its last byte, and each pair has two landing areas.
+        // In a ping-pong of writes, the target waits for the last byte, which is not verified. Data lands at both ends.
         let (signal, ways) = match pacing {
             "--ping-pong" => (1, 2),
             _ => (0, 1),
@@ -60,7 +60,7 @@ fn permuted_slots_are_all_used_and_right() {
         let expected = [(signal, ways), (0, ways), (0, 1), (0, ways)];
         let expected =
             expected.map(|(signal, ways)| [8, 3001].map(|size| 8 * (size - signal) * ways));
-        // On busy CPUs, the last operations of a timetable are dropped.
+        // On busy CPUs, the last operations at a rate are dropped.
         if !pacing.contains("--rate") {
             assert_eq!(verified(&records), expected.concat(), "{pacing}");
         }
@@ -78,7 +78,7 @@ fn permuted_slots_are_all_used_and_right() {
     }
 }
 
-/// Clients of one rank, with one or several workers, all read the same shared bytes.
+/// All clients of one rank, with one or several threads, read the same shared bytes.
 #[test]
 fn a_targets_footprint_may_be_shared() {
     for (engine, traffic) in [
@@ -93,7 +93,7 @@ fn a_targets_footprint_may_be_shared() {
         let (own, _) = measured(&line);
         let (shared, table) = measured(&format!("{line} --target-footprint shared"));
         assert!(table.contains("shared by all its initiators"), "{table}");
-        // 40 reads on each lane.
+        // The reads are 40 on each lane, with a shared footprint as without.
         let operations = |all: &[Record]| {
             all.iter()
                 .map(|it| summary(it).operations)
@@ -103,7 +103,7 @@ fn a_targets_footprint_may_be_shared() {
     }
 }
 
-/// Runs each slot order at either end: with any depth if the order can be verified, otherwise with depth 1.
+/// Runs each slot order at either end. An order that cannot be verified at other depths runs with depth 1.
 #[test]
 fn the_two_ends_may_have_orders_of_their_own() {
     let (records, table) = measured(
@@ -124,7 +124,7 @@ fn the_two_ends_may_have_orders_of_their_own() {
         "one slot is written to 40 others"
     );
     for engine in ["shm", "fabric:tcp"] {
-        // Over fabric, a plain write cannot be detected by its last byte.
+        // Over fabric, the target cannot detect a plain write by its last byte.
         let seen = if engine == "shm" {
             "write,read,send"
         } else {

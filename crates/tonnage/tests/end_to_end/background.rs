@@ -1,5 +1,5 @@
-//! Latency under load: every byte of both is right, the sums add up, and a queue of known length adds the time that it
-//! takes to drain.
+//! Latency under load. Every byte of both transfers must be right, and sums must add up. A queue of known length must
+//! add the time that it takes to drain.
 
 use std::process::Command;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn load(record: &Record) -> &BackgroundSummary {
     summary(record).background.as_ref().unwrap()
 }
 
-/// Checks that the sums over trials equal the summary, for both halves and for the load.
+/// Checks that the sums over trials equal the summary: latencies without and with load, and the load itself.
 fn adds_up(record: &Record, line: &str) {
     let (body, load) = (body(record), load(record));
     let trials = body
@@ -40,7 +40,7 @@ fn adds_up(record: &Record, line: &str) {
     let latency = summary(record).latency.as_ref().unwrap();
     let samples = (latency.samples, load.idle.as_ref().unwrap().samples);
     assert_eq!((loaded, idle), samples, "{line}");
-    // Each used slot is checked once, at the end of a trial. Each flow has as many slots as its depth.
+    // Each used slot is checked once, after the trial. A flow has as many slots as its depth.
     let slots = u64::from(background.depth);
     let flows = body.point.roles.flow_count() * u64::from(background.threads);
     for one in each {
@@ -82,7 +82,7 @@ fn latency_over_load_has_a_row_for_each_rate() {
     );
     assert_eq!(records.len(), 3);
     for (record, per_s) in records.iter().zip([200.0, 400.0]) {
-        // Allows two missing out of the seven and fourteen that are due: a trial of 36 ms has few operations.
+        // Two of the seven or fourteen due operations may be missing: in 36 ms, each one is a large fraction.
         let due = per_s * 0.036_f64;
         for trial in &body(record).trials {
             let operations = trial.background.as_ref().unwrap().operations as f64;
@@ -94,7 +94,7 @@ fn latency_over_load_has_a_row_for_each_rate() {
     run.printing(&["knee"]);
 }
 
-/// Bytes queued now at the switch's port to host 1.
+/// Returns the bytes that are queued now at the switch's port to host 1.
 fn backlog(hosts: &Hosts) -> u64 {
     let mut tc: Command = hosts.switch_command("tc");
     let said = tc
@@ -105,9 +105,9 @@ fn backlog(hosts: &Hosts) -> u64 {
     queues[0]["backlog"].as_u64().unwrap()
 }
 
-/// The queue at the port is always as long as the load's depth, which never overflows it. So a write takes longer by
-/// the time that the port needs to send the queue. Writes are due at fixed times, so moments without load are not
-/// overrepresented.
+/// The load keeps a queue at the switch's port. The queue is as long as the load's depth and never overflows. A write
+/// therefore takes longer by the time that the port needs to send the queue. Writes are due at fixed times, so that
+/// writes without load do not occur more often than others.
 #[test]
 fn a_queue_of_known_length_adds_the_time_that_it_takes_to_drain() {
     let Some(hosts) = hosts(2, None) else { return };
@@ -127,8 +127,7 @@ fn a_queue_of_known_length_adds_the_time_that_it_takes_to_drain() {
         std::thread::sleep(Duration::from_millis(5));
     }
     all_good(&end(runs));
-    // Half of the time there is no load, and a load that is starting or ending has not filled the queue yet, or has
-    // partly drained it.
+    // Half of the time there is no load. While a load starts or ends, the queue is not full either.
     let most = samples.iter().copied().max().unwrap_or(0);
     samples.retain(|&bytes| bytes > most / 2);
     assert!(samples.len() > 50, "{samples:?}");
@@ -148,7 +147,7 @@ fn a_queue_of_known_length_adds_the_time_that_it_takes_to_drain() {
     );
 }
 
-/// Measuring workers must come first: each has its own CPU, and the load's workers share the rest.
+/// Measuring threads must have CPUs of their own, and the load's threads share the remaining CPUs.
 #[test]
 fn workers_that_measure_have_cpus_of_their_own_where_there_are_enough() {
     let cpus = tonnage_machine::Topology::read().allowed;
@@ -173,7 +172,7 @@ fn workers_that_measure_have_cpus_of_their_own_where_there_are_enough() {
     let p50 = &load(&records[0]).p50;
     let ratio = p50.loaded_latency_ns / p50.idle_latency_ns;
     assert!((p50.ratio.mean / ratio - 1.0).abs() < 1e-9);
-    // A list that is too short, even if the machine has enough CPUs.
+    // The list names too few CPUs, even if the machine has enough.
     let (run, records) = transfer(&format!("{line} --cpus {}", cpus[0]));
     assert_eq!(
         body(&records[0]).measuring_cpus,

@@ -1,6 +1,6 @@
-//! Wrong requests as a user sees them: one error that names the mistake and a correct alternative, exit code 2, no
-//! file, and nothing on standard output. Every refusal of a command line has its row in
-//! `crates/commands/src/refused.rs`.
+//! Wrong requests as a user sees them: one error that names the mistake and a correct alternative. The exit code is 2,
+//! standard output is empty, and no file is written. `crates/commands/src/refused.rs` has a row for every refused
+//! command line.
 
 use std::fs;
 
@@ -54,7 +54,7 @@ fn a_wrong_request_is_one_error_and_leaves_nothing() {
     for [arguments, reason] in rows(&refused.replace("SHM", shm)) {
         let ended = tonnage(dir.path(), arguments).run().with_code(2);
         assert!(ended.stdout.is_empty(), "{arguments}: {ended:#?}");
-        // Far less than any run takes, with a large margin for a busy machine.
+        // This is far less time than any run takes, but enough on a busy machine.
         assert!(ended.took < SOON, "{arguments}: {ended:#?}");
         ended.with_one_error(&parts(reason));
     }

@@ -1,11 +1,11 @@
-//! Batches: several in flight, one call or many, and adjacent operations merged into one.
+//! Batches: several in flight, posting by one call or many, and merging of adjacent operations.
 
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::Record;
 
 use super::support::records::{body, measured, summary};
 
-/// Batches in flight, operations, the most in flight, and operations after merging.
+/// Returns, for each record: batches in flight, operations, the largest number in flight, and operations after merging.
 fn figures(records: &[Record]) -> Vec<(u32, u64, u64, Option<u64>)> {
     let of = |record: &Record| {
         let (body, summary) = (body(record), summary(record));
@@ -21,7 +21,7 @@ fn figures(records: &[Record]) -> Vec<(u32, u64, u64, Option<u64>)> {
     records.iter().map(of).collect()
 }
 
-/// Runs two trials of 40 batches with every engine and method of posting; every byte of each batch must be right.
+/// Runs two trials of 40 batches with every engine and way of posting. Every byte of each batch must be right.
 #[test]
 fn every_byte_of_every_kind_of_batch_arrives() {
     let operations = 80 * 33;
@@ -42,7 +42,7 @@ fn every_byte_of_every_kind_of_batch_arrives() {
                 assert!(most <= 33 * u64::from(in_flight), "{line}: {most}");
             }
         }
-        // Through the library for other programs.
+        // The same through tonnage's transfer library.
         let line = format!(
             "--engine {engine} --op write,read --ranks 2 --sizes 100 --batch 33 --batches-in-flight 3 --verify"
         );
@@ -59,7 +59,7 @@ fn every_byte_of_every_kind_of_batch_arrives() {
 }
 
 /// A batch of 64 adjacent operations must become one operation. If the largest message is an eighth of the batch, the
-/// batch is cut into eight operations. Each byte must be where it would be without merging.
+/// batch must become eight operations. Each byte must be where it would be without merging.
 #[test]
 fn neighbours_become_one_operation_with_the_same_bytes() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {
@@ -69,7 +69,7 @@ fn neighbours_become_one_operation_with_the_same_bytes() {
         let (records, table) = measured(&line);
         assert_eq!(records.len(), 2);
         for (_, operations, _, merged) in figures(&records) {
-            // The footprint is a whole number of batches, so that none wraps around its end.
+            // The footprint is a whole number of batches, so that no batch wraps around its end.
             assert_eq!((operations, merged), (80 * 64, Some(80)), "{line}: {table}");
         }
         assert!(table.contains("neighbours of a batch merged"), "{table}");
@@ -81,7 +81,7 @@ fn neighbours_become_one_operation_with_the_same_bytes() {
     assert_eq!(figures(&records)[0].3, Some(80 * 2));
 }
 
-/// Two trials of 40 batches must be those of the rank, not of each worker, and each batch must be timed once.
+/// The two trials of 40 batches are those of the rank, not of each thread. Each batch must be timed once.
 #[test]
 fn workers_of_a_rank_share_batches_out() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {

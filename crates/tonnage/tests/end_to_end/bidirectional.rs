@@ -11,7 +11,7 @@ fn directions(record: &Record) -> &Directions {
     summary(record).directions.as_ref().unwrap()
 }
 
-/// Each worker of each side makes two trials of 40 operations or batches; every byte is checked.
+/// Each thread of each side makes two trials of 40 operations or batches. Every byte is checked.
 #[test]
 fn both_ranks_of_a_pair_move_as_much() {
     for (engine, ops) in [
@@ -30,7 +30,7 @@ fn both_ranks_of_a_pair_move_as_much() {
             for record in &records {
                 let both = directions(record);
                 let counts = [both.forward.operations, both.back.operations];
-                // A worker far behind its timetable drops the remaining operations.
+                // A thread that is far behind its schedule drops the remaining operations.
                 let most = 2 * 2 * of_trial;
                 let fits = match more.contains("--rate") {
                     true => counts.iter().all(|&count| (1..=most).contains(&count)),
@@ -50,7 +50,7 @@ fn both_ranks_of_a_pair_move_as_much() {
     }
 }
 
-/// Two of three initiators have the same target. It must send back to both of them, and to no other rank.
+/// Two of three initiators have the same target. The target must send back to both, and to no other rank.
 #[test]
 fn a_reply_goes_to_the_initiator_that_it_belongs_to() {
     for more in ["", "--target-shift 1"] {
@@ -83,7 +83,7 @@ fn tables_and_csv_give_each_direction_and_the_sum() {
         "{csv}"
     );
     assert_eq!(of("directions"), 2.0);
-    // A one-way run shows neither.
+    // A one-way run shows neither direction.
     let run = tonnage(dir.path(), &line).succeed();
     assert!(!run.stdout.contains("forward"), "{run:#?}");
 }

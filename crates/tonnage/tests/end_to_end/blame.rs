@@ -1,5 +1,5 @@
-//! Remarks that name the cause of lost CPU time, and records that show the settings of the paths: nothing is blamed
-//! without proof.
+//! Remarks that name the cause of lost CPU time, and records that show settings of the paths. A cause must not be
+//! blamed without proof.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tonnage_record::CpuLoss;
 
 use super::support::{BRIEF, records, tonnage, under, words};
 
-/// Long enough for quota periods, and for the scheduler to make threads wait.
+/// Trials are long enough for several quota periods, and for the scheduler to make threads wait.
 const TRIALS: &str = "--trials 2 --trial-time 300ms --warmup 10ms --bound none";
 
 /// A thread of this process that uses a CPU until it is dropped.
@@ -71,7 +71,7 @@ fn a_hog_on_the_targets_cpu_is_remarked_on() {
     run.printing(&["busy CPUs: the threads of rank"]);
 }
 
-/// A version 1 control group with half a CPU; removed when dropped.
+/// A version 1 control group with half a CPU. Dropping it removes the group.
 struct HalfCpu(PathBuf);
 
 impl HalfCpu {
@@ -84,7 +84,7 @@ impl HalfCpu {
         let group = root.join(format!("tonnage-{name}-{}", std::process::id()));
         fs::create_dir(&group).map_err(|error| format!("{}: {error}", group.display()))?;
         let made = Self(group);
-        // With a weight above all others, only the quota can stop it, however busy the machine is.
+        // With a weight above all others, only the quota can stop the group, even on a busy machine.
         for (file, value) in [
             ("cpu.cfs_period_us", "20000"),
             ("cpu.cfs_quota_us", "10000"),
@@ -108,7 +108,7 @@ impl HalfCpu {
 
 impl Drop for HalfCpu {
     fn drop(&mut self) {
-        // The kernel forgets the last process a moment after its end.
+        // The kernel removes a group's last process only a moment after the process has ended.
         let removed = (0..50).any(|_| {
             let removed = fs::remove_dir(&self.0).is_ok();
             if !removed {

@@ -1,5 +1,5 @@
-//! Pages of `tonnage report` in a real browser: opened as a file, and from a server with the policy that Jenkins
-//! applies to artifacts.
+//! Pages of `tonnage report` in a real browser. They are opened as a file, and from a server with the policy that
+//! Jenkins applies to artifacts.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ use super::support::tonnage;
 /// The policy that Jenkins sends with artifacts.
 const POLICY: &str = "sandbox; default-src 'none'; img-src 'self'; style-src 'self';";
 
-/// Records of a sweep, of a trial in intervals and of a matrix with a slow row, with a malicious name.
+/// Writes records of a sweep, of a trial in intervals and of a matrix with a slow row. One has a malicious name.
 fn records(dir: &Path) {
     let run = |arguments: &str| tonnage(dir, arguments).run().with_code(0);
     let null = "transfer --engine null --op write --ranks 2";
@@ -52,7 +52,7 @@ fn records(dir: &Path) {
     fs::write(dir.join("r.jsonl"), text.collect::<String>()).unwrap();
 }
 
-/// Serves a page with the policy to any number of clients; returns its address.
+/// Serves a page with the policy to any number of clients. Returns its address.
 fn serve(page: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/page.html", listener.local_addr().unwrap());
@@ -76,7 +76,7 @@ fn serve(page: String) -> String {
     address
 }
 
-/// The lowest contrast of any text with its background.
+/// Script that returns the lowest contrast of any text with its background.
 const LEAST_CONTRAST: &str = r"(() => {
   const parts = (colour) => colour.match(/[\d.]+/g).map(Number);
   const light = (colour) => parts(colour).slice(0, 3).map((it) => it / 255)
@@ -125,14 +125,14 @@ const LEAST_CONTRAST: &str = r"(() => {
   return least;
 })()";
 
-/// Puts a heat map's text over one of its cells, in nearly the same colour.
+/// Script that puts a heat map's text over one of its cells, in nearly the same colour.
 const OVER_A_CELL: &str = "(() => { const cell = document.querySelector('.cells rect');
   const text = cell.ownerSVGElement.querySelector('text').cloneNode(true);
   for (const place of ['x', 'y']) text.setAttribute(place, Number(cell.getAttribute(place)) + cell.getAttribute('width') / 2);
   text.setAttribute('dy', 4); text.setAttribute('text-anchor', 'middle'); text.setAttribute('fill', cell.getAttribute('fill'));
   cell.ownerSVGElement.append(text); })()";
 
-/// Number of tables and drawings without any area.
+/// Script that returns the number of tables and drawings that are not visible.
 const HIDDEN: &str = "[...document.querySelectorAll('table, svg')].filter((it) => !it.checkVisibility() || !it.getBoundingClientRect().height).length";
 
 #[test]
@@ -155,7 +155,7 @@ fn pages_are_whole_with_scripts_and_without() {
         let tab = browser.open(&full, 390, dark, true);
         let least = browser.evaluate(&tab, LEAST_CONTRAST).as_f64().unwrap();
         assert!((4.5..21.0).contains(&least), "dark {dark}: {least}");
-        // The check detects text over a cell.
+        // The contrast check must detect text over a cell.
         let over_a_cell = format!("{OVER_A_CELL}, {LEAST_CONTRAST}");
         let least = browser.evaluate(&tab, &over_a_cell).as_f64().unwrap();
         assert!(least < 4.5, "dark {dark}: {least}");
@@ -166,7 +166,7 @@ fn pages_are_whole_with_scripts_and_without() {
         assert!(wide <= 390.0, "{wide}");
     }
 
-    // With the policy, nothing is missing from the page; a page without style and script logs nothing to the console.
+    // With the policy, the whole page is still visible. A page without style and script logs nothing to the console.
     let plain = fs::read_to_string(dir.path().join("plain.html")).unwrap();
     let address = serve(plain);
     let tab = browser.open(&address, 1280, false, true);
@@ -176,7 +176,7 @@ fn pages_are_whole_with_scripts_and_without() {
     let address = serve(fs::read_to_string(dir.path().join("full.html")).unwrap());
     let tab = browser.open(&address, 1280, false, true);
     let console = browser.console();
-    // One error for the style, one for the script.
+    // The console has one error for the style and one for the script.
     for refused in ["Applying inline style violates", "Blocked script execution"] {
         let told = console.iter().filter(|it| it.contains(refused));
         assert_eq!(told.count(), 1, "{refused}: {console:#?}");
@@ -185,7 +185,7 @@ fn pages_are_whole_with_scripts_and_without() {
     is_whole(&mut browser, &tab);
 }
 
-/// Values under the pointer and by keyboard, zoom, sorting and filters; folded parts are visible on paper.
+/// Checks values under the pointer and by keyboard, zoom, sorting and filters. Folded parts must be visible in print.
 fn works_with_its_script(browser: &mut Chromium, tab: &Tab) {
     let mut holds = |expression: &str| {
         let found = browser.evaluate(tab, expression);

@@ -1,7 +1,7 @@
-//! Drawings painted by Chromium, compared with stored ones: bandwidth over size, latency, a matrix, a comparison.
+//! Drawings as Chromium paints them, compared with stored ones: bandwidth over size, latency, a matrix, a comparison.
 //!
-//! Texts are hidden, because they look different in every font. Each number is the mean lightness of a square of ten
-//! pixels, which hardly depends on how lines are smoothed. `TONNAGE_BLESS=1` stores the current drawings.
+//! Texts are hidden, because they look different in every font. Each stored number is the mean lightness of a square of
+//! ten pixels. That value hardly depends on how lines are smoothed. `TONNAGE_BLESS=1` stores the current drawings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use tempfile::tempdir;
 use super::support::chromium::{Chromium, Tab, file};
 use super::support::tonnage;
 
-/// A record of one point, from which the others are made.
+/// A record of one point. All other records are copies of it with changes.
 const RECORD: &str = include_str!("../../../page/src/tests/record.json");
 
 /// Sizes of the sweep.
 const SIZES: [u64; 5] = [64, 1024, 16384, 262_144, 1 << 20];
 
-/// Page, start of the drawing's title, and name of the stored file.
+/// For each drawing: its page, the beginning of its title, and the name of the stored file.
 const DRAWINGS: [(&str, &str, &str); 4] = [
     ("sweep", "Avg BW (GB/s) over the size", "bandwidth"),
     ("sweep", "Latency percentiles over the size", "latency"),
@@ -26,11 +26,11 @@ const DRAWINGS: [(&str, &str, &str); 4] = [
     ("comparison", "Ratios B / A", "comparison"),
 ];
 
-/// Difference in lightness, out of 255, that is tolerated per square. It is a third of the change that a six-pixel mark
-/// causes in a square that it fills, and more than the change from a mark shifted by one pixel.
+/// Tolerated difference in lightness of a square, out of 255. A mark of six pixels changes a square that it fills by
+/// three times as much. A mark that is shifted by one pixel changes it less.
 const TOLERANCE: u8 = 10;
 
-/// Shows one drawing alone, in its own size and without its texts, and returns its size.
+/// Script that shows one drawing alone, in its own size and without texts, and returns its size.
 const STAGE: &str = "(() => {
   const drawing = [...document.querySelectorAll('svg')].find((it) => it.querySelector('title')?.textContent.startsWith(TITLE));
   const stage = document.createElement('div');
@@ -46,10 +46,10 @@ const STAGE: &str = "(() => {
   return {width, height};
 })()";
 
-/// Marks of the shown drawing.
+/// Expression for the marks of the shown drawing.
 const MARKS: &str = "[...document.querySelectorAll('#stage [data-v]')]";
 
-/// Rows of the mean lightness of a picture's squares.
+/// Script that returns the mean lightness of a picture's squares, row by row.
 const COARSE: &str = "(async () => {
   const image = new Image();
   image.src = 'data:image/png;base64,' + PICTURE;
@@ -101,7 +101,7 @@ fn sweep(run: &str, parts: [f64; 5]) -> Vec<Value> {
     each.collect()
 }
 
-/// A matrix of sixteen ranks, one of which sends slowly.
+/// A matrix of sixteen ranks, of which one sends slowly.
 fn matrix() -> Value {
     let mut record = record("run-3", 64, 1e10, 1.0);
     record["point"]["traffic"] = "matrix".into();
@@ -140,7 +140,7 @@ fn make_pages(dir: &Path) {
     }
 }
 
-/// Returns the drawing with this title, as painted after applying a change.
+/// Returns the drawing with this title as it is painted after `change` has run.
 fn painted(browser: &mut Chromium, tab: &Tab, title: &str, change: &str) -> Lightness {
     let stage = STAGE.replace("TITLE", &json!(title).to_string());
     let size = browser.evaluate(tab, &stage);
@@ -153,7 +153,7 @@ fn painted(browser: &mut Chromium, tab: &Tab, title: &str, change: &str) -> Ligh
     serde_json::from_value(browser.evaluate(tab, &coarse)).unwrap()
 }
 
-/// Squares that differ by more than the tolerance, as text; pictures of different sizes differ in all squares.
+/// Describes squares that differ by more than the tolerance. Pictures of different sizes differ as a whole.
 fn differing(one: &Lightness, other: &Lightness) -> Vec<String> {
     let widths = |it: &Lightness| it.iter().map(Vec::len).collect::<Vec<_>>();
     if widths(one) != widths(other) {
@@ -191,7 +191,7 @@ fn read(text: &str) -> Lightness {
     text.lines().map(row).collect()
 }
 
-/// Drawings match the stored ones. A mark that moved and a missing mark are detected; another font is not.
+/// The drawings must match the stored ones. A moved or missing mark must be detected, but a different font must not.
 #[test]
 fn drawings_are_painted_as_they_were() {
     let Some(mut browser) = Chromium::start() else {

@@ -1,6 +1,6 @@
-//! Baselines from records, and hosts checked against them: verdicts, exit codes, and completion within the budget.
+//! Baselines from records, and checks of hosts against them: verdicts, exit codes, and the time budget.
 //!
-//! The figures are offered rates, which even a busy machine reaches.
+//! The measured figures are offered rates, which even a busy machine reaches.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -14,7 +14,7 @@ use tempfile::tempdir;
 
 use super::support::{Ended, free_port, rows, tonnage};
 
-/// A paced point, which reaches the offered rate.
+/// Options of a paced point, which reaches the offered rate.
 const PACED: &str = "transfer --engine null --op write --ranks 2 --rate 2k --duration 60ms --trials 2 --warmup 1ms \
                      --bound none";
 
@@ -31,20 +31,20 @@ pub fn report(dir: &Path, name: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(dir.join(name)).unwrap()).unwrap()
 }
 
-/// Returns the line that starts with `begin` and gives the check's verdict.
+/// Returns the last line, which has the check's verdict, after checking that it starts with `begin`.
 pub fn verdict_line<'a>(ended: &'a Ended, begin: &str) -> &'a str {
     let line = last_line(ended);
     assert!(line.starts_with(begin), "{ended:#?}");
     line
 }
 
-/// A run of the point, and a baseline with a hand-set rate, so that a busy machine cannot change it.
+/// Runs the point, and writes a baseline with a hand-set rate, so that noise on a busy machine does not matter.
 pub fn paced_baseline(dir: &Path) {
     run(dir, &format!("{PACED} --sizes 64 -o r.jsonl")).with_code(0);
     by_hand(dir, "r.jsonl", 2000.0, "b.toml");
 }
 
-/// Writes a baseline of some records with this rate: a check fails below a tenth of it.
+/// Writes a baseline of some records with this rate. A check fails below a tenth of the rate.
 pub fn by_hand(dir: &Path, records: &str, rate_per_s: f64, file: &str) {
     let text = format!(
         "[[value]]\npoint = {{ engine = 'null', op = 'write' }}\nmetric = 'message-rate'\nvalue = {rate_per_s}\n\
@@ -66,7 +66,7 @@ fn a_host_is_checked_beside_its_own_baseline() {
     let verdicts = report(dir, "v.json");
     assert_eq!(verdicts["verdict"], "pass");
     assert_eq!(verdicts["entries"][0]["verdict"], "pass");
-    // Each failure is measured again.
+    // A figure that fails is measured a second time.
     fs::create_dir(dir.join("state")).unwrap();
     let failing =
         "check --baseline fast.toml --budget 20s --state state --cache 10m --nodelist failed";
@@ -79,11 +79,11 @@ fn a_host_is_checked_beside_its_own_baseline() {
     assert_eq!(verdicts["entries"][0]["tries"].as_array().unwrap().len(), 2);
     let nodes = fs::read_to_string(dir.join("failed")).unwrap();
     assert_eq!(verdicts["hosts"][0], nodes.trim());
-    // The same check must print its verdict again, whatever its exit codes mean.
+    // The cached verdict must be printed again, even with other exit codes.
     let again = run(dir, &format!("{failing} --force --exit nagios")).with_code(2);
     assert!(last_line(&again).ends_with(" s ago"), "{again:#?}");
     assert!(again.took < Duration::from_secs(2), "{again:#?}");
-    // A baseline compared with itself, and with another.
+    // Compares a baseline with itself, and with another baseline.
     run(dir, "baseline --diff b.toml b.toml")
         .with_code(0)
         .printing(&["1 same"]);
@@ -98,10 +98,10 @@ fn what_cannot_be_measured_is_an_error_and_drains_nothing() {
     let dir = dir.path();
     paced_baseline(dir);
     let long = PACED.replace("--duration 60ms", "--duration 2s");
-    // A full disk.
+    // The disk is full.
     let full = "check --baseline b.toml -o /dev/full --force --exit prolog";
     verdict_line(&run(dir, full).with_code(0), "error: ");
-    // A missing library.
+    // A library is missing.
     let tcp = "transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 --duration 10ms --trials 2 --bound none";
     run(dir, &format!("{tcp} -o t.jsonl")).with_code(0);
     run(dir, "baseline t.jsonl --min-runs 1 -o t.toml").with_code(0);
@@ -111,7 +111,7 @@ fn what_cannot_be_measured_is_an_error_and_drains_nothing() {
         "error: ",
     );
     run(dir, gone).with_code(1);
-    // A stopped rank, in a run that lasts longer than the remaining budget.
+    // A rank is stopped, in a run that lasts longer than the remaining budget.
     run(dir, &format!("{long} --sizes 64 -o l.jsonl")).with_code(0);
     by_hand(dir, "l.jsonl", 2000.0, "l.toml");
     let line = "check --baseline l.toml --budget 12s --exit prolog --retest 0";
@@ -122,14 +122,14 @@ fn what_cannot_be_measured_is_an_error_and_drains_nothing() {
     verdict_line(&ended, "error: ");
 }
 
-/// Each process of a launcher supervises its own rank; rank 0 prints the verdict.
+/// Under a launcher, each process supervises its own rank, and rank 0 prints the verdict.
 #[test]
 fn ranks_of_a_launcher_are_checked_together() {
     let dir = tempdir().unwrap();
     paced_baseline(dir.path());
     for (option, expected) in [
         ("", "pass: 1 figure"),
-        // Both are on one host, which the first of them checks with its own ranks.
+        // Both ranks are on one host. The first of them checks the host with ranks of its own.
         ("--each-host -o each.json", ": 1 figure within the baseline"),
     ] {
         let port = free_port();
@@ -179,7 +179,7 @@ fn a_history_shows_runs_of_files_and_directories() {
     none.saying(&["no point name matches"]);
 }
 
-/// The budget is kept, even a short one.
+/// Even a short budget is kept.
 #[test]
 fn a_check_ends_within_its_budget() {
     let dir = tempdir().unwrap();
@@ -189,7 +189,7 @@ fn a_check_ends_within_its_budget() {
     assert!(ended.took < Duration::from_secs(5), "{ended:#?}");
 }
 
-/// A baseline of a slow machine that leaves time only for the first of three points.
+/// The baseline is that of a slow machine. It leaves time only for the first of three points.
 #[test]
 fn more_points_follow_as_long_as_there_is_time() {
     let dir = tempdir().unwrap();
@@ -216,7 +216,7 @@ fn more_points_follow_as_long_as_there_is_time() {
     assert_eq!(verdicts["not_measured"], Value::Array(Vec::new()));
 }
 
-/// A blocked reader does not delay a check, and files of an earlier check do not count as its result.
+/// A reader that blocks must not delay a check. Files of an earlier check must not pass for its result.
 #[test]
 fn a_check_that_ends_in_an_error_leaves_no_old_verdict() {
     let dir = tempdir().unwrap();
@@ -249,12 +249,12 @@ fn errors_before_a_check_have_the_code_of_its_style() {
     run(dir, "check --exit nagios -h").with_code(0);
 }
 
-/// Writes `other.toml`: a copy of `b.toml`, except that it is about hosts other than this one.
+/// Writes `other.toml`: a copy of `b.toml` for hosts other than this one.
 fn of_other_hosts(dir: &Path) {
     let other = fs::read_to_string(dir.join("b.toml")).unwrap();
     let other = other.lines().map(|line| match line.split(" = ").next() {
         Some("cpu") => "cpu = \"1 x Z80\"",
-        // A host that the baseline names must be unchanged.
+        // Only the list of hosts changes, and not a single host name.
         Some("hosts") if line.contains('[') => "hosts = [\"elsewhere\"]",
         _ => line,
     });
@@ -288,7 +288,7 @@ fn wrong_requests_are_refused_with_the_code_of_their_style() {
             verdict_line(&ended.saying(&[part]), "error: ");
         }
     }
-    // The baseline does not cover such hosts.
+    // The baseline does not cover hosts like this one.
     for (style, code) in [("plain", 1), ("nagios", 3), ("prolog", 0)] {
         let line = format!("check --baseline other.toml --exit {style}");
         let skipped = run(dir, &line).with_code(code);

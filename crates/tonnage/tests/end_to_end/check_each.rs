@@ -1,6 +1,6 @@
-//! Hosts checked individually, some of them late or hanging: the verdicts of the others stand.
+//! Hosts that are checked individually. A late or hanging host must not change the verdicts of other hosts.
 //!
-//! Hosts with their own links are in [`super::check_links`].
+//! [`super::check_links`] tests hosts with their own links.
 
 use std::fs;
 use std::path::Path;
@@ -14,9 +14,9 @@ use super::check::{by_hand, paced_baseline, report, run, verdict_line};
 use super::ssh_stand_in::{RUNS, write};
 use super::support::{free_port, tonnage};
 
-/// A baseline of these sizes, each of which takes slightly more than `trial_ms` to measure.
+/// Writes a baseline with these sizes. Measuring each takes slightly more than `trial_ms`.
 ///
-/// Its records have shorter trials, so that it is ready soon.
+/// The records come from shorter trials and are changed afterwards, to save time.
 fn slow_baseline(dir: &Path, sizes: &str, trial_ms: u64) {
     let line = format!(
         "transfer --engine null --op write --ranks 2 --rate 2k --duration 20ms --trials 1 --warmup 1ms --bound none \
@@ -47,7 +47,8 @@ fn each(dir: &Path, file: &str) -> Vec<Value> {
     report(dir, file)["each"].as_array().unwrap().clone()
 }
 
-/// Hosts that hang at different moments: at login, when receiving the program, and after the agent has started.
+/// Script of hosts that hang at different moments: at login, while receiving the program, and after the agent has
+/// started.
 const HANG: &str = r#"case "$*" in
 *' dead '*) exec sleep 600 ;;
 *' full '*) echo "tonnage-wanted $(uname -m) $(getconf GNU_LIBC_VERSION)"; exec sleep 600 ;;
@@ -57,8 +58,8 @@ const HANG: &str = r#"case "$*" in
     exec sleep 600 ;;
 esac"#;
 
-/// A hanging host is given up after half of the time, in which the others are checked. The report gives the last step
-/// that it reached, or how long it was silent.
+/// A hanging host is given up after half of the time, and the other hosts are checked meanwhile. The report has the
+/// last step that the host reached, or how long it was silent.
 #[test]
 fn a_hanging_host_does_not_take_the_others_time() {
     let dir = tempdir().unwrap();
@@ -84,11 +85,11 @@ fn a_hanging_host_does_not_take_the_others_time() {
     let verdicts = each(dir, "each.json");
     assert_eq!(verdicts[0]["verdict"], "pass", "{verdicts:#?}");
     assert_eq!(verdicts[0]["report"]["budget_s"], 17.0);
-    // The reachable host was checked before the others were given up.
+    // The reachable host was checked before the hanging hosts were given up.
     let checked_ns = verdicts[0]["report"]["time_unix_ns"].as_u64().unwrap();
     let checked = Duration::from_nanos(checked_ns).saturating_sub(begun);
     assert!(checked < Duration::from_secs(7), "{checked:?}");
-    // A host that has reported its own name is called by that name.
+    // The report uses the name that a host has reported for itself.
     let own = tonnage_sys::host::name();
     for (verdict, host, why) in [
         (&verdicts[1], "dead", "error: ssh was given up after "),
@@ -109,12 +110,12 @@ fn a_hanging_host_does_not_take_the_others_time() {
         .saying(&["half of it is for reaching them", "give it 8 s"]);
 }
 
-/// The process that started first also ends first; by then the check of the host that started later is over.
+/// The process that started first also ends first. By then, the check that the later process started must be over.
 #[test]
 fn processes_of_a_launcher_that_start_late_lose_no_verdict() {
     let dir = tempdir().unwrap();
     let dir = dir.path();
-    // More than the whole budget.
+    // Measuring all of these sizes would take more than the whole budget.
     slow_baseline(dir, "64..64k*2", 1000);
     let port = free_port();
     let start = |rank| {
@@ -125,9 +126,9 @@ fn processes_of_a_launcher_that_start_late_lose_no_verdict() {
     };
     let first = start(1);
     sleep(Duration::from_secs(4));
-    // This process has its own eight seconds to check a host; the other process has six.
+    // This process has its own eight seconds to check the host, but the other process has only six left.
     let late = start(0);
-    // If other programs take the CPUs, the verdict may be an error, but all processes have it.
+    // If other programs take the CPUs, the verdict may be an error. All processes must still have the same verdict.
     let [late, first] = [late, first].map(|run| run.end());
     assert!(!late.stderr.contains("did not come"), "{late:#?}");
     assert_eq!((first.code, &*first.stdout), (late.code, ""), "{first:#?}");

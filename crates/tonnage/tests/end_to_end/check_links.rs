@@ -1,6 +1,6 @@
-//! Checks of links between hosts, and the effect of the verdicts on the files for Slurm.
+//! Checks of links between hosts, and what the Slurm scripts do with the verdicts.
 //!
-//! The links have known speeds, slow enough for busy CPUs.
+//! The links have known speeds, which are low enough for busy CPUs.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -16,8 +16,8 @@ use super::slurm_scripts::{said, start_slurm};
 use super::ssh::{by_ssh, serving};
 use super::support::{Ended, tonnage_in, wait_until};
 
-/// The Slurm scripts drain a node only if the check's verdict is a failure. They must not drain it if no shell can read
-/// the settings file or the program is missing, or if another user has drained it already.
+/// The Slurm scripts drain a node only if the verdict is a failure. They must not drain it if the settings file has
+/// syntax errors, or if the program is missing. They must not drain a node again that is already drained.
 #[test]
 fn scripts_for_slurm_drain_for_a_verdict_alone() {
     let dir = tempdir().unwrap();
@@ -59,16 +59,16 @@ fn scripts_for_slurm_drain_for_a_verdict_alone() {
     assert_eq!(asked, drained);
 }
 
-/// A rate that even busy CPUs carry.
+/// A rate that even busy CPUs can sustain.
 fn rate() -> Rate {
     "200mbit".parse().unwrap()
 }
 
-/// TCP payload of a link of 0.17 Gb/s.
+/// TCP payload rate of the slow link, which has 0.17 Gb/s.
 const SLOW_BYTES_PER_S: f64 = 20.3e6;
 
-/// Writes a baseline of the link between two hosts to `dir`. Returns false, with a printed reason, if other programs
-/// took so much CPU time that 0.85 of the rate would be indistinguishable.
+/// Writes a baseline of the link between two hosts to `dir`. If other programs took so much CPU time that 0.85 of the
+/// rate would be lost in noise, prints this and returns false.
 fn link_baseline(ssh: &Ssh<'_>, dir: &Path) -> bool {
     let transfer = "transfer --hosts h0,h1 --engine fabric:tcp --op write --sizes 64k --depth 8 --duration 120ms \
                     --trials 2 --warmup 50ms --bound none --runs 5 -o link.jsonl";
@@ -90,7 +90,7 @@ fn check_link(ssh: &Ssh<'_>, dir: &Path) -> Ended {
     by_ssh(ssh, dir, line, "").run()
 }
 
-/// The figures of this link are determined by the shaper, unless other programs take the CPUs.
+/// The shaper determines the figures of this link, unless other programs take the CPUs.
 #[test]
 fn a_slow_link_fails_and_an_unchanged_one_passes() {
     let Some(hosts) = hosts(2, Some(rate())) else {
@@ -101,7 +101,7 @@ fn a_slow_link_fails_and_an_unchanged_one_passes() {
     if !link_baseline(&ssh, dir.path()) {
         return;
     }
-    // If other programs take the CPUs for a moment, a check may fail; one of three must not.
+    // If other programs take the CPUs for a moment, a check may fail. At least one of three checks must pass.
     let mut tries = (0..3).map(|_| check_link(&ssh, dir.path()));
     let passes = |it: Ended| it.code == Some(0) && last_line(&it).starts_with("pass: ");
     assert!(tries.any(passes), "three checks of a link as it was failed");
@@ -111,14 +111,14 @@ fn a_slow_link_fails_and_an_unchanged_one_passes() {
     verdict_line(&failed, "fail: h0,h1 fabric:tcp write 64k 0.0");
     let nodes = fs::read_to_string(dir.path().join("failed")).unwrap();
     assert_eq!(nodes, "h[0-1]\n");
-    // A link that is down makes the check fail, even without any notification.
+    // A link that is down makes the check fail, without any notification.
     hosts.link(1, 0).cut().unwrap();
     let line = "check --hosts h0,h1 --baseline link.toml --exit prolog";
     let down = tonnage_in(&hosts, 1, dir.path(), line).run().with_code(1);
     verdict_line(&down, "fail: link of eth0 is ");
 }
 
-/// Each host has its own verdict, and an unreachable host does not affect the others'.
+/// Each host has its own verdict. An unreachable host must not affect the verdicts of other hosts.
 #[test]
 fn hosts_are_checked_individually() {
     let Some(hosts) = hosts(2, None) else { return };
@@ -141,25 +141,25 @@ fn hosts_are_checked_individually() {
     assert!(reason.len() <= 80, "{failed:#?}");
     assert_eq!(failed_hosts(), "h[0-1]\n");
     hosts.link(1, 0).cut().unwrap();
-    // ssh's own timeout ends it.
+    // ssh's own timeout ends the login.
     let lost = check("--baseline b.toml --budget 30s -o each.json --exit nagios").with_code(3);
     assert!(lost.took < Duration::from_secs(30), "{lost:#?}");
     verdict_line(&lost, "error: h1: ");
     let verdicts = report(dir, "each.json");
     assert_eq!(verdicts["each"][0]["verdict"], "pass", "{verdicts:#}");
-    // The number of ranks comes from the baseline.
+    // The baseline determines the number of ranks, so the list of hosts must not.
     let line = "check --each-host --hosts h0:2,h1 --baseline b.toml";
     let wrong = by_ssh(&ssh, dir, line, "").run();
     wrong.with_code(2).saying(&["numbers behind hosts"]);
 }
 
-/// A script that sets the per-host differences (all files are shared between hosts) and then runs one of contrib's
-/// scripts.
+/// Writes a script that configures each host and then runs one of contrib's scripts. The settings must be in a script,
+/// because the hosts share all files.
 fn script(dir: &Path, name: &str, ssh: &Ssh<'_>) -> PathBuf {
     let contrib = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../contrib/slurm");
     let path = dir.join(name);
     let conf = dir.join("check.conf");
-    // The job's node is measured with h0. On h2 a library is missing.
+    // The job's node is measured together with h0. On h2, a library is missing.
     let text = format!(
         "TONNAGE={program}\nBASELINE={dir}/link.toml\nBUDGET=25s\nOPTIONS=\"--hosts h0,h1 --ssh {client}\"\n\
          [ \"$SLURMD_NODENAME\" = h2 ] && OPTIONS=\"$OPTIONS --libfabric /nowhere/libfabric.so.1\"\n",
@@ -183,8 +183,8 @@ fn state(slurm: &Slurm<'_>, node: &str) -> String {
     )
 }
 
-/// The prolog and the health check drain the node with the slow link, and do not drain the node on which the check
-/// cannot run.
+/// The prolog and the health check must drain the node with the slow link. They must not drain the node on which the
+/// check cannot run.
 #[test]
 fn a_real_slurm_drains_the_slow_node_and_not_the_erroneous_one() {
     let Some(hosts) = hosts(3, Some(rate())) else {
@@ -204,15 +204,16 @@ fn a_real_slurm_drains_the_slow_node_and_not_the_erroneous_one() {
     hosts.link(1, 0).set_rates(slow).unwrap();
     let ended = slurm.srun(["-w", "h2", "-N1", "true"]).output().unwrap();
     assert!(ended.status.success(), "{ended:#?}");
-    // The node's previous job may still be ending.
+    // The node may still be ending its previous job.
     let is_settled = |it: &str| it.starts_with("idle") || it.starts_with("drain");
     wait_until("h2 is idle or drained", || is_settled(&state(&slurm, "h2")));
     let state_of_h2 = state(&slurm, "h2");
     assert!(state_of_h2.starts_with("idle"), "{state_of_h2}");
-    // If other programs take the CPUs, a check may end in an error, which drains nothing; one of three must not.
+    // If other programs take the CPUs, a check may end in an error, which drains nothing. At least one of three jobs
+    // must drain the node.
     let drains = (0..3).any(|_| job_drains(&slurm, "h1"));
     assert!(drains, "{}", state(&slurm, "h1"));
-    // The health check calls Slurm itself.
+    // The health check itself calls Slurm.
     said(
         &slurm,
         "scontrol",
@@ -235,7 +236,7 @@ fn a_real_slurm_drains_the_slow_node_and_not_the_erroneous_one() {
     assert!(!h2.contains("drain"), "{h2}");
 }
 
-/// Starts a job on a node, and returns whether the job drains it and is requeued.
+/// Starts a job on a node. Returns whether the job's prolog drains the node and the job is requeued.
 fn job_drains(slurm: &Slurm<'_>, node: &str) -> bool {
     let job = slurm.srun(["-w", node, "-N1", "--immediate=20", "true"]);
     let mut job = { job }.spawn().unwrap();

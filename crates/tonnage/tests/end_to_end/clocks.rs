@@ -7,10 +7,10 @@ use tonnage_record::{Body, Outcome, Record};
 
 use super::support::{SECRET, free_port, records, under};
 
-/// Clocks of rank 0 and rank 1, in seconds relative to the machine's: started in the past, and far in the future.
+/// Clocks of rank 0 and rank 1 relative to the machine's clock, in seconds. Some are behind, and one is far ahead.
 const CLOCKS: [(i64, i64); 3] = [(0, 86_400), (0, -20), (7200, 3600)];
 
-/// Whether this machine can shift a clock this far; prints the reason if not.
+/// Returns whether this machine can shift a clock this far, and prints the reason if not.
 fn can_shift(seconds: i64) -> bool {
     let tried = Command::new("unshare")
         .args(["--time", "--monotonic", &seconds.to_string(), "true"])
@@ -29,7 +29,7 @@ fn can_shift(seconds: i64) -> bool {
     }
 }
 
-/// Returns the records of two ranks, for each pair of clocks that this machine supports.
+/// Runs two ranks with each pair of clocks that this machine supports, and returns their records.
 fn each(arguments: &str) -> Vec<Record> {
     let mut all = Vec::new();
     for clocks in CLOCKS {
@@ -70,7 +70,7 @@ fn each(arguments: &str) -> Vec<Record> {
     all
 }
 
-/// Far above anything that a busy machine adds, and below every difference between the clocks.
+/// Far more than a busy machine adds to a time, and less than every difference between the clocks.
 const MOST_NS: u64 = 15_000_000_000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Collectives as a user runs them: records and tables of native backends, and a rank that is killed.
+//! Collectives as a user runs them: records and tables of native backends, and the death of a rank.
 
 use tempfile::tempdir;
 use tonnage_collective::Collective;
@@ -16,7 +16,8 @@ fn bodies(records: &[Record]) -> impl Iterator<Item = &CollectiveBody> {
     records.iter().map(|record| record.collective().unwrap())
 }
 
-/// In place, a call's result is the next call's input. One additional call, with its own input, is checked.
+/// In place, the result of a call is the input of the next call. Only one additional call, with known input, is
+/// checked.
 #[test]
 fn calls_in_place_that_follow_each_other_are_checked() {
     for options in ["--align none", "--refill trial"] {
@@ -50,12 +51,12 @@ fn backends_take_turns_and_every_result_is_checked() {
         for backend in &body.backends {
             let summary = backend.summary.as_ref().unwrap();
             assert_eq!((summary.trials, summary.iterations), (3, 12));
-            // The slowest rank of each iteration is not faster than the mean, nor the mean faster than the fastest.
+            // The slowest rank cannot be faster than the mean, and the mean cannot be faster than the fastest rank.
             assert!(summary.call_ns_rank_max >= summary.call_ns_rank_mean);
             assert!(summary.call_ns_rank_mean >= summary.call_ns_rank_min);
             let began: u64 = summary.rank_times.iter().map(|it| it.began_last).sum();
             assert_eq!(began, 12, "in each iteration one rank begins last");
-            // The first call, and the last one of each trial, on three ranks.
+            // Checked are the first call and the last call of each trial, on three ranks.
             let bytes = body.point.shape().output_bytes(0);
             assert_eq!(summary.verified_bytes, bytes * 3 * 4);
             let rates = summary.algbw_bytes_per_s.zip(summary.busbw_bytes_per_s);
@@ -67,7 +68,7 @@ fn backends_take_turns_and_every_result_is_checked() {
     run.printing(&["all-reduce; 3 ranks; sum of float32"]);
 }
 
-/// Groups call at the same time: every result belongs to its own group, and the slowest group is not slower than the
+/// Groups call at the same time. Every result must belong to its own group, and no group's time may exceed that of the
 /// whole.
 #[test]
 fn groups_call_at_once_and_each_has_its_own_result() {
@@ -81,7 +82,7 @@ fn groups_call_at_once_and_each_has_its_own_result() {
             let summary = body.backends[0].summary.as_ref().unwrap();
             let shape = body.point.shape();
             assert_eq!((shape.ranks, body.point.ranks), (2, 4));
-            // The first call, and the last one of each trial, in two groups of two ranks.
+            // Checked are the first call and the last call of each trial, in two groups of two ranks.
             let bytes: u64 = (0..2).map(|place| shape.output_bytes(place)).sum();
             assert_eq!(summary.verified_bytes, 2 * bytes * 3, "{}", body.point.op);
             let times = &summary.group_times;
@@ -102,8 +103,8 @@ fn groups_call_at_once_and_each_has_its_own_result() {
     }
 }
 
-/// A single impossible size must be refused. In a sweep, it must be a row with its reason, and the other sizes be
-/// measured.
+/// A single impossible size must be refused. In a sweep, an impossible size must be a row with its reason, and the
+/// other sizes must be measured.
 #[test]
 fn an_impossible_size_of_a_sweep_is_skipped() {
     let dir = tempdir().unwrap();
@@ -120,8 +121,8 @@ fn an_impossible_size_of_a_sweep_is_skipped() {
     assert_eq!(records[1].outcome, Outcome::Measured);
 }
 
-/// Concurrent copies by all senders must be the bound for algorithms that copy; the algorithm determines how many ranks
-/// of a rooted operation send.
+/// For algorithms that copy, concurrent copies by all senders are the bound. The algorithm determines how many ranks of
+/// a rooted operation send.
 #[test]
 fn shared_memory_has_a_bound_that_nothing_passes() {
     let (run, records) = collective(
@@ -144,11 +145,12 @@ fn shared_memory_has_a_bound_that_nothing_passes() {
         let busbw = summary.busbw_bytes_per_s.unwrap().mean;
         let fraction = summary.busbw_bound_fraction.unwrap();
         assert!((fraction * bound.bytes_per_s / busbw - 1.0).abs() < 1e-9);
-        // The machine may become faster in between, and other load may take nearly all of its time.
+        // The limit is generous: the machine may become faster in between, or other programs may take nearly all of its
+        // time.
         assert!(fraction > 0.0 && fraction < 1.5, "{op}: {fraction}");
     }
     run.printing(&["from each rank that sends"]);
-    // With the bound switched off, there is none.
+    // With `--bound none`, there is no bound.
     let (run, _) = collective(
         "--backend native:shm --op all-reduce --sizes 1M --ranks 2 --trials 2 --trial-time 5ms --bound none",
     );

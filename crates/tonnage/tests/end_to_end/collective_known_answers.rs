@@ -1,4 +1,5 @@
-//! Collectives with results known in advance: over links of known speed, on hosts of this machine.
+//! Collectives whose results are known in advance, because the links have known speeds. The hosts are namespaces of
+//! this machine.
 
 use tempfile::tempdir;
 use tonnage_record::collective::{BackendRecord, CollectiveSummary};
@@ -10,29 +11,29 @@ use super::hosts::{all_good, end, hosts, start};
 use super::support::cpu_share::taken_by_others;
 use super::support::records;
 
-/// Tolerance of a two-rank bandwidth compared with theory.
+/// Tolerance of the bandwidth between two ranks, compared with theory.
 const TOLERANCE: f64 = 0.03;
 
-/// Tolerance below and above theory if ranks wait for each other many times in a call.
+/// Tolerance below and above theory for calls in which ranks often wait for each other.
 const RING_TOLERANCE: (f64, f64) = (0.05, 0.02);
 
 /// Tolerance between the times of a sender and its receiver.
 const BOTH_ENDS: f64 = 0.02;
 
-/// If other programs take more of the CPUs than this, any call may be slow.
+/// If other programs take a larger share of the CPUs, any call may be slow.
 const TAKEN_MAX: f64 = 0.08;
 
-/// The fewest calls that include a first one, a warm-up and two trials.
+/// The shortest measurement: a first call, a warm-up and two trials.
 const SHORT: &str = "--warmup 0s --trials 2 --iters 1 --timeout 20s -o c.jsonl";
 
-/// A point measured over hosts, and how busy other programs kept the CPUs meanwhile.
+/// A point measured over hosts, and the share of CPU time that other programs took meanwhile.
 struct Known {
     record: Record,
     taken: f64,
 }
 
 impl Known {
-    /// Runs a rank on each host; all must succeed.
+    /// Runs one rank on each host. All ranks must succeed.
     fn measure(hosts: &Hosts, arguments: &str) -> Self {
         let dir = tempdir().unwrap();
         let line = format!("collective {arguments} {SHORT}");
@@ -49,7 +50,7 @@ impl Known {
         backends.map(|it| (it, it.summary.as_ref().unwrap()))
     }
 
-    /// Asserts a condition; if other programs took the CPUs, only prints the failure.
+    /// Requires a condition. If other programs took the CPUs, only prints the failure.
     fn hold(&self, is_true: bool, said: &str) {
         if is_true {
             return;
@@ -63,7 +64,7 @@ impl Known {
         println!("skip: {said}, while others took {taken:.0} % of the CPUs");
     }
 
-    /// Checks that no trial moves more than the link carries, and that the fastest trial moves as much.
+    /// Checks that no trial is faster than the link, and that the fastest trial is nearly as fast as the link.
     fn reads_the_link(&self, link_bytes_per_s: f64, (below, above): (f64, f64)) {
         for (backend, summary) in self.summaries() {
             let busbw = summary.busbw_bytes_per_s.unwrap();
@@ -75,7 +76,7 @@ impl Known {
         }
     }
 
-    /// Checks that the sender's call takes as long as the receiver's.
+    /// Checks that the sender's call takes as long as the receiver's call.
     fn both_ends_agree(&self) {
         for (backend, summary) in self.summaries() {
             let [sender, receiver] = &summary.rank_times[..] else {
@@ -91,8 +92,8 @@ impl Known {
     }
 }
 
-/// Limits the socket buffers of a host. A sender is done once its socket has taken the last bytes: by default up to 4
-/// MB, which are 4 % of a call.
+/// Limits the socket buffers of a host. A sender's call returns when its socket has taken the last bytes. By default, a
+/// socket takes up to 4 MB, which are 4 % of a call.
 fn bound_sockets(hosts: &Hosts, host: usize) {
     let write = || std::fs::write("/proc/sys/net/ipv4/tcp_wmem", "4096 65536 1048576");
     hosts.within(host, write).unwrap().unwrap();
@@ -120,7 +121,7 @@ fn send_recv_takes_836_milliseconds_over_1_gigabit_and_335_over_2_5() {
     }
 }
 
-/// A ring all-reduce, in which each rank sends 2 (4 - 1) / 4 of the size to the next one.
+/// In this ring all-reduce, each rank sends 2 (4 - 1) / 4 of the size to the next rank.
 #[test]
 fn all_reduce_of_four_hosts_reads_the_slowest_of_their_links() {
     let Some(hosts) = hosts(4, Some(Rate::GBIT_1)) else {

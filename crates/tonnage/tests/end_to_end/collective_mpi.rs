@@ -1,4 +1,4 @@
-//! MPI's collectives as a user runs them, under the mpirun of each installed MPI, and without any.
+//! MPI's collectives as a user runs them, under the mpirun of each installed MPI and without mpirun.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ fn installed() -> impl Iterator<Item = &'static str> {
 
 #[test]
 fn every_result_of_every_operation_is_checked_beside_native_ones() {
-    // Types are varied only once, because the other variations do not depend on them.
+    // Only the first case varies the types, because the other options do not depend on them.
     let cases = [
         ("", "float32,int8"),
         ("in-place = true", "float32"),
@@ -52,7 +52,7 @@ fn ranks_that_are_not_mpi_s_are_refused_and_others_go_on() {
     ended.printing(&[reason, "native:shm"]);
 }
 
-/// MPI waits for a killed rank until another process ends it.
+/// MPI itself waits for a killed rank until another process ends the run.
 #[test]
 fn a_rank_that_is_killed_ends_the_others() {
     for launcher in installed() {
@@ -60,16 +60,16 @@ fn a_rank_that_is_killed_ends_the_others() {
         let line =
             "collective --backend mpi --op all-reduce --sizes 64k --duration 60s --log-level debug";
         let run = under_mpirun(dir.path(), launcher, line).start();
-        // The point is open, and calls continue for a minute.
+        // The point is open, and calls go on for a minute.
         run.wait_until_said("rank 1: a trial of");
         run.signal_rank(1, Signal::KILL);
         let since = Instant::now();
         let ended = run.end();
         assert!(ended.code != Some(0), "{ended:#?}");
         assert!(since.elapsed() < Duration::from_secs(20), "{ended:#?}");
-        // A faster mpirun ends the other ranks before they can report, and prints the reason itself.
+        // An mpirun may end the other ranks before they can report. It then prints the reason itself.
         let said = format!("{}{}", ended.stdout, ended.stderr);
-        // MPICH's UCX ends the other rank itself if it was reading the killed one's memory.
+        // MPICH's UCX ends the other rank itself if that rank was reading memory of the killed one.
         let of = [
             "rank 1 on",
             "signal 9 (Killed)",
@@ -80,7 +80,7 @@ fn a_rank_that_is_killed_ends_the_others() {
     }
 }
 
-/// Builds an MPI with an all-reduce that never returns; all other functions come from the library with this name.
+/// Builds an MPI library whose all-reduce never returns. All its other functions come from the library with this name.
 fn hanging_mpi(dir: &Path, library: &str) -> Option<String> {
     let source = "unsigned sleep(unsigned);\n\
                   int MPI_Allreduce(void) { for (;;) sleep(1); }\n\
@@ -101,7 +101,7 @@ fn hanging_mpi(dir: &Path, library: &str) -> Option<String> {
     }
 }
 
-/// All ranks live, and their control threads answer; only the library call does not return.
+/// All ranks are alive and their control threads answer. Only the library call does not return.
 #[test]
 fn a_call_that_hangs_ends_the_run_with_its_name() {
     at_once(installed(), |launcher| {

@@ -12,11 +12,11 @@ use tonnage_record::{CollectiveBody, Outcome, Record};
 use super::support::processes::Process;
 use super::support::{Started, records, tonnage, wait_until, words};
 
-/// A Python with torch; prints how to get one if there is none.
+/// Returns a Python with torch. If there is none, prints how to get one.
 pub(super) fn python() -> Option<String> {
     let named = std::env::var("TONNAGE_TORCH_PYTHON").ok();
     let usual = ["/usr/bin/python3", "python3"].map(str::to_owned);
-    // Python is found by its path, because runs under test have their own PATH.
+    // Returns the path, because the tested runs have a different PATH.
     let look =
         "import importlib.util, sys; importlib.util.find_spec('torch') and print(sys.executable)";
     let with_torch = |python: String| {
@@ -39,11 +39,11 @@ fn bodies(path: &Path) -> Vec<CollectiveBody> {
         .collect()
 }
 
-/// Operations that every backend supports; the last one cannot work in place.
+/// Operations that every backend supports. The last one cannot work in place.
 const ALL: &str = "all-reduce,reduce-scatter,all-gather,all-to-all,broadcast,reduce,gather,scatter,barrier,send-recv-pairs,\
                    send-recv-ring";
 
-/// Operations of a library, with these plan keys.
+/// Operations that a library supports with these plan keys.
 fn operations(library: &str, keys: &str) -> Vec<&'static str> {
     let is_there = |op: &&str| match *op {
         "reduce-scatter" => !library.starts_with("torch"),
@@ -53,10 +53,10 @@ fn operations(library: &str, keys: &str) -> Vec<&'static str> {
     ALL.split(',').filter(is_there).collect()
 }
 
-/// Writes a plan, p.toml, of every operation by a library and by native calls, verified. Each case (plan keys and
+/// Writes p.toml, a plan of every operation by a library and by native calls, all verified. Each case (plan keys and
 /// types) is one experiment.
 pub(super) fn plan_every_operation(dir: &Path, library: &str, cases: &[(&str, &str)]) {
-    // MPICH 4.0 reduces in place only to rank 0.
+    // MPICH 4.0 can reduce in place only to rank 0.
     let root = if library == "mpi" { 0 } else { 1 };
     let experiment = |(keys, dtypes): &(&str, &str)| {
         let ops = operations(library, keys).join("', '");
@@ -70,8 +70,8 @@ pub(super) fn plan_every_operation(dir: &Path, library: &str, cases: &[(&str, &s
     std::fs::write(dir.join("p.toml"), format!("name = 'p'\n{experiments}")).unwrap();
 }
 
-/// Returns the bodies of the records of the plan for these cases, each with the keys of its case. Checks that all of
-/// them were verified.
+/// Returns the bodies of the plan's records, each with the plan keys of its case. Checks that all results were
+/// verified.
 pub(super) fn every_result<'a>(
     dir: &Path,
     cases: &[(&'a str, &str)],
@@ -90,7 +90,7 @@ pub(super) fn every_result<'a>(
         let place = |rank| body.point.grouping().position(rank).place;
         let bytes: u64 = (0..4).map(|rank| shape.output_bytes(place(rank))).sum();
         for backend in &body.backends {
-            // The first call, and the last one of both trials.
+            // Checked are the first call and the last call of both trials.
             let verified = backend.summary.as_ref().unwrap().verified_bytes;
             assert_eq!(verified, bytes * 3, "{body:#?}");
         }
@@ -101,8 +101,8 @@ pub(super) fn every_result<'a>(
 #[test]
 fn every_result_of_every_operation_is_checked_beside_native_ones() {
     let Some(python) = python() else { return };
-    // Types are varied only once, because the other variations do not depend on them, except for sums that grow in a
-    // small type.
+    // Types are varied only in the first case and for sums that grow in a small type. The other options do not depend
+    // on types.
     let cases = [
         ("", "float32,int8"),
         ("in-place = true", "float32"),
@@ -120,7 +120,7 @@ fn every_result_of_every_operation_is_checked_beside_native_ones() {
     run.printing(&["PyTorch "]);
     for (keys, body) in every_result(dir.path(), &cases) {
         for backend in &body.backends {
-            // Small types in place stop before they overflow.
+            // With small types in place, trials stop before the sums overflow.
             let few = keys.starts_with("align") && backend.really_in_place;
             let iterations = backend.summary.as_ref().unwrap().iterations;
             assert!(iterations == 10 || few && iterations > 0, "{body:#?}");
@@ -133,7 +133,7 @@ fn every_result_of_every_operation_is_checked_beside_native_ones() {
     }
 }
 
-/// Returns the body of a point whose workers make no calls.
+/// Measures a point whose workers make no calls, and returns the record's body.
 fn by_null(arguments: &str) -> Option<CollectiveBody> {
     let python = python()?;
     let dir = tempdir().unwrap();
@@ -153,7 +153,7 @@ fn a_worker_that_calls_nothing_has_a_time_and_no_bandwidth() {
     assert_eq!((rates, summary.verified_bytes), ((None, None), 0));
 }
 
-/// Filling takes longer than a whole trial, and must not be part of the trial.
+/// Filling the inputs takes longer than a whole trial. Its time must not count as part of the trial.
 #[test]
 fn filling_before_a_trial_takes_none_of_its_calls() {
     let line = "--sizes 32M --ranks 1 --refill trial --trials 2 --trial-time 10ms --warmup 1ms";
@@ -162,8 +162,7 @@ fn filling_before_a_trial_takes_none_of_its_calls() {
     assert!(trials.all(|trial| trial.iterations > 50), "{body:?}");
 }
 
-/// Runs the shipped plan with and without torch. The report shows the published rows that have this run's number of
-/// ranks.
+/// Runs the shipped plan with and without torch. The report must show the published rows for this number of ranks.
 #[test]
 fn the_published_plan_runs_whether_torch_is_there_or_not() {
     let dir = tempdir().unwrap();
@@ -183,7 +182,7 @@ fn the_published_plan_runs_whether_torch_is_there_or_not() {
         &format!("optional = true\npython = '{named}'"),
     );
     change("trials = 3", "trials = 1");
-    // The other backends compete with this algorithm during warm-up, with 100 MB each.
+    // Without a fixed algorithm, all algorithms would compete in the warm-up, with 100 MB each.
     let whole = change(
         "op = \"all-reduce\"",
         "op = \"all-reduce\"\nalgorithm = 'ring'",
@@ -200,7 +199,7 @@ fn the_published_plan_runs_whether_torch_is_there_or_not() {
     assert_eq!(beside, 8, "{}", run.stdout);
 }
 
-/// A line for each call and rank, in the format of the scripts that generate tables of torch.distributed.
+/// Each call of each rank prints a line, in the format of scripts that make tables of torch.distributed.
 #[test]
 fn each_call_of_each_rank_has_a_line() {
     let dir = tempdir().unwrap();
@@ -255,7 +254,7 @@ fn what_is_missing_is_a_skip_that_says_how_to_get_it() {
         tonnage(dir.path(), &format!("{line} {options}")).run()
     };
     let absent = "--backend torch:gloo,native:shm --python /no/such/python";
-    // As with engines of transfers, a missing backend that was named is an error, unless --optional is given.
+    // A named backend that is missing is an error, unless --optional is given. The same holds for engines of transfers.
     run(&format!("{absent} --optional")).with_code(0);
     let missed = run(&format!("{absent} -o r.jsonl")).with_code(1);
     missed.printing(&["skipped", "/no/such/python cannot be started", "--python"]);
@@ -273,8 +272,8 @@ fn what_is_missing_is_a_skip_that_says_how_to_get_it() {
     }
 }
 
-/// Starts a run of points with these lengths, and waits until the second of them is measured. Returns the run and its
-/// worker of rank 1.
+/// Starts a run with a point for each of these lengths, and waits until it measures the second point. Returns the run
+/// and the worker of rank 1.
 fn in_the_second_point(
     dir: &Path,
     (python, timeout): (&str, &str),
@@ -298,7 +297,7 @@ fn in_the_second_point(
     (run, worker.unwrap())
 }
 
-/// A stopped worker ends the point in time, with an error that names the rank, and leaves no process behind.
+/// A stopped worker must end the point in time, with an error that names the rank. No process may be left.
 #[test]
 fn a_worker_that_hangs_is_named() {
     let Some(python) = python() else { return };
@@ -315,7 +314,8 @@ fn a_worker_that_hangs_is_named() {
     }
 }
 
-/// A killed worker ends its point soon, with an error that names the rank; workers are restarted for the next points.
+/// A killed worker must end its point soon, with an error that names the rank. New workers must measure the next
+/// points.
 #[test]
 fn a_worker_that_is_killed_is_named_and_the_next_points_are_measured() {
     let Some(python) = python() else { return };

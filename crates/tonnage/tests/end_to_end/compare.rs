@@ -1,4 +1,4 @@
-//! Two sides measured alternately, repetitions of a plan, and verdicts on the records of both.
+//! Two sides that are measured alternately, repetitions of a plan, and verdicts from the records of both sides.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,8 +30,7 @@ fn texts<'a>(lines: &'a [Value], of: impl Fn(&'a Value) -> &'a Value) -> Vec<&'a
         .collect()
 }
 
-/// Operations of one side are due a hundred times as often as those of the other, a difference that no busy machine
-/// hides.
+/// One side has a hundred times the rate of the other. Even a busy machine cannot hide this difference.
 #[test]
 fn two_sides_take_turns_and_are_compared() {
     let dir = tempdir().unwrap();
@@ -65,7 +64,7 @@ fn two_sides_take_turns_and_are_compared() {
         ["better", "better"]
     );
     assert_eq!(points[0]["differing"][0]["key"], "engine");
-    // The sides in reverse order, as two files.
+    // Compares two files, with the sides in reverse order.
     write_each_side(dir.path());
     let round = compare.replace("ab.jsonl", "b.jsonl a.jsonl");
     run(dir.path(), "compare ab.jsonl a.jsonl")
@@ -80,7 +79,7 @@ fn two_sides_take_turns_and_are_compared() {
     let page = fs::read_to_string(dir.path().join("verdict.md")).unwrap();
     assert_eq!(page.matches("| worse |").count(), 2, "{page}");
     run(dir.path(), &format!("{round} --fail-on missing,unclear")).with_code(0);
-    // Neither file may be overwritten.
+    // Neither output file may be overwritten.
     run(dir.path(), &ab)
         .with_code(2)
         .with_one_error(&["ab.jsonl", "--force"]);
@@ -90,7 +89,7 @@ fn two_sides_take_turns_and_are_compared() {
     run(dir.path(), &format!("{round} -o verdict.md --force")).with_code(1);
 }
 
-/// Writes the records of each side of `ab.jsonl` to its own file.
+/// Writes the records of each side in `ab.jsonl` to a separate file.
 fn write_each_side(dir: &Path) {
     let own = fs::read_to_string(dir.join("ab.jsonl")).unwrap();
     for side in ["a", "b"] {
@@ -100,7 +99,7 @@ fn write_each_side(dir: &Path) {
     }
 }
 
-/// A variable of side B reaches its program, and does not prevent the comparison.
+/// A variable for side B must reach its runs, and must not prevent the comparison.
 #[test]
 fn a_variable_is_given_to_one_side() {
     let dir = tempdir().unwrap();
@@ -124,7 +123,7 @@ fn a_variable_is_given_to_one_side() {
 #[test]
 fn a_run_that_cannot_be_measured_is_refused_before_the_first() {
     let dir = tempdir().unwrap();
-    // An existing file must not be touched either, even if it may be replaced.
+    // An existing file must not be touched either, although `--force` would allow it.
     fs::write(dir.path().join("ab.jsonl"), "old\n").unwrap();
     let good = "transfer --engine shm --op write --ranks 2 --sizes 64";
     let fabric = "transfer --engine fabric:shm --op write --ranks 2 --sizes 64";
@@ -158,7 +157,7 @@ fn a_run_that_cannot_be_measured_is_refused_before_the_first() {
         .with_one_error(&["launcher", "compare"]);
 }
 
-/// Only the process that alternates the sides knows of a run, so the run must not outlive it.
+/// No other process knows of the run, so the run must end with the process that started it.
 #[test]
 fn a_run_ends_with_the_process_that_started_it() {
     for signal in [Signal::TERM, Signal::KILL] {
@@ -168,13 +167,13 @@ fn a_run_ends_with_the_process_that_started_it() {
         let run = tonnage(dir.path(), &ab).start();
         run.rank(1);
         run.signal(signal);
-        // No processes may be left, which `end` checks.
+        // `end` checks that no processes are left.
         let ended = run.end();
         assert_ne!(ended.code, Some(0), "{ended:#?}");
     }
 }
 
-/// Each repetition must be a run with its own order, and a resumed file must become complete.
+/// Each repetition must be a separate run with its own order. Resuming a file must complete it.
 #[test]
 fn a_plan_is_measured_several_times() {
     let dir = tempdir().unwrap();
@@ -210,7 +209,7 @@ fn a_plan_is_measured_several_times() {
     printed.with_code(2).with_one_error(&["--runs"]);
 }
 
-/// Every run must find the process in the same state: the main thread is pinned in each.
+/// Every run must start with the full set of CPUs, although each run pins the main thread.
 #[test]
 fn workers_have_the_same_cpus_in_each_run() {
     let allowed = tonnage_machine::Topology::read().allowed;
@@ -254,7 +253,7 @@ fn workers_have_the_same_cpus_in_each_run() {
     }
 }
 
-/// Files of two points and of one.
+/// Writes a file with two points and a file with one.
 fn two_files(dir: &Path) {
     for (name, sizes) in [("a.jsonl", "64,128"), ("b.jsonl", "64")] {
         let line = format!("transfer --engine null --op write --ranks 2 --sizes {sizes} {BRIEF}");
@@ -294,7 +293,7 @@ fn what_cannot_be_compared_has_one_clear_message() {
     }
 }
 
-/// A point missing from one side, a single run, and lines that are broken or from a newer version.
+/// Tests a point that one side lacks, a single run, and lines that are broken or from a newer version.
 #[test]
 fn missing_and_broken_lines_are_reported_and_counted() {
     let dir = tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Connections: set up over every engine, counted at both ends, and refused if there is no room for them.
+//! Connections over every engine, counted at both ends, and refused if a limit leaves no room for them.
 
 use tempfile::tempdir;
 use tonnage_record::connect::Step;
@@ -7,7 +7,7 @@ use tonnage_record::{Outcome, Record};
 use super::support::records::{are_skipped, recorded, why};
 use super::support::{Ended, records, under};
 
-/// Runs the command, and returns its records too.
+/// Runs the command, and returns the ended run and its records.
 fn connect(arguments: &str) -> (Ended, Vec<Record>) {
     recorded(&format!("connect {arguments}"))
 }
@@ -53,7 +53,7 @@ fn several_ranks_connect_to_one() {
     }
 }
 
-/// Unavailable huge pages must be reported: in the record if smaller pages were used, otherwise as a skip.
+/// Missing huge pages must be reported: in the record if smaller pages were used, otherwise as a skip.
 #[test]
 fn memory_of_every_page_size_is_registered() {
     let (run, records) = connect(
@@ -83,7 +83,7 @@ fn memory_of_every_page_size_is_registered() {
     }
 }
 
-/// Returns the option value that the reason of a skip recommends.
+/// Returns the option value that the reason of a skipped point recommends.
 fn advised<'a>(why: &'a str, option: &str) -> &'a str {
     let rest = why.split(option).nth(1).unwrap_or_else(|| panic!("{why}"));
     rest.trim_start().split([',', ' ']).next().unwrap()

@@ -1,4 +1,4 @@
-//! Workers that sleep until there is a completion, instead of polling.
+//! Threads that sleep until there is a completion, instead of polling.
 
 use super::hosts::{self, hosts};
 use super::support::BRIEF;
@@ -36,7 +36,7 @@ fn engines_without_a_descriptor_cannot_sleep() {
         .saying(&["3 of 3 points failed or were skipped"]);
 }
 
-/// A target that is nearly idle for seconds: it uses a whole CPU if it polls, and almost none if it sleeps.
+/// The target is nearly idle for seconds. It uses a whole CPU if it polls, and almost none if it sleeps.
 #[test]
 fn an_idle_target_that_sleeps_needs_no_cpu() {
     let Some(hosts) = hosts(2, "4mbit".parse().ok()) else {

@@ -1,4 +1,4 @@
-//! The commands shown in the documentation, with less time for each point.
+//! The commands shown in the documentation, with shorter measurements.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use tonnage_record::{Outcome, Record};
 use super::support::records::{body, succeeded};
 use super::support::{records, tonnage};
 
-/// Figures that follow from others of the record, regardless of other load; sums and rates are checked with every
-/// record.
+/// Checks figures that must agree with other figures of the record, however busy the machine is. Sums and rates are
+/// checked whenever a record is read.
 fn check_latencies(record: &Record) {
     let body = body(record);
     let point = &body.point;
     for trial in &body.trials {
-        // One initiator: its samples fill the measured interval, with as many in parallel as operations were in flight.
+        // There is one initiator, so its samples fill the measured interval. The operations in flight run in parallel.
         let (samples, at_a_time) = match point.pacing {
             Pacing::Batch { batch } => (trial.operations / u64::from(batch), 1),
             Pacing::Stream { depth } => (trial.operations, depth),
@@ -112,7 +112,7 @@ fn plans_run_by_name_from_any_folder() {
     refused.with_code(2).saying(&["did you mean gpu-node?"]);
 }
 
-/// The tour measures its bounds for as long as they need, so this is the longest of these tests.
+/// The tour needs a fixed time for its bounds, so this is the longest of these tests.
 #[test]
 fn the_tour_is_one_page_and_a_file() {
     let dir = tempdir().unwrap();
@@ -136,14 +136,14 @@ fn the_tour_is_one_page_and_a_file() {
         let files = files.map(|it| it.unwrap().path());
         files.collect::<Vec<_>>()
     };
-    // The current folder stays as it was.
+    // The tour must not change the current folder.
     assert_eq!(files(dir.path()), std::slice::from_ref(&states));
     let saved = files(&states.join("tonnage"));
     assert_eq!(saved.len(), 1, "{saved:?}");
     let run = run.printing(&[saved[0].to_str().unwrap()]);
     let records = records::read(&saved[0]);
     assert!(records.len() > 15, "{}", records.len());
-    // A GPU is measured if there is one; otherwise the page names what to install.
+    // A GPU is measured if there is one. Otherwise the page names the software to install.
     let (on_gpu, others): (Vec<_>, Vec<_>) = records
         .iter()
         .partition(|record| body(record).point.engine == "cuda");

@@ -1,5 +1,5 @@
 //! How commands end. A failing command prints its reason once on standard error, for any standard output. A command
-//! with a closed standard output ends silently.
+//! whose standard output is closed ends silently.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -9,10 +9,10 @@ use tempfile::tempdir;
 
 use super::support::{BRIEF, rows, tonnage};
 
-/// A missing library, so that points which need it are skipped.
+/// The library is missing, so points that need it are skipped.
 const WITHOUT: &str = "--engine fabric:tcp --library libfabric=/nowhere/libfabric.so --ranks 2";
 
-/// Returns command lines that fail in a directory with the files of [`prepare`], their exit codes, and a part of the
+/// Returns command lines that fail in a directory prepared by [`prepare`]. Each has its exit code and a part of the
 /// reason.
 fn failing() -> Vec<(String, i32, &'static str)> {
     let mut cases: Vec<(String, i32, &str)> = Vec::new();
@@ -42,7 +42,7 @@ fn failing() -> Vec<(String, i32, &'static str)> {
     }
     let compare = "compare 8.jsonl 16.jsonl --fail-on missing";
     cases.push((compare.to_owned(), 1, "missing (--fail-on)"));
-    // Wrong requests, of every command.
+    // Wrong requests of every command.
     let wrong = "
         transfer --engine shm --op write --sizes 1,2, --ranks 2     => comma
         file --ranks 2 --path t --block 4 --transfer 4              => block 4
@@ -74,7 +74,7 @@ fn failing() -> Vec<(String, i32, &'static str)> {
     cases
 }
 
-/// A foreign file, and records of one point and of two.
+/// Writes a foreign file, a file with records of one point, and a file with records of two points.
 fn prepare(dir: &Path) {
     fs::write(dir.join("foreign"), "precious").unwrap();
     for (sizes, file) in [("8", "8.jsonl"), ("8,16", "16.jsonl")] {
@@ -100,7 +100,7 @@ fn a_failing_command_prints_its_reason_once() {
     assert_eq!(foreign, "precious");
 }
 
-/// The command must end like a process that SIGPIPE ends, about which shells print nothing either.
+/// The command must end as if SIGPIPE had killed it. Shells print nothing about such a process.
 #[test]
 fn a_command_whose_output_nobody_reads_ends_quietly() {
     let dir = tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The engine fabric over the providers that exist on every machine: commands, records, libraries, and skips.
+//! The engine fabric over the providers that every machine has: commands, records, libraries, and skips.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use super::support::{self, BRIEF, Program, free_port, parts, records, rows, wait
 
 const PROVIDERS: [&str; 2] = ["shm", "tcp"];
 
-/// Returns the program with the installed library.
+/// Returns the program, set up to use the installed library.
 fn tonnage(dir: &Path, arguments: &str) -> Program {
     support::tonnage(dir, arguments).with_installed_libfabric()
 }
 
-/// Returns the installed library, or prints the reason and returns `None`.
+/// Returns the path of the installed library. If there is none, prints the reason and returns `None`.
 pub(super) fn installed() -> Option<String> {
     let folders = [
         "/usr/lib/x86_64-linux-gnu",
@@ -36,7 +36,7 @@ pub(super) fn installed() -> Option<String> {
     found
 }
 
-/// Values of --libfabric on this machine.
+/// Values of --libfabric that this machine supports.
 fn libraries() -> Vec<String> {
     std::iter::once("embedded".to_owned())
         .chain(installed())
@@ -57,7 +57,7 @@ fn measured(arguments: &str, points: usize) -> Vec<Record> {
     records
 }
 
-/// Returns the engine's report, as it is in the record's JSON.
+/// Returns the engine's report as in the record's JSON.
 fn engine_of(record: &Record) -> Value {
     serde_json::to_value(&record.effective[0].engine).unwrap()
 }
@@ -86,8 +86,8 @@ fn the_commands_that_are_promised() {
     }
 }
 
-/// Testing every size at which a provider switches between its methods for small, medium and large messages would take
-/// minutes. A few sizes are enough, and one run per provider of `tonnage verify` with its own sizes.
+/// A provider switches between methods for small, medium and large messages. Testing every size at a switch would take
+/// minutes, so each provider gets a few sizes and one `tonnage verify`.
 #[test]
 fn verify_is_right_over_every_provider() {
     for (provider, ranks) in [("tcp", 3), ("shm", 2)] {
@@ -191,7 +191,7 @@ fn without_an_installed_library_the_embedded_one_says_why() {
     assert!(!text(&engine, "why_embedded").is_empty());
 }
 
-/// Runs every operation, pattern and pacing, with several peers and several workers; every byte is checked.
+/// Runs every operation, pattern and pacing, with several peers and several threads. Every byte is checked.
 #[test]
 fn patterns_and_pacings() {
     let ops = "--op write,write-imm,read,send --sizes 8,128k --verify";
@@ -213,7 +213,8 @@ fn patterns_and_pacings() {
     }
 }
 
-/// Small messages complete at the sender at once, so several peers fill the receiver's queues before it polls.
+/// Small messages complete at the sender at once. Several peers can therefore fill the receiver's queues before it
+/// polls.
 #[test]
 fn messages_that_come_before_their_receives_wait() {
     for library in libraries() {
@@ -292,7 +293,7 @@ fn a_plan_holds_everything() {
         assert_eq!(text(&engine_of(&record), "shm_writes"), "cma");
         assert_eq!(body(&record).point.engine_options.len(), 2);
     }
-    // First nothing is left to measure, and then one point.
+    // At first, no point is left to measure. Then one line is removed, and one point is left.
     run("run plan.toml --resume r.jsonl");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
     std::fs::write(&path, whole.split_inclusive('\n').next().unwrap()).unwrap();
@@ -300,8 +301,8 @@ fn a_plan_holds_everything() {
     assert_eq!(records::read(&path).len(), 2);
 }
 
-/// The point must be recorded as skipped: the exit code is 1, and one note names the missing library or provider and
-/// how to get it.
+/// The point must be recorded as skipped, and the exit code must be 1. One note must name the missing library or
+/// provider, and how to get it.
 #[test]
 fn a_missing_library_or_provider_is_skipped_with_its_reason() {
     let missing = "
@@ -324,7 +325,7 @@ fn a_missing_library_or_provider_is_skipped_with_its_reason() {
     }
 }
 
-/// Different releases must be refused, because they are incompatible: tcp would fail, and shm crash.
+/// Different releases are incompatible (tcp would fail and shm would crash), so they must be refused.
 #[test]
 fn two_versions_are_refused_by_name() {
     let Some(installed) = installed() else { return };
@@ -349,8 +350,8 @@ fn two_versions_are_refused_by_name() {
     }
 }
 
-/// A library may replace the program's signal handlers, as PSM does in builds that load it. Only a few operations are
-/// in flight, because libfabric 1.17 may crash if a peer disappears in the middle of a stream.
+/// A library may replace the program's signal handlers, as builds with PSM do. Few operations are in flight, because
+/// libfabric 1.17 may crash if a peer disappears under load.
 #[test]
 fn a_signal_is_reported_even_if_the_library_replaces_handlers() {
     for library in libraries() {

@@ -1,5 +1,5 @@
-//! Environments that fail: process limits, files used by another run, an output that blocks, shared memory without
-//! room. Each gives one clear line and the right exit code.
+//! Environments that fail: process limits, files that another run uses, an output that blocks, shared memory without
+//! room. Each must give one clear line and the right exit code.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -16,7 +16,7 @@ use super::support::{
     wait_until, words,
 };
 
-/// A run of one point, or of one point for each given size.
+/// Returns a short run with the engine null, with one point for each size in `more`.
 fn null(dir: &Path, more: &str) -> Program {
     let arguments = format!("transfer --engine null --op write --ranks 2 {BRIEF} {more}");
     tonnage(dir, &arguments)
@@ -32,7 +32,8 @@ fn limited(dir: &Path, limit: &str, arguments: &str) -> Option<Ended> {
     Some(under(dir, &format!("prlimit {limit}"), arguments).run())
 }
 
-/// Runs the program in its own namespace, prepared by a script; `None`, with a visible skip, if that is impossible.
+/// Runs the program in a separate namespace that a script prepares. Returns `None`, and prints the skip, if that is
+/// impossible.
 fn unshared(dir: &Path, what: &str, prepare: &str, arguments: &str) -> Option<Ended> {
     let script = format!("{prepare} || exit 77\nexec \"$@\"\n");
     fs::write(dir.join("prepare.sh"), script).unwrap();
@@ -45,7 +46,7 @@ fn unshared(dir: &Path, what: &str, prepare: &str, arguments: &str) -> Option<En
     Some(ended)
 }
 
-/// Checks that there is no trace of a panic, an abort or a signal.
+/// Checks that standard error shows no panic, abort or signal.
 fn orderly(ended: &Ended) {
     for sign in ["panicked", "RUST_BACKTRACE", "signal", "abort"] {
         assert!(!ended.stderr.contains(sign), "{sign} in {ended:#?}");
@@ -84,12 +85,12 @@ fn a_limit_on_the_size_of_files() {
     assert!(!dir.path().join("t").exists());
 }
 
-/// Rank 0 has a connection to every rank while they join.
+/// While ranks join, rank 0 has a connection to every other rank.
 #[test]
 fn limits_on_open_files() {
     let dir = tempdir().unwrap();
     let transfer = "transfer --engine null --op write --ranks 20 --sizes 64 --iters 10 --trials 1";
-    // The supervisor needs only a few, and rank 0 raises its soft limit.
+    // The supervisor needs only a few files, and rank 0 raises its soft limit.
     let Some(ended) = limited(dir.path(), "--nofile=20:4096", transfer) else {
         return;
     };
@@ -104,18 +105,18 @@ fn limits_on_open_files() {
         "the limit on open files is 20 here",
         "ulimit -Hn",
     ]);
-    // If fewer ranks would be possible, the error gives their number.
+    // If fewer ranks would fit, the error gives their number.
     let ended = limited(dir.path(), "--nofile=40:40", transfer)
         .unwrap()
         .with_code(1);
     ended.with_one_error(&["the limit on open files is 40 here", "start at most 1"]);
 }
 
-/// Each message must name the command that helps.
+/// Each message must name the command that solves the problem.
 #[test]
 fn networks_without_a_usable_address() {
     let veth = "ip link set lo up\nip link add v0 type veth peer name v1\nip link set v0 up\nip link set v1 up";
-    // V stands for two links without addresses, and H for a rank with hand-set variables.
+    // V stands for two links without addresses, and H for a rank whose variables are set by hand.
     let cases = "
         true                                                   => 1 => --ranks 2
             => cannot reach 127.0.0.1 | `ip link set lo up`
@@ -155,7 +156,7 @@ fn a_fifo_for_results() {
     assert!(ended.took < Duration::from_secs(10), "{ended:#?}");
     ended.with_one_error(&["fifo is a FIFO without a reader", "start its reader"]);
 
-    // The run's output fits into the FIFO, so it can be read afterwards.
+    // The FIFO has room for the run's output, so the test can read it afterwards.
     let mut reader = OpenOptions::new();
     let reader = reader
         .read(true)
@@ -230,7 +231,7 @@ fn incomplete_last_lines() {
         }
         assert_eq!(fs::read(&path).unwrap(), bytes, "it was changed");
     }
-    // Without a newline, they are the last write before a machine crash.
+    // A broken end without a newline is treated as the last write before a crash of the machine, and is removed.
     for tail in [&zeros[..], torn] {
         fs::write(&path, [&good[..], tail].concat()).unwrap();
         null(dir.path(), "--sizes 8 --resume r.jsonl").succeed();
@@ -238,7 +239,7 @@ fn incomplete_last_lines() {
     }
 }
 
-/// Runs the program with these files as its standard output and standard error.
+/// Runs the program with this file as its standard output and this standard error.
 fn into(arguments: &str, stdout: &str, stderr: Stdio) -> (Option<i32>, String) {
     let output = OpenOptions::new().write(true).open(stdout).unwrap();
     let program = Command::new(env!("CARGO_BIN_EXE_tonnage"))
@@ -305,8 +306,8 @@ fn shared_memory_that_cannot_be_used() {
     }
 }
 
-/// libfabric only sets the length of its files, and touching a page without room ends the process. Each kind of
-/// experiment opens more endpoints than fit into the default of a Docker container.
+/// libfabric only sets the length of its files, and a process that touches a page without room is killed. Here, each
+/// kind of experiment needs more endpoints than fit into a Docker container's default.
 #[test]
 fn shared_memory_that_is_too_small_for_all_endpoints() {
     let transfer = format!("transfer --op write --engine fabric:shm --sizes 64k {BRIEF}");
@@ -320,7 +321,7 @@ fn shared_memory_that_is_too_small_for_all_endpoints() {
             &format!("{arguments} --libfabric embedded"),
         )
     };
-    // On a host with many CPUs there is not even room for one endpoint.
+    // On a host with many CPUs, there is no room even for one endpoint.
     let of_one = "/dev/shm has only 64 MiB free";
     for arguments in [
         format!("{transfer} --ranks 2 --queue-pairs 16"),
@@ -338,7 +339,7 @@ fn shared_memory_that_is_too_small_for_all_endpoints() {
         let Some(ended) = small(&arguments) else {
             return;
         };
-        // A search without a result.
+        // A search without a result ends with code 2.
         let code = if arguments.starts_with("tune") { 2 } else { 1 };
         let ended = ended.with_code(code);
         orderly(&ended);
@@ -348,7 +349,7 @@ fn shared_memory_that_is_too_small_for_all_endpoints() {
             assert!(is_said, "{arguments}: {said}");
         }
     }
-    // 12 endpoints fit, although 12 files of full length would not.
+    // 12 endpoints fit, although 12 files of their full length would not.
     let ended = small(&format!("{transfer} --ranks 2 --queue-pairs 6")).unwrap();
     assert!(
         ended.code == Some(0) || ended.stdout.contains(of_one),
@@ -356,13 +357,13 @@ fn shared_memory_that_is_too_small_for_all_endpoints() {
     );
 }
 
-/// A message quotes an argument, and stays readable.
+/// A message that quotes a long argument must stay readable.
 #[test]
 fn arguments_of_hundreds_of_kilobytes() {
     let dir = tempdir().unwrap();
     let word = "x".repeat(60_000);
     let words = "x ".repeat(50_000);
-    // W stands for a word, and V for many of them.
+    // W stands for a long word, and V for many words.
     for request in [
         "W",
         "transfer --W W",
@@ -396,7 +397,7 @@ fn arguments_of_hundreds_of_kilobytes() {
     }
 }
 
-/// A label with terminal control characters, and files without records.
+/// A label with control characters of a terminal, and files without records.
 #[test]
 fn unprintable_labels_and_files_without_records() {
     let dir = tempdir().unwrap();
@@ -414,7 +415,7 @@ fn unprintable_labels_and_files_without_records() {
     }
 }
 
-/// Runs the program as a user that has no other process, and may start this many.
+/// Runs the program as a user without other processes, who may start this many.
 fn with_processes(dir: &Path, most: u32, arguments: &str) -> Ended {
     let user = 1_000_000_000 + std::process::id();
     let launcher =
@@ -422,7 +423,7 @@ fn with_processes(dir: &Path, most: u32, arguments: &str) -> Ended {
     under(dir, &launcher, arguments).run()
 }
 
-/// Allows only as many processes and threads as the supervisor, the ranks, and some of their threads need.
+/// Each limit is just enough for the supervisor, the ranks, or some of their threads.
 #[test]
 fn threads_that_cannot_be_started() {
     let dir = tempdir().unwrap();
@@ -457,7 +458,7 @@ fn threads_that_cannot_be_started() {
     }
 }
 
-/// Gives decreasing amounts of memory, until there is too little to start.
+/// Runs the program with less and less memory, until it cannot start.
 #[test]
 fn memory_that_runs_out() {
     let dir = tempdir().unwrap();
@@ -471,7 +472,7 @@ fn memory_that_runs_out() {
             let Some(ended) = limited(dir.path(), &limit, arguments) else {
                 return;
             };
-            // With less, the libraries that the program needs cannot be loaded.
+            // With even less memory, the loader cannot load the program's libraries.
             let is_loaded = !ended.stderr.contains("error while loading");
             if !is_loaded || ended.code.is_none_or(|code| code > 2) {
                 break;
@@ -491,13 +492,13 @@ fn memory_that_runs_out() {
     }
 }
 
-/// Leaves room for the program but not for a connection. The library does not report this: it retries forever.
+/// The memory is enough for the program but not for a connection. libfabric does not report this, but retries forever.
 #[test]
 fn memory_too_short_for_a_connection() {
     let dir = tempdir().unwrap();
     let run = format!("transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 {BRIEF}");
     let mut seen = Vec::new();
-    // The program's own mappings differ between machines, and so does the limit that leaves too little after them.
+    // The mappings of the program differ between machines. The limit that leaves too little is therefore searched.
     for megabytes in (50..100).step_by(2).chain((100..=300).step_by(5)) {
         let Some(ended) = limited(dir.path(), &format!("--as={megabytes}000000"), &run) else {
             return;
@@ -521,7 +522,7 @@ fn memory_too_short_for_a_connection() {
     panic!("no limit left too little for a connection: {seen:?}");
 }
 
-/// There is no supervisor that would combine both exit codes.
+/// Under a launcher, there is no supervisor that combines the exit codes.
 #[test]
 fn all_ranks_of_a_launcher_exit_with_the_code_of_a_point_that_fails_at_one() {
     let dir = tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Foreign connections to the control port: the run continues unharmed, and reports them once.
+//! Foreign connections to the control port. The run must continue unharmed, and report them once.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ fn start(dir: &std::path::Path, rank: u32, port: u16) -> Started {
         .start()
 }
 
-/// Connections that send these bytes and stay open.
+/// Opens connections that send these bytes and stay open.
 fn visit(port: u16) -> Vec<TcpStream> {
     let mut visitors = Vec::new();
     let garbage: Vec<u8> = (0..4096u32).map(|i| (i * 31 % 251) as u8).collect();
@@ -34,7 +34,7 @@ fn visit(port: u16) -> Vec<TcpStream> {
             stream
                 .set_read_timeout(Some(Duration::from_millis(1)))
                 .unwrap();
-            // The connection may have been rejected already.
+            // tonnage may have closed the connection already.
             let _ = stream.write_all(words);
             let _ = stream.read(&mut [0; 16]);
             visitors.push(stream);

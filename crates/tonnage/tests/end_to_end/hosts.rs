@@ -1,4 +1,4 @@
-//! Ranks on several hosts, which are network namespaces of this machine.
+//! Ranks on several hosts. The hosts are network namespaces of this machine.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,12 +12,12 @@ use tonnage_testbed::{Error, Hosts, HostsSpec, Rate};
 use super::support::records::body;
 use super::support::{BRIEF, Ended, Started, records, tonnage_by, tonnage_in, wait_for_records};
 
-/// Hosts with one link each, of the same rate in both directions.
+/// Returns hosts with one link each. All links have the same rate in both directions.
 pub(super) fn hosts(count: usize, rate: Option<Rate>) -> Option<Hosts> {
     hosts_with_links(count, 1, rate)
 }
 
-/// Hosts with links of this rate; `None`, with the reason printed, if this machine cannot have any.
+/// Returns hosts with links of this rate. If this machine cannot have any, prints the reason and returns `None`.
 pub(super) fn hosts_with_links(count: usize, links: usize, rate: Option<Rate>) -> Option<Hosts> {
     let rates = rate.into();
     match Hosts::new(HostsSpec {
@@ -34,7 +34,7 @@ pub(super) fn hosts_with_links(count: usize, links: usize, rate: Option<Rate>) -
     }
 }
 
-/// Starts a rank on each host. All share a secret, as hosts with a common home directory would.
+/// Starts a rank on each host. All ranks get the same secret, as they would from a common home directory.
 pub(super) fn start(hosts: &Hosts, dir: &Path, arguments: &str) -> Vec<Started> {
     let size = hosts.count();
     let start = |rank: usize| {
@@ -54,12 +54,12 @@ pub(super) fn all_good(runs: &[Ended]) {
     }
 }
 
-/// Records of a run with one rank per host; all ranks must succeed.
+/// Runs one rank on each host, all of which must succeed. Returns the records.
 pub(super) fn measured(hosts: &Hosts, arguments: &str) -> Vec<Record> {
     measured_in(tempdir().unwrap().path(), hosts, arguments)
 }
 
-/// Like [`measured`], with the file of records in a directory.
+/// Like [`measured`], but writes the file of records to this directory.
 pub(super) fn measured_in(dir: &Path, hosts: &Hosts, arguments: &str) -> Vec<Record> {
     all_good(&end(start(hosts, dir, &format!("{arguments} -o r.jsonl"))));
     let records = records::read(&dir.join("r.jsonl"));
@@ -68,9 +68,9 @@ pub(super) fn measured_in(dir: &Path, hosts: &Hosts, arguments: &str) -> Vec<Rec
     records
 }
 
-/// Checks that no trial exceeds this rate by more than the fraction `within`, and that at least one reaches it. If
-/// other programs took the CPUs, which shapers and switches need too, it may be lower, and this is printed. `share` is
-/// the fraction of time that a worker, which spins, had a CPU.
+/// Checks that no trial exceeds this rate by more than the fraction `within`, and that at least one reaches it. The
+/// rate may be lower if other programs took the CPUs, which shapers and switches need too; this is then printed.
+/// `share` returns the fraction of time in which a polling thread had a CPU.
 pub(super) fn reads(record: &Record, bytes_per_s: f64, within: f64, share: fn(&Trial) -> f64) {
     let what = format!(
         "{} of {:.1} MB/s",
@@ -91,19 +91,19 @@ pub(super) fn reads(record: &Record, bytes_per_s: f64, within: f64, share: fn(&T
             "{what}: {read:.0} % where threads had {:.0} % of their CPUs",
             100.0 * share
         );
-        // A thread without its CPU for a part of the time cannot reach more than the rest.
+        // A thread without a CPU for part of the time can reach the rate only in the rest.
         let is_explained = share < 0.9 || part(best) > (1.0 - within) * share;
         assert!(is_explained, "{said}: {record:#?}");
         println!("skip: {said}");
     }
 }
 
-/// Returns the fraction of time that a lone initiator was on its CPU.
+/// Returns the fraction of time that the only initiator was on its CPU.
 pub(super) fn initiator_share(trial: &Trial) -> f64 {
     trial.initiator_cpu_ns as f64 / trial.window_ns as f64
 }
 
-/// Hosts in each record's environment with their ranks, sorted.
+/// Returns the hosts in all records' environments with their ranks, sorted.
 pub(super) fn named(records: &[Record]) -> Vec<(&str, &str)> {
     let parts = records.iter().flat_map(|record| &record.environment);
     let hosts = parts.flat_map(|part| &part.hosts);
@@ -115,7 +115,8 @@ pub(super) fn named(records: &[Record]) -> Vec<(&str, &str)> {
 #[test]
 fn networks_of_one_machine_are_not_taken_for_its_loopback() {
     let Some(hosts) = hosts(2, None) else { return };
-    // Namespaces that share the machine's name and boot ID, and the same as containers with their own processes.
+    // The namespaces share the machine's name and boot ID. In the second case, they are also containers with separate
+    // processes.
     let container = ["unshare", "--pid", "--fork", "--mount-proc", "--"];
     for inside in [&[][..], &container] {
         let dir = tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Trials cut into intervals: the sums are complete, gaps are visible, and data moved before a failure is kept.
+//! Trials that are cut into intervals. Sums must be complete, gaps must be visible, and data before a failure must be
+//! kept.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +16,7 @@ fn series(record: &Record) -> &TrialSeries {
     body(record).trials[0].series.as_ref().unwrap()
 }
 
-/// Lines printed while the ranks were working.
+/// Returns the lines that the run printed while the ranks were working.
 fn live(stderr: &str) -> Vec<&str> {
     stderr
         .lines()
@@ -32,7 +33,7 @@ fn started(dir: &Path, arguments: &str, intervals: usize) -> Started {
     run
 }
 
-/// The sums are checked with every record that is read.
+/// Reading the records checks the sums of each series.
 #[test]
 fn every_pacing_and_engine_has_its_series() {
     for arguments in [
@@ -66,7 +67,7 @@ fn every_pacing_and_engine_has_its_series() {
         assert_eq!(found, kept, "{arguments}");
         let timed = if point.latency { all } else { 0 };
         assert_eq!(series.latencies.len(), timed, "{arguments}");
-        // One line for each interval, and at most a moment without lines while bytes are verified.
+        // Each interval has one line. While bytes are verified, a few lines may be added.
         let (lines, intervals) = (live(&run.stderr), series.operations.len());
         assert!(
             (intervals..intervals + 3).contains(&lines.len()),
@@ -96,8 +97,8 @@ fn trials_have_a_series_each_and_warm_up_has_none() {
     run.printing(&["series at 64 B, trial 2, 40ms each: "]);
 }
 
-/// A rank is stopped for 300 ms. The gap shows in its series, and in its latencies, which count from when operations
-/// were due. Neither the series nor the latencies of the other rank show it.
+/// A rank is stopped for 300 ms. The gap must show in the rank's series and in its latencies, which count from the due
+/// times. The other rank's series must not show a gap.
 #[test]
 fn a_rank_that_is_stopped_is_a_gap() {
     let dir = tempdir().unwrap();
@@ -115,7 +116,7 @@ fn a_rank_that_is_stopped_is_a_gap() {
         let lengths = stood.map(|known| known.end_ns - known.begin_ns);
         lengths.max().unwrap_or(0)
     };
-    // Whole intervals of 50 ms within 300.
+    // The gap of 300 ms contains at least four whole intervals of 50 ms.
     assert!(
         (200_000_000..=350_000_000).contains(&of_rank(2)),
         "{series:?}"
@@ -124,17 +125,17 @@ fn a_rank_that_is_stopped_is_a_gap() {
     ended
         .saying(&["nothing moved: rank 2"])
         .printing(&["rank 2 moved nothing from "]);
-    // In 1.5 s of two ranks' operations, those of one rank were late for 300 ms: more than one in a hundred.
+    // In 1.5 s, one of two ranks was late for 300 ms. This is more than one in a hundred operations.
     let latency = summary(record).latency.as_ref().unwrap();
     assert!(latency.latency_ns_p99 > 100_000_000, "{latency:?}");
     assert!(latency.latency_ns_p50 < 50_000_000, "{latency:?}");
 }
 
-/// Both ranks are stopped for more than two trials. Operations due meanwhile are never issued, but must count in the
-/// percentiles; the remark must be about a stall, not an overload.
+/// Both ranks are stopped for more than two trials. Operations due in that time are never issued, but must count in the
+/// percentiles. The remark must be about a stall, not an overload.
 #[test]
 fn a_stall_that_outlasts_a_trial_is_in_its_percentiles() {
-    // On a busy machine a trial may be over before the ranks are stopped; then a longer one is tried.
+    // On a busy machine, a trial may be over before the ranks are stopped. A longer trial is then tried.
     for trial in [
         Duration::from_secs(1),
         Duration::from_secs(2),
@@ -173,7 +174,7 @@ fn a_stall_that_outlasts_a_trial_is_in_its_percentiles() {
         assert_eq!(latency.samples, due, "{latency:?}");
         assert!(stall.length_ns.min(stall.loop_ns) > least_ns, "{stall:?}");
         assert_eq!((stall.rank, stall.peer), (0, 1));
-        // The intervals of that trial include these operations too.
+        // The intervals of that trial count the unfinished operations too.
         let intervals = series(record).latencies.iter();
         let bounds = intervals.filter_map(|interval| interval.lower_bounds);
         assert_eq!(
@@ -215,7 +216,7 @@ fn what_moved_before_a_rank_was_killed_is_kept() {
     }
 }
 
-/// A copy of the file taken during the run is what a crash at that moment would leave.
+/// A copy of the file during the run is what a crash at that moment would leave.
 #[test]
 fn checkpoints_keep_what_moved_until_then() {
     let dir = tempdir().unwrap();
@@ -242,7 +243,7 @@ fn checkpoints_keep_what_moved_until_then() {
         "which was broken off",
         "it had not ended when this checkpoint was written",
     ]);
-    // At the end the point has its record, and the checkpoints belong to failed attempts.
+    // At the end, the point has its record, and the checkpoints count as failed attempts.
     let all = records::shown(dir.path(), &ended);
     let (last, before) = all.split_last().unwrap();
     assert_eq!(last.outcome, Outcome::Measured);
@@ -250,10 +251,10 @@ fn checkpoints_keep_what_moved_until_then() {
     assert!(!ended.stdout.contains("FAILED"), "{ended:#?}");
 }
 
-/// Leaks would be detected. A leak per operation would be megabytes within a second. A leak per interval is measured
-/// over 600 of them, with a limit of 200 bytes each, and 500 on rank 0, which keeps the series. Less than that can be
-/// pages that histograms and the allocator touch for the first time, when a busy machine changes the operations' times.
-/// One-time allocations, such as for the first operations, come before the measurement.
+/// This test must detect leaks. A leak per operation would be megabytes within a second. A leak per interval is
+/// measured over 600 intervals, with a limit of 200 bytes each, or 500 on rank 0, which keeps the series. Smaller
+/// growth can be memory that histograms and the allocator touch for the first time when a busy machine changes the
+/// operations' times. One-time allocations happen before the measurement.
 #[test]
 fn the_memory_of_ranks_does_not_grow() {
     let dir = tempdir().unwrap();
@@ -280,7 +281,7 @@ fn the_memory_of_ranks_does_not_grow() {
     }
 }
 
-/// Returns the private memory of a process, as the kernel counts it.
+/// Returns the private memory of a process in KiB, as the kernel counts it.
 fn private_kib(pid: i32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let mut lines = status.lines();

@@ -1,4 +1,4 @@
-//! `tonnage ior`: IOR's command lines behave as in IOR, and its result block agrees with the record.
+//! `tonnage ior` must accept IOR's command lines as IOR does, and its result block must agree with the record.
 
 use std::fs;
 use std::path::Path;
@@ -15,14 +15,14 @@ fn ior(dir: &Path, arguments: &str) -> Ended {
     tonnage(dir, &format!("ior --ranks 2 {arguments}")).run()
 }
 
-/// Returns the record that a run has written.
+/// Returns the only record that a run has written.
 fn record(dir: &Path, file: &str) -> Value {
     let text = fs::read_to_string(dir.join(file)).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
     serde_json::from_str(&text).unwrap()
 }
 
-/// Returns the rows of the first table, split at IOR's columns.
+/// Returns the rows of the first table, split at the column positions that IOR uses.
 fn passes(stdout: &str) -> Vec<Vec<&str>> {
     let starts = [0, 10, 21, 32, 44, 55, 66, 77, 88, 99, 110];
     let lines = stdout
@@ -136,7 +136,7 @@ fn a_summary_takes_the_place_of_nothing_but_a_summary() {
     for format in ["default", "JSON", "CSV"] {
         let line =
             format!("-F -w -b 64k -t 16k -o s.dat -O summaryFormat={format} -O summaryFile=sum");
-        // An empty file, and then a block of the same kind.
+        // The file is empty at first, and has a block of the same kind at the second run.
         fs::write(&summary, "").unwrap();
         for _ in 0..2 {
             ior(dir.path(), &line).with_code(0);

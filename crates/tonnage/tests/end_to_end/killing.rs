@@ -1,4 +1,5 @@
-//! Killed ranks: the others end soon, name the killed rank, keep the measured points and leave nothing behind.
+//! Killed ranks. The other ranks must end soon, name the killed rank, keep the measured points and leave nothing
+//! behind.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,8 +15,7 @@ use super::support::{
     wait_until,
 };
 
-/// Checks that /dev/shm holds no new files, except those of processes other than `pids`, whose names start with their
-/// PID.
+/// Checks that /dev/shm has no new files of these processes. A file whose name starts with another PID is ignored.
 pub fn nothing_new(before: &BTreeSet<String>, pids: &[i32]) {
     let of_others = |name: &str| {
         let pid = name.split_once(':').and_then(|(pid, _)| pid.parse().ok());
@@ -27,12 +27,12 @@ pub fn nothing_new(before: &BTreeSet<String>, pids: &[i32]) {
     assert!(new.is_empty(), "left in /dev/shm: {new:?}");
 }
 
-/// Returns the PIDs of a run's processes.
+/// Returns the PIDs of all processes of a run.
 pub fn pids(run: &Started) -> Vec<i32> {
     run.processes().iter().map(|process| process.pid).collect()
 }
 
-/// Checks that the measured points are complete; the interrupted point may be there as a failure.
+/// Checks that at least this many points were measured. The interrupted point may have a record as a failure.
 fn kept(path: &Path, at_least: usize) {
     let records = if path.exists() {
         records::read(path)
@@ -45,7 +45,8 @@ fn kept(path: &Path, at_least: usize) {
     assert!(!records.iter().any(is_skip), "{records:#?}");
 }
 
-/// Kills a rank of a transfer when `ready`, and checks how the run ends; `measured` points were complete before.
+/// Kills a rank of a transfer after `ready` returns, and checks how the run ends. At least `measured` points must be in
+/// the file.
 fn kill_one(arguments: &str, rank: u32, measured: usize, ready: impl Fn(&Path, &Started)) {
     let dir = tempdir().unwrap();
     let before = shared_memory();
@@ -56,7 +57,7 @@ fn kill_one(arguments: &str, rank: u32, measured: usize, ready: impl Fn(&Path, &
     let ended = run.kill_rank(rank);
     kept(&dir.path().join("r.jsonl"), measured);
     nothing_new(&before, &pids);
-    // The surviving process shows the measured points.
+    // The surviving process must print the measured points.
     if measured > 0 {
         let shown = tonnage(dir.path(), "show r.jsonl").run().with_code(0);
         assert_eq!(ended.stdout, shown.stdout, "{ended:#?}");
@@ -65,14 +66,14 @@ fn kill_one(arguments: &str, rank: u32, measured: usize, ready: impl Fn(&Path, &
 
 const SHM: &str = "--engine shm --sizes 8..64 --ranks 2 --op write";
 
-/// Waits until a rank is in its trial, which is when it uses CPU time instead of waiting.
+/// Waits until a rank is in its trial. Only then does it use much CPU time.
 fn working(run: &Started, rank: u32) {
     wait_until("the rank uses its CPU", || {
         cpu_ticks(run.rank(rank).pid) > 10
     });
 }
 
-/// Returns the CPU time of a process, in hundredths of a second on every Linux.
+/// Returns the CPU time of a process in ticks. On every Linux, a tick is a hundredth of a second.
 fn cpu_ticks(pid: i32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
@@ -80,8 +81,8 @@ fn cpu_ticks(pid: i32) -> u64 {
     times.filter_map(|text| text.parse::<u64>().ok()).sum()
 }
 
-/// Returns the option for another library, if the installed one would not do. The tcp provider of libfabric 1.17 may
-/// itself crash when a peer dies, and a crashed process reports nothing.
+/// Returns the option for the embedded library, if the installed one cannot be used. The tcp provider of libfabric 1.17
+/// may crash when a peer dies, and a crashed process reports nothing.
 fn library_for(engine: &str) -> &'static str {
     if engine.ends_with("tcp") {
         "--libfabric embedded"
@@ -90,7 +91,8 @@ fn library_for(engine: &str) -> &'static str {
     }
 }
 
-/// A peer's connection breaks, or its memory stays; either way, its death must be reported.
+/// A peer's connection breaks when the peer dies, but its shared memory stays. Its death must be reported in both
+/// cases.
 #[test]
 fn in_the_middle_of_a_trial() {
     let ranks = "
@@ -122,7 +124,7 @@ fn in_the_middle_of_a_trial() {
     }
 }
 
-/// Kills a rank in its own round and in another rank's, asleep, under load, in a call, and in a race of a search.
+/// Kills a rank in its own round, in another rank's round, asleep, under load, in a call, and in a search.
 #[test]
 fn in_every_pattern_and_kind() {
     let endless = "0 1T 0\n0 0 1T\n0 0 0\n";
@@ -153,8 +155,8 @@ fn in_every_pattern_and_kind() {
     }
 }
 
-/// Kills during memory allocation and registration, which takes long for large memories, and while all ranks connect
-/// for the first time.
+/// Kills a rank while it allocates and registers a large memory, which takes long. Also kills a rank while all ranks
+/// connect for the first time.
 #[test]
 fn while_fabric_opens_and_connects() {
     for provider in ["tcp", "shm"] {
@@ -181,8 +183,8 @@ fn after_points_were_measured() {
     }
 }
 
-/// Kills a rank during joining, opening the engine, exchanging addresses, the canary, or the first point. Only some
-/// runs exist at a time, because ranks that wait for a rank lost before joining take a while to end.
+/// Kills a rank while it joins, opens the engine, exchanges addresses, runs the canary, or measures the first point.
+/// Only a few runs exist at a time: ranks need a while to end if another rank was lost before joining.
 #[test]
 fn soon_after_the_start() {
     let delays = [0, 3, 6, 10, 15, 25, 40, 80];
@@ -193,8 +195,8 @@ fn soon_after_the_start() {
     });
 }
 
-/// Ranks that have not arrived find no listener at the meeting point, and the others are in the middle of joining. The
-/// run must end at once, with one error.
+/// Rank 0 dies while the other ranks are joining, or before they have connected to it. The run must end at once, with
+/// one error.
 #[test]
 fn killing_rank_0_before_all_have_joined() {
     let dir = tempdir().unwrap();
@@ -207,7 +209,7 @@ fn killing_rank_0_before_all_have_joined() {
         let killed = Instant::now();
         run.signal_rank(3, Signal::CONT);
         let ended = run.end().with_code(1);
-        // Ranks that do not end on their own have four seconds.
+        // The supervisor would wait four seconds for ranks that do not end by themselves.
         assert!(killed.elapsed() < Duration::from_secs(2), "{ended:#?}");
         ended.blaming(0).with_one_error(&[]);
     }
@@ -254,7 +256,7 @@ fn the_supervisor() {
         std::thread::sleep(Duration::from_millis(delay_ms));
         let pids = pids(&run);
         run.signal(Signal::KILL);
-        // Every run checks that its ranks end within 5 s.
+        // `end` checks that the ranks end within 5 s.
         let ended = run.end();
         assert_eq!(ended.signal, Some(9), "{ended:#?}");
         nothing_new(&before, &pids);

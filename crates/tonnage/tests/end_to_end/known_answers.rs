@@ -1,5 +1,5 @@
-//! Results known in advance: links of known speed, cut links, and the CPUs and devices of ranks that a real Slurm
-//! starts on hosts of one machine.
+//! Results that are known in advance: rates of links of known speed, cut links, and CPUs and devices of ranks. A real
+//! Slurm starts ranks on hosts of one machine.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,12 +18,12 @@ use super::support::{BRIEF, LONG, Started, records, tonnage_by, wait_until};
 /// Tolerance of a figure compared with theory.
 const TOLERANCE: f64 = 0.03;
 
-/// A frame has 1514 bytes for 1448 of payload; acknowledgements, requests and retransmissions add a little more.
+/// A frame has 1514 bytes for 1448 bytes of payload. Acknowledgements, requests and retransmissions add a little more.
 const BYTES_PER_PAYLOAD_MAX: f64 = 1.08;
 
 const STREAM: &str = "--trials 2 --trial-time 500ms --warmup 200ms --bound none";
 
-/// Checks that the interface counters of both hosts show the payload with its headers and nothing else, and that they
+/// Checks that the interface counters of both hosts show the payload with its headers and nothing else. Both hosts must
 /// agree.
 fn both_ends_agree(record: &Record) {
     let path = record.wire_proof.as_ref().unwrap();
@@ -69,8 +69,8 @@ fn links_of_1_and_10_gigabits_read_119_6_and_1196_megabytes() {
             });
             both_ends_agree(record);
         }
-        // Batches and timetables do not exceed it either, because operations in flight at the end of a trial are waited
-        // for.
+        // Batches and rates must not exceed the link's rate either: a trial waits for the operations that are in flight
+        // at its end.
         let offered = 40.0 * f64::from(1 << 20);
         let bursts = [("--batch 8", link), ("--rate 40 --depth 8", offered)];
         for (pacing, most) in bursts.into_iter().filter(|_| rate == Rate::GBIT_1) {
@@ -84,8 +84,8 @@ fn links_of_1_and_10_gigabits_read_119_6_and_1196_megabytes() {
     }
 }
 
-/// A link of 1 Gb/s sends and receives at the same time: each direction has the full rate, and the sum is twice as
-/// much.
+/// A link of 1 Gb/s sends and receives at the same time. Each direction must reach the full rate, and the sum must be
+/// twice as much.
 #[test]
 fn a_link_of_1_gigabit_carries_twice_as_much_both_ways() {
     let Some(hosts) = hosts(2, Some(Rate::GBIT_1)) else {
@@ -122,7 +122,7 @@ fn a_link_of_1_gigabit_carries_twice_as_much_both_ways() {
     }
 }
 
-/// Several clients of one server must measure the bottleneck link's rate, and their shares must add up to it.
+/// Several clients of one server must measure the rate of the slowest link. Their shares must add up to it.
 #[test]
 fn clients_of_one_server_share_the_link_that_holds_them_up() {
     let Some(hosts) = hosts(4, None) else { return };
@@ -133,7 +133,7 @@ fn clients_of_one_server_share_the_link_that_holds_them_up() {
     for (op, server, client, expected) in [
         ("read", sends(gigabit), none, 1.0),
         ("write", receives(gigabit), none, 1.0),
-        // Slower links than elsewhere, so that two CPUs carry three of them.
+        // Three links at once need lower rates, so that two CPUs can sustain them.
         ("write", none, sends(slow), 0.9),
     ] {
         hosts.link(0, 0).set_rates(server).unwrap();
@@ -154,7 +154,7 @@ fn clients_of_one_server_share_the_link_that_holds_them_up() {
     }
 }
 
-/// Starts two ranks in a long point over `interface`, and waits until they transfer.
+/// Starts two ranks with a long point over `interface`, and waits until payload flows.
 fn streaming(hosts: &Hosts, dir: &Path, interface: &str, length: &str) -> Vec<Started> {
     let arguments = format!(
         "transfer --engine fabric:tcp --devices {interface} --op write --sizes 1M {length} -o r.jsonl"
@@ -172,7 +172,7 @@ fn an_outage_of_two_seconds_shows_and_the_run_goes_on() {
         return;
     };
     let dir = tempdir().unwrap();
-    // The libfabric version that most machines have, if it is installed.
+    // Most machines have this libfabric version, if any is installed.
     let library = installed().map_or_else(String::new, |path| format!("--libfabric {path}"));
     let length =
         format!("--depth 8 --duration 5s --interval 250ms --warmup 0 --bound none {library}");
@@ -188,7 +188,7 @@ fn an_outage_of_two_seconds_shows_and_the_run_goes_on() {
     assert_eq!(record.outcome, Outcome::Measured);
     let latency = summary(record).latency.as_ref().unwrap();
     assert!(latency.latency_ns_max > 1_900_000_000, "{latency:#?}");
-    // The gap is in the series: 2 s, plus the time until the connection retries.
+    // The gap must be in the series. It lasts 2 s and until the connection retries.
     let standstills = &body(record).trials[0].series.as_ref().unwrap().standstills;
     let lengths = standstills.iter().map(|it| it.end_ns - it.begin_ns);
     assert!(lengths.max() >= Some(1_500_000_000), "{standstills:?}");
@@ -216,14 +216,14 @@ fn an_outage_for_ever_ends_the_run_and_names_both_ends() {
             assert!(run.stderr.contains(part), "no {part:?} in {run:#?}");
         }
     }
-    // The interrupted point may be there as a failure.
+    // The interrupted point may have a record as a failure.
     for record in records::read(&dir.path().join("r.jsonl")) {
         records::why_failed(&record);
     }
 }
 
-/// The control channel lives, so no heartbeat fails. In a ping-pong, each side's own operations may still complete,
-/// because a socket has taken them. Only the device name identifies a rail of a stripe.
+/// The control channel works, so no heartbeat fails. In a ping-pong, a side's own operations may still complete,
+/// because a socket has taken them. With a stripe, only the device name tells which rail was cut.
 #[test]
 fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
     let lengths = ["--depth 8", "--ping-pong", "--depth 8 --rails stripe"];
@@ -231,7 +231,7 @@ fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
         .map(|length| {
             let hosts = hosts_with_links(2, 2, Some(Rate::GBIT_1))?;
             let dir = tempdir().unwrap();
-            // Ranks waiting for each other's CPUs would take as long as a network timeout.
+            // Sleeping threads are used, because polling ranks would compete for CPUs and slow the end down.
             let length = format!("{length} --cq event {LONG}");
             let length = length.replace("--ping-pong --cq event", "--ping-pong");
             let devices = if length.contains("stripe") {
@@ -250,7 +250,7 @@ fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
     };
     for (_hosts, _dir, runs, since) in cut {
         let ended = end(runs);
-        // The network's seven seconds plus five, on CPUs that others use too.
+        // The limit is seven seconds for the network and five for the end, with a reserve for busy CPUs.
         assert!(since.elapsed() < Duration::from_secs(20), "{ended:#?}");
         assert!(ended.iter().all(|run| run.code == Some(1)), "{ended:#?}");
         let said = &ended[0].stderr;
@@ -269,7 +269,7 @@ fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
 fn a_rank_that_is_killed_while_it_streams_is_named_on_the_other_host() {
     let Some(hosts) = hosts(2, None) else { return };
     let dir = tempdir().unwrap();
-    // The one of libfabric 1.17 may itself crash when a peer dies, and then reports nothing.
+    // With libfabric 1.17, the process may crash when a peer dies, and then reports nothing.
     let length = format!("--depth 8 --libfabric embedded {LONG}");
     let mut runs = streaming(&hosts, dir.path(), "eth0", &length);
     runs[1].signal_rank(1, rustix::process::Signal::KILL);
@@ -277,7 +277,8 @@ fn a_rank_that_is_killed_while_it_streams_is_named_on_the_other_host() {
     zero.saying(&["rank 1 on h1"]);
 }
 
-/// Slurm gives both ranks local rank 0. The hosts are one machine, so they must still not share a CPU.
+/// On both hosts, Slurm gives the rank the local rank 0. The hosts are one machine, so the ranks must still not share a
+/// CPU.
 #[test]
 fn slurm_starts_ranks_on_two_hosts() {
     let Some(hosts) = hosts(2, None) else { return };

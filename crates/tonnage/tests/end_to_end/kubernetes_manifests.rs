@@ -1,9 +1,9 @@
-//! The manifests of contrib/kubernetes: their structure, and the program started as the pods that they describe.
+//! The manifests of contrib/kubernetes: their structure, and runs of the program as the described pods.
 //!
-//! The pods' settings (arguments, variables, the first one's host name) are read from the manifests, so that these and
-//! the program cannot drift apart. The additions of controllers are hard-coded here: the index of a pod of an Indexed
-//! Job, and the expansion of a TrainJob by Kubeflow Trainer's plugin for torch. Schemas are not checked, because they
-//! are on the network. `kubectl apply --dry-run=server` does that on a cluster.
+//! The pods' settings (arguments, variables, the first pod's host name) are read from the manifests, so that they
+//! always match the program. Settings that controllers add are hard-coded here: the index of a pod of an Indexed Job,
+//! and the expansion of a TrainJob by Kubeflow Trainer's plugin for torch. Schemas are not checked, because they are on
+//! the network. On a cluster, `kubectl apply --dry-run=server` checks them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -22,13 +22,13 @@ use super::support::{BRIEF, Program, records, tonnage, tonnage_in};
 struct Pods {
     count: i64,
     arguments: String,
-    /// Environment variables that are the same for each pod.
+    /// Environment variables with the same value in each pod.
     variables: BTreeMap<String, String>,
-    /// Variables that hold the number of the pod.
+    /// Variables with the number of the pod.
     index_names: &'static [&'static str],
     /// Name that the controller and the Service give to the first pod.
     first: String,
-    /// Variables of the run as its records name them.
+    /// The launcher variables that the records name.
     launcher: &'static str,
 }
 
@@ -62,7 +62,7 @@ fn arguments(yaml: &Yaml) -> String {
     words.join(" ")
 }
 
-/// Variables of a container; values from a Secret are looked up in the documents.
+/// Returns the variables of a container. Values from a Secret are looked up in the documents.
 fn variables(env: &Yaml, documents: &[Yaml]) -> BTreeMap<String, String> {
     let value = |entry: &Yaml| {
         let from = &entry["valueFrom"]["secretKeyRef"];
@@ -106,7 +106,7 @@ fn indexed(spec: &Yaml, documents: &[Yaml], first: String) -> Pods {
     }
 }
 
-/// A Job gives pod I the name JOB-I, under the headless Service that its pods name.
+/// A Job names its pod I JOB-I, within the headless Service that the pods name.
 fn job() -> Pods {
     let documents = documents("job.yaml");
     let (job, service) = (of_kind(&documents, "Job"), of_kind(&documents, "Service"));
@@ -125,7 +125,7 @@ fn job() -> Pods {
     indexed(&job["spec"], &documents, first)
 }
 
-/// A JobSet creates a Service of its own name, and gives pod I of its job J the name JOBSET-PART-J-I.
+/// A JobSet creates a Service with its own name. Pod I of its job J gets the name JOBSET-PART-J-I.
 fn jobset() -> Pods {
     let documents = documents("jobset.yaml");
     let set = of_kind(&documents, "JobSet");
@@ -162,7 +162,7 @@ fn trainjob() -> Pods {
         ("PET_MASTER_ADDR", first.clone()),
         ("PET_MASTER_PORT", "29500".into()),
     ] {
-        // The plugin refuses variables that would be set twice.
+        // The plugin refuses a variable that is already set.
         assert_eq!(variables.insert(name.into(), value), None, "{name}");
     }
     Pods {
@@ -176,7 +176,7 @@ fn trainjob() -> Pods {
 }
 
 impl Pods {
-    /// A pod's variables, with a secret in place of the placeholder that the manifest asks its reader to change.
+    /// Sets a pod's variables, with a secret instead of the placeholder that the manifest's reader has to change.
     fn dress(&self, mut program: Program, index: usize, secret: &str) -> Program {
         for (name, value) in &self.variables {
             program = program.env(name, value.replace("CHANGE-ME", secret));
@@ -194,7 +194,7 @@ impl Pods {
         let dir = tempdir().unwrap();
         let started: Vec<_> = (0..usize::try_from(self.count).unwrap())
             .map(|index| {
-                // Pods share no home directory, so a secret file of one is not visible to another.
+                // Pods share no home directory, so a pod cannot see another pod's secret file.
                 let home = dir.path().join(index.to_string());
                 fs::create_dir(&home).unwrap();
                 let arguments = format!("{} {BRIEF} -o r.jsonl", self.arguments);
@@ -226,7 +226,7 @@ fn pods_of_the_manifests_are_a_run() {
     }
 }
 
-/// A secret in a public file is not a secret.
+/// A secret in a public file is not secret, so the placeholder must be refused.
 #[test]
 fn unmodified_manifests_are_refused() {
     for pods in [job(), jobset(), trainjob()] {
@@ -239,7 +239,7 @@ fn unmodified_manifests_are_refused() {
     }
 }
 
-/// The image must not run as root, and must start the program for which the manifests give arguments.
+/// The image must not run as root. It must start the program that takes the manifests' arguments.
 #[test]
 fn the_image_starts_the_program_without_root() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/kubernetes/Dockerfile");

@@ -1,4 +1,4 @@
-//! Ranks that an external launcher started, and the secret that they share.
+//! Ranks that an external launcher starts, and the secret that they share.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ fn transfer(dir: &Path, ranks: u32, more: &str) -> Program {
     tonnage(dir, &arguments)
 }
 
-/// Runs all ranks; `change` applies each rank's own settings.
+/// Runs all ranks. `change` adds each rank's own settings.
 fn launch(
     dir: &Path,
     ranks: u32,
@@ -115,7 +115,7 @@ fn a_wrong_secret_keeps_a_rank_out_and_both_sides_report_it() {
     assert_eq!(wrong.matches("error: ").count(), 1, "{runs:#?}");
 }
 
-/// A launcher may kill rank 0 as soon as another rank has ended.
+/// Rank 0 must report the missing rank at once: a launcher may kill rank 0 as soon as another rank ends.
 #[test]
 fn rank_0_names_the_missing_rank_before_another_one_ends() {
     let dir = tempdir().unwrap();
@@ -134,7 +134,7 @@ fn rank_0_names_the_missing_rank_before_another_one_ends() {
         .with_one_error(&["rank 2 of 3 did not come within"]);
 }
 
-/// Looks at all messages at the highest verbosity, all files written, and every command line.
+/// Searches all messages at the highest verbosity, all written files, and every command line.
 #[test]
 fn the_secret_appears_nowhere() {
     let dir = tempdir().unwrap();
@@ -161,7 +161,7 @@ fn command_lines(run: &Started) -> Vec<String> {
     processes.map(|process| process.command_line).collect()
 }
 
-/// Ranks that the program starts itself have a generated secret; only their environment may hold it.
+/// For ranks that it starts itself, the program generates a secret. Only their environment may contain it.
 #[test]
 fn the_secret_of_local_ranks_appears_nowhere() {
     let dir = tempdir().unwrap();
@@ -217,7 +217,7 @@ fn sources_that_disagree_are_refused() {
     }
 }
 
-/// Job J and job J + 10000 have the same port; without the run's name in the key, ranks of both would form one run.
+/// Job J and job J + 10000 use the same port. The run's name in the key keeps their ranks apart.
 #[test]
 fn steps_with_one_port_do_not_mix() {
     let dir = tempdir().unwrap();
@@ -241,7 +241,7 @@ fn steps_with_one_port_do_not_mix() {
         stranger.stderr.contains("rank 0 of this run"),
         "{stranger:#?}"
     );
-    // The run that it reached keeps waiting for its own rank.
+    // The run that the wrong rank reached must keep waiting for its own rank.
     task("7", "1").end().with_code(0);
     zero.end().with_code(0);
 }

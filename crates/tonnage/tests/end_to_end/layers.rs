@@ -33,14 +33,15 @@ fn each_layer_is_compared_with_the_one_below_it() {
         ),
     ] {
         let words = cells(layer);
-        // Without a CPU for each rank, no bound can be measured.
+        // Without a CPU for each rank, a bound cannot be measured.
         if words.len() == 3 && below[0] == "bound" {
             println!("skip: the ranks share a CPU, so that {layer:?} has no bound");
             continue;
         }
         assert!(words.ends_with(below), "{words:?}");
     }
-    // Each round has a write of each engine and two collectives; native calls compete in each.
+    // Each round has two transfers and two collectives. In each collective, native backends over both engines are
+    // measured.
     let records = records::shown(dir.path(), &run);
     assert_eq!(records.len(), 2 * 4);
     let ways = |round: usize| {
@@ -68,7 +69,7 @@ fn collectives_are_verified_and_counted() {
     let measured: Vec<_> = records.iter().filter(native).collect();
     assert!(measured.iter().all(|it| it.outcome == Outcome::Measured));
     for body in measured.iter().map(|it| it.collective().unwrap()) {
-        // The first call of each point and the last one of its trial, all ranks together.
+        // Checked are the first call of each point and the last call of its trial, on all ranks together.
         let shape = body.point.shape();
         let bytes: u64 = (0..5).map(|rank| shape.output_bytes(rank)).sum();
         let checked = body.backends[0].summary.as_ref().unwrap().verified_bytes;
@@ -80,7 +81,7 @@ fn collectives_are_verified_and_counted() {
         .filter(|line| line.trim_start().starts_with("torch:gloo skipped"));
     assert_eq!(skipped.count(), 1, "{}", run.stdout);
     run.printing(&["PASS  all checked "]);
-    // A backend that was named is reported as missing.
+    // A backend that the user named must be reported if it is missing.
     let named = "verify --collectives=gather --backend torch:gloo --ranks 2 --sizes 8 --python no-such-python";
     let run = tonnage(dir.path(), named).run().with_code(1);
     run.printing(&["FAIL  nothing was checked"]);

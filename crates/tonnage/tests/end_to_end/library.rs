@@ -1,10 +1,10 @@
-//! Operations through the library for other programs: `--api` and `--session`.
+//! Operations through tonnage's transfer library: `--api` and `--session`.
 
 use tonnage_record::Record;
 
 use super::support::records::{body, measured, summary};
 
-/// Returns the point's api and session as in the record, and its operations.
+/// Returns the api, the session and the number of operations of each record.
 fn figures(records: &[Record]) -> Vec<(String, String, u64)> {
     let of = |record: &Record| {
         let point = serde_json::to_value(&body(record).point).unwrap();
@@ -14,7 +14,7 @@ fn figures(records: &[Record]) -> Vec<(String, String, u64)> {
     records.iter().map(of).collect()
 }
 
-/// Runs two trials of 40 operations through every API; every byte of each must be right.
+/// Runs two trials of 40 operations through every API. Every byte must be right.
 #[test]
 fn every_byte_arrives_through_the_library() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {
@@ -33,8 +33,8 @@ fn every_byte_arrives_through_the_library() {
     }
 }
 
-/// Runs both ends of a ping-pong, several workers and peers, operations in parts, sleeping workers, and several
-/// devices.
+/// Runs ping-pongs, several threads and peers, operations in parts, sleeping threads, and several devices through the
+/// library.
 #[test]
 fn every_pacing_goes_through_the_library() {
     for (operations, line) in [
@@ -78,7 +78,7 @@ fn every_pacing_goes_through_the_library() {
     let fan =
         "--engine shm --op write --ranks 3 --traffic all-to-all --sizes 64 --depth 4 --verify";
     let (records, _) = measured(&format!("{fan} --api poll,async"));
-    // A worker issues 40, alternating between both of its peers.
+    // Each thread issues 40 operations, alternating between its two peers.
     assert!(
         records
             .iter()

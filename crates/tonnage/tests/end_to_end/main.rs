@@ -1,8 +1,8 @@
-//! Tests of the whole program: the real binary, real ranks, real engines, real files. Each module states the behaviour
-//! that it checks. Refused command lines are tested next to the code, in `crates/commands/src/refused.rs`.
+//! Tests of the whole program: the real binary, real ranks, real engines, real files. The head of each module states
+//! the behaviour that it checks. Refused command lines are tested in `crates/commands/src/refused.rs`.
 //!
-//! Every run has its own directory as home and working directory, and ends within a deadline; after that, none of its
-//! processes may be left. Runs last milliseconds: nothing here depends on speed.
+//! Every run has its own directory as home and working directory. It must end within a deadline and leave no processes
+//! behind. Runs last milliseconds, and no test depends on speed.
 #![cfg(test)]
 
 mod addresses;

@@ -1,4 +1,4 @@
-//! Matrices: every ordered pair of ranks measured alone, and verdicts on hosts that are deliberately slow.
+//! Matrices: every ordered pair of ranks is measured alone, and deliberately slow hosts must be found.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,8 +12,8 @@ use super::hosts::{end, hosts_with_links, measured_in, start};
 use super::support::records::{measured, summary, transfer};
 use super::support::{BRIEF, has, tonnage};
 
-/// If two ranks copy at the same time, the bound must cover both; if they copy one after the other, it must cover one
-/// rank.
+/// If two ranks copy at the same time, the bound must be that of two copiers. If they copy one after the other, it must
+/// be that of one.
 #[test]
 fn the_copy_bound_is_of_the_ranks_that_initiate_at_once() {
     for (traffic, said) in [
@@ -26,7 +26,7 @@ fn the_copy_bound_is_of_the_ranks_that_initiate_at_once() {
         let brief = BRIEF.replace("--bound none", "");
         let line = format!("--engine shm --op write --ranks 2 --sizes 64k --traffic {traffic}");
         let (run, records) = transfer(&format!("{line} {brief}"));
-        // Ranks that share a CPU have no bound.
+        // If ranks share a CPU, there is no bound.
         let Some(bound) = &records[0].bound else {
             println!("skip: no copy bound, as threads yield: {}", run.stdout);
             continue;
@@ -35,7 +35,7 @@ fn the_copy_bound_is_of_the_ranks_that_initiate_at_once() {
     }
 }
 
-/// Every ordered pair must occur once, the pairs' bytes must add up to the total, and each byte must be in the right
+/// Every ordered pair must occur once, and the pairs' bytes must add up to the total. Each byte must be in the right
 /// place.
 #[test]
 fn pairs_add_up_and_none_is_missing() {
@@ -88,8 +88,8 @@ fn every_rank_has_one_target_and_one_initiator_when_shifted() {
     }
 }
 
-/// Returns the verdict on a matrix of all hosts, with its record in a directory. Writes complete when they have
-/// arrived. Otherwise data in socket buffers would have to drain over a slow link after each trial.
+/// Measures a matrix of all hosts with its record in `dir`, and returns the verdict. A write completes only when its
+/// data has arrived. Otherwise data in socket buffers would have to drain over a slow link after each trial.
 fn judged(dir: &Path, hosts: &Hosts, op: &str) -> MatrixVerdict {
     let _ = std::fs::remove_file(dir.join("r.jsonl"));
     let line = format!(
@@ -112,8 +112,8 @@ fn marked(verdict: &MatrixVerdict) -> (Vec<u32>, Vec<u32>, Vec<(u32, u32)>) {
     )
 }
 
-/// Six hosts have links of 200 Mb/s. A host that sends or receives slowly must be marked, and so must a pair whose
-/// bytes use a second, slow link; nothing else may be.
+/// Six hosts have links of 200 Mb/s. Only a host that sends or receives slowly must be marked, and only a pair whose
+/// bytes use a second, slow link.
 #[test]
 fn only_slow_hosts_and_pairs_of_a_matrix_are_marked() {
     let [fast, tenth] = ["200mbit", "20mbit"].map(|rate| rate.parse::<Rate>().ok());
@@ -124,7 +124,7 @@ fn only_slow_hosts_and_pairs_of_a_matrix_are_marked() {
     let dir = tempdir().unwrap();
     let even = judged(dir.path(), &hosts, "write");
     assert_eq!(marked(&even), (vec![], vec![], vec![]), "{even:#?}");
-    // A baseline of the links at full speed.
+    // These records, with links at full speed, become the baseline.
     std::fs::rename(dir.path().join("r.jsonl"), dir.path().join("even.jsonl")).unwrap();
     for (send, receive, op, expected) in [
         (tenth, fast, "read", (vec![2], vec![], vec![])),
@@ -137,7 +137,7 @@ fn only_slow_hosts_and_pairs_of_a_matrix_are_marked() {
         let is_tenth = slow.all(|slow| (0.05..0.2).contains(&slow.of_median));
         assert!(is_tenth, "{verdict:#?}");
     }
-    // Slow in both directions, as a check sees it.
+    // The link is slow in both directions, and a check must find this host.
     link.set_rates(tenth.into()).unwrap();
     is_blamed(&hosts, dir.path(), "h2");
     link.set_rates(fast.into()).unwrap();
@@ -147,8 +147,8 @@ fn only_slow_hosts_and_pairs_of_a_matrix_are_marked() {
     assert_eq!(marked(&verdict), expected, "{verdict:#?}");
 }
 
-/// Checks against the matrix of `even.jsonl`: one of the six hosts fails, and it is the slow one. The sum over all
-/// hosts stays within the half that the baseline tolerates.
+/// Checks the hosts against a baseline from `even.jsonl`. The check must fail because of the slow host alone. The sum
+/// over all hosts is still within the tolerance of the baseline.
 fn is_blamed(hosts: &Hosts, dir: &Path, slow: &str) {
     let baseline = "baseline even.jsonl --min-runs 1 --warn 40% --fail 50% -o b.toml";
     tonnage(dir, baseline).run().with_code(0);
@@ -163,7 +163,7 @@ fn is_blamed(hosts: &Hosts, dir: &Path, slow: &str) {
     assert_eq!(failed, format!("{slow}\n"), "{ended:#?}");
 }
 
-/// Routes host 1's traffic to host 3 over its second link, which gets this rate.
+/// Routes traffic from host 1 to host 3 over host 1's second link, and gives this link this rate.
 fn reroute(hosts: &Hosts, rate: Option<Rate>) {
     hosts.link(1, 1).set_rates(rate.into()).unwrap();
     let (from, to) = (hosts.address(1), hosts.address(3));
@@ -175,7 +175,7 @@ fn reroute(hosts: &Hosts, rate: Option<Rate>) {
     run(1, "ip", &route.split(' ').collect::<Vec<_>>());
     let rule = format!("rule add from {from} to {to} lookup 50 priority 50");
     run(1, "ip", &rule.split(' ').collect::<Vec<_>>());
-    // The host's second interface answers for the address of the first one.
+    // Host 3's second interface must answer for the address of its first one.
     let answer = "echo 0 > /proc/sys/net/ipv4/conf/all/arp_ignore";
     run(3, "sh", &["-c", answer]);
 }

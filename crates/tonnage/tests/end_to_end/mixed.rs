@@ -1,4 +1,4 @@
-//! Plans with experiments of several kinds: one run, one file of records, and one way to resume it.
+//! Plans with experiments of several kinds make one run and one file of records, which can be resumed.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tonnage_record::{Outcome, Record};
 
 use super::support::{records, tonnage, wait_for_records};
 
-/// A transfer, files, connections, and a transfer, in this order.
+/// A plan with a transfer, files, connections, and another transfer, in this order.
 const PLAN: &str = r#"
 name = "mixed"
 
@@ -71,7 +71,7 @@ fn a_plan_of_all_kinds_is_one_run() {
         assert_eq!(record.run_id, records[0].run_id);
         assert_eq!(record.environment, records[0].environment);
     }
-    // Two transfers, the connections with their seven steps, and a row of each phase.
+    // The table has two transfers, seven steps of the connections, and a row for each phase of the files.
     assert_eq!(run.rows().len(), 2 + 8, "{run:#?}");
     run.printing(&["\nwrite ", "\nread "]);
 }
@@ -86,7 +86,7 @@ fn a_mixed_run_resumes_where_it_stopped() {
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
     let resume = || tonnage(dir.path(), "run mixed.toml --ranks 2 --resume r.jsonl").succeed();
     let all = records::read(&path);
-    // Each kind in turn is the one that is left to measure.
+    // In each iteration, a different kind is left to measure.
     for left in 0..lines.len() {
         let kept = [&lines[..left], &lines[left + 1..]].concat().concat();
         fs::write(&path, &kept).unwrap();

@@ -1,7 +1,7 @@
-//! File experiments with the engine mpiio, under the mpirun of each installed MPI, and without any.
+//! File experiments with the engine mpiio, under the mpirun of each installed MPI and without mpirun.
 //!
-//! The engine's calls are tested individually in `crates/engines/tests/mpiio/`. The tests here cover whole runs, their
-//! records, and how they end.
+//! `crates/engines/tests/mpiio/` tests the engine's calls one by one. The tests here cover whole runs, their records,
+//! and how runs end.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use super::support::{tonnage, wait_until};
 const POINT: &str = "file --engine mpiio --path t.dat --block 256k --transfer 64k --segments 3 --phases write,read \
                      --read-shift 1 --fsync end --barriers --bound none --verify -o r.jsonl";
 
-/// Launchers, with the names of their libraries.
+/// Launchers, and the names of their libraries.
 const MPIS: [(&str, &str); 2] = [(OPEN_MPI, "Open MPI"), (MPICH, "MPICH")];
 
 fn installed() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -29,16 +29,16 @@ fn read(dir: &Path) -> Vec<Record> {
     records::read(&dir.join("r.jsonl"))
 }
 
-/// Returns the part of the engine's report that is the same for all ranks.
+/// Returns the part of the engine's report that all ranks share.
 fn engine(record: &Record) -> Value {
-    // Ranks differ in their CPUs.
+    // The ranks differ only in their CPUs.
     let first = &record.effective[0].engine;
     let same = record.effective.iter().all(|ranks| ranks.engine == *first);
     assert!(same, "all ranks say the same: {record:#?}");
     serde_json::to_value(first).unwrap()
 }
 
-/// A run under mpirun that must succeed, without a message from the launcher about how its processes ended.
+/// Runs under mpirun, which must succeed and must not complain about how its processes ended.
 fn measured(dir: &Path, launcher: &str, arguments: &str) -> Vec<Record> {
     let ended = under_mpirun(dir, launcher, arguments).run().with_code(0);
     for complaint in ["error", "inalize", "mpirun detected"] {
@@ -56,7 +56,7 @@ fn ranks_write_and_read_each_for_itself_and_all_together() {
     for (launcher, dialect) in installed() {
         for (options, calls) in [("", "independent"), ("--collective", "collective")] {
             let dir = tempdir().unwrap();
-            // Two points of one run: MPI is started once.
+            // The run has two points, but starts MPI only once.
             let arguments =
                 format!("{POINT} --transfer 64k,128k {options}").replacen("--transfer 64k ", "", 1);
             let records = measured(dir.path(), launcher, &arguments);
@@ -91,7 +91,7 @@ fn each_rank_sees_its_own_part_of_the_file() {
         let arguments = format!("{POINT} --collective --file-view");
         let records = measured(dir.path(), launcher, &arguments);
         assert_eq!(engine(&records[0])["file_view"], true);
-        // A shuffled order of a shared file covers all its transfers, regardless of block boundaries.
+        // In a shared file, a shuffled order mixes the transfers of all blocks, which a file view cannot express.
         let dir = tempdir().unwrap();
         let shuffled = format!("{POINT} --file-view --order shuffled");
         let ended = under_mpirun(dir.path(), launcher, &shuffled).run();
@@ -201,7 +201,7 @@ fn a_killed_rank_ends_the_others_inside_mpi() {
     for (launcher, _) in installed() {
         for options in ["--collective", ""] {
             let dir = tempdir().unwrap();
-            // The same small file, repeatedly.
+            // Each trial writes the same small file again.
             let arguments = format!(
                 "file --engine mpiio --path t.dat --block 64k --transfer 16k --segments 4 --phases write --existing \
                  --trials 100000 --bound none {options}"
@@ -214,7 +214,7 @@ fn a_killed_rank_ends_the_others_inside_mpi() {
             let ended = run.end();
             assert!(ended.code != Some(0), "{ended:#?}");
             assert!(since.elapsed() < Duration::from_secs(20), "{ended:#?}");
-            // A faster mpirun ends the other ranks before they can report, and prints the reason itself.
+            // An mpirun may end the other ranks before they can report. It then prints the reason itself.
             let said = format!("{}{}", ended.stdout, ended.stderr);
             let of = ["rank 1 on", "signal 9 (Killed)", "Killed (signal 9)"];
             assert!(of.iter().any(|of| said.contains(of)), "{ended:#?}");

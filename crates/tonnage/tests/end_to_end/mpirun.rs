@@ -1,6 +1,6 @@
-//! Real launchers: mpirun of Open MPI and of MPICH, and torchrun; and environments that only look like one.
+//! Real launchers (mpirun of Open MPI and of MPICH, and torchrun), and environments that only look like a launcher's.
 //!
-//! Nothing is configured: no secret, no address. A launcher that is not installed is a skip.
+//! The tests configure nothing, neither a secret nor an address. A launcher that is not installed is skipped.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::support::{
 
 const POINT: &str = "transfer --engine shm --op write --sizes 8,4k";
 
-/// Both kinds of mpirun, with the name in their records.
+/// Both kinds of mpirun, with their name in records.
 const MPIRUNS: [(&str, &str); 2] = [
     (OPEN_MPI, "OMPI_COMM_WORLD_*, PMIx"),
     (MPICH, "PMI_*, PMI-1"),
@@ -30,8 +30,8 @@ fn mpiruns() -> impl Iterator<Item = (&'static str, &'static str)> {
     MPIRUNS.into_iter().filter(|(name, _)| is_there(name))
 }
 
-/// Returns a torchrun command with two ranks and a free port for the master. torchrun of torch 1.13 fails under Python
-/// 3.11 unless output is redirected; 1 is standard output.
+/// Returns a torchrun command with two ranks and a free port for the master. Under Python 3.11, torchrun of torch 1.13
+/// fails unless output is redirected. The number 1 stands for standard output.
 fn torchrun() -> String {
     let port = free_port();
     format!(
@@ -39,10 +39,10 @@ fn torchrun() -> String {
     )
 }
 
-/// A run of four points, with two engines.
+/// Options of a run with two engines and four points.
 const POINTS: &str = "--engine shm,fabric:tcp --op write --sizes 8,4k";
 
-/// Checks that the one run in a directory had two ranks, started by this launcher.
+/// Checks that the directory has one run with two ranks, started by this launcher.
 fn started_by(dir: &Path, launcher: &str) {
     let records = records::read(&dir.join("r.jsonl"));
     assert_eq!(records.len(), 4, "one run of four points");
@@ -55,19 +55,19 @@ fn started_by(dir: &Path, launcher: &str) {
     }
 }
 
-/// Ranks of one host meet on loopback, with a generated secret that is never printed.
+/// Ranks of one host meet on the loopback interface, with a generated secret that is never printed.
 #[test]
 fn mpirun_needs_no_configuration() {
     for (launcher, source) in mpiruns() {
         let dir = tempdir().unwrap();
-        // Long enough to be observed if each poll takes a while.
+        // Trials are long enough to observe the processes, even if a poll of them takes a while.
         let slower = BRIEF.replace("5ms", "100ms");
         let arguments = format!("transfer {POINTS} {slower} --log-level debug -o r.jsonl");
         let port = free_port();
         let run = under_mpirun(dir.path(), launcher, &arguments)
             .env("TONNAGE_PORT", port.to_string())
             .start();
-        // A rank may have ended before rank 0 polled it, but not before rank 0 was there.
+        // Rank 1 may already have ended, but rank 0 is still running.
         let mut lines = format!("{:?}", run.rank(0));
         let ranks = run.processes();
         lines.extend(ranks.iter().map(|process| process.command_line.clone()));
@@ -96,12 +96,12 @@ fn torchrun_needs_no_configuration() {
     }
     let dir = tempdir().unwrap();
     let arguments = format!("transfer {POINTS} {BRIEF} -o r.jsonl");
-    // torchrun itself listens on its port, so the ranks take the next one.
+    // torchrun itself listens on its port, so the ranks use the next one.
     under(dir.path(), &launcher, &arguments).run().with_code(0);
     started_by(dir.path(), "RANK/WORLD_SIZE, MASTER_ADDR");
 }
 
-/// Pods of an Indexed Job, and ranks with hand-set variables.
+/// Tests pods of an Indexed Job, and ranks whose variables are set by hand.
 #[test]
 fn ranks_may_be_named_without_a_launcher() {
     let port = free_port().to_string();
@@ -161,7 +161,7 @@ fn a_rank_that_waits_prints_for_whom_and_how_long() {
 fn a_secret_that_only_some_ranks_have_is_refused() {
     for (launcher, _) in mpiruns() {
         let dir = tempdir().unwrap();
-        // As if Open MPI's -x was forgotten, so that only the ranks of mpirun's own host have it.
+        // Only one rank has the secret, as if the user forgot Open MPI's -x and mpirun passed it only to its own host.
         let script = format!(
             "case $OMPI_COMM_WORLD_RANK$PMI_RANK in 1) export TONNAGE_SECRET=correct-horse-battery-staple ;; esac\n\
              exec {} {POINT} {BRIEF}\n",
@@ -171,7 +171,7 @@ fn a_secret_that_only_some_ranks_have_is_refused() {
         let ended = run_script(dir.path(), launcher, "rank.sh");
         assert!(ended.code != Some(0), "{ended:#?}");
         ended.saying(&["was given to rank 1, but not to rank 0", "mpirun -x"]);
-        // All ranks are there, but they do not fit together.
+        // All ranks arrive, but their command lines differ.
         let script = format!(
             "exec {} transfer --engine shm --op write --sizes $((8 << 0$OMPI_COMM_WORLD_RANK$PMI_RANK)) {BRIEF}\n",
             env!("CARGO_BIN_EXE_tonnage")
@@ -182,7 +182,7 @@ fn a_secret_that_only_some_ranks_have_is_refused() {
     }
 }
 
-/// A script in the directory, run by a launcher; the arguments that `under` adds become the script's.
+/// Runs a script in the directory under a launcher. `under` appends its usual arguments, which the script ignores.
 fn run_script(dir: &Path, launcher: &str, script: &str) -> Ended {
     under_mpirun(dir, &format!("{launcher} sh {script}"), "").run()
 }
@@ -208,7 +208,7 @@ fn an_srun_that_mpirun_started_is_not_hidden_by_it() {
     let dir = tempdir().unwrap();
     let step = "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=n1";
     let tonnage = format!("{} {POINT} {BRIEF}", env!("CARGO_BIN_EXE_tonnage"));
-    // The shell is the step's task. The program is its child, as with a wrapper script, or replaces it.
+    // The shell is the step's task. The program is either its child, as with a wrapper script, or replaces it.
     for (name, last) in [("child.sh", "; exit $?"), ("same.sh", "")] {
         let exec = if last.is_empty() { "exec " } else { "" };
         let script = format!("export SLURM_TASK_PID=$$\n{exec}env {step} {tonnage}{last}\n");
@@ -224,7 +224,7 @@ fn an_srun_that_mpirun_started_is_not_hidden_by_it() {
                 "disagree",
             ]);
     }
-    // In the reverse nesting, the task came before mpirun, and mpirun's numbering counts.
+    // In the reverse order, the task started mpirun, so mpirun's numbers count.
     let script = format!(
         "export SLURM_TASK_PID=$$ {step}\n\
          env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 {tonnage} --ranks 2\nexit $?\n"
@@ -233,7 +233,7 @@ fn an_srun_that_mpirun_started_is_not_hidden_by_it() {
     under(dir.path(), "sh around.sh", "").run().with_code(0);
 }
 
-/// Waits for a results file, which rank 0 opens once all ranks have joined.
+/// Waits for the results file, which rank 0 opens when all ranks have joined.
 fn joined(dir: &Path, file: &str) {
     wait_until("the ranks have joined", || dir.join(file).exists());
 }
@@ -274,7 +274,7 @@ fn a_killed_launcher_leaves_no_rank_behind() {
         joined(dir.path(), "r.jsonl");
         run.rank(1);
         run.signal(Signal::KILL);
-        // Every run checks that its ranks end within 5 s.
+        // `end` checks that the ranks end within 5 s.
         run.end();
     }
 }
@@ -294,7 +294,7 @@ fn a_secret_that_was_given_is_used() {
     }
 }
 
-/// Kills rank 1 and waits until all have ended.
+/// Kills rank 1 and waits until the whole run has ended.
 fn kill_one(run: Started) {
     run.signal_rank(1, Signal::KILL);
     let since = Instant::now();
@@ -318,8 +318,8 @@ fn a_killed_rank_ends_mpirun() {
     }
 }
 
-/// A stopped rank must be ended with the others. MPICH's mpirun would wait for it forever, and Open MPI's does not
-/// detect that it is stopped.
+/// A stopped rank must be ended with the other ranks. MPICH's mpirun would wait for it forever, and Open MPI's does not
+/// notice that it is stopped.
 #[test]
 fn a_stopped_rank_ends_with_the_others_under_mpirun() {
     let runs: Vec<_> = MPIRUNS
@@ -361,7 +361,8 @@ fn processes_that_cannot_know_each_other_are_refused() {
         let dir = tempdir().unwrap();
         let line = format!("{POINT} {BRIEF}");
         let run = || under_mpirun(dir.path(), &format!("{launcher} env {lost}"), &line).run();
-        // A launcher can die of SIGPIPE from a process that has already ended, before it has printed anything.
+        // A launcher may die of SIGPIPE before it prints anything, because the program ends so early. It is then tried
+        // again.
         let mut ended = run();
         for _ in 0..3 {
             if ended.signal == Some(13) {
@@ -375,7 +376,7 @@ fn processes_that_cannot_know_each_other_are_refused() {
 #[test]
 fn an_apparent_launcher_is_refused_naming_what_is_missing() {
     let dir = tempdir().unwrap();
-    // The loader rejects an empty file, and stops searching.
+    // The loader rejects the empty file and then stops searching.
     fs::write(dir.path().join("libpmix.so.2"), "").unwrap();
     let program = || tonnage(dir.path(), &format!("{POINT} {BRIEF}"));
     program()

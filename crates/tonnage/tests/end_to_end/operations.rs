@@ -1,11 +1,11 @@
-//! Every operation with every pacing and every pattern, on several ranks and workers, with every byte checked.
+//! Every operation with every pacing and every pattern, on several ranks and threads. Every byte is checked.
 
 use super::support::BRIEF;
 use super::support::records::{body, succeeded, summary, transfer};
 
 const OPS: &str = "write,write-imm,read,send";
 
-/// Runs one point for each operation; bytes are checked if the engine moves any.
+/// Runs one point for each operation. Bytes are checked unless the engine moves none.
 fn every(engine: &str, traffic: &str, pacing: &str, ops: &str) {
     let verify = if engine == "null" { "" } else { "--verify" };
     let line = format!(
@@ -20,7 +20,7 @@ fn every(engine: &str, traffic: &str, pacing: &str, ops: &str) {
     assert_eq!(records.len(), workers * ops.split(',').count(), "{line}");
 }
 
-/// Runs every pacing, with one worker and with two.
+/// Runs every pacing, both with one thread and with two.
 fn every_pacing(engine: &str, traffic: &str) {
     for pacing in [
         "--depth 16",
@@ -28,7 +28,8 @@ fn every_pacing(engine: &str, traffic: &str) {
         "--ping-pong",
         "--rate 20k --depth 4",
     ] {
-        // In a ping-pong between all ranks, no rank would answer; and without bytes, no last byte appears.
+        // In a ping-pong between all ranks, no rank would answer. Without bytes, the last byte of a write never
+        // appears.
         let ops = match (pacing, engine) {
             ("--ping-pong", _) if traffic.starts_with("all-to-all") => "read",
             ("--ping-pong", "null") => "write-imm,read,send",
@@ -59,7 +60,7 @@ fn all_to_all() {
     every_pacing("shm", "all-to-all --ranks 3");
 }
 
-/// Words that ranks change atomically, alone and concurrently: every change counts once.
+/// Ranks change words atomically, alone and concurrently. Every change must count exactly once.
 #[test]
 fn words() {
     for (is_shared, traffic) in [
@@ -84,7 +85,7 @@ fn words() {
                 swapped.is_some(),
                 body(record).point.op.name() == "compare-swap"
             );
-            // Two ranks that share words share the successes.
+            // If two ranks change the same words, some of the compare-swaps fail.
             let expected = if is_shared { 0.3..=0.95 } else { 1.0..=1.0 };
             assert!(
                 swapped.is_none_or(|part| expected.contains(&part)),
@@ -99,7 +100,7 @@ fn no_bytes_at_all() {
     every_pacing("null", "fan-out --ranks 3");
 }
 
-/// Footprints with more slots than operations in flight, in a different order, at a different stride.
+/// Footprints with more slots than operations in flight, in different orders and with a larger stride.
 #[test]
 fn footprints_strides_and_orders() {
     for access in ["sequential", "random", "fixed"] {
@@ -108,7 +109,7 @@ fn footprints_strides_and_orders() {
     }
 }
 
-/// An engine that completes at once must not make the loop serve one peer and starve the others.
+/// With an engine that completes at once, the loop must not serve one peer and starve the others.
 #[test]
 fn every_flow_of_a_window_moves() {
     for (traffic, flows) in [("fan-out", 3), ("fan-in", 3), ("all-to-all", 12)] {
@@ -125,7 +126,7 @@ fn every_flow_of_a_window_moves() {
     }
 }
 
-/// Opening an engine pins threads; the next engine must see the original set of CPUs.
+/// Opening an engine pins threads. The next engine must still see the original set of CPUs.
 #[test]
 fn a_second_engine_has_as_many_cpus_as_the_first() {
     let line = format!("--engine null,shm --op write --ranks 2 --sizes 8 --depth 4 {BRIEF}");

@@ -1,4 +1,4 @@
-//! Output files that cannot be written: reported before measuring if it can be known, otherwise at once, and the table
+//! Output files that cannot be written. The error comes before measuring if possible, otherwise at once, and the table
 //! is still printed.
 
 use std::fs;
@@ -52,7 +52,7 @@ fn a_device_that_is_always_full() {
     ended.with_one_error(&["/dev/full", "No space left"]);
 }
 
-/// A small file system, unmounted in any case.
+/// A small file system, which is unmounted when dropped.
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
@@ -85,13 +85,13 @@ fn a_disk_that_fills_up() {
         println!("skip: a small file system cannot be mounted here (it needs root)");
         return;
     };
-    // Enough room to begin, but not to continue: another file takes it during the run.
+    // The run can begin, but then another file takes the rest of the disk.
     let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8..64 --trials 1 --trial-time 300ms --warmup 0 \
                      --bound none -o disk/r.jsonl";
     let run = tonnage(dir.path(), arguments).start();
     let results = at.join("r.jsonl");
     wait_for_records(&at, 1);
-    // Fails when the disk is full, which is the purpose.
+    // This write fails when the disk is full, as intended.
     let _ = fs::write(at.join("filler"), vec![1u8; 8 << 20]);
     let ended = run.end().with_code(1);
     assert_eq!(ended.rows().len(), 4, "{ended:#?}");
@@ -111,7 +111,7 @@ fn a_disk_that_fills_up() {
     drop(disk);
 }
 
-/// Runs four points, and changes the run's file of records once the first point is in it.
+/// Runs four points, and changes the run's file of records as soon as it contains the first point.
 fn changed_during_the_run(change: fn(&Path), expected: &str) {
     let dir = tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
@@ -135,7 +135,7 @@ fn a_removed_or_truncated_file_of_records_is_reported() {
     changed_during_the_run(shrink, "to 7 bytes");
 }
 
-/// The only point's record comes at the end.
+/// The run has one point, whose record would be written only at the end.
 #[test]
 fn a_file_of_records_removed_during_a_point_is_reported_at_once() {
     let dir = tempdir().unwrap();
@@ -157,7 +157,7 @@ fn a_file_of_records_removed_during_a_point_is_reported_at_once() {
     assert!(lost.starts_with("error: r.jsonl was removed"), "{ended:#?}");
 }
 
-/// Neither rank 0 nor the supervisor can write the table; exactly one of them reports it, once.
+/// Neither rank 0 nor the supervisor can write the table. Exactly one of them must report this, and only once.
 #[test]
 fn a_run_without_a_reader_of_its_table() {
     let dir = tempdir().unwrap();
@@ -179,7 +179,7 @@ fn on_a_terminal_each_row_appears_when_its_point_is_done() {
         .env("TERM", "xterm")
         .stderr(end)
         .start();
-    // The progress line is redrawn unchanged before it moves on.
+    // After the first point, the progress line still shows 1/2 until the second point starts.
     wait_until("the row of the first point", || {
         let shown = terminal.shown();
         shown.contains("Msg rate") && shown.contains("1/2")
@@ -187,7 +187,7 @@ fn on_a_terminal_each_row_appears_when_its_point_is_done() {
     let shown = terminal.shown();
     let records = records::read(&dir.path().join("r.jsonl"));
     assert_eq!(records.len(), 1, "{shown}");
-    // The second size appears at most on the progress line.
+    // The second size may appear on the progress line, but not in the table yet.
     assert!(
         !shown.contains("\n 4099 ") && shown.contains("1/2"),
         "{shown}"

@@ -1,11 +1,11 @@
-//! Several queue pairs between two workers, and operations that are cut into parts.
+//! Several queue pairs between two threads, and operations that are cut into parts.
 
 use tonnage_record::Record;
 
 use super::support::BRIEF;
 use super::support::records::{body, measured, summary, transfer};
 
-/// Returns the queue pairs, bytes of a part, and operations of each record.
+/// Returns, for each record: queue pairs, bytes of a part, and operations.
 fn figures(records: &[Record]) -> Vec<(u32, Option<u32>, u64)> {
     let of = |record: &Record| {
         let point = &body(record).point;
@@ -19,7 +19,7 @@ fn figures(records: &[Record]) -> Vec<(u32, Option<u32>, u64)> {
     records.iter().map(of).collect()
 }
 
-/// Two trials must have 40 operations each, regardless of the number of their parts; every byte is checked.
+/// Two trials must have 40 operations each, whatever the number of parts. Every byte is checked.
 #[test]
 fn every_byte_arrives_by_several_queue_pairs_and_in_parts() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {
@@ -47,7 +47,7 @@ fn every_byte_arrives_by_several_queue_pairs_and_in_parts() {
     }
 }
 
-/// A sender of parts and an answering target; each operation counts once.
+/// The target must answer only after the last part. Each operation must count once, and not once for each part.
 #[test]
 fn an_answer_waits_for_the_last_part() {
     let (records, _) = measured(

@@ -12,7 +12,7 @@ fn each_initiator_has_a_table_of_its_own_operations() {
         ("--ranks 3 --traffic in-turn --depth 4", vec![0], 2),
         ("--ranks 2 --ping-pong", vec![0], 2),
     ] {
-        // Showing the file with these tables prints the same as the run.
+        // `measured` checks that showing the file prints these tables as the run did.
         let (records, table) = measured(&format!(
             "--engine shm --op write --sizes 3000,64k {more} --per-rank --verify"
         ));
@@ -23,7 +23,7 @@ fn each_initiator_has_a_table_of_its_own_operations() {
             let window_ns: u64 = body(record).trials.iter().map(|it| it.window_ns).sum();
             for one in &summary.initiators {
                 assert_eq!(one.operations, 2 * 40 * batches, "{more}: {one:?}");
-                // The initiator's own time is no longer than that of all ranks.
+                // An initiator's own time cannot be longer than the time of all ranks, so its rate is at least this.
                 let least = one.payload_bytes as f64 * 1e9 / window_ns as f64;
                 assert!(
                     one.bandwidth_bytes_per_s >= 0.999 * least,
@@ -45,7 +45,7 @@ fn each_initiator_has_a_table_of_its_own_operations() {
             assert_eq!(has, ranks.contains(&rank), "{more}: {table}");
         }
     }
-    // No such table unless requested.
+    // Without `--per-rank`, there are no such tables.
     let (records, table) = measured("--engine shm --op write --ranks 2 --sizes 64");
     assert!(!table.contains("initiator rank"), "{table}");
     let text = serde_json::to_string(&records).unwrap();

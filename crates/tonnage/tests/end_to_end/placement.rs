@@ -1,4 +1,4 @@
-//! Placement of pairs: near, far, and default, on the sockets of this machine.
+//! Placement of pairs on the sockets of this machine: near, far, and by default.
 
 use tempfile::tempdir;
 use tonnage_machine::Topology;
@@ -11,13 +11,14 @@ const TITLES: [&str; 2] = ["near (peers on one socket)", "far (peers on two sock
 
 const TRANSFER: &str = "transfer --engine shm --op write --ranks 2 --sizes 8";
 
-/// Sockets of all workers.
+/// Returns the sockets of all threads.
 fn sockets(record: &Record) -> Vec<Option<u32>> {
     let parts = record.effective.iter();
     parts.flat_map(|part| part.sockets.clone()).collect()
 }
 
-/// Returns 2 if pairs can be near and far here, and 1 if they can only be near; otherwise `None`, with a visible skip.
+/// Returns 2 if pairs can be near or far here, and 1 if they can only be near. Otherwise prints a skip and returns
+/// `None`.
 fn sockets_here() -> Option<u32> {
     let topology = Topology::read();
     match (topology.has_near_and_far(), topology.allowed_sockets()) {

@@ -1,4 +1,4 @@
-//! Plans, options for duration, memory and placement, and other formats.
+//! Plans, options for duration, memory and placement, and output formats.
 
 use std::fs;
 
@@ -52,7 +52,7 @@ fn a_plan_that_ships_runs_in_a_fraction_of_its_time() {
     assert!(records.iter().all(is_its));
 }
 
-/// Results can be printed in each format, and the program must print the same from the file.
+/// The run can print results in each format, and `show` must print the same from the file.
 #[test]
 fn every_format_can_be_printed_and_redrawn() {
     let dir = tempdir().unwrap();
@@ -94,7 +94,7 @@ fn results_are_appended_to_results() {
 
 #[test]
 fn durations_and_counts_are_as_requested() {
-    // That there are this many operations was checked with the records.
+    // Reading the records has checked that each trial has this many operations.
     for pacing in ["--depth 8", "--batch 16", "--ping-pong", "--rate 100k"] {
         let records = transfer(&format!("64 {pacing} --iters 300 --trials 3 --warmup 0"));
         assert_eq!(body(&records[0]).trials.len(), 3);
@@ -102,7 +102,8 @@ fn durations_and_counts_are_as_requested() {
     let split = transfer("64 --duration 30ms --trials 3");
     let mut trials = body(&split[0]).trials.iter();
     assert!(trials.all(|trial| trial.window_ns >= 10_000_000));
-    // With an interval as wide as this the run can end at once, and with a very narrow one it never does.
+    // With a very wide interval the run can stop at the minimum, and with a very narrow one it stops only at the time
+    // limit.
     let wide = transfer("64 --until-ci 99% --trials 4 --trial-time 5ms --max-duration 10s");
     assert!(body(&wide[0]).trials.len() >= 4);
     let narrow = transfer("64 --until-ci 0.0001% --trials 3 --trial-time 5ms --max-duration 40ms");
@@ -135,14 +136,14 @@ fn a_rate_in_bits_is_one_in_operations_and_bursts_do_not_change_it() {
     let pace = summary(&records[0]).pace.as_ref().unwrap();
     assert_eq!(pace.offered_per_s, 1000.0);
     for trial in &body(&records[0]).trials {
-        // 20 operations of each worker, in whole bursts.
+        // In whole bursts of 8, each thread issues 24 operations, although 20 would be due.
         assert_eq!(trial.operations, 48, "{trial:#?}");
-        // 1,000 per second of both together.
+        // Both threads together issue 1,000 operations per second.
         assert!(trial.window_ns >= 48_000_000, "{trial:#?}");
     }
 }
 
-/// Unavailable huge pages must be reported: in the record if smaller pages were used, otherwise as a skip.
+/// Missing huge pages must be reported: in the record if smaller pages were used, otherwise as a skip.
 #[test]
 fn huge_pages_are_never_silently_normal() {
     let dir = tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Published figures compared with ours, and missing hardware or software: plans that ship, and small ones.
+//! Published figures next to measured ones, in shipped plans and in small ones, and plans whose hardware is missing.
 
 use std::fs;
 
@@ -64,7 +64,7 @@ fn published_figures_are_compared_with_ours() {
         let shown: f64 = text.parse().unwrap();
         assert!((shown / value - 1.0).abs() < 0.02, "{shown} for {value}");
     }
-    // Published figures are not part of the point.
+    // Published figures are not part of the point, so a run with other figures can resume the file.
     plan("['MsgSize (B)', 'Avg Lat (us)']", "[8, 1]");
     tonnage(dir.path(), "run p.toml --resume r.jsonl").succeed();
     assert_eq!(records::read(&dir.path().join("r.jsonl")).len(), 2);
@@ -124,14 +124,14 @@ fn rails_and_memory_of_gpus_are_skipped_where_they_are_not() {
     }
 }
 
-/// Compares the rows of all clients for this number of ranks with two published tables.
+/// Compares the rows for this number of clients with two published tables.
 #[test]
 fn clients_of_one_server_are_compared_with_two_tables() {
     let dir = tempdir().unwrap();
     let arguments =
         format!("run {PLANS}/one-sided-read.toml --engine null --ranks 5 --scale 0.01 -o r.jsonl");
     let ended = tonnage(dir.path(), &arguments).run().with_code(0);
-    // Once, and not from each of the ranks.
+    // The note is printed once, and not by each rank.
     let left_out =
         "leaves out what is optional and has options of other engines: transfer 3 (64 B, the first";
     assert_eq!(ended.stderr.matches(left_out).count(), 1, "{ended:#?}");
@@ -143,7 +143,7 @@ fn clients_of_one_server_are_compared_with_two_tables() {
             point.roles.initiators.unwrap(),
         ) {
             (64, 1, 1 | 4) | (4096, 1, 1) => 2,
-            // Figures of the RC transport are compared only for the signalling mode in which they were measured.
+            // Figures of the RC transport are compared only with the signalling mode in which they were measured.
             (64, 12, 1 | 4) => 1,
             _ => 0,
         };

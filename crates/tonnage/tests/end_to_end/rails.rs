@@ -1,5 +1,5 @@
-//! Workers with several rails, and traffic in rounds. The loopback named twice stands for two devices; links of known
-//! speed belong to hosts in network namespaces.
+//! Threads with several rails, and traffic in rounds. The loopback device named twice stands for two devices. Tests
+//! with links of known speed use hosts in network namespaces.
 
 use tempfile::tempdir;
 use tonnage_record::Record;
@@ -21,7 +21,7 @@ fn a_stripe_has_half_of_every_operation_on_each_of_two_rails() {
             "--engine fabric:tcp --op {op} --ranks 2 --sizes 5000 --depth 8 --rails single,stripe --devices lo,lo --queue-pairs 1,2 --verify"
         ));
         let bytes: Vec<_> = records.iter().map(rail_bytes).collect();
-        // Two trials of 40 operations.
+        // Two trials of 40 operations, half of the bytes on each rail.
         let half = vec![80 * 2500; 2];
         assert_eq!(bytes, [vec![], vec![], half.clone(), half], "{op}");
         for record in &records {
@@ -37,7 +37,7 @@ fn a_stripe_has_half_of_every_operation_on_each_of_two_rails() {
                 .all(|rail| rail.device.as_deref() == Some("lo"))
         );
     }
-    // A share of an odd size, cut further; and an operation too small for two shares.
+    // Tests a share with an odd size that is cut further, and an operation that is too small for two shares.
     let (records, _) = measured(
         "--engine fabric:tcp --op write-imm --ranks 2 --sizes 1,5001 --depth 8 --rails stripe --devices lo,lo --chunk 1000 --verify",
     );
@@ -47,7 +47,7 @@ fn a_stripe_has_half_of_every_operation_on_each_of_two_rails() {
 
 #[test]
 fn round_robin_gives_each_peer_a_rail() {
-    // Peers 1, 2 and 3 of rank 0 have rails 1, 0 and 1.
+    // From rank 0, peers 1, 2 and 3 use rails 1, 0 and 1.
     for op in ["write", "write-imm", "read", "send"] {
         let (records, _) = measured(&format!(
             "--engine fabric:tcp --op {op} --ranks 4 --traffic fan-out --sizes 3000 --batch 4 --rails round-robin --devices lo,lo --verify"
@@ -55,7 +55,7 @@ fn round_robin_gives_each_peer_a_rail() {
         let part = 80 * 4 * 3000;
         assert_eq!(rail_bytes(&records[0]), [part, 2 * part], "{op}");
     }
-    // Each peer has one path, so that the last byte of a write is still the last; answers count like other operations.
+    // Each peer has a single path, so the last byte of a write still arrives last. Answers count like other operations.
     let (records, _) = measured(
         "--engine fabric:tcp --op write,write-imm,send --ranks 3 --traffic fan-in --ping-pong --sizes 64 --rails round-robin --devices lo,lo,lo --verify",
     );
@@ -67,7 +67,7 @@ fn round_robin_gives_each_peer_a_rail() {
     let (records, _) = measured(
         "--engine fabric:tcp --op write --ranks 3 --traffic all-to-all --sizes 100 --rails round-robin --devices lo,lo,lo --verify",
     );
-    // Pairs 0-1, 0-2 and 1-2 have rails 1, 2 and 0, each used by two of the three ranks.
+    // Pairs 0-1, 0-2 and 1-2 use rails 1, 2 and 0. Two of the three ranks use each rail.
     let bytes = rail_bytes(&records[0]);
     assert_eq!(
         bytes.iter().sum::<u64>(),
@@ -89,13 +89,13 @@ fn a_rank_may_have_devices_of_its_own_and_a_turned_list() {
     };
     assert_eq!(said(0), 2);
     let bound = records[0].bound.as_ref().unwrap();
-    // One device, however often it is named.
+    // The device counts once, although it is named several times.
     assert_eq!(bound.what, "stated link speed of lo");
     let links = bound.links.unwrap();
     assert_eq!((links.used, links.used_bytes_per_s), (1, 1.25e9));
 }
 
-/// Problems that only the devices can reveal are skips, with a solution.
+/// Problems that show only when devices are opened must be skips, with a solution.
 #[test]
 fn missing_rails_are_reported() {
     let line = "transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 --rails stripe";
@@ -130,7 +130,7 @@ fn pairs_take_turns_and_each_is_in_the_record() {
             .map(|it| it.bandwidth_bytes_per_s)
             .collect();
         rates.sort_by(f64::total_cmp);
-        // The mean of a trial lies between its pairs, as their sums do.
+        // All pairs take equal time, so the mean of a trial lies between the rates of its pairs.
         let window_ns: u64 = body(&records[0]).trials.iter().map(|it| it.window_ns).sum();
         let mean = summary.payload_bytes as f64 * 1e9 / window_ns as f64;
         let between = rates[0] * 0.99..rates[2] * 1.01;

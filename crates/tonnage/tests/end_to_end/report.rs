@@ -1,4 +1,4 @@
-//! Pages of records, which are read from them again.
+//! Pages of `tonnage report`, and reading the records from a page.
 
 use std::fs;
 
@@ -24,14 +24,14 @@ fn a_page_holds_the_records_and_a_comparison() {
     run(&format!("{brief} -o a.jsonl")).with_code(0);
     run(&format!("{brief} -o b.jsonl")).with_code(0);
 
-    // Showing a page prints the same as showing the file, in every format.
+    // `show` must print the same from a page as from the file, in every format.
     run("report a.jsonl -o a.html").with_code(0);
     for format in ["table", "csv", "jsonl"] {
         let of = |file: &str| run(&format!("show {file} --format {format}")).with_code(0);
         assert_eq!(of("a.html").stdout, of("a.jsonl").stdout, "{format}");
     }
 
-    // A comparison includes its files, and comes first.
+    // A comparison includes the records of its files, and is the first part of the page.
     run("report a.jsonl --compare a.jsonl b.jsonl --title Both -o both.html").with_code(0);
     let page = read("both.html");
     follow_each_other(
@@ -48,7 +48,7 @@ fn a_page_holds_the_records_and_a_comparison() {
     let (a, b) = (table("a.jsonl"), table("b.jsonl"));
     assert_eq!(shown, format!("a.jsonl\n\n{a}\nb.jsonl\n\n{b}"));
 
-    // Unreadable lines are reported there, too.
+    // The page must report unreadable lines too.
     let cut = read("a.jsonl") + "{\"schema_version\":2,\n";
     fs::write(dir.path().join("cut.jsonl"), cut).unwrap();
     run("report cut.jsonl --plain -o cut.html").with_code(0);
@@ -57,7 +57,7 @@ fn a_page_holds_the_records_and_a_comparison() {
     assert!(!read("plain.html").contains("<script") && !read("plain.html").contains("<style"));
 }
 
-/// The baseline's own records must pass; those of a slow host must fail, and the page must put that first.
+/// The baseline's own records must pass. Records of a slow host must fail, and the page must show that first.
 #[test]
 fn a_page_judges_hosts_beside_a_baseline() {
     let dir = tempdir().unwrap();
@@ -65,7 +65,7 @@ fn a_page_judges_hosts_beside_a_baseline() {
     let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
     run("transfer --engine shm --op write --ranks 2 --sizes 1M --bound none --duration 4ms --trials 2 --warmup 1ms -o a.jsonl")
         .with_code(0);
-    // Runs of known spread, regardless of this machine's noise.
+    // The runs have a known spread, so this machine's noise does not matter.
     let line: serde_json::Value = serde_json::from_str(read("a.jsonl").trim()).unwrap();
     let of = |host: &str, runs: &[f64]| {
         let lines = runs.iter().enumerate().map(|(run, rate)| {

@@ -17,7 +17,7 @@ fn a_line_that_was_cut_short_is_measured_again() {
     let whole = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
     assert_eq!(lines.len(), 4);
-    // Two whole lines and half of a third.
+    // Keeps two whole lines and half of a third.
     let kept = lines[0].len() + lines[1].len();
     fs::write(&path, &whole[..kept + lines[2].len() / 2]).unwrap();
 
@@ -61,7 +61,7 @@ fn a_killed_run_goes_on() {
     assert_eq!(killed.code, None, "{killed:#?}");
     let run = tonnage(dir.path(), arguments).succeed();
     assert_eq!(run.rows().len(), 8, "{run:#?}");
-    // The interrupted attempt may be there as a failure; nothing was measured twice.
+    // The interrupted attempt may have a record as a failure, but no point may be measured twice.
     let mut records = records::read(&path);
     records.retain(|record| record.outcome == Outcome::Measured);
     let of_first = records

@@ -1,11 +1,11 @@
-//! Initiators and their targets: how many there are, who targets whom, and ranks that do not participate.
+//! Initiators and targets: how many there are, who targets whom, and ranks that take no part.
 
 use tonnage_record::Record;
 
 use super::support::BRIEF;
 use super::support::records::{body, measured, summary, transfer};
 
-/// Returns the initiators and all operations of each record.
+/// Returns the number of initiators and of all operations of each record.
 fn figures(arguments: &str) -> Vec<(Option<u32>, u64)> {
     let of = |record: &Record| {
         (
@@ -16,7 +16,7 @@ fn figures(arguments: &str) -> Vec<(Option<u32>, u64)> {
     measured(arguments).0.iter().map(of).collect()
 }
 
-/// Each client makes two trials of 40 operations, with every byte checked; the other ranks must do nothing.
+/// Each client makes two trials of 40 operations, with every byte checked. The other ranks must do nothing.
 #[test]
 fn clients_of_one_rank_are_as_many_as_were_asked_for() {
     for engine in ["shm", "fabric:tcp"] {
@@ -36,7 +36,7 @@ fn clients_of_one_rank_are_as_many_as_were_asked_for() {
     }
 }
 
-/// Each worker of each initiator makes two trials of 40 operations, batches or round trips.
+/// Each thread of each initiator makes two trials of 40 operations, batches or round trips.
 #[test]
 fn pairs_may_have_more_of_one_side() {
     for (arguments, of_iteration) in [
@@ -68,7 +68,7 @@ fn several_numbers_of_workers_are_rows_of_one_table() {
     run.printing(&["  Threads  "]);
 }
 
-/// A rank that does not participate sleeps, and is in no figure: the CPU time is that of one target for one client.
+/// A rank that takes no part must sleep and must be in no figure. The target CPU time must be that of a single target.
 #[test]
 fn ranks_that_take_no_part_use_no_cpu() {
     let (_, records) = transfer(
@@ -76,14 +76,13 @@ fn ranks_that_take_no_part_use_no_cpu() {
          --trial-time 100ms --warmup 1ms",
     );
     for trial in records.iter().flat_map(|record| &body(record).trials) {
-        // One target polls for the measured interval and slightly longer; eight polling ones would take most of two
-        // CPUs.
+        // One target polls slightly longer than the measured interval. Eight polling ranks would use most of two CPUs.
         let most_ns = trial.window_ns * 6 / 5 + 10_000_000;
         assert!(trial.target_cpu_ns < most_ns, "{trial:?}");
     }
 }
 
-/// Data of a wrong initiator would be detected, because the data that a target expects depends on its initiator.
+/// The data that a target expects depends on its initiator. Data from a wrong initiator would therefore be detected.
 #[test]
 fn turned_targets_get_the_bytes_of_their_own_initiator() {
     let (records, _) =

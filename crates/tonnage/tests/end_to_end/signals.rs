@@ -43,8 +43,8 @@ fn a_signal_to_the_supervisor_or_a_rank_ends_the_run_with_its_code() {
     }
 }
 
-/// Sends the signal before a rank handles signals, while it waits for the other ranks, and while all exchange their
-/// identities.
+/// Sends the signal before the rank handles signals, while it waits for the other ranks, and while all ranks exchange
+/// their identities.
 #[test]
 fn a_signal_to_a_rank_that_joins_has_one_cause() {
     let delays = [0, 2, 5, 10, 15, 20, 25, 30, 40, 60];
@@ -56,9 +56,9 @@ fn a_signal_to_a_rank_that_joins_has_one_cause() {
         std::thread::sleep(Duration::from_millis(delay_ms));
         run.signal_rank(rank, Signal::TERM);
         let ended = run.end_soon().with_code(143);
-        // At the very end of joining, the rank itself and rank 0, which has joined, may both report it.
+        // At the very end of joining, both the rank itself and rank 0, which has joined, may report the signal.
         let lines = ended.stderr.lines();
-        // Where ranks start slowly, rank 0 prints for whom it waits.
+        // If ranks start slowly, rank 0 prints which ranks it waits for.
         let told: BTreeSet<_> = lines
             .filter(|line| !line.starts_with("waiting for "))
             .collect();
@@ -76,7 +76,7 @@ fn a_signal_to_a_launched_rank_ends_the_others() {
         let run = long_run(dir.path(), "--log-level debug");
         run.launched(rank, 2, port).start()
     });
-    // Until rank 1 has joined, rank 0 would wait for it.
+    // Until rank 1 has joined, rank 0 does not know it and would keep waiting.
     runs[1].wait_until_said("rank 1 of 2 has joined");
     runs[0].wait_until_said("step of rank 0: trial 1 of");
     runs[1].signal_rank(1, Signal::INT);
@@ -90,8 +90,8 @@ fn a_signal_to_a_launched_rank_ends_the_others() {
 
 #[test]
 fn a_stopped_rank_ends_the_run_soon_and_is_named() {
-    // Runs all cases at once, because each takes a while: a rank is stopped before it can have joined, and while it
-    // measures.
+    // A rank is stopped before it can have joined, or while it measures. All cases run at once, because each takes a
+    // while.
     let stopped = [(0, 0), (1, 0), (0, 1000), (1, 1000)].map(|(rank, delay_ms)| {
         let dir = tempdir().unwrap();
         let run = long_run(dir.path(), "--ranks 2").start();
@@ -101,7 +101,7 @@ fn a_stopped_rank_ends_the_run_soon_and_is_named() {
         (rank, dir, run, Instant::now())
     });
     for (rank, _dir, run, since) in stopped {
-        // The supervisor ends the stopped one.
+        // The supervisor ends the stopped rank.
         let ended = run.end().with_code(1);
         assert!(since.elapsed() < SOON, "{:?}: {ended:#?}", since.elapsed());
         let name = format!("rank {rank} on {}", tonnage_sys::host::name());
@@ -112,7 +112,7 @@ fn a_stopped_rank_ends_the_run_soon_and_is_named() {
 
 #[test]
 fn a_launched_rank_that_is_stopped_is_named_too() {
-    // Both at once, because each takes a while.
+    // Both cases run at once, because each takes a while.
     let stopped = [0, 1].map(|victim| {
         let dir = tempdir().unwrap();
         let port = free_port();
@@ -129,7 +129,7 @@ fn a_launched_rank_that_is_stopped_is_named_too() {
         (victim, dir, runs, Instant::now())
     });
     for (victim, _dir, runs, since) in stopped {
-        // The other rank resumed the stopped one, which then found that the run is over and who ended it.
+        // The other rank has resumed the stopped rank, which then learned who ended the run and reports nothing.
         let ended = runs.map(|run| run.end().with_code(1));
         assert!(since.elapsed() < SOON, "{:?}: {ended:#?}", since.elapsed());
         let name = format!("error: rank {victim} on {}", tonnage_sys::host::name());

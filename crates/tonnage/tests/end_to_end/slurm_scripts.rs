@@ -12,7 +12,7 @@ use super::files::names;
 use super::hosts::hosts;
 use super::support::{BRIEF, records, wait_until};
 
-/// A script, options that shorten it, how its ranks find each other, and how its records must name that.
+/// A script, options that shorten it, its MPI setting, and the launcher that its records must name.
 struct Case {
     script: &'static str,
     options: String,
@@ -47,7 +47,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/slurm")
 }
 
-/// Every script in the folder must have a case, so that none is untested.
+/// Every script in the folder must have a case. A new script without one would not be tested.
 #[test]
 fn every_script_is_tried() {
     let scripts = names(&folder()).into_iter();
@@ -77,7 +77,7 @@ fn batch_scripts_run_as_they_stand() {
         })
         .map(|case| (submit(&slurm, dir.path(), &case), case))
         .collect();
-    // `sbatch --wait` would poll only every two seconds.
+    // `sbatch --wait` polls only every two seconds.
     wait_until("all jobs have ended", || {
         std::thread::sleep(Duration::from_millis(100));
         said(&slurm, "squeue", &["--noheader"]).is_empty()
@@ -105,7 +105,7 @@ fn batch_scripts_run_as_they_stand() {
     }
 }
 
-/// Submits a script and returns the job's number. Apart from the options, this is exactly a user's command.
+/// Submits a script and returns the job's number. Apart from the options, the command is that of a user.
 fn submit(slurm: &Slurm<'_>, dir: &Path, case: &Case) -> String {
     let mut sbatch = slurm.command("sbatch");
     sbatch
@@ -117,7 +117,7 @@ fn submit(slurm: &Slurm<'_>, dir: &Path, case: &Case) -> String {
         .arg(folder().join(format!("{}.sbatch", case.script)))
         .args(case.options.split_whitespace());
     if case.script == "collectives" {
-        // One of the four operations is enough for a test.
+        // A test needs only one of the four operations.
         sbatch.env("TONNAGE_OP", "all-reduce");
     }
     let output = sbatch.output().unwrap();
@@ -125,7 +125,8 @@ fn submit(slurm: &Slurm<'_>, dir: &Path, case: &Case) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A Slurm on hosts, with these lines in its configuration; `None`, with the reason printed, if that is impossible.
+/// Starts Slurm on the hosts, with these lines in its configuration. If that is impossible, prints the reason and
+/// returns `None`.
 pub(super) fn start_slurm<'a>(hosts: &'a Hosts, lines: &str) -> Option<Slurm<'a>> {
     match Slurm::start_with(hosts, lines) {
         Ok(slurm) => Some(slurm),
@@ -137,7 +138,7 @@ pub(super) fn start_slurm<'a>(hosts: &'a Hosts, lines: &str) -> Option<Slurm<'a>
     }
 }
 
-/// Returns all output of a Slurm program.
+/// Returns standard output and standard error of a Slurm program.
 pub(super) fn said(slurm: &Slurm<'_>, program: &str, arguments: &[&str]) -> String {
     let output = slurm.command(program).args(arguments).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)

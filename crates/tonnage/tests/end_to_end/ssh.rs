@@ -1,4 +1,4 @@
-//! Ranks started by ssh on hosts that each run a real sshd.
+//! Ranks that ssh starts on several hosts. Each host runs a real sshd.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use super::support::{
     BRIEF, Ended, Program, SECRET, Started, parts, records, rows, tonnage, wait_for_records,
 };
 
-/// The promise: after this time, nothing is left anywhere.
+/// Promised time after which a run that was lost leaves nothing on any host.
 const GONE: Duration = Duration::from_secs(10);
 
 pub(super) fn serving(hosts: &Hosts) -> Option<Ssh<'_>> {
@@ -29,13 +29,13 @@ pub(super) fn serving(hosts: &Hosts) -> Option<Ssh<'_>> {
     }
 }
 
-/// Returns the program with the ssh client of these hosts and additional ssh options.
+/// Returns the program with the ssh client of these hosts and with these ssh options.
 pub(super) fn by_ssh(ssh: &Ssh<'_>, dir: &Path, arguments: &str, options: &str) -> Program {
     let client = format!("{} {options}", ssh.program().display());
     tonnage(dir, arguments).arguments(&["--ssh".to_owned(), client])
 }
 
-/// A process in a host.
+/// A process on a host.
 #[derive(Debug)]
 struct There {
     pid: i32,
@@ -43,7 +43,7 @@ struct There {
     environment: String,
 }
 
-/// Agents and ranks on a host.
+/// Returns the agents and ranks on a host.
 fn there(hosts: &Hosts, host: usize) -> Vec<There> {
     let space = Path::new("/run/netns").join(hosts.namespace(host));
     let space = fs::metadata(space).unwrap().ino();
@@ -80,7 +80,7 @@ fn nothing_is_left(hosts: &Hosts, since: Instant) {
     }
 }
 
-/// Checks that the points of a file were measured by these hosts, each with its ranks.
+/// Checks that these hosts measured the points of a file, each host with its ranks.
 fn were_measured_by(file: &Path, hosts: [(&str, &str); 2]) {
     let records = records::read(file);
     let is_measured = |record: &Record| record.outcome == Outcome::Measured;
@@ -103,13 +103,13 @@ fn ranks_start_by_ssh_and_records_come_back() {
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("\"tonnage --hosts, ssh\""), "{text}");
     nothing_is_left(&hosts, Instant::now());
-    // A run that resumes the file measures only new points.
+    // A run that resumes the file measures only points that are new.
     let arguments = arguments
         .replace("-o r.jsonl", "--resume r.jsonl")
         .replace("--sizes 64", "--sizes 64,128");
     let arguments = format!("{arguments} --log-level debug");
     let resumed = by_ssh(&ssh, dir.path(), &arguments, "").run().with_code(0);
-    // Lines from hosts other than rank 0's start with the host's name.
+    // Lines from hosts other than rank 0's host start with the host's name.
     for begin in [
         "debug: rank 0 of 3 has joined",
         "h1: debug: rank 2 of 3 has joined",
@@ -118,7 +118,7 @@ fn ranks_start_by_ssh_and_records_come_back() {
         assert!(has, "no {begin:?} in {resumed:#?}");
     }
     assert_eq!(records::read(&file).len(), 2);
-    // A plan with a hosts file; rank 0 is on its first line's host.
+    // Runs a plan with a hosts file. Rank 0 must be on the first host in the file.
     fs::write(dir.path().join("hosts"), "h1 # first\nh0 slots=4\n").unwrap();
     fs::write(
         dir.path().join("plan.toml"),
@@ -143,7 +143,7 @@ fn errors_on_a_host_name_the_host() {
             format!("transfer --hosts {hosts} --engine null --op write --sizes 64 {BRIEF}");
         by_ssh(&ssh, dir.path(), &arguments, options).run()
     };
-    // A host key that does not match: the client's own.
+    // This known-hosts file has a wrong host key: the client's own.
     let other = dir.path().join("other");
     let key = ssh.known_hosts().with_file_name("key.pub");
     fs::write(&other, format!("h* {}", fs::read_to_string(key).unwrap())).unwrap();
@@ -165,7 +165,7 @@ fn errors_on_a_host_name_the_host() {
     run("h0,h1", "-p 'x")
         .with_code(2)
         .saying(&["--ssh", "is not a command"]);
-    // Errors found by ranks are recorded as with --ranks.
+    // Errors that ranks find are recorded as with --ranks.
     let line = "file --hosts h0,h1 --path /nosuch/dir/t --block 4k --transfer 4k";
     let ended = by_ssh(&ssh, dir.path(), line, "").run().with_code(1);
     ended.printing(&["FAILED: rank 0 on h0: /nosuch/dir"]);
@@ -186,7 +186,7 @@ fn ranks_meet_where_all_can_come_or_the_host_is_named_in_time() {
     let Some(ssh) = serving(&hosts) else { return };
     let dir = tempdir().unwrap();
     for host in 0..2 {
-        // Every host has this address, and it is never the right one.
+        // Every host has this address, so no host can use it to reach another.
         ip(&hosts, host, "link add decoy type bridge");
         ip(&hosts, host, "address add 172.17.0.1/16 dev decoy");
         ip(&hosts, host, "link set decoy up");
@@ -207,7 +207,7 @@ fn ranks_meet_where_all_can_come_or_the_host_is_named_in_time() {
     meets_at(page, 0);
     let chosen = by_ssh(&ssh, dir.path(), "hosts h0,h1 --control-interface eth1", "").succeed();
     meets_at(chosen, 1);
-    // Frames for rank 0's host go to a MAC address that no NIC has, as if a firewall dropped them.
+    // Host 1 sends frames for rank 0's host to a MAC address that no NIC has. This is as if a firewall dropped them.
     let address = hosts.address(0);
     let nobody = "lladdr 02:00:00:00:00:99 dev eth0 nud permanent";
     ip(&hosts, 1, &format!("neigh replace {address} {nobody}"));
@@ -224,7 +224,7 @@ fn ranks_meet_where_all_can_come_or_the_host_is_named_in_time() {
     nothing_is_left(&hosts, Instant::now());
 }
 
-/// A run with a short first point, so that a record shows when it is under way.
+/// Starts a run whose first point is short. Its record shows that the run is under way.
 fn in_the_middle(ssh: &Ssh<'_>, dir: &Path) -> Started {
     let experiment = |time: &str| {
         format!(
@@ -259,7 +259,7 @@ fn any_killed_process_leaves_nothing() {
     let Some(hosts) = hosts(2, None) else { return };
     let Some(ssh) = serving(&hosts) else { return };
     let dir = tempdir().unwrap();
-    // Data that passes through ssh's standard input is not visible anywhere.
+    // The data goes through ssh's standard input, so no command line shows it.
     let run = in_the_middle(&ssh, dir.path());
     for host in 0..2 {
         let found = there(&hosts, host);
@@ -276,12 +276,12 @@ fn any_killed_process_leaves_nothing() {
             }
         }
     }
-    // A rank.
+    // A rank is killed.
     kill(with_word(there(&hosts, 1), "host-rank").pid);
     let since = Instant::now();
     run.end().with_code(1).with_one_error(&["rank 1 on h1"]);
     nothing_is_left(&hosts, since);
-    // An ssh.
+    // An ssh client is killed.
     let run = in_the_middle(&ssh, dir.path());
     let mut processes = run.processes().into_iter();
     let is_to_h1 = |line: &str| line.starts_with("ssh ") && line.contains(" h1 ");
@@ -292,17 +292,17 @@ fn any_killed_process_leaves_nothing() {
         .with_code(1)
         .with_one_error(&["h1 lost its ssh", "signal 9"]);
     nothing_is_left(&hosts, since);
-    // The first process.
+    // The supervisor is killed.
     let run = in_the_middle(&ssh, dir.path());
     run.signal(Signal::KILL);
     let since = Instant::now();
     assert_eq!(run.end().signal, Some(9));
     nothing_is_left(&hosts, since);
-    // Ctrl-C.
+    // The user presses Ctrl-C.
     let run = in_the_middle(&ssh, dir.path());
     run.signal(Signal::INT);
     let since = Instant::now();
-    // The measured points are shown.
+    // The measured points must be printed.
     run.end().with_code(130).printing(&["64"]);
     nothing_is_left(&hosts, since);
 }
@@ -315,7 +315,7 @@ fn a_cable_that_is_pulled_leaves_nothing() {
     let run = in_the_middle(&ssh, dir.path());
     hosts.link(1, 0).cut().unwrap();
     let since = Instant::now();
-    // Processes behind the cut cable end on their own.
+    // Processes behind the cut cable must end by themselves.
     nothing_is_left(&hosts, since);
     run.end().with_code(1).with_one_error(&["h1"]);
     assert!(since.elapsed() < GONE, "{:?}", since.elapsed());
@@ -330,7 +330,7 @@ fn the_program_is_copied_where_it_is_missing() {
     let dir = tempdir().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_tonnage"));
     let folder = program.parent().unwrap().display();
-    // Sessions see another directory in place of the program's, and a home of this size.
+    // Sessions see another directory instead of the program's, and a home directory of this size.
     let without = |size: &str| {
         format!("mount -t tmpfs none {folder}; mount -t tmpfs -o size={size},mode=700 none /root")
     };
@@ -358,7 +358,7 @@ fn the_program_is_copied_where_it_is_missing() {
     assert_eq!(first.rows().len(), 1, "{first:#?}");
     let second = pushed();
     assert!(!second.stderr.contains("copying"), "{second:#?}");
-    // An incomplete copy, as after a power failure, is replaced.
+    // An incomplete copy, as after a power failure, must be replaced.
     let cut = "truncate -s 1000 ~/.cache/tonnage/*/tonnage";
     let status = std::process::Command::new(ssh.program())
         .args(["-p", "2222", "h0", cut])

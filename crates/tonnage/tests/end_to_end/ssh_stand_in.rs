@@ -1,6 +1,7 @@
-//! Host faults, with a stand-in for ssh: a script that runs the command locally, or simulates a faulty host.
+//! Faulty hosts, with a stand-in for ssh. The stand-in is a script that runs the command locally or behaves like a
+//! faulty host.
 //!
-//! Real ssh and sshd are in [`super::ssh`].
+//! [`super::ssh`] tests real ssh and sshd.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,18 +12,18 @@ use tempfile::tempdir;
 
 use super::support::{BRIEF, Ended, parts, rows, tonnage, wait_until};
 
-/// Runs the last argument as sshd would: with a shell, and without this process's environment.
+/// Script that runs its last argument as sshd would: with a shell, and without this process's environment.
 pub const RUNS: &str =
     "for last; do :; done\nexec env -i PATH=\"$PATH\" HOME=\"$HOME\" /bin/sh -c \"$last\"";
 
-/// Runs the program with this stand-in script.
+/// Runs the program with this script as ssh.
 fn run(dir: &Path, script: &str, arguments: &str) -> Ended {
     tonnage(dir, arguments)
         .arguments(&["--ssh".to_owned(), write(dir, script)])
         .run()
 }
 
-/// Writes the stand-in, and returns its path.
+/// Writes the script that stands in for ssh, and returns its path.
 pub fn write(dir: &Path, script: &str) -> String {
     let path = dir.join("stand-in");
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -40,7 +41,7 @@ fn ranks_of_one_host_meet_there() {
     let ended = run(dir.path(), RUNS, &transfer("--hosts u@h:2 --format jsonl")).with_code(0);
     assert_eq!(ended.stdout.lines().count(), 1, "{ended:#?}");
     assert!(ended.stderr.is_empty(), "{ended:#?}");
-    // Checkpoints go to the local file, and only there.
+    // Checkpoints must go to the local file only.
     let arguments =
         transfer("--hosts h:2 --interval 100ms --checkpoint 100ms --duration 350ms -o r.jsonl")
             .replace("--trial-time 5ms ", "")
@@ -49,17 +50,17 @@ fn ranks_of_one_host_meet_there() {
     let text = fs::read_to_string(dir.path().join("r.jsonl")).unwrap();
     assert!(text.lines().count() >= 2, "{text} {ended:#?}");
     assert_eq!(ended.stdout.matches("64     64").count(), 1, "{ended:#?}");
-    // The whole plan, as many times as requested.
+    // The whole plan must be measured as often as requested.
     let several = transfer("--hosts h:2 --runs 3 --format jsonl");
     let ended = run(dir.path(), RUNS, &several).with_code(0);
     for repetition in 0..3 {
         let told = format!("\"repetition\":{repetition}");
         assert_eq!(ended.stdout.matches(&told).count(), 1, "{ended:#?}");
     }
-    // Login scripts may print text, even without a final newline.
+    // Login scripts may print text, even without a newline at the end.
     let printing = format!("printf title\n{RUNS}");
     run(dir.path(), &printing, &transfer("--hosts h:2")).with_code(0);
-    // The list may be a pipe, which can be read only once.
+    // The hosts file may be a pipe, which can be read only once.
     let pipe = dir.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
@@ -70,13 +71,13 @@ fn ranks_of_one_host_meet_there() {
     let of_pipe = transfer(&format!("--hostfile {}", pipe.display()));
     run(dir.path(), RUNS, &of_pipe).with_code(0);
     writing.join().unwrap().unwrap();
-    // A host that is listed twice gets the ranks of both entries, and this is reported.
+    // A host that is listed twice gets the ranks of both entries. This must be reported.
     run(dir.path(), RUNS, &transfer("--hosts h,h"))
         .with_code(0)
         .saying(&["h is listed more than once"]);
 }
 
-/// Every run must leave nothing behind, including the stand-in for ssh.
+/// No process may be left behind, including the stand-in for ssh.
 #[test]
 fn a_login_that_hangs_ends_with_the_run() {
     for signal in [Signal::TERM, Signal::KILL] {
@@ -138,7 +139,7 @@ fn hosts_that_are_wrong_are_named_with_the_next_thing_to_try() {
         let script = if script == "OTHER" { other } else { script };
         let line = transfer(&format!("--hosts h0:2 {more}"));
         let ended = run(dir.path(), script, &line).with_code(1);
-        // The remote program's own message is in brackets.
+        // The message of the remote program is in brackets.
         assert_eq!(ended.stderr.lines().count(), 1, "{ended:#?}");
         ended.saying(&parts(reason));
     }
@@ -149,7 +150,7 @@ fn hosts_that_are_wrong_are_named_with_the_next_thing_to_try() {
 #[test]
 fn variables_go_along() {
     let dir = tempdir().unwrap();
-    // Records list the variables that control libraries.
+    // Records list variables that control libraries.
     let records = |more: &str| {
         let line = transfer(&format!("--hosts h0:2 --format jsonl {more}"));
         let program = tonnage(dir.path(), &line).env("FI_TEST_VARIABLE", "along");

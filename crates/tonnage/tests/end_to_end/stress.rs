@@ -1,5 +1,5 @@
-//! Random transfers from a seed: several engines in turn, every byte right, a command line that repeats a transfer, and
-//! the record of a run that was killed or interrupted.
+//! Random transfers from a seed: several engines in turn, every byte checked, a command line that repeats a transfer.
+//! Also the record of a run that was killed or interrupted.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tonnage_record::{Outcome, Record, StressBody};
 
 use super::support::{Ended, Started, records, tonnage};
 
-/// Returns the only record of r.jsonl, after checking it against the schema, and its body.
+/// Returns the only record of r.jsonl and its body. Reading checks the record against the schema.
 fn read(dir: &Path) -> (Record, StressBody) {
     let mut all = records::read(&dir.join("r.jsonl"));
     assert_eq!(all.len(), 1, "{all:#?}");
@@ -42,7 +42,7 @@ fn several_engines_are_tried_in_turn_and_every_byte_is_right() {
     run.printing(&[&result, "seed 1; 2 s drawn"]);
 }
 
-/// Returns the random transfers that a run started, according to its messages.
+/// Returns the command lines of the random transfers that a run started, according to its debug messages.
 fn drawn(ended: &Ended) -> Vec<String> {
     let lines = ended.stderr.lines();
     let commands = lines.filter_map(|line| line.strip_prefix("debug: transfer "));
@@ -74,7 +74,7 @@ fn the_same_seed_draws_the_same_and_each_command_line_is_a_transfer() {
     }
 }
 
-/// A line that repeats a transfer contains the run's options that affect its engine, and no others.
+/// The command line that repeats a transfer must contain all run options that affect its engine, and no others.
 #[test]
 fn a_repeat_command_has_only_the_options_that_have_an_effect() {
     let dir = tempdir().unwrap();
@@ -97,7 +97,7 @@ fn a_repeat_command_has_only_the_options_that_have_an_effect() {
     }
 }
 
-/// Starts a long stress, and waits until it has started a few random transfers.
+/// Starts a long stress, and waits until it has started a few transfers.
 fn drawing(dir: &Path) -> Started {
     let arguments =
         "stress --engine shm --ranks 3 --duration 10m --max-size 4k --log-level debug -o r.jsonl";
@@ -114,7 +114,7 @@ fn a_killed_rank_is_named_and_results_are_kept() {
     assert!(matches!(record.outcome, Outcome::Failed { .. }));
     assert!(draws(&body) >= 5, "{body:#?}");
     assert!(ended.stdout.starts_with("FAIL  "), "{ended:#?}");
-    // The transfer in which it was killed is treated like any other.
+    // The transfer during which the rank was killed may be recorded as the first failure. Repeating it must succeed.
     if let Some(failure) = &body.first_failure {
         assert!(ended.stdout.ends_with(&format!("{}\n", failure.command)));
         let arguments = failure.command.strip_prefix("tonnage ").unwrap();
@@ -138,7 +138,7 @@ fn an_interrupted_stress_reports_its_results_and_blames_no_transfer() {
     );
 }
 
-/// A missing provider must be refused before any transfer is chosen.
+/// A missing provider must be refused before any transfer is drawn.
 #[test]
 fn an_engine_that_cannot_be_opened_is_skipped_with_the_reason() {
     let dir = tempdir().unwrap();

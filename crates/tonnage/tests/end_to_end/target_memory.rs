@@ -1,4 +1,4 @@
-//! A different kind of memory at the targets.
+//! Target ranks with a different kind of memory.
 
 use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
@@ -6,7 +6,7 @@ use tonnage_record::{Outcome, Record};
 use super::support::records::{body, first_row, transfer, why};
 use super::support::{BRIEF, records, tonnage};
 
-/// Returns the kind of memory that each rank really used, from rank 0 on.
+/// Returns the kind of memory that each rank really used, starting with rank 0.
 fn kinds(record: &Record) -> Vec<String> {
     let of = |rank: u32| {
         let mut parts = record.effective.iter();
@@ -43,7 +43,7 @@ fn each_end_has_its_kind_and_every_byte_is_right() {
             let point = &body(record).point;
             match point.memories.target_memory.as_deref() {
                 Some("small") => assert_eq!(kinds(record), expected, "{engine} {more}"),
-                // The initiator's own kind does not count as a different one.
+                // A target memory of the initiators' kind does not count as different.
                 _ => {
                     assert_eq!(point.memories.memory, "small");
                     assert!(kinds(record).iter().all(|kind| kind == "small"));
@@ -58,7 +58,7 @@ fn each_end_has_its_kind_and_every_byte_is_right() {
     assert_eq!(first_row(&csv.stdout)["target_memory"], "small");
 }
 
-/// A copy within one kind of memory bounds nothing between two kinds.
+/// Between two kinds of memory, a copy within one kind is not a bound.
 #[test]
 fn two_kinds_have_no_copy_bound() {
     let brief = BRIEF.replace("--bound none", "");

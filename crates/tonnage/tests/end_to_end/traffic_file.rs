@@ -1,5 +1,5 @@
-//! Traffic files: every pair moves the bytes given in the file, pairs take the time that their links' known speed
-//! implies, and a file that is not a matrix of bytes is refused.
+//! Traffic files. Every pair must move the bytes in the file, and take the time that its link's known speed implies. A
+//! file that is not a matrix of bytes must be refused.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::hosts::{hosts, measured_in};
 use super::support::records::{body, summary};
 use super::support::{records, rows, tonnage};
 
-/// Loads of four ranks: one initiates nothing, and one is not a target.
+/// Loads of four ranks. One rank initiates nothing, and one is never a target.
 const UNEVEN: &str = "# to 0 1 2 3\n0 640k 80k 0\n160k 0 40k 0\n0 320k 0 0\n20k 10k 0 0 # from 3\n";
 
 const BRIEF: &str = "--trials 3 --warmup 1ms --bound none";
@@ -66,7 +66,7 @@ fn pairs_and_ranks_add_up_to_the_file_and_every_byte_is_right() {
     }
 }
 
-/// Runs the command as shown in the manual; its operations have the largest size that divides the loads.
+/// Runs the command as in the manual. Its operations must have the largest size that divides all loads.
 #[test]
 fn the_file_is_the_only_required_option() {
     let dir = tempdir().unwrap();
@@ -81,7 +81,7 @@ fn the_file_is_the_only_required_option() {
         .succeed()
         .stdout;
     std::fs::remove_file(dir.path().join("m.txt")).unwrap();
-    // The plan contains the loads themselves.
+    // The printed plan contains the loads themselves, so it does not need the file.
     std::fs::write(dir.path().join("p.toml"), plan).unwrap();
     let run = tonnage(dir.path(), "run p.toml --ranks 2").succeed();
     run.printing(&["5 MiB of 2 pairs"]);
@@ -90,7 +90,7 @@ fn the_file_is_the_only_required_option() {
 #[test]
 fn a_file_that_is_not_a_matrix_of_bytes_is_refused_before_a_rank_starts() {
     let dir = tempdir().unwrap();
-    // Rows of a file are separated by `/`.
+    // In these cases, `/` separates the rows of a file.
     let refused = r#"
         0 1M 1M / 1M 0           =>                       => line 2 has 2 numbers and the first row 3
         0 1M 1M / 1M 0 1M        =>                       => row 1 has 3 numbers and there are 2 rows
@@ -116,8 +116,9 @@ fn a_file_that_is_not_a_matrix_of_bytes_is_refused_before_a_rank_starts() {
     }
 }
 
-/// Returns the bandwidth of the best trial of a run on hosts, and of its pairs. Writes complete when they have arrived,
-/// so at most the depth is in transit. Otherwise a switch that drops packets would make a short load take much longer.
+/// Runs on hosts and returns the bandwidth of the best trial, and its pairs. Writes complete only when their data has
+/// arrived, so at most the depth is in transit. Otherwise a switch that drops packets would make a short load take much
+/// longer.
 fn on_hosts(hosts: &Hosts, loads: Option<&str>, arguments: &str) -> (f64, Vec<PairRate>) {
     let dir = tempdir().unwrap();
     let file = loads.map_or("", |loads| {
@@ -133,7 +134,7 @@ fn on_hosts(hosts: &Hosts, loads: Option<&str>, arguments: &str) -> (f64, Vec<Pa
     (summary.bandwidth_bytes_per_s.max, summary.pairs.clone())
 }
 
-/// A rate that any machine carries.
+/// A rate that any machine can sustain.
 fn slow() -> Rate {
     "80mbit".parse().unwrap()
 }
@@ -142,9 +143,9 @@ fn is_near(value: f64, expected: f64) -> bool {
     (0.85..1.25).contains(&(value / expected))
 }
 
-/// One link carries all loads of a row, or of a column. The file must take as long as the fan-out or fan-in itself, and
-/// each pair alone its share of that time. Pairs that share a link have half of it each until the shorter pair has
-/// finished.
+/// One link carries all loads of a row or of a column. The file must take as long as the same fan-out or fan-in, and
+/// each pair alone must take its share of that time. Pairs that share a link get half of it each until the shorter pair
+/// has finished.
 #[test]
 fn a_row_is_a_fan_out_and_a_column_a_fan_in() {
     let Some(hosts) = hosts(3, Some(slow())) else {
@@ -152,7 +153,8 @@ fn a_row_is_a_fan_out_and_a_column_a_fan_in() {
     };
     let link = slow().tcp_payload_bytes_per_s();
     let ns = |mebibytes: u32| f64::from(mebibytes << 20) / link * 1e9;
-    // Mebibytes that the link carries in the time of each pair, alone and together with the other.
+    // For each pair: mebibytes that the link carries until the pair is finished, alone and together with the other
+    // pair.
     for (loads, pattern, alone, together) in [
         ("0 3M 1M\n0 0 0\n0 0 0\n", "fan-out", [3, 1], Some([4, 2])),
         ("0 0 0\n2M 0 0\n2M 0 0\n", "fan-in", [2, 2], None),

@@ -1,5 +1,5 @@
-//! Searches: the documented command ends with a command line that works, and an impossible search is refused with each
-//! reason.
+//! Searches. The documented command must end with a command line that works, and an impossible search must be refused
+//! with each reason.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ fn read(dir: &Path) -> Record {
     records::read(&dir.join("r.jsonl")).remove(0)
 }
 
-/// Checks that each comparison of values has one winner, and that the outcomes of its other values follow from their
-/// intervals.
+/// Checks that each comparison of values has exactly one winner. The outcomes of all other values must follow from
+/// their intervals.
 fn races_are_sound(tried: &[TuneTry]) {
     let race = |it: &TuneTry| (it.pass, it.dimension.clone());
     for race in tried.chunk_by(|one, other| race(one) == race(other)) {
@@ -71,7 +71,8 @@ fn a_search_ends_with_a_command_line_that_runs() {
     }
 }
 
-/// A refusal that only the machine can give has one reason, printed once, and the same exit code as a plan's refusal.
+/// Only the machine can refuse these values. The reason must be printed once, and the exit code must be that of a
+/// refused plan.
 #[test]
 fn a_value_that_no_candidate_supports_is_reported_once() {
     let dir = tempdir().unwrap();
@@ -79,7 +80,7 @@ fn a_value_that_no_candidate_supports_is_reported_once() {
         let line = format!("tune {options} --op write --sizes 64k --ranks 2");
         let ended = tonnage(dir.path(), &line).run().with_code(2);
         let said = format!("{}{}", ended.stdout, ended.stderr);
-        // In the results, and as the reason for the exit code.
+        // The reason may be in the results and in the error that explains the exit code.
         for stream in [&ended.stdout, &ended.stderr] {
             assert!(stream.matches("cannot be used here").count() <= 1, "{said}");
         }
@@ -88,7 +89,7 @@ fn a_value_that_no_candidate_supports_is_reported_once() {
     }
 }
 
-/// A refused value does not prevent the search over other options, wherever it is in its list.
+/// A refused value must not prevent the search over other options, wherever it is in its list.
 #[test]
 fn a_refused_value_leaves_the_others() {
     let dir = tempdir().unwrap();
@@ -113,7 +114,7 @@ fn a_refused_value_leaves_the_others() {
     }
 }
 
-/// Values with a latency measured to another event, such as arrival, do not compete.
+/// Values whose latency ends with a different event, such as arrival, must not compete.
 #[test]
 fn only_latencies_of_the_same_kind_compete() {
     let dir = tempdir().unwrap();

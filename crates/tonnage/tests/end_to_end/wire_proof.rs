@@ -12,7 +12,7 @@ fn transfer(dir: &Path, arguments: &str) -> Ended {
     tonnage(dir, &format!("transfer {arguments} {brief}")).run()
 }
 
-/// Runs a transfer over TCP through these devices.
+/// Runs a transfer over TCP sockets through these devices.
 fn over_tcp(dir: &Path, devices: &str) -> Ended {
     transfer(
         dir,
@@ -30,7 +30,7 @@ fn an_engine_without_devices_proves_nothing() {
         "write 65536 B: engine shm names no device",
         "leave --require-path out",
     ]);
-    // The table and the records are still there.
+    // The table and the records must still be there.
     assert_eq!(run.rows().len(), 1);
     let records = records::read(&dir.path().join("r.jsonl"));
     assert_eq!(records.len(), 2);
@@ -47,7 +47,7 @@ fn the_loopback_is_crossed_by_ranks_of_one_host() {
     assert!(path.crossed, "{path:#?}");
     let device = &path.devices[0];
     assert_eq!(device.name, "lo");
-    // The warm-up is counted too.
+    // The expected bytes include the warm-up.
     let payload = records::summary(record).payload_bytes;
     assert!(device.sent_bytes_expected >= payload, "{path:#?}");
     run.printing(&["path: the payload crossed lo of "]);
@@ -65,7 +65,7 @@ fn payload_between_ranks_of_one_host_never_crosses_their_network_card() {
     run.printing(&["OFF PATH ["]);
 }
 
-/// Returns the first interface in /proc/net/route: it is up and has an address.
+/// Returns the first interface in /proc/net/route. Such an interface is up and has an address.
 fn routed_interface() -> Option<String> {
     let routes = std::fs::read_to_string("/proc/net/route").ok()?;
     let line = routes.lines().nth(1)?;

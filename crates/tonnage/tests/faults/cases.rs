@@ -1,4 +1,4 @@
-//! Random cases, chosen from a seed and a number alone, so that each can be reproduced.
+//! Random cases. A seed and a number determine each case, so that it can be reproduced.
 
 use std::fmt;
 
@@ -10,25 +10,25 @@ use rustix::process::Signal;
 
 use super::support::launchers::{MPICH, OPEN_MPI};
 
-/// Seed of the default cases, so that they are always the same. Its forty cases include everything that a test below
-/// requires; another seed can replace it if it does too.
+/// Seed of the default cases. Its forty cases include everything that the last test of this file requires. Another seed
+/// may replace it if its cases do too.
 pub const SEED: u64 = 410;
 
-/// Points of every run.
+/// Number of points of every run.
 pub const POINTS: usize = 2;
 
 /// One run and its fault.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// The run.
+    /// The experiment that runs.
     pub work: Work,
     /// Ranks of the run.
     pub ranks: u32,
-    /// The moment of the fault.
+    /// When the fault occurs.
     pub moment: Moment,
     /// The fault.
     pub fault: Fault,
-    /// The receiver of a signal.
+    /// Target of the signal.
     pub whom: Whom,
 }
 
@@ -45,20 +45,21 @@ pub enum Work {
 /// When a fault occurs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// This many milliseconds after the start of the program. If the rank does not exist yet, it is waited for.
+    /// This many milliseconds after the start of the program. If the target does not exist by then, the fault waits for
+    /// it.
     After(u64),
-    /// The start of a step of the target rank, or of rank 0 if the target is not a rank.
+    /// When the target rank begins this step. If the target is not a rank, rank 0 counts.
     Step(&'static str),
 }
 
-/// The fault: a signal that ends or stops a process, or another event.
+/// The fault: a signal to a process, or another event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     Kill,
     Stop,
     Term,
     Int,
-    /// All ranks are killed, so that none sees another one's end.
+    /// All ranks are stopped and then killed, so that no rank sees another one end.
     KillAll,
     /// The results file is removed.
     Remove,
@@ -72,7 +73,8 @@ pub enum Whom {
 }
 
 impl Fault {
-    /// The signal; for a fault without one, the signal that finally ends the program's processes.
+    /// Returns the fault's signal. For a fault without one, returns the signal that finally ends the program's
+    /// processes.
     pub fn signal(self) -> Signal {
         match self {
             Self::Kill | Self::KillAll | Self::Remove => Signal::KILL,
@@ -106,7 +108,7 @@ const FILE_OPTIONS: &[&str] = &[
     "--bound none --phases write,read --verify",
     "--bound auto --phases write",
 ];
-/// Steps of every transfer, connection and file experiment, as they are logged.
+/// Steps of every transfer, as the log names them. Those of connections and files follow.
 const TRANSFER_STEPS: &[&str] = &[
     "describing the hosts",
     "opening ",
@@ -136,9 +138,9 @@ const MPI_STEPS: &[&str] = &[
     "write phase of repetition 0",
     "write phase of repetition 1",
 ];
-/// One case in this many is started by mpirun.
+/// One case in this many uses mpirun.
 pub const MPI_EVERY: u64 = 10;
-/// A step of the first point of each kind, at which the results file exists and is empty.
+/// For each kind, a step of its first point. At this step, the results file exists and is empty.
 const FIRST_STEPS: [&str; 3] = ["trial 1 of ", "warm-up of ", "write phase of repetition 0"];
 const LAYOUTS: &[&str] = &[
     "shared",
@@ -174,7 +176,7 @@ fn cases() -> impl Strategy<Value = Case> {
         1 => Just(Fault::KillAll),
         1 => Just(Fault::Remove),
     ];
-    // Starting, joining and connecting take about 200 ms, and a whole run takes 2 to 4 s.
+    // Start, join and connect together take about 200 ms, and a whole run takes 2 to 4 s.
     let moments = prop_oneof![
         1 => (0u64..300).prop_map(Drawn::After),
         1 => (0u64..3000).prop_map(Drawn::After),
@@ -188,7 +190,7 @@ fn cases() -> impl Strategy<Value = Case> {
     (works(), 2u32..=4, moments, faults, whom).prop_map(possible)
 }
 
-/// Ranks started by mpirun, which take longer to start and are also ended by it.
+/// Cases that mpirun starts. These ranks take longer to start, and mpirun also ends them.
 fn mpi_cases() -> impl Strategy<Value = Case> {
     let works = (
         select(&[OPEN_MPI, MPICH][..]),
@@ -204,7 +206,7 @@ fn mpi_cases() -> impl Strategy<Value = Case> {
     (works, Just(2), moments, faults, whom).prop_map(possible)
 }
 
-/// A moment before the work is chosen.
+/// A random moment that does not depend on the experiment yet.
 #[derive(Debug, Clone, Copy)]
 enum Drawn {
     After(u64),
@@ -222,7 +224,7 @@ impl Work {
         }
     }
 
-    /// One work of each family, with its steps.
+    /// Returns one experiment of each family, with its steps.
     pub fn one_of_each() -> impl Iterator<Item = (Self, &'static [&'static str])> {
         let works = [
             Self::Transfer("shm", "write", "pair", TRANSFER_OPTIONS[1]),
@@ -236,7 +238,7 @@ impl Work {
         })
     }
 
-    /// Its steps, and one of its first point.
+    /// Returns the experiment's steps, and a step of its first point.
     fn steps(&self) -> (&'static [&'static str], &'static str) {
         let [transfer, connect, file] = FIRST_STEPS;
         match self {
@@ -248,7 +250,7 @@ impl Work {
     }
 }
 
-/// The random value from a seed and a number, for a family of cases.
+/// Draws a value that depends only on the seed, the number and the family of cases.
 pub fn drawn<T>(of: impl Strategy<Value = T>, seed: u64, number: u64, family: u8) -> T {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -259,9 +261,8 @@ pub fn drawn<T>(of: impl Strategy<Value = T>, seed: u64, number: u64, family: u8
     of.new_tree(&mut runner).unwrap().current()
 }
 
-/// Makes a random case valid: pairs need an even number of ranks, ranks are below their number, and a stopped
-/// supervisor is the user's own doing. Ranks that do not participate in a traffic have their own steps, which rank 0
-/// has not.
+/// Makes a random case valid. Pairs need an even number of ranks, and a rank's number must be below the number of
+/// ranks. The supervisor is never stopped, because users do that themselves with Ctrl-Z.
 fn possible((work, ranks, drawn, fault, whom): (Work, u32, Drawn, Fault, Whom)) -> Case {
     let pairs = |traffic: &str| traffic.starts_with("pair");
     let is_pairs = matches!(
@@ -269,7 +270,7 @@ fn possible((work, ranks, drawn, fault, whom): (Work, u32, Drawn, Fault, Whom)) 
         Work::Transfer(_, _, traffic, _) | Work::Connect(_, traffic) if pairs(traffic)
     );
     let ranks = if is_pairs { ranks & !1 } else { ranks };
-    // Without bytes there is nothing to verify.
+    // The engine null moves no bytes, so there is nothing to verify.
     let work = match work {
         Work::Transfer("null", verb, traffic, _) => {
             Work::Transfer("null", verb, traffic, TRANSFER_OPTIONS[0])
@@ -306,7 +307,7 @@ impl Case {
         }
     }
 
-    /// The launcher that starts the ranks; `None` if the program itself does.
+    /// Returns the launcher that starts the ranks; `None` if the program starts them itself.
     pub fn launcher(&self) -> Option<&'static str> {
         match self.work {
             Work::Mpi(launcher, _) => Some(launcher),
@@ -319,7 +320,7 @@ impl Case {
         let ranks = self.ranks;
         let what = match &self.work {
             Work::Transfer(engine, verb, traffic, more) => {
-                // Each of up to twelve pairs has its own trial.
+                // With a matrix, each pair has its own trial, so a trial is short.
                 let trial_ms = if *traffic == "matrix" { 100 } else { 500 };
                 format!(
                     "transfer --engine {engine} --op {verb} --traffic {traffic} --sizes 8,64k --trials 2 \
@@ -330,7 +331,7 @@ impl Case {
                 "connect --engine {engine} --traffic {traffic} --threads 1,2 --trials 2 --duration 500ms"
             ),
             Work::File(engine, layout, more) => {
-                // Synced often, so that little is written.
+                // Frequent syncs keep the amount of written data small.
                 let pace = match *engine {
                     "uring" => "--depth 1 --direct",
                     _ => "--fsync each",
@@ -340,7 +341,7 @@ impl Case {
                      --trials 2 --stonewall 400ms {more}"
                 )
             }
-            // The run's launcher knows the number of ranks.
+            // mpirun already knows the number of ranks.
             Work::Mpi(_, calls) => {
                 return format!(
                     "file --engine mpiio --layout shared --path t --block 256M --transfer 512,4k --trials 2 \
@@ -377,7 +378,7 @@ fn a_seed_and_a_number_are_a_case() {
     assert_ne!(Case::draw(1, 2).to_string(), Case::draw(2, 2).to_string());
 }
 
-/// The default cases include every engine, traffic, signal and target.
+/// Without this, the default cases could miss an engine, a traffic pattern, a signal or a target.
 #[test]
 fn the_default_cases_cover_every_engine_traffic_signal_and_target() {
     let all: Vec<_> = (0..40)
@@ -406,7 +407,7 @@ fn the_default_cases_cover_every_engine_traffic_signal_and_target() {
     for word in words {
         assert!(all.iter().any(|case| case.contains(word)), "no {word}");
     }
-    // Only MPICH's mpirun waits for a stopped rank for ever, and the stopped rank is only detected once all have
+    // Under MPICH, mpirun waits forever for a stopped rank. tonnage detects the stopped rank only after all ranks have
     // joined.
     let is_waited_for =
         |case: &String| case.starts_with("STOP to rank 1 at \"write phase") && case.contains(MPICH);

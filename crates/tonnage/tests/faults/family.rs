@@ -1,4 +1,4 @@
-//! Runs all cases of a family, a few at a time, and repeats alone those that were only late.
+//! Runs all cases of a family, a few at a time. Cases that were only late are repeated, one at a time.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -10,14 +10,14 @@ use tonnage_units::lock::lock;
 use super::cases::SEED;
 use super::promises::{LATE, SOON};
 
-/// Cases at a time. They have more ranks than most machines have CPUs, which is part of the test.
+/// Number of cases that run at a time. They have more ranks than most machines have CPUs, and this is intended.
 const AT_A_TIME: usize = 2;
 
-/// Held by the cases of one host or by those of several. The latter consider a rank lost after two seconds, a time that
-/// two CPUs may need if all cases run at once.
+/// Locked by the family that runs: cases on one host, or cases on several hosts. On several hosts, a rank counts as
+/// lost after two seconds. On two CPUs, a healthy rank could be silent that long if both families ran at once.
 static ONE_FAMILY: Mutex<()> = Mutex::new(());
 
-/// Number in an environment variable.
+/// Returns the number in an environment variable.
 pub(super) fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
     Some(
@@ -31,8 +31,8 @@ pub(super) fn seed() -> u64 {
     variable("FAULT_SEED").unwrap_or(SEED)
 }
 
-/// Numbers of the cases to run: `count` of them, or the one in the variable `own`. `None`, with a visible skip, if a
-/// single case of the other family is requested.
+/// Returns the numbers of the cases to run: `count` cases, or the single case that the variable `own` names. Returns
+/// `None`, and prints the skip, if the user requested a single case of the other family.
 pub(super) fn numbers(own: &str, other: &str, count: u64) -> Option<Range<u64>> {
     match (variable(own), variable(other)) {
         (Some(number), _) => Some(number..number + 1),
@@ -44,9 +44,9 @@ pub(super) fn numbers(own: &str, other: &str, count: u64) -> Option<Range<u64>> 
     }
 }
 
-/// Runs each case with `tried`, which returns the promises that were broken given a time limit, and fails if there are
-/// any. On a busy or slow machine everything takes longer. So cases that were only late are repeated alone, and may be
-/// that late again.
+/// Runs each case with `tried` and fails if any promise was broken. `tried` gets the case's number and a time limit,
+/// and returns the broken promises. On a slow machine everything takes longer, so cases that were only late are
+/// repeated alone with twice the limit.
 pub(super) fn all_hold(
     own: &str,
     numbers: Range<u64>,

@@ -1,21 +1,21 @@
-//! Random faults: a run, a moment and a signal are chosen from a seed, and the same promises are checked after each.
+//! Random faults. A seed determines a run, a moment and a signal, and the same promises are checked after each run.
 //!
 //! | module | contents |
 //! | --- | --- |
 //! | [`cases`] | random cases from a seed and a number |
-//! | [`family`] | running all cases of a family, and repeating those that were only late |
+//! | [`family`] | running all cases of a family, and repeating cases that were only late |
 //! | [`hosts`] | runs on several hosts: their cases, promises and runs |
 //! | [`promises`] | promises that hold after any fault |
-//! | [`random`] | running cases and examining their leftovers |
+//! | [`random`] | running cases on one host and examining their leftovers |
 //! | [`support`] | starting the program, from the end-to-end tests |
 //!
-//! Environment variables: `FAULTS` is the number of cases, `FAULT_SEED` their seed, and `FAULT_CASE` the number of a
-//! single case to run. `FAULT_HOSTS_CASE` is the number of a single case on several hosts; there is one such case for
-//! every ten others.
+//! Environment variables: `FAULTS` is the number of cases, `FAULT_SEED` is their seed, and `FAULT_CASE` is the number
+//! of a single case to run. `FAULT_HOSTS_CASE` is the number of a single case on several hosts. For every ten cases on
+//! one host, there is one on several hosts.
 //!
-//! A case is the same whenever it is chosen, but its processes' activity at the moment of the signal is not. A broken
-//! promise may therefore take several tries to reproduce. Faults that were found and fixed have regular tests among the
-//! end-to-end tests.
+//! A seed and a number always give the same case, but not the same timing when the signal arrives. A broken promise may
+//! therefore take several tries to reproduce. Faults that were found and fixed have regular tests among the end-to-end
+//! tests.
 
 #[cfg(test)]
 mod cases;

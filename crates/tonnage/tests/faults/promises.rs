@@ -7,39 +7,39 @@ use tonnage_record::Outcome;
 use super::cases::{Case, Fault, POINTS, Whom};
 use super::support::launchers::MPICH;
 
-/// Everything that belongs to a run must have ended within this time after the signal, on an otherwise idle machine.
+/// Time limit, from the signal until all processes of a run have ended, on an otherwise idle machine.
 pub const SOON: Duration = Duration::from_secs(5);
 
-/// Time that ranks under a launcher have for joining in these tests. Until all are there, other ranks only know that
-/// one has not arrived.
+/// Time limit, in these tests, for joining under a launcher. Until all ranks have joined, the others know only that one
+/// is missing.
 pub const JOIN_SECONDS: u64 = 8;
 
-/// Length of a run. A run continues to its end, for its table, even if its results file is gone.
+/// Length of a run. A run whose results file was removed continues to its end, because it still prints its table.
 const RUN_TIME: Duration = Duration::from_secs(10);
 
-/// Grace period that a launcher gives to processes that it ends.
+/// Grace period that a launcher grants to processes that it ends.
 const LAUNCHER_TIME: Duration = Duration::from_secs(3);
 
-/// Texts with which launchers report that they have ended a run. They report every abnormal end this way, and do not
-/// name surviving ranks.
+/// Texts with which launchers report that they ended a run. They report every abnormal end this way, and do not name
+/// the ranks that survived.
 const LAUNCHERS_WORDS: [&str; 4] = [
     "BAD TERMINATION",
     "exited on signal",
     "non-zero exit code",
-    // Hydra reports an internal error if a process ends while it starts others.
+    // Hydra reports an internal error if a process ends while Hydra still starts others.
     "[mpiexec@",
 ];
 
-/// Text about deaths that no fault of these tests causes.
+/// Texts about crashes, which no fault of these tests causes.
 const CRASHES: [&str; 2] = ["signal 11", "signal 6"];
 
-/// Start of the text about a run that took too long.
+/// Beginning of the text about a run that took too long.
 pub const LATE: &str = "it took ";
 
-/// Traces of a run that received a signal.
+/// Traces that a run with a fault left behind.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// The process that received it; `None` if the run had ended before.
+    /// The process that received the signal; `None` if the run had ended before.
     pub struck_pid: Option<i32>,
     /// Exit code as in a shell: 128 + n if signal n ended the program.
     pub code: i32,
@@ -47,25 +47,26 @@ pub struct Seen {
     pub stderr: String,
     /// Standard output, on which some launchers print why they end a run.
     pub stdout: String,
-    /// False if no rank had joined at the end.
+    /// Whether any rank had joined when the run ended.
     pub has_joined: bool,
     /// Time from the signal to the end of the last process.
     pub took: Duration,
     /// Outcomes of the records in the results file, or why it could not be read.
     pub records: Result<Vec<Outcome>, String>,
-    /// Names in the working directory, without the results file.
+    /// Names in the working directory, except the results file.
     pub left_in_dir: Vec<String>,
     /// Names in /dev/shm that appeared during the run.
     pub left_in_memory: Vec<String>,
 }
 
-/// Returns the broken promises; `soon` is the limit for the end.
+/// Returns the broken promises. `soon` is the time limit for the end of the run.
 pub fn broken(case: &Case, host: &str, seen: &Seen, soon: Duration) -> Vec<String> {
     let mut broken = Vec::new();
     if seen.took > soon + grace(case, seen) {
         broken.push(format!("{LATE}{:?} to end", seen.took));
     }
-    // A launcher that is killed, or detects a killed rank, kills all ranks at once; the next run removes the file.
+    // A launcher that is killed, or that detects a killed rank, kills all ranks at once. The data file then remains
+    // until the next run.
     let is_launchers = case.launcher().is_some() && case.fault == Fault::Kill;
     broken.extend(traces(seen, |names| is_launchers && *names == ["t"]));
     let records = seen.records.as_deref().unwrap_or_default();
@@ -85,14 +86,14 @@ pub fn broken(case: &Case, host: &str, seen: &Seen, soon: Duration) -> Vec<Strin
     broken
 }
 
-/// Whether all points were measured.
+/// Whether all points of a run were measured.
 pub fn is_done(records: &[Outcome]) -> bool {
     let is_measured = |record: &&Outcome| **record == Outcome::Measured;
     records.iter().filter(is_measured).count() == POINTS
 }
 
-/// Returns leftovers and output that no run may have: new names, except those that `may_stay`, traces of crashes, and
-/// records that are torn or were not requested.
+/// Returns traces that no run may leave: new names, output about crashes, and records that are torn or were not
+/// requested. New names for which `may_stay` returns true are allowed.
 pub fn traces(seen: &Seen, may_stay: impl Fn(&[String]) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for (place, left) in [
@@ -123,10 +124,10 @@ pub fn traces(seen: &Seen, may_stay: impl Fn(&[String]) -> bool) -> Vec<String> 
     found
 }
 
-/// Time allowed in addition to the promised limit.
+/// Returns the time that is allowed in addition to the promised limit.
 fn grace(case: &Case, seen: &Seen) -> Duration {
     match case.launcher() {
-        // No launcher draws this fault.
+        // This fault never occurs in cases with a launcher.
         None if case.fault == Fault::Remove => RUN_TIME,
         None => Duration::ZERO,
         Some(_) if case.fault == Fault::Stop && !seen.has_joined => {
@@ -138,7 +139,7 @@ fn grace(case: &Case, seen: &Seen) -> Duration {
 
 fn wrong_code(case: &Case, code: i32) -> Option<String> {
     if let Some(launcher) = case.launcher() {
-        // The launcher may exit with 0 when it is told to end, regardless of its processes' exit codes.
+        // A launcher that is told to end may exit with 0, whatever the exit codes of its processes are.
         let is_its_own = launcher == MPICH && case.whom == Whom::Supervisor;
         return (code == 0 && !is_its_own).then(|| "its exit code is 0".to_owned());
     }
@@ -151,7 +152,7 @@ fn wrong_code(case: &Case, code: i32) -> Option<String> {
     (code != promised).then(|| format!("its exit code is {code}, not {promised}"))
 }
 
-/// Exactly one line reports it, and names the victim.
+/// Requires exactly one error line about the fault, which names the victim.
 fn wrong_cause(case: &Case, host: &str, seen: &Seen) -> Option<String> {
     if case.launcher().is_some() {
         return wrong_cause_under_launcher(case, host, seen);
@@ -160,25 +161,25 @@ fn wrong_cause(case: &Case, host: &str, seen: &Seen) -> Option<String> {
         Whom::Rank(_) if case.fault == Fault::KillAll => format!(" on {host}"),
         Whom::Rank(_) if case.fault == Fault::Remove => "r.jsonl".to_owned(),
         Whom::Rank(rank) => format!("rank {rank} on {host}"),
-        // No process is left to report it, except ranks that notice.
+        // If the supervisor is killed, no process must report it, although ranks may.
         Whom::Supervisor if case.fault == Fault::Kill => return None,
         Whom::Supervisor => format!("interrupted by signal {}", case.fault.signal().as_raw()),
     };
-    // A signal that arrives before the program's first output ends it silently.
+    // A signal that arrives before the program installs its handlers ends it silently.
     if seen.stderr.is_empty() && case.whom == Whom::Supervisor {
         return None;
     }
     let lines = seen.stderr.lines();
     let mut errors: Vec<_> = lines.filter(|line| line.contains("error: ")).collect();
-    // At the very end of joining, the victim and rank 0, which has joined, may both report it.
+    // At the very end of joining, both the victim and rank 0, which has joined, may report it with the same line.
     errors.dedup();
     let told = errors.iter().filter(|line| line.contains(&cause)).count();
     match (told, errors.len()) {
         (1, 1) => None,
-        // Not promised yet: while ranks join, they cannot distinguish a signal to all from one to themselves, and each
-        // reports it.
+        // Known limitation: while ranks join, they cannot tell a signal to all ranks from a signal to themselves, and
+        // each reports it.
         (told, all) if told == all && told > 0 && case.whom == Whom::Supervisor => None,
-        // Each of the ranks is reported.
+        // All ranks were killed, and there is one report for each.
         (told, all)
             if told == all && all == case.ranks as usize && case.fault == Fault::KillAll =>
         {
@@ -191,8 +192,8 @@ fn wrong_cause(case: &Case, host: &str, seen: &Seen) -> Option<String> {
     }
 }
 
-/// Exactly one line names the victim. If a rank was killed, the launcher may report it first, and end the others before
-/// they can.
+/// Requires exactly one error line that names the victim. If a rank was killed, the launcher may report it first and
+/// end the other ranks before they can.
 fn wrong_cause_under_launcher(case: &Case, host: &str, seen: &Seen) -> Option<String> {
     let Whom::Rank(rank) = case.whom else {
         return None;
@@ -200,7 +201,7 @@ fn wrong_cause_under_launcher(case: &Case, host: &str, seen: &Seen) -> Option<St
     let name = format!("rank {rank} on {host}");
     let lines = seen.stderr.lines();
     let mut errors: Vec<_> = lines.filter(|line| line.contains("error: ")).collect();
-    // At the very end of joining, the victim and rank 0, which has joined, may both report it.
+    // At the very end of joining, both the victim and rank 0, which has joined, may report it with the same line.
     errors.dedup();
     let told = errors.iter().filter(|line| line.contains(&name)).count();
     let all = [&seen.stderr, &seen.stdout];
@@ -208,7 +209,7 @@ fn wrong_cause_under_launcher(case: &Case, host: &str, seen: &Seen) -> Option<St
     let is_fine = match (told, case.fault) {
         (1, _) => true,
         (2.., _) => false,
-        // Before the ranks have joined, it is unknown which one is missing.
+        // Before the ranks have joined, no process knows which rank is missing.
         (0, _) if !seen.has_joined => {
             is_said("not all ranks came") || LAUNCHERS_WORDS.iter().any(|words| is_said(words))
         }
@@ -216,10 +217,10 @@ fn wrong_cause_under_launcher(case: &Case, host: &str, seen: &Seen) -> Option<St
             let pid = seen.struck_pid.unwrap_or_default();
             is_said(&format!("process rank {rank} "))
                 || is_said(&format!("PID {pid} "))
-                // Hydra kills the others too, and reports the first that ended by a signal in the order of ranks.
+                // Hydra kills the other ranks too. It reports the first rank, by number, that a signal ended.
                 || case.launcher() == Some(MPICH) && is_said("Killed (signal 9)")
         }
-        // A launcher passes it on to all ranks, so none of them is to blame.
+        // A launcher passes the signal on to all ranks, so no single rank is to blame.
         (0, fault @ (Fault::Term | Fault::Int)) => is_said(&format!(
             "interrupted by signal {}",
             fault.signal().as_raw()
@@ -259,7 +260,7 @@ pub mod tests {
         }
     }
 
-    /// Promises of a case that these traces break.
+    /// Returns the promises of a case that these traces break.
     fn found(case: &Case, seen: &Seen) -> Vec<String> {
         broken(case, "h", seen, SOON)
     }
@@ -305,7 +306,7 @@ pub mod tests {
         }
     }
 
-    /// The run gets no more time than a run takes.
+    /// Such a run may take as long as a complete run, but not longer.
     #[test]
     fn without_its_results_file_a_run_comes_to_its_end() {
         let case = Case {
@@ -344,7 +345,7 @@ pub mod tests {
         assert_eq!(found(&case, &seen), Vec::<String>::new());
         seen.stderr.push_str("error: rank 1 on h: lost\n");
         assert_eq!(found(&case, &seen).len(), 1);
-        // The launcher knows of a killed rank, and not of a stopped one.
+        // The launcher notices that a rank was killed, but not that a rank was stopped.
         seen.stderr = "process rank 1 with PID 7 on node h exited on signal 9".to_owned();
         assert_eq!(found(&case, &seen).len(), 1);
         let killed = Case {
@@ -370,7 +371,7 @@ pub mod tests {
         seen.left_in_dir.push("t".to_owned());
         assert_eq!(found(&case, &seen).len(), 4);
         seen.left_in_dir.clear();
-        // The same is known of a rank that has not joined.
+        // The same output is accepted for a rank that has not joined.
         seen.has_joined = false;
         assert_eq!(found(&case, &seen).len(), 1);
     }

@@ -1,4 +1,4 @@
-//! Running cases and examining their leftovers.
+//! Runs cases on one host and examines their leftovers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -25,18 +25,18 @@ use super::support::{Program, Started, records, shared_memory, tonnage};
 /// Number of cases by default.
 const CASES: u64 = 40;
 
-/// Longest wait for the moment of a fault. The watchdog handles a run that hangs before it.
+/// Longest wait for the moment of a fault. After that, the watchdog handles the run.
 pub(super) const MOMENT_MAX: Duration = Duration::from_secs(30);
 
-/// Time between two polls for the moment of a fault. Each poll reads all of /proc, on CPUs that the run needs.
+/// Time between two polls for the moment of a fault. Each poll reads all of /proc, which takes CPU time from the run.
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 
-/// The smallest share of a family's cases, in percent, that their fault must reach before the run is over. A smaller
-/// share means that a step was renamed, or that runs are too short.
+/// Smallest share of a family's cases, in percent, whose fault must occur before the run is over. A smaller share means
+/// that a step was renamed or that runs are too short.
 const STRUCK_MIN_PERCENT: usize = 80;
 
-/// Smallest number of cases in a family for which that share is meaningful. With fewer, at least one must have been
-/// hit.
+/// Smallest number of cases in a family for which that share is checked. In a smaller family of several cases, at least
+/// one fault must have occurred.
 const SHARE_OF_MIN: usize = 5;
 
 #[test]
@@ -66,7 +66,7 @@ fn promises_hold_whatever_signal_comes_when() {
     assert!(few.is_empty(), "no fault came to many: {few:?}");
 }
 
-/// Cases of each family, each with whether its fault was applied.
+/// For each family, whether the fault of each case was applied.
 type Struck = BTreeMap<&'static str, Vec<bool>>;
 
 fn shares(struck: &Struck) -> Vec<String> {
@@ -76,7 +76,7 @@ fn shares(struck: &Struck) -> Vec<String> {
         .collect()
 }
 
-/// Families in which too many cases, or all of several, tested nothing.
+/// Returns the families in which too few cases had their fault applied, so that they tested almost nothing.
 fn too_few(mut struck: Struck) -> Struck {
     struck.retain(|_, all| {
         let came = all.iter().filter(|is_struck| **is_struck).count();
@@ -100,7 +100,7 @@ fn families_whose_faults_missed_are_detected() {
     assert_eq!(found, ["3 of 5 missed cases", "0 of 2 never cases"]);
 }
 
-/// Every step at which a fault can occur is logged by each rank of a run that has it, so no step name is outdated.
+/// Each rank must log every step at which a fault can occur. This fails if a step is renamed.
 #[test]
 fn each_step_is_logged() {
     for (work, steps) in Work::one_of_each() {
@@ -116,7 +116,7 @@ fn each_step_is_logged() {
         if !has_launcher(&case) {
             continue;
         }
-        // Ranks that call MPI together may not complete even one call in a shorter time.
+        // Under MPI, shorter phases might end before even one collective call.
         let brief = match case.launcher() {
             None => case.arguments().replace("00ms", "0ms"),
             Some(_) => case.arguments(),
@@ -133,15 +133,15 @@ fn each_step_is_logged() {
     }
 }
 
-/// Whether the launcher of a case is installed.
+/// Returns whether the launcher of a case is installed.
 fn has_launcher(case: &Case) -> bool {
     case.launcher().is_none_or(is_there)
 }
 
-/// A case's program with these arguments. A killed launcher leaves its own files in the directory `own`, which is not
-/// examined; the same applies to MPI's shared memory.
+/// Returns the program of a case with these arguments. A killed launcher leaves files of its own in the directory
+/// `own`, which is not examined. MPI's shared memory is put there too.
 fn started(case: &Case, dir: &Path, own: &Path, arguments: &str) -> Program {
-    // Steps are only logged at debug level.
+    // Steps are logged only at debug level.
     let arguments = format!("{arguments} --log-level debug");
     let Some(launcher) = case.launcher() else {
         return tonnage(dir, &arguments);
@@ -165,8 +165,8 @@ fn has_uring() -> bool {
     tried.code == Some(0)
 }
 
-/// Runs a case, prints how it ended, and returns whether its fault was applied and the broken promises. The watchdog of
-/// [`Started`] and its search for remaining processes panic.
+/// Runs a case and prints how it ended. Returns whether its fault was applied, and the broken promises. Catches panics
+/// of [`Started`], whose watchdog and search for remaining processes report this way.
 fn tried(number: u64, case: &Case, soon: Duration) -> (bool, Vec<String>) {
     let seen = match catch_unwind(AssertUnwindSafe(|| run(case))) {
         Ok(seen) => seen,
@@ -185,7 +185,7 @@ fn tried(number: u64, case: &Case, soon: Duration) -> (bool, Vec<String>) {
     (is_struck, found)
 }
 
-/// Runs a case. Files are on a disk, and leftovers are searched for there.
+/// Runs a case in a directory on a disk, and searches that directory for leftovers.
 fn run(case: &Case) -> Seen {
     let dir = tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let memory = shared_memory();
@@ -217,7 +217,7 @@ pub(super) fn all_lines(told: &mut File) -> String {
     std::io::read_to_string(told).unwrap()
 }
 
-/// Lines other than debug output.
+/// Returns the lines that are not debug output.
 pub(super) fn said(text: &str) -> String {
     let is_said = |line: &&str| {
         !["debug: ", "info: "]
@@ -227,13 +227,13 @@ pub(super) fn said(text: &str) -> String {
     text.split_inclusive('\n').filter(is_said).collect()
 }
 
-/// Steps logged while a run goes on. Each poll reads only new output, because the run needs the CPUs.
+/// Watches the log of a running program for a step. Each poll reads only new output, because the run needs the CPUs.
 pub(super) struct Steps<'a> {
     told: &'a File,
-    /// Start of the awaited line.
+    /// Beginning of the awaited line.
     awaited: String,
     read: u64,
-    /// The last line so far.
+    /// The last line so far, which may be incomplete.
     line: Vec<u8>,
     has_begun: bool,
 }
@@ -249,7 +249,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Whether the rank has begun the step.
+    /// Returns whether the rank has begun the step.
     pub(super) fn have_begun(&mut self) -> bool {
         let bytes = self.told.metadata().unwrap().len();
         let mut new = vec![0; bytes.saturating_sub(self.read) as usize];
@@ -263,7 +263,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Applies the fault to its target. Returns whether it was in time.
+/// Applies the fault to its target. Returns whether the run had not ended before.
 fn befall(case: &Case, run: &Started, receiver: &Process, dir: &Path) -> bool {
     match case.fault {
         Fault::Remove => fs::remove_file(dir.join("r.jsonl")).is_ok(),
@@ -272,7 +272,7 @@ fn befall(case: &Case, run: &Started, receiver: &Process, dir: &Path) -> bool {
             let ranks = processes.iter().filter(|process| process.rank.is_some());
             let stopped = ranks.filter(|rank| run.signal_process(rank, Signal::STOP));
             let stopped: Vec<_> = stopped.collect();
-            // If one has ended on its own, the run is over, and the others may end on their own too.
+            // If a rank has already ended by itself, the run is ending, and the remaining ranks may continue.
             let are_all = stopped.len() == case.ranks as usize;
             let next = if are_all { Signal::KILL } else { Signal::CONT };
             for rank in stopped {
@@ -284,8 +284,8 @@ fn befall(case: &Case, run: &Started, receiver: &Process, dir: &Path) -> bool {
     }
 }
 
-/// Waits for the moment and applies the fault, unless the run has ended by then. Returns the process that it hit, and
-/// all processes that existed.
+/// Waits for the moment of the fault and applies it, unless the run has ended by then. Returns the process that was
+/// hit, and all processes that existed.
 fn strike(
     case: &Case,
     run: &mut Started,
@@ -305,7 +305,7 @@ fn strike(
             Whom::Rank(rank) => process.rank == Some(rank),
             Whom::Supervisor => process.pid == run.pid(),
         });
-        // All ranks exist and can be killed.
+        // To kill all ranks, all of them must exist.
         let ranks = processes.iter().filter(|process| process.rank.is_some());
         let are_there = case.fault != Fault::KillAll || ranks.count() == case.ranks as usize;
         let is_time = match (case.moment, &mut steps) {
@@ -330,7 +330,7 @@ fn receiving_rank(case: &Case) -> u32 {
     }
 }
 
-/// Outcomes of the records of a file. Each must match the schema and be a complete line.
+/// Returns the outcomes of the records in a file. Each line must be complete and match the schema.
 pub(super) fn outcomes(path: &Path) -> Result<Vec<Outcome>, String> {
     if !path.exists() {
         return Ok(Vec::new());
@@ -348,14 +348,14 @@ pub(super) fn outcomes(path: &Path) -> Result<Vec<Outcome>, String> {
         .collect())
 }
 
-/// Names in a directory, without the results.
+/// Returns the names in a directory, except the results file.
 pub(super) fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     names.filter(|name| name != "r.jsonl").collect()
 }
 
-/// New names in /dev/shm that contain the PID of one of these processes.
+/// Returns new names in /dev/shm that contain the PID of one of these processes.
 pub(super) fn new_names(before: &BTreeSet<String>, pids: &BTreeSet<i32>) -> Vec<String> {
     let after = shared_memory();
     let is_ours = |name: &&String| {
@@ -365,12 +365,12 @@ pub(super) fn new_names(before: &BTreeSet<String>, pids: &BTreeSet<i32>) -> Vec<
     after.difference(before).filter(is_ours).cloned().collect()
 }
 
-/// A file in /dev/shm, one next to the results, and a torn line are detected.
+/// A new file in /dev/shm, a new file next to the results, and a torn line are detected.
 #[test]
 fn traces_of_a_run_are_found() {
     let before = shared_memory();
     let pid = std::process::id() as i32;
-    // Random letters after the PID could themselves be a number.
+    // Without random letters after the PID, which could look like another PID.
     let file = tempfile::Builder::new()
         .prefix(&format!("{pid}:traces"))
         .rand_bytes(0)

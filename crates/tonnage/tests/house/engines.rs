@@ -1,4 +1,4 @@
-//! The command, the loops, the ranks and the records must not know any engine by name.
+//! Crates that must treat all engines equally do not know any engine by name.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::Visit;
@@ -7,22 +7,22 @@ use tonnage_engines::LISTS;
 
 use super::source::{self, File, crate_of};
 
-/// Crates that must treat all engines equally.
+/// These crates must treat all engines equally.
 const IMPARTIAL: &[&str] = &["bench", "ranks", "record", "tonnage"];
 
-/// Recognises `#[cfg(test)]`.
+/// Returns whether an attribute is `#[cfg(test)]`.
 fn is_for_tests(attribute: &Attribute) -> bool {
     let names_tests = |list: &syn::MetaList| list.tokens.to_string() == "test";
     attribute.path().is_ident("cfg") && attribute.meta.require_list().is_ok_and(names_tests)
 }
 
-/// Recognises a file of a crate's source that is not a test.
+/// Returns whether a file belongs to a crate's source and not to its tests.
 fn is_seen(file: &File) -> bool {
     let is_test = |part: &str| part == "tests" || part == "tests.rs";
     file.path.contains("/src/") && !file.path.split('/').any(is_test)
 }
 
-/// String literals of a file outside of its tests, each with its line.
+/// String literals of a file, except in its tests, each with its line.
 #[derive(Default)]
 struct Texts(Vec<(String, usize)>);
 
@@ -58,7 +58,7 @@ impl<'ast> Visit<'ast> for Texts {
     }
 }
 
-/// String literals that are the name of an engine, alone or followed by a colon and a variant.
+/// Returns string literals that name an engine, alone or followed by a colon and a variant.
 fn named(file: &File) -> Vec<String> {
     if !is_seen(file) || !IMPARTIAL.contains(&crate_of(&file.path)) {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! Licences and origins of dependencies. Known vulnerabilities are not tested, because the same commit could pass today
-//! and fail tomorrow: before a release, run `cargo install cargo-audit && cargo audit`.
+//! Licences and origins of dependencies. Known vulnerabilities are not tested here, because the same commit could pass
+//! today and fail tomorrow. Before a release, run `cargo install cargo-audit && cargo audit`.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::source;
 
-/// Permitted licences of dependencies, as declared by them: each allows use in a program that is itself under MIT or
+/// Permitted licences of dependencies, as the packages declare them. Each allows use in a program under MIT or
 /// Apache-2.0.
 const LICENCES: [&str; 15] = [
     "(MIT OR Apache-2.0) AND Unicode-3.0",
@@ -27,14 +27,14 @@ const LICENCES: [&str; 15] = [
     "Zlib",
 ];
 
-/// Declares no licence but ships two texts. One covers its own few lines, which only run during the build (Battelle's
-/// text, with the conditions of BSD-3-Clause). The other covers libfabric (BSD-2-Clause or GPL-2.0), which is compiled
-/// into the program. Another version must be reviewed again.
+/// This package declares no licence, but contains two licence texts. One (Battelle's, with the conditions of
+/// BSD-3-Clause) covers its own few lines, which run only during the build. The other (BSD-2-Clause or GPL-2.0) covers
+/// libfabric, which is compiled into the program. A new version needs a new review.
 const READ: (&str, &str) = ("lamellar-libfabric-src", "0.1.1");
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Problems with packages listed by `cargo metadata`. Packages of this workspace have no source.
+/// Returns problems with packages listed by `cargo metadata`. A package of this workspace has no `source`.
 fn wrong(packages: &[Value]) -> Vec<String> {
     let mut wrong = Vec::new();
     for package in packages {
@@ -57,7 +57,7 @@ fn wrong(packages: &[Value]) -> Vec<String> {
     wrong
 }
 
-/// All packages from which the program and its tests are built.
+/// Returns all packages from which the program and its tests are built.
 #[cfg(test)]
 fn packages() -> Vec<Value> {
     let mut cargo = Command::new(env!("CARGO"));

@@ -1,16 +1,16 @@
-//! The project's own rules, checked against its source: promises of docs/ARCHITECTURE.md and CONTRIBUTING.md that no
-//! lint checks.
+//! Checks the project's own rules against its source. No lint checks these rules of docs/ARCHITECTURE.md and
+//! CONTRIBUTING.md.
 //!
 //! | file | what is checked |
 //! | --- | --- |
 //! | `rooms` | dependencies between crates |
-//! | `engines` | engines referred to by name |
+//! | `engines` | crates that must not name engines |
 //! | `licences` | licences of dependencies, and their origins |
-//! | `safety` | `unsafe`, and how threads are started |
-//! | `packaging` | versions, files and settings that contrib/ and packages name |
+//! | `safety` | `unsafe`, and ways of starting threads |
+//! | `packaging` | versions, files and settings that contrib/ and packages mention |
 //! | `source` | reading the source |
 //!
-//! Every check has a test that proves that it detects violations. Each finding names the place and the change to make.
+//! Every check has a test that proves that it detects violations. Each finding names the file and the change to make.
 
 #[cfg(test)]
 mod engines;

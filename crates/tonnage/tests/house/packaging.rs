@@ -1,6 +1,7 @@
-//! Statements of contrib/ and of packages about this program: versions, files, cloud settings, scripts that parse.
+//! Statements of contrib/ and of packages about this program: versions, files, cloud settings, scripts without syntax
+//! errors.
 //!
-//! Building the packages takes minutes, so it is not part of the tests: `make packages`, then `make test-packages`.
+//! These tests do not build the packages, because that takes minutes. `make packages` and `make test-packages` do.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +33,7 @@ fn versions_are_those_of_the_program() {
     assert!(recipe.contains(&format!("version(\"{version}\",")));
     let rust = env!("CARGO_PKG_RUST_VERSION");
     assert!(recipe.contains(&format!("depends_on(\"rust@{rust}:\", type=\"build\")")));
-    // The recipe counts directory levels up to the source.
+    // The recipe finds the source a fixed number of directory levels above itself.
     let depth = Path::new(RECIPE).components().count() - 1;
     assert!(recipe.contains(&format!("parents[{depth}]")));
 }
@@ -58,7 +59,7 @@ fn the_wheel_is_built_of_this_program() {
         workspace["workspace"]["package"]["license"],
         python["project"]["license"]
     );
-    // All packages take their binary from the directory of this profile.
+    // All packages take their binary from this profile's directory.
     let script = text("scripts/make-packages.sh");
     assert!(script.contains(&format!("-unknown-linux-gnu/{profile}/tonnage")));
 }
@@ -87,7 +88,7 @@ fn files_of_the_deb_are_there() {
         });
         assert!(found, "{source} is not there");
     }
-    // Slurm runs them from there.
+    // Slurm runs the scripts from this folder.
     for script in ["health-check.sh", "prolog.sh"] {
         let folder = "usr/share/tonnage/slurm/";
         assert!(text(&format!("contrib/slurm/{script}")).contains(&format!("/{folder}{script}")));
@@ -100,7 +101,7 @@ fn files_of_the_deb_are_there() {
     }
 }
 
-/// `pcluster create-cluster --dryrun true` checks more, but needs the network, or a stand-in for AWS.
+/// `pcluster create-cluster --dryrun true` checks more, but needs network access or a mock of AWS.
 #[test]
 fn the_cluster_on_aws_has_what_its_readme_promises() {
     let parts = YamlLoader::load_from_str(&text("contrib/aws/cluster.yaml")).unwrap();
@@ -113,7 +114,7 @@ fn the_cluster_on_aws_has_what_its_readme_promises() {
     assert_eq!(nodes["Efa"]["Enabled"], Yaml::Boolean(true));
     assert_eq!(nodes["MinCount"].as_i64(), Some(0), "nothing runs unasked");
     assert!(nodes["MaxCount"].as_i64() >= Some(2));
-    // AWS gives nodes with several interfaces no public address.
+    // AWS assigns no public address to nodes with several interfaces, so they need a private subnet.
     assert_ne!(
         network["SubnetIds"][0],
         cluster["HeadNode"]["Networking"]["SubnetId"]
@@ -137,7 +138,7 @@ fn the_cluster_on_aws_has_what_its_readme_promises() {
     }
 }
 
-/// Whether a script can be parsed by its interpreter; `None` if that is not installed.
+/// Returns whether a script has no syntax errors; `None` if its interpreter is not installed.
 fn is_readable(program: &str, arguments: &[&str], path: &str) -> Option<bool> {
     let mut command = Command::new(program);
     let output = command
@@ -161,7 +162,7 @@ fn scripts_can_be_read() {
             Some(read) => assert!(read, "{program} cannot read {path}"),
         }
     }
-    // The interpreters do detect errors.
+    // Bash does detect errors: it refuses a Python file.
     if is_readable("bash", &["-n"], RECIPE).is_some() {
         assert_eq!(is_readable("bash", &["-n"], RECIPE), Some(false));
     }

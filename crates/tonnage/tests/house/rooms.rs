@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::source;
 
-/// Each crate with its actual or allowed dependencies.
+/// Each crate with the crates that it depends on, or may depend on.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// The page with the table of crates.
@@ -13,7 +13,7 @@ fn page() -> String {
     std::fs::read_to_string(source::root().join("docs/ARCHITECTURE.md")).unwrap()
 }
 
-/// Dependencies that the table allows. "all of the above" means the crates of the rows before.
+/// Returns the dependencies that the table allows. "all of the above" means the crates of all earlier rows.
 fn rooms(page: &str) -> Arrows {
     let table = page
         .lines()
@@ -36,7 +36,8 @@ fn rooms(page: &str) -> Arrows {
     rooms
 }
 
-/// Dependencies of each crate within the workspace, from cargo. Marked as a test, so that lints treat it as one.
+/// Returns each crate's dependencies within the workspace, as cargo reports them. It is marked as a test, so that lints
+/// treat it as one.
 #[cfg(test)]
 fn arrows() -> Arrows {
     let output = Command::new(env!("CARGO"))
@@ -52,7 +53,7 @@ fn arrows() -> Arrows {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    // The fuzz targets are not in the table.
+    // The table does not list the fuzz targets.
     let is_room = |package: &&serde_json::Value| {
         package["manifest_path"]
             .as_str()
@@ -65,7 +66,7 @@ fn arrows() -> Arrows {
     let names: BTreeSet<_> = packages.iter().copied().map(name_of).collect();
     let built_with = |package: &serde_json::Value| {
         let all = package["dependencies"].as_array().unwrap();
-        // Tests may depend on more.
+        // Tests may depend on other crates as well.
         let built = all.iter().filter(|dependency| dependency["kind"] != "dev");
         let rooms = built.map(name_of);
         rooms.filter(|name| names.contains(name)).collect()
@@ -83,7 +84,7 @@ fn room(package: &str) -> String {
         .to_owned()
 }
 
-/// Dependencies that are not allowed, and crates that are in only one of the lists.
+/// Returns dependencies that are not allowed, and crates that are missing from the table or from the workspace.
 fn wrong(allowed: &Arrows, found: &Arrows) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, arrows) in found {

@@ -4,10 +4,10 @@ use syn::visit::Visit;
 
 use super::source::{self, File, crate_of};
 
-/// Call patterns that start a thread or panic.
+/// Calls that start a thread, and panic if the system cannot start one.
 const BARE_SPAWNS: &[&str] = &["scope.spawn(", "thread::spawn("];
 
-/// Call patterns that ask the kernel which CPUs the calling thread may use.
+/// Calls that ask the kernel for this host's CPUs. A pinned thread gets only its own CPU.
 const READS_OF_CPUS: &[&str] = &[
     "Topology::read(",
     "sched_getaffinity(",
@@ -34,14 +34,14 @@ impl<'ast> Visit<'ast> for Unsafe {
     }
 }
 
-/// Uses of `unsafe` without a SAFETY comment before the statement that they are in.
+/// Returns uses of `unsafe` without a SAFETY comment before their statement.
 fn without_reason(file: &File) -> Vec<String> {
     let mut found = Unsafe::default();
     found.visit_file(&syn::parse_file(&file.text).unwrap());
     let lines: Vec<&str> = file.text.lines().map(str::trim).collect();
     let has_reason = |line: &usize| {
         let above = lines[..line - 1].iter().rev();
-        // Back to the end of the previous statement.
+        // Searches upwards to the end of the previous statement.
         let mut statement = above.take_while(|line| {
             let is_comment = line.starts_with("//");
             is_comment || !(line.ends_with([';', '}']) || line.is_empty())
@@ -59,8 +59,8 @@ fn without_reason(file: &File) -> Vec<String> {
         .collect()
 }
 
-/// Numbered lines of a file, without items that are built for tests only. As rustfmt formats it, each item ends with a
-/// line of its own indentation.
+/// Returns the numbered lines of a file, except items that are built only for tests. In code formatted by rustfmt, the
+/// last line of such an item has the same indentation as its `#[cfg(test)]`.
 fn outside_of_tests(text: &str) -> Vec<(usize, &str)> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut of_item = None;
@@ -78,7 +78,7 @@ fn outside_of_tests(text: &str) -> Vec<(usize, &str)> {
     outside
 }
 
-/// Lines outside of tests that contain one of these calls, each with the objection.
+/// Returns lines outside of tests that contain one of these calls, each with the reason why it is wrong.
 fn calls_outside_of_tests(file: &File, calls: &[&str], why_not: &str) -> Vec<String> {
     let is_test = file.path.contains("/tests/") || file.path.ends_with("/tests.rs");
     if !file.path.contains("/src/") || is_test {
@@ -91,15 +91,14 @@ fn calls_outside_of_tests(file: &File, calls: &[&str], why_not: &str) -> Vec<Str
     found.map(says).collect()
 }
 
-/// Calls outside of tests that start a thread or panic; a `Builder` returns an error if the system cannot start another
-/// thread.
+/// Returns calls outside of tests that panic if no thread can be started. A `Builder` returns an error instead.
 fn bare_spawns(file: &File) -> Vec<String> {
     let why_not =
         "it panics where no thread can be started: use std::thread::Builder and Error::not_started";
     calls_outside_of_tests(file, BARE_SPAWNS, why_not)
 }
 
-/// Reads of this host's CPUs in the crate that pins its threads.
+/// Returns reads of this host's CPUs in crates whose threads may be pinned.
 fn late_reads_of_cpus(file: &File) -> Vec<String> {
     let why_not =
         "a thread of this crate may be pinned and sees its own CPU alone: use Settings::topology";
@@ -109,7 +108,7 @@ fn late_reads_of_cpus(file: &File) -> Vec<String> {
     }
 }
 
-/// Whether a crate's root file does not forbid `unsafe`.
+/// Returns an error if a crate's root file does not forbid `unsafe`.
 fn allows_unsafe(file: &File) -> Option<String> {
     let forbids = file.text.contains("\n#![forbid(unsafe_code)]\n");
     (!forbids).then(|| format!("{}: add #![forbid(unsafe_code)]", file.path))
@@ -131,7 +130,7 @@ fn bare_spawns_are_found_outside_of_tests() {
     assert_eq!(bare_spawns(&invented(spawn.to_owned())).len(), 2);
     let tests = format!("#[cfg(test)]\nmod tests {{\n{spawn}}}\n");
     assert_eq!(bare_spawns(&invented(tests.clone())), Vec::<String>::new());
-    // Code after test items, and in crates that help tests, which users wait for too.
+    // Also finds code after test items. Helper crates for tests count as well, because users wait for them too.
     let behind =
         "#[cfg(test)]\nmod tests;\n#[cfg(test)]\n#[allow(dead_code)]\nuse a::{\n    b,\n};\n";
     let found = bare_spawns(&invented(format!("{behind}{tests}{spawn}")));

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 /// A Rust file.
 pub struct File {
-    /// Its path from the root of the repository.
+    /// Path from the root of the repository.
     pub path: String,
-    /// Its text.
+    /// The file's text.
     pub text: String,
 }
 
@@ -15,12 +15,12 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The name of the crate that a file of the repository belongs to.
+/// Returns the name of the crate to which a file of the repository belongs.
 pub fn crate_of(path: &str) -> &str {
     path.split('/').nth(1).unwrap_or(path)
 }
 
-/// All Rust files in the crates.
+/// Returns all Rust files of the crates.
 pub fn files() -> Vec<File> {
     let mut found = Vec::new();
     collect(&root().join("crates"), &mut found);
@@ -49,7 +49,7 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// The root files of libraries, programs and test targets.
+/// Returns the root files of libraries, programs and test targets.
 pub fn heads() -> Vec<String> {
     let is_head = |path: &String| {
         let parts: Vec<&str> = path.split('/').skip(2).collect();

@@ -1,5 +1,5 @@
-//! File experiments that are cut off by a full disk, the death of a rank, or a signal. Measured points stay, created
-//! files are removed, and no process waits for ever.
+//! File experiments that a full disk, the death of a rank, or a signal cuts off. Measured points must be kept, created
+//! files must be removed, and no process may wait forever.
 
 use std::fs;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::ssh_stand_in::write as stand_in;
 use crate::support::processes::Process;
 use crate::support::{SOON, Started, has, rows, shared_memory, tonnage, wait_until};
 
-/// A phase longer than any test waits, of small synced writes, so that the disk does not fill up meanwhile.
+/// A phase that is longer than any test waits. It makes small synced writes, so that the disk does not fill up.
 const ENDLESS: &str = "--block 1G --transfer 4k --fsync each --stonewall 1h --phases write";
 
-/// The third of three repetitions has no room. If two are complete, their figures must stay.
+/// The third of three repetitions has no room. The figures of two complete repetitions must be kept.
 #[test]
 fn a_disk_that_is_full_in_the_middle_of_a_phase() {
     for (engine, keep) in [("posix", ""), ("uring", ""), ("posix", "--keep")] {
@@ -57,8 +57,8 @@ fn a_disk_that_is_full_in_the_middle_of_a_phase() {
 #[test]
 fn a_disk_that_is_too_small_from_the_beginning() {
     let dir = tempdir().unwrap();
-    // A stonewall may end the writing before the disk is full; here it does not. A file system that compresses would
-    // have room for the last one.
+    // A stonewall could end the writing before the disk is full, but these do not. In the last case, a file system that
+    // compresses would have room.
     let cases = "
                                                                  => the files in m take 8 MiB | are free | --stonewall
         --prefill --stonewall 1h                                 => are free
@@ -80,7 +80,7 @@ fn a_disk_that_is_too_small_from_the_beginning() {
         let why = why(&record, &ended);
         has(&why, reason);
         assert!(body(&record).phases.is_empty());
-        // Whether the run could know in advance that the data would not fit.
+        // The run knew in advance that the data would not fit. If it measured nevertheless, it must have remarked this.
         let refused = why.contains("are free");
         let mut remarks = record.remarks.iter();
         let is_known = refused || remarks.any(|remark| remark.contains("are free"));
@@ -104,7 +104,7 @@ fn files_that_no_disk_has_room_for() {
     walled(dir.path(), bounded);
 }
 
-/// Bytes of an existing file count as free for the file that replaces it.
+/// The bytes of an existing file count as free if a new file replaces it.
 #[test]
 fn a_file_that_fills_the_disk_is_written_again() {
     let dir = tempdir().unwrap();
@@ -122,7 +122,7 @@ fn a_file_that_fills_the_disk_is_written_again() {
     fs::remove_file(dir.path().join("r.jsonl")).unwrap();
 }
 
-/// Starts a run that writes to `t` or similar files, and waits until both ranks have written something.
+/// Starts a run that writes to files named `t` or `t` with a suffix. Waits until both ranks have written something.
 fn writing(dir: &Path, arguments: &str) -> Started {
     let run = tonnage(dir, &experiment(arguments)).start();
     wait_until("ranks are there", || run.processes().iter().any(is_rank));
@@ -133,7 +133,7 @@ fn writing(dir: &Path, arguments: &str) -> Started {
             .filter_map(|it| fs::read_dir(it).ok())
             .flatten()
             .flatten();
-        // A foreign file that is written into starts with a single byte.
+        // Existing files that the run writes into have one byte at first.
         let is_written = |entry: &fs::DirEntry| {
             let found = entry
                 .metadata()
@@ -144,7 +144,7 @@ fn writing(dir: &Path, arguments: &str) -> Started {
         let written: Vec<_> = entries.filter(is_written).collect();
         written.len() > 1 || written.iter().any(|it| it.file_name() == "t")
     });
-    // Well into the phase.
+    // Wait until the phase is well under way.
     std::thread::sleep(Duration::from_millis(50));
     run
 }
@@ -172,7 +172,7 @@ fn a_rank_that_is_killed_while_it_writes() {
         let run = writing(dir.path(), &arguments);
         let pids = pids(&run);
         let ended = run.kill_rank(rank);
-        // Rank 0 writes the record, unless it is the killed rank.
+        // Rank 0 writes the record, unless it was killed.
         let path = dir.path().join("r.jsonl");
         if rank == 0 {
             fs::remove_file(path).unwrap();
@@ -191,12 +191,12 @@ fn a_rank_that_is_killed_while_it_writes() {
     }
 }
 
-/// Whether a process is a rank, also with `--hosts`.
+/// Returns whether a process is a rank, including ranks that `--hosts` starts.
 fn is_rank(process: &Process) -> bool {
     process.rank.is_some() || process.command_line.contains(" host-rank")
 }
 
-/// Kills processes. They are stopped first, so that none sees another one's end.
+/// Kills processes. All are stopped first, so that none sees another one end.
 fn kill_all(run: &Started, is_hit: impl Fn(&Process) -> bool) {
     let processes = run.processes();
     let hit = || processes.iter().filter(|process| is_hit(process));
@@ -207,12 +207,12 @@ fn kill_all(run: &Started, is_hit: impl Fn(&Process) -> bool) {
     }
 }
 
-/// The process that started the ranks must remove their files and report each file: the supervisor, or the agent of
-/// their host.
+/// The process that started the ranks is their supervisor or, with `--hosts`, their host's agent. It must remove the
+/// ranks' files and report each file.
 #[test]
 fn all_ranks_that_are_killed_while_they_write() {
     let folder = tempdir().unwrap();
-    // The stand-in keeps the environment, because these tests identify a run's processes by their environment.
+    // This stand-in for ssh keeps the environment, because the tests identify a run's processes by a variable.
     let ssh = stand_in(
         folder.path(),
         "for last; do :; done\nexec /bin/sh -c \"$last\"",
@@ -238,7 +238,7 @@ fn all_ranks_that_are_killed_while_they_write() {
     }
 }
 
-/// No process is left to remove the files, and the next run must report them.
+/// No process is left to remove the files, so the next run must report them.
 #[test]
 fn the_supervisor_that_is_killed_with_all_ranks() {
     let dir = on_disk();
@@ -260,7 +260,8 @@ fn the_supervisor_that_is_killed_with_all_ranks() {
     );
 }
 
-/// Waits until a process has its own file open in a directory: that is how it finds out the storage's capabilities.
+/// Waits until a process has a file of its own open in a directory. With this file, it finds out what the storage
+/// supports.
 fn probing(pid: i32, dir: &Path) {
     let dir = dir.canonicalize().unwrap();
     wait_until("a file of its own is open", || {
@@ -276,7 +277,8 @@ fn probing(pid: i32, dir: &Path) {
     });
 }
 
-/// Only rank 0 knows the file with which the storage's bound is measured, so the file is unnamed.
+/// Only rank 0 knows the file that measures the storage's bound. The file is unnamed, so that nothing is left if rank 0
+/// dies.
 #[test]
 fn rank_0_that_is_killed_while_the_bound_is_measured() {
     for options in ["", "--layout per-process --directory-per-rank"] {
@@ -290,7 +292,7 @@ fn rank_0_that_is_killed_while_the_bound_is_measured() {
     }
 }
 
-/// Existing files that are written into must stay, whichever process dies.
+/// Existing files that are written into must be kept, whichever process dies.
 #[test]
 fn a_rank_that_is_killed_while_it_writes_into_a_file_of_others() {
     let dir = on_disk();
@@ -329,7 +331,7 @@ fn a_signal_while_it_writes() {
     }
 }
 
-/// The supervisor's ranks must end on their own, and remove their files.
+/// If the supervisor is killed, its ranks must end by themselves and remove their files.
 #[test]
 fn the_supervisor_that_is_killed() {
     let dir = on_disk();

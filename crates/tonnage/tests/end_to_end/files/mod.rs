@@ -1,4 +1,4 @@
-//! Successful file experiments: the documented commands at a small size, and the effect of each option on files and
+//! File experiments that succeed: the documented commands at a small size, and the effect of each option on files and
 //! figures.
 
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ mod verify;
 
 const MIB: u64 = 1 << 20;
 
-/// Runs an experiment, which must succeed, and returns its output and its one record. The record's file is removed.
+/// Runs an experiment that must succeed. Returns the ended run and its one record, and removes the record's file.
 fn measured(dir: &Path, arguments: &str) -> (Ended, Record) {
     let ended = tonnage(dir, &experiment(arguments)).succeed();
     let record = drawn_again(dir, &ended);
@@ -34,13 +34,13 @@ fn measured(dir: &Path, arguments: &str) -> (Ended, Record) {
     (ended, record)
 }
 
-/// Returns the only record of a run, after checking that printing its table again gives the run's output.
+/// Returns the only record of a run. Checks that printing the record's table gives the run's output again.
 fn drawn_again(dir: &Path, ended: &Ended) -> Record {
     records::shown(dir, ended);
     only(&dir.join("r.jsonl"))
 }
 
-/// Measures with a stonewall, using the shortest one by which a busy disk had opened the files.
+/// Measures with the shortest stonewall that leaves time to open the files, even on a busy disk.
 fn walled(dir: &Path, arguments: &str) -> (Ended, Record) {
     for wall_ms in [60, 240, 960] {
         let arguments = experiment(&format!("{arguments} --stonewall {wall_ms}ms"));
@@ -55,14 +55,14 @@ fn walled(dir: &Path, arguments: &str) -> (Ended, Record) {
     panic!("no file could be opened within a second");
 }
 
-/// Runs an experiment that must end with code 1, and returns the reason from its one record, and the record.
+/// Runs an experiment that must end with code 1. Returns the reason in its one record, and the record.
 fn failed(dir: &Path, arguments: &str) -> (String, Record) {
     let ended = tonnage(dir, &experiment(arguments)).run().with_code(1);
     let record = only(&dir.join("r.jsonl"));
     (why(&record, &ended), record)
 }
 
-/// Returns why an experiment failed or was skipped; the reason must also be printed.
+/// Returns why an experiment failed or was skipped. The run must have printed the same reason.
 pub fn why(record: &Record, ended: &Ended) -> String {
     let why = records::why(record).to_owned();
     let printed = words(&format!("{} {}", ended.stdout, ended.stderr));
@@ -100,7 +100,7 @@ fn on_disk() -> TempDir {
     tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// A directory in memory. Its name marks it as another process's for tests that look for leftovers there.
+/// A directory in memory. Its name starts with this process's PID, so that other tests do not count it as a leftover.
 fn in_memory() -> Option<TempDir> {
     let prefix = format!("{}:", std::process::id());
     let dir = tempfile::Builder::new()
@@ -135,7 +135,7 @@ fn payloads(record: &Record) -> Vec<(Phase, u64)> {
         .collect()
 }
 
-/// Whether the engine cannot run here; prints why.
+/// Returns whether the engine cannot run here, and prints why.
 fn unavailable(engine: &str) -> bool {
     static URING: LazyLock<Result<(), String>> = LazyLock::new(|| {
         let dir = tempdir().unwrap();
@@ -246,15 +246,15 @@ fn figures_are_compared_with_the_storages_own_bound() {
     let summary = summary(&measured(dir.path(), &auto).1, 0);
     assert!(summary.bound.unwrap().bytes_per_s > 0.0 && summary.utilization.is_some());
     is_empty(dir.path());
-    // A stream before or during the phases would change what they find. Its file is unnamed, which the system reports
-    // as a number.
+    // A stream that measured the bound earlier would change the caches that the phases find. The stream's file is
+    // unnamed, and the system reports its name as a number.
     let names = events.names();
     let last_of = |begin: char| names.iter().rposition(|name| name.starts_with(begin));
     let (file, stream) = (last_of('t'), last_of('#').or(last_of('.')));
     assert!(file.unwrap() < stream.unwrap(), "{names:?}");
 }
 
-/// The stream of the bound reads the file before it is removed.
+/// The stream that measures the bound reads the file before the phase removes it.
 #[test]
 fn a_read_that_removes_its_file_has_a_limit() {
     let dir = on_disk();
@@ -276,7 +276,7 @@ fn a_read_that_removes_its_file_has_a_limit() {
     assert!(bound.unwrap().bytes_per_s > 0.0, "{body:#?}");
 }
 
-/// Files created, opened and removed in a directory from now on.
+/// Reports files that are created, opened or removed in a directory from now on.
 struct Events(OwnedFd);
 
 impl Events {
@@ -288,7 +288,7 @@ impl Events {
         Self(events)
     }
 
-    /// Returns the names of the events, in the order of the events.
+    /// Returns the file names of the events in their order.
     fn names(&self) -> Vec<String> {
         let mut room = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.0, &mut room);
@@ -321,7 +321,7 @@ fn files_in_memory_have_no_bound_and_the_record_gives_the_reason() {
     assert!(body(&record).phases[0].summary.utilization.is_some());
 }
 
-/// Cached bytes must be dropped if the kernel can do so; in memory everything stays, and this must be reported.
+/// Cached bytes must be dropped if the kernel can do so. A file system in memory cannot, and this must be reported.
 #[test]
 fn a_read_reports_how_much_was_cached() {
     let dir = on_disk();
@@ -389,7 +389,7 @@ fn ranks_read_other_ranks_data_and_the_record_rates_the_proof() {
         assert_eq!(trial(&record, 1).verified_bytes, Some(192 << 10));
         let is_rated = |it: &String| it.contains("on one host") && it.contains("proves nothing");
         assert!(record.remarks.iter().any(is_rated), "{record:#?}");
-        // The table wraps its notes between any two words.
+        // The table may wrap its notes anywhere, so only one word is checked.
         ended.printing(&["proves"]);
     }
 }
@@ -413,7 +413,7 @@ fn files_are_where_and_as_many_as_they_were_asked_for() {
         let point = &body(&record).point;
         let written = u64::from(point.trials * point.ranks) * (128 << 10);
         assert_eq!(body(&record).phases[0].summary.payload_bytes, written);
-        // Files written by tonnage may be replaced, and are removed without --keep. Existing directories stay.
+        // Files written by tonnage may be replaced, and are removed without --keep. Existing directories are kept.
         measured(dir.path(), &arguments);
         let mut before = files;
         before.retain(|name| name.ends_with('/'));
@@ -446,7 +446,7 @@ fn existing_files_are_written_into_and_stay() {
     assert_eq!(now.len(), foreign.len());
     assert_ne!(now[..256 << 10], foreign[..256 << 10]);
     assert_eq!(now[256 << 10..], foreign[256 << 10..]);
-    // A missing directory is created, and removed.
+    // A missing file is created, and removed afterwards.
     measured(
         dir.path(),
         "--ranks 2 --path u --block 128k --transfer 32k --existing",
@@ -454,7 +454,7 @@ fn existing_files_are_written_into_and_stay() {
     assert_eq!(names(dir.path()), ["t"]);
 }
 
-/// Returns the compressed size of a file in percent; `None` without a compressor.
+/// Returns the compressed size of a file in percent; `None` if no compressor is installed.
 fn compressed_percent(path: &Path) -> Option<f64> {
     let bytes = fs::metadata(path).unwrap().len();
     let output = Command::new("gzip")
@@ -508,14 +508,14 @@ fn repetitions_pause_and_end_in_time() {
     assert_eq!(trial(&record, 0).data_seed, Some(7));
 }
 
-/// Engines with queues: the actual number of transfers in flight.
+/// For engines with queues, the record has the actual number of transfers in flight.
 #[test]
 fn the_actual_queue_depth_is_in_the_record() {
     let dir = tempdir().unwrap();
     if unavailable("uring") {
         return;
     }
-    // Waiting for the common start also takes CPU time, which does not belong to the transfers.
+    // Waiting for the common start takes CPU time too. That time must not count as time of the transfers.
     let arguments = "--engine uring --path t --block 64k --transfer 64k --depth 256 --trials 20";
     let (_, record) = measured(dir.path(), arguments);
     for phase in &body(&record).phases {
@@ -524,7 +524,7 @@ fn the_actual_queue_depth_is_in_the_record() {
             phase.trials.iter().filter(within).count() > 10,
             "{phase:#?}"
         );
-        // The depth was larger than the file.
+        // The file has fewer transfers than the depth.
         assert!(
             phase
                 .trials
@@ -554,7 +554,7 @@ fn cache_of_read(dir: &Path) -> CacheState {
     trial(&record, 1).cache.clone().unwrap()
 }
 
-/// Starts a rank that considers its host a separate machine, because of a different boot ID.
+/// Starts a rank that takes its host for a separate machine, because the boot ID differs.
 fn rank_of_another_machine(hosts: &Hosts, rank: usize, dir: &Path, arguments: &str) -> Started {
     let boot_id = dir.join(format!("boot-{rank}"));
     let id = format!("00000000-0000-4000-8000-00000000000{rank}\n");
@@ -581,7 +581,7 @@ fn a_page_cache_is_counted_once_however_many_hosts_a_machine_plays() {
     };
     all_good(&end(start(&hosts, dir.path(), SHARED)));
     is_whole("one machine");
-    // Machines are identified by their ranks, and count what these read.
+    // The record tells the machines apart, and counts the bytes that the ranks of each machine read.
     for order in ["sequential", "shuffled"] {
         let arguments = format!("{SHARED} --order {order}");
         let start = |rank| rank_of_another_machine(&hosts, rank, dir.path(), &arguments);
@@ -590,14 +590,14 @@ fn a_page_cache_is_counted_once_however_many_hosts_a_machine_plays() {
     }
 }
 
-/// Returns the peak memory of the process so far, in KiB.
+/// Returns the peak memory of a process so far, in KiB.
 fn most_kib(pid: i32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Runs an experiment and returns the peak memory of any rank.
+/// Runs an experiment and returns the larger peak memory of its two ranks.
 fn peak_kib(dir: &Path, engine: &str, block: &str) -> u64 {
     let arguments = format!(
         "file --ranks 2 --engine {engine} --path {}/t --layout per-process --block {block} --transfer 4k --trials 2 \
@@ -607,7 +607,7 @@ fn peak_kib(dir: &Path, engine: &str, block: &str) -> u64 {
     let run: Started = tonnage(dir, &arguments).start();
     let ranks = [run.rank(0).pid, run.rank(1).pid];
     let mut peak = 0;
-    // The peak of a process is not available after its end, so it is polled until then.
+    // The peak of a process cannot be read after its end, so it is polled until then.
     while let [Some(first), Some(second)] = ranks.map(most_kib) {
         peak = first.max(second);
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -626,7 +626,7 @@ fn memory_of_ranks_does_not_grow_with_files_nor_with_transfers() {
         return;
     }
     for engine in engines() {
-        // 2048 transfers of each rank, then 65536.
+        // First 2048 transfers per rank, then 65536.
         let few = peak_kib(memory.path(), engine, "8m");
         let many = peak_kib(memory.path(), engine, "256m");
         assert!(many < few + 1024, "{engine}: {few} KiB and {many} KiB");

@@ -1,5 +1,5 @@
-//! File experiments that are impossible on this machine: one clear error each, before a clock starts, and no leftovers.
-//! Foreign files stay.
+//! File experiments that are impossible on this machine. Each must give one clear error before a clock starts, and
+//! leave no files. Foreign files must be kept.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +11,7 @@ use tempfile::tempdir;
 use super::{body, experiment, failed, in_memory, is_empty, measured, names, only, walled, why};
 use crate::support::{Ended, Started, at_once, has, rows, tonnage, under, wait_until};
 
-/// Checks that all ranks refuse these arguments for the same reason, and that the directory holds nothing new.
+/// Checks that all ranks refuse these arguments for the same reason, and that the directory has no new names.
 fn fails_here(dir: &Path, arguments: &str, reason: &str) {
     let before = names(dir);
     let (why, record) = failed(dir, arguments);
@@ -43,8 +43,8 @@ fn paths_that_cannot_be() {
     fails_here(dir.path(), own, "rank 1 | d.00000001 is a directory");
 }
 
-/// Files too short for a whole stamp could not be distinguished from foreign files. All larger ones work, run after
-/// run.
+/// A file that is too short for a whole stamp would look like a foreign file. All larger files must work, even in
+/// repeated runs.
 #[test]
 fn the_smallest_files_that_are_not_refused_work() {
     let cases = "
@@ -67,7 +67,8 @@ fn the_smallest_files_that_are_not_refused_work() {
     }
 }
 
-/// Starts an experiment with a file `t`, and waits until its first phase is over; the ranks then wait for a while.
+/// Starts an experiment with a file `t` of this many bytes, and waits until its first phase is over. The ranks then
+/// pause.
 fn between_phases(dir: &Path, arguments: &str, bytes: u64) -> Started {
     let line = experiment(&format!("{arguments} --path t --delay 1s"));
     let run = tonnage(dir, &line).start();
@@ -75,13 +76,13 @@ fn between_phases(dir: &Path, arguments: &str, bytes: u64) -> Started {
     wait_until("the file is written", || {
         fs::metadata(&path).is_ok_and(|found| found.len() == bytes)
     });
-    // The file is closed by then, too.
+    // By now, the file is closed too.
     std::thread::sleep(std::time::Duration::from_millis(300));
     run
 }
 
-/// A file swapped in between phases, while all ranks wait, is refused by name, and the file that it links to is not
-/// touched.
+/// While the ranks pause between phases, a link replaces the file. The run must refuse it by name, and must not touch
+/// the linked file.
 #[test]
 fn a_link_that_replaces_a_file_is_not_followed() {
     type Swap = fn(&Path, &Path);
@@ -153,8 +154,8 @@ fn reads_of_what_is_not_there() {
     }
 }
 
-/// Runs an experiment in a directory `m` that a new mount namespace mounts with these options, and lists its remaining
-/// content. `None` if the namespace cannot be created.
+/// Runs an experiment in a directory `m`, which is mounted with these options in a new namespace. Afterwards, lists the
+/// directory's content. Returns `None` if the namespace cannot be created.
 pub fn on_tmpfs(dir: &Path, options: &str, then: &str, arguments: &str) -> Option<Ended> {
     let script = format!(
         "mount -t tmpfs -o {options} none m || exit 77\n{then}\n\"$@\"\ncode=$?\nls -A m > left\nexit $code\n"
@@ -170,7 +171,7 @@ pub fn on_tmpfs(dir: &Path, options: &str, then: &str, arguments: &str) -> Optio
     Some(ended)
 }
 
-/// Returns the content of the directory after the end.
+/// Returns the content of the directory after the run.
 pub fn left(dir: &Path) -> String {
     fs::read_to_string(dir.join("left")).unwrap()
 }
@@ -231,7 +232,7 @@ fn foreign_files_stay() {
             assert_eq!(fs::read(at(name)).ok(), before, "{name}");
         }
     }
-    // A file written by tonnage is recognised even if its first bytes were never written.
+    // A file written by tonnage must be recognised even if its first bytes were never written.
     walled(
         dir.path(),
         "--path holes --block 64M --transfer 4k --order shuffled --fsync each --phases write --keep",

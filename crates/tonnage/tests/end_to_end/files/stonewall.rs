@@ -1,4 +1,4 @@
-//! Phases that end by time: the data moved by then, catching up, and reading only the written data.
+//! Phases that end by time: data that was moved until then, wear-out, and readers that read only written data.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,10 @@ use super::{
 };
 use crate::support::{has, tonnage};
 
-/// Far more than can be written before the stonewall, because each write is synced.
+/// More data than can be written before the stonewall, because each write is synced.
 const SLOW: &str = "--block 1G --transfer 4k --fsync each --phases write";
 
-/// Transfers of each rank according to the status file.
+/// Returns the transfers of each rank according to the status file.
 fn written(path: &Path) -> Vec<u64> {
     let status: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let transfers = status["transfers"].as_array().unwrap().iter();
@@ -35,7 +35,7 @@ fn a_rank_that_is_cut_off_counts_completed_transfers() {
         let wall = trial.stonewall.unwrap();
         assert_eq!(wall.after_ns, point.stonewall.unwrap().after_ns);
         assert!(trial.last_done_ns >= wall.after_ns, "{trial:?}");
-        // Each thread had at most one in progress.
+        // Each thread had at most one transfer in progress.
         let threads = u64::from(point.ranks * point.threads);
         assert!(trial.operations - wall.operations <= threads, "{trial:?}");
         assert!(trial.payload_bytes < 1 << 30, "{trial:?}");
@@ -43,7 +43,7 @@ fn a_rank_that_is_cut_off_counts_completed_transfers() {
     }
 }
 
-/// A phase that ends before its stonewall must not be affected by the stonewall.
+/// A stonewall after the end of a phase must have no effect.
 #[test]
 fn a_stonewall_that_never_comes_changes_nothing() {
     let dir = tempdir().unwrap();
@@ -58,8 +58,8 @@ fn a_stonewall_that_never_comes_changes_nothing() {
     }
 }
 
-/// A phase in which nothing was moved is not a measurement, and its record gives the reason; its files are removed.
-/// This many threads do not meet within a millisecond, or twice as many do not.
+/// A phase in which nothing was moved is not a measurement. Its record must have the reason, and its files must be
+/// removed. The number of ranks is doubled until their start takes longer than the stonewall.
 #[test]
 fn a_stonewall_before_the_first_transfer_fails_the_phase() {
     let dir = tempdir().unwrap();
@@ -83,7 +83,7 @@ fn a_stonewall_before_the_first_transfer_fails_the_phase() {
         assert!(record.file().is_none_or(|file| file.phases.is_empty()));
         is_empty(dir.path());
     }
-    // A status file which claims that nothing was written.
+    // According to this status file, nothing was written.
     fs::write(dir.path().join("t"), vec![1; 1 << 20]).unwrap();
     fs::write(dir.path().join("s.json"), "{\"transfers\":[0,0]}\n").unwrap();
     let read =
@@ -108,7 +108,7 @@ fn after_wearing_out_all_ranks_have_moved_the_same() {
         let (_, probe) = measured(dir.path(), "--path p --block 4k --transfer 4k");
         let is_direct = body(&probe).storage[0].direct_alignment.is_some();
         let more = more.replace("--direct", if is_direct { "--direct" } else { "" });
-        // Unsynced data go to memory, so a smaller block is used.
+        // Data that is not synced goes to memory, so the block is smaller.
         let block = if engine == "uring" { "64M" } else { "1G" };
         let (_, record) = walled(
             dir.path(),
@@ -129,7 +129,7 @@ fn after_wearing_out_all_ranks_have_moved_the_same() {
     }
 }
 
-/// A later job reads exactly the written data, in any order.
+/// A later job must read exactly the data that was written, in any order.
 #[test]
 fn a_later_job_reads_what_was_written() {
     for more in [
@@ -143,7 +143,7 @@ fn a_later_job_reads_what_was_written() {
         let transfers = written(&dir.path().join("s.json"));
         let all = transfers.iter().sum::<u64>();
         let written_by = |record: &Record| trial(record, 0).operations;
-        // Transfers that threads skipped are left out.
+        // With threads, some transfers may be skipped, and the status does not count them.
         let least = if more.contains("--threads") {
             1
         } else {
@@ -161,18 +161,19 @@ fn a_later_job_reads_what_was_written() {
             trial(&record, 0).verified_bytes,
         );
         assert_eq!(moved, (all, Some(all * 4096)), "{more}");
-        // Without the status, the amount is unknown, and the rest of the file does not exist.
+        // Without the status file, a reader does not know the amount. It then fails, because the rest of the file does
+        // not exist.
         let blind = common.replace("--stonewall-status s.json", "");
         let (why, _) = failed(dir.path(), &format!("{blind} {read}"));
         assert!(why.contains("is too short"), "{why}");
-        // A status of other ranks cannot be used.
+        // The status of a run with another number of ranks cannot be used.
         let other = common.replace("--ranks 2", "--ranks 3");
         let (why, _) = failed(dir.path(), &format!("{other} {read}"));
         assert!(!why.is_empty());
     }
 }
 
-/// Within one run, a later phase must do the same without a stonewall file.
+/// Within one run, a later phase must do the same without a status file.
 #[test]
 fn a_later_phase_reads_what_was_written() {
     let dir = on_disk();

@@ -1,4 +1,4 @@
-//! Files damaged between a writing and a reading job: every damage is found and named.
+//! Files that are damaged between a writing job and a reading job. Every damage must be found and named.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use super::{body, failed, measured, names, on_disk, trial, unavailable};
 
 const SECTOR: u64 = 512;
 
-/// Files that a job wrote and kept, and how they are read again.
+/// Files that a job wrote and kept, with the arguments that read them again.
 struct Job {
     dir: TempDir,
     arguments: String,
@@ -28,7 +28,7 @@ struct Damage {
 }
 
 impl Job {
-    /// Writes two segments for each rank. `None` if the machine lacks the requirements.
+    /// Writes two segments for each rank. Returns `None` if this machine cannot run these options.
     fn write(ranks: u32, (block, transfer): (u64, u64), options: &str) -> Option<Self> {
         if unavailable(options) {
             return None;
@@ -45,7 +45,7 @@ impl Job {
                 return None;
             }
         }
-        // The choice of another rank's data has no meaning for writing, and is refused there.
+        // `--read-shift` has no meaning for a job that only writes, and is refused there.
         let writing = arguments.replace("--read-shift 1", "");
         let (_, record) = measured(dir.path(), &format!("{writing} --phases write"));
         let seed = trial(&record, 0).data_seed.unwrap();
@@ -67,7 +67,7 @@ impl Job {
         format!("{} --phases read --verify", self.arguments)
     }
 
-    /// Returns the last of the files. If there are several, the seed is not taken from this one.
+    /// Returns the last file. With several files, the reader does not take the seed from it.
     fn file(&self) -> &Path {
         self.files.last().unwrap()
     }
@@ -79,14 +79,14 @@ impl Job {
         assert_eq!(trial.data_seed, Some(self.seed));
     }
 
-    /// Returns the error of the reading job after a change to its files, and then undoes the change.
+    /// Changes the files, returns the error of the reading job, and undoes the change.
     fn complains(&self, change: impl FnOnce(&Self)) -> String {
         let before = self.contents();
         change(self);
         let (why, record) = failed(self.dir.path(), &self.read());
         let are_there = self.files.iter().all(|path| path.exists());
         assert!(are_there, "files that are only read are not removed");
-        // The damage was found after the phase, and its figures stay.
+        // The damage was found after the phase, so the phase's figures are kept.
         assert!(
             body(&record)
                 .phases
@@ -157,7 +157,7 @@ fn put(path: &Path, offset: u64, bytes: &[u8]) {
     file.write_all_at(bytes, offset).unwrap();
 }
 
-/// Damages to a job's files, one at a time: all of them, or one of each kind.
+/// Damages a job's files in several ways, one after another. Without `every`, each kind of damage is done once.
 fn damage(job: &Job, every: bool) {
     job.passes();
     two_blocks_swapped(job);
@@ -223,7 +223,7 @@ fn a_stale_block(job: &Job) {
     job.names(&why, Damage { offset, bytes }, &stale, &expected);
     let own = job.seed;
     let seeds = format!("data of seed 12345 from another write, not of seed {own}");
-    // A first sector that is only partly in the block is not enough to identify anything.
+    // Only a whole sector within the block identifies other data.
     assert!(why.contains(&seeds), "{why}");
 }
 
@@ -273,7 +273,8 @@ fn files_swapped(job: &Job) {
     }
 }
 
-/// A block of whole sectors, in transfers of several; and one that is not.
+/// A block of whole sectors, with transfers of several sectors. The second block and its transfers are not whole
+/// sectors.
 const ALIGNED: (u64, u64) = (16 << 10, 4 << 10);
 const UNALIGNED: (u64, u64) = (3000, 1000);
 
@@ -331,7 +332,7 @@ fn right_after_it_was_written() {
     }
 }
 
-/// Foreign data must be distinguished from damaged data.
+/// A message must distinguish foreign data from damaged data.
 #[test]
 fn foreign_data_cannot_be_verified() {
     let dir = tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Tests of a GPU's copies within one process: over the simulated driver, with `make test-gpu` on NVIDIA GPUs, and
-//! without any GPU.
+//! Copies by a GPU within one process: over the simulated driver, on NVIDIA GPUs with `make test-gpu`, and without any
+//! GPU.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ fn read(dir: &Path) -> Vec<Record> {
     records::read(&dir.join("r.jsonl"))
 }
 
-/// Copies between host and GPU, pageable and pinned, within one GPU, and between two: by copy engines, and by the
-/// kernel. The number of ranks is left to the default.
+/// Tests copies between host and GPU (pageable and pinned), within one GPU, and between two GPUs. They use the copy
+/// engines and the kernel. The number of ranks is the default.
 #[test]
 fn copies_between_all_sorts_of_memory_are_verified() {
     let Some(double) = Double::with("gpus 2") else {
@@ -56,9 +56,9 @@ fn copies_between_all_sorts_of_memory_are_verified() {
     }
 }
 
-/// Two GPUs connected by NVLink are compared with the link's nominal speed, if the management library reports it, and
-/// one GPU with its own copies. This is done in one process, and in two processes that exchange their GPUs. The driver
-/// starts once.
+/// The bound of two GPUs with NVLink is the link's nominal speed, if the management library reports it. The bound of
+/// one GPU is its own copies. Tested in one process, and in two processes that share their GPUs. The driver starts only
+/// once.
 #[test]
 fn copies_between_linked_gpus_are_bounded_by_their_links() {
     let links = "gpu 0000:1b:00.0\ngpu 0000:1c:00.0\nlinks 0 1 4\nlinks 1 0 4\nspeed 25000";
@@ -94,7 +94,7 @@ fn copies_between_linked_gpus_are_bounded_by_their_links() {
             );
             continue;
         }
-        // Both GPUs have the same number of links, so either may be named.
+        // Both GPUs have the same number of links, so the text may name either.
         assert!(what.starts_with("link speed of cuda:"), "{what}");
         assert!(what.contains("), by NVLink, 4 links to cuda:"), "{what}");
         assert_eq!(bound.bytes_per_s, 100e9);
@@ -104,7 +104,7 @@ fn copies_between_linked_gpus_are_bounded_by_their_links() {
     }
 }
 
-/// One pair at a time is bounded by one GPU's links to the switches, regardless of the total.
+/// With one pair at a time, the bound is one GPU's links to the switches, and not their total.
 #[test]
 fn pairs_that_take_turns_are_bounded_by_one_bundle_of_links() {
     let gpus = ["0000:1b:00.0", "0000:1c:00.0", "0000:1d:00.0"];
@@ -139,7 +139,7 @@ fn pairs_that_take_turns_are_bounded_by_one_bundle_of_links() {
     }
 }
 
-/// Ranks that are processes wait meanwhile, and the next engine uses them.
+/// The ranks that are processes wait during the points within one process. The next engine uses them.
 #[test]
 fn a_run_of_processes_has_points_within_one() {
     let Some(double) = Double::with("gpus 2") else {
@@ -177,7 +177,7 @@ fn a_run_of_processes_has_points_within_one() {
     assert_eq!(pinned.count(), 4);
 }
 
-/// Details of the wrong bytes in an error: offset, expected and found.
+/// Returns the wrong bytes that an error lists: offset, expected and found.
 fn wrong_bytes(why: &str) -> Vec<(u64, u64, u64)> {
     let parts = why.split("at offset ").skip(1);
     let words = parts.map(|part| {
@@ -189,8 +189,8 @@ fn wrong_bytes(why: &str) -> Vec<(u64, u64, u64)> {
     words.collect()
 }
 
-/// The second copy of the first batch goes wrong: a byte in its middle is flipped, its first two blocks of 64 bytes are
-/// swapped, or nothing arrives. The message must name the offset.
+/// The second copy of the first batch goes wrong in one of three ways. A byte in its middle is flipped, its first two
+/// blocks of 64 bytes are swapped, or nothing arrives. The message must name the offset.
 #[test]
 fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
     for (how, bytes, first, told_of) in [
@@ -212,7 +212,7 @@ fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
         assert_eq!((words.len(), words[0].0), (told_of, first), "{how}: {why}");
         for (index, (offset, expected, found)) in (0..).zip(&words) {
             assert_eq!(*offset, first + 8 * index, "{how}: {why}");
-            // Where nothing arrived, the filler remains, which is the inverted pattern.
+            // If nothing arrived, the memory still has the filler, which is the inverted pattern.
             let as_it_is = match how {
                 "flip" => (expected ^ found).count_ones() == 1,
                 "swap" => (expected ^ found).count_ones() > 1 && *found != !expected,
@@ -223,7 +223,8 @@ fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
     }
 }
 
-/// A GPU that fails in the second point: the error names it with its code, and the first point's record is kept.
+/// A GPU fails in the second point. The error must name the GPU and the error code, and the record of the first point
+/// must be kept.
 #[test]
 fn a_gpu_that_falls_off_ends_the_run_and_leaves_the_records() {
     let Some(double) = Double::with("fail cuMemcpyAsync 719 100") else {
@@ -238,7 +239,7 @@ fn a_gpu_that_falls_off_ends_the_run_and_leaves_the_records() {
     assert!(why_failed(&records[1]).contains("(719)"), "{records:#?}");
 }
 
-/// Refusals are records that give the reason and a solution.
+/// A refusal must be a record that gives the reason and a solution.
 #[test]
 fn what_cannot_be_copied_is_skipped_by_name() {
     let refused = "
@@ -257,7 +258,7 @@ fn what_cannot_be_copied_is_skipped_by_name() {
     }
 }
 
-/// Number of points of a plan in which only verbs and sizes are lists.
+/// Returns the number of points of a plan in which only verbs and sizes are lists.
 fn points(plan: &str) -> usize {
     let listed = |table: &str, key: &str| {
         let of_key = |line: &&str| line.starts_with(key);
@@ -270,8 +271,8 @@ fn points(plan: &str) -> usize {
         .sum()
 }
 
-/// Runs the shipped plan: unmodified on a GPU, and with smaller copies over the simulated driver, which has little
-/// memory.
+/// Runs the shipped plan. It is unmodified on a real GPU, but has smaller copies on the simulated driver, which has
+/// little memory.
 #[test]
 fn the_page_of_a_node_is_measured_whole() {
     for driver in TriedDriver::all("") {
@@ -298,7 +299,7 @@ fn the_page_of_a_node_is_measured_whole() {
             assert_eq!(record.outcome, Outcome::Measured, "{run:#?}");
             assert_eq!(body(record).point.roles.ranks, ranks);
             assert!(body(record).driver_start_ns > Some(0), "{record:?}");
-            // On a real GPU, the bound is an upper bound; the simulated driver's bounds nothing.
+            // The bound must hold on a real GPU. With the simulated driver, it means nothing.
             let used = summary(record).utilization;
             assert!(
                 driver.is_double() || used.is_none_or(|used| used <= 1.02),

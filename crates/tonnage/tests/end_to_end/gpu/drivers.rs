@@ -1,5 +1,4 @@
-//! Drivers on which the same runs are tried: the simulated one, and this machine's GPUs if `make test-gpu` declares
-//! some.
+//! Drivers for the same tests: the simulated driver, and the GPUs of this machine if `make test-gpu` declares any.
 
 use std::path::PathBuf;
 
@@ -11,19 +10,19 @@ use crate::support::{Ended, Program};
 /// The variable with the number of NVIDIA GPUs of this machine.
 const GPUS: &str = "TONNAGE_TEST_GPUS";
 
-/// Text of the error about two GPUs without a connection.
+/// Beginning of the error about two GPUs that cannot reach each other.
 const NO_WAY: &str = "cannot reach the memory of";
 
 /// A driver with GPUs.
 pub struct TriedDriver {
     double: Option<Double>,
-    /// GPUs that a process sees.
+    /// Number of GPUs that a process sees.
     pub gpus: u32,
 }
 
 impl TriedDriver {
-    /// Returns the simulated driver with two GPUs, configured by some lines, and the real one; prints a skip if there
-    /// is neither.
+    /// Returns the simulated driver with two GPUs, configured by these lines, and the real driver. Prints a skip if
+    /// there is neither.
     pub fn all(lines: &str) -> Vec<Self> {
         let double = Double::with(&format!("gpus 2\n{lines}"));
         let double = double.map(|double| Self {
@@ -39,17 +38,17 @@ impl TriedDriver {
         double.into_iter().chain(real).collect()
     }
 
-    /// True for the simulated driver, which has known names and numbers.
+    /// Returns whether this is the simulated driver. Its names and numbers are known.
     pub fn is_double(&self) -> bool {
         self.double.is_some()
     }
 
-    /// Path of the simulated driver's library; `None` for a real driver, which the loader finds.
+    /// Returns the path of the simulated driver's library. `None` for a real driver, because the loader finds it.
     pub fn library(&self) -> Option<PathBuf> {
         self.double.as_ref().map(Double::path)
     }
 
-    /// Arguments with its library.
+    /// Adds the option for the driver's library to the arguments.
     pub fn with(&self, arguments: &str) -> String {
         match &self.double {
             None => arguments.to_owned(),
@@ -57,22 +56,23 @@ impl TriedDriver {
         }
     }
 
-    /// Runs the program and requires success. The exception are GPUs of a real driver that cannot reach each other:
-    /// these are a visible skip.
+    /// Runs the program, which must succeed. With a real driver, it may instead skip points because GPUs cannot reach
+    /// each other.
     pub fn run(&self, program: Program) -> Ended {
         if self.is_double() {
             return program.succeed();
         }
         let ended = program.run();
         let lacks_a_way = ended.stderr.contains(NO_WAY) || ended.stdout.contains(NO_WAY);
-        // No death by a signal, and no refusal of the whole run; other failures are in the records.
+        // With a real driver, single points may fail, and the records show this. A signal or a refusal of the whole run
+        // is not accepted.
         let is_skipped = lacks_a_way && ended.code == Some(1);
         assert!(ended.code == Some(0) || is_skipped, "{ended:#?}");
         ended
     }
 
-    /// Records to examine: without those of GPUs that cannot reach each other. Other points that were not measured
-    /// stay.
+    /// Returns the records to examine. Leaves out points that were skipped because GPUs cannot reach each other. All
+    /// other points stay, even if they were not measured.
     pub fn reached(&self, records: Vec<Record>) -> Vec<Record> {
         let is_reached = |record: &Record| match &record.outcome {
             Outcome::Skipped { why } if !self.is_double() && why.contains(NO_WAY) => {
@@ -88,7 +88,7 @@ impl TriedDriver {
         reached
     }
 
-    /// Returns the name of memory of the second GPU, or of the only one.
+    /// Returns the memory name of the second GPU, or of the first if there is only one.
     pub fn far(&self) -> &'static str {
         match self.gpus {
             1 => "cuda:0",

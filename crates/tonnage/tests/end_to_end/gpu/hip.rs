@@ -1,5 +1,5 @@
-//! Tests of memories and engines of AMD GPUs, over a simulated runtime that executes the kernels' source; and of
-//! messages without a runtime. None of this has run on a real GPU.
+//! Memories and engines of AMD GPUs, over a simulated runtime that executes the kernels' source, and messages without a
+//! runtime. None of this has run on a real GPU.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use super::{Double, amd, brief, cuda, json, way};
 use crate::support::records::{all_verified, are_skipped, body};
 use crate::support::{has, records, tonnage};
 
-/// Copies by copy engines and by the kernel, between all kinds of memory. Memory pinned by another vendor's driver must
-/// count as host memory; memory of that vendor's GPUs must be refused.
+/// Tests copies by copy engines and by the kernel, between all kinds of memory. Memory that another vendor's driver has
+/// pinned must count as host memory. Memory of another vendor's GPUs must be refused.
 #[test]
 fn copies_of_amds_gpus_are_verified() {
     let (Some(double), Some(other)) = (Double::hip("gpus 2"), Double::with("")) else {
@@ -34,9 +34,9 @@ fn copies_of_amds_gpus_are_verified() {
         &skipped,
         "memory cuda with engine hip | Choose --memory hip, hip-pinned or",
     );
-    // Copies of this runtime may use more than copy engines.
+    // This runtime may copy with other means than copy engines.
     has(&json(&copied), "\"hipMemcpyAsync, whose runtime chooses");
-    // Copies of CUDA GPUs refuse these memories too.
+    // Copies by CUDA GPUs must refuse AMD's memories too.
     let line = "--engine cuda --op write --memory hip --target-memory cuda --sizes 64 --optional";
     let others = brief(&amd, &format!("{line} --library {cuda}"));
     are_skipped(&others, "memory hip with engine cuda");
@@ -58,7 +58,7 @@ fn copies_of_amds_gpus_are_verified() {
     );
 }
 
-/// The runtime does not guarantee the order that flags behind data need, so the CPU reports arrivals.
+/// A flag behind data needs an order that the runtime does not guarantee. The CPU therefore reports arrivals.
 #[test]
 fn memory_of_another_process_is_reached_by_amds_gpus() {
     let Some(double) = Double::hip("gpus 2") else {
@@ -79,9 +79,8 @@ fn memory_of_another_process_is_reached_by_amds_gpus() {
     );
 }
 
-/// The runtime does not check for a connection between two GPUs when it opens memory. So the engines check before that,
-/// and refuse with their own message. If there is a connection and memory still cannot be opened, the error code must
-/// have its advice.
+/// When memory is opened, the runtime does not check whether the GPUs are connected. The engines check this first, and
+/// refuse with their own message. If connected GPUs still cannot open memory, the error code must come with advice.
 #[test]
 fn gpus_of_amd_without_a_way_between_them_are_refused() {
     let no_way =
@@ -101,7 +100,7 @@ fn gpus_of_amd_without_a_way_between_them_are_refused() {
     }
 }
 
-/// `verify` tests an engine of this vendor with memories of the same vendor.
+/// With an AMD engine, `verify` must test memories of AMD GPUs.
 #[test]
 fn verify_takes_the_memory_of_amds_gpus() {
     let Some(double) = Double::hip("memory 268435456\ngpus 2") else {
@@ -122,11 +121,11 @@ fn verify_takes_the_memory_of_amds_gpus() {
     assert_eq!(memories, BTreeSet::from(["hip", "hip-pinned"]));
 }
 
-/// The runtime aborts the process on a queue error. The rank's death is reported and records of earlier points are
-/// kept, even if there is only this one process.
+/// On a queue error, the runtime aborts the process. The rank's death must be reported, and records of earlier points
+/// must be kept, even if there is only one process.
 #[test]
 fn a_gpu_of_amd_that_falls_off_ends_the_run_and_leaves_the_records() {
-    // Ranks of `hip` are threads of one process.
+    // With the engine `hip`, ranks are threads of one process.
     for (engine, ranks) in [("hip-ipc", "--ranks 2"), ("hip", "")] {
         let Some(double) = Double::hip("fail hipMemcpyAsync -6 100") else {
             return;

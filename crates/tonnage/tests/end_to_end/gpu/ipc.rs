@@ -1,5 +1,5 @@
-//! Tests that move bytes into GPU memory of another process, and through pinned memory: over the simulated driver and,
-//! with `make test-gpu`, on NVIDIA GPUs; and of messages without a driver.
+//! Transfers into GPU memory of another process, and through pinned memory. They run over the simulated driver and,
+//! with `make test-gpu`, on NVIDIA GPUs. Messages are also tested without a driver.
 
 use std::fs;
 
@@ -12,8 +12,8 @@ use crate::killing::{nothing_new, pids};
 use crate::support::records::{all_verified, are_skipped, body};
 use crate::support::{BRIEF, LONG, has, records, shared_memory, tonnage, wait_until};
 
-/// Every verb must reach memory of a GPU other than the initiator's, and pinned memory. The simulated driver reports on
-/// standard error if memory is freed while a peer has it open.
+/// Every verb must reach pinned memory and the memory of a GPU other than the initiator's. If memory is freed while a
+/// peer has it open, the simulated driver reports this on standard error.
 #[test]
 fn every_verb_reaches_memory_of_another_process() {
     for driver in TriedDriver::all("") {
@@ -34,10 +34,10 @@ fn every_verb_reaches_memory_of_another_process() {
         let of_double = [
             "GPU d1d1d1d1-d1d1-d1d1-d1d1-d1d1d1d1d1d1",
             "reported by the GPU, after the data",
-            // By the GPU that owns the bytes, and not by the first one.
+            // The memory belongs to the GPU that owns the bytes, which is not the first one.
             "pinned memory of the host and cuda:1 (Double of a GPU, 0000:1c:00.0)",
             "\"device\":\"cuda:0 (0000:1b:00.0)\"",
-            // The link of the same GPU bounds transfers from pinned host memory.
+            // For transfers from pinned host memory, the link of the same GPU is the bound.
             "\"device\":\"memory of the host, to cuda:1 (0000:1c:00.0)\"",
             "\"version\":\"CUDA 12.4\"",
         ];
@@ -47,7 +47,7 @@ fn every_verb_reaches_memory_of_another_process() {
     }
 }
 
-/// A driver that cannot write flags: the CPU reports arrivals, and this is in the record.
+/// This driver cannot write flags, so the CPU reports arrivals. The record must show that.
 #[test]
 fn arrivals_that_the_cpu_tells_are_recorded_as_such() {
     let Some(double) = Double::with("words 0") else {
@@ -95,7 +95,7 @@ fn verify_takes_the_memory_that_the_engine_is_for() {
     }
 }
 
-/// GPUs that cannot reach each other, host memory, and a check that would need the CPU to read the memory.
+/// Tests GPUs that cannot reach each other, host memory, and a check for which the CPU would have to read the memory.
 #[test]
 fn unsupported_ipc_transfers_are_refused_by_name() {
     let (Some(double), Some(refusing)) = (
@@ -113,7 +113,7 @@ fn unsupported_ipc_transfers_are_refused_by_name() {
     assert_eq!(of_host.len(), 3);
     let others = "memory host with engine cuda-ipc | --memory cuda, cuda:N or cuda-pinned";
     are_skipped(of_host, others);
-    // There is a connection, but memory cannot be opened: the error code has its advice.
+    // The GPUs are connected but cannot open memory. The error code must come with advice.
     let line = format!("{write} --memory cuda --target-memory cuda:1");
     let records = brief(&cuda(&refusing), &line);
     assert_eq!(records.len(), 1);
@@ -121,7 +121,7 @@ fn unsupported_ipc_transfers_are_refused_by_name() {
     are_skipped(&records, &format!("{refused} | nvidia-smi topo -p2p r"));
 }
 
-/// Rank 0's GPU cannot reach the other GPU, and rank 1's can: neither rank may free memory that the other has open.
+/// Rank 0's GPU cannot reach rank 1's GPU, but the reverse works. Neither rank may free memory that the other has open.
 #[test]
 fn a_rank_that_cannot_open_its_peers_memory_keeps_its_own_while_that_is_open() {
     let Some(double) = Double::with("gpus 2\nblind 0") else {
@@ -135,20 +135,21 @@ fn a_rank_that_cannot_open_its_peers_memory_keeps_its_own_while_that_is_open() {
         &records[..1],
         "cuda:0 (Double of a GPU, 0000:1b:00.0) cannot open memory of",
     );
-    // A rank that initiates nothing opens nothing, so only the other direction is used.
+    // A rank that initiates nothing opens no memory, so only the working direction is used.
     all_verified(&brief(
         &cuda(&double),
         &format!("{write} --gpus 1,0 --verify"),
     ));
 }
 
-/// A killed rank must leave no files, neither with the other rank's memory open nor with pieces in the staging ring.
+/// A killed rank must leave no files, even with a peer's memory open or with data in the staging ring.
 #[test]
 fn a_killed_rank_leaves_nothing_though_its_memory_is_open() {
     let Some(double) = Double::with("") else {
         return;
     };
-    // The rank's own memory is a file of the simulated driver, and so is the other rank's memory that it has open.
+    // In the simulated driver, memory is a file. The rank has a file for its own memory and, with `cuda-ipc`, one for
+    // the peer's.
     for (engine, files) in [
         ("cuda-ipc", 2),
         ("fabric:tcp --engine-option staging=pinned", 1),
@@ -171,7 +172,7 @@ fn a_killed_rank_leaves_nothing_though_its_memory_is_open() {
     }
 }
 
-/// GPU memory must be staged over sockets if that is requested.
+/// With `staging=pinned`, transfers over sockets must copy GPU memory through pinned host memory.
 #[test]
 fn bytes_of_a_gpu_are_staged_where_that_is_asked_for() {
     for driver in TriedDriver::all("") {
@@ -194,10 +195,10 @@ fn bytes_of_a_gpu_are_staged_where_that_is_asked_for() {
     }
 }
 
-/// The GPU's connection to the rest of the machine is the lower bound, if the management library reports it.
+/// The link from the GPU to the rest of the machine must be the bound, if the management library reports that link.
 #[test]
 fn bytes_of_a_gpu_go_no_faster_than_its_own_link() {
-    // Two links of one megabyte per second each; any socket is faster.
+    // The GPU has two links of one megabyte per second each, which are slower than any socket.
     let links = "gpu 0000:1b:00.0\ngpu 0000:1c:00.0\nc2c 2 1";
     let (Some(double), Some(management)) = (Double::with("gpus 2"), Double::nvml(links)) else {
         return;
@@ -225,7 +226,7 @@ fn bytes_of_a_gpu_go_no_faster_than_its_own_link() {
     }
 }
 
-/// Two processes use a GPU in turn, so their rates while they have it do not add up.
+/// Two processes share a GPU in turn. Each one's rate counts only its own turns, so the rates must not be added.
 #[test]
 fn a_gpu_that_two_processes_share_is_one_copier() {
     for driver in TriedDriver::all("") {
@@ -249,7 +250,7 @@ fn a_gpu_that_two_processes_share_is_one_copier() {
     }
 }
 
-/// Nothing may be staged unless that is requested.
+/// Without `staging=pinned`, bytes must not be staged.
 #[test]
 fn bytes_of_a_gpu_are_not_staged_where_nobody_asked_for_it() {
     let Some(double) = Double::with("gpus 2") else {
@@ -262,6 +263,6 @@ fn bytes_of_a_gpu_are_not_staged_where_nobody_asked_for_it() {
     );
     assert_eq!(records.len(), 2, "{records:#?}");
     are_skipped(&records[..1], "--engine-option staging=pinned");
-    // The driver provides no handle for this memory.
+    // The driver cannot share this memory between processes.
     are_skipped(&records[1..], "alloc=malloc is shared between processes");
 }

@@ -1,5 +1,5 @@
-//! Tests of GPUs: over their simulated drivers (next to the tests of `tonnage-sys`), with `make test-gpu` on NVIDIA
-//! GPUs, and without any GPU.
+//! Tests of GPUs: over the simulated drivers of `tonnage-sys`, on NVIDIA GPUs with `make test-gpu`, and without any
+//! GPU.
 
 use tempfile::tempdir;
 use tonnage_record::Record;
@@ -16,17 +16,17 @@ mod ipc;
 
 use double::Double;
 
-/// Runs a transfer with a simulated driver, or with another library; it must succeed, but points may be skipped.
+/// Runs a transfer with a simulated driver or another library. It must succeed, but points may be skipped.
 fn brief(library: &str, arguments: &str) -> Vec<Record> {
     transfer(&format!("{arguments} --library {library} {BRIEF}")).1
 }
 
-/// Runs a command with a simulated driver, and returns its records too.
+/// Runs a command with a simulated driver. Returns the ended run and its records.
 fn with(double: &Double, arguments: &str) -> (Ended, Vec<Record>) {
     recorded(&format!("{arguments} --library {}", cuda(double)))
 }
 
-/// Returns the option for a simulated CUDA driver; [`amd`] is for a simulated AMD runtime.
+/// Returns the option for a simulated CUDA driver. The option for a simulated AMD runtime is [`amd`].
 fn cuda(double: &Double) -> String {
     format!("libcuda={}", double.path().display())
 }
@@ -35,18 +35,18 @@ fn amd(double: &Double) -> String {
     format!("libamdhip64={}", double.path().display())
 }
 
-/// Returns the text about a missing driver, and how to get it.
+/// Returns parts of the message about a missing driver, including how to get it.
 fn lacking(library: &str) -> String {
     format!("the driver library cannot be loaded | --library {library}=PATH")
 }
 
-/// Returns the records, or their engines' parts, as JSON.
+/// Returns the records as JSON.
 fn json(records: &[Record]) -> String {
     serde_json::to_string(records).unwrap()
 }
 
-/// Returns the connection from one GPU to another on the page of devices, which lists this machine's own GPUs and the
-/// simulated ones.
+/// Returns the connection between two GPUs according to the page of devices. The page lists the machine's own GPUs as
+/// well as simulated ones.
 pub fn way(page: &str, from: &str, to: &str) -> String {
     let table = page.split("\nGPU to GPU\n").nth(1);
     let table = table.unwrap_or_else(|| panic!("{page}"));
@@ -109,7 +109,7 @@ fn devices_are_listed_by_the_names_that_memory_takes() {
     let line = row.lines().take(2).collect::<String>();
     let row = "Double of a GPU | 64 MiB | compute 9.0 | 0000:1c:00.0 | CUDA 12.4 | d1d1d1d1-";
     has(&line, row);
-    // The simulated GPUs are not on any bus here.
+    // The simulated GPUs are not on a bus of this machine.
     has(
         &page,
         "4 links, 100.0 GB/s in each direction; peer access with native atomics, rank 0\n",
@@ -124,7 +124,7 @@ fn devices_are_listed_by_the_names_that_memory_takes() {
     }
     let json: serde_json::Value = serde_json::from_str(&asked("devices --json", &double)).unwrap();
     assert_eq!(json["cuda"][0]["memory_bytes"], 64 << 20);
-    // This machine's own pairs may come first.
+    // Pairs of this machine's own GPUs may come first.
     let pairs = json["gpu_pairs"].as_array().unwrap();
     let is_first =
         |pair: &&serde_json::Value| pair["from"] == "0000:1b:00.0" && !pair["links"].is_null();
@@ -150,7 +150,7 @@ fn memory_of_a_gpu_is_refused_by_engines_of_the_cpu() {
     are_skipped(&records[1..], of_fabric);
 }
 
-/// Each point must be one skip that names what to install, and a missing driver one issue for all points.
+/// Each point must be one skip that names the software to install. A missing driver must be one issue for all points.
 #[test]
 fn a_machine_without_a_driver_reports_what_to_install() {
     let nowhere = "/nonexistent/lib.so.1";
@@ -172,7 +172,7 @@ fn a_machine_without_a_driver_reports_what_to_install() {
          --library libcuda={nowhere}"
     ));
     run.with_code(1).printing(&["Install NVIDIA's driver"]);
-    // Two operations at six sizes.
+    // The run has two operations at six sizes.
     assert_eq!(records.len(), 12);
     are_skipped(&records, "");
 }

@@ -13,16 +13,16 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A browser that takes longer is killed; everything that waits for the browser then fails.
+/// A browser that takes longer is killed. All calls that wait for it then fail.
 const WATCHDOG: Duration = Duration::from_secs(100);
 
-/// A browser; dropping this ends it.
+/// A running browser. Dropping it ends the browser.
 pub struct Chromium {
     child: Child,
     orders: File,
     answers: BufReader<File>,
     last: u64,
-    /// Messages that are not replies.
+    /// Received messages that are not replies.
     told: VecDeque<Value>,
     _home: TempDir,
 }
@@ -32,7 +32,7 @@ pub struct Chromium {
 pub struct Tab(String);
 
 impl Chromium {
-    /// Starts the browser; `None`, with the reason printed, if it is not installed.
+    /// Starts the browser. If it is not installed, prints how to get it and returns `None`.
     pub fn start() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         if !std::env::split_paths(&path).any(|folder| folder.join("chromium").is_file()) {
@@ -67,7 +67,7 @@ impl Chromium {
             std::thread::sleep(WATCHDOG);
             let _ = kill_process_group(group, Signal::KILL);
         });
-        // In the shell's order, because opening each waits for its other end.
+        // The pipes are opened in the same order as in the shell, because opening a pipe waits for its other end.
         let orders = OpenOptions::new().write(true).open(orders).unwrap();
         let answers = BufReader::new(File::open(answers).unwrap());
         Some(Self {
@@ -106,13 +106,12 @@ impl Chromium {
         }
     }
 
-    /// Sends a command to a page.
+    /// Sends a command to a page and returns the result.
     pub fn order(&mut self, tab: &Tab, method: &str, parameters: Value) -> Value {
         self.call(Some(tab), method, parameters)
     }
 
-    /// Opens an address and waits until it has loaded. Options: width in pixels, dark or light, with or without
-    /// scripts.
+    /// Opens an address and waits until the page has loaded. The width is in pixels.
     pub fn open(&mut self, address: &str, width: u32, dark: bool, scripts: bool) -> Tab {
         let target = self.call(None, "Target.createTarget", json!({"url": "about:blank"}));
         let target = json!({"targetId": target["targetId"], "flatten": true});
@@ -145,7 +144,7 @@ impl Chromium {
         tab
     }
 
-    /// Returns the value of an expression in a page; works even if the page's own scripts are blocked.
+    /// Returns the value of an expression in a page. Works even if the page's own scripts are blocked.
     pub fn evaluate(&mut self, tab: &Tab, expression: &str) -> Value {
         let wanted = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let found = self.order(tab, "Runtime.evaluate", wanted);
@@ -170,7 +169,7 @@ impl Chromium {
         messages.map(|it| it["params"].to_string()).collect()
     }
 
-    /// Addresses requested since the page was opened.
+    /// Returns the addresses that were requested since the page was opened.
     pub fn requests(&self) -> Vec<String> {
         let sent = self
             .told

@@ -1,4 +1,4 @@
-//! CPU time used by other programs during some runs, to distinguish a slow program from a busy machine.
+//! Measures the CPU time that other programs use during some runs, to tell a slow program from a busy machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +8,10 @@ use super::program::Started;
 /// CPU times since the machine started, in ticks.
 #[derive(Debug, Clone, Copy)]
 struct Ticks {
-    /// CPU time of programs, of the kernel on their behalf, and of other guests on the hypervisor. Packet processing in
-    /// interrupts is not attributed to any program.
+    /// CPU time of programs, of the kernel on their behalf, and of other guests of the hypervisor. Packet processing in
+    /// interrupts is left out, because it belongs to no program.
     busy: u64,
-    /// Total, including idle time.
+    /// All CPU time, including idle time.
     all: u64,
 }
 
@@ -30,17 +30,17 @@ impl Ticks {
     }
 }
 
-/// Returns the CPU time of a process so far, in ticks; `None` once it has ended.
+/// Returns the CPU time of a process so far, in ticks. `None` if it has ended.
 fn of_process(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name is in parentheses and may contain anything.
+    // The program name is in parentheses and may contain any character.
     let (_, after) = text.rsplit_once(')')?;
     let mut words = after.split_whitespace().skip(11);
     let mut next = || words.next()?.parse::<u64>().ok();
     Some(next()? + next()?)
 }
 
-/// Waits until all of these have ended. Returns the fraction of total CPU time that other programs used meanwhile.
+/// Waits until all of these runs have ended. Returns the fraction of total CPU time that other programs used meanwhile.
 pub fn taken_by_others(runs: &mut [Started]) -> f64 {
     let begin = Ticks::now();
     let mut own: BTreeMap<i32, u64> = BTreeMap::new();

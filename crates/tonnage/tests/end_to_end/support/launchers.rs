@@ -1,4 +1,4 @@
-//! MPI launchers, as the start of a command line, and programs under them.
+//! MPI launchers, written as the beginning of a command line, and programs that they start.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ pub const OPEN_MPI: &str = "mpirun.openmpi -np 2 --bind-to none --oversubscribe"
 /// MPICH's mpirun with two ranks.
 pub const MPICH: &str = "mpirun.mpich -np 2";
 
-/// Whether the first word of a launcher's command line is installed; prints how to get it otherwise.
+/// Returns whether the first word of a launcher's command line is installed. If not, prints how to get it.
 pub fn is_there(launcher: &str) -> bool {
     let name = launcher.split_whitespace().next().unwrap();
     let found = ["/usr/bin", "/bin"]
@@ -26,7 +26,7 @@ pub fn is_there(launcher: &str) -> bool {
     found
 }
 
-/// A program under mpirun, which requires two confirmations to run as root.
+/// Returns the program under mpirun. To run as root, Open MPI requires two confirmations.
 pub fn under_mpirun(dir: &Path, launcher: &str, arguments: &str) -> Program {
     under(dir, launcher, arguments)
         .env("TMPDIR", dir)

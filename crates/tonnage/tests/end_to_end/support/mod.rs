@@ -1,4 +1,4 @@
-//! Starting the program, observing it, and examining its leftovers.
+//! Starts the program, observes it, and examines its leftovers.
 
 pub mod chromium;
 pub mod cpu_share;
@@ -17,24 +17,24 @@ use std::time::{Duration, Instant};
 
 pub use program::{Ended, Program, Started, tonnage, tonnage_by, tonnage_in, under};
 
-/// Options for the shortest possible measurement.
+/// Options for a very short measurement.
 pub const BRIEF: &str = "--trials 2 --trial-time 5ms --warmup 1ms --bound none";
 
-/// A point that takes longer than any test waits.
+/// Options for a point that takes longer than any test waits.
 pub const LONG: &str = "--trials 1 --trial-time 1h --warmup 0 --bound none";
 
-/// A secret for ranks started by an external launcher.
+/// A secret for ranks that an external launcher starts.
 pub const SECRET: &str = "correct-horse-battery-staple";
 
-/// The promise: when a rank is lost, all ranks have ended after this time.
+/// Promised time within which all ranks end after a rank is lost.
 pub const SOON: Duration = Duration::from_secs(5);
 
-/// Returns the text with single spaces between words, because lines may be wrapped anywhere.
+/// Returns the text with single spaces between words, because output may be wrapped anywhere.
 pub fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Rows of a table: lines of `N` cells separated by `=>`.
+/// Returns the rows of a table: lines with `N` cells, separated by `=>`.
 pub fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
     let lines = table.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| {
@@ -44,7 +44,7 @@ pub fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
     })
 }
 
-/// Parts of text that a cell requires, separated by ` | `.
+/// Returns the parts of text that a cell requires, separated by ` | `.
 pub fn parts(cell: &str) -> Vec<&str> {
     cell.split(" | ").collect()
 }
@@ -62,7 +62,7 @@ pub fn wait_for_records(dir: &Path, count: usize) {
     wait_until("there are records", || lines() >= count);
 }
 
-/// Polls until `ready`; panics with `what` after two minutes, which is enough on any busy machine.
+/// Polls until `ready` returns true. Panics with `what` after two minutes, which is enough on any busy machine.
 pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     let since = Instant::now();
     while !ready() {
@@ -74,7 +74,7 @@ pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// Runs a test for each case, four at a time: for cases that mostly wait.
+/// Runs a test for each case, four at a time. Intended for cases that mostly wait.
 pub fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
     let mut cases = cases.into_iter().peekable();
     while cases.peek().is_some() {
@@ -87,8 +87,8 @@ pub fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + S
     }
 }
 
-/// Returns an unused TCP port of 127.0.0.1. The next port is unused too, because torchrun leaves that one to its ranks.
-/// Both are below the range that the system assigns to connections, so that no other test gets one of them in the
+/// Returns an unused TCP port of 127.0.0.1. The next port is unused too, because torchrun leaves it to its ranks. Both
+/// ports are below the range that the system assigns to connections. No other test can therefore get one of them in the
 /// meantime.
 pub fn free_port() -> u16 {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
@@ -96,7 +96,7 @@ pub fn free_port() -> u16 {
     loop {
         let taken = TAKEN.fetch_add(2, Ordering::Relaxed);
         assert!(taken < 20_000, "no port is free");
-        // Test programs that run at the same time start at different ports.
+        // Test programs that run at the same time start their search at different ports.
         let place = std::process::id().wrapping_mul(200).wrapping_add(taken) % 20_000;
         let port = 10_000 + place as u16;
         if is_free(port) && is_free(port + 1) {
@@ -105,7 +105,7 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Names of this user's files in /dev/shm.
+/// Returns the names of this user's files in /dev/shm.
 pub fn shared_memory() -> BTreeSet<String> {
     let entries = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     entries

@@ -1,5 +1,5 @@
-//! Processes of one start of the program. A mark in their environment identifies them, even orphans, so that a signal
-//! never goes to a process that something else started.
+//! Finds the processes of one start of the program, even orphans, by a mark in their environment. Signals therefore
+//! never go to a process that something else started.
 
 use std::fs;
 
@@ -19,7 +19,8 @@ pub struct Process {
     pub command_line: String,
 }
 
-/// Returns the processes with this mark. An ended process that has not been waited for has no environment any more.
+/// Returns the processes with this mark. Leaves out an ended process that has not been waited for, because it has no
+/// environment.
 pub fn marked(mark: &str) -> Vec<Process> {
     let entries = fs::read_dir("/proc").unwrap();
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
@@ -51,10 +52,11 @@ fn look(pid: i32, mark: &str) -> Option<Process> {
     })
 }
 
-/// Sends a signal to a process, unless it has ended or its PID was reused. Returns whether it did.
+/// Sends a signal to a process, unless the process has ended or its PID was reused. Returns whether the signal was
+/// sent.
 pub fn send(process: &Process, mark: &str, signal: Signal) -> bool {
     let is_still_the_same = look(process.pid, mark).is_some_and(|now| now.rank == process.rank);
     let pid = Pid::from_raw(process.pid).filter(|_| is_still_the_same);
-    // The process may end between the check and the signal, which is fine.
+    // The process may end between the check and the signal. This is harmless.
     pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
 }

@@ -19,18 +19,18 @@ use super::{SECRET, SOON, wait_until, words};
 /// No run of these tests takes longer, even on a busy machine.
 const WATCHDOG: Duration = Duration::from_secs(180);
 
-/// After this time, everything that a lost run leaves must be gone.
+/// Time after which no process of a run may be left.
 const GONE: Duration = Duration::from_secs(5);
 
-/// The variable that chooses libfabric. Tests use the embedded one. Debian 12's reads the kernel's whole symbol table
-/// in each process, and a point over its sockets takes three times the CPU time. The module
-/// [`fabric`](super::super::fabric) uses the installed one.
+/// The variable that chooses libfabric. Tests use the embedded library, because Debian 12's is slow: it reads the
+/// kernel's whole symbol table in each process, and its sockets take three times the CPU time. The module
+/// [`fabric`](super::super::fabric) uses the installed library.
 const LIBFABRIC: (&str, &str) = ("TONNAGE_LIBFABRIC", "embedded");
 
 /// Titles of tables that list the points of the previous table again.
 const AGAIN: [&str; 1] = ["phases of a batch:"];
 
-/// The program with arguments, not started yet.
+/// The program with its arguments, not started yet.
 pub struct Program {
     command: Command,
     mark: String,
@@ -42,7 +42,7 @@ pub fn tonnage(dir: &Path, arguments: &str) -> Program {
     under(dir, "", arguments)
 }
 
-/// Returns the program, started by a launcher: the launcher's command line comes first, split at spaces.
+/// Returns the program under a launcher. The launcher's command line is split at spaces.
 pub fn under(dir: &Path, launcher: &str, arguments: &str) -> Program {
     let mut words = launcher
         .split_whitespace()
@@ -60,7 +60,7 @@ pub fn tonnage_in(hosts: &Hosts, host: usize, dir: &Path, arguments: &str) -> Pr
     prepare(command, dir)
 }
 
-/// Returns the program at the end of another command line, such as `srun`. The inherited environment is cleared.
+/// Returns the program at the end of another command line, such as `srun`. Inherited variables are removed.
 pub fn tonnage_by(mut launcher: Command, dir: &Path, arguments: &str) -> Program {
     launcher
         .arg(env!("CARGO_BIN_EXE_tonnage"))
@@ -86,7 +86,7 @@ fn prepare(mut command: Command, dir: &Path) -> Program {
 }
 
 impl Program {
-    /// Adds this environment variable.
+    /// Adds an environment variable.
     pub fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
         self.command.env(name, value);
         self
@@ -104,19 +104,19 @@ impl Program {
         self
     }
 
-    /// Replaces the pipe on its standard output; then none is collected.
+    /// Redirects standard output, which is then not collected.
     pub fn stdout(mut self, to: impl Into<Stdio>) -> Self {
         self.command.stdout(to);
         self
     }
 
-    /// Replaces the pipe on its standard error; then none is collected.
+    /// Redirects standard error, which is then not collected.
     pub fn stderr(mut self, to: OwnedFd) -> Self {
         self.command.stderr(to);
         self
     }
 
-    /// Makes the program one of `size` ranks of a launcher, which meet on this port of 127.0.0.1.
+    /// Makes the program one of `size` ranks of a launcher. The ranks meet on this port of 127.0.0.1.
     pub fn launched(self, rank: u32, size: u32, port: u16) -> Self {
         self.env("RANK", rank.to_string())
             .env("WORLD_SIZE", size.to_string())
@@ -124,13 +124,13 @@ impl Program {
             .env("MASTER_PORT", port.to_string())
     }
 
-    /// Makes the program one of the ranks that a launcher has started on hosts, with a shared secret as in a common
-    /// home directory.
+    /// Makes the program one of `size` ranks that a launcher starts on hosts. All ranks get the same secret, as they
+    /// would from a common home directory.
     pub fn on_hosts(self, hosts: &Hosts, rank: usize, size: usize) -> Self {
         self.env("RANK", rank.to_string())
             .env("WORLD_SIZE", size.to_string())
             .env("MASTER_ADDR", hosts.address(0).to_string())
-            // Each host has its own ports, so any will do.
+            // Each host has its own ports, so any port is free.
             .env("MASTER_PORT", "29500")
             .env("TONNAGE_SECRET", SECRET)
     }
@@ -141,7 +141,7 @@ impl Program {
         let mut child = self.command.spawn().unwrap();
         let stdout = Reader::of(child.stdout.take());
         let stderr = Reader::of(child.stderr.take());
-        // The command is dropped, because otherwise this process would keep the other end of a redirected output open.
+        // The command must be dropped. Otherwise this process would keep the other end of a redirected output open.
         drop(self.command);
         Started {
             child,
@@ -212,23 +212,23 @@ pub struct Started {
 pub struct Ended {
     /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Signal that ended it, if one did.
+    /// Signal that ended the program, if any.
     pub signal: Option<i32>,
     /// The program's standard output.
     pub stdout: String,
     /// The program's standard error.
     pub stderr: String,
-    /// Time from its start to its end.
+    /// Time from the start to the end of the program.
     pub took: Duration,
 }
 
 impl Started {
-    /// Returns the program's processes, the started one included.
+    /// Returns all processes of the run, including the started one.
     pub fn processes(&self) -> Vec<Process> {
         processes::marked(&self.mark)
     }
 
-    /// Returns the process of this rank, which must exist or appear soon.
+    /// Returns the process of this rank. Waits until the process exists.
     pub fn rank(&self, rank: u32) -> Process {
         let mut found = None;
         wait_until("the rank is there", || {
@@ -246,7 +246,7 @@ impl Started {
         self.signal_process(&self.rank(rank), signal);
     }
 
-    /// Sends a signal to one of its processes, unless that has ended. Returns whether it did.
+    /// Sends a signal to one of the run's processes, unless the process has ended. Returns whether the signal was sent.
     pub fn signal_process(&self, process: &Process, signal: Signal) -> bool {
         processes::send(process, &self.mark, signal)
     }
@@ -270,7 +270,7 @@ impl Started {
         }
     }
 
-    /// Returns the standard error so far.
+    /// Returns standard error so far.
     pub fn said(&self) -> String {
         String::from_utf8_lossy(&self.stderr.so_far.lock().unwrap()).into_owned()
     }
@@ -280,7 +280,7 @@ impl Started {
         wait_until(words, || self.said().contains(words));
     }
 
-    /// Waits for its end, which must come soon.
+    /// Waits for the end of the run, which must come soon.
     pub fn end_soon(self) -> Ended {
         let since = Instant::now();
         let ended = self.end();
@@ -288,13 +288,14 @@ impl Started {
         ended
     }
 
-    /// Kills a rank: the run must end soon, with an error that names it.
+    /// Kills a rank. The run must end soon, with an error that names the rank.
     pub fn kill_rank(self, rank: u32) -> Ended {
         self.signal_rank(rank, Signal::KILL);
         self.end_soon().with_code(1).blaming(rank)
     }
 
-    /// Waits until it and all its processes have ended. None may outlive it by more than a few seconds.
+    /// Waits until the run and all its processes have ended. No process may outlive the program by more than a few
+    /// seconds.
     pub fn end(mut self) -> Ended {
         let status = self.wait();
         let took = self.begun.elapsed();
@@ -317,7 +318,7 @@ impl Started {
         ended
     }
 
-    /// Waits for the end; `None` if the program did not end in time.
+    /// Waits for the end of the program. Returns `None` if it does not end in time.
     fn wait(&mut self) -> Option<ExitStatus> {
         while self.begun.elapsed() < WATCHDOG {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -329,7 +330,7 @@ impl Started {
     }
 
     fn kill(&mut self) {
-        // Repeatedly, because a process that is just being started has no mark yet.
+        // Kills repeatedly, because a process that is just being started has no mark yet.
         for _ in 0..10 {
             let left = self.processes();
             for process in &left {
@@ -340,7 +341,7 @@ impl Started {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Both fail only if it has already been waited for.
+        // Both calls fail only if the process has already been waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -353,7 +354,7 @@ impl Drop for Started {
 }
 
 impl Ended {
-    /// Checks that it ended with this code.
+    /// Checks that the run ended with this exit code.
     pub fn with_code(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:#?}");
         self
@@ -367,7 +368,7 @@ impl Ended {
         self
     }
 
-    /// Checks that standard output contains all these parts, unmodified or with single spaces between words.
+    /// Checks that standard output contains all these parts, either literally or with single spaces between words.
     pub fn printing(self, parts: &[&str]) -> Self {
         let words = words(&self.stdout);
         for part in parts {
@@ -377,7 +378,7 @@ impl Ended {
         self
     }
 
-    /// Checks that an error names this rank of this host.
+    /// Checks that an error names this rank on this host.
     pub fn blaming(self, rank: u32) -> Self {
         let name = format!("rank {rank} on {}", tonnage_sys::host::name());
         let mut lines = self.stderr.lines();
@@ -386,7 +387,7 @@ impl Ended {
         self
     }
 
-    /// Checks that standard error is one error that contains all these parts.
+    /// Checks that standard error is a single error that contains all these parts.
     pub fn with_one_error(self, parts: &[&str]) -> Self {
         let errors = self.stderr.matches("error: ").count();
         assert!(
@@ -396,7 +397,7 @@ impl Ended {
         self.saying(parts)
     }
 
-    /// Lines of the table's body, without tables that list the same points again.
+    /// Returns the lines of the table's body. Leaves out tables that list the same points again.
     pub fn rows(&self) -> Vec<&str> {
         let is_rule = |line: &str| line.len() > 10 && line.bytes().all(|byte| byte == b'-');
         let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! Runs and their records. Each record is checked against the schema and for consistency.
+//! Runs the program and reads its records. Reading checks each record against the schema and for consistency.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,14 +25,14 @@ pub fn read(path: &Path) -> Vec<Record> {
     parse(&fs::read_to_string(path).unwrap())
 }
 
-/// Returns the records of these lines.
+/// Parses these lines and returns their records.
 pub fn parse(text: &str) -> Vec<Record> {
     let is_whole = text.is_empty() || text.ends_with('\n');
     assert!(is_whole, "a broken last line");
     text.lines().map(check).collect()
 }
 
-/// Returns the records that a run wrote to r.jsonl; printing them again must give the run's output.
+/// Returns the records that a run wrote to r.jsonl. Checks that printing them gives the run's output again.
 pub fn shown(dir: &Path, run: &Ended) -> Vec<Record> {
     shown_as(&dir.join("r.jsonl"), run, Format::Table)
 }
@@ -44,7 +44,7 @@ pub fn shown_as(path: &Path, run: &Ended, format: Format) -> Vec<Record> {
     read(path)
 }
 
-/// Runs a command in its own directory; returns how it ended, and its records.
+/// Runs a command in a new directory. Returns the ended run and its records.
 pub fn recorded(arguments: &str) -> (Ended, Vec<Record>) {
     let dir = tempdir().unwrap();
     let run = tonnage(dir.path(), &format!("{arguments} -o r.jsonl")).run();
@@ -52,7 +52,7 @@ pub fn recorded(arguments: &str) -> (Ended, Vec<Record>) {
     (run, records)
 }
 
-/// Runs a command that must succeed silently, and must measure all of its points.
+/// Runs a command that must succeed silently and measure all of its points.
 pub fn succeeded(arguments: &str) -> (Ended, Vec<Record>) {
     let (run, records) = recorded(arguments);
     let is_measured = |it: &Record| it.outcome == Outcome::Measured;
@@ -66,14 +66,14 @@ pub fn succeeded(arguments: &str) -> (Ended, Vec<Record>) {
     (run, records)
 }
 
-/// Runs a transfer that must succeed, but points may be skipped.
+/// Runs a transfer that must succeed silently. Its points may be skipped.
 pub fn transfer(arguments: &str) -> (Ended, Vec<Record>) {
     let (run, records) = recorded(&format!("transfer {arguments}"));
     assert!(run.code == Some(0) && run.stderr.is_empty(), "{run:#?}");
     (run, records)
 }
 
-/// Returns the records of two trials of 40 operations or batches, and the table with single spaces.
+/// Runs two trials of 40 operations or batches. Returns the records, and the table with single spaces between words.
 pub fn measured(arguments: &str) -> (Vec<Record>, String) {
     let bound = match arguments.contains("--link-speed") {
         true => "",
@@ -117,7 +117,7 @@ pub fn why_failed(record: &Record) -> &str {
     why(record)
 }
 
-/// Checks that every record has a result, and that bytes of each trial were checked.
+/// Checks that every record is measured, and that bytes of each trial were verified.
 pub fn all_verified(records: &[Record]) {
     for record in records {
         assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
@@ -127,13 +127,13 @@ pub fn all_verified(records: &[Record]) {
     }
 }
 
-/// Returns the first row of a CSV, by column name.
+/// Returns the first row of a CSV as a map from column names to values.
 pub fn first_row(csv: &str) -> BTreeMap<&str, &str> {
     let mut lines = csv.lines().map(|line| line.split(','));
     lines.next().unwrap().zip(lines.next().unwrap()).collect()
 }
 
-/// A line as JSON, checked against the schema.
+/// Parses a line as JSON and checks it against the schema.
 pub fn allowed(line: &str) -> Value {
     static SCHEMA: OnceLock<jsonschema::Validator> = OnceLock::new();
     let schema = SCHEMA.get_or_init(|| {
@@ -175,12 +175,12 @@ fn ranks_of_point(record: &Record) -> Option<u32> {
     of_transfer.or(record.file().map(|body| body.point.ranks))
 }
 
-/// Whether two numbers are equal except for the last bits, which depend on the order of additions.
+/// Returns whether two numbers are equal except for the last bits, which depend on the order of additions.
 fn about(left: f64, right: f64) -> bool {
     (left - right).abs() <= 1e-9 * left.abs().max(right.abs())
 }
 
-/// Returns the ranks that lists such as "0-3,8" name.
+/// Returns the ranks in lists such as "0-3,8".
 pub fn ranks_of<'a>(lists: impl Iterator<Item = &'a String>) -> Vec<u32> {
     let mut ranks = Vec::new();
     for part in lists.flat_map(|list| list.split(',')) {
@@ -191,7 +191,7 @@ pub fn ranks_of<'a>(lists: impl Iterator<Item = &'a String>) -> Vec<u32> {
     ranks
 }
 
-/// Checks that the spread belongs to these rates, one for each trial.
+/// Checks that the spread follows from these rates, one for each trial.
 fn check_spread(spread: &Spread, rates: impl Iterator<Item = f64>) {
     let rates: Vec<f64> = rates.collect();
     let mean = rates.iter().sum::<f64>() / rates.len() as f64;
@@ -201,7 +201,7 @@ fn check_spread(spread: &Spread, rates: impl Iterator<Item = f64>) {
     assert_eq!(spread.ci95.is_some(), rates.len() > 1);
 }
 
-/// Checks that the histogram has the same number of samples as the figures, and that percentiles increase.
+/// Checks that the histogram has the same number of samples as the figures, and that percentiles do not decrease.
 fn check_percentiles(latency: &Latency, histogram: &LatencyHistogram) {
     assert_eq!(histogram.count(), latency.samples);
     let rising = [
@@ -237,7 +237,7 @@ fn check_transfer(record: &Record, body: &TransferBody) {
     assert!(cpus.all(|count| count == point.threads as usize));
 }
 
-/// Checks that the means of a batch's phases add up to its mean latency.
+/// Checks that the mean times of a batch's phases add up to its mean latency.
 fn check_phases(point: &TransferPoint, summary: &Summary) {
     let is_timed = point.latency && matches!(point.pacing, Pacing::Batch { .. });
     assert_eq!(summary.batch_phases.is_some(), is_timed);
@@ -254,7 +254,7 @@ fn check_phases(point: &TransferPoint, summary: &Summary) {
     }
 }
 
-/// Checks that every operation of a trial is in exactly one interval.
+/// Checks that the intervals of a trial contain every operation exactly once.
 fn check_series(point: &TransferPoint, trial: &Trial) {
     assert_eq!(trial.series.is_some(), point.length.interval_ns.is_some());
     let Some(series) = &trial.series else { return };
@@ -299,7 +299,7 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
         TrialLength::Iterations(count) => {
             let expected = count * initiators(point) * loops(point) * rounds(point);
             let expected = expected * operations_per_iteration(point);
-            // A worker far behind its timetable drops the remaining operations.
+            // A thread that is far behind its schedule drops the remaining operations.
             let is_paced = matches!(point.pacing, Pacing::Paced { .. });
             assert!(
                 trial.operations == expected || (is_paced && trial.operations < expected),
@@ -333,12 +333,12 @@ fn initiators(point: &TransferPoint) -> u64 {
         (Traffic::FanOut | Traffic::InTurn, _) => 1,
         (Traffic::FanIn, None) => ranks - 1,
         (Traffic::AllToAll | Traffic::Shift | Traffic::File, _) => ranks,
-        // Those of a round.
+        // The number of ranks that initiate in one round.
         (Traffic::Matrix, _) => point.roles.flow_count() / rounds(point),
     }
 }
 
-/// Loops of an initiating rank that count iterations.
+/// Returns the number of loops of an initiating rank that count iterations.
 fn loops(point: &TransferPoint) -> u64 {
     match point.batching.of {
         BatchOf::Thread => point.threads.into(),
@@ -346,7 +346,7 @@ fn loops(point: &TransferPoint) -> u64 {
     }
 }
 
-/// Rounds of each trial; each takes as long as a trial of one round.
+/// Returns the number of rounds of each trial. Each round takes as long as a trial without rounds.
 fn rounds(point: &TransferPoint) -> u64 {
     match point.roles.traffic {
         Traffic::InTurn | Traffic::Matrix => point.roles.round_count().into(),
@@ -355,7 +355,7 @@ fn rounds(point: &TransferPoint) -> u64 {
 }
 
 fn operations_per_iteration(point: &TransferPoint) -> u64 {
-    // Lanes that each worker of an initiating rank uses at a time.
+    // Number of lanes that each thread of an initiating rank uses at a time.
     let lanes = match point.roles.traffic {
         Traffic::FanOut | Traffic::AllToAll | Traffic::File => u64::from(point.roles.ranks) - 1,
         _ => 1,
@@ -402,7 +402,7 @@ fn check_latency(body: &TransferBody, summary: &Summary) {
         Pacing::Batch { .. } | Pacing::PingPong => operations_per_iteration(&body.point),
         Pacing::Stream { .. } | Pacing::Paced { .. } => 1,
     };
-    // Operations that were due and never issued have a sample too.
+    // Operations that were due but never issued have a sample too.
     let unfinished = latency.lower_bounds.map_or(0, |bounds| bounds.unfinished);
     let ended = latency.samples - unfinished;
     assert_eq!(ended * per_sample, summary.operations);
@@ -422,7 +422,7 @@ fn check_file(body: &FileBody, is_measured: bool) {
     for phase in &body.phases {
         check_phase(point, phase);
         for trial in &phase.trials {
-            // The last field is missing if the check found something.
+            // The field is missing if verification found an error.
             let verified = trial.verified_bytes.is_some();
             let asked = point.verify_after.contains(&phase.phase);
             assert!(verified == asked || (asked && !is_measured));
@@ -463,14 +463,14 @@ fn check_phase(point: &FilePoint, record: &PhaseRecord) {
     let part = bound.map(|bound| summary.bandwidth_bytes_per_s.mean / bound.bytes_per_s);
     match (summary.utilization, part) {
         (Some(said), Some(part)) => assert!(about(said, part)),
-        // Data that came from the page cache, or stayed there, is not compared with the storage's bound.
+        // Data that came from the page cache or stayed in it is not compared with the storage's bound.
         (None, Some(_)) => {
             let stays = record.phase.writes() && !point.direct && point.fsync == Fsync::None;
             assert!(stays || trials.iter().any(is_warm), "{summary:?}");
         }
         (said, None) => assert_eq!(said, None),
     }
-    // Each transfer is in exactly one histogram.
+    // Each transfer must be in exactly one histogram.
     let reads = trials.iter().map(|trial| trial.reads).sum();
     let mut left = [reads, operations - reads];
     for latency in &record.latencies {
@@ -529,7 +529,7 @@ fn check_phase_trial(point: &FilePoint, phase: Phase, trial: &PhaseTrial) {
     assert_eq!(trial.stonewall.is_some(), point.stonewall.is_some());
     let ranks = u64::from(point.ranks);
     let Some(wall) = &trial.stonewall else {
-        // A status file may have told a reader to read less.
+        // With a status file, a reader may read less.
         if point.status_file.is_none() {
             assert_eq!(payload, ranks * point.bytes_of_rank());
         }

@@ -1,4 +1,4 @@
-//! A terminal for the program, and its content.
+//! A terminal in which the program runs, and the text that it shows.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 pub struct Terminal(Arc<Mutex<Vec<u8>>>);
 
 impl Terminal {
-    /// Opens a terminal of this size; returns it and the program's end.
+    /// Opens a terminal of this size. Returns the terminal and the program's end.
     pub fn open(lines: u16, columns: u16) -> (Self, OwnedFd) {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
         let ours = openpt(flags).unwrap();
@@ -32,7 +32,7 @@ impl Terminal {
         let all = Arc::clone(&shown);
         std::thread::spawn(move || {
             let (mut ours, mut bytes) = (File::from(ours), [0; 4096]);
-            // Reading fails once the other end is closed everywhere.
+            // Reading fails when all copies of the other end are closed.
             while let Ok(count @ 1..) = ours.read(&mut bytes) {
                 all.lock().unwrap().extend(&bytes[..count]);
             }

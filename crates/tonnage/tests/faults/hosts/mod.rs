@@ -1,5 +1,5 @@
-//! Faults in runs on several hosts, chosen from a seed and a number alone. Hosts are network namespaces with a link for
-//! control and one for data. Running cases is in [`runs`], promises are in [`promises`].
+//! Faults in runs on several hosts. A seed and a number determine each case. Hosts are network namespaces with one link
+//! for control and one for data. [`runs`] runs the cases, and [`promises`] checks the promises.
 
 mod promises;
 mod runs;
@@ -11,38 +11,38 @@ use proptest::sample::{Index, select};
 
 use crate::cases::drawn;
 
-/// Heartbeat timeout of these runs, in seconds: long for two busy CPUs, short for a test.
+/// Heartbeat timeout of these runs, in seconds. It is long enough for two busy CPUs and short enough for a test.
 const TIMEOUT_SECONDS: u64 = 2;
 
-/// A run with one rank on each host, and a fault of one of them.
+/// A run with one rank on each host, and a fault on one host.
 #[derive(Debug, Clone)]
 struct Case {
     work: Work,
-    /// Hosts, and ranks.
+    /// Number of hosts, and of ranks.
     hosts: u32,
     fault: Fault,
-    /// The host that is hit.
+    /// The host with the fault.
     host: u32,
-    /// Start of the name of the step at which it is hit.
+    /// Beginning of the name of the step at which the fault occurs.
     step: &'static str,
 }
 
 /// An experiment that lasts a few seconds.
 #[derive(Debug, Clone, Copy)]
 enum Work {
-    /// Verb, traffic and pacing.
+    /// Operation, traffic and pacing.
     Transfer(&'static str, &'static str, &'static str),
     Connect,
-    /// The layout.
+    /// The layout of the files.
     File(&'static str),
 }
 
 /// A fault on one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// The host's data link is cut for good, while the control channel works.
+    /// The host's data link is cut for good. The control channel still works.
     DataCut,
-    /// All of its links are cut for good.
+    /// All links of the host are cut for good.
     HostCut,
     /// The host's rank is killed.
     Kill,
@@ -50,7 +50,7 @@ enum Fault {
     Stop,
 }
 
-/// Faults in turn: any four consecutive cases have all of them.
+/// Cases use the faults in this order, so any four consecutive cases have all faults.
 const FAULTS: [Fault; 4] = [Fault::DataCut, Fault::Kill, Fault::HostCut, Fault::Stop];
 
 const VERBS: &[&str] = &["write", "read", "send", "write-imm"];
@@ -71,7 +71,7 @@ const PACINGS: &[&str] = &[
     LIMITED,
 ];
 const ROUND_TRIPS: &str = "--bound none --ping-pong";
-/// The streams that measure the bound also use the data link.
+/// The streams that measure the bound use the data link too.
 const LIMITED: &str = "--bound auto --depth 4";
 const LAYOUTS: &[&str] = &["shared", "per-process"];
 
@@ -83,7 +83,8 @@ const TRANSFER_STEPS: &[&str] = &[
     "trial 1 of ",
     "trial 2 of ",
 ];
-/// Steps in which bytes move, so that a cut cannot go unnoticed. Before them is first contact, which has its own 30 s.
+/// Steps in which bytes move, so that the run must notice a cut link. Before these steps, a first contact may take 30
+/// s.
 const MOVING_STEPS: &[&str] = &["warm-up of ", "trial 1 of ", "trial 2 of "];
 const LIMITED_STEPS: &[&str] = &["socket-stream limit", "trial 1 of ", "trial 2 of "];
 const CONNECT_STEPS: &[&str] = &[OPENING, "warm-up of ", "trial 2 of "];
@@ -102,7 +103,8 @@ impl Work {
             (Self::Connect, _) => CONNECT_STEPS,
             (Self::File(_), _) => FILE_STEPS,
         };
-        // A device without a carrier does not count as one, and its points are skipped.
+        // With the host cut while the engine opens, the device has no carrier. It is then treated as missing and the
+        // points are skipped.
         let is_looked_for = fault == Fault::HostCut && steps[0] == OPENING;
         if is_looked_for { &steps[1..] } else { steps }
     }
@@ -111,7 +113,7 @@ impl Work {
 impl Case {
     fn draw(seed: u64, number: u64) -> Self {
         let fault = FAULTS[number as usize % FAULTS.len()];
-        // Cutting a link without data affects no rank.
+        // A cut data link affects only transfers, because only these use it.
         let works = match fault {
             Fault::DataCut => transfers().boxed(),
             _ => works().boxed(),
@@ -119,7 +121,7 @@ impl Case {
         let all = (works, 2u32..=3, 0u32..3, any::<Index>());
         let (work, hosts, host, step) = drawn(all, seed, number, 1);
         let is_pairs = matches!(work, Work::Transfer(_, traffic, _) if traffic.starts_with("pair"));
-        // Ranks that share CPUs have no bound; two ranks have one CPU each.
+        // If ranks share CPUs, the bound is not measured. With two ranks, each has its own CPU.
         let is_limited = matches!(work, Work::Transfer(_, _, LIMITED));
         let hosts = if is_pairs || is_limited { 2 } else { hosts };
         let steps = work.steps(fault);
@@ -156,7 +158,7 @@ impl Case {
 fn transfers() -> impl Strategy<Value = Work> {
     let all = (select(VERBS), select(TRAFFICS), select(PACINGS));
     all.prop_map(|(verb, traffic, pacing)| {
-        // There must be an answering rank, and one direction at a time.
+        // A ping-pong needs ranks that only answer, and one direction.
         let is_answered = ["pair", "fan-in", "fan-out"].contains(&traffic);
         let pacing = match pacing {
             ROUND_TRIPS if !is_answered => "--bound none --batch 1",

@@ -1,4 +1,4 @@
-//! Promises for runs on several hosts, in addition to those for one host.
+//! Promises for runs on several hosts, which hold in addition to those for one host.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use super::{Case, Fault, TIMEOUT_SECONDS};
 use crate::promises::{LATE, Seen, is_done, traces};
 
 impl Fault {
-    /// Time until the fault becomes visible: a process that ends closes its connections at once.
+    /// Returns the time until other ranks can see the fault. A killed process closes its connections at once, but a
+    /// silent one is noticed only by the heartbeat timeout.
     fn seen_after(self) -> Duration {
         match self {
             Self::Kill => Duration::ZERO,
@@ -15,20 +16,21 @@ impl Fault {
     }
 }
 
-/// Returns the broken promises, from the traces of all ranks together and each rank's exit code and output. `soon` is
-/// the limit from when the fault becomes visible to the end.
+/// Returns the broken promises. `seen` has the traces of all ranks together, and `ranks` has each rank's exit code and
+/// output. `soon` is the time limit from when the fault becomes visible until all ranks have ended.
 pub(super) fn broken(
     case: &Case,
     seen: &Seen,
     ranks: &[(i32, String)],
     soon: Duration,
 ) -> Vec<String> {
-    // Runs are long enough for each fault, but a heartbeat timeout on busy CPUs may have ended one earlier.
+    // Runs are long enough to reach their fault. On busy CPUs, however, a heartbeat timeout may have ended the run
+    // earlier.
     if seen.struck_pid.is_none() {
         return vec![format!("{LATE}longer for its fault than to end: {ranks:?}")];
     }
     let killed = case.fault == Fault::Kill;
-    // No other process on that host could remove the file of a killed rank: the next run does.
+    // A killed rank leaves its file, because no other process on its host could remove it. The next run does.
     let mut broken = traces(seen, |names| {
         killed && names.iter().all(|name| name.starts_with('t'))
     });
@@ -37,7 +39,7 @@ pub(super) fn broken(
     }
     let records = seen.records.as_deref().unwrap_or_default();
     let is_good = |(code, said): &(i32, String)| *code == 0 && said.is_empty();
-    // The run may have ended before the fault.
+    // The run may have ended before the fault had any effect.
     if is_done(records) && ranks.iter().all(is_good) {
         return broken;
     }
@@ -58,7 +60,7 @@ fn wrong_codes(case: &Case, ranks: &[(i32, String)]) -> Vec<String> {
         .collect()
 }
 
-/// Exactly one line reports it and names the victim; for a cut data link, both ends.
+/// Requires exactly one error line about the fault. It must name the victim, or both ends of a cut data link.
 fn wrong_causes(case: &Case, ranks: &[(i32, String)]) -> Vec<String> {
     let hit = case.host as usize;
     let errors = |rank: usize| -> Vec<&str> {
@@ -70,7 +72,7 @@ fn wrong_causes(case: &Case, ranks: &[(i32, String)]) -> Vec<String> {
     let names_other = |line: &str| others().any(|rank| names(line, rank));
     let of_others: Vec<_> = others().flat_map(errors).collect();
     let own = errors(hit);
-    // If rank 0 is lost, each of the others reports it, because none of them leads.
+    // If rank 0 is lost, every other rank reports it, because no rank is left to lead.
     let most = if hit == 0 { ranks.len() - 1 } else { 1 };
     let are_good = match case.fault {
         Fault::DataCut => {
@@ -86,11 +88,11 @@ fn wrong_causes(case: &Case, ranks: &[(i32, String)]) -> Vec<String> {
             "no rank, too many or a wrong one is named: {ranks:#?}"
         ));
     }
-    // The stopped rank is resumed after the other ranks have reported it, and is too late.
+    // The stopped rank is resumed after the other ranks have reported it. It must not report anything itself.
     if case.fault == Fault::Stop && !own.is_empty() {
         wrong.push(format!("the rank that was stopped reports it too: {own:?}"));
     }
-    // The lost host's rank lives, and reports the ranks that it has not heard from.
+    // On a host that was cut off, the rank still runs, and it reports ranks from which it has heard nothing.
     if case.fault == Fault::HostCut && (own.len() != 1 || !names_other(own[0])) {
         wrong.push(format!("the host that was cut off names no rank: {own:?}"));
     }
@@ -123,7 +125,8 @@ mod tests {
         }
     }
 
-    /// Exit codes of ranks, separated by commas; a code followed by names means one error about these ranks.
+    /// Parses exit codes of ranks, separated by commas. A code followed by names stands for one error about these
+    /// ranks.
     fn ranks(all: &str) -> Vec<(i32, String)> {
         let rank = |text: &str| match text.trim().split_once(' ') {
             None => (text.trim().parse().unwrap(), String::new()),
@@ -142,7 +145,7 @@ mod tests {
             "1 rank 1 on h1, 137, 1 rank 1 on h1",
         );
         let by_others = "137, 1 rank 0 on h0, 1 rank 0 on h0";
-        // Outputs that keep the promise are accepted.
+        // These outputs keep the promises.
         for (fault, host, all) in [
             (Fault::DataCut, 1, PAIR),
             (Fault::Kill, 1, lost),

@@ -1,4 +1,4 @@
-//! Runs cases on several hosts, as a launcher would start them.
+//! Runs cases on several hosts. Each rank is started separately, as a launcher would.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,10 +16,10 @@ use crate::promises::Seen;
 use crate::random::{LOOK, MOMENT_MAX, Steps, all_lines, names, new_names, outcomes, said};
 use crate::support::{Started, shared_memory, tonnage_in};
 
-/// Number of cases by default: a cut data link and a killed rank.
+/// Number of cases by default. The first two have a cut data link and a killed rank.
 const CASES: u64 = 2;
 
-/// One of these for this many cases of one host.
+/// For this many cases on one host, there is one case on several hosts.
 const ONE_TO: u64 = 10;
 
 #[test]
@@ -28,13 +28,13 @@ fn promises_hold_whatever_befalls_a_host() {
     let Some(numbers) = numbers("FAULT_HOSTS_CASE", "FAULT_CASE", count) else {
         return;
     };
-    // A run that was over before its fault counts as late.
+    // If a run ends before its fault, the case counts as late.
     all_hold("FAULT_HOSTS_CASE", numbers, |number, soon| {
         tried(number, &Case::draw(seed(), number), soon)
     });
 }
 
-/// Runs a case and returns the broken promises; none if hosts are impossible here.
+/// Runs a case and returns the broken promises. Returns none if this machine cannot have several hosts.
 fn tried(number: u64, case: &Case, soon: Duration) -> Vec<String> {
     let hosts = match hosts(case) {
         Ok(Some(hosts)) => hosts,
@@ -47,7 +47,7 @@ fn tried(number: u64, case: &Case, soon: Duration) -> Vec<String> {
     }
 }
 
-/// Hosts for a case; `None`, with the reason printed, if this machine cannot have any.
+/// Creates the hosts of a case. If this machine cannot have any, prints the reason and returns `None`.
 fn hosts(case: &Case) -> Result<Option<Hosts>, Error> {
     let spec = HostsSpec {
         count: case.hosts as usize,
@@ -108,8 +108,8 @@ fn run(number: u64, case: &Case, hosts: &Hosts, soon: Duration) -> Vec<String> {
     broken(case, &seen, &ended, soon)
 }
 
-/// Waits for the step of the rank that is hit, and applies the fault unless the run has ended by then. Returns the
-/// process that it hit, and all processes that existed.
+/// Waits for the case's step on its host, and applies the fault unless the run has ended by then. Returns the process
+/// that was hit, and all processes that existed.
 fn strike(
     case: &Case,
     hosts: &Hosts,
