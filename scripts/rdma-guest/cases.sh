@@ -149,7 +149,7 @@ in_the_dark transfer "a request that gets no answer" 1 'did not answer the reque
 stranger tonnage transfer --engine verbs:rc $PAIR $CM --op write --sizes 64 --verify $BRIEF
 expect "a stranger is refused, and the run goes on" 0 'REJECTED, error 28.* verified: .* of [1-9]' cat /tmp/told
 # shellcheck disable=SC2086
-transfer "a GID without a route" 1 'connect=cm needs an address that routes' --op write --sizes 64 $CM \
+transfer "a GID without a route" 1 'connect=cm needs a routable address' --op write --sizes 64 $CM \
     --engine-option gid=0
 # shellcheck disable=SC2086
 transfer "a librdmacm that is not there" 1 'connect=cm: /none: cannot open' --op write --sizes 64 $CM \
@@ -206,7 +206,7 @@ transfer "a list longer than its queue" 1 'Choose at most post-list=8' --op writ
     --engine-option post-list=16
 echo "nobody:x:65534:65534::/:/bin/sh" >>/etc/passwd
 chmod 600 /dev/infiniband/uverbs*
-expect "a user who may not open the device" 1 'see that this user may open /dev/infiniband/uverbs' su nobody -c \
+expect "a user who may not open the device" 1 'check that this user may open /dev/infiniband/uverbs' su nobody -c \
     "$PWD/tonnage transfer --engine verbs:rc --op write $PAIR --sizes 64"
 chmod 666 /dev/infiniband/uverbs*
 expect "too little locked memory" 1 'ulimit -l' sh -c "ulimit -l 64; exec su nobody -c \
@@ -215,7 +215,7 @@ transfer "a list shorter than what is gathered" 1 'Choose post-list=all or at le
     --engine-option post-list=4 --engine-option max-sge=8
 expect "a port that is not there" 1 'rxeA has no port 2' tonnage transfer --engine verbs:rc --op write --ranks 2 \
     --devices rxeA:2 --sizes 64
-expect "a transport that is not there" 1 'UD carries datagrams' tonnage transfer --engine verbs:ud --op write \
+expect "a transport that is not there" 1 'UD supports neither' tonnage transfer --engine verbs:ud --op write \
     --ranks 2 --sizes 64
 expect "a transport of other cards" 1 "rxeA is not an mlx5 device; DC is mlx5's own" tonnage transfer --engine verbs:dc \
     --op read --ranks 2 --devices rxeA --sizes 64

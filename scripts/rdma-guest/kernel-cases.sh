@@ -120,7 +120,7 @@ end_transfer() {
 PAIR="--ranks 2 --devices-of 0=rxeB --devices-of 1=rxeA"
 
 # shellcheck disable=SC2086
-transfer "without the module" 1 'the kernel.s module tonnage_kread is not loaded.*' --op read --sizes 64 $BRIEF
+transfer "without the module" 1 'the kernel module tonnage_kread is not loaded.*' --op read --sizes 64 $BRIEF
 expect "devices, without the module" 0 'module tonnage_kread \(verbs:kernel\)' tonnage devices
 # The ring of messages may wrap; then this is gone.
 echo "tonnage: the cases begin" >/dev/kmsg

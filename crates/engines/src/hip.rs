@@ -10,13 +10,14 @@ use crate::{cuda, cuda_ipc};
 /// The list row for copies within one process.
 pub const ENTRY: Entry = cuda::entry(
     AMD,
-    "copies of an AMD GPU within one process: host and GPU, one GPU, two of them",
+    "copies by an AMD GPU within one process: between host and GPU, within a GPU, or between two GPUs",
     |request| cuda::open(AMD, request),
 );
 
 /// The list row for copies between processes.
 pub const IPC: Entry = cuda_ipc::entry(
     AMD,
-    "AMD GPUs of one machine, copies by the initiator's GPU into memory that the peer's process has allocated",
+    "copies between AMD GPUs of one host, by the initiator's GPU, to and from memory that the peer's process has \
+     allocated",
     |request| cuda_ipc::open(AMD, request),
 );

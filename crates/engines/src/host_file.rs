@@ -47,7 +47,7 @@ impl OpenMode {
 pub(crate) const ACCESS_TIME: EngineOption = EngineOption::choice(
     "atime",
     &["off", "on"],
-    "on: reads touch the file's time of last access, as the mount has it; off: they do not, for a file of one's own",
+    "on: reads update the file's access time, as the mount specifies; off: they do not, if this user owns the file",
 );
 
 /// Returns the rules of direct transfers for the record.
@@ -212,7 +212,7 @@ impl HostFile {
     #[cold]
     pub fn cut_short(&self, offset: u64, len: u64, done: u64) -> Error {
         Error::Failed(format!(
-            "the system took only {done} of {len} bytes written at offset {offset} of {}. See whether its disk is full",
+            "the system wrote only {done} of {len} bytes at offset {offset} of {}. Check whether its disk is full",
             self.path.display()
         ))
     }
@@ -229,7 +229,7 @@ const EFBIG: i32 = rustix::io::Errno::FBIG.raw_os_error();
 fn explained(what: String, error: io::Error) -> Error {
     let how = match error.raw_os_error() {
         Some(ENOSPC) => "Free some space there, or make block or segments smaller",
-        Some(EDQUOT) => "Free some of your space there, or make block or segments smaller",
+        Some(EDQUOT) => "Free some space in your quota there, or make block or segments smaller",
         Some(EFBIG) => {
             "Make block or segments smaller, raise `ulimit -f`, or choose another file system"
         }
@@ -242,14 +242,14 @@ fn cannot_open(request: &OpenFile<'_>, error: io::Error) -> Error {
     let path = request.path.display();
     let purpose = if request.write { "writing" } else { "reading" };
     let how = match error.kind() {
-        io::ErrorKind::NotFound if request.create => "Make its directory first",
+        io::ErrorKind::NotFound if request.create => "Create its directory first",
         io::ErrorKind::NotFound => "Write it first, or name another path",
         io::ErrorKind::AlreadyExists => {
             "Another process created it in the meantime: check its owner, or name another path"
         }
         io::ErrorKind::InvalidInput => "Name a regular file",
-        io::ErrorKind::PermissionDenied => "Name a path that you may use",
-        io::ErrorKind::ReadOnlyFilesystem => "Name a path on a file system that can be written",
+        io::ErrorKind::PermissionDenied => "Name a path that this user may access",
+        io::ErrorKind::ReadOnlyFilesystem => "Name a path on a writable file system",
         _ => return explained(format!("cannot open {path} for {purpose}"), error),
     };
     Error::Failed(format!("cannot open {path} for {purpose}: {error}. {how}"))

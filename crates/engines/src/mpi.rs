@@ -16,7 +16,7 @@ use crate::mpi_world::{MPI_LIBRARY, MPI_LIFECYCLE, MpiUser, MpiWorld};
 pub const BACKEND: BackendEntry = BackendEntry {
     name: "mpi",
     about: "MPI's own collectives, by the MPI library of the launcher that started the ranks",
-    needs: "ranks that an mpirun or srun has started, and its MPI library",
+    needs: "ranks started by mpirun or srun, and its MPI library",
     variant: BackendVariant::Nothing,
     usual: &[],
     needs_launcher: true,
@@ -68,7 +68,7 @@ fn lacking(why: LibraryError) -> Error {
     Error::Unavailable {
         what: "backend mpi".to_owned(),
         why: why.into(),
-        how: "Name another library with --mpi, that of the mpirun that starts the ranks, or choose another --backend"
+        how: "Name the MPI library of the mpirun that starts the ranks with --mpi, or choose another --backend"
             .to_owned(),
     }
 }
@@ -95,8 +95,9 @@ fn refuse_broken(call: &GroupCall, version: &str) -> Result<()> {
         None => Ok(()),
         Some(number) => Err(Error::Unavailable {
             what: format!("reduce in place to root {} by MPICH {number}", shape.root),
-            why: "it reads from no address and ends the process (MPICH issue 6540)".to_owned(),
-            how: "Use --root 0, leave --in-place out, or take MPICH 4.1.2 or later".to_owned(),
+            why: "it reads from a null address, which ends the process (MPICH issue 6540)"
+                .to_owned(),
+            how: "Use --root 0, leave --in-place out, or use MPICH 4.1.2 or later".to_owned(),
         }),
     }
 }
@@ -118,8 +119,9 @@ fn refuse_signed(
         true => Ok(()),
         false => Err(Error::Unavailable {
             what: format!("{asked} of uint8 by {}", version.replace('\t', " ")),
-            why: "it compares unsigned bytes as signed ones, so that 200 is less than 100 to it".to_owned(),
-            how: "Choose another --dtype, or name another library with --mpi, that of the mpirun that starts the ranks"
+            why: "it compares unsigned bytes as signed ones, so 200 is less than 100".to_owned(),
+            how: "Choose another --dtype, or start the ranks with the mpirun of another MPI and name its library with \
+                  --mpi"
                 .to_owned(),
         }),
     }

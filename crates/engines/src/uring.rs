@@ -44,13 +44,13 @@ static OPTIONS: [EngineOption; 3] = [
     EngineOption::choice(
         FIXED_BUFFERS,
         &["on", "off"],
-        "registers the memory once, so that the kernel need not look its pages up for each transfer",
+        "registers the memory once, so that the kernel does not look up its pages for each transfer",
     ),
     EngineOption::bounded(
         SUBMIT_BATCH,
         8,
         [1, 32],
-        "transfers that are handed to the kernel, and waited for, together; 1 is exact, more are cheaper",
+        "transfers that are submitted and waited for together; 1 is exact, more are cheaper",
     ),
 ];
 
@@ -201,7 +201,7 @@ fn not_open(number: u32) -> Error {
 
 #[cold]
 fn dead(error: &io::Error) -> Error {
-    Error::Failed(format!("io_uring takes no operations: {error}"))
+    Error::Failed(format!("io_uring accepts no operations: {error}"))
 }
 
 impl Uring {
@@ -210,7 +210,7 @@ impl Uring {
         self.access_time |= file.access_time();
         self.aligned = file.direct().or(self.aligned);
         let taken = self.ring.open(FileId(request.file), file);
-        let what = || format!("cannot hand {} to io_uring", request.path.display());
+        let what = || format!("cannot add {} to io_uring", request.path.display());
         taken.map_err(|error| Error::io(what(), error))
     }
 
@@ -223,7 +223,7 @@ impl Uring {
     fn close(&mut self, number: u32) -> Result<()> {
         self.file(number)?;
         let released = self.ring.release(FileId(number));
-        let what = || format!("cannot take file {number} back from io_uring");
+        let what = || format!("cannot remove file {number} from io_uring");
         released.map_err(|error| Error::io(what(), error))?.close()
     }
 
@@ -250,7 +250,7 @@ impl Uring {
         };
         self.ring.post(&request).map_err(|error| match error {
             PostError::Kernel(error) => dead(&error),
-            other => Error::Failed(format!("a transfer that was posted: {other}")),
+            other => Error::Failed(format!("invalid transfer: {other}")),
         })
     }
 

@@ -48,21 +48,21 @@ const OPTIONS: [EngineOption; 2] = [
     EngineOption::choice(
         "by",
         &["ce", BY_KERNEL],
-        "the driver's own copies (copy engines; HIP's runtime may take a kernel of its own), or our kernel on the GPU's \
+        "ce: the driver's own copies (copy engines; HIP's runtime may use a kernel); sm: tonnage's kernel on the GPU's \
          processors (streaming multiprocessors, compute units)",
     ),
     EngineOption::bounded(
         "streams",
         1,
         [1, 32],
-        "streams of a lane, which take its copies in turn; copies of different streams may run at once",
+        "streams of a lane, which take its copies in turn; copies on different streams may run at the same time",
     ),
 ];
 
 /// This engine's row in the list of engines.
 pub const ENTRY: Entry = entry(
     NVIDIA,
-    "copies of an NVIDIA GPU within one process: host and GPU, one GPU, two of them",
+    "copies by an NVIDIA GPU within one process: between host and GPU, within a GPU, or between two GPUs",
     |request| open(NVIDIA, request),
 );
 

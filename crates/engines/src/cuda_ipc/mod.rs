@@ -54,7 +54,8 @@ const CAPS: Caps = Caps {
 /// This engine's row in the list of engines.
 pub const ENTRY: Entry = entry(
     NVIDIA,
-    "NVIDIA GPUs of one machine, copies by the initiator's GPU into memory that the peer's process has allocated",
+    "copies between NVIDIA GPUs of one host, by the initiator's GPU, to and from memory that the peer's process has \
+     allocated",
     |request| open(NVIDIA, request),
 );
 

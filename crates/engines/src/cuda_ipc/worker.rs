@@ -232,8 +232,7 @@ impl Engine for CudaIpc {
             let (rings, described) = decode_card(&self.contacts, neighbor)?;
             let rings = self.contacts.connect_one(&rings)?;
             if self.contacts.process_of(rings.rank) == Some(std::process::id()) {
-                let why =
-                    "both are in this process, but the driver opens memory of other processes only";
+                let why = "both ranks are in this process, but the driver opens only memory of other processes";
                 return Err(self.contacts.unusable(rings.rank, why.to_owned()));
             }
             let rank = rings.rank;
@@ -384,7 +383,8 @@ pub(super) fn encode_card(
         return Ok(card);
     }
     Err(Error::Failed(format!(
-        "cannot share {} memories with a peer: they do not fit into its card; register fewer, those that it needs first",
+        "cannot share {} memories with a peer: they do not fit into an endpoint address; register fewer before \
+         connecting",
         described.len()
     )))
 }

@@ -82,8 +82,8 @@ impl ArrivalProof {
             }
             Self::EveryWrite => "delivery: a completed write is in the peer's memory",
             Self::Flush { on_request: true } => {
-                "batches and timetables: delivery; streams: transmit (the buffer may be reused), and a trial ends with a \
-                 read of the last byte"
+                "batches and paced operations: delivery; streams: transmit (the buffer may be reused), and a trial \
+                 ends with a read of the last byte"
             }
             Self::Flush { on_request: false } => {
                 "transmit: the buffer may be reused; a trial ends with a read of the last byte"

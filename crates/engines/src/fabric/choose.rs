@@ -189,13 +189,14 @@ fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) 
         let why = format!(
             "libfabric {release} ({path}) stores its files in shared memory, and {problem}"
         );
-        let how = "Give it a writable tmpfs with more room (docker run --shm-size=1g, mount -o remount,size=1g), or use \
-                   engine shm, which needs none";
+        let how = "Mount a larger writable tmpfs there (docker run --shm-size=1g, mount -o remount,size=1g), or use \
+                   engine shm, which does not need it";
         return unavailable(provider, why, how.into());
     }
     let mut why = if built_in {
         format!(
-            "libfabric {release} ({path}) has the provider, but finds no device here that it can use for reads and writes"
+            "libfabric {release} ({path}) has the provider, but finds no device on this host that supports reads and \
+             writes"
         )
     } else {
         format!("libfabric {release} ({path}) was built without it")
@@ -206,12 +207,13 @@ fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) 
     let source = match core_provider(provider) {
         "efa" => "Install AWS's EFA software (aws-efa-installer)",
         "cxi" => "Use the libfabric of the Slingshot host software",
-        "verbs" => "Install libfabric1 and the driver of the card (rdma-core)",
+        "verbs" => "Install libfabric1 and the NIC's driver (rdma-core)",
         "shm" | "tcp" => "Use --libfabric embedded",
         _ => "Install a libfabric that has it",
     };
     let how = format!(
-        "There are: {}. {source}, or name its libfabric.so.1 with --libfabric; `tonnage devices` lists missing parts",
+        "Available providers: {}. {source}, or name its libfabric.so.1 with --libfabric; `tonnage devices` lists \
+         missing parts",
         names.join(", ")
     );
     unavailable(provider, why, how)

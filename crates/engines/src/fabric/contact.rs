@@ -67,9 +67,7 @@ impl From<FarMemory> for RemoteRegion {
 impl FarMemory {
     pub(super) fn parse(descriptor: &Descriptor, rank: u32) -> Result<Self> {
         serde_json::from_slice(&descriptor.0).map_err(|error| {
-            Error::Failed(format!(
-                "the region of rank {rank} cannot be read ({error})"
-            ))
+            Error::Failed(format!("cannot decode the region of rank {rank} ({error})"))
         })
     }
 }
@@ -102,7 +100,7 @@ impl Address {
 
     pub(super) fn parse(card: &EndpointAddress) -> Result<Self> {
         serde_json::from_slice(&card.0)
-            .map_err(|error| Error::Failed(format!("its address cannot be read ({error})")))
+            .map_err(|error| Error::Failed(format!("cannot decode the peer's address ({error})")))
     }
 
     /// Refuses peers with another release or provider, because they do not work together reliably: tcp fails, and shm
@@ -123,13 +121,14 @@ impl Address {
         if self.libfabric != release.to_string() || self.provider_version != version.to_string() {
             return Err(refused(
                 format!(
-                    "rank {me} has libfabric {release} ({}) and rank {peer} has {} ({}), and different versions do \
-                     not work together reliably",
+                    "rank {me} has libfabric {release} ({}) and rank {peer} has {} ({}), but different versions do not \
+                     work together reliably",
                     library.path(),
                     self.libfabric,
                     self.library
                 ),
-                "Give all hosts the same library, or name it with --libfabric; --libfabric embedded is the same everywhere",
+                "Install the same libfabric on all hosts, or name it with --libfabric; `--libfabric embedded` is the \
+                 same everywhere",
             ));
         }
         let shares_memory = core_provider(&own.provider) == "shm";
@@ -216,8 +215,8 @@ impl Contact {
         self.next_room_check = Instant::now() + ROOM_CHECK_INTERVAL;
         match (self.room)() {
             Some(space) if space.left_bytes < ROOM_MIN => Err(Error::Failed(format!(
-                "rank {me} reached no peer from {} because its memory is short: {} KiB are left of the {} KiB that it may \
-                 map, and a connection takes some {} KiB: raise the limit (ulimit -v)",
+                "rank {me} reached no peer from {} because its address space is nearly full: {} KiB are left of {} \
+                 KiB, and a connection needs about {} KiB: raise the limit (ulimit -v)",
                 self.device,
                 space.left_bytes >> 10,
                 space.limit_bytes >> 10,
@@ -287,8 +286,8 @@ impl Contact {
             .map(|peer| format!("rank {} at {}", peer.rank, peer.device))
             .collect();
         Err(Error::Failed(format!(
-            "{what} within {seconds} s; this rank is at {}, {}: is there a route between these devices, and is it not \
-             filtered (see --devices)? Did one of them come up only now?",
+            "{what} within {seconds} s; this rank is at {}, {}: check routes and firewalls between these devices (see \
+             --devices), and whether one of them came up only now",
             self.device,
             theirs.join(", ")
         )))
@@ -440,9 +439,9 @@ mod tests {
         for part in [
             "rank 1 did not reach rank 0 within",
             &format!(
-                "within {seconds} s; this rank is at lo (127.0.0.1), rank 1 at eth0 (10.0.0.1): is there a route"
+                "within {seconds} s; this rank is at lo (127.0.0.1), rank 1 at eth0 (10.0.0.1): check routes"
             ),
-            "Did one of them come up only now?",
+            "whether one of them came up only now",
         ] {
             assert!(error.contains(part), "{part} in {error}");
         }

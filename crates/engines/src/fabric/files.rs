@@ -75,8 +75,8 @@ pub(super) fn check_room(request: &OpenRequest<'_>, endpoints: u64) -> Result<()
         Ok(bytes) => bytes,
         Err(why) => {
             log::warn!(
-                "it is unknown whether {endpoints} endpoints fit into {FOLDER}: {why}. If a rank ends by SIGBUS, give \
-                 it more room"
+                "cannot determine whether {endpoints} endpoints fit into {FOLDER}: {why}. If a SIGBUS ends a rank, \
+                 make {FOLDER} larger"
             );
             return Ok(());
         }
@@ -97,8 +97,8 @@ fn fits(bytes: u64, endpoints: u64, free_bytes: u64) -> Result<()> {
             size(free_bytes)
         ),
         how: format!(
-            "Give it more room (docker run --shm-size={gib}g, mount -o remount,size={gib}g {FOLDER}), choose fewer --threads, \
-             --queue-pairs or ranks, or use engine shm, which needs none"
+            "Make it larger (docker run --shm-size={gib}g, mount -o remount,size={gib}g {FOLDER}), use fewer \
+             --threads, --queue-pairs or ranks, or use engine shm, which does not need it"
         ),
     })
 }
@@ -147,12 +147,12 @@ fn problem_in(folder: &Path, room_bytes: u64) -> Option<String> {
         remove(&trial);
     }
     if let Err(error) = made {
-        return Some(format!("no file can be made in {shown} ({error})"));
+        return Some(format!("no file can be created in {shown} ({error})"));
     }
     let free_bytes = free_bytes(folder)?;
     let words = || {
         let (free, needed) = (size(free_bytes), size(room_bytes));
-        format!("{shown} has only {free} free, and it needs {needed} on this host")
+        format!("{shown} has only {free} free, but {needed} are needed on this host")
     };
     (free_bytes < room_bytes).then(words)
 }
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn an_unwritable_or_full_directory_is_a_problem() {
         let missing = problem_in(Path::new("/proc/self/none"), 0).unwrap();
-        assert!(missing.starts_with("no file can be made in /proc/self/none ("));
+        assert!(missing.starts_with("no file can be created in /proc/self/none ("));
         assert_eq!(problem_in(&std::env::temp_dir(), 0), None);
         let problem = problem_in(&std::env::temp_dir(), u64::MAX).unwrap();
         assert!(problem.contains(" has only "), "{problem}");

@@ -64,7 +64,7 @@ pub const ENTRY: Entry = Entry {
     ordered_writes: true,
     ..Entry::new(
         "fabric",
-        "one-sided transfers by any provider of libfabric, such as tcp, shm, efa, cxi or verbs;ofi_rxm",
+        "transfers over any libfabric provider, such as tcp, shm, efa, cxi or verbs;ofi_rxm",
         &Verb::COPYING,
         |request| open_staged(request, &OPTIONS, open),
     )

@@ -24,32 +24,32 @@ pub(super) const UNTOLD: &str = "not reported by the provider: it may copy throu
 
 /// Advice if an endpoint for GPU memory cannot be opened.
 pub(super) const OR_INSTEAD: &str =
-    "; --engine-option staging=pinned does without memory of GPUs in the endpoint";
+    "; --engine-option staging=pinned needs no GPU memory in the endpoint";
 
 /// All options of this engine.
 pub(super) static OPTIONS: [EngineOption; 5] = [
     EngineOption::choice(
         COMPLETION,
         &["auto", "delivery", "transmit"],
-        "meaning of a completed write: delivery to the peer's memory, transmit (its buffer may be reused), or \
-         auto: delivery for batches and timetables, transmit for streams, which end with a read of their last byte",
+        "meaning of a completed write: delivery to the peer's memory, transmit (its buffer may be reused), or auto: \
+         delivery for batches and paced operations, transmit for streams, which end with a read of their last byte",
     ),
     EngineOption::choice(
         SHM_WRITES,
         &["ordered", "cma"],
-        "way in which the provider shm writes: ordered (through its queue, fast for small messages) or cma (each plain \
-         write is a process_vm_writev by the initiator; write-imm goes through the queue all the same)",
+        "how the shm provider writes: ordered (through its queue, fast for small messages) or cma (each plain write is \
+         a process_vm_writev by the initiator; write-imm still goes through the queue)",
     ).on(&["shm"]),
     EngineOption::choice(
         INJECT,
         &["auto", "off"],
-        "auto: writes and sends below the provider's inject size are copied at once and done; off: none is",
+        "auto: writes and sends below the provider's inject size are copied and complete at once; off: never",
     ),
     registration::option(
         &[AUTO, CARD_WAYS[1].name(), CARD_WAYS[0].name()],
         &[],
-        "way to register memory of a GPU, where the provider has FI_HMEM: hmem (its address, of which the provider is told that \
-         it is a GPU's), dmabuf (a file that the GPU's driver exports, since libfabric 1.20), or auto: hmem, else dmabuf",
+        "how to register GPU memory if the provider has FI_HMEM: hmem (by address, declared as GPU memory), dmabuf (a \
+         file that the GPU's driver exports, since libfabric 1.20), or auto: hmem, else dmabuf",
     ),
     crate::staged::option(&[]),
 ];

@@ -614,7 +614,7 @@ impl FabricWorker {
             LaneKind::Receive if self.tags() => Action::ReceiveTagged(u64::from(peer.rank)),
             LaneKind::Receive => Action::Receive,
             LaneKind::Initiate(Verb::FetchAdd | Verb::CompareSwap) => {
-                let text = format!("{} is not among the verbs of fabric", kind.name());
+                let text = format!("engine fabric does not support op {}", kind.name());
                 return Err(Error::Failed(text));
             }
         })
@@ -714,7 +714,11 @@ impl FabricWorker {
             })
         };
         let found = self.mailboxes.iter().enumerate().find_map(find);
-        found.ok_or_else(|| Error::Failed(format!("no card was made for rank {rank}")))
+        found.ok_or_else(|| {
+            Error::Failed(format!(
+                "this side made no endpoint address for rank {rank}"
+            ))
+        })
     }
 
     pub(super) fn card(&self, rank: u32) -> Result<EndpointAddress> {
@@ -740,14 +744,16 @@ impl FabricWorker {
         if self.peers.len() >= self.config.peers_max as usize {
             let most = self.config.peers_max;
             return Err(about(Error::Failed(format!(
-                "it was opened for {most} peers and has as many"
+                "this endpoint was opened for {most} peers, and already has {most}"
             ))));
         }
         let address = Address::parse(&neighbor.card).map_err(about)?;
         let own = (&self.attributes, self.endpoint.library());
         address.check_fits(own, [self.config.rank, rank], neighbor.locality)?;
         if address.peer != self.config.rank {
-            return Err(about(Error::Failed("it does not expect this rank".into())));
+            return Err(about(Error::Failed(
+                "the peer does not expect this rank".into(),
+            )));
         }
         let greets_at = self.mailbox_slot(rank).map_err(about)?;
         if self.modes.is_shm {
@@ -825,8 +831,8 @@ impl FabricWorker {
         let Some(asked) = &self.registration else {
             return Err(Error::Unavailable {
                 what,
-                why: "the provider was opened for memory of the host".to_owned(),
-                how: format!("Name a memory of a GPU when the engine is opened; or {INSTEAD}"),
+                why: "the provider was opened for host memory".to_owned(),
+                how: format!("Name GPU memory when the engine is opened; or {INSTEAD}"),
             });
         };
         let (endpoint, region) = (&mut self.endpoint, self.regions.next());
@@ -849,7 +855,7 @@ impl FabricWorker {
             if !regions.is_empty() {
                 let mut remarks: Vec<_> = facts.texts(fact_names::REMARKS);
                 let doubt = format!(
-                    "{} reaches memory of the GPU in a way that is {UNTOLD}",
+                    "{} accesses GPU memory in a way that is {UNTOLD}",
                     self.name
                 );
                 remarks.push(&doubt);
@@ -921,12 +927,12 @@ pub(super) fn without_hmem(
     Some(Error::Unavailable {
         what: format!("memory {memory} with engine fabric:{provider}"),
         why: format!(
-            "provider {provider} of libfabric {} ({}) does not register memory of devices (FI_HMEM); {who}{used}",
+            "provider {provider} of libfabric {} ({}) does not register device memory (FI_HMEM); {who}{used}",
             library.release(),
             library.path()
         ),
         how: format!(
-            "Name a libfabric that was built with {built_with} with --libfabric, and a provider that has it, such as \
+            "Use a libfabric built with {built_with} (--libfabric), and a provider that supports it, such as \
              {providers}; or {INSTEAD}"
         ),
     })
@@ -940,11 +946,11 @@ pub(super) fn usual_cause(code: i32) -> Option<&'static str> {
             "the process at the other end has ended, or its device is gone"
         }
         // ECONNREFUSED, EHOSTUNREACH, ENETUNREACH
-        111 | 113 | 101 => "a filter or a missing route between the two devices; see --devices",
+        111 | 113 | 101 => "a firewall or a missing route between the two devices; see --devices",
         // ETIMEDOUT
-        110 => "packets were lost for longer than the provider tries again",
+        110 => "packets were lost for longer than the provider retries",
         // ENOMEM
-        12 => "too little memory, or too little that may be locked (ulimit -l)",
+        12 => "too little memory, or too low a limit on locked memory (ulimit -l)",
         // EACCES, EPERM, EKEYREJECTED
         13 | 1 | 129 => "the peer's registration does not allow it, or is gone",
         // EMSGSIZE, FI_ETRUNC

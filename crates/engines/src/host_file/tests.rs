@@ -16,7 +16,7 @@ fn a_full_disk_is_reported_with_place_and_advice() {
     };
     for (number, how) in [
         (ENOSPC, "Free some space"),
-        (EDQUOT, "of your space"),
+        (EDQUOT, "in your quota"),
         (EFBIG, "ulimit -f"),
     ] {
         let text = text(number);

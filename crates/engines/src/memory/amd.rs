@@ -15,7 +15,7 @@ pub(crate) const AMD: &GpuVendor = &GpuVendor {
     library: Library {
         name: "libamdhip64",
         variable: LIBHIP_VARIABLE,
-        about: "libamdhip64.so.7, .6 or .5 of ROCm 5.1 or newer, with libhiprtc beside it",
+        about: "libamdhip64.so.7, .6 or .5 of ROCm 5.1 or newer, with its libhiprtc",
     },
     memory: "hip",
     pinned: "hip-pinned",
@@ -38,26 +38,26 @@ pub(crate) const AMD: &GpuVendor = &GpuVendor {
         reaches_mapped: "hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported",
         // Older releases export mapped memory although they do not know the attribute.
         mapped_needs_attribute: false,
-        dmabuf: "ROCm 5.4 or newer (hsa_amd_portable_export_dmabuf of its libhsa-runtime64), and a kernel whose amdgpu exports \
-                 memory (Linux 6.4 or amdgpu-dkms; with CONFIG_PCI_P2PDMA, and CONFIG_DMABUF_MOVE_NOTIFY where it has that \
-                 option: `tonnage devices` reads them; AMD asks for CONFIG_HSA_AMD_P2P beside them), which leaves memory on \
-                 the GPU only from Linux 6.15 or amdgpu-dkms 6.14.14 on where the card is none of mlx5",
+        dmabuf: "ROCm 5.4 or newer (hsa_amd_portable_export_dmabuf of its libhsa-runtime64), and a kernel whose amdgpu \
+                 exports memory (Linux 6.4 or amdgpu-dkms; with CONFIG_PCI_P2PDMA, and CONFIG_DMABUF_MOVE_NOTIFY where \
+                 it has that option: `tonnage devices` reads them; AMD also requires CONFIG_HSA_AMD_P2P); with a NIC \
+                 other than mlx5, memory stays on the GPU only from Linux 6.15 or amdgpu-dkms 6.14.14 on",
 
-        peermem: "amdgpu of AMD's packages (amdgpu-dkms), which registers as \"amdkfd\" with the card's drivers of MLNX_OFED or \
-                  DOCA, or with a kernel with their patch (ib_register_peer_memory_client): `dmesg | grep PeerDirect` shows \
-                  whether it did; the amdgpu of Linux itself has no such part, and dmabuf is the way",
+        peermem: "amdgpu of AMD's packages (amdgpu-dkms), which registers as \"amdkfd\" with the NIC drivers of \
+                  MLNX_OFED or DOCA, or with a kernel that has their patch (ib_register_peer_memory_client): `dmesg | \
+                  grep PeerDirect` shows whether it did; Linux's own amdgpu has no such part, so use dmabuf there",
         may_move: true,
         has_peer_memory: has_amd_peer_memory,
         no_peer_memory: "the kernel lists no amdkfd under memory_peers in /sys/kernel/mm, /sys/kernel or /sys",
         built_with: "ROCm",
         providers: "cxi or verbs;ofi_rxm",
-        flush_unknown: "HIP does not tell whether it is needed",
+        flush_unknown: "HIP does not report whether it is needed",
     },
     advice,
     no_gpu: NO_GPU,
-    no_way: "Choose one GPU for both ranks, or two that reach each other: `rocm-smi --showtopo` (`amd-smi topology`) lists \
-             the links; where they do, start both ranks in one container (--pid=host --ipc=host for several) and as one \
-             user",
+    no_way: "Choose one GPU for both ranks, or two that reach each other: `rocm-smi --showtopo` (`amd-smi topology`) \
+             lists the links; if they do, start both ranks in one container (--pid=host --ipc=host for several) and as \
+             one user",
 };
 
 /// Advice if the runtime sees no GPU.
@@ -78,12 +78,12 @@ fn advice(failure: &CudaFailure) -> &'static str {
         }
         CudaFailure::TooOld { .. } => "Install ROCm 5.1 or newer",
         CudaFailure::NotOffered { .. } | CudaFailure::NoWords => {
-            "tonnage uses no such call of ROCm's on this GPU: leave out the option that asks for it"
+            "tonnage does not use this ROCm call on this GPU: leave out the option that needs it"
         }
         CudaFailure::Outside(_) => "This is a defect of tonnage: please report it",
         CudaFailure::NoPeer { .. } => {
-            "Look at `rocm-smi --showtopo`: virtual machines, chipsets and small BARs may forbid it; copy by way of the host \
-             in two steps, as --memory hip:N --target-memory hip-pinned"
+            "Look at `rocm-smi --showtopo`: virtual machines, chipsets and small BARs may forbid it; copy through the \
+             host in two steps, e.g. `--memory hip:N --target-memory hip-pinned`"
         }
         CudaFailure::NotPinned => {
             "Choose --memory hip-pinned, or --engine-option by=ce for copies by hipMemcpyAsync"
@@ -108,14 +108,14 @@ fn advice(failure: &CudaFailure) -> &'static str {
                  processes use its memory"
             }
             "hipErrorNotSupported" => {
-                "This GPU, or the machine that it is passed through, does not allow that: use another memory"
+                "This GPU, or the virtual machine that it is passed to, does not allow that: use another --memory"
             }
             "hipErrorInsufficientDriver" => {
-                "The runtime and the kernel's module are of different releases: install amdgpu-dkms of this ROCm, or a newer \
-                 kernel"
+                "The runtime and the kernel module are from different releases: install the amdgpu-dkms of this ROCm, \
+                 or a newer kernel"
             }
             _ => {
-                "Look for lines of amdgpu in `dmesg`, and at the GPU with `rocm-smi -a`; tonnage never resets one"
+                "Check `dmesg` for lines of amdgpu, and the GPU with `rocm-smi -a`; tonnage never resets a GPU"
             }
         },
     }

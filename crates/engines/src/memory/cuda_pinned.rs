@@ -20,7 +20,7 @@ use super::vendor::GpuVendor;
 /// The same memory as `host`, pinned for all NVIDIA GPUs.
 pub const CUDA_PINNED: MemoryEntry = entry(
     NVIDIA,
-    "memory host, pinned by the driver of NVIDIA GPUs, so that they copy it without help from the CPU",
+    "host memory, pinned by NVIDIA's driver, so that GPUs copy it without the CPU",
     |request| allocate(NVIDIA, request),
 );
 

@@ -17,7 +17,7 @@ pub const HIP: MemoryEntry = MemoryEntry {
     options: &OPTIONS,
     ..cuda::entry(
         AMD,
-        "memory of an AMD GPU, the first one where no number is given; filled and verified by the GPU",
+        "AMD GPU memory, of the first GPU if no number is given; filled and verified by the GPU",
         |request| cuda::allocate(AMD, request),
         |request| bus_device(AMD, request),
     )
@@ -26,6 +26,6 @@ pub const HIP: MemoryEntry = MemoryEntry {
 /// The same memory as `host`, pinned for all AMD GPUs.
 pub const HIP_PINNED: MemoryEntry = cuda_pinned::entry(
     AMD,
-    "memory host, pinned by the runtime of AMD GPUs, so that they copy it without help from the CPU",
+    "host memory, pinned by AMD's runtime, so that GPUs copy it without the CPU",
     |request| cuda_pinned::allocate(AMD, request),
 );

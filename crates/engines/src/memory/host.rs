@@ -19,7 +19,7 @@ use super::copy;
 /// normal pages.
 pub const HOST: MemoryEntry = MemoryEntry {
     name: "host",
-    about: "host memory; where no peer maps it, the kernel is asked for transparent 2 MiB pages",
+    about: "host memory; if no peer maps it, with transparent 2 MiB pages as far as the kernel has them",
     allocate: |request| match sharing(request) {
         Sharing::Private => allocate_private(request),
         Sharing::Shared => allocate_plain(request, Pages::Normal, "host", Vec::new()),
@@ -30,7 +30,7 @@ pub const HOST: MemoryEntry = MemoryEntry {
 /// Host memory with normal pages only.
 pub const SMALL: MemoryEntry = MemoryEntry {
     name: "small",
-    about: "host memory with the system's normal pages and no others",
+    about: "host memory with normal pages only",
     variant: None,
     host_addressable: true,
     takes_gpu: false,
@@ -44,7 +44,7 @@ pub const SMALL: MemoryEntry = MemoryEntry {
 /// Host memory with the largest pages that this host can provide.
 pub const HUGE: MemoryEntry = MemoryEntry {
     name: "huge",
-    about: "host memory with the largest pages to be had: 1 GiB, 2 MiB, transparent",
+    about: "host memory with the largest available pages: 1 GiB, 2 MiB or transparent",
     allocate: allocate_huge,
     // The kernel does not count reserved pages as available, so they are added.
     available: |_| available(reserved_bytes()),
@@ -183,9 +183,8 @@ fn huge_advice(bytes: usize, request: &Request<'_>) -> String {
         ("enabled", "madvise")
     };
     format!(
-        "Reserve them with `sysctl vm.nr_hugepages={pages}` (for one thread; as many again for each other) or allow \
-         transparent ones with `echo {word} > /sys/kernel/mm/transparent_hugepage/{switch}`, both as root; or use \
-         memory host"
+        "Reserve them with `sysctl vm.nr_hugepages={pages}` (for each thread) or allow transparent ones with `echo \
+         {word} > /sys/kernel/mm/transparent_hugepage/{switch}`, both as root; or use memory host"
     )
 }
 

@@ -35,17 +35,18 @@ pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
         exports: "DMA_BUF_SUPPORTED",
         reaches_mapped: "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED",
         mapped_needs_attribute: true,
-        dmabuf: "a driver of the GPU that exports its memory (the open kernel modules of NVIDIA's, 515 or newer; some export \
-                 only memory of --memory-option alloc=vmm)",
-        peermem: "the kernel's module nvidia-peermem (modprobe nvidia-peermem), which comes with NVIDIA's driver and loads \
-                  only beside the card's drivers of MLNX_OFED or DOCA, or a kernel with their patch \
-                  (ib_register_peer_memory_client): on other kernels it ends in \"Invalid argument\", and dmabuf is the way",
+        dmabuf: "a GPU driver that exports memory (NVIDIA's open kernel modules, 515 or newer; some export only memory \
+                 of --memory-option alloc=vmm)",
+        peermem: "the kernel module nvidia-peermem (modprobe nvidia-peermem), which comes with NVIDIA's driver and \
+                  loads only with the NIC drivers of MLNX_OFED or DOCA, or a kernel that has their patch \
+                  (ib_register_peer_memory_client): on other kernels it fails with \"Invalid argument\", so use dmabuf \
+                  there",
         may_move: false,
         has_peer_memory: |tree| peer_memory_module(tree).is_some(),
-        no_peer_memory: "the kernel's module nvidia_peermem is not loaded",
+        no_peer_memory: "the kernel module nvidia_peermem is not loaded",
         built_with: "CUDA",
         providers: "efa or verbs;ofi_rxm",
-        flush_unknown: "the driver does not tell whether it is needed (that of CUDA 11.3 does)",
+        flush_unknown: "the driver does not report whether it is needed (that of CUDA 11.3 does)",
     },
     advice,
     no_gpu: NO_GPU,
@@ -67,15 +68,15 @@ fn advice(failure: &CudaFailure) -> &'static str {
              all), or name a file with --library libcuda=PATH"
         }
         CudaFailure::TooOld { .. } => {
-            "Install a driver that serves CUDA 11.0 or newer: 450 or newer"
+            "Install a driver that supports CUDA 11.0 or newer: 450 or newer"
         }
         CudaFailure::NotOffered { .. } | CudaFailure::NoCompiler(_) | CudaFailure::NoWords => {
             DEFECT
         }
         CudaFailure::Outside(_) => DEFECT,
         CudaFailure::NoPeer { .. } => {
-            "Look at `nvidia-smi topo -p2p rw`: virtual machines and chipsets may forbid it; copy by way of the host in two \
-             steps, as --memory cuda:N --target-memory cuda-pinned"
+            "Look at `nvidia-smi topo -p2p rw`: virtual machines and chipsets may forbid it; copy through the host in \
+             two steps, e.g. `--memory cuda:N --target-memory cuda-pinned`"
         }
         CudaFailure::NotPinned => {
             "Choose --memory cuda-pinned, or --engine-option by=ce for copies by copy engines"
@@ -96,20 +97,21 @@ fn advice(failure: &CudaFailure) -> &'static str {
                  processes use its memory"
             }
             "CUDA_ERROR_SYSTEM_NOT_READY" => {
-                "Start the fabric manager (systemctl start nvidia-fabricmanager), which GPUs behind NVSwitch wait for"
+                "Start the fabric manager (systemctl start nvidia-fabricmanager), because GPUs behind NVSwitch need it"
             }
             "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" | "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE" => {
-                "The library and the kernel's module are of different drivers: load the module of the installed one (modprobe \
-                 -r nvidia, then modprobe nvidia; or restart), or take a compat library out of LD_LIBRARY_PATH"
+                "The library and the kernel module are from different drivers: load the module of the installed driver \
+                 (modprobe -r nvidia, then modprobe nvidia; or reboot), or remove a compat library from \
+                 LD_LIBRARY_PATH"
             }
             "CUDA_ERROR_DEVICE_UNAVAILABLE" => {
-                "Another process has the GPU for itself (`nvidia-smi -q -d COMPUTE`): wait until it has ended"
+                "Another process uses the GPU exclusively (`nvidia-smi -q -d COMPUTE`): wait until it has ended"
             }
             "CUDA_ERROR_NOT_SUPPORTED" | "CUDA_ERROR_NOT_PERMITTED" => {
-                "This GPU, or the machine that it is passed through, does not allow that: use another memory"
+                "This GPU, or the virtual machine that it is passed to, does not allow that: use another --memory"
             }
             _ => {
-                "Look for lines of NVRM and Xid in `dmesg`, and at the GPU with `nvidia-smi -q`; tonnage never resets one"
+                "Check `dmesg` for lines of NVRM and Xid, and the GPU with `nvidia-smi -q`; tonnage never resets a GPU"
             }
         },
     }

@@ -218,7 +218,9 @@ fn failed(opened: &Opened, transfer: &FileTransfer, write: bool, why: &str) -> E
 fn short(opened: &Opened, transfer: &FileTransfer, write: bool, moved: u64) -> Error {
     let (len, size) = (transfer.len, opened.file.size());
     let why = match (write, size) {
-        (true, _) => format!("MPI wrote only {moved} of {len} bytes; is the disk full?"),
+        (true, _) => {
+            format!("MPI wrote only {moved} of {len} bytes: check whether the disk is full")
+        }
         (false, Ok(size)) => {
             format!("MPI read only {moved} of {len} bytes, because the file has {size} bytes")
         }

@@ -42,7 +42,7 @@ impl Layer {
             Self::Romio => "ROMIO",
             Self::RomioOfOpenMpi => "ROMIO of Open MPI",
             Self::Ompio => "OMPIO",
-            Self::EitherOfOpenMpi => "OMPIO or ROMIO, which Open MPI does not say on Lustre",
+            Self::EitherOfOpenMpi => "OMPIO or ROMIO: Open MPI does not report which on Lustre",
             Self::Unknown => "unknown",
         }
     }
@@ -96,7 +96,7 @@ impl EffectiveHints {
         let ineffective = not_taken(asked, used, *layer);
         let are = match layer.lists_what_it_uses() {
             true => "used",
-            false => "set: Open MPI does not say which it uses",
+            false => "set: Open MPI does not report which it uses",
         };
         Facts::default()
             .with_fact("io_layer", layer.name())

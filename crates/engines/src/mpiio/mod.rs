@@ -28,7 +28,7 @@ use crate::mpi_world::{MPI_LIBRARY, MPI_LIFECYCLE, MpiUser, MpiWorld};
 /// This engine's row in the list of file engines.
 pub const ENTRY: FileEntry = FileEntry {
     name: "mpiio",
-    about: "MPI-IO, each rank for itself or all together (--collective), by the MPI library of the launcher",
+    about: "MPI-IO, independent or collective (--collective), by the MPI library of the launcher",
     options: &OPTIONS,
     queues: false,
     threads: false,
@@ -44,30 +44,30 @@ const PREALLOCATE: &str = "preallocate";
 static OPTIONS: [EngineOption; 1] = [EngineOption::choice(
     PREALLOCATE,
     &["off", "on"],
-    "makes room for the whole file when it is opened to be written, by MPI_File_preallocate",
+    "allocates the whole file when it is opened for writing, with MPI_File_preallocate",
 )];
 
 /// Refuses unsupported uses, and uses that would hang because all ranks must sync together.
 fn check(usage: &FileUse) -> Result<()> {
     if usage.threads > 1 {
         return Err(Error::Usage(format!(
-            "engine mpiio makes all calls on one thread of a rank, and {} threads were asked for: leave --threads out and \
-             start more ranks, or use engine posix",
+            "engine mpiio makes all calls on one thread of a rank, but {} threads were requested: leave --threads out \
+             and start more ranks, or use engine posix",
             usage.threads
         )));
     }
     if usage.file_view && usage.order == FileOrder::Shuffled {
         return Err(Error::Usage(
-            "a shuffled order of a shared file takes each rank all over the file, and a file view shows it its own blocks \
-             only: use --order sequential, or leave --file-view out"
+            "in a shuffled order, each rank uses the whole shared file, but a file view shows only its own blocks: use \
+             --order sequential, or leave --file-view out"
                 .into(),
         ));
     }
     let each = usage.fsync == Fsync::Each && usage.layout == FileLayout::Shared;
     if each && usage.stonewalled && !usage.collective {
         return Err(Error::Usage(
-            "with engine mpiio all ranks sync a shared file together, and a stonewall lets each make another number of \
-             writes: use --fsync end, --collective, or leave --stonewall out"
+            "with engine mpiio, all ranks sync a shared file together, but a stonewall lets them make different \
+             numbers of writes: use --fsync end, --collective, or leave --stonewall out"
                 .into(),
         ));
     }
@@ -118,7 +118,7 @@ impl FileDomain for MpiDomain {
     fn thread(&self, thread: u32, memory: Arc<Arena>) -> Result<Box<dyn FileCalls>> {
         if thread > 0 {
             return Err(Error::Failed(
-                "engine mpiio serves the main thread of a rank only".into(),
+                "engine mpiio supports only the main thread of a rank".into(),
             ));
         }
         Ok(Box::new(calls::MpiCalls::new(

@@ -133,7 +133,7 @@ fn a_failed_open_reports_the_reason_and_advice() {
             "missing for reading: No such file",
         ),
         (missing.as_path(), false, "Write it first"),
-        (nowhere.as_path(), true, "Make its directory first"),
+        (nowhere.as_path(), true, "Create its directory first"),
         (folder.path(), true, "is a directory"),
         (folder.path(), false, "Name a regular file"),
         (Path::new("/dev/null"), false, "it is a device"),

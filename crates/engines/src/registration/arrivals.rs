@@ -66,8 +66,7 @@ impl NicArrivals {
             },
             Some((_, WritesOrdering::Ordered)) => (
                 FlushNeed::Nothing,
-                "not needed: the driver orders a card's writes before the GPU's own work"
-                    .to_owned(),
+                "not needed: the driver orders a NIC's writes before the GPU's own work".to_owned(),
             ),
             Some((_, WritesOrdering::Unordered)) => (
                 FlushNeed::Lacking,
@@ -120,7 +119,7 @@ impl NicArrivals {
         let is_lacking = matches!(self.need, FlushNeed::Lacking) && was_due;
         is_lacking.then(|| {
             format!(
-                "network cards' writes into GPU memory were counted before the GPU was sure to see them: a flush was {}",
+                "NIC writes into GPU memory were counted before the GPU was guaranteed to see them: a flush was {}",
                 self.words
             )
         })

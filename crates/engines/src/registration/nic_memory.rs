@@ -91,7 +91,7 @@ impl NicMemory {
             }
         {
             return Err(format!(
-                "the driver does not confirm that network cards can access this GPU's memory by virtual-memory handles (its \
+                "the driver does not confirm that NICs can access this GPU's memory by virtual-memory handles (its \
                  attribute {} {said}): leave --memory-option alloc=vmm out",
                 rules.reaches_mapped
             ));

@@ -163,7 +163,7 @@ fn mapped_memory_that_cards_cannot_access_differs_from_an_unknown_query() {
         }
         let report = memory.report().allocated.unwrap();
         assert_eq!(
-            report.ends_with("the driver does not tell whether they reach it"),
+            report.ends_with("the driver does not report whether they can access it"),
             said != "is 0",
             "{report}"
         );
@@ -190,7 +190,7 @@ fn mapped_memory_without_export_is_reported() {
         return;
     };
     let told = memory.report().allocated.unwrap();
-    let said = "; this release refuses handles by which a file of it could be made";
+    let said = "; this release refuses exportable handles";
     assert!(told.ends_with(said), "{told}");
     let (way, before) = taken(&memory, |_| true).unwrap();
     assert_eq!(way, RegistrationWay::Peermem);

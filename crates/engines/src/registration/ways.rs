@@ -37,9 +37,9 @@ impl RegistrationWay {
                 let exported =
                     rules.map_or_else(String::new, |rules| format!("{}, and ", rules.dmabuf));
                 Some(format!(
-                    "dmabuf needs {exported}a card whose driver and library take it (mlx5: Linux 5.12 with \
-                     CONFIG_INFINIBAND_ON_DEMAND_PAGING; efa, irdma and bnxt_re: 5.16 or newer, and no paging; rdma-core 34; \
-                     libfabric 1.20{built_with})"
+                    "dmabuf needs {exported}a NIC whose driver and library support it (mlx5: Linux 5.12 with \
+                     CONFIG_INFINIBAND_ON_DEMAND_PAGING; efa, irdma and bnxt_re: 5.16 or newer, and no paging; \
+                     rdma-core 34; libfabric 1.20{built_with})"
                 ))
             }
             (Self::Peermem, Some(rules)) => Some(format!("peermem needs {}", rules.peermem)),
@@ -103,12 +103,12 @@ pub(crate) fn not_granted(
     let needs: Vec<_> = needs.collect();
     Error::Unavailable {
         what,
-        why: format!("it is not registered with the card: {}", words.join("; ")),
+        why: format!("it is not registered with the NIC: {}", words.join("; ")),
         how: match needs.as_slice() {
             // If no method could ever be granted, staging is the only advice.
             [] => staging.to_owned(),
             _ => format!(
-                "See what each way needs: {}. Without any of them, {staging}",
+                "Check the requirements: {}. If none can be met, {staging}",
                 needs.join("; ")
             ),
         },
@@ -181,11 +181,11 @@ mod tests {
         let rules = Some(&NVIDIA.cards);
         let text = not_granted(("memory cuda".into(), rules), &refused, "stage it").to_string();
         for part in [
-            "memory cuda cannot be used here: it is not registered with the card: dmabuf: ibv_reg_dmabuf_mr: Operation not \
+            "memory cuda cannot be used here: it is not registered with the NIC: dmabuf: ibv_reg_dmabuf_mr: Operation not \
              supported (os error 95); peermem: ibv_reg_mr: Bad address (os error 14). See",
             "open kernel modules",
             "modprobe nvidia-peermem",
-            "Without any of them, stage it",
+            "If none can be met, stage it",
         ] {
             assert!(text.contains(part), "no {part} in {text}");
         }
@@ -194,7 +194,7 @@ mod tests {
         assert!(!text.contains("modprobe"), "{text}");
         // If memory is known only by its dmabuf, the user can check only the NIC's requirements.
         let text = not_granted(("memory far".into(), None), &refused, "stage it").to_string();
-        let said = ": dmabuf needs a card whose driver and library take it (mlx5";
+        let said = ": dmabuf needs a NIC whose driver and library support it (mlx5";
         assert!(text.contains(said) && !text.contains("NVIDIA"), "{text}");
         let text = not_granted(("memory far".into(), None), &refused[1..], "Stage it").to_string();
         assert!(text.ends_with("(os error 14). Stage it"), "{text}");

@@ -124,7 +124,7 @@ impl Contacts {
 
     fn place(&self, peer: Peer) -> Result<(usize, usize)> {
         let place = self.places.get(&peer).copied();
-        place.ok_or_else(|| self.unusable(peer, "this rank made no card for it".into()))
+        place.ok_or_else(|| self.unusable(peer, "this rank made no endpoint address for it".into()))
     }
 
     pub(crate) fn connect_one(&mut self, neighbor: &PeerEndpoint) -> Result<PeerRings> {

@@ -133,10 +133,7 @@ impl std::fmt::Display for InvalidWord {
                 "there is no aligned word of {WORD_BYTES} bytes at offset {offset} of {size}"
             ),
             Self::Length(len) => {
-                write!(
-                    f,
-                    "an atomic operation has {WORD_BYTES} bytes, and not {len}"
-                )
+                write!(f, "an atomic operation has {WORD_BYTES} bytes, not {len}")
             }
         }
     }

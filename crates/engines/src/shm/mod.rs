@@ -49,7 +49,7 @@ pub const ENTRY: Entry = Entry {
     ordered_writes: true,
     ..Entry::new(
         "shm",
-        "direct memory between ranks of one host over a shared mapping: what this host can do at best",
+        "direct memory access between ranks of one host over a shared mapping: the best that this host can do",
         &Verb::ALL,
         |_| Ok(vec![Arc::new(ShmDomain)]),
     )
@@ -165,7 +165,7 @@ impl Engine for Worker {
         let Some(file) = arena.file() else {
             return Err(Error::Unavailable {
                 what: format!("memory {} with engine shm", memory.report().kind),
-                why: "peers of shm map each other's memory, and this belongs to one process alone"
+                why: "shm peers map each other's memory, but this memory is private to one process"
                     .to_owned(),
                 how: "Allocate it shared, or choose another engine".to_owned(),
             });
@@ -330,7 +330,7 @@ impl MappedRegions {
         descriptor: &Descriptor,
     ) -> Result<(u32, Arc<Arena>)> {
         let region: FarRegion = serde_json::from_slice(&descriptor.0).map_err(|error| {
-            contacts.unusable(peer, format!("the peer's region cannot be read ({error})"))
+            contacts.unusable(peer, format!("cannot decode the peer's region ({error})"))
         })?;
         let known = |mapped: &&Mapped| mapped.peer == peer && mapped.region == region;
         if let Some(mapped) = self.mapped.iter().find(known) {

@@ -309,6 +309,6 @@ fn atomics_without_an_aligned_word_are_refused() {
             ..op(lane, 0, 0, 0, 16)
         };
         let error = pair.engine[0].post(&[long]).unwrap_err().to_string();
-        assert!(error.contains("8 bytes, and not 16"), "{error}");
+        assert!(error.contains("8 bytes, not 16"), "{error}");
     }
 }

@@ -51,8 +51,8 @@ pub(crate) const fn option(variants: &'static [&'static str]) -> EngineOption {
 const BELOW_DEPTH: u32 = ring::SLOTS + ring::ACKS;
 const _: () = assert!(BELOW_DEPTH >= ring::INCOMING_SLOTS);
 
-const ABOUT: &str = "pinned: bytes go through a ring of pinned memory of the host at both ends, for memory of a GPU that \
-                     the engine cannot register; never chosen by itself";
+const ABOUT: &str = "pinned: bytes go through a ring of pinned host memory at both ends, for GPU memory that the \
+                     engine cannot register; never chosen automatically";
 
 /// Opens an engine's domains. If staging was requested, wraps each of them.
 ///
@@ -134,7 +134,7 @@ fn check_below(name: &str, below: &Caps) -> Result<()> {
         Some((of_what, has, needs)) => Err(Error::Unavailable {
             what: format!("{STAGING}=pinned over {name}"),
             why: format!("it needs {needs} {of_what}, but the engine below has {has}"),
-            how: "Leave the option out, or choose an engine, or options of this one, with as many"
+            how: "Leave the option out, or choose an engine or engine options that allow this"
                 .to_owned(),
         }),
     }

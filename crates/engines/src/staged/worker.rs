@@ -110,11 +110,11 @@ impl StagedWorker {
             }
             Some(known) => Err(unavailable(
                 format!("the ring of this thread is pinned for {}", gpu_name(known)),
-                "Register memory of one GPU only, or use a thread for each",
+                "Register memory of one GPU only, or use one thread for each GPU",
             )),
             None => Err(unavailable(
                 "the ring of this thread was created before GPU memory was registered".to_owned(),
-                "Register GPU memory before making cards for peers",
+                "Register GPU memory before making endpoint addresses for peers",
             )),
         }
     }
@@ -251,7 +251,8 @@ impl Engine for StagedWorker {
             let peer = neighbor.peer;
             let unreadable = |error| {
                 Error::Failed(format!(
-                    "cannot decode the card of rank {peer} ({error}): choose {STAGING}=pinned for all ranks"
+                    "cannot decode the endpoint address of rank {peer} ({error}): choose {STAGING}=pinned for all \
+                     ranks"
                 ))
             };
             let card: StagedCard = serde_json::from_slice(&neighbor.card.0).map_err(unreadable)?;
@@ -259,7 +260,11 @@ impl Engine for StagedWorker {
                 let index = known.peers.iter().position(|&other| other == peer)?;
                 Some((Arc::clone(&known.ring), index))
             });
-            let none = || Error::Failed(format!("no card was made for rank {peer}"));
+            let none = || {
+                Error::Failed(format!(
+                    "this side made no endpoint address for rank {peer}"
+                ))
+            };
             let number = self.channels.len() as u32;
             let channel = StagedChannel::new(peer, known.ok_or_else(none)?, number)?;
             self.channels.push(channel);

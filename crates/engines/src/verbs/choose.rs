@@ -75,7 +75,7 @@ fn named_by<'a>(
         .filter(|(_, port)| port.state == "ACTIVE")
         .collect();
     let none = || {
-        let how = "Run `tonnage devices`: it says what is missing, and how to get it";
+        let how = "Run `tonnage devices`: it lists missing parts, and how to get them";
         let why = match names(devices).as_str() {
             "" => "this host has no RDMA device".to_owned(),
             names => format!("no port of {names} is active"),
@@ -169,7 +169,7 @@ fn by_name<'a>(devices: &'a [RdmaDevice], name: &str) -> Result<Wanted<'a>> {
     let Some(device) = devices.iter().find(|device| device.name == device_name) else {
         let why = format!("this host has no RDMA device {device_name}");
         let how = match names(devices).as_str() {
-            "" => "Run `tonnage devices`: it says what is missing, and how to get it".to_owned(),
+            "" => "Run `tonnage devices`: it lists missing parts, and how to get them".to_owned(),
             names => format!("Choose --devices among {names}"),
         };
         return Err(unavailable(why, &how));
@@ -183,7 +183,7 @@ fn by_name<'a>(devices: &'a [RdmaDevice], name: &str) -> Result<Wanted<'a>> {
         Some(port) if port.state == "ACTIVE" => Ok((device, port, None)),
         Some(port) => {
             let why = format!("port {} of {device_name} is {}", port.port, port.state);
-            let how = "See that its cable or interface is up (ip link, ibstat), or choose another by --devices";
+            let how = "Check that its cable or interface is up (ip link, ibstat), or choose another by --devices";
             Err(unavailable(why, how))
         }
         None => {
@@ -204,12 +204,12 @@ fn open_port(
     let name = &device.name;
     let node = Tree::host().text(format!("sys/class/infiniband/{name}/node_type"));
     if node.is_some_and(|node| node.ends_with("RNIC")) {
-        let how = "Use fabric:verbs;ofi_rxm, which connects by rdma_cm, as iWARP demands";
-        return Err(unavailable(format!("{name} speaks iWARP"), how));
+        let how = "Use fabric:verbs;ofi_rxm, which connects by rdma_cm, as iWARP requires";
+        return Err(unavailable(format!("{name} uses iWARP"), how));
     }
     let context = Context::open(library, name).map_err(|why| {
-        let how = "Load ib_uverbs, see that this user may open /dev/infiniband/uverbs* (in a container: --device \
-                   /dev/infiniband), and install the driver of the card (ibverbs-providers)";
+        let how = "Load ib_uverbs, check that this user may open /dev/infiniband/uverbs* (in a container: --device \
+                   /dev/infiniband), and install the NIC's driver (ibverbs-providers)";
         unavailable(format!("{name} cannot be opened: {why}"), how)
     })?;
     let number = u8::try_from(state.port).unwrap_or(u8::MAX);
@@ -235,7 +235,7 @@ fn check_port(name: &str, port: &PortState, asked: &Asked) -> Result<()> {
     match asked.mtu {
         Some(mtu) if mtu > port.mtu => refused(
             format!(
-                "mtu={mtu}, and port {} of {name} carries {} bytes",
+                "mtu={mtu}, but port {} of {name} carries at most {} bytes",
                 port.number, port.mtu
             ),
             format!(
@@ -245,7 +245,7 @@ fn check_port(name: &str, port: &PortState, asked: &Asked) -> Result<()> {
         ),
         _ if asked.pkey_index >= port.pkeys.max(1) => refused(
             format!(
-                "pkey={}, and {name} has {} partition keys",
+                "pkey={}, but {name} has {} partition keys",
                 asked.pkey_index, port.pkeys
             ),
             format!("Choose pkey=0 to {}", port.pkeys.saturating_sub(1)),
@@ -260,7 +260,7 @@ fn check_address(name: &str, gid: Option<&RdmaGid>, asked: &Asked) -> Result<()>
         return Ok(());
     }
     let why = format!(
-        "traffic-class and flow-label are for packets that carry addresses, and those of {name} carry none"
+        "traffic-class and flow-label are for packets that carry addresses, but those of {name} carry none"
     );
     Err(unavailable(
         why,

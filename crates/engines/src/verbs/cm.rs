@@ -32,7 +32,7 @@ impl Worker {
         };
         let at = self.port.in_words();
         let about = |why| {
-            let how = "Load rdma_ucm and ib_cm, and see that the address is one of this device's";
+            let how = "Load rdma_ucm and ib_cm, and check that the address belongs to this device";
             Error::Failed(format!("verbs:rc on {at}: connect=cm: {why}. {how}"))
         };
         let port = port.transpose().map_err(about)?;
@@ -56,10 +56,16 @@ impl Worker {
     ) -> Result<(), String> {
         let (own, rank) = (self.config.rank, self.peers.at(peer).rank);
         let purpose = u32::from(place != self.peers.at(peer).one_sided);
-        let side = self.cm.as_mut().ok_or("connect=cm was not asked for")?;
+        let side = self
+            .cm
+            .as_mut()
+            .ok_or("connect=cm is not set on this side")?;
         let theirs = card.cm.as_ref();
-        let theirs = theirs.ok_or("it does not connect by rdma_cm, and this side does")?;
-        let secret = *side.secrets.get(&rank).ok_or("no card was made for it")?;
+        let theirs = theirs.ok_or("the peer does not connect by rdma_cm, but this side does")?;
+        let secret = *side
+            .secrets
+            .get(&rank)
+            .ok_or("this side made no endpoint address for it")?;
         let step = match (asks(own, rank), theirs.port) {
             (true, Some(_)) => CmStep::Unasked,
             (false, None) if own != rank => CmStep::Awaiting,
@@ -216,7 +222,7 @@ impl Worker {
     ) -> Result<(), String> {
         let shown = PairIntroduction::parse(&event.private);
         if shown != Some(side.pending[index].expected) {
-            return Err("the answer lacks the secret of this side's card".to_owned());
+            return Err("the answer lacks the secret of this side's endpoint address".to_owned());
         }
         self.take_path(side, index, id)?;
         side.channel.establish(id)?;
@@ -232,7 +238,8 @@ impl Worker {
         if let Some(device) = device.filter(|device| device != own.name()) {
             let address = side.address;
             return Err(format!(
-                "it takes {device} for {address}, which is not this device's alone: choose another by the engine-option gid"
+                "it uses {device} for {address}, because several devices have this address: choose another by the \
+                 engine-option gid"
             ));
         }
         let path = agreed(&connection.wanted, &side.channel.path(id)?)?;
@@ -322,7 +329,7 @@ impl CmStep {
             Self::Unasked | Self::Resolving => "its address was not resolved",
             Self::Routing => "no path to its address was found",
             Self::Asking => "its device did not answer the request to connect",
-            Self::Awaiting => "its request to connect did not come",
+            Self::Awaiting => "its request to connect did not arrive",
             Self::Accepted => "it did not confirm the connection",
             Self::Done => "nothing is missing",
         }

@@ -30,7 +30,7 @@ pub(super) fn cm_port(
     let library = Arc::new(load(request)?);
     // Opened and dropped as a check, so that a missing device is reported before any rank connects.
     CmChannel::open(&library).map_err(|why| {
-        let how = "Load rdma_ucm, and see that this user may open /dev/infiniband/rdma_cm (in a container: --device \
+        let how = "Load rdma_ucm, and check that this user may open /dev/infiniband/rdma_cm (in a container: --device \
                    /dev/infiniband); or leave out connect=cm";
         unavailable(format!("connect=cm: {why}"), how)
     })?;
@@ -51,14 +51,14 @@ fn load(request: &OpenRequest<'_>) -> Result<Librdmacm> {
 /// port's network interface (IPoIB).
 fn address(chosen: &ChosenPort) -> Result<IpAddr> {
     let at = || format!("{}:{}", chosen.context.name(), chosen.port.number);
-    let how = "Give its network interface an address of IPv4 (ip addr add), choose another by the engine-option gid, or \
+    let how = "Give its network interface an IPv4 address (ip addr add), choose another by the engine-option gid, or \
                leave out connect=cm";
     if chosen.port.link_layer == LinkLayer::Ethernet {
         let address = chosen.gid.as_ref().map(|gid| gid.ip());
         return address.filter(|&ip| is_routed(ip)).ok_or_else(|| {
             let address = address.map_or("none".to_owned(), |ip| ip.to_string());
             let why = format!(
-                "connect=cm needs an address that routes lead to, and that of {} is {address}",
+                "connect=cm needs a routable address, but that of {} is {address}",
                 at()
             );
             unavailable(why, how)
@@ -73,7 +73,7 @@ fn address(chosen: &ChosenPort) -> Result<IpAddr> {
     found.ok_or_else(|| {
         let interface = network.unwrap_or("none that the kernel names");
         let why = format!(
-            "connect=cm needs an address of IP, and the network interface (IPoIB) of {}, {interface}, has none",
+            "connect=cm needs an IP address, but the network interface (IPoIB) of {}, {interface}, has none",
             at()
         );
         unavailable(why, how)

@@ -17,19 +17,19 @@ pub(super) fn agreed(wanted: &PathTo, granted: &PathTo) -> Result<PathTo, String
     let (number, promised) = (granted.number, wanted.number);
     if number != promised {
         return Err(format!(
-            "its queue pair is {number}, but its card has {promised}"
+            "its queue pair is {number}, but its endpoint address has {promised}"
         ));
     }
     if granted.port != wanted.port {
         return Err(format!(
-            "its address leads to port {}, and not to port {}",
+            "its address leads to port {}, not to port {}",
             granted.port, wanted.port
         ));
     }
     if granted.pkey_index != wanted.pkey_index {
         return Err(format!(
-            "the partition key of this address has the index {}, and pkey={} was asked for: choose engine-option pkey={0}, \
-             or an address of another interface",
+            "the partition key of this address has the index {}, but pkey={} was requested: choose engine-option \
+             pkey={0}, or an address of another interface",
             granted.pkey_index, wanted.pkey_index
         ));
     }
@@ -39,8 +39,8 @@ pub(super) fn agreed(wanted: &PathTo, granted: &PathTo) -> Result<PathTo, String
         if index != Some(own) {
             let index = index.map_or("none".to_owned(), |index| index.to_string());
             return Err(format!(
-                "of the GIDs with this address it takes index {index}, and not {own}: choose engine-option gid={index}, or \
-                 the RoCE version of rdma_cm (cma_roce_mode)"
+                "of the GIDs with this address it uses index {index}, not {own}: choose engine-option gid={index}, or \
+                 another RoCE version for rdma_cm (cma_roce_mode)"
             ));
         }
     }
@@ -68,7 +68,7 @@ pub(super) fn advice(event: &CmEvent, own: IpAddr, other: IpAddr) -> String {
             "the port there is closed: the peer has ended, or another host has this address too".to_owned()
         }
         (CmEventKind::Rejected, 10) => {
-            "a device still has a connection of the same queue pair in its time wait: try again in some seconds".to_owned()
+            "a device still has a connection of the same queue pair in the time-wait state: try again in a few seconds".to_owned()
         }
         (CmEventKind::Rejected, 28) => format!(
             "the listener there refuses: it is not the peer of this run, or it reports its own reason; check that \
@@ -78,7 +78,7 @@ pub(super) fn advice(event: &CmEvent, own: IpAddr, other: IpAddr) -> String {
             "the device of {own} was removed while it connected (dmesg shows the reason): choose another by --devices"
         ),
         (CmEventKind::Disconnected, _) => "the peer has ended: see its output".to_owned(),
-        _ => "the kernel's log (dmesg) may say more".to_owned(),
+        _ => "check the kernel's log (dmesg)".to_owned(),
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) fn advice_late(step: CmStep, own: IpAddr, other: IpAddr, strangers: u
     match (step, strangers) {
         (CmStep::Unasked | CmStep::Resolving | CmStep::Routing, _) => no_route(own, other),
         (CmStep::Awaiting, 1..) => format!(
-            "requests without the secret of a card: {strangers}; check that only one host has the address {own}"
+            "requests without a valid secret: {strangers}; check that only one host has the address {own}"
         ),
         _ => no_answer(own, other),
     }
@@ -95,15 +95,15 @@ pub(super) fn advice_late(step: CmStep, own: IpAddr, other: IpAddr, strangers: u
 
 fn no_route(own: IpAddr, other: IpAddr) -> String {
     format!(
-        "see that a route leads there (ip route get {other} from {own}) and that its interface answers (ping -I {own} \
-         {other})"
+        "check that a route leads there (ip route get {other} from {own}) and that its interface answers (ping -I \
+         {own} {other})"
     )
 }
 
 fn no_answer(own: IpAddr, other: IpAddr) -> String {
     format!(
-        "see that packets of RDMA pass from {own} to {other} and back (RoCE v2: UDP port 4791 in firewalls and switches); \
-         rping connects in the same way"
+        "check that RDMA packets pass from {own} to {other} and back (RoCE v2: UDP port 4791 in firewalls and \
+         switches); rping connects in the same way"
     )
 }
 
@@ -175,7 +175,7 @@ mod tests {
         for (why, part) in [
             (
                 but(|it| it.number = 18),
-                "queue pair is 18, but its card has 17",
+                "queue pair is 18, but its endpoint address has 17",
             ),
             (but(|it| it.port = 2), "port 2"),
             (but(|it| it.pkey_index = 3), "choose engine-option pkey=3"),
@@ -212,7 +212,7 @@ mod tests {
                 -113,
                 "ip route get 10.1.0.2 from 10.1.0.1",
             ),
-            (CmEventKind::Rejected, 10, "time wait"),
+            (CmEventKind::Rejected, 10, "time-wait"),
             (CmEventKind::Rejected, 28, "10.1.0.2"),
             (CmEventKind::Unreachable, -110, "4791"),
             (CmEventKind::DeviceRemoved, 0, "removed"),

@@ -111,8 +111,8 @@ impl Worker {
         if kind == PACKET && name == "RETRY_EXC_ERR" {
             let mtu = self.peers.all().get(peer).map_or(0, |peer| peer.mtu);
             let why = format!(
-                "a read of 1 B came back, and one of {mtu} B did not ({vendor}): the path does not carry packets of that \
-                 size; choose engine-option mtu={} or give every switch and interface on it a larger MTU",
+                "a read of 1 B completed, but one of {mtu} B did not ({vendor}): the path does not carry packets of \
+                 that size; choose engine-option mtu={} or give every switch and interface on it a larger MTU",
                 (mtu / 2).max(256)
             );
             return self.own_failure(CONTACT, at, &why, None);

@@ -55,7 +55,7 @@ impl Worker {
         let about = |why: LibraryError| {
             let depth = self.send_depth;
             Error::Failed(format!(
-                "verbs:dc on {}: {why}; an initiator was to have {depth} work requests (engine-options dci and sq-depth)",
+                "verbs:dc on {}: {why}; an initiator needs {depth} work requests (engine-options dci and sq-depth)",
                 port.in_words()
             ))
         };
@@ -70,7 +70,7 @@ impl Worker {
             None => Ok(()),
             Some(asked) => {
                 let name = port.chosen.context.name();
-                let why = format!("rd-atomic={asked}, and an initiator of {name} takes {most}");
+                let why = format!("rd-atomic={asked}, but an initiator of {name} supports {most}");
                 let how = format!("Choose rd-atomic=max or at most {most}");
                 Err(unavailable(why, &how))
             }
@@ -176,9 +176,9 @@ pub(super) fn dc_device(
     let library = Arc::new(loaded.map_err(|error| Error::Failed(error.into()))?);
     let name = context.name();
     probe_dc(context, &library).map_err(|why| {
-        let how = "Choose a device that has it: Connect-IB, or ConnectX-4 and later, where firmware and kernel offer it \
-                   (a virtual function may have none); or verbs:rc";
-        unavailable(format!("{name} makes no queue pairs of DC ({why})"), how)
+        let how = "Choose a device with DC: Connect-IB, or ConnectX-4 and later, if firmware and kernel support it (a \
+                   virtual function may not); or verbs:rc";
+        unavailable(format!("{name} cannot create DC queue pairs ({why})"), how)
     })?;
     let reads = library
         .dc_reads(context)
@@ -193,8 +193,8 @@ fn check_driver(device: &RdmaDevice, drives: std::result::Result<bool, &str>) ->
     match drives {
         Ok(true) => Ok(()),
         Err(why) if device.driver.as_ref().is_some_and(is_its_driver) => {
-            let how = "Install ibverbs-providers (Debian, Ubuntu) or libibverbs (others), of rdma-core 24 or later, or the \
-                       card's OFED";
+            let how = "Install ibverbs-providers (Debian, Ubuntu) or libibverbs (others), of rdma-core 24 or later, or \
+                       the NIC's OFED";
             Err(unavailable(format!("libmlx5 cannot be loaded: {why}"), how))
         }
         Ok(false) if device.driver.as_ref().is_some_and(is_its_driver) => {
@@ -271,16 +271,16 @@ impl TargetCard {
     /// Parses an endpoint address for rank `own`, whose initiators send packets of `mtu` bytes.
     pub(super) fn parse(card: &EndpointAddress, own: u32, mtu: u32) -> Result<Self, String> {
         let card: Self = serde_json::from_slice(&card.0)
-            .map_err(|error| format!("its address cannot be read ({error})"))?;
+            .map_err(|error| format!("cannot decode the peer's address ({error})"))?;
         if card.peer != own {
-            return Err("it does not expect this rank".into());
+            return Err("the peer does not expect this rank".into());
         }
         if card.target == 0 || card.target > NUMBER_MAX {
             return Err(format!("its target cannot have the number {}", card.target));
         }
         if card.mtu != mtu {
             return Err(format!(
-                "its packets carry {} bytes and those of this side {mtu}: initiators of DC need one MTU for all their \
+                "its packets carry {} bytes and those of this side {mtu}: DC initiators need one MTU for all their \
                  targets; give all ranks the engine-option mtu={}",
                 card.mtu,
                 card.mtu.min(mtu)
@@ -366,8 +366,12 @@ mod tests {
             assert_eq!(read, Ok(card));
         }
         let refused = |card: &EndpointAddress| TargetCard::parse(card, 3, 4096).unwrap_err();
-        assert!(refused(&EndpointAddress(b"{}".to_vec())).contains("cannot be read"));
-        assert!(refused(&EndpointAddress(vec![0xff; 9])).contains("cannot be read"));
+        assert!(
+            refused(&EndpointAddress(b"{}".to_vec())).contains("cannot decode the peer's address")
+        );
+        assert!(
+            refused(&EndpointAddress(vec![0xff; 9])).contains("cannot decode the peer's address")
+        );
         let other = TargetCard { peer: 4, ..card() };
         assert!(refused(&EndpointAddress::encode(&other)).contains("does not expect"));
         for target in [0, 1 << 24] {

@@ -161,7 +161,7 @@ fn check_limits(name: &str, asked: &Asked, limits: &DeviceLimits) -> Result<()> 
         ),
     ] {
         if let Some(asked) = asked.filter(|&asked| asked > most) {
-            let why = format!("{option}={asked}, and {name} {verb} {most}{at_once}");
+            let why = format!("{option}={asked}, but {name} {verb} at most {most}{at_once}");
             let how = match word {
                 "" => format!("Choose at most {option}={most}"),
                 word => format!("Choose {option}={word} or at most {most}"),
@@ -171,9 +171,8 @@ fn check_limits(name: &str, asked: &Asked, limits: &DeviceLimits) -> Result<()> 
     }
     if asked.list < asked.stretches as usize {
         let (list, stretches) = (asked.list, asked.stretches);
-        let why = format!(
-            "max-sge={stretches} gathers what is handed over with one doorbell, and post-list={list}"
-        );
+        let why =
+            format!("max-sge={stretches} merges operations of one doorbell, but post-list={list}");
         let how = format!("Choose post-list=all or at least {stretches}, or max-sge={list}");
         return Err(unavailable(why, &how));
     }
@@ -325,7 +324,7 @@ impl PortDomain {
         let fits = (limits.completions / of_one).min(limits.queue_pairs) / each;
         if pairs / each > fits {
             let why = format!(
-                "{} peers need {pairs} queue pairs and {} completions of one thread and path, and {name} has {} and {}",
+                "{} peers need {pairs} queue pairs and {} completions per thread and path, but {name} has {} and {}",
                 config.peers_max,
                 u64::from(pairs) * u64::from(of_one),
                 limits.queue_pairs,
@@ -349,7 +348,7 @@ impl PortDomain {
         let fits = (limits.completions / depth).min(limits.queue_pairs.saturating_sub(1));
         if initiators > fits {
             let why = format!(
-                "dci={initiators} needs {initiators} queue pairs and {} completions of one thread and path, and {name} \
+                "dci={initiators} needs {initiators} queue pairs and {} completions per thread and path, but {name} \
                  has {} and {}",
                 u64::from(initiators) * u64::from(depth),
                 limits.queue_pairs,

@@ -165,7 +165,7 @@ impl TrialCarrier for KernelWorker {
         };
         for &(offset, bytes) in stretches {
             let brought = session.bring_back(memory, offset, bytes);
-            brought.map_err(|why| self.port.about(format!("looking at landing memory: {why}")))?;
+            brought.map_err(|why| self.port.about(format!("reading landing memory: {why}")))?;
         }
         Ok(())
     }
@@ -184,7 +184,7 @@ impl TrialCarrier for KernelWorker {
         {
             return Err(Error::Unavailable {
                 what: "engine-option signalling=first".into(),
-                why: "it is of one queue pair to one peer, as in the published benchmark".into(),
+                why: "it uses one queue pair to one peer, as in the published benchmark".into(),
                 how: "Leave --queue-pairs out and choose one target for each initiator, or signalling=each"
                     .into(),
             });

@@ -15,8 +15,8 @@ use super::port::OpenPort;
 /// there.
 pub(super) const SCRATCH_BYTES: u64 = 4096;
 
-const GET_IT: &str = "Build the module of kernel/tonnage_kread and load it as root, as its README says (make, insmod); \
-                      tonnage does not load it";
+const GET_IT: &str = "Build the module in kernel/tonnage_kread and load it as root, as its README describes (make, \
+                      insmod); tonnage does not load it";
 
 /// Slots of the landing memory, where operations of the kernel store their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,12 +63,13 @@ pub(super) fn open_session(
 ) -> Result<(KreadSession, Landing)> {
     let landing = Landing::for_memory(bytes).ok_or_else(|| {
         let most = u64::from(KREAD_SLOTS_MAX) * u64::from(KREAD_SLOT_BYTES_MAX);
-        let why = format!("a thread's memory of {bytes} bytes, and the module has {most} at most");
+        let why =
+            format!("a thread's memory has {bytes} bytes, but the module supports at most {most}");
         unavailable(why, "Choose a smaller --footprint, or fewer peers")
     })?;
     if lanes > KREAD_LANES_MAX {
         let why = format!(
-            "{lanes} queue pairs of one thread, and a session of the module has {KREAD_LANES_MAX}"
+            "{lanes} queue pairs per thread, but the module supports at most {KREAD_LANES_MAX}"
         );
         return Err(unavailable(
             why,
@@ -99,39 +100,40 @@ fn refusal(port: &OpenPort, refused: KreadRefused, landing: Landing) -> Error {
     let name = port.chosen.context.name();
     match refused {
         KreadRefused::Absent => unavailable(
-            format!("the kernel's module tonnage_kread is not loaded: there is no {KREAD_DEVICE}"),
+            format!("the kernel module tonnage_kread is not loaded: there is no {KREAD_DEVICE}"),
             GET_IT,
         ),
         KreadRefused::Denied => unavailable(
             format!("this user may not open {KREAD_DEVICE}"),
-            "Run it as root, or give the user the device by a rule of udev, as kernel/tonnage_kread/README.md says (in a \
+            "Run it as root, or give the user access by a udev rule, as kernel/tonnage_kread/README.md describes (in a \
              container: --device /dev/tonnage_kread)",
         ),
         KreadRefused::Abi(module) => unavailable(
             format!(
-                "the module that is loaded has layout {module} of its calls, and this program {KREAD_ABI}"
+                "the loaded module has layout {module} of its calls, and this program {KREAD_ABI}"
             ),
-            "Build that of this version of tonnage and load it: make -C kernel/tonnage_kread, rmmod tonnage_kread, insmod \
-             kernel/tonnage_kread/tonnage_kread.ko",
+            "Build and load the module of this version of tonnage: make -C kernel/tonnage_kread, rmmod tonnage_kread, \
+             insmod kernel/tonnage_kread/tonnage_kread.ko",
         ),
         KreadRefused::Other(error) => match Errno::from_io_error(&error) {
             Some(Errno::NODEV) => unavailable(
-                format!("the kernel has no RDMA device {name} for its own use"),
-                "Choose a device with a driver that has verbs for the kernel: EFA's has none",
+                format!("the kernel's own modules cannot use the RDMA device {name}"),
+                "Choose a device with a driver that supports kernel verbs: EFA's does not",
             ),
             Some(Errno::OPNOTSUPP) => unavailable(
-                format!("{name} speaks neither InfiniBand nor RoCE"),
+                format!("{name} supports neither InfiniBand nor RoCE"),
                 "Choose verbs:rc on another device, or fabric:verbs;ofi_rxm",
             ),
             Some(Errno::NOMEM) => unavailable(
                 format!(
-                    "the kernel has no {} stretches of {} bytes for what lands",
+                    "the kernel cannot allocate {} buffers of {} bytes for landing memory",
                     landing.slots, landing.slot_bytes
                 ),
-                "Choose a smaller --footprint or fewer threads, or gather free memory: echo 1 >/proc/sys/vm/compact_memory",
+                "Choose a smaller --footprint or fewer threads, or compact free memory: echo 1 \
+                 >/proc/sys/vm/compact_memory",
             ),
             _ => Error::Failed(format!(
-                "verbs:kernel on {}: the module made no session: {error}",
+                "verbs:kernel on {}: the module cannot open a session: {error}",
                 port.in_words()
             )),
         },

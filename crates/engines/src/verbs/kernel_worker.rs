@@ -154,7 +154,7 @@ impl KernelWorker {
         }
         let is_it = |peer: &KernelPeer| peer.rank == rank && peer.mailbox.is_none();
         let at = self.peers.iter().position(is_it);
-        let at = at.ok_or_else(|| failed("no card was made for it".into()))?;
+        let at = at.ok_or_else(|| failed("this side made no endpoint address for it".into()))?;
         let first = &card.pairs[0];
         if let Some(session) = &self.session {
             for (lane, pair) in (self.peers[at].first..).zip(&card.pairs) {
@@ -265,7 +265,7 @@ impl KernelWorker {
 /// The error for a single operation, which this engine cannot post.
 fn carries_trials_only() -> Error {
     unavailable(
-        "the kernel carries out whole trials, and takes no single operations",
+        "the kernel module runs whole trials, and does not accept single operations",
         "Choose verbs:rc, or a transfer of reads or writes with --depth",
     )
 }
@@ -273,7 +273,7 @@ fn carries_trials_only() -> Error {
 /// The error for a second memory. A session has the same memory for its whole life, because peers know its lanes.
 fn one_memory_only() -> Error {
     unavailable(
-        "the kernel has landing memory for one memory of each thread, and this thread had one already",
+        "a thread can register one memory with the kernel module, and this thread already has one",
         "Choose verbs:rc for runs that register several memories, or one after the other",
     )
 }
@@ -546,19 +546,19 @@ impl KernelCard {
     /// Parses a peer's endpoint address, which must be for rank `own` and have `pairs` queue pairs.
     pub(super) fn parse(card: &EndpointAddress, own: u32, pairs: u32) -> Result<Self, String> {
         let card: Self = serde_json::from_slice(&card.0)
-            .map_err(|error| format!("its address cannot be read ({error})"))?;
+            .map_err(|error| format!("cannot decode the peer's address ({error})"))?;
         if card.pairs.iter().any(|pair| pair.peer != own) {
-            return Err("it does not expect this rank".into());
+            return Err("the peer does not expect this rank".into());
         }
         let lanes = card.lanes.len();
         if card.pairs.len() != pairs as usize || (lanes != 0 && lanes != pairs as usize) {
             return Err(format!(
-                "it has {} queue pairs for this rank, and this side {pairs}",
+                "the peer has {} queue pairs for this rank, but this side has {pairs}",
                 card.pairs.len()
             ));
         }
         if card.pairs.iter().any(|pair| pair.numbers.len() != 1) {
-            return Err("its queue pairs have no number each".into());
+            return Err("its queue pairs must have one number each".into());
         }
         Ok(card)
     }
@@ -636,8 +636,8 @@ mod tests {
         assert!(refused(&few, 3, 2).contains("queue pairs"));
         let mut nameless = card();
         nameless.pairs[1].numbers.clear();
-        assert!(refused(&nameless, 3, 2).contains("no number"));
+        assert!(refused(&nameless, 3, 2).contains("one number each"));
         let garbage = KernelCard::parse(&EndpointAddress(b"{}".to_vec()), 3, 2).unwrap_err();
-        assert!(garbage.contains("cannot be read"));
+        assert!(garbage.contains("cannot decode the peer's address"));
     }
 }

@@ -145,8 +145,8 @@ impl Memories {
         let (pieces, locked) = queues.would_register(bytes as u64);
         if pieces > PIECES_MAX {
             return Err(self.port.about(format!(
-                "a memory of {bytes} bytes would have {pieces} registrations, whose keys all peers get: choose a larger \
-                 mr-size, for {PIECES_MAX} at most"
+                "a memory of {bytes} bytes would need {pieces} registrations, and all peers get their keys: choose a \
+                 larger mr-size, for at most {PIECES_MAX}"
             )));
         }
         Ok(usize::try_from(locked).unwrap_or(usize::MAX))
@@ -189,11 +189,12 @@ impl Memories {
         let copied = copied_bytes(self.port.asked.inline_bytes, self.port.sends_payload);
         let (why, how) = match copied {
             _ if self.port.atomics => (
-                "the CPU writes and reads the words of atomic operations, and cannot address this memory".to_owned(),
+                "the CPU writes and reads the words of atomic operations, but cannot address this memory".to_owned(),
                 "Choose --memory host for fetch-add and compare-swap",
             ),
             Some(bytes) => (
-                format!("{INLINE}={bytes} has the CPU copy payloads into work requests, and it cannot address this memory"),
+                format!("with {INLINE}={bytes}, the CPU copies payloads into work requests, but it cannot address this \
+                         memory"),
                 "Leave the option out, or choose inline=0",
             ),
             None => return Ok(()),

@@ -84,9 +84,9 @@ pub const ENTRY: Entry = Entry {
     ordered_writes: true,
     ..Entry::new(
         "verbs",
-        "one-sided transfers and messages by RDMA devices: reliable connections (verbs:rc) of libibverbs, dynamically \
-         connected (verbs:dc), without messages, of mlx5 cards, and reads and writes that the kernel posts \
-         (verbs:kernel), by its module tonnage_kread",
+        "transfers over RDMA devices with libibverbs: reliable connections (verbs:rc), reads and writes over dynamic \
+         connections of mlx5 NICs (verbs:dc), and reads and writes posted by the kernel module tonnage_kread \
+         (verbs:kernel)",
         &Verb::ALL,
         |request| open_staged(request, &OPTIONS, open),
     )

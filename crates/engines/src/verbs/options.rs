@@ -64,7 +64,8 @@ pub(super) static OPTIONS: [EngineOption; 23] = [
     EngineOption::choice(
         CONNECT,
         &["exchange", "cm"],
-        "exchange: peers are told addresses over the control channel; cm: librdmacm connects the queue pairs, along routes of IP",
+        "exchange: ranks exchange addresses over the control channel; cm: librdmacm connects the queue pairs, along IP \
+         routes",
     ).on(&["rc"]),
     or_number(
         GID,
@@ -75,7 +76,7 @@ pub(super) static OPTIONS: [EngineOption; 23] = [
     EngineOption::choice(
         MTU,
         &["auto", "256", "512", "1024", "2048", "4096"],
-        "payload of a packet: auto is the lesser of both ports'",
+        "payload of a packet in bytes: auto is the smaller MTU of both ports",
     ),
     EngineOption::bounded(SERVICE_LEVEL, 0, [0, 15], "service level"),
     EngineOption::bounded(
@@ -89,63 +90,64 @@ pub(super) static OPTIONS: [EngineOption; 23] = [
         FLOW_LABEL,
         (&["auto", "spread"], None),
         [1, 0xf_ffff],
-        "flow label of packets that carry addresses: auto leaves it to the driver, spread gives each queue pair another, so that \
-         switches spread them over paths of equal cost",
+        "flow label of packets that carry addresses: auto leaves it to the driver, spread gives each queue pair a \
+         different one, so that switches spread them over equal-cost paths",
     ),
     or_number(
         RETRY,
         (&[FOREVER], Some(3)),
         [0, 6],
-        "times that a packet without an answer is sent again; forever is 7 on the wire, and some devices then never give up",
+        "retries of a packet without an answer; forever is 7 on the wire, and some devices then never give up",
     ),
     or_number(
         RNR_RETRY,
         (&[FOREVER], None),
         [0, 6],
-        "times that a message is sent again because its receiver had no receive ready, each after 0.64 ms",
+        "retries of a message without a posted receive at the peer, each after 0.64 ms",
     ).on(&["rc"]),
     EngineOption::bounded(
         TIMEOUT,
         14,
         [1, 31],
-        "time until a packet is sent again: 4.096 us times two to this power; devices may take four times as long",
+        "time until a packet is resent: 4.096 us times two to this power; devices may take four times as long",
     ),
     or_number(
         READS,
         (&["max"], None),
         [1, 128],
-        "reads in flight on a queue pair: max is the lesser of what both devices can do",
+        "reads in flight on a queue pair: max is the most that both devices support",
     ),
     or_number(
         INLINE,
         (&["auto"], None),
         [0, 4096],
-        "writes and sends up to so many bytes lie in the work request itself: auto asks for 220, and takes what is granted",
+        "maximum size of writes and sends whose payload is copied into the work request: auto requests 220 bytes, and \
+         uses the granted size",
     ).on(IN_USER_SPACE),
     or_number(
         SEND_DEPTH,
         (&["auto"], None),
         [2, 32_768],
-        "work requests of a send queue: auto has room for the depth; a depth above it is handed over as room appears",
+        "work requests of a send queue: auto has room for the depth; operations beyond it are posted as room appears",
     ).on(IN_USER_SPACE),
     or_number(
         POST_LIST,
         (&["all"], None),
         [1, 64],
-        "operations that are handed over with one doorbell: all that a loop posts at once, 64 at most",
+        "operations posted with one doorbell: all that a loop posts at once, 64 at most",
     ).on(IN_USER_SPACE),
     EngineOption::bounded(
         STRETCHES,
         1,
         [1, 64],
-        "writes and reads that are handed over together and are neighbours at the peer share a work request of up to so \
-         many stretches of local memory, and complete together",
+        "maximum number of writes or reads that share a work request, with one stretch of local memory each, if they \
+         are posted together and adjacent at the peer; they complete together",
     ).on(&["rc"]),
     EngineOption::choice(
         LOCKS,
         &["auto", "on"],
-        "auto: queue pairs of a thread domain, which are handed work without a lock, where the driver has them; on: the \
-         driver's locks stay",
+        "auto: queue pairs of a thread domain, which need no locks, if the driver supports it; on: the driver's locks \
+         stay",
     ).on(&["rc"]),
     or_number(
         SIGNAL,
@@ -163,27 +165,27 @@ pub(super) static OPTIONS: [EngineOption; 23] = [
         REGION_BYTES,
         (&["auto"], None),
         [8192, 1 << 40],
-        "bytes of one registration: auto is what the device can; longer memory is registered in pieces that overlap, each with a \
-         key of its own; an operation may have half of it",
+        "bytes of one registration: auto is the device's maximum; longer memory is registered in overlapping pieces, \
+         each with its own key; an operation may have half of it",
     ).on(IN_USER_SPACE),
     EngineOption::bounded(
         INITIATORS,
         1,
         [1, 1024],
-        "initiators of a thread over verbs:dc: peers have them in turn, each always the same",
+        "initiators of a thread over verbs:dc: peers are assigned to them in turn",
     ).on(&[DC]),
     EngineOption::choice(
         SIGNALLING,
         &["each", "first"],
-        "first: of as many operations as the depth, only the first is signalled, and waited for once all are posted, as the \
-         published benchmark of one-sided reads did; each waits for all",
+        "first: of each group of depth operations, only the first is signalled, and waited for once all are posted, as \
+         in the published benchmark of one-sided reads; each: all are waited for",
     ).on(&[KERNEL]),
     registration::option(
         &[AUTO, CARD_WAYS[0].name(), CARD_WAYS[1].name()],
         IN_USER_SPACE,
-        "way to register memory of a GPU with the device: dmabuf (a file that the GPU's driver exports), peermem (its address, \
-         which a module of the GPU's maker translates: nvidia-peermem, amdgpu of amdgpu-dkms), or auto: the first of \
-         these that is granted",
+        "how to register GPU memory with the device: dmabuf (a file that the GPU's driver exports), peermem (its \
+         address, which a kernel module of the GPU's vendor translates: nvidia-peermem, amdgpu of amdgpu-dkms), or \
+         auto: the first of these that is granted",
     ),
     crate::staged::option(&["rc"]),
 ];

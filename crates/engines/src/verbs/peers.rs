@@ -22,7 +22,7 @@ impl Worker {
         let about = |why| {
             let at = port.in_words();
             Error::Failed(format!(
-                "verbs:rc on {at}: a queue pair for rank {rank} cannot be made: {why}"
+                "verbs:rc on {at}: cannot create a queue pair for rank {rank}: {why}"
             ))
         };
         let mut places = Vec::new();
@@ -91,9 +91,9 @@ impl Worker {
         let failed =
             |why: String| Error::Failed(format!("verbs:rc between ranks {own} and {rank}: {why}"));
         let card: PairCard = serde_json::from_slice(&neighbor.card.0)
-            .map_err(|error| failed(format!("its address cannot be read ({error})")))?;
+            .map_err(|error| failed(format!("cannot decode the peer's address ({error})")))?;
         if card.peer != own {
-            return Err(failed("it does not expect this rank".into()));
+            return Err(failed("the peer does not expect this rank".into()));
         }
         let at = self.peers.unconnected(rank).map_err(failed)?;
         let path = self
@@ -102,7 +102,7 @@ impl Worker {
         let places = self.peers.at(at).places();
         if places.len() != card.numbers.len() {
             return Err(failed(
-                "one of them wants a queue pair for messages and the other does not".into(),
+                "only one of them needs a queue pair for messages".into(),
             ));
         }
         for (&place, &number) in places.iter().zip(&card.numbers) {
@@ -220,7 +220,7 @@ impl Peers {
     pub(super) fn unconnected(&self, rank: u32) -> Result<usize, String> {
         let is_it = |peer: &PeerPairs| peer.rank == rank && !peer.is_connected;
         let at = self.peers.iter().position(is_it);
-        at.ok_or_else(|| "no card was made for it".to_owned())
+        at.ok_or_else(|| "this side made no endpoint address for it".to_owned())
     }
 
     /// Returns the indices of the peers that have not completed first contact.
@@ -354,7 +354,7 @@ impl FarBytes {
     pub(super) fn parse(descriptor: &Descriptor, rank: u32) -> Result<KeyedRegion> {
         let bytes = serde_json::from_slice(&descriptor.0).map_err(|error| error.to_string());
         bytes.and_then(Self::keyed).map_err(|why| {
-            Error::Failed(format!("the region of rank {rank} cannot be read ({why})"))
+            Error::Failed(format!("cannot decode the region of rank {rank} ({why})"))
         })
     }
 
@@ -363,7 +363,7 @@ impl FarBytes {
         let keys = RegionKeys::of_pieces(self.len, self.stride, &self.keys);
         Ok(KeyedRegion {
             base: self.base,
-            keys: keys.ok_or("its keys are not as many as its pieces")?,
+            keys: keys.ok_or("its numbers of keys and pieces differ")?,
             len: self.len,
         })
     }

@@ -142,7 +142,7 @@ impl OpenPort {
             (Some(own), Some(other)) => Ok(Some((own, other))),
             (None, None) => Ok(None),
             _ => Err(format!(
-                "only one side's packets carry addresses: give both the engine-option gid; {}",
+                "only one side's packets carry addresses: give both sides the engine-option gid; {}",
                 self.both_ends(device)
             )),
         }
@@ -158,7 +158,7 @@ impl OpenPort {
         let Some(asked) = self.asked.inline_bytes.filter(|&asked| asked > granted) else {
             return Ok(());
         };
-        let why = format!("inline={asked}, and {} grants {granted}", self.in_words());
+        let why = format!("inline={asked}, but {} grants {granted}", self.in_words());
         let how = format!("Choose inline=auto or at most {granted}");
         Err(unavailable(why, &how))
     }

@@ -68,7 +68,7 @@ pub(super) fn check_transport(variant: &str) -> Result<()> {
             HAS,
         ),
         "ud" => (
-            "UD carries datagrams of one packet, and neither reads nor writes".to_owned(),
+            "UD supports neither reads nor writes, and its messages are limited to one packet".to_owned(),
             HAS,
         ),
         "xrc" => (
@@ -76,7 +76,7 @@ pub(super) fn check_transport(variant: &str) -> Result<()> {
             HAS,
         ),
         "srd" => (
-            "SRD is the transport of AWS's EFA, which is reached by libfabric here".to_owned(),
+            "SRD is the transport of AWS's EFA, which tonnage uses by libfabric".to_owned(),
             "Choose fabric:efa",
         ),
         other => (
@@ -91,8 +91,8 @@ pub(super) fn check_transport(variant: &str) -> Result<()> {
     })
 }
 
-const HAS: &str = "It has verbs:rc, reliable connections, verbs:dc, dynamically connected, and verbs:kernel, which posts in \
-                   the kernel; what libfabric makes of a device is fabric:verbs;ofi_rxm";
+const HAS: &str = "Choose verbs:rc (reliable connections), verbs:dc (dynamically connected) or verbs:kernel (posted in \
+                   the kernel), or fabric:verbs;ofi_rxm for libfabric over RDMA devices";
 
 #[cfg(test)]
 mod tests {

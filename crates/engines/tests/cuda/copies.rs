@@ -25,7 +25,7 @@ fn copies_within_a_gpu_have_a_rate_and_move_the_bytes() {
     }
     // The copy covers all 512 KiB, although the operations have 4 KiB each.
     let expected =
-        "the GPU's cuMemcpyAsync of 512 KiB, of nominal 128.0 GB/s for what it reads and writes";
+        "the GPU's cuMemcpyAsync of 512 KiB, of nominal 128.0 GB/s for reads and writes together";
     assert_eq!(found[0].method, expected);
     let several = "the GPU's cuMemcpyAsync of 512 KiB by 4 streams, of nominal 128.0 GB/s";
     assert!(found[1].method.starts_with(several), "{found:?}");

@@ -198,13 +198,13 @@ fn corruption_is_reported_as_on_the_host() {
 #[test]
 fn kernels_that_differ_from_the_host_are_not_used() {
     for (entry, lines, reason) in [
-        (&CUDA, "wrong 1", "its kernel for filling wrote "),
+        (&CUDA, "wrong 1", "self-test of its fill kernel found "),
         (
             &CUDA,
             "ptx 0",
             "cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX (218)",
         ),
-        (&HIP, "wrong 1", "its kernel for filling wrote "),
+        (&HIP, "wrong 1", "self-test of its fill kernel found "),
         (
             &HIP,
             "ptx 0",
@@ -300,12 +300,12 @@ fn the_way_of_allocating_is_chosen_and_reported() {
         (
             &CUDA,
             "vmm",
-            "vmm: cuMemCreate and cuMemMap, in granules of 65536 bytes, for network cards too",
+            "vmm: cuMemCreate and cuMemMap, in granules of 65536 bytes, for NICs too",
         ),
         (
             &HIP,
             "vmm",
-            "vmm: hipMemCreate and hipMemMap, in granules of 65536 bytes, for network cards too",
+            "vmm: hipMemCreate and hipMemMap, in granules of 65536 bytes, for NICs too",
         ),
     ] {
         let Some(double) = double_of(entry, "granularity 65536") else {

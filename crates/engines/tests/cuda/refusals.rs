@@ -21,7 +21,7 @@ const CASES: [Case; 12] = [
         "memory 4194304",
         (&CUDA, "", 1 << 30),
         &[
-            "1073741824 bytes were asked for, and ",
+            "1073741824 bytes were requested, and ",
             "of 4194304 are free: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY",
         ],
         &[],
@@ -131,7 +131,7 @@ fn each_refusal_has_a_reason_and_advice() {
             assert!(!said.contains(part), "{part}: {said}");
         }
         // The number of bytes to be pinned is rounded up to whole pages.
-        if let Some((before, _)) = said.split_once(" bytes of the host were to be pinned") {
+        if let Some((before, _)) = said.split_once(" bytes of host memory") {
             let asked = before.rsplit(' ').next().unwrap();
             assert!(asked.parse::<u64>().unwrap() >= BYTES, "{said}");
         }

@@ -402,7 +402,7 @@ fn an_untrusted_kernel_copies_nothing() {
     let line = Line::new(&driver, (&own, &far), Verb::Write, (&[("by", "sm")], 2));
     let refused = line.err().unwrap().to_string();
     assert!(
-        refused.contains("did not take the kernel") && refused.contains("by=ce"),
+        refused.contains("rejected the kernel") && refused.contains("by=ce"),
         "{refused}"
     );
 }

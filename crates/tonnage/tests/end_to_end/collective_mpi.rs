@@ -46,7 +46,7 @@ fn ranks_that_are_not_mpi_s_are_refused_and_others_go_on() {
     let line = "collective --backend mpi,native:shm --op all-reduce --sizes 8 --ranks 2 --iters 2 --trials 1";
     let reason = match installed().count() {
         0 => "has no MPI library",
-        _ => "start them by one",
+        _ => "start them with mpirun",
     };
     let ended = tonnage(dir.path(), line).run().with_code(1);
     ended.printing(&[reason, "native:shm"]);

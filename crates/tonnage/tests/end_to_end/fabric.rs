@@ -306,8 +306,8 @@ fn a_plan_holds_everything() {
 #[test]
 fn a_missing_library_or_provider_is_skipped_with_its_reason() {
     let missing = "
-        fabric:nope                            => was built without it | There are:  | tonnage devices
-        fabric:cxi --libfabric embedded        => embedded in tonnage | There are:  | Slingshot
+        fabric:nope                            => was built without it | Available providers:  | tonnage devices
+        fabric:cxi --libfabric embedded        => embedded in tonnage | Available providers:  | Slingshot
         fabric:tcp --devices nope0             => no device nope0 | --devices among | lo
         fabric:shm --devices lo                => no device lo | --devices among shm
         fabric:tcp --libfabric /nonexistent    => /nonexistent: cannot open | --libfabric

@@ -286,9 +286,9 @@ fn an_output_that_is_always_full() {
 fn shared_memory_that_cannot_be_used() {
     let cases = "
         tmpfs -o size=64k    => /dev/shm has only 64 KiB free
-        tmpfs -o ro          => no file can be made in /dev/shm (Read-only file system
-        tmpfs -o nr_inodes=1 => no file can be made in /dev/shm (No space left
-        proc                 => no file can be made in /dev/shm (
+        tmpfs -o ro          => no file can be created in /dev/shm (Read-only file system
+        tmpfs -o nr_inodes=1 => no file can be created in /dev/shm (No space left
+        proc                 => no file can be created in /dev/shm (
     ";
     for [mount, expected] in rows(cases) {
         let dir = tempdir().unwrap();
@@ -510,7 +510,7 @@ fn memory_too_short_for_a_connection() {
         );
         let text = words(&ended.stdout);
         let told = [
-            "because its memory is short: ",
+            "because its address space is nearly full: ",
             "raise the limit (ulimit -v)",
         ];
         if told.iter().all(|part| text.contains(part)) {

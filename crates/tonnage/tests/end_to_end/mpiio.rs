@@ -136,7 +136,7 @@ fn ranks_that_no_mpirun_has_started_are_refused() {
         "rank 0 of 1",
         "rank 0 of 2",
         "libmpi",
-        "no mpirun has started them",
+        "mpirun did not start the ranks",
     ] {
         assert!(why.contains(part), "{why}");
     }
@@ -165,7 +165,7 @@ fn a_library_of_another_mpi_is_refused_with_both_sizes() {
         "libmpi.so.40",
         "rank 0 of 1",
         "rank 0 of 2",
-        "does not belong to what started",
+        "does not belong to the launcher",
     ] {
         assert!(why.contains(part), "{why}");
     }
@@ -190,7 +190,7 @@ fn a_missing_library_is_reported_with_the_search_path() {
         assert!(by_option.contains(part), "{by_option}");
     }
     let by_variable = run(&format!("{alone} --ranks 1"), "/proc/self/status");
-    let advice = "Name another libmpi.so file with TONNAGE_MPI";
+    let advice = "Name the libmpi.so of the mpirun that starts the ranks with TONNAGE_MPI";
     assert!(by_variable.contains(advice), "{by_variable}");
     let other = run(&format!("{alone} --ranks 1 --mpi libc.so.6"), "");
     assert!(other.contains("MPI_Get_library_version"), "{other}");

@@ -219,7 +219,7 @@ fn memory_of_the_caller_is_written_and_read() {
     let refused = super::pair::open("shm", 3).register(memory()).unwrap_err();
     assert_eq!(refused.kind(), TransferErrorKind::Unavailable);
     assert!(
-        refused.to_string().contains("one process alone"),
+        refused.to_string().contains("private to one process"),
         "{refused}"
     );
 }

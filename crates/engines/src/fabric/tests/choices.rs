@@ -41,7 +41,7 @@ fn missing_providers_and_devices_are_refused_with_the_available_ones() {
     let none = EngineOptions::new();
     let efa = refused(&request("efa", &none));
     assert!(
-        efa.contains("was built without it") && efa.contains("There are: shm, tcp"),
+        efa.contains("was built without it") && efa.contains("Available providers: shm, tcp"),
         "{efa}"
     );
     let nonsense = refused(&request("nonsense", &none));

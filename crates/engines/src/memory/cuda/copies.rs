@@ -194,7 +194,7 @@ fn nominal(context: &Arc<CudaContext>) -> String {
     let rate = context.device().memory_bytes_per_s;
     rate.map_or_else(String::new, |rate| {
         let rate = gigabytes_per_s(rate as f64);
-        format!(", of nominal {rate} for what it reads and writes")
+        format!(", of nominal {rate} for reads and writes together")
     })
 }
 

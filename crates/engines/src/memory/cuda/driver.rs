@@ -182,7 +182,7 @@ impl GpuInUse {
             CudaFailure::NoCompiler(_) => format!(". {}", (self.vendor.advice)(failure)),
             _ => String::new(),
         };
-        format!("its driver did not take the {what}: {failure}{advice}")
+        format!("its driver rejected the {what}: {failure}{advice}")
     }
 
     /// Returns how long this process took to start the driver and to open the GPU.
@@ -213,9 +213,9 @@ impl GpuInUse {
     pub(super) fn allocation_failure(&self, bytes: u64, failure: &CudaFailure) -> Error {
         let why = match self.context.memory_bytes() {
             Ok((free, all)) => {
-                format!("{bytes} bytes were asked for, and {free} of {all} are free: {failure}")
+                format!("{bytes} bytes were requested, and {free} of {all} are free: {failure}")
             }
-            Err(_) => format!("{bytes} bytes were asked for: {failure}"),
+            Err(_) => format!("{bytes} bytes were requested: {failure}"),
         };
         Error::Unavailable {
             what: format!("memory of {}", self.name()),
@@ -244,7 +244,7 @@ fn no_such_gpu(vendor: &GpuVendor, (memory, number): (&str, u32), count: usize) 
         visible,
         ..
     } = vendor;
-    let visible = format!("{visible} selects the GPUs that it may see");
+    let visible = format!("{visible} selects the visible GPUs");
     let (what, why, how) = match count {
         // No other number would help.
         0 => (
@@ -282,7 +282,7 @@ pub(in crate::memory) fn pin_failure(
     let limit = match vendor.pins_within {
         PinBound::Locked => match tonnage_sys::process::locked_memory_limit() {
             Some(limit) => format!("this process may lock {limit} bytes (RLIMIT_MEMLOCK)"),
-            None => "this process may lock any number (RLIMIT_MEMLOCK)".to_owned(),
+            None => "this process may lock any number of bytes (RLIMIT_MEMLOCK)".to_owned(),
         },
         PinBound::SystemMemory => system_memory(&Tree::host()),
     };
@@ -292,7 +292,7 @@ pub(in crate::memory) fn pin_failure(
     };
     Error::Unavailable {
         what: format!("memory {}", vendor.pinned),
-        why: format!("{bytes} bytes of the host were to be pinned; {limit}{group}: {failure}"),
+        why: format!("cannot pin {bytes} bytes of host memory; {limit}{group}: {failure}"),
         how: how.to_owned(),
     }
 }
@@ -323,7 +323,7 @@ fn system_memory(tree: &Tree) -> String {
         .as_deref()
     {
         Some("Y" | "1") => {
-            format!("KFD sets no bound of its own here ({NO_SYSTEM_LIMIT} is set)")
+            format!("KFD sets no limit here ({NO_SYSTEM_LIMIT} is set)")
         }
         Some(_) => format!("{GRANTED} ({NO_SYSTEM_LIMIT} is not set)"),
         None => format!("{GRANTED}, unless {NO_SYSTEM_LIMIT} is set, which cannot be read here"),
@@ -331,8 +331,9 @@ fn system_memory(tree: &Tree) -> String {
 }
 
 /// Advice if KFD's limit was exceeded, and not the limit of locked memory.
-const NOT_PINNED_BY_KFD: &str = "Choose smaller --sizes or --footprint, or fewer ranks on this host; load the kernel's module \
-                                 amdgpu with no_system_mem_limit=1, and raise memory.max of the container's or the job's cgroup";
+const NOT_PINNED_BY_KFD: &str = "Choose smaller --sizes or --footprint, or fewer ranks on this host; load the kernel \
+                                 module amdgpu with no_system_mem_limit=1, and raise memory.max of the container's or \
+                                 the job's cgroup";
 
 /// Advice if host memory could not be pinned.
 const NOT_PINNED: &str = "Choose smaller --sizes or --footprint, or fewer ranks on this host; raise the limit with \
@@ -357,7 +358,7 @@ mod tests {
             report().contains("15/16") && report().ends_with("no_system_mem_limit is not set)")
         );
         std::fs::write(&file, "Y\n").unwrap();
-        assert!(report().starts_with("KFD sets no bound of its own here"));
+        assert!(report().starts_with("KFD sets no limit here"));
     }
 
     #[test]

@@ -41,8 +41,8 @@ const ALLOC: &str = "alloc";
 const BY_HANDLES: &str = "vmm";
 
 static OPTIONS: [EngineOption; 1] = [alloc_option(
-    "malloc: in one piece by cuMemAlloc; vmm: physical memory by a virtual-memory handle (cuMemCreate), mapped in whole \
-     granules, which some drivers export to network cards where they do not export the other",
+    "malloc: in one piece by cuMemAlloc; vmm: physical memory by a virtual-memory handle (cuMemCreate), mapped in \
+     whole granules; some drivers export only this kind to NICs",
 )];
 
 /// Returns a vendor's option for the allocation method.
@@ -60,7 +60,7 @@ pub const CUDA: MemoryEntry = MemoryEntry {
     options: &OPTIONS,
     ..entry(
         NVIDIA,
-        "memory of an NVIDIA GPU, the first one where no number is given; filled and verified by the GPU",
+        "NVIDIA GPU memory, of the first GPU if no number is given; filled and verified by the GPU",
         |request| allocate(NVIDIA, request),
         |request| bus_device(NVIDIA, request),
     )
@@ -223,21 +223,19 @@ impl Memory for CudaMemory {
                 None => format!("malloc: {}, in one piece", self.called("cuMemAlloc_v2")),
                 Some(granularity) => {
                     let reached = match self.buffer.is_for_cards() {
-                        Some(true) => "for network cards too",
+                        Some(true) => "for NICs too",
                         Some(false) => {
-                            "not for network cards: the driver reports that they cannot access it"
+                            "not for NICs: the driver reports that they cannot access it"
                         }
                         None if !self.gpu.vendor.cards.mapped_needs_attribute => {
-                            "the driver does not tell whether network cards reach it"
+                            "the driver does not report whether NICs can access it"
                         }
                         None => {
-                            "not for network cards: the driver does not tell whether they reach it"
+                            "not for NICs: the driver does not report whether they can access it"
                         }
                     };
                     let exported = match self.buffer.is_exportable() {
-                        Some(false) => {
-                            "; this release refuses handles by which a file of it could be made"
-                        }
+                        Some(false) => "; this release refuses exportable handles",
                         _ => "",
                     };
                     format!(

@@ -27,7 +27,7 @@ pub(super) fn prove(
     context: &Arc<CudaContext>,
     kernels: &PatternKernels,
 ) -> std::result::Result<(), String> {
-    let said = |failure: CudaFailure| format!("the proof of its kernels failed: {failure}");
+    let said = |failure: CudaFailure| format!("the self-test of its kernels failed: {failure}");
     let buffer = DeviceBuffer::allocate(context, BYTES + 2 * MARGIN).map_err(said)?;
     let proof = Proof { buffer, kernels };
     // First case: an odd address, and data whose alignment differs.
@@ -43,7 +43,7 @@ pub(super) fn prove_copies(
     context: &Arc<CudaContext>,
     kernel: &Arc<CopyKernel>,
 ) -> std::result::Result<(), String> {
-    let said = |failure: CudaFailure| format!("the proof of its kernel failed: {failure}");
+    let said = |failure: CudaFailure| format!("the self-test of its kernel failed: {failure}");
     // Ranges whose source and target have the same alignment, and ranges for which it differs. If it differs, the
     // kernel copies byte by byte.
     let ranges = [(MARGIN, MARGIN, BYTES), (24, 16, 4099), (MARGIN, 24, 4099)];
@@ -60,7 +60,7 @@ fn prove_ranges(
     kernel: &Arc<CopyKernel>,
     ranges: &[(u64, u64, u64)],
 ) -> std::result::Result<(), String> {
-    let said = |failure: CudaFailure| format!("the proof of its kernel failed: {failure}");
+    let said = |failure: CudaFailure| format!("the self-test of its kernel failed: {failure}");
     let longest = ranges.iter().map(|range| range.2).max().unwrap_or(0);
     let room = longest + 2 * MARGIN;
     let buffer = || DeviceBuffer::allocate(context, room).map(Arc::new);
@@ -96,7 +96,7 @@ fn prove_ranges(
             .position(|(expected, found)| expected != found)
         {
             return Err(format!(
-                "its kernel for copies left {:02x} at byte {at} of the proof, where {:02x} belongs",
+                "the self-test of its copy kernel found {:02x} at byte {at}, expected {:02x}",
                 found[at], expected[at]
             ));
         }
@@ -123,7 +123,7 @@ impl Proof<'_> {
     /// Checks that the fill kernel writes the same bytes as the host and no others, and that the verify kernel accepts
     /// them.
     fn fills(&self, offset: u64, len: u64, key: Key) -> std::result::Result<(), String> {
-        let said = |failure: CudaFailure| format!("the proof of its kernels failed: {failure}");
+        let said = |failure: CudaFailure| format!("the self-test of its kernels failed: {failure}");
         let expected = self.expected(offset, len, key)?;
         let numbers = numbers(key, 0, offset).map_err(|error| error.to_string())?;
         let mut bytes = vec![RAW; expected.len()];
@@ -135,7 +135,7 @@ impl Proof<'_> {
         let mut pairs = expected.iter().zip(&bytes);
         if let Some(at) = pairs.position(|(expected, found)| expected != found) {
             return Err(format!(
-                "its kernel for filling wrote {:02x} at byte {at} of the proof, where the host writes {:02x}",
+                "the self-test of its fill kernel found {:02x} at byte {at}, expected {:02x}",
                 bytes[at], expected[at]
             ));
         }
@@ -144,7 +144,7 @@ impl Proof<'_> {
 
     /// Checks that the verify kernel accepts the host's bytes, and reports bytes that were changed.
     fn finds(&self, offset: u64, len: u64, key: Key) -> std::result::Result<(), String> {
-        let said = |failure: CudaFailure| format!("the proof of its kernels failed: {failure}");
+        let said = |failure: CudaFailure| format!("the self-test of its kernels failed: {failure}");
         let expected = self.expected(offset, len, key)?;
         self.buffer.write(0, &expected).map_err(said)?;
         self.verifies(offset, len, key, None)?;
@@ -170,12 +170,12 @@ impl Proof<'_> {
         let found = self
             .kernels
             .verify(&self.buffer, offset, len, numbers)
-            .map_err(|failure| format!("the proof of its kernels failed: {failure}"))?;
+            .map_err(|failure| format!("the self-test of its kernels failed: {failure}"))?;
         if found == expected {
             return Ok(());
         }
         Err(format!(
-            "its kernel for verifying found {} wrong in the proof, where {} are",
+            "the self-test of its verify kernel found {} wrong, expected {}",
             named(found),
             named(expected)
         ))

@@ -247,7 +247,7 @@ fn what_cannot_be_copied_is_skipped_by_name() {
         gpus 2         => host --target-memory cuda --engine-option by=sm => only if the driver has pinned it | by=ce
         gpus 2         => cuda --gpus 5,0                             => memory cuda on rank 0 | sees 2 GPUs
         peers 0        => cuda --gpus 0,1                             => cuda:0 cannot reach the memory of cuda:1 | nvidia-smi topo
-        memory 2097152 => cuda --footprint 4M                         => bytes were asked for | of 2097152 are free
+        memory 2097152 => cuda --footprint 4M                         => bytes were requested | of 2097152 are free
     ";
     for [lines, memory, reason] in rows(refused) {
         let Some(double) = Double::with(lines) else {

@@ -146,7 +146,7 @@ fn memory_of_a_gpu_is_refused_by_engines_of_the_cpu() {
     );
     let of_shm = "memory cuda with engine shm | the CPU, which cannot address this memory";
     are_skipped(&records[..1], of_shm);
-    let of_fabric = "memory cuda:1 with engine fabric:tcp | does not register memory of devices (FI_HMEM) | staging=pinned";
+    let of_fabric = "memory cuda:1 with engine fabric:tcp | does not register device memory (FI_HMEM) | staging=pinned";
     are_skipped(&records[1..], of_fabric);
 }
 
