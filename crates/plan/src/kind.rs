@@ -70,7 +70,7 @@ pub trait AnyExperiment: Debug {
 pub struct Scale {
     /// Factor for times.
     pub time: f64,
-    /// Factor for the work of each rank of an experiment whose total work, over all ranks, is fixed.
+    /// Factor for the bytes of each rank in experiments that divide a fixed total among all ranks.
     pub share_of_rank: f64,
 }
 

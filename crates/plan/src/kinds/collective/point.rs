@@ -26,7 +26,7 @@ tonnage_units::names! {
 }
 
 tonnage_units::names! {
-    /// Moment at which inputs are written anew.
+    /// When inputs are written again.
     pub enum Refill: "refill" {
         /// Before each iteration.
         Iteration = "iteration",
@@ -96,7 +96,7 @@ pub struct CollectivePoint {
     pub chunk_bytes: Option<u64>,
     /// Alignment before each call.
     pub align: Align,
-    /// Moment at which inputs are written anew.
+    /// When inputs are written again.
     pub refill: Refill,
     /// Memory that the elements live in.
     pub memory: String,

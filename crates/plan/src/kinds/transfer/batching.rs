@@ -16,9 +16,9 @@ use tonnage_units::Result;
 tonnage_units::names! {
     /// Calls that hand a batch over.
     pub enum BatchCall: "batch-call" {
-        /// One with all operations.
+        /// One call with all operations.
         One = "one",
-        /// One for each operation.
+        /// One call for each operation.
         Many = "many",
     }
 }

@@ -56,8 +56,8 @@ impl PointLength {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TrialLength {
-    /// Minimum time. Operations in flight at its end are finished and counted. Verified trials of atomic operations end
-    /// earlier if no place is left for another old value.
+    /// Trials last at least this long. Operations in flight at the end are finished and counted. Verified trials of
+    /// atomic operations end earlier if no place is left for another old value.
     DurationNs(u64),
     /// Operations of each thread (batches under `batch`, round trips under `ping-pong`).
     Iterations(u64),

@@ -288,9 +288,9 @@ impl Pacing {
 tonnage_units::names! {
     /// Way in which threads wait for completions, at both ends.
     pub enum CqMode: "way of waiting", default Busy {
-        /// They poll without end.
+        /// Threads poll without end.
         Busy = "busy",
-        /// They sleep until the device has an event for them.
+        /// Threads sleep until the device has an event for them.
         Event = "event",
     }
 }

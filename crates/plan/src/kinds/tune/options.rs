@@ -50,7 +50,7 @@ crate::options::groups! {
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Search", mut_args = with_default::<Self>)]
 pub struct SearchOptions {
-    /// Figure that decides: payload per second, operations per second, or the median latency of one operation.
+    /// Figure to optimize: payload per second, operations per second, or the median latency of one operation.
     #[arg(long, value_name = "GOAL", value_parser = one_of::<Goal>())]
     pub goal: Option<Goal>,
 

@@ -67,7 +67,7 @@ pub struct TunePoint {
     pub threads: u32,
     /// Kind of memory.
     pub memory: String,
-    /// Figure that decides.
+    /// Figure to optimize.
     pub goal: Goal,
     /// Length of each trial.
     pub trial_ns: u64,

@@ -223,7 +223,7 @@ fn a_stale_block(job: &Job) {
     job.names(&why, Damage { offset, bytes }, &stale, &expected);
     let own = job.seed;
     let seeds = format!("data of seed 12345 from another write, not of seed {own}");
-    // Only a whole sector within the block identifies other data.
+    // A block may begin in the middle of a sector. The seed of its data is then found in a later, whole sector.
     assert!(why.contains(&seeds), "{why}");
 }
 

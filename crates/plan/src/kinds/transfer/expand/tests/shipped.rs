@@ -64,7 +64,7 @@ fn the_tour_measures_less_than_20_seconds() {
     assert!(total_ns < 20_000_000_000, "{}", Nanos(total_ns));
 }
 
-/// The plan for an AMD node must equal the one for an NVIDIA node except for names. This test keeps them in step.
+/// The plan for an AMD node must equal the plan for an NVIDIA node except for names.
 #[test]
 fn both_pages_of_a_node_measure_the_same() {
     let [nvidia, amd] = ["gpu-node", "gpu-node-amd"].map(|name| shipped(name, Some(3)));
@@ -93,7 +93,7 @@ fn shipped(name: &str, ranks: Option<u32>) -> Vec<TransferPoint> {
     points.collect()
 }
 
-/// Checks operation, batch, queue pairs and sizes of each experiment of the published page.
+/// Checks the operation, batch, queue pairs and sizes of each experiment of the published page.
 #[test]
 fn the_mori_io_plans_have_the_published_cells() {
     let cells = |points: &[TransferPoint]| -> Vec<_> {
@@ -145,8 +145,8 @@ fn the_mori_io_plans_have_the_published_cells() {
     assert_eq!(cells(&writes), expected.concat());
 }
 
-/// Checks the page's four configurations, and its two with several devices and host memory. Only experiments with
-/// hardware that a machine may lack are optional.
+/// Checks the published page's four configurations, and its two configurations with several devices and host memory. An
+/// experiment must be optional only if it needs hardware that a machine may lack.
 #[test]
 fn the_efa_plan_has_the_published_cells() {
     let (plan, ranks) = loaded("efa-write", None);
@@ -210,7 +210,7 @@ fn the_one_sided_read_plan_has_the_published_cells_by_each_engine() {
         (point.engine.clone(), cell)
     };
     let mut cells: Vec<_> = points.iter().map(cell).collect();
-    // Only the kernel engine has an option for the published way of signalling.
+    // The published signalling is an option of the kernel engine only.
     let first: Vec<_> = points
         .iter()
         .filter(|point| !point.engine_options.is_empty())
@@ -232,8 +232,8 @@ fn the_one_sided_read_plan_has_the_published_cells_by_each_engine() {
     }
     expected.sort_unstable();
     assert_eq!(cells, expected);
-    // Published RC rows with 12 outstanding operations are in the experiment with the signalling that they were
-    // measured with.
+    // Published RC rows with 12 outstanding operations belong to the experiment with the signalling mode in which they
+    // were measured.
     let (plan, ranks) = loaded("one-sided-read", None);
     let planned = plan.points(ranks, &SHIPPED).unwrap();
     let rows = planned.iter().map(|planned| {
