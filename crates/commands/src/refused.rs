@@ -303,10 +303,10 @@ const REFUSED: &str = r#"
 --path t --ranks 3 --block 1 --segments 6 --transfer 1 --layout per-process => block 1 | write block
 
 # ior --ranks 2
--M 2g => -M of IOR is not in tonnage | --posix.odirect
--b 3m -t 2m => -b 3145728 is not a whole number | write a multiple
+-M 2g => -M of IOR is not supported by tonnage | --posix.odirect
+-b 3m -t 2m => -b 3145728 is not a multiple of -t 2097152 | use a multiple
 -a HDF5 => HDF5 | -a MPIIO
--C -Q 2 => leads back to a task's own data | write -Q 1
+-C -Q 2 => leads back to a task's own data | use -Q 1
 -N 3 => -N 3 and --ranks 2 | leave one of them out
 -O summaryFile=nowhere/s => nowhere | mkdir -p
 -O summaryFormat=CSV --format csv => summaryFormat | summaryFile

@@ -15,7 +15,7 @@ const INDENT: usize = 34;
 pub fn options() -> String {
     let mut out = String::from("Options of IOR:\n");
     table(&mut out, &honoured());
-    out.push_str("\nOptions of IOR that are an error here, and what to use instead:\n");
+    out.push_str("\nOptions of IOR that are an error here, with their replacements:\n");
     table(&mut out, &refused());
     out
 }

@@ -31,7 +31,7 @@ pub fn collect(
     };
     let text = std::fs::read_to_string(path).map_err(|error| {
         Error::Usage(format!(
-            "the hints file {path} cannot be read: {error}. Name an existing file, or leave it out"
+            "cannot read the hints file {path}: {error}. Name an existing file, or leave out -U"
         ))
     })?;
     for (number, line) in (1..).zip(text.lines().map(str::trim)) {
@@ -54,8 +54,8 @@ pub fn collect(
 
 fn suspicious_line(path: &str, number: usize, line: &str) -> String {
     format!(
-        "{path}, line {number}: {line:.60?} is a comment to IOR and to tonnage: begin a hint with IOR_HINT__MPI__, without \
-         export or setenv, and a comment with #"
+        "{path}, line {number}: {line:.60?} is ignored as a comment: hints begin with IOR_HINT__MPI__, without export \
+         or setenv, and comments with #"
     )
 }
 
@@ -63,7 +63,7 @@ fn no_equals(path: &str, number: usize, line: &str) -> Error {
     let mut words = line.split_whitespace();
     let (variable, value) = (words.next(), words.next());
     Error::Usage(format!(
-        "{path}, line {number}: {line:.60?} has no \"=\": write {:.60}={:.60}",
+        "{path}, line {number}: {line:.60?} has no \"=\": use {:.60}={:.60}",
         variable.unwrap_or_default(),
         value.unwrap_or("VALUE")
     ))
@@ -76,7 +76,7 @@ fn name(variable: &str, place: &str) -> Result<String> {
     match found {
         Some(name) if !name.is_empty() => Ok(name.to_owned()),
         _ => Err(Error::Usage(format!(
-            "{variable:.60?} of {place} is not a hint: write IOR_HINT__MPI__NAME=VALUE, such as \
+            "{variable:.60?} in {place} is not a hint: hints are IOR_HINT__MPI__NAME=VALUE, e.g. \
              IOR_HINT__MPI__romio_cb_write=disable"
         ))),
     }
@@ -85,7 +85,7 @@ fn name(variable: &str, place: &str) -> Result<String> {
 fn whole(variable: &str, value: &str, place: &str) -> Result<String> {
     if value.is_empty() {
         return Err(Error::Usage(format!(
-            "{variable:.60} of {place} has no value: write {variable:.60}=VALUE, or take it out"
+            "{variable:.60} in {place} has no value: set {variable:.60}=VALUE, or remove it"
         )));
     }
     Ok(value.to_owned())
@@ -150,10 +150,7 @@ mod tests {
             );
         }
         let error = read("IOR_HINT__MPI__cb_nodes 8\n").unwrap_err().to_string();
-        assert!(
-            error.ends_with("write IOR_HINT__MPI__cb_nodes=8"),
-            "{error}"
-        );
+        assert!(error.ends_with("use IOR_HINT__MPI__cb_nodes=8"), "{error}");
     }
 
     #[test]

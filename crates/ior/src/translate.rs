@@ -179,14 +179,12 @@ fn shift(options: &IorOptions, placement: &RankPlacement) -> Result<Option<ReadS
     let nodes_behind = options.nodes_behind();
     if ranks == 1 {
         return Err(Error::Usage(
-            "-C reads another task's data, and there is only one task: start more, --ranks 2, or leave -C \
-             out".to_owned(),
+            "-C reads another task's data, but there is only one task: start more, e.g. `--ranks 2`, or leave -C out".to_owned(),
         ));
     }
     if placement.one_host && nodes_behind.is_multiple_of(ranks) {
         return Err(Error::Usage(format!(
-            "-C -Q {nodes_behind} leads back to a task's own data, because one node has only {ranks} tasks: \
-             write -Q 1"
+            "-C -Q {nodes_behind} leads back to a task's own data, because one node has only {ranks} tasks: use -Q 1"
         )));
     }
     Ok(Some(ReadShift::Nodes(nodes_behind)))
@@ -200,7 +198,7 @@ fn stripes(stripes: Stripes) -> Result<StripeCount> {
                 .map(StripeCount::Targets)
                 .map_err(|_| {
                     Error::Usage(format!(
-                        "a stripe count of {targets} is too large: write -1 for all targets"
+                        "a stripe count of {targets} is too large: use -1 for all targets"
                     ))
                 })
         }
@@ -216,7 +214,7 @@ fn time(option: &str, value: u64, unit_s: u64) -> Result<Option<Nanos>> {
     let ns = value.checked_mul(unit_s * 1_000_000_000);
     let ns = ns.ok_or_else(|| {
         Error::Usage(format!(
-            "{option} {value} is too long: write a smaller number"
+            "{option} {value} is too long: use a smaller number"
         ))
     })?;
     Ok(nonzero(ns).map(Nanos))
@@ -299,8 +297,8 @@ mod tests {
         }
         for (line, ranks, part) in [
             ("-C", 1, "--ranks 2"),
-            ("-C -Q 2", 2, "write -Q 1"),
-            ("-C -Q 6", 3, "write -Q 1"),
+            ("-C -Q 2", 2, "use -Q 1"),
+            ("-C -Q 6", 3, "use -Q 1"),
         ] {
             let one_host = true;
             let error = translate(line, &RankPlacement { ranks, one_host }).unwrap_err();
@@ -336,7 +334,7 @@ mod tests {
         for (line, part) in [
             ("-w -G -2147483649", "is too small"),
             ("-w -b -1", "is not a number"),
-            ("-r -Z -X -5 -i 2", "write -X 5"),
+            ("-r -Z -X -5 -i 2", "use -X 5"),
         ] {
             let error = translate(line, &TWO).unwrap_err().to_string();
             assert!(error.contains(part), "{line}: {error}");
@@ -348,7 +346,7 @@ mod tests {
         for line in ["-D 99999999999999", "-T 9999999999", "-d 99999999999999"] {
             let error = translate(line, &TWO).unwrap_err();
             assert!(
-                error.to_string().contains("write a smaller number"),
+                error.to_string().contains("use a smaller number"),
                 "{error}"
             );
         }

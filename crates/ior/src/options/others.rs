@@ -14,35 +14,35 @@ pub const ALWAYS: &[OptionRow] = &[
 pub const DIRECTIVES: OptionRow = (
     "-O",
     "KEY=VALUE",
-    "The same by IOR's long names (-O writeFile=1,blockSize=4m)",
+    "Set options by IOR's long names (-O writeFile=1,blockSize=4m)",
 );
 
 /// Refused options, one per line: names, value and replacement.
 pub const REFUSED: &str = "\
--A refNum | N | name the file of results instead, --output NAME.jsonl
--f | FILE | write a plan and use `tonnage run PLAN` (--print-plan shows one for each command line)
--M memoryPerNode memoryPerTask | SIZE | to keep the page cache out of the figures use --posix.odirect, or read in a run of its own; the record says how much was cached
--I individualDataSets | | data sets belong to HDF5: a file for each task is -F
--J setAlignment | SIZE | it aligns objects of HDF5: leave it out
--K keepFileWithError | | use -k, which keeps the files in any case
--n noFill | | it belongs to HDF5: leave it out
--P useSharedFilePointer | | IOR never had it either: leave it out
--S --mpiio.useStridedDatatype useStridedDatatype | | use -V: its view has the stride in it
--x singleXferAttempt | | leave it out: a transfer that moves less than its bytes is never counted as a whole one
--y dualMount | | name both mounts, -F -o A@B
---warningAsErrors warningAsErrors | | leave it out: what cannot be done as asked is an error in any case
---posix.rangelocks | | locks are not measured: leave it out
---posix.lustre.startost --posix.lustre.pool lustreStartOST | N | make the directory with `lfs setstripe`, and files in it follow
+-A refNum | N | name the results file with --output NAME.jsonl
+-f | FILE | use a plan with `tonnage run PLAN` (--print-plan shows the plan of a command line)
+-M memoryPerNode memoryPerTask | SIZE | to bypass the page cache use --posix.odirect, or read in a separate run; the record shows how much was cached
+-I individualDataSets | | data sets are for HDF5 only: for a file per task use -F
+-J setAlignment | SIZE | it aligns HDF5 objects: leave it out
+-K keepFileWithError | | use -k, which always keeps the files
+-n noFill | | it is for HDF5 only: leave it out
+-P useSharedFilePointer | | not an option of IOR either: leave it out
+-S --mpiio.useStridedDatatype useStridedDatatype | | use -V: its view contains the stride
+-x singleXferAttempt | | leave it out: a short transfer never counts as a complete one
+-y dualMount | | name both mounts with -F -o A@B
+--warningAsErrors warningAsErrors | | leave it out: an unsupported request is always an error
+--posix.rangelocks | | tonnage does not measure locks: leave it out
+--posix.lustre.startost --posix.lustre.pool lustreStartOST | N | set it on the directory with `lfs setstripe`; new files in it inherit it
 --posix.lustre.ignorelocks lustreIgnoreLocks | | leave it out
---posix.gpfs.hintaccess --posix.gpfs.finegrainwritesharing --posix.gpfs.finegrainreadsharing --posix.gpfs.createsharing gpfsHintAccess | | calls of GPFS's own are not made: leave it out
---posix.gpfs.releasetoken gpfsReleaseToken | N | calls of GPFS's own are not made: leave it out
---posix.beegfs.NumTargets --posix.beegfs.ChunkSize beegfsNumTargets beegfsChunkSize | N | make the directory with `beegfs-ctl --setpattern`, and files in it follow
---gpuDirect GPUDirect | | bytes are in host memory: leave it out
-allocateBufferOnGPU GPUid | N | bytes are in host memory: leave it out
-minTimeDuration | SECONDS | make the files larger (-s) and end by time, -D SECONDS
-saveRankPerformanceDetailsCSV savePerOpDataCSV | FILE | the record has every rank, the series over time and a histogram of all transfers: --output FILE.jsonl
-interIODelay | N | leave it out: transfers are made without pauses
-numNodes numTasksOnNode0 | N | leave it out: where the ranks run is known
+--posix.gpfs.hintaccess --posix.gpfs.finegrainwritesharing --posix.gpfs.finegrainreadsharing --posix.gpfs.createsharing gpfsHintAccess | | tonnage makes no GPFS-specific calls: leave it out
+--posix.gpfs.releasetoken gpfsReleaseToken | N | tonnage makes no GPFS-specific calls: leave it out
+--posix.beegfs.NumTargets --posix.beegfs.ChunkSize beegfsNumTargets beegfsChunkSize | N | set it on the directory with `beegfs-ctl --setpattern`; new files in it inherit it
+--gpuDirect GPUDirect | | file data is always in host memory: leave it out
+allocateBufferOnGPU GPUid | N | file data is always in host memory: leave it out
+minTimeDuration | SECONDS | use larger files (-s), and end phases after a time with -D SECONDS
+saveRankPerformanceDetailsCSV savePerOpDataCSV | FILE | use --output FILE.jsonl: the record has every rank, the series over time and a histogram of all transfers
+interIODelay | N | leave it out: tonnage makes no pauses between transfers
+numNodes numTasksOnNode0 | N | leave it out: tonnage knows where the ranks run
 debug platform | TEXT | leave it out: the record describes the hosts
 ";
 

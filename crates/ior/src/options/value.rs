@@ -55,13 +55,13 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         _ => "is not a number",
     };
     Err(format!(
-        "{why}: write a whole number, with k, m, g or t for powers of two, such as 8, 4k or 2m"
+        "{why}: use a whole number, with k, m, g or t for powers of two, e.g. 8, 4k or 2m"
     ))
 }
 
 /// Parses a whole number that may be negative, as IOR allows for seeds.
 pub fn parse_signed(text: &str) -> Result<i64, String> {
-    let below = |_| "is too small: write -2147483648 or more".to_owned();
+    let below = |_| "is too small: use -2147483648 or more".to_owned();
     match text.strip_prefix('-') {
         None => i64::try_from(parse_size(text)?).map_err(|_| "is too large".to_owned()),
         Some(digits) => {
@@ -101,7 +101,7 @@ pub fn parse_flag(text: &str) -> Result<u64, String> {
     let digits = !text.is_empty() && text.len() < 5 && text.bytes().all(|b| b.is_ascii_digit());
     match text.parse() {
         Ok(times) if digits => Ok(times),
-        _ => Err("is neither on nor off: write 1 or 0".to_owned()),
+        _ => Err("is neither on nor off: use 1 or 0".to_owned()),
     }
 }
 
@@ -111,13 +111,13 @@ pub fn parse_api(name: &str) -> Result<Api, String> {
         "POSIX" => return Ok(Api::Posix),
         "MPIIO" => return Ok(Api::Mpiio),
         "URING" => return Ok(Api::Uring),
-        "AIO" => "io_uring has replaced it: -a URING",
-        "MMAP" => "mapped files are not measured here: -a POSIX",
-        "DUMMY" => "to see what would be done, use --dryRun",
-        "HDF5" | "NCMPI" => "the layer below these libraries is MPI-IO: -a MPIIO",
-        _ => "write POSIX, MPIIO or URING",
+        "AIO" => "io_uring has replaced it: use -a URING",
+        "MMAP" => "tonnage does not measure mapped files: use -a POSIX",
+        "DUMMY" => "to see the plan without running it, use --dryRun",
+        "HDF5" | "NCMPI" => "these libraries use MPI-IO: use -a MPIIO",
+        _ => "use POSIX, MPIIO or URING",
     };
-    Err(format!("is not in tonnage: {instead}"))
+    Err(format!("is not supported by tonnage: {instead}"))
 }
 
 /// Parses a number of stripe targets.
@@ -135,8 +135,8 @@ pub fn parse_data(name: &str) -> Result<String, String> {
             Ok(name.to_owned())
         }
         _ => Err(
-            "is not a kind of data: write offset, incompressible, timestamp or random (all are the same here: the \
-             data has its offset and its seed, and does not compress)"
+            "is not a kind of data: use offset, incompressible, timestamp or random (all are the same here: the data \
+             contains its offset and its seed, and does not compress)"
                 .to_owned(),
         ),
     }
@@ -148,6 +148,6 @@ pub fn parse_summary_format(name: &str) -> Result<SummaryFormat, String> {
         "default" => Ok(SummaryFormat::Text),
         "json" => Ok(SummaryFormat::Json),
         "csv" => Ok(SummaryFormat::Csv),
-        _ => Err("is not a format: write default, JSON or CSV".to_owned()),
+        _ => Err("is not a format: use default, JSON or CSV".to_owned()),
     }
 }

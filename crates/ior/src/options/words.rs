@@ -152,7 +152,7 @@ impl CollectedOptions {
         for directive in value.split(',') {
             let Some((key, value)) = directive.split_once('=') else {
                 return Err(Error::Usage(format!(
-                    "-O {directive:.40?} is not a directive: write -O KEY=VALUE, such as -O summaryFormat=JSON"
+                    "-O {directive:.40?} is not a directive: use -O KEY=VALUE, e.g. `-O summaryFormat=JSON`"
                 )));
             };
             let (key, value) = (key.trim(), value.trim());
@@ -171,7 +171,7 @@ impl CollectedOptions {
         }
         if let Some((_, _, instead)) = others::refused().find(|row| row.0 == id) {
             return Err(Error::Usage(format!(
-                "{shown} of IOR is not in tonnage: {instead}"
+                "{shown} of IOR is not supported by tonnage: {instead}"
             )));
         }
         if takes_value(&arg) {
@@ -190,7 +190,7 @@ impl CollectedOptions {
             (Some((_, _, does)), Some(0)) => {
                 let does = does.to_lowercase();
                 return Err(Error::Usage(format!(
-                    "{shown}0: {does} always: leave it out"
+                    "{shown}0: {does} in any case: leave it out"
                 )));
             }
             (Some(_), _) => {}
@@ -318,7 +318,7 @@ fn wrong_word(error: &clap::Error, words: &[String], own: &[OwnOption]) -> Error
             };
             match words.iter().find(has_hyphen) {
                 Some(word) => Error::Usage(format!(
-                    "{word:.60?} is not an option of IOR: put a blank between options, {:.60}",
+                    "{word:.60?} is not an option of IOR: put a blank between options, e.g. `{:.60}`",
                     word.split('-').collect::<Vec<_>>().join(" -").trim_start()
                 )),
                 None => unknown("--", "", &[]),
