@@ -40,6 +40,7 @@ const PUBLISHED: &str =
 const LAYERS: &str = "In the table of `tonnage layers`.";
 const COMPARE: &str = "In the tables of `tonnage compare`.";
 const BASELINE: &str = "In the tables of `tonnage baseline` and `tonnage check`.";
+const JUDGED: &str = "In the tables of `tonnage compare`, `tonnage baseline` and `tonnage check`.";
 const VERIFY: &str = "In the table of `tonnage verify`.";
 
 macro_rules! derived {
@@ -120,7 +121,7 @@ derived! {
     RESULT = "Result", VERIFY, "ok: all points were checked and correct. ok in part: some could not be tried or checked. \
         skipped: none could be tried. FAILED: wrong data, or an error. NOT CHECKED: no data was compared. The reasons \
         are above and below the table.";
-    METRIC = "Metric", COMPARE, "Column that is compared: Avg BW (GB/s) and the like, in its unit.";
+    METRIC = "Metric", JUDGED, "Metric that is compared, as --metric takes it, or the column that it is.";
     SIDE_A = "A", COMPARE, "Value of the first side: of a point the geometric mean of its runs (of their trials where those \
         stand in, the arithmetic mean where one is 0), of a difference all values that its runs have.";
     SIDE_B = "B", COMPARE, "Value of the second side, as A.";
@@ -128,11 +129,13 @@ derived! {
         point from the others, a → b if an ignored key differs between the sides.";
     SIDES_INTERVAL = "Interval", COMPARE, "Confidence interval of the ratio: Welch's t over the logarithms of the runs' \
         means. With fewer than 3 runs on a side there is none; --by-trials takes that of the trials.";
-    VERDICT = "Verdict", COMPARE, "Worse or better: the whole interval lies beyond the margin, and by Benjamini and Hochberg the \
+    VERDICT = "Verdict", JUDGED, "Of a comparison, worse or better: the whole interval lies beyond the margin, and by Benjamini and Hochberg the \
         difference is no chance among so many points. Same: the whole interval lies within the margin. Unclear: neither, \
         fewer than 3 runs on a side, or a value is 0. Not comparable: the machine or its set-up differs. Missing: one side \
-        has not measured it, or not in all its runs. Not measured: neither side has a value.";
-    POINT_RUNS = "Runs", COMPARE, "Runs of A and of B that the values are of, where these are not those of the page's head.";
+        has not measured it, or not in all its runs. Not measured: neither side has a value. Of a check, pass, warn, fail; skip if there is \
+        nothing to compare with, error if it could not be measured.";
+    RUNS = "Runs", JUDGED, "Runs that the figure is of. Of a comparison, those of A and of B, if they are not those of the \
+        page's head.";
     MORE_RUNS = "More runs", COMPARE, "Runs that each side would need beyond those it has, for another verdict than unclear, if \
         means and spreads stay as they are. With fewer than 3 runs, those up to 3.";
     AREA = "Area", COMPARE, "Part of the surroundings that differs: program, effective (what engines and memory really were), \
@@ -140,26 +143,25 @@ derived! {
     DIFFERS = "What differs", COMPARE, "Name of the difference, as --accept takes it.";
     COUNTS = "Counts", COMPARE, "Consequence of the difference: yes (points cannot be compared), accepted (by --accept, or \
         because `tonnage ab` gave it to side B on purpose) or no (it is what is compared, or follows from it).";
-    BASE_POINT = "Measured point", BASELINE, "Short name of the point: engine, operation, and what tells it from \
-        others. A figure of a baseline is of one point on one kind of host, over one set of devices.";
-    BASE_METRIC = "Figure", BASELINE, "Metric by which the point is judged, as --metric takes it.";
-    BASE_MEDIAN = "Fleet", BASELINE, "Median of the runs of all hosts of this kind; a run counts with the mean of its \
+    BASE_POINT = "Case", BASELINE, "Engine, operation, and the keys that tell the point from the others of the table; the line \
+        above the table has what all cases share. A figure of a baseline is of one point on one kind of host, over one \
+        set of devices.";
+    BASE_DEVICE = "Devices", BASELINE, "Devices that carry the bytes, or the device that is missing or down.";
+    BASE_MEDIAN = "Median", BASELINE, "Median of the runs of all hosts of this kind; a run counts with the mean of its \
         trials.";
     BASE_SPREAD = "MAD", BASELINE, "Median of the runs' distances from the median, as a part of it. Of a normal spread it \
         is 0.67 standard deviations. \"by hand\" where the figure is of a data sheet.";
     BASE_WARN = "Warn", BASELINE, "Figure beyond which a host is warned of: --warn from the median, but at least 4 MAD.";
     BASE_FAIL = "Fail", BASELINE, "Figure beyond which a host fails: --fail from the median, but at least 4 MAD.";
     BASE_HOSTS = "Hosts", BASELINE, "Hosts, or groups of hosts that measured together, that the figure is of.";
-    BASE_RUNS = "Of runs", BASELINE, "Runs that the figure is of.";
     BASE_HOST = "Host", BASELINE, "Host, or hosts that measured together.";
     BASE_OLD = "Old", BASELINE, "Median of the first baseline.";
-    BASE_NEW = "This", BASELINE, "Median of the second baseline, or of the slow host.";
-    BASE_RATIO = "Of it", BASELINE, "The median before it / the old one, or / the fleet's.";
+    BASE_NEW = "New", BASELINE, "Median of the second baseline.";
+    BASE_RATIO = "New / old", BASELINE, "Ratio of the medians.";
+    OF_MEDIAN = "Of median", BASELINE, "Median of a slow host / that of all hosts.";
     BASE_DRIFT = "Drift", BASELINE, "slower, failing: beyond the old baseline's warning or failure. faster: as far on \
         the better side. added, gone: one baseline alone has it.";
     CHECK_MEASURED = "Measured", BASELINE, "Figure of the check's best try. On a page of records it is that of the host's \
-        run in the middle.";
-    CHECK_VERDICT = "Says", BASELINE, "pass, warn, fail; skip where there is nothing to compare with, error where it \
-        could not be measured.";
-    CHECK_WHY = "Because", BASELINE, "Reason of a verdict that the figures do not tell.";
+        run in the middle, and in a list of slow hosts the host's median.";
+    CHECK_WHY = "Reason", BASELINE, "Distance from the median, or another reason of the verdict.";
 }

@@ -12,7 +12,8 @@ use tonnage_units::{Error, Result, names};
 
 use crate::baseline::point_namer;
 use crate::csv::{harmless, line};
-use crate::text::{WIDTH, wrap};
+use crate::result::{ReportResult, ResultWord};
+use crate::text::{WIDTH, counted, wrap};
 
 /// Width of the longest bar.
 const BAR_COLUMNS: usize = 30;
@@ -76,13 +77,43 @@ pub fn render(
 }
 
 fn page(shown: &[(String, &PointHistory)]) -> String {
-    let mut parts: Vec<String> = shown
+    let all = shown.iter().map(|(name, history)| one(name, history));
+    let result = result(shown).plain(WIDTH) + "\n";
+    std::iter::once(result)
+        .chain(all)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The number of changes, and the largest one.
+fn result(shown: &[(String, &PointHistory)]) -> ReportResult {
+    let changes = shown.iter().flat_map(|(name, history)| {
+        let changes = history.changes.iter();
+        changes.map(move |change| (name, *history, change))
+    });
+    let changes: Vec<(&String, &PointHistory, &HistoryChange)> = changes.collect();
+    let total = format!(
+        "{} in {}",
+        counted(changes.len() as u64, "change"),
+        counted(shown.len() as u64, "point")
+    );
+    let distance = |change: &HistoryChange| change.ratio.ln().abs();
+    let largest = changes
         .iter()
-        .map(|(name, history)| one(name, history))
-        .collect();
-    let changes: usize = shown.iter().map(|(_, history)| history.changes.len()).sum();
-    parts.push(format!("{} points, {changes} changes\n", shown.len()));
-    parts.join("\n")
+        .max_by(|left, right| distance(left.2).total_cmp(&distance(right.2)));
+    ResultWord::Result.with(match largest {
+        None => total,
+        Some((name, history, change)) => format!(
+            "{total}; the largest: {name} on {}, {} is {} of the earlier value from {} on",
+            history.hosts,
+            history.metric,
+            percent(change.ratio),
+            history
+                .runs
+                .get(change.at)
+                .map_or_else(String::new, |run| time(run.time_unix_ns))
+        ),
+    })
 }
 
 fn one(name: &str, history: &PointHistory) -> String {
@@ -121,7 +152,7 @@ fn changed(change: &HistoryChange) -> String {
         more => format!("; and {more} more"),
     };
     let then = match shown.is_empty() {
-        true => "nothing that the records tell changed then".to_owned(),
+        true => "nothing else in the records changed then".to_owned(),
         false => shown.join("; ") + &more,
     };
     let words = format!(

@@ -1,5 +1,6 @@
 //! The result of a report: a word that agrees with the exit code, and the reason. It is printed before everything else.
 
+use tonnage_judge::check::CheckVerdict;
 use tonnage_record::Record;
 
 use crate::markdown;
@@ -23,6 +24,8 @@ pub enum ResultWord {
     Warn,
     /// Something is wrong or missing; the command ends with an error.
     Fail,
+    /// It could not be found out.
+    Error,
     /// Nothing was done, which is allowed.
     Skip,
     /// Figures without a judgement.
@@ -36,6 +39,7 @@ impl ResultWord {
             Self::Pass => "PASS",
             Self::Warn => "WARN",
             Self::Fail => "FAIL",
+            Self::Error => "ERROR",
             Self::Skip => "SKIP",
             Self::Result => "RESULT",
         }
@@ -78,6 +82,18 @@ impl ReportResult {
             .map(|line| markdown::paragraph(line))
             .collect();
         word + &lines.join("\n")
+    }
+}
+
+impl From<CheckVerdict> for ResultWord {
+    fn from(verdict: CheckVerdict) -> Self {
+        match verdict {
+            CheckVerdict::Pass => Self::Pass,
+            CheckVerdict::Warn => Self::Warn,
+            CheckVerdict::Fail => Self::Fail,
+            CheckVerdict::Skip => Self::Skip,
+            CheckVerdict::Error => Self::Error,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use tonnage_judge::baseline::Baseline;
 use tonnage_judge::baseline::build::baseline as built;
 use tonnage_judge::baseline::by_hand::HandValue;
-use tonnage_judge::baseline::drift::{Drift, drift};
+use tonnage_judge::baseline::drift::drift;
 use tonnage_judge::baseline::read::BASELINE_BYTES_MAX;
 use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
@@ -73,8 +73,7 @@ fn difference(args: &BaselineArgs) -> Result<ExitCode> {
     let found = drift(&read(old)?, &read(new)?)?;
     let names = [old, new].map(|path| path.display().to_string());
     print(&drifted(&found, [&names[0], &names[1]]))?;
-    let is_slower = |drift| matches!(drift, Drift::Slower | Drift::Failing);
-    let failing = found.iter().filter(|entry| is_slower(entry.drift)).count();
+    let failing = found.iter().filter(|entry| entry.drift.is_worse()).count();
     if failing > 0 {
         print_message(&format!(
             "error: {failing} of {} entries are slower in {}, or fail there",

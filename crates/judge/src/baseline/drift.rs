@@ -25,6 +25,13 @@ tonnage_units::names! {
     }
 }
 
+impl Drift {
+    /// Returns whether the new median is beyond a threshold of the old baseline.
+    pub fn is_worse(self) -> bool {
+        matches!(self, Self::Slower | Self::Failing)
+    }
+}
+
 /// An entry compared across two baselines.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DriftedEntry {

@@ -79,6 +79,7 @@ pub fn device_failures(
             if let Some((verdict, why)) = own.fault(name) {
                 found.push(EntryVerdict {
                     name: name.to_owned(),
+                    device: Some(name.to_owned()),
                     hosts: vec![host.to_owned()],
                     verdict,
                     why: Some(why),

@@ -23,6 +23,9 @@ pub struct EntryVerdict {
     pub metric: String,
     /// Unit of the figures.
     pub unit: String,
+    /// Devices that carry the bytes, as the baseline lists them; absent if the engine has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// Hosts that took part.
     pub hosts: Vec<String>,
     /// Hosts that a matrix identifies as slow. If empty, a failure applies to all hosts.
@@ -52,6 +55,7 @@ impl EntryVerdict {
             short: short_name(entry),
             metric: entry.metric.clone(),
             unit: entry.unit.clone(),
+            device: entry.device.clone(),
             hosts: Vec::new(),
             blamed: Vec::new(),
             verdict: CheckVerdict::Skip,
@@ -73,11 +77,20 @@ impl EntryVerdict {
         }
     }
 
+    /// Returns whether this is about a device, not about a figure.
+    pub fn is_of_device(&self) -> bool {
+        self.device.as_ref() == Some(&self.name)
+    }
+
+    /// Returns whether higher figures are better.
+    pub fn is_high_better(&self) -> bool {
+        self.fail < self.median
+    }
+
     /// Returns the value as a fraction of the failure threshold; lower is worse.
     pub fn ratio(&self) -> f64 {
-        let is_high_better = self.fail < self.median;
         match self.value {
-            Some(value) if is_high_better => value / self.fail,
+            Some(value) if self.is_high_better() => value / self.fail,
             Some(value) => self.fail / value,
             None => 0.0,
         }

@@ -10,9 +10,7 @@ pub const REASON_BYTES_MAX: usize = 80;
 
 /// Returns the reason for several entries: that of the worst one.
 pub fn reason(verdict: CheckVerdict, entries: &[EntryVerdict], not_measured: usize) -> String {
-    let of_verdict = entries.iter().filter(|entry| entry.verdict == verdict);
-    let worst = of_verdict.min_by(|left, right| left.ratio().total_cmp(&right.ratio()));
-    match (verdict, worst) {
+    match (verdict, worst(verdict, entries)) {
         (CheckVerdict::Pass, Some(_)) => {
             let left = match not_measured {
                 0 => String::new(),
@@ -31,6 +29,12 @@ pub fn reason(verdict: CheckVerdict, entries: &[EntryVerdict], not_measured: usi
     }
 }
 
+/// Returns the entry with this verdict that is furthest from its threshold.
+pub fn worst(verdict: CheckVerdict, entries: &[EntryVerdict]) -> Option<&EntryVerdict> {
+    let of_verdict = entries.iter().filter(|entry| entry.verdict == verdict);
+    of_verdict.min_by(|left, right| left.ratio().total_cmp(&right.ratio()))
+}
+
 /// Returns the reason for one entry.
 fn entry_reason(verdict: CheckVerdict, entry: &EntryVerdict) -> String {
     let hosts = match entry.hosts.len() {
@@ -46,7 +50,7 @@ fn entry_reason(verdict: CheckVerdict, entry: &EntryVerdict) -> String {
                 CheckVerdict::Warn => entry.warn,
                 _ => entry.fail,
             };
-            let word = match entry.fail < entry.median {
+            let word = match entry.is_high_better() {
                 true => "least",
                 false => "most",
             };

@@ -1,10 +1,11 @@
-//! Draws a check of several hosts: one row per group of hosts with the same result, then the one-line reason.
+//! Draws a check of several hosts: the result, one row per group of hosts with equal results, then the one-line reason.
 
 use tonnage_judge::check::each_host::EachHostReport;
 
 use super::{drawn, header};
-use crate::derived::{BASE_HOST, CHECK_VERDICT, CHECK_WHY};
-use crate::text::wrap;
+use crate::derived::{BASE_HOST, CHECK_WHY, VERDICT};
+use crate::result::ResultWord;
+use crate::text::{WIDTH, wrap};
 
 /// Maximum width of host names within their cell.
 const HOSTS_COLUMNS_MAX: usize = 36;
@@ -14,7 +15,22 @@ const WHY_COLUMNS_MAX: usize = 60;
 
 /// Draws the report, the worst verdict first. Its last line is the reason.
 pub fn page(report: &EachHostReport) -> String {
-    let mut rows = vec![header(&[BASE_HOST, CHECK_VERDICT, CHECK_WHY])];
+    let own = report
+        .each
+        .iter()
+        .filter(|one| one.verdict == report.verdict);
+    let count = format!(
+        "{} of {} hosts: {}",
+        own.count(),
+        report.each.len(),
+        report.verdict
+    );
+    let word = ResultWord::from(report.verdict);
+    let result = match report.grouped().first() {
+        Some(group) => word.with(format!("{count}; {}: {}", group.hosts, group.why)),
+        None => word.with(count),
+    };
+    let mut rows = vec![header(&[BASE_HOST, VERDICT, CHECK_WHY])];
     rows.extend(report.grouped().into_iter().map(|group| {
         vec![
             wrap(&group.hosts, HOSTS_COLUMNS_MAX, 0),
@@ -22,5 +38,6 @@ pub fn page(report: &EachHostReport) -> String {
             wrap(group.why, WHY_COLUMNS_MAX, 0),
         ]
     }));
-    format!("{}\n{}\n", drawn(rows, &[]), report.reason)
+    let rows = drawn(rows, &[]);
+    format!("{}\n{rows}\n{}\n", result.plain(WIDTH), report.reason)
 }

@@ -1,5 +1,6 @@
 //! Draws baselines: a new baseline, the differences between two, and hosts compared with one.
 
+mod cases;
 mod checked;
 mod each_host;
 mod of_records;
@@ -21,15 +22,18 @@ pub use each_host::page as checked_each;
 pub use of_records::{RecordsCheckTables, of_records};
 
 use crate::derived::{
-    BASE_DRIFT, BASE_FAIL, BASE_HOST, BASE_HOSTS, BASE_MEDIAN, BASE_METRIC, BASE_NEW, BASE_OLD,
-    BASE_POINT, BASE_RATIO, BASE_RUNS, BASE_SPREAD, BASE_WARN, DerivedColumn, OF_BOUND,
+    BASE_DEVICE, BASE_DRIFT, BASE_FAIL, BASE_HOST, BASE_HOSTS, BASE_MEDIAN, BASE_NEW, BASE_OLD,
+    BASE_POINT, BASE_RATIO, BASE_SPREAD, BASE_WARN, CHECK_MEASURED, DerivedColumn, METRIC,
+    OF_BOUND, OF_MEDIAN, RUNS,
 };
 use crate::export::naming::PointNames;
+use crate::result::{ReportResult, ResultWord};
 use crate::table::draw;
-use crate::text::{WIDTH, wrap};
+use crate::text::{WIDTH, counted, wrap};
+use cases::Cases;
 
 /// Maximum width of a point name within its cell.
-const NAME_COLUMNS_MAX: usize = 26;
+const NAME_COLUMNS_MAX: usize = 40;
 
 /// Maximum number of slow hosts to list.
 const SLOW_SHOWN_MAX: usize = 50;
@@ -68,19 +72,24 @@ fn entries(baseline: &Baseline, file: &str) -> String {
         percent(baseline.fail)
     );
     for kind in &baseline.kinds {
+        let cases = kind.entries.iter();
+        let cases =
+            Cases::new(cases.map(|it| (it.name.as_str(), it.metric.as_str(), it.unit.as_str())));
         text += &format!("\n{}\non {}\n", kind.title(), hosts(&kind.hosts));
+        text += &cases.line();
         let mut rows = vec![header(&[
             BASE_POINT,
-            BASE_METRIC,
+            BASE_DEVICE,
+            METRIC,
             BASE_MEDIAN,
             BASE_SPREAD,
             BASE_WARN,
             BASE_FAIL,
             OF_BOUND,
             BASE_HOSTS,
-            BASE_RUNS,
+            RUNS,
         ])];
-        rows.extend(kind.entries.iter().map(entry));
+        rows.extend(kind.entries.iter().map(|one| entry(one, &cases)));
         text += &drawn(
             rows,
             &[
@@ -90,7 +99,7 @@ fn entries(baseline: &Baseline, file: &str) -> String {
                 BASE_FAIL,
                 OF_BOUND,
                 BASE_HOSTS,
-                BASE_RUNS,
+                RUNS,
             ],
         );
     }
@@ -101,11 +110,12 @@ fn hosts(names: &[String]) -> String {
     tonnage_judge::check::nodelist::fold_names(names.iter().map(String::as_str))
 }
 
-fn entry(entry: &BaselineEntry) -> Vec<String> {
-    let figure = |value| with_unit(&entry.unit, value);
+fn entry(entry: &BaselineEntry, cases: &Cases) -> Vec<String> {
+    let figure = |value| cases.figure(&entry.unit, value);
     vec![
-        wrap(&entry.name, NAME_COLUMNS_MAX, 0),
-        entry.metric.clone(),
+        wrap(&cases.name(&entry.name), NAME_COLUMNS_MAX, 0),
+        entry.device.clone().unwrap_or_default(),
+        cases.metric(&entry.metric),
         figure(entry.median),
         match entry.source {
             Some(_) => "by hand".to_owned(),
@@ -119,6 +129,12 @@ fn entry(entry: &BaselineEntry) -> Vec<String> {
     ]
 }
 
+/// Unit of a slow host's figures.
+fn unit(one: &SlowHost) -> &'static str {
+    let metric = one.metric.parse::<Metric>();
+    metric.as_ref().map_or("", unit_of)
+}
+
 fn slow(all: &[SlowHost]) -> String {
     let mut sorted: Vec<&SlowHost> = all.iter().collect();
     let distance = |one: &SlowHost| {
@@ -126,23 +142,25 @@ fn slow(all: &[SlowHost]) -> String {
         if ratio > 1.0 { 1.0 / ratio } else { ratio }
     };
     sorted.sort_by(|left, right| distance(left).total_cmp(&distance(right)));
+    let units: Vec<&str> = sorted.iter().map(|one| unit(one)).collect();
+    let cases = sorted.iter().zip(&units);
+    let cases = Cases::new(cases.map(|(one, unit)| (one.name.as_str(), one.metric, *unit)));
     let mut rows = vec![header(&[
         BASE_HOST,
         BASE_POINT,
-        BASE_METRIC,
-        BASE_NEW,
+        METRIC,
+        CHECK_MEASURED,
         BASE_MEDIAN,
-        BASE_RATIO,
+        OF_MEDIAN,
     ])];
     rows.extend(sorted.iter().take(SLOW_SHOWN_MAX).map(|one| {
-        let metric = one.metric.parse::<Metric>();
-        let unit = metric.as_ref().map_or("", unit_of);
+        let figure = |value| cases.figure(unit(one), value);
         vec![
             one.host.clone(),
-            wrap(&one.name, NAME_COLUMNS_MAX, 0),
-            one.metric.to_owned(),
-            with_unit(unit, one.value),
-            with_unit(unit, one.median),
+            wrap(&cases.name(&one.name), NAME_COLUMNS_MAX, 0),
+            cases.metric(one.metric),
+            figure(one.value),
+            figure(one.median),
             number(one.value / one.median),
         ]
     }));
@@ -155,14 +173,15 @@ fn slow(all: &[SlowHost]) -> String {
         more => format!("and {more} more\n"),
     };
     format!(
-        "slow hosts, {fate}:\n{}{more}",
-        drawn(rows, &[BASE_NEW, BASE_MEDIAN, BASE_RATIO])
+        "slow hosts, {fate}:\n{}{}{more}",
+        cases.line(),
+        drawn(rows, &[CHECK_MEASURED, BASE_MEDIAN, OF_MEDIAN])
     )
 }
 
 /// Draws the differences between two baselines.
 pub fn drifted(entries: &[DriftedEntry], [old, new]: [&str; 2]) -> String {
-    let mut text = format!("old: {old}\nnew: {new}\n");
+    let mut text = format!("{}\nold: {old}\nnew: {new}\n", result(entries).plain(WIDTH));
     let mut last: Option<&str> = None;
     let mut kinds: Vec<(&str, Vec<&DriftedEntry>)> = Vec::new();
     for entry in entries {
@@ -177,20 +196,18 @@ pub fn drifted(entries: &[DriftedEntry], [old, new]: [&str; 2]) -> String {
             .for_each(|(_, all)| all.push(entry));
     }
     for (kind, all) in kinds {
+        let cases = all.iter();
+        let cases =
+            Cases::new(cases.map(|it| (it.name.as_str(), it.metric.as_str(), it.unit.as_str())));
         let mut rows = vec![header(&[
-            BASE_POINT,
-            BASE_METRIC,
-            BASE_OLD,
-            BASE_NEW,
-            BASE_RATIO,
-            BASE_DRIFT,
+            BASE_POINT, METRIC, BASE_OLD, BASE_NEW, BASE_RATIO, BASE_DRIFT,
         ])];
         rows.extend(all.into_iter().map(|entry| {
-            let figure = |value: Option<f64>| value.map(|value| with_unit(&entry.unit, value));
+            let figure = |value: Option<f64>| value.map(|value| cases.figure(&entry.unit, value));
             let ratio = entry.old.zip(entry.new).map(|(old, new)| number(new / old));
             vec![
-                wrap(&entry.name, NAME_COLUMNS_MAX, 0),
-                entry.metric.clone(),
+                wrap(&cases.name(&entry.name), NAME_COLUMNS_MAX, 0),
+                cases.metric(&entry.metric),
                 figure(entry.old).unwrap_or_else(|| "-".to_owned()),
                 figure(entry.new).unwrap_or_else(|| "-".to_owned()),
                 ratio.unwrap_or_default(),
@@ -198,15 +215,38 @@ pub fn drifted(entries: &[DriftedEntry], [old, new]: [&str; 2]) -> String {
             ]
         }));
         text += &format!(
-            "\n{kind}\n{}",
+            "\n{kind}\n{}{}",
+            cases.line(),
             drawn(rows, &[BASE_OLD, BASE_NEW, BASE_RATIO])
         );
     }
+    text
+}
+
+/// The number of each drift, and the entry that has drifted furthest to the worse.
+fn result(entries: &[DriftedEntry]) -> ReportResult {
     let totals = Drift::ALL.into_iter().filter_map(|drift| {
         let count = entries.iter().filter(|entry| entry.drift == drift).count();
         (count > 0).then(|| format!("{count} {drift}"))
     });
-    format!("{text}\n{}\n", totals.collect::<Vec<_>>().join(", "))
+    let totals = totals.collect::<Vec<_>>().join(", ");
+    let total = format!("{}: {totals}", counted(entries.len() as u64, "figure"));
+    let drifted = entries.iter().filter(|entry| entry.drift.is_worse());
+    let each = drifted.filter_map(|entry| Some((entry, entry.old?, entry.new?)));
+    let distance = |(_, old, new): &(&DriftedEntry, f64, f64)| (new / old).ln().abs();
+    match each.max_by(|left, right| distance(left).total_cmp(&distance(right))) {
+        None => ResultWord::Pass.with(total),
+        Some((entry, old, new)) => ResultWord::Fail
+            .with(format!(
+                "{}: {} {} is {} of the old {}",
+                entry.drift,
+                entry.name,
+                with_unit(&entry.unit, new),
+                percent(new / old),
+                with_unit(&entry.unit, old)
+            ))
+            .then(total),
+    }
 }
 
 fn header(columns: &[DerivedColumn]) -> Vec<String> {

@@ -10,8 +10,8 @@ use tonnage_judge::check::reason::with_unit;
 
 use super::{header, without_empty};
 use crate::derived::{
-    BASE_FAIL, BASE_HOST, BASE_MEDIAN, BASE_METRIC, BASE_POINT, BASE_RUNS, BASE_WARN,
-    CHECK_MEASURED, CHECK_VERDICT, CHECK_WHY, DerivedColumn,
+    BASE_FAIL, BASE_HOST, BASE_MEDIAN, BASE_POINT, BASE_WARN, CHECK_MEASURED, CHECK_WHY,
+    DerivedColumn, METRIC, RUNS, VERDICT,
 };
 use crate::table::TitledTable;
 
@@ -19,18 +19,18 @@ use crate::table::TitledTable;
 const COLUMNS: [DerivedColumn; 10] = [
     BASE_HOST,
     BASE_POINT,
-    BASE_METRIC,
+    METRIC,
     CHECK_MEASURED,
     BASE_MEDIAN,
     BASE_WARN,
     BASE_FAIL,
-    BASE_RUNS,
-    CHECK_VERDICT,
+    RUNS,
+    VERDICT,
     CHECK_WHY,
 ];
 
 /// Right-aligned columns.
-const RIGHT: [DerivedColumn; 5] = [CHECK_MEASURED, BASE_MEDIAN, BASE_WARN, BASE_FAIL, BASE_RUNS];
+const RIGHT: [DerivedColumn; 5] = [CHECK_MEASURED, BASE_MEDIAN, BASE_WARN, BASE_FAIL, RUNS];
 
 /// Parts of a comparison of records with a baseline.
 #[derive(Debug, Clone)]

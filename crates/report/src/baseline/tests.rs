@@ -174,7 +174,7 @@ fn hosts_of_records_have_a_row_for_each_figure() {
     assert_eq!(
         cells.collect::<Vec<_>>(),
         [
-            ("Host", "Measured", "Says"),
+            ("Host", "Measured", "Verdict"),
             ("n7", "9.10 GB/s", "fail"),
             ("n2, side B", "11.50 GB/s", "warn"),
             ("n2, side A", "12.50 GB/s", "pass"),

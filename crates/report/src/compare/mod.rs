@@ -23,7 +23,7 @@ use tonnage_units::quantity::human::{number, percent};
 use tonnage_units::{Result, names};
 
 use crate::derived::{
-    AREA, COUNTS, DIFFERS, DerivedColumn, METRIC, MORE_RUNS, NOTE, POINT_RUNS, SIDE_A, SIDE_B,
+    AREA, COUNTS, DIFFERS, DerivedColumn, METRIC, MORE_RUNS, NOTE, RUNS, SIDE_A, SIDE_B,
     SIDES_INTERVAL, SIDES_RATIO, VERDICT,
 };
 use crate::markdown;
@@ -123,7 +123,7 @@ pub fn parts(comparison: &Comparison, names: [&str; 2], fail_on: &[FailOn]) -> C
 }
 
 /// Right-aligned columns of the point table.
-const RIGHT: [DerivedColumn; 5] = [SIDE_A, SIDE_B, SIDES_RATIO, POINT_RUNS, MORE_RUNS];
+const RIGHT: [DerivedColumn; 5] = [SIDE_A, SIDE_B, SIDES_RATIO, RUNS, MORE_RUNS];
 
 const NO_DIFFERENCES: &str =
     "Program, effective configuration, machine and variables do not differ.";
@@ -273,7 +273,7 @@ fn verdict_rows(comparison: &Comparison, labels: &Labels) -> (Vec<Vec<String>>, 
         SIDES_RATIO,
         SIDES_INTERVAL,
         VERDICT,
-        POINT_RUNS,
+        RUNS,
         MORE_RUNS,
         NOTE,
     ];
@@ -298,7 +298,7 @@ fn verdict_rows(comparison: &Comparison, labels: &Labels) -> (Vec<Vec<String>>, 
         .iter()
         .all(|judged| has_all_runs(judged, comparison.runs))
     {
-        let at = rows[0].iter().position(|head| head == POINT_RUNS.name);
+        let at = rows[0].iter().position(|head| head == RUNS.name);
         rows[1..]
             .iter_mut()
             .for_each(|row| at.into_iter().for_each(|at| row[at].clear()));
@@ -314,7 +314,7 @@ fn verdict_rows(comparison: &Comparison, labels: &Labels) -> (Vec<Vec<String>>, 
             rows.iter_mut().for_each(|row| drop(row.remove(at)));
         }
     };
-    for column in [METRIC, POINT_RUNS, MORE_RUNS, NOTE] {
+    for column in [METRIC, RUNS, MORE_RUNS, NOTE] {
         drop_column(&mut rows, column.name);
     }
     let notes = notes.iter().zip(1..);

@@ -167,7 +167,7 @@ fn a_history_shows_runs_of_files_and_directories() {
         .filter(|line| line.contains("###"))
         .count();
     assert!(
-        marks == 6 && shown.stdout.ends_with("2 points, 0 changes\n"),
+        marks == 6 && shown.stdout.starts_with("RESULT  0 changes in 2 points\n"),
         "{shown:#?}"
     );
     let csv = run(dir, "history results --only size=4KiB --format csv").with_code(0);

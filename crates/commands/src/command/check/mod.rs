@@ -29,6 +29,8 @@ use tonnage_judge::check::nodelist::fold_names;
 use tonnage_judge::check::reason::truncate;
 use tonnage_judge::check::{CheckReport, CheckVerdict, ExitStyle};
 use tonnage_report::baseline::{checked, checked_each};
+use tonnage_report::result::ResultWord;
+use tonnage_report::text::WIDTH;
 use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
@@ -118,7 +120,13 @@ pub fn check(args: &CheckArgs) -> ExitCode {
         Err(error) => {
             print_message(&format!("error: {error}"));
             let line = truncate(&format!("error: {error}"));
-            (CheckVerdict::Error, found.page + &line + "\n")
+            let result = ResultWord::Error
+                .with(format!("{error}; not stored:"))
+                .plain(WIDTH);
+            (
+                CheckVerdict::Error,
+                format!("{result}\n{}{line}\n", found.page),
+            )
         }
     };
     // If the output is not read, the watchdog ends the process with this code.
