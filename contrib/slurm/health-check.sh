@@ -9,7 +9,7 @@
 trap 'exit 0' EXIT
 conf=${TONNAGE_CHECK_CONF:-/etc/tonnage/check.conf}
 [ -r "$conf" ] && . "$conf"
-set -- check --exit prolog --baseline "${BASELINE:-/etc/tonnage/fleet.toml}" --budget "${BUDGET:-20s}"
+set -- check --exit prolog --baseline "${BASELINE:-/etc/tonnage/fleet.toml}" --time-limit "${BUDGET:-20s}"
 [ -n "$STATE" ] && set -- "$@" --state "$STATE" --cache "${CACHE:-10m}"
 # Options are words.
 # shellcheck disable=SC2086

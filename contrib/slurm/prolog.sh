@@ -8,7 +8,7 @@ verdict=0
 trap 'exit "$verdict"' EXIT
 conf=${TONNAGE_CHECK_CONF:-/etc/tonnage/check.conf}
 [ -r "$conf" ] && . "$conf"
-set -- check --exit prolog --baseline "${BASELINE:-/etc/tonnage/fleet.toml}" --budget "${BUDGET:-20s}"
+set -- check --exit prolog --baseline "${BASELINE:-/etc/tonnage/fleet.toml}" --time-limit "${BUDGET:-20s}"
 [ -n "$STATE" ] && set -- "$@" --state "$STATE" --cache "${CACHE:-10m}"
 # A job's variables name ranks that are none of the check's.
 for name in $(env | sed -n 's/^\(SLURM_[A-Z0-9_]*\|PMI[A-Z0-9_]*\)=.*/\1/p'); do

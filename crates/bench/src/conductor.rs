@@ -4,6 +4,8 @@
 //! stretch, and the resources are opened once per stretch. Each point then gets a canary, its steps (`run_steps`), a
 //! second canary and a record. The kind of a point defines its steps; see [`crate::kinds`].
 
+use std::time::Instant;
+
 use crate::canary;
 use crate::cpu_time::CpuTimeMeter;
 use crate::deadlines::DEADLINES;
@@ -17,6 +19,7 @@ use crate::network_paths::PathWatch;
 use crate::observer::Observer;
 use crate::run::{RunContext, unix_ns};
 use crate::settings::Settings;
+use crate::time_limit::TimeLimit;
 use tonnage_machine::AffinityGuard;
 use tonnage_machine::kernel_files::Tree;
 use tonnage_machine::socket_paths::open_sockets;
@@ -25,20 +28,30 @@ use tonnage_ranks::Rank;
 use tonnage_record::{Canary, Outcome, Record, published};
 use tonnage_sys::clock::Clock;
 use tonnage_units::message::truncate_message;
-use tonnage_units::{Error, Result};
+use tonnage_units::{Error, Nanos, Result};
+
+/// How far a run came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunEnd {
+    /// Every point has a record.
+    Complete,
+    /// The time limit was too short for the rest. The first point without results has a record with the reason.
+    OutOfTime,
+}
 
 /// Runs all points in order as one run. Every rank calls this with the same points. Rank 0's observer gets the records.
 ///
 /// # Errors
 /// If an error ends the whole run. The failure of a single point is only in the point's record.
+/// [`Error::TimeLimit`] if the time limit had to stop a point.
 pub fn run(
     points: &[Planned],
     rank: &mut Rank,
     settings: &Settings,
     observer: &mut dyn Observer,
-) -> Result<()> {
+) -> Result<RunEnd> {
     if points.is_empty() {
-        return Ok(());
+        return Ok(RunEnd::Complete);
     }
     let run = RunContext::begin(rank, settings)?;
     let place = (0, points.len());
@@ -55,7 +68,7 @@ fn measure(
     settings: &Settings,
     observer: &mut dyn Observer,
     divides: bool,
-) -> Result<()> {
+) -> Result<RunEnd> {
     let (mut cpu, mut paths) = (
         CpuTimeMeter::new(Tree::host()),
         PathWatch::new(open_sockets()),
@@ -73,6 +86,7 @@ fn measure(
         points,
         place,
         next: 0,
+        end: RunEnd::Complete,
     };
     let mut kinds = Kinds::default();
     while let Some(next) = points.get(conductor.next) {
@@ -81,7 +95,7 @@ fn measure(
             _ => kinds.run_points(&next.point, &mut conductor)?,
         }
     }
-    Ok(())
+    Ok(conductor.end)
 }
 
 /// Why some points of a stretch cannot be opened: from this number of requested bytes on, the error applies.
@@ -96,6 +110,7 @@ struct Conductor<'a> {
     place: (usize, usize),
     /// Index of the first point that has no record yet.
     next: usize,
+    end: RunEnd,
 }
 
 impl KindRunner for Conductor<'_> {
@@ -106,6 +121,11 @@ impl KindRunner for Conductor<'_> {
         // them.
         let _cpus = AffinityGuard::save();
         let stretch = points_sharing_resources::<K>(&self.points[self.next..]);
+        if let Some(&first) = stretch.first()
+            && self.stop_if_out_of_time::<K>(first)?
+        {
+            return Ok(());
+        }
         let (opened, oversized) = self.open_what_fits(kind, &stretch);
         let mut open = match opened {
             Ok(Some(open)) => open,
@@ -115,6 +135,9 @@ impl KindRunner for Conductor<'_> {
         for asked in stretch {
             if self.emit_unmeasured::<K>(asked, &oversized)? {
                 continue;
+            }
+            if self.stop_if_out_of_time::<K>(asked)? {
+                return Ok(());
             }
             let mut record = self.blank_record::<K>(asked);
             if self.stage.rank.id() == 0 {
@@ -190,6 +213,35 @@ impl Conductor<'_> {
         self.emit(record, unmeasured).map(|()| true)
     }
 
+    /// Ends the run if the time limit leaves too little time for the next point. That point's record gives the reason.
+    fn stop_if_out_of_time<K: Kind>(&mut self, next: AnnotatedPoint<'_, K::Point>) -> Result<bool> {
+        let Some(limit) = self.stage.settings.time_limit else {
+            return Ok(false);
+        };
+        let needed = self.points[self.next].point.any().least_time();
+        if !limit.is_too_short(self.stage.rank, needed)? {
+            return Ok(false);
+        }
+        let record = self.blank_record::<K>(next);
+        self.emit_out_of_time(record, limit.limit())?;
+        self.end = RunEnd::OutOfTime;
+        self.next = self.points.len();
+        Ok(true)
+    }
+
+    /// Records the point at which the time limit ends the run. The points after it have no records.
+    fn emit_out_of_time(&mut self, mut record: Record, limit: Nanos) -> Result<()> {
+        let (first, of) = self.place;
+        let others = match of - (first + self.next) - 1 {
+            0 => String::new(),
+            1 => " and 1 other point".to_owned(),
+            others => format!(" and {others} other points"),
+        };
+        let why = format!("the time limit of {limit} left no time for this point{others}");
+        record.out_of_time = true;
+        self.emit(record, Outcome::Skipped { why })
+    }
+
     /// Records every point of a stretch as unmeasured.
     fn emit_all<K: Kind>(
         &mut self,
@@ -219,7 +271,7 @@ impl Conductor<'_> {
             let (run_id, place) = (&self.run.run_id, (self.place.0 + self.next, self.place.1));
             let part = |rank: &mut Rank, observer: &mut dyn Observer| {
                 let run = RunContext::join(rank, settings, run_id)?;
-                measure(&run, points, place, rank, settings, observer, false)
+                measure(&run, points, place, rank, settings, observer, false).map(drop)
             };
             in_process::run(size, &part, (rank, &host.topology.allowed), *observer)?;
         }
@@ -258,8 +310,16 @@ impl Conductor<'_> {
         let before = self.run_canary(cpus.as_ref())?;
         self.stage.cpu.reset();
         self.stage.paths.reset();
-        let mut run_steps = |steps: &mut dyn Steps| run_steps(&clock, steps);
+        let limit = self.stage.settings.time_limit;
+        let mut is_cut = false;
+        let mut run_steps = |steps: &mut dyn Steps| {
+            is_cut |= run_steps(&clock, limit, steps)? == TrialsEnd::OutOfTime;
+            Ok(())
+        };
         kind.measure(open, asked, &mut self.stage, record, &mut run_steps)?;
+        if let Some(limit) = limit.filter(|_| is_cut) {
+            record.remarks.push(limit.remark());
+        }
         self.gather_surroundings(record)?;
         let believed = clock.check();
         let believed = believed.map_err(|fault| Error::Failed(fault.to_string()));
@@ -343,7 +403,10 @@ impl Conductor<'_> {
         await_first_cause(rank);
         let error = rank.why_stopped().unwrap_or(error);
         // Record first and clean up afterwards: this process is ended soon, even if the cleanup takes longer.
-        let emitted = self.emit(record, outcome(&error));
+        let emitted = match error {
+            Error::TimeLimit(limit) => self.emit_out_of_time(record, limit),
+            _ => self.emit(record, outcome(&error)),
+        };
         kind.abandon();
         emitted.and(Err(error))
     }
@@ -399,10 +462,23 @@ fn points_sharing_resources<'a, K: Kind>(
     stretch
 }
 
+/// Why the trials of a point ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TrialsEnd {
+    /// There are enough.
+    Enough,
+    /// The time limit was too short for more.
+    OutOfTime,
+}
+
 /// Takes one point through all its steps. The clock is synchronized with the kernel's before each timed step, so that
 /// kinds need not do it.
-fn run_steps(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
-    let tried = run_trials(clock, steps);
+fn run_steps(
+    clock: &Clock,
+    limit: Option<TimeLimit>,
+    steps: &mut dyn Steps,
+) -> Result<TrialsEnd, StepFailure> {
+    let tried = run_trials(clock, limit, steps);
     if let Err(StepFailure::Run(_)) = tried {
         return tried;
     }
@@ -410,27 +486,44 @@ fn run_steps(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
     let closed = steps.close();
     match (tried, closed) {
         // If a rank could not close, it is no longer in step with the others, and the run cannot continue.
-        (Err(StepFailure::Point(first)), Err(StepFailure::Run(_))) => {
-            return Err(StepFailure::Run(first));
+        (Err(StepFailure::Point(first)), Err(StepFailure::Run(_))) => Err(StepFailure::Run(first)),
+        (tried, closed) => {
+            let end = tried?;
+            closed?;
+            clock.follow();
+            steps.bound(LimitMoment::After)?;
+            steps.gather()?;
+            Ok(end)
         }
-        (tried, closed) => tried.and(closed)?,
     }
-    clock.follow();
-    steps.bound(LimitMoment::After)?;
-    steps.gather()
 }
 
-fn run_trials(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
+fn run_trials(
+    clock: &Clock,
+    limit: Option<TimeLimit>,
+    steps: &mut dyn Steps,
+) -> Result<TrialsEnd, StepFailure> {
     clock.follow();
+    let begun = Instant::now();
     steps.bound(LimitMoment::Before)?;
+    // The bound is measured again at the end.
+    let bound_time = begun.elapsed();
     steps.prepare()?;
     clock.follow();
     steps.warm_up()?;
     loop {
         clock.follow();
+        let begun = Instant::now();
         steps.trial()?;
         if steps.enough()? {
-            return Ok(());
+            return Ok(TrialsEnd::Enough);
+        }
+        if let Some(limit) = limit {
+            let needed = begun.elapsed() + bound_time + steps.closing_time();
+            if !limit.is_too_short(steps.rank(), needed)? {
+                continue;
+            }
+            return Ok(TrialsEnd::OutOfTime);
         }
     }
 }
@@ -450,12 +543,19 @@ mod tests {
         taken: Vec<&'static str>,
         fails: &'static [Fails],
         look: F,
+        /// Needed with a time limit.
+        rank: Option<Rank>,
     }
 
     impl<F: Fn(&str)> RecordedSteps<F> {
         fn new(fails: &'static [Fails], look: F) -> Self {
             let taken = Vec::new();
-            Self { taken, fails, look }
+            Self {
+                taken,
+                fails,
+                look,
+                rank: None,
+            }
         }
 
         fn note(&mut self, step: &'static str) -> Result<(), StepFailure> {
@@ -469,6 +569,10 @@ mod tests {
     }
 
     impl<F: Fn(&str)> Steps for RecordedSteps<F> {
+        fn rank(&mut self) -> &mut Rank {
+            self.rank.as_mut().unwrap()
+        }
+
         fn bound(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
             self.note(match when {
                 LimitMoment::Before => "bound before",
@@ -503,8 +607,8 @@ mod tests {
 
     fn taken(fails: &'static [Fails]) -> (Vec<&'static str>, Result<(), StepFailure>) {
         let mut recorded = RecordedSteps::new(fails, |_| ());
-        let ended = run_steps(&Clock::new(), &mut recorded);
-        (recorded.taken, ended)
+        let ended = run_steps(&Clock::new(), None, &mut recorded);
+        (recorded.taken, ended.map(drop))
     }
 
     #[test]
@@ -531,7 +635,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(50));
             }
         });
-        run_steps(&clock, &mut timed).unwrap();
+        run_steps(&clock, None, &mut timed).unwrap();
         assert_eq!(timed.taken.len(), 8);
         clock.check().unwrap();
     }
@@ -551,6 +655,25 @@ mod tests {
         let (steps, ended) = taken(&[]);
         assert!(ended.is_ok());
         assert_eq!(steps, all);
+    }
+
+    #[test]
+    fn trials_end_when_the_time_limit_leaves_no_time_for_another() {
+        let ends = tonnage_ranks::testing::run(1, |rank| {
+            let mut recorded = RecordedSteps::new(&[], |_| ());
+            recorded.rank = Some(rank);
+            let limit =
+                |seconds: u64| TimeLimit::new(Nanos(seconds * 1_000_000_000), Instant::now());
+            let ends = [1000, 0].map(|seconds| {
+                recorded.taken.clear();
+                let end = run_steps(&Clock::new(), Some(limit(seconds)), &mut recorded).unwrap();
+                let trials = recorded.taken.iter().filter(|step| **step == "trial");
+                (end, trials.count())
+            });
+            recorded.rank.take().unwrap().close().unwrap();
+            ends
+        });
+        assert_eq!(ends, [[(TrialsEnd::Enough, 2), (TrialsEnd::OutOfTime, 1)]]);
     }
 
     #[test]

@@ -71,11 +71,11 @@ fn all_or_none_within<T>(
     })
 }
 
-/// Converts the error of a point to an outcome. A missing resource makes it skipped, any other error failed.
+/// Converts the error of a point to an outcome. A missing resource or time makes it skipped, any other error failed.
 pub fn outcome(error: &Error) -> Outcome {
     let why = truncate_message(&error.to_string()).into_owned();
     match error {
-        Error::Unavailable { .. } => Outcome::Skipped { why },
+        Error::Unavailable { .. } | Error::TimeLimit(_) => Outcome::Skipped { why },
         _ => Outcome::Failed { why },
     }
 }

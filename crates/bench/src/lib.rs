@@ -6,6 +6,7 @@
 //! | [`run`], [`settings`] | facts and settings that all points share |
 //! | `in_process` | points whose ranks are threads of one process |
 //! | [`observer`] | callbacks for progress and results |
+//! | [`time_limit`] | the end of a run by its time limit |
 //! | [`failure`], [`deadlines`] | the extent of a failure, and how long ranks wait for each other |
 //! | `latencies`, `json` | data that ranks exchange in more than one kind |
 //! | `opening` | devices, placement of workers, memory and introductions, for kinds that move bytes between memories |
@@ -41,4 +42,5 @@ pub mod opening;
 pub mod run;
 pub mod settings;
 pub mod threads;
+pub mod time_limit;
 pub mod wire_proof;

@@ -80,6 +80,7 @@ impl RunContext {
             tonnage: settings.program.clone(),
             outcome,
             optional: false,
+            out_of_time: false,
             body,
             effective: Vec::new(),
             environment: self.environment.clone(),

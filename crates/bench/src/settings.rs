@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::kinds::files::ledger::Ledger;
+use crate::time_limit::TimeLimit;
 use tonnage_engine::{DeviceRequest, Libraries, Lists};
 use tonnage_machine::{CpuChoice, Topology};
 use tonnage_record::Program;
@@ -38,6 +39,8 @@ pub struct Settings {
     pub clock: Clock,
     /// Name and version of the program that writes the records.
     pub program: Program,
+    /// Time limit of the whole run, if there is one; the same on all ranks.
+    pub time_limit: Option<TimeLimit>,
     /// Number of this repetition, if the plan is repeated.
     pub repetition: Option<u32>,
     /// Ledger of the files that this rank creates, which outlives the rank.

@@ -97,6 +97,11 @@ pub trait AnyPoint {
     /// operations.
     fn planned_time(&self) -> Option<Duration>;
 
+    /// Time of the warm-up and one trial, without which there is no result. Zero if the speed decides it.
+    fn least_time(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Bytes that the point moves, if its settings alone determine them, as for files.
     fn planned_bytes(&self) -> Option<u64> {
         None

@@ -55,7 +55,8 @@ impl From<RankOutcome> for Error {
             EndCause::Unavailable { .. }
             | EndCause::Rank { .. }
             | EndCause::Lost { .. }
-            | EndCause::Interrupted { .. } => Self::from(&cause),
+            | EndCause::Interrupted { .. }
+            | EndCause::TimeLimit { .. } => Self::from(&cause),
         }
     }
 }

@@ -45,6 +45,9 @@ pub struct Record {
     /// the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
+    /// True if the point was skipped or cut because the time limit of the run had passed. The run has not failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_time: bool,
     /// The requested point, and its results.
     #[serde(flatten)]
     pub body: Body,
@@ -209,12 +212,12 @@ pub type TuneRecord<'a> = TypedRecord<'a, TuneBody>;
 pub type CollectiveRecord<'a> = TypedRecord<'a, CollectiveBody>;
 
 impl Record {
-    /// Returns whether nothing went wrong: the point was measured with all its parts, or it is optional and was
-    /// skipped, entirely or in part.
+    /// Returns whether nothing went wrong: the point was measured with all its parts, or skipped because it is optional
+    /// or the time limit of the run had passed.
     pub fn is_fine(&self) -> bool {
         match self.outcome {
             Outcome::Measured => self.optional || !self.body.any().lacks_a_part(),
-            Outcome::Skipped { .. } => self.optional,
+            Outcome::Skipped { .. } => self.optional || self.out_of_time,
             Outcome::Failed { .. } => false,
         }
     }
@@ -244,7 +247,9 @@ impl Record {
 
     /// Returns the text for a skipped record.
     pub fn skip_reason(&self) -> &'static str {
-        if self.optional {
+        if self.out_of_time {
+            "out of time"
+        } else if self.optional {
             "skipped, which the plan allows"
         } else {
             "skipped"

@@ -5,6 +5,8 @@
 
 use std::io;
 
+use crate::quantity::Nanos;
+
 /// `Result` with tonnage's own [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -45,6 +47,9 @@ pub enum Error {
         /// Number and host of the rank that got the signal, if it was one rank and not all of them.
         rank: Option<(u32, String)>,
     },
+    /// The time limit of the run has passed. Every rank ends; rank 0 reports what was measured until then.
+    #[error("the time limit of {0} has passed")]
+    TimeLimit(Nanos),
     /// The operating system reported an error.
     #[error("{what}: {source}")]
     Io {

@@ -3,6 +3,8 @@
 //! The conductor takes every point through the same steps, which each kind implements. Kinds don't use the conductor.
 //! Both use [`Stage`].
 
+use std::time::Duration;
+
 use crate::cpu_time::CpuTimeMeter;
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
@@ -134,6 +136,9 @@ pub type StepRunner<'a> = &'a mut dyn FnMut(&mut dyn Steps) -> Result<(), StepFa
 /// The steps of a prepared point, in the order in which they are taken. All ranks take each step together. If a step
 /// fails with [`StepFailure::Point`], [`Self::close`] is the next step.
 pub trait Steps {
+    /// Returns this rank, with which the ranks agree whether the time limit leaves time for another trial.
+    fn rank(&mut self) -> &mut Rank;
+
     /// Measures the upper bound for the results. The conductor calls this outside the trials.
     fn bound(&mut self, _when: LimitMoment) -> Result<(), StepFailure> {
         Ok(())
@@ -158,6 +163,11 @@ pub trait Steps {
 
     /// Returns whether there are enough trials. It must be the same on all ranks.
     fn enough(&mut self) -> Result<bool, StepFailure>;
+
+    /// Time that the point takes after its trials, except for a bound that was measured before them too.
+    fn closing_time(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Cleans up, so that the next point can be measured.
     fn close(&mut self) -> Result<(), StepFailure>;

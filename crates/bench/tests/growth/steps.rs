@@ -244,6 +244,7 @@ fn settings(cpus: CpuChoice) -> Settings {
             version: "0".into(),
             git_revision: "unknown".into(),
         },
+        time_limit: None,
         repetition: None,
         ledger: None,
     }

@@ -88,6 +88,7 @@ impl Run {
                 version: "0".into(),
                 git_revision: "unknown".into(),
             },
+            time_limit: None,
             repetition: None,
             ledger: None,
         };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tonnage_units::{Error, Result};
+use tonnage_units::{Error, Nanos, Result};
 
 use super::common::RUNS_MAX;
 use super::values::{library, variable};
@@ -23,6 +23,11 @@ pub struct AbArgs {
     #[arg(long, alias = "times", value_name = "N", default_value_t = RUNS_DEFAULT,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(RUNS_MAX)))]
     pub runs: u32,
+
+    /// End within this time: no pair of runs is begun that takes longer than the time left. Runs of this program are
+    /// also stopped by it.
+    #[arg(long, value_name = "TIME")]
+    pub time_limit: Option<Nanos>,
 
     /// Write the records of both sides to this file.
     #[arg(short, long, value_name = "FILE")]

@@ -27,8 +27,13 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub baseline: PathBuf,
 
-    /// Time budget of the check. It measures the most significant points that fit, and ends a second early.
-    #[arg(long, value_name = "TIME", default_value = "20s")]
+    /// Time limit of the whole check. It measures the most significant points that fit, and ends a second early.
+    #[arg(
+        long = "time-limit",
+        alias = "budget",
+        value_name = "TIME",
+        default_value = "20s"
+    )]
     pub budget: Nanos,
 
     /// Meaning of exit codes.

@@ -11,7 +11,7 @@ use tonnage_plan::options::one_of;
 use tonnage_ranks::ExplicitRank;
 use tonnage_ranks::spawn::remote::list::HostPlacement;
 use tonnage_report::Format;
-use tonnage_units::{Error, Result};
+use tonnage_units::{Error, Nanos, Result};
 
 use super::hosts::HostArgs;
 use super::values::{GpuList, Master, devices_of, library, link_speed, ranks, scale};
@@ -204,6 +204,11 @@ pub struct ResultArgs {
     /// Print the points and how long measuring takes, instead of running them.
     #[arg(long, conflicts_with = "print_plan")]
     pub dry_run: bool,
+
+    /// End the whole command within this time, with the results so far. Points that no longer fit are not begun. The
+    /// exit code is 0 if at least one point was measured and every measured point is sound.
+    #[arg(long, value_name = "TIME")]
+    pub time_limit: Option<Nanos>,
 
     /// Measure everything this many times, each time as a separate run: everything is opened again, and the points are
     /// in another order (drawn from a seed; file experiments keep theirs). From 3 runs on `tonnage compare` knows how

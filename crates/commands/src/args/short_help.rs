@@ -127,7 +127,7 @@ const BASIC: [(&str, &[&str]); 10] = [
         "check",
         &[
             "baseline",
-            "budget",
+            "time-limit",
             "exit",
             "only",
             "nodelist",
@@ -199,7 +199,7 @@ pub const EXAMPLES: [(&str, &str); 20] = [
     ("baseline", "tonnage baseline fleet.jsonl -o baseline.json"),
     (
         "check",
-        "tonnage check --baseline baseline.json --budget 20s",
+        "tonnage check --baseline baseline.json --time-limit 20s",
     ),
     ("history", "tonnage history r1.jsonl r2.jsonl"),
     ("hosts", "tonnage hosts n1,n2 --push"),

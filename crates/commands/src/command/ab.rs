@@ -4,16 +4,17 @@
 //! a pipe, from which they go to the file at once. Measured results are therefore kept in any case.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use tonnage_ranks::spawn::local::TURN_PARENT;
 use tonnage_record::read::read_records_of;
 use tonnage_record::writer::{RecordWriter, check_writable};
 use tonnage_record::{Record, Side, SideName};
-use tonnage_units::message::truncate_message;
+use tonnage_units::message::{print_message, truncate_message};
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
@@ -42,21 +43,24 @@ pub fn ab(args: &AbArgs) -> Result<ExitCode> {
     }
     let mut writer = FirstRecord::new(&args.output, args.force);
     let mut worst = 0;
+    let mut pace = Pace::new(args);
     for turn in 0..2 * args.runs {
+        if pace.is_next_too_long(turn) {
+            log::warn!(
+                "the time limit leaves no time for more than {turn} of {} runs",
+                2 * args.runs
+            );
+            break;
+        }
         let name = side_of(turn);
         let side = &sides[usize::from(name == SideName::B)];
-        log::info!(
-            "run {} of {}: side {}",
-            turn + 1,
-            2 * args.runs,
-            name.letter()
-        );
+        pace.announce(turn, name);
         let said = Side {
             name,
             turn,
             varied: side.varied.clone(),
         };
-        let status = one_run(side, &said, &mut writer)?;
+        let status = one_run(side, &said, &mut writer, pace.left())?;
         let code = status.code().unwrap_or(SIGNALLED);
         if code >= SIGNALLED || code == 2 {
             writer.finish()?;
@@ -72,6 +76,67 @@ pub fn ab(args: &AbArgs) -> Result<ExitCode> {
     }
     writer.finish()?;
     Ok(ExitCode::from(u8::try_from(worst).unwrap_or(1)))
+}
+
+/// The time that runs take, and the time that is left.
+struct Pace {
+    began: Instant,
+    /// Start of the current pair of runs, and the time of the longest pair so far.
+    pair_began: Instant,
+    longest_pair: Duration,
+    limit: Option<Duration>,
+    runs: u32,
+}
+
+impl Pace {
+    fn new(args: &AbArgs) -> Self {
+        let now = Instant::now();
+        Self {
+            began: now,
+            pair_began: now,
+            longest_pair: Duration::ZERO,
+            limit: args.time_limit.map(|limit| Duration::from_nanos(limit.0)),
+            runs: 2 * args.runs,
+        }
+    }
+
+    /// Time left until the limit, if there is one.
+    fn left(&self) -> Option<Duration> {
+        let limit = self.limit?;
+        Some(limit.saturating_sub(self.began.elapsed()))
+    }
+
+    /// Whether a pair that begins with this run would exceed the limit. Sides have the same number of runs, so the
+    /// second run of a pair is never left out.
+    fn is_next_too_long(&mut self, turn: u32) -> bool {
+        if !turn.is_multiple_of(2) {
+            return false;
+        }
+        if turn > 0 {
+            self.longest_pair = self.longest_pair.max(self.pair_began.elapsed());
+        }
+        self.pair_began = Instant::now();
+        // The runs themselves keep a part of the time free for their end.
+        let needed = self.longest_pair.mul_f64(1.2) + Duration::from_secs(1);
+        self.left().is_some_and(|left| left < needed)
+    }
+
+    /// Prints on a terminal which run begins, and how long all of them still take.
+    fn announce(&self, turn: u32, name: SideName) {
+        let elapsed = self.began.elapsed();
+        let left = (turn > 0).then(|| elapsed / turn * (self.runs - turn));
+        let left = left.map(|left| left.min(self.left().unwrap_or(Duration::MAX)));
+        let left = left.map_or_else(String::new, |left| {
+            format!(", about {} s left", left.as_secs_f64().ceil())
+        });
+        let side = name.letter();
+        let text = format!("run {} of {}: side {side}{left}", turn + 1, self.runs);
+        if std::io::stderr().is_terminal() {
+            print_message(&text);
+        } else {
+            log::info!("{text}");
+        }
+    }
 }
 
 /// A file that is created or replaced only when its first record is written. A refused run leaves an existing file
@@ -152,6 +217,11 @@ fn check(side: &str, arguments: &[String]) -> Result<()> {
              `tonnage ab`",
         );
     }
+    if results.time_limit.is_some() {
+        return wrong(
+            "the limit is one of all runs: leave --time-limit out, and give it to `tonnage ab`",
+        );
+    }
     let is_long = |word: &String, name: &str| word == name || word.starts_with(&format!("{name}="));
     for option in ["--format", "--print-plan", "--dry-run"] {
         if arguments.iter().any(|word| is_long(word, option)) {
@@ -223,9 +293,18 @@ fn check_plan(name: SideName, side: &AbSide) -> Result<()> {
 }
 
 /// Makes one run, and writes its records to the file as they come.
-fn one_run(side: &AbSide, said: &Side, writer: &mut FirstRecord<'_>) -> Result<ExitStatus> {
+fn one_run(
+    side: &AbSide,
+    said: &Side,
+    writer: &mut FirstRecord<'_>,
+    left: Option<Duration>,
+) -> Result<ExitStatus> {
     let mut command = command(side)?;
     command.args(["--format", "jsonl"]);
+    // Another program may not know the option.
+    if let (Some(left), None) = (left, &side.program) {
+        command.arg(format!("--time-limit={}ms", left.as_millis().max(1)));
+    }
     let mut child = start(command, said.name)?;
     let kept = match child.stdout.take() {
         Some(pipe) => keep(BufReader::new(pipe), said, writer),
@@ -322,6 +401,7 @@ mod tests {
             -- L -o y -- L                    => side A: records go to
             -- L -- L --format=csv            => side B: `tonnage ab` reads
             -- L --runs 3 -- L               => side A: repetitions
+            -- L --time-limit 9s -- L         => give it to `tonnage ab`
             --b-env X=1 -- L --checkpoint 1s  => leave --checkpoint out
             -- L --print-plan -- L            => leave --print-plan out
             -- L -- L --sices 9               => side B: unexpected argument

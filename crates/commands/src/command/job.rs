@@ -6,6 +6,7 @@ use tonnage_bench::settings::Numa;
 use tonnage_machine::CpuChoice;
 use tonnage_plan::Plan;
 use tonnage_report::Format;
+use tonnage_units::Nanos;
 
 use super::block::Block;
 use super::letter::RankLetter;
@@ -24,6 +25,8 @@ pub struct Job {
     pub require_path: bool,
     /// Number of repetitions of the whole plan, if requested.
     pub runs: Option<u32>,
+    /// Time limit of the whole run, if there is one.
+    pub time_limit: Option<Nanos>,
     /// IOR's result block, if requested; it is printed before everything else.
     pub block: Option<Block>,
     /// Letter to this rank, if the agent of a host has started it.
@@ -40,6 +43,7 @@ impl Job {
             format: None,
             require_path: false,
             runs: None,
+            time_limit: None,
             block: None,
             letter: None,
         }

@@ -25,6 +25,8 @@ pub struct JobLetter {
     pub require_path: bool,
     /// Number of repetitions of the plan, if requested.
     pub runs: Option<u32>,
+    /// Time limit of the whole run in nanoseconds, if there is one.
+    pub time_limit_ns: Option<u64>,
     /// Contents of the records file so far, for rank 0 of a resumed run.
     pub before: String,
 }

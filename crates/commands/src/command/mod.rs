@@ -67,6 +67,7 @@ pub mod report;
 pub mod screen;
 pub mod show;
 mod spare;
+mod time_left;
 pub mod tour;
 
 use std::io::Write;

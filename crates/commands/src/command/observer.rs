@@ -2,20 +2,21 @@
 //!
 //! On a terminal, the rows so far are above the progress line. Both are cleared when the whole table is printed.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 use tonnage_bench::observer::{
     CheckpointKeeper, IntervalListener, Observer, PhaseProgress, Progress, TrialCalls,
 };
-use tonnage_plan::Point;
+use tonnage_plan::{Planned, Point};
 use tonnage_record::read::final_attempts;
 use tonnage_record::writer::RecordWriter;
-use tonnage_record::{Record, RecordPlace, TuneBody};
+use tonnage_record::{Outcome, Record, RecordPlace, TuneBody};
 use tonnage_report::Format;
 use tonnage_report::view::View;
 use tonnage_units::Result;
@@ -23,6 +24,7 @@ use tonnage_units::lock::lock;
 use tonnage_units::quantity::human;
 
 use super::spare::SpareWriter;
+use super::time_left::TimeLeft;
 use super::{each_call, intervals, print, screen};
 
 /// Exit code of a wrong request, the same as for `Error::Usage`.
@@ -31,6 +33,9 @@ const WRONG_REQUEST: u8 = 2;
 /// Interval between checks of the file during a measurement. It is long, because the measurement may use the same file
 /// system.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Interval at which the progress line shows the time.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Warns once if the records file can no longer be found by its name, because the next record may be days away. The
 /// file may be back by then, so only writing a record, or the end of the run, decides.
@@ -68,6 +73,10 @@ pub struct Keeper {
     progress: ProgressBar,
     /// True if rows are shown as they come.
     shows_rows: bool,
+    /// Estimates the time left of the current run.
+    time_left: Option<TimeLeft>,
+    /// When all runs end by that estimate, for the progress line.
+    end: Arc<Mutex<Option<Instant>>>,
     /// Description of the current point.
     point: String,
     /// Heading for the lines about its calls, until the first of them are printed.
@@ -115,8 +124,9 @@ impl Keeper {
         format: Format,
     ) -> Self {
         let is_shown = std::io::stderr().is_terminal();
+        let end = Arc::new(Mutex::new(None));
         let progress = if is_shown {
-            progress_line()
+            progress_line(&end)
         } else {
             ProgressBar::hidden()
         };
@@ -134,9 +144,16 @@ impl Keeper {
             stream: format == Format::Jsonl,
             shows_rows: format == Format::Table && !progress.is_hidden(),
             progress,
+            time_left: None,
+            end,
             point: String::new(),
             calls_heading: None,
         }
+    }
+
+    /// Announces the points of the next run, after which `later_runs` equal ones follow.
+    pub fn begin_run(&mut self, points: &[Planned], later_runs: u32) {
+        self.time_left = Some(TimeLeft::new(points, later_runs));
     }
 
     /// Writes checkpoints to this writer instead of the records file.
@@ -163,6 +180,13 @@ impl Keeper {
         lock(&self.output).is_lost
     }
 
+    /// Whether the time limit ended the run before its last point.
+    pub fn is_cut(&self) -> bool {
+        final_attempts(&self.records)
+            .iter()
+            .any(|record| record.out_of_time)
+    }
+
     /// Empties the backup, because all records have been printed.
     pub fn shown(&self) {
         if let Some(Err(error)) = self.spare.as_ref().map(SpareWriter::shown) {
@@ -178,6 +202,9 @@ impl Keeper {
             return 1;
         }
         let all = final_attempts(&self.records);
+        if is_nothing_measured_in_time(&all) {
+            return 1;
+        }
         let missing: Vec<_> = all.iter().filter(|record| !record.is_fine()).collect();
         let is_refused = |record: &&Record| record.tune().is_some_and(TuneBody::is_refused);
         match missing.iter().all(is_refused) {
@@ -190,16 +217,28 @@ impl Keeper {
     }
 }
 
+/// Whether the time limit ended the run before any point was measured.
+pub fn is_nothing_measured_in_time(records: &[Record]) -> bool {
+    let is_measured = |record: &Record| record.outcome == Outcome::Measured;
+    records.iter().any(|record| record.out_of_time) && !records.iter().any(is_measured)
+}
+
 impl Observer for Keeper {
     fn begin(&mut self, index: usize, of: usize, point: &Point) {
         self.progress.set_length(of as u64);
         self.progress.set_position(index as u64);
+        let left = self.time_left.as_ref().and_then(|left| left.at(index));
+        *lock(&self.end) = left.map(|left| Instant::now() + left);
         self.point = point.any().progress();
         self.calls_heading = Some(each_call::heading(index, of, &self.point));
         self.progress.set_message(self.point.clone());
     }
 
     fn progress(&mut self, progress: &Progress) {
+        if let Progress::Phase(_) | Progress::Draws { .. } = progress {
+            // These have the time left of the point in their text.
+            *lock(&self.end) = None;
+        }
         let far = how_far(progress);
         self.progress.set_message(format!("{}: {far}", self.point));
     }
@@ -246,12 +285,25 @@ impl Observer for Keeper {
     }
 }
 
-fn progress_line() -> ProgressBar {
+/// Creates the progress line of a run that ends at `end`, as far as that is known.
+fn progress_line(end: &Arc<Mutex<Option<Instant>>>) -> ProgressBar {
     let bar = ProgressBar::new(0);
+    let end = Arc::clone(end);
+    let left = move |_: &ProgressState, text: &mut dyn Write| {
+        if let Some(end) = *lock(&end) {
+            let left = end.saturating_duration_since(Instant::now());
+            let seconds = left.as_secs_f64().ceil();
+            // The bar ignores errors of its own text.
+            let _ = write!(text, "about {seconds} s left, ");
+        }
+    };
     // The template is fixed. If it could not be parsed, the line would only look different.
-    if let Ok(style) = ProgressStyle::with_template("{prefix}{pos}/{len} {elapsed} {wide_msg}") {
-        bar.set_style(style);
+    if let Ok(style) =
+        ProgressStyle::with_template("{prefix}{pos}/{len} {elapsed} {left}{wide_msg}")
+    {
+        bar.set_style(style.with_key("left", left));
     }
+    bar.enable_steady_tick(TICK);
     bar
 }
 

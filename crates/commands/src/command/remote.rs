@@ -138,6 +138,7 @@ fn jobs(job: &Job) -> Result<(String, String)> {
         plan: job.plan.to_toml()?,
         require_path: job.require_path,
         runs: job.runs,
+        time_limit_ns: job.time_limit.map(|limit| limit.0),
         before,
     };
     let text = |letter: &JobLetter| {

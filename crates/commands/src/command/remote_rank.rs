@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use tonnage_plan::Plan;
 use tonnage_sys::out_of_memory;
-use tonnage_units::{Error, Result};
+use tonnage_units::{Error, Nanos, Result};
 
 use super::check::task::{CheckTask, TimeBudget};
 use super::check::this_host::report_to_caller;
@@ -48,6 +48,7 @@ pub fn read() -> Result<RemoteWork> {
     let job = Job {
         require_path: said.require_path,
         runs: said.runs,
+        time_limit: said.time_limit_ns.map(Nanos),
         letter: Some(letter),
         ..Job::new(Plan::from_toml(&said.plan, "the plan")?, words.ranks)
     };
@@ -128,6 +129,7 @@ mod tests {
             plan: "no plan".into(),
             require_path: false,
             runs: None,
+            time_limit_ns: None,
             before: String::new(),
         };
         for (job, who) in [

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::pack::{pack, unpack_first};
 use crate::rank_set::RankSet;
 use crate::{ClockOffset, RankInfo};
-use tonnage_units::{Error, Result};
+use tonnage_units::{Error, Nanos, Result};
 
 /// Limit on the head of one message.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -204,6 +204,9 @@ pub enum EndCause {
         signal: i32,
         rank: Option<(u32, String)>,
     },
+    TimeLimit {
+        limit_ns: u64,
+    },
 }
 
 impl EndCause {
@@ -226,6 +229,7 @@ impl EndCause {
                 signal,
                 rank: Some((rank, host)),
             } => Self::interrupted(*signal, *rank, host),
+            Error::TimeLimit(limit) => Self::TimeLimit { limit_ns: limit.0 },
             Error::Io { .. } | Error::Failed(_) => Self::rank(rank, host, &error.to_string()),
         }
     }
@@ -277,6 +281,7 @@ impl From<&EndCause> for Error {
                 message,
             },
             EndCause::Interrupted { signal, rank } => Self::Interrupted { signal, rank },
+            EndCause::TimeLimit { limit_ns } => Self::TimeLimit(Nanos(limit_ns)),
         }
     }
 }
@@ -430,6 +435,7 @@ mod tests {
                 host: "h".into(),
                 message: "m".into(),
             },
+            Error::TimeLimit(Nanos(5_000_000_000)),
         ] {
             let travelled = Error::from(&EndCause::from_error(&error, 9, "x"));
             assert_eq!(travelled.to_string(), error.to_string());

@@ -229,7 +229,7 @@ impl SharedNodeState {
 }
 
 /// Returns whether this rank reports the end of the run. Rank 0 does, even if other ranks found its failure. If rank 0
-/// is lost, its children do, unless a supervisor reports the loss.
+/// is lost, its children do, unless a supervisor reports the loss. No rank reports a time limit, which is not a failure.
 pub(crate) fn reports_end(
     rank: u32,
     parent_is_root: bool,
@@ -237,5 +237,6 @@ pub(crate) fn reports_end(
     cause: &EndCause,
 ) -> bool {
     let root_lost = matches!(cause, EndCause::Lost { rank: 0, .. });
-    rank == 0 || root_lost && parent_is_root && !supervised
+    let is_time_limit = matches!(cause, EndCause::TimeLimit { .. });
+    !is_time_limit && (rank == 0 || root_lost && parent_is_root && !supervised)
 }

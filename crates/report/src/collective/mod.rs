@@ -124,7 +124,7 @@ fn below(record: &CollectiveRecord<'_>) -> Vec<String> {
     let backends = &record.body.backends;
     if backends.is_empty() {
         let op = record.body.point.op.name();
-        return not_measured(op, &record.outcome, "skipped")
+        return not_measured(op, &record.outcome, record.skip_reason())
             .into_iter()
             .collect();
     }

@@ -92,6 +92,7 @@ pub(super) fn measured(plan: &str, body: impl Into<Body>, engine: Value) -> Reco
         },
         outcome: Outcome::Measured,
         optional: false,
+        out_of_time: false,
         body: body.into(),
         effective: vec![Effective {
             ranks: "0-1".to_owned(),

@@ -61,7 +61,7 @@ fn a_host_is_checked_beside_its_own_baseline() {
     let dir = dir.path();
     paced_baseline(dir);
     by_hand(dir, "r.jsonl", 100_000.0, "fast.toml");
-    let passed = run(dir, "check --baseline b.toml --budget 20s -o v.json").with_code(0);
+    let passed = run(dir, "check --baseline b.toml --time-limit 20s -o v.json").with_code(0);
     verdict_line(&passed, "pass: ");
     let verdicts = report(dir, "v.json");
     assert_eq!(verdicts["verdict"], "pass");
@@ -69,7 +69,7 @@ fn a_host_is_checked_beside_its_own_baseline() {
     // A figure that fails is measured a second time.
     fs::create_dir(dir.join("state")).unwrap();
     let failing =
-        "check --baseline fast.toml --budget 20s --state state --cache 10m --nodelist failed";
+        "check --baseline fast.toml --time-limit 20s --state state --cache 10m --nodelist failed";
     let failed = run(dir, &format!("{failing} -o f.json")).with_code(1);
     assert!(
         verdict_line(&failed, "fail: null write 64 ").len() <= 80,
@@ -114,7 +114,7 @@ fn what_cannot_be_measured_is_an_error_and_drains_nothing() {
     // A rank is stopped, in a run that lasts longer than the remaining budget.
     run(dir, &format!("{long} --sizes 64 -o l.jsonl")).with_code(0);
     by_hand(dir, "l.jsonl", 2000.0, "l.toml");
-    let line = "check --baseline l.toml --budget 12s --exit prolog --retest 0";
+    let line = "check --baseline l.toml --time-limit 12s --exit prolog --retest 0";
     let stopped = tonnage(dir, line).start();
     stopped.signal_rank(1, Signal::STOP);
     let ended = stopped.end().with_code(0);
@@ -134,7 +134,7 @@ fn ranks_of_a_launcher_are_checked_together() {
     ] {
         let port = free_port();
         let start = |rank| {
-            let arguments = format!("check --baseline b.toml --budget 30s {option}");
+            let arguments = format!("check --baseline b.toml --time-limit 30s {option}");
             let check = tonnage(dir.path(), &arguments);
             check.launched(rank, 2, port).start()
         };
@@ -184,7 +184,7 @@ fn a_history_shows_runs_of_files_and_directories() {
 fn a_check_ends_within_its_budget() {
     let dir = tempdir().unwrap();
     paced_baseline(dir.path());
-    let short = "check --baseline b.toml --budget 5s --retest 0 --exit prolog";
+    let short = "check --baseline b.toml --time-limit 5s --retest 0 --exit prolog";
     let ended = run(dir.path(), short).with_code(0);
     assert!(ended.took < Duration::from_secs(5), "{ended:#?}");
 }
@@ -208,7 +208,7 @@ fn more_points_follow_as_long_as_there_is_time() {
     fs::write(dir.join("b.toml"), slow).unwrap();
     run(
         dir,
-        "check --baseline b.toml --budget 30s --retest 0 -o v.json",
+        "check --baseline b.toml --time-limit 30s --retest 0 -o v.json",
     )
     .with_code(0);
     let verdicts = report(dir, "v.json");
@@ -230,7 +230,7 @@ fn a_check_that_ends_in_an_error_leaves_no_old_verdict() {
     rustix::fs::fcntl_setfl(&writer, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
     while writer.write(&[0; 4096]).is_ok() {}
     rustix::fs::fcntl_setfl(&writer, flags).unwrap();
-    let line = "check --baseline b.toml --budget 3s --retest 9 -o v.json --nodelist failed --force --exit nagios";
+    let line = "check --baseline b.toml --time-limit 3s --retest 9 -o v.json --nodelist failed --force --exit nagios";
     let ended = tonnage(dir, line).stdout(writer).run().with_code(3);
     assert!(ended.took < Duration::from_secs(3), "{ended:#?}");
     drop(reader);
@@ -274,8 +274,8 @@ fn wrong_requests_are_refused_with_the_code_of_their_style() {
         --baseline none.toml                      => cannot be read
         --baseline b.toml --only shm              => its points are null write
         --baseline b.toml --hosts a,b,c           => no point of 3 ranks on 3 hosts
-        --baseline b.toml --budget 3s --retest 9  => the shortest needs
-        --baseline b.toml --budget 1s             => too short
+        --baseline b.toml --time-limit 3s --retest 9  => the shortest needs
+        --baseline b.toml --time-limit 1s             => too short
         --baseline b.toml --devices eth7          => nothing over eth7
         --baseline b.toml --state open --cache 1m => may be written by others
         --baseline b.toml -o b.toml               => --force

@@ -75,9 +75,19 @@ fn a_hanging_host_does_not_take_the_others_time() {
     };
     let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let (ended, behind) = std::thread::scope(|scope| {
-        let behind = || check("dead,live", "--budget 8s --ssh-parallel 1", "behind.json");
+        let behind = || {
+            check(
+                "dead,live",
+                "--time-limit 8s --ssh-parallel 1",
+                "behind.json",
+            )
+        };
         let behind = scope.spawn(behind);
-        let ended = check("live,dead,full,mute", "--push --budget 17s", "each.json");
+        let ended = check(
+            "live,dead,full,mute",
+            "--push --time-limit 17s",
+            "each.json",
+        );
         (ended.with_code(1), behind.join().unwrap())
     });
     assert!(ended.took < Duration::from_secs(17), "{ended:#?}");
@@ -103,9 +113,9 @@ fn a_hanging_host_does_not_take_the_others_time() {
     // A hanging gateway makes the hosts behind it unreachable.
     behind.with_code(1);
     let behind = each(dir, "behind.json")[1].to_string();
-    let advice = "behind others: raise --ssh-parallel or --budget";
+    let advice = "behind others: raise --ssh-parallel or --time-limit";
     assert!(behind.contains(advice), "{behind}");
-    check("live,dead", "--budget 7s", "none.json")
+    check("live,dead", "--time-limit 7s", "none.json")
         .with_code(2)
         .saying(&["half of it is for reaching them", "give it 8 s"]);
 }
@@ -120,7 +130,7 @@ fn processes_of_a_launcher_that_start_late_lose_no_verdict() {
     let port = free_port();
     let start = |rank| {
         let arguments =
-            "check --each-host --baseline b.toml --budget 12s --retest 0 -o each.json --force";
+            "check --each-host --baseline b.toml --time-limit 12s --retest 0 -o each.json --force";
         let check = tonnage(dir, arguments).env("TONNAGE_JOIN_TIMEOUT", "8");
         check.launched(rank, 2, port).start()
     };

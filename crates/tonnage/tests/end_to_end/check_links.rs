@@ -86,7 +86,7 @@ fn link_baseline(ssh: &Ssh<'_>, dir: &Path) -> bool {
 }
 
 fn check_link(ssh: &Ssh<'_>, dir: &Path) -> Ended {
-    let line = "check --hosts h0,h1 --baseline link.toml --budget 30s --exit prolog --nodelist failed --force";
+    let line = "check --hosts h0,h1 --baseline link.toml --time-limit 30s --exit prolog --nodelist failed --force";
     by_ssh(ssh, dir, line, "").run()
 }
 
@@ -133,16 +133,16 @@ fn hosts_are_checked_individually() {
         by_ssh(&ssh, dir, &check, "").run()
     };
     let failed_hosts = || fs::read_to_string(dir.join("failed")).unwrap();
-    let passed = check("--baseline b.toml --budget 30s").with_code(0);
+    let passed = check("--baseline b.toml --time-limit 30s").with_code(0);
     assert_eq!(last_line(&passed), "pass: 2 hosts within the baseline");
     assert_eq!(failed_hosts(), "\n");
-    let failed = check("--baseline fast.toml --budget 30s --exit prolog").with_code(1);
+    let failed = check("--baseline fast.toml --time-limit 30s --exit prolog").with_code(1);
     let reason = verdict_line(&failed, "fail: 2 of 2 hosts: h[0-1]: null write 64 ");
     assert!(reason.len() <= 80, "{failed:#?}");
     assert_eq!(failed_hosts(), "h[0-1]\n");
     hosts.link(1, 0).cut().unwrap();
     // ssh's own timeout ends the login.
-    let lost = check("--baseline b.toml --budget 30s -o each.json --exit nagios").with_code(3);
+    let lost = check("--baseline b.toml --time-limit 30s -o each.json --exit nagios").with_code(3);
     assert!(lost.took < Duration::from_secs(30), "{lost:#?}");
     verdict_line(&lost, "error: h1: ");
     let verdicts = report(dir, "each.json");

@@ -63,6 +63,7 @@ mod ssh_stand_in;
 mod stress;
 mod support;
 mod target_memory;
+mod time_limit;
 mod traffic_file;
 mod tune;
 mod wire_proof;

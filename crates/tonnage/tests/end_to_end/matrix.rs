@@ -152,7 +152,8 @@ fn only_slow_hosts_and_pairs_of_a_matrix_are_marked() {
 fn is_blamed(hosts: &Hosts, dir: &Path, slow: &str) {
     let baseline = "baseline even.jsonl --min-runs 1 --warn 40% --fail 50% -o b.toml";
     tonnage(dir, baseline).run().with_code(0);
-    let check = "check --baseline b.toml --devices eth0 --budget 50s --retest 0 --nodelist failed";
+    let check =
+        "check --baseline b.toml --devices eth0 --time-limit 50s --retest 0 --nodelist failed";
     let ended = end(start(hosts, dir, check));
     assert_eq!(ended[0].code, Some(1), "{ended:#?}");
     let reason = last_line(&ended[0]);

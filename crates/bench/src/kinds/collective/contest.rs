@@ -14,7 +14,7 @@ use tonnage_loops::calls::CallSpan;
 use tonnage_plan::collective::{Align, CollectivePoint, Refill};
 use tonnage_plan::point::BoundChoice;
 use tonnage_plan::transfer::TrialLength;
-use tonnage_ranks::RankGroup;
+use tonnage_ranks::{Rank, RankGroup};
 use tonnage_record::spread::spread;
 use tonnage_record::{CollectiveBody, Outcome};
 use tonnage_units::{Error, Result};
@@ -421,6 +421,10 @@ fn recurring_iterations(
 }
 
 impl Steps for BackendContest<'_, '_> {
+    fn rank(&mut self) -> &mut Rank {
+        self.stage.rank
+    }
+
     fn bound(&mut self, _: LimitMoment) -> Result<(), StepFailure> {
         if self.point.bound == BoundChoice::Auto {
             self.step_each_backend("the bound", |turn| turn.bound())?;

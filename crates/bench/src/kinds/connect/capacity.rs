@@ -135,7 +135,10 @@ impl Shortage {
             Error::Failed(text) | Error::Unavailable { why: text, .. } => CODES
                 .into_iter()
                 .find(|&code| text.contains(&system_message(code))),
-            Error::Usage(_) | Error::Rank { .. } | Error::Interrupted { .. } => None,
+            Error::Usage(_)
+            | Error::Rank { .. }
+            | Error::Interrupted { .. }
+            | Error::TimeLimit(_) => None,
         };
         match error {
             Error::Unavailable { .. } => Some(code.map_or(Self::Uncoded, Self::Code)),

@@ -307,6 +307,10 @@ impl<'a> RankWorkers<'a> {
 }
 
 impl Steps for RankWorkers<'_> {
+    fn rank(&mut self) -> &mut Rank {
+        self.rank
+    }
+
     fn prepare(&mut self) -> Result<(), StepFailure> {
         self.rank.set_phase("setting up all connections once");
         self.rehearse().map(drop)

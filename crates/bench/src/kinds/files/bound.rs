@@ -27,6 +27,10 @@ use tonnage_units::{Error, Result};
 
 /// Time for which a stream writes, and afterwards reads.
 const STREAM_TIME: Duration = Duration::from_millis(400);
+
+/// Usual time for both streams, with the file that they use.
+pub const STREAMS_TIME: Duration = Duration::from_millis(1500);
+
 /// Maximum number of bytes that a stream writes. The limit is lower if this is more than an eighth of the free space.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
 const TRANSFER_BYTES: u64 = 4 << 20;

@@ -2,9 +2,9 @@
 //! `phase`).
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::bound::{self, DeviceStreams, WrittenStream};
+use super::bound::{self, DeviceStreams, STREAMS_TIME, WrittenStream};
 use super::checks::{self, WrittenTransfers};
 use super::clean::{CreatedFiles, files_to_clean};
 use super::earlier_runs::RemovedFiles;
@@ -94,6 +94,10 @@ struct OpenExperiment<'o, 'a> {
 }
 
 impl Steps for OpenExperiment<'_, '_> {
+    fn rank(&mut self) -> &mut Rank {
+        self.experiment.rank
+    }
+
     fn bound(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
         // Streams before the phases would change their conditions: free memory, the device's own cache, and free space.
         if when == LimitMoment::After && self.experiment.writes() {
@@ -131,6 +135,13 @@ impl Steps for OpenExperiment<'_, '_> {
             .rank
             .reduce(what, ReduceAny(over), DEADLINES.step)?;
         Ok(over.0 || self.trial >= point.trials)
+    }
+
+    fn closing_time(&self) -> Duration {
+        match self.experiment.point.bound {
+            BoundChoice::Auto => STREAMS_TIME,
+            _ => Duration::ZERO,
+        }
     }
 
     fn close(&mut self) -> Result<(), StepFailure> {

@@ -53,7 +53,14 @@ impl Kind for Stresses {
         let mut tally = Tally::new(asked.point, &stage.settings.lists)?;
         let ended = StressRun::new(asked.point, stage, &mut tally).run(run_steps);
         let failed = tally.failed().or_else(|| tally.nothing_tried());
-        record.body = tally.into_body(asked.point).into();
+        let body = tally.into_body(asked.point);
+        let limit = stage.settings.time_limit;
+        record.remarks.extend(
+            limit
+                .filter(|_| body.elapsed_ns < asked.point.duration_ns)
+                .map(|limit| limit.remark()),
+        );
+        record.body = body.into();
         ended?;
         failed.map_or(Ok(()), |error| Err(StepFailure::Point(error)))
     }

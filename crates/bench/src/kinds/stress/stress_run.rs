@@ -202,7 +202,7 @@ impl<'a, 'b> StressRun<'a, 'b> {
             Err(StepFailure::Run(error)) => {
                 // The first cause is reported, for example that another rank has ended.
                 let cause = self.stage.rank.why_stopped();
-                if !matches!(cause, Some(Error::Interrupted { .. })) {
+                if !matches!(cause, Some(Error::Interrupted { .. } | Error::TimeLimit(_))) {
                     self.record_failure(draw, cause.as_ref().unwrap_or(&error))?;
                 }
                 return Err(StepFailure::Run(error));
@@ -242,6 +242,8 @@ impl<'a, 'b> StressRun<'a, 'b> {
         let rank = &mut *self.stage.rank;
         let duration = Duration::from_nanos(self.point.duration_ns);
         let left = duration.saturating_sub(self.begun.elapsed());
+        let limit = self.stage.settings.time_limit;
+        let left = limit.map_or(left, |limit| limit.left().min(left));
         let mine = (rank.id() == 0).then(|| vec![u8::from(left > Duration::ZERO)]);
         if rank.id() == 0 {
             self.stage.observer.progress(&Progress::Draws {

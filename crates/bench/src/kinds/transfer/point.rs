@@ -26,7 +26,7 @@ use crate::opening::engine::OpenEngine;
 use tonnage_engine::Facts;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
-use tonnage_ranks::Distinct;
+use tonnage_ranks::{Distinct, Rank};
 use tonnage_record::spread::{GeometricSpread, ci_narrow_enough};
 use tonnage_record::transfer::{BrokenOff, InitiatorFigures, PairRate, Trial, TrialBackground};
 use tonnage_record::{Bound, Record, WireProof};
@@ -197,6 +197,10 @@ impl PointLeader<'_, '_> {
 }
 
 impl Steps for PointLeader<'_, '_> {
+    fn rank(&mut self) -> &mut Rank {
+        self.workers.rank
+    }
+
     fn bound(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
         let RankWorkers {
             rank,
@@ -268,6 +272,9 @@ impl Steps for PointLeader<'_, '_> {
     }
 
     fn gather(&mut self) -> Result<(), StepFailure> {
+        // The time limit of the run may have ended the trials.
+        let until_ci = self.workers.points.own.length.until_ci;
+        self.found.converged = self.found.converged.or(until_ci.map(|_| false));
         (self.found.histogram, self.found.phases) = self.workers.latencies()?;
         let point = self.workers.points.own;
         if point.per_rank || point.loads.is_some() {

@@ -1,7 +1,7 @@
 //! The races of a point. Each race varies one option, while all others are fixed. Then the winning values race against
 //! the values at the start. Finally, the winner has its final run.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::candidates::{Candidates, SearchStart};
 use super::race::CandidateRace;
@@ -24,6 +24,9 @@ use tonnage_units::message::truncate_message;
 /// Number of trials in the winner's final run.
 const LAST_TRIALS: u32 = 5;
 
+/// Time for opening the winner's engine and measuring its bound, on a busy machine.
+const LAST_RUN_OVERHEAD: Duration = Duration::from_secs(1);
+
 /// Name of the last race, in which the values of all options compete together.
 const TOGETHER: &str = "together";
 
@@ -36,6 +39,8 @@ pub struct OptionSearch<'a, 'b> {
     /// For each option, the index of its current value.
     values: Vec<usize>,
     begun: Instant,
+    /// True once the time limit leaves only the time for the winner's run.
+    is_cut: bool,
 }
 
 /// Competing values, cheapest first. Each has a name, and the indices of all options' values.
@@ -53,6 +58,7 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
             body: TuneBody::new(point.clone()),
             values: start.values.clone(),
             begun: Instant::now(),
+            is_cut: false,
             point,
             start,
             stage,
@@ -75,7 +81,7 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
         for pass in 1..=PASSES_MAX {
             let before = self.values.clone();
             for dimension in 0..until {
-                if self.point.dimensions[dimension].values.len() > 1 {
+                if self.point.dimensions[dimension].values.len() > 1 && !self.is_out_of_time()? {
                     let contest = self.option_contest(pass, dimension);
                     self.run_contest(contest, &mut *run_steps)?;
                 }
@@ -86,9 +92,13 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
                 .find(|&at| self.values[at] != before[at])
                 .unwrap_or(0);
         }
-        if self.values != self.start.values {
+        if self.values != self.start.values && !self.is_out_of_time()? {
             let contest = self.final_contest();
             self.run_contest(contest, &mut *run_steps)?;
+        }
+        if self.is_cut {
+            let limit = self.stage.settings.time_limit;
+            record.remarks.extend(limit.map(|limit| limit.remark()));
         }
         self.run_winner(record, run_steps)
     }
@@ -179,6 +189,9 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
                 }));
             }
             for at in order {
+                if self.is_out_of_time()? {
+                    return Ok(());
+                }
                 match candidates.trial(at, self.stage, &mut *run_steps)? {
                     Some(figure) => race.record(at, figure),
                     None => race.refuse(at),
@@ -186,6 +199,19 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the time limit leaves only the time for the winner's run.
+    fn is_out_of_time(&mut self) -> Result<bool, StepFailure> {
+        let Some(limit) = self.stage.settings.time_limit else {
+            return Ok(false);
+        };
+        if !self.is_cut {
+            let trials = Duration::from_nanos(self.point.trial_ns) * (LAST_TRIALS + 1);
+            let needed = trials + LAST_RUN_OVERHEAD;
+            self.is_cut = limit.is_too_short(self.stage.rank, needed)?;
+        }
+        Ok(self.is_cut)
     }
 
     fn record_tries(

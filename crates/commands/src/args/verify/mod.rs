@@ -119,6 +119,11 @@ pub struct VerifyArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
+    /// End the whole command within this time, with the results so far. Points that no longer fit are not begun. The
+    /// exit code is 0 if at least one point was verified and no byte was wrong.
+    #[arg(long, value_name = "TIME")]
+    pub time_limit: Option<Nanos>,
+
     /// Print the plan as TOML instead of running it.
     #[arg(long)]
     pub print_plan: bool,

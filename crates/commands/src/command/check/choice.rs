@@ -121,7 +121,7 @@ impl<'a> CheckChoice<'a> {
         };
         if found.chosen.is_empty() {
             return Err(Error::Usage(format!(
-                "--budget {} s is too short for any point of the baseline: the shortest needs {:.0} s, or fewer with a \
+                "--time-limit {} s is too short for any point of the baseline: the shortest needs {:.0} s, or fewer with a \
                  smaller --retest",
                 clock.budget_s(),
                 (shortest + BudgetClock::reserved_s() + clock.elapsed_s() + clock.taken_s()).ceil()

@@ -69,7 +69,7 @@ impl BudgetClock {
             };
             let least_s = (BUDGET_MIN + taken).as_secs_f64().ceil();
             return Err(Error::Usage(format!(
-                "--budget {} s is too short{part}: ranks need {BUDGET_MIN:?} to meet and to end: give it {least_s} s",
+                "--time-limit {} s is too short{part}: ranks need {BUDGET_MIN:?} to meet and to end: give it {least_s} s",
                 asked.as_secs_f64()
             )));
         }
@@ -210,7 +210,7 @@ impl BudgetClock {
         let least = 2 * BUDGET_MIN + ASK_BEFORE;
         if self.asked < least {
             return Err(Error::Usage(format!(
-                "--budget {} s is too short for --each-host with --hosts: half of it is for reaching them, and their \
+                "--time-limit {} s is too short for --each-host with --hosts: half of it is for reaching them, and their \
                  ranks need {BUDGET_MIN:?} to meet and to end: give it {} s",
                 self.budget_s(),
                 least.as_secs_f64().ceil()
@@ -314,7 +314,7 @@ mod tests {
         let rest = BudgetClock::start_rest(s(7), s(2), ExitStyle::Plain).unwrap_err();
         assert!(
             rest.to_string()
-                .contains("--budget 7 s is too short, as 5.0s of it went by")
+                .contains("--time-limit 7 s is too short, as 5.0s of it went by")
                 && rest.to_string().ends_with("give it 8 s"),
             "{rest}"
         );
@@ -322,7 +322,7 @@ mod tests {
         short.disarm();
         let error = short.connect_time().unwrap_err().to_string();
         assert!(
-            error.contains("--budget 7 s") && error.ends_with("give it 8 s"),
+            error.contains("--time-limit 7 s") && error.ends_with("give it 8 s"),
             "{error}"
         );
         let enough = BudgetClock::start(s(8), ExitStyle::Plain).unwrap();

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tonnage_bench::conductor;
+use tonnage_bench::conductor::{self, RunEnd};
 use tonnage_bench::deadlines::DEADLINES;
 use tonnage_bench::settings::{DeviceNames, Settings};
+use tonnage_bench::time_limit::TimeLimit;
 use tonnage_engine::{BeforeJoin, Lifecycle};
 use tonnage_engines::LISTS;
 use tonnage_machine::Topology;
@@ -26,7 +27,7 @@ use super::resolve::{check_points, points};
 use crate::command::checks::{check_placement, facts};
 use crate::command::job::Job;
 use crate::command::leftovers::{clean_up, ledger};
-use crate::command::observer::Keeper;
+use crate::command::observer::{Keeper, is_nothing_measured_in_time};
 use crate::command::output::{in_order_of_plan, open_output, show};
 use crate::command::spare::SpareWriter;
 use crate::command::{env, program, say_error};
@@ -41,6 +42,7 @@ pub fn participate_remotely(job: &Job, identity: Identity) -> Result<ExitCode> {
 
 /// Joins the run and measures. Rank 0 also keeps and prints the records.
 pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCode> {
+    let began = Instant::now();
     // Read first, because libraries may pin this thread when they start, and workers do.
     let topology = Arc::new(Topology::read());
     let before = |identity: &Identity| before_join(job, points, identity);
@@ -54,12 +56,17 @@ pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> 
         )?,
     };
     let asked = format!(
-        "{}\n{}\n{:?}",
+        "{}\n{}\n{:?} {:?}",
         job.plan.hash_text()?,
         met.identity.size,
-        job.runs
+        job.runs,
+        job.time_limit,
     );
     let mut options = met.options(&env, tonnage_ranks::plan_hash(&asked)?)?;
+    if let Some(limit) = job.time_limit {
+        let limit = Duration::from_nanos(limit.0);
+        options.join_timeout = options.join_timeout.min(limit);
+    }
     // Kept until the end of this function, so that the launcher sees this rank end only when the run is over.
     let leave = met.leave;
     options.interface.clone_from(&job.ranks.control_interface);
@@ -83,9 +90,13 @@ pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> 
         rank.size(),
         std::process::id()
     );
-    let result = measure(job, points, &mut rank, topology).and_then(|code| {
+    let limit = job.time_limit.map(|limit| TimeLimit::new(limit, began));
+    let result = measure(job, points, &mut rank, topology, limit).and_then(|code| {
         // Ends everything that engines started for the whole process, while the control channel still watches the other
-        // ranks. Not after a failure, because it would wait for dead ranks.
+        // ranks. Not after a failure or a stop in the middle of a point, because it would wait for ranks that have ended.
+        if is_stopped_by_limit(&rank) {
+            return Ok(code);
+        }
         let mut lifecycles = LISTS.lifecycles();
         lifecycles.try_for_each(|of| (of.finish)())?;
         Ok(code)
@@ -96,6 +107,8 @@ pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> 
 /// Leaves the run with its result. After a failure, the first cause is reported, which may be another rank's.
 fn leave_run(rank: Rank, result: Result<ExitCode>) -> Result<ExitCode> {
     let failure = match result {
+        // Every rank ends by itself, and rank 0's code is the run's.
+        Ok(code) if is_stopped_by_limit(&rank) => return Ok(code),
         Ok(code) => match rank.close() {
             Ok(()) => return Ok(code),
             Err(failure) if failure.is_told => return Ok(failure.error.exit_code().into()),
@@ -117,6 +130,11 @@ fn leave_run(rank: Rank, result: Result<ExitCode>) -> Result<ExitCode> {
     drop(rank);
     processes.into_iter().for_each(clean_up);
     Ok(ExitCode::from(code))
+}
+
+/// Whether the time limit has stopped the ranks in the middle of a point.
+fn is_stopped_by_limit(rank: &Rank) -> bool {
+    matches!(rank.why_stopped(), Some(Error::TimeLimit(_)))
 }
 
 /// Returns the cause of an early end, once the control thread has processed it.
@@ -153,6 +171,7 @@ fn measure(
     points: &[Planned],
     rank: &mut Rank,
     topology: Arc<Topology>,
+    limit: Option<TimeLimit>,
 ) -> Result<ExitCode> {
     let points = placed(job, points, rank)?;
     let (before, writer) = match rank.id() {
@@ -163,20 +182,19 @@ fn measure(
     let checkpoints = letter
         .map(|letter| letter.way_home(CHECKPOINT))
         .transpose()?;
-    let settings = settings(job, &points, rank, topology)?;
+    let settings = Settings {
+        time_limit: limit,
+        ..settings(job, &points, rank, topology)?
+    };
     let runs = runs_left(job, &points, rank, &before)?;
     let format = job.format.unwrap_or_default();
     let spare = SpareWriter::inherited(rank.identity(), &before);
     let mut keeper = Keeper::new(before, writer, spare, format);
     keeper.write_checkpoints_to(checkpoints.flatten());
-    let mut runs = runs.into_iter();
-    let result = runs.try_for_each(|(repetition, left)| {
-        let settings = Settings {
-            repetition,
-            ..settings.clone()
-        };
-        conductor::run(&left, rank, &settings, &mut keeper)
-    });
+    let watched = limit.filter(|_| rank.id() == 0);
+    let watch = watched.map(|limit| limit.watch(rank.alarm())).transpose()?;
+    let result = measure_runs(runs, rank, &settings, &mut keeper);
+    drop(watch);
     let stored = keeper.finish();
     if rank.id() == 0 {
         let shown = show(job, &in_order_of_plan(job, &points, &keeper.records));
@@ -184,22 +202,57 @@ fn measure(
         keeper.shown();
         shown?;
     }
-    result.and(stored)?;
+    match result {
+        Err(Error::TimeLimit(_)) => {}
+        result => result?,
+    }
+    stored?;
     let mut code = 0;
     if rank.id() == 0 {
         let unproven = lacks_proof(&keeper.records).filter(|_| job.require_path);
         // Lost output was already reported when it was lost.
         let unfine = why_not_fine(&points, &keeper.records).filter(|_| !keeper.lost_output());
         code = keeper.exit_code(unproven.is_none());
+        if let (Some((path, _)), true) = (&job.output, keeper.is_cut()) {
+            log::warn!(
+                "the time limit ended the run early: the same command with --resume {} measures the rest",
+                path.display()
+            );
+        }
         let whys: Vec<_> = unproven.into_iter().chain(unfine).collect();
         if !whys.is_empty() {
             print_message(&format!("error: {}", whys.join("; ")));
         }
     }
+    if is_stopped_by_limit(rank) {
+        return Ok(code.into());
+    }
     match job.letter.is_none() && matches!(rank.identity().meeting, Meeting::Master { .. }) {
         true => code_of_root(rank, code),
         false => Ok(code.into()),
     }
+}
+
+/// Measures the runs in order, until the time limit ends one.
+fn measure_runs(
+    runs: Vec<OneRun>,
+    rank: &mut Rank,
+    settings: &Settings,
+    keeper: &mut Keeper,
+) -> Result<()> {
+    let mut later_runs = runs.len() as u32;
+    for (repetition, left) in runs {
+        later_runs -= 1;
+        keeper.begin_run(&left, later_runs);
+        let settings = Settings {
+            repetition,
+            ..settings.clone()
+        };
+        if conductor::run(&left, rank, &settings, keeper)? == RunEnd::OutOfTime {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Converts requests in nodes to ranks, now that all ranks know their hosts; all get the same points. No earlier check
@@ -238,6 +291,7 @@ fn settings(
         lists: LISTS,
         clock: Clock::new(),
         program: program(),
+        time_limit: None,
         repetition: None,
         ledger: ledger(rank.identity(), job.letter.is_some()),
     })
@@ -296,6 +350,9 @@ fn points_left(
 /// these. Standard output may have no reader, or a format without reasons.
 fn why_not_fine(points: &[Planned], records: &[Record]) -> Option<String> {
     let all = final_attempts(records);
+    if is_nothing_measured_in_time(&all) {
+        return Some("the time limit passed before the first point was measured".to_owned());
+    }
     let missing: Vec<&Record> = all.iter().filter(|record| !record.is_fine()).collect();
     let first = missing.first()?;
     let body = first.body.any();

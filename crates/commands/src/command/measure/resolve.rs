@@ -1,6 +1,7 @@
 //! Turns arguments into a job and its points. Rejects everything that can be rejected without ranks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tonnage_engines::LISTS;
 use tonnage_plan::{Plan, Planned};
@@ -26,6 +27,7 @@ pub(crate) fn job_of(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Resu
         format: Some(results.format),
         require_path: results.require_path,
         runs: results.runs,
+        time_limit: results.time_limit,
         ..Job::new(results.scaled(plan, count)?, ranks.clone())
     })
 }
@@ -37,6 +39,7 @@ pub(crate) fn verify_job(args: &VerifyArgs) -> Result<Job> {
     Ok(Job {
         output: args.output.clone().map(|path| (path, false)),
         format: Some(Format::Table),
+        time_limit: args.time_limit,
         ..Job::new(plan, args.ranks.clone())
     })
 }
@@ -89,6 +92,7 @@ impl Resolved {
             (None, None) => Some(self.ranks),
         };
         check_points(job, &self.points, (self.ranks, here))?;
+        check_time_limit(job, &self.points)?;
         match self.placement {
             Some(_) => Ok(()),
             None => check_placement(job, &self.points),
@@ -142,4 +146,20 @@ pub(super) fn check_points(
     check_places(job, points)?;
     check_effects(job, points)?;
     check_devices(&job.ranks.device_names()?, points, (ranks, here))
+}
+
+/// Rejects a time limit in which not even the first point can have a result.
+fn check_time_limit(job: &Job, points: &[Planned]) -> Result<()> {
+    let (Some(limit), Some(first)) = (job.time_limit, points.first()) else {
+        return Ok(());
+    };
+    let needed = first.point.any().least_time();
+    if needed < Duration::from_nanos(limit.0) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "--time-limit {limit} is too short: the warm-up and one trial of the first point take {:.3} s; e.g. --time-limit {}s",
+        needed.as_secs_f64(),
+        needed.as_secs() + 5
+    )))
 }

@@ -154,6 +154,10 @@ impl CollectivePoint {
 }
 
 impl AnyPoint for CollectivePoint {
+    fn least_time(&self) -> Duration {
+        self.length.least_time()
+    }
+
     fn planned_time(&self) -> Option<Duration> {
         self.length.planned_time()
     }

@@ -57,6 +57,10 @@ impl ConnectPoint {
 }
 
 impl AnyPoint for ConnectPoint {
+    fn least_time(&self) -> Duration {
+        Duration::from_nanos(self.trial_ns)
+    }
+
     fn planned_time(&self) -> Option<Duration> {
         let trials_ns = self.trial_ns.saturating_mul(u64::from(self.trials));
         Some(Duration::from_nanos(trials_ns))

@@ -39,6 +39,16 @@ pub struct PointLength {
 }
 
 impl PointLength {
+    /// Time of the warm-up and one trial; zero for trials counted in operations.
+    pub fn least_time(&self) -> Duration {
+        match self.trial {
+            TrialLength::DurationNs(trial_ns) => {
+                Duration::from_nanos(self.warmup_ns.saturating_add(trial_ns))
+            }
+            TrialLength::Iterations(_) => Duration::ZERO,
+        }
+    }
+
     /// Minimum time of the warm-up and all trials. `None` if the trials are counted in operations.
     pub fn planned_time(&self) -> Option<Duration> {
         let TrialLength::DurationNs(trial_ns) = self.trial else {

@@ -140,6 +140,10 @@ impl TransferPoint {
 }
 
 impl AnyPoint for TransferPoint {
+    fn least_time(&self) -> Duration {
+        self.length.least_time()
+    }
+
     fn planned_time(&self) -> Option<Duration> {
         let round = self.length.planned_time()?;
         Some(round.saturating_mul(self.roles.round_count()))
