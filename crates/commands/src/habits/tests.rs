@@ -221,7 +221,7 @@ fn only_near_spellings_are_suggested() {
     for (line, wrong) in [
         ("tonnage transfer --treads 4", "stress"),
         ("tonnage transfer --queue-dep 4", "--require-path"),
-        ("tonnage run tour --time 10", "--runs"),
+        ("tonnage run tour --time 10", "'--runs'"),
         ("tonnage bench", "similar"),
     ] {
         assert!(!hint(line).contains(wrong), "{}", hint(line));
