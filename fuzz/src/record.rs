@@ -39,7 +39,7 @@ fn compare_with_themselves(records: &[Record]) {
         assert_eq!(comparison.count(verdict), 0, "equal sides differ");
     }
     for format in CompareFormat::ALL {
-        let drawn = tonnage_report::compare::render(format, &comparison, ["a", "b"]);
+        let drawn = tonnage_report::compare::render(format, &comparison, ["a", "b"], &[]);
         drawn.expect("a comparison can be drawn");
     }
 }

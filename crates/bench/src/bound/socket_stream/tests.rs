@@ -71,7 +71,9 @@ fn the_receiver_counts_bytes_within_the_window() {
     // If a thread is descheduled, it counts too few bytes, or counts for too long. Therefore several attempts are made.
     let exact = |&(silent, of_parts, rate): &(u64, f64, f64)| {
         let whole = BYTES as f64 * 1e9 / WINDOW_NS as f64;
-        silent == 0 && (of_parts - BYTES as f64).abs() < 1.0 && (0.8..1.25).contains(&(rate / whole))
+        silent == 0
+            && (of_parts - BYTES as f64).abs() < 1.0
+            && (0.8..1.25).contains(&(rate / whole))
     };
     let found = (0..40).map(|_| attempt()).find(exact);
     assert!(found.is_some(), "not once in 40 attempts");
