@@ -87,7 +87,7 @@ fn allocate_private(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     let why = match arena.transparent_bytes() {
         Ok(got) if got >= arena.len() as u64 => Vec::new(),
         Ok(got) => vec![format!(
-            "transparent pages: the kernel gave {got} of {} bytes",
+            "transparent pages: the kernel provided {got} of {} bytes",
             arena.len()
         )],
         Err(error) => vec![format!(
@@ -161,7 +161,7 @@ fn allocate_huge(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
                 return Ok(Arc::new(HostMemory::new(arena, "huge", why, bound)));
             }
             Ok(got) => why.push(format!(
-                "transparent pages: the kernel gave {got} of {bytes} bytes"
+                "transparent pages: the kernel provided {got} of {bytes} bytes"
             )),
             Err(error) => why.push(format!("transparent pages: {error}")),
         },

@@ -169,7 +169,7 @@ fn attribute_failure(found: &mut EntryVerdict, tries: &[Try]) {
         let each = failed().map(|it| it.blame.describe());
         let each: Vec<String> = each.collect();
         found.why = Some(format!(
-            "each try has others slow: {}",
+            "different hosts were slow in each try: {}",
             each.join("; then ")
         ));
     }

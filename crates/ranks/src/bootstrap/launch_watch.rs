@@ -51,7 +51,7 @@ impl LaunchDeadline {
             if left.is_zero() {
                 return Err(Error::Failed(format!(
                     "not all ranks came to {what} within {:.0?}: look at the output of the others, and whether one is \
-                     stopped; TONNAGE_JOIN_TIMEOUT=seconds gives them more time",
+                     stopped; to wait longer, set e.g. TONNAGE_JOIN_TIMEOUT=300 (seconds)",
                     self.at_most
                 )));
             }

@@ -288,8 +288,8 @@ fn missing_ranks_error(
             _ => "unknown host".into(),
         },
         message: format!(
-            "{} of {} did not come within {:.0?} to rank 0 on {}.{} Look at the output of those ranks; \
-             TONNAGE_JOIN_TIMEOUT=seconds gives them more time",
+            "{} of {} did not come within {:.0?} to rank 0 on {}.{} Look at the output of those ranks; to wait longer, \
+             set e.g. TONNAGE_JOIN_TIMEOUT=300 (seconds)",
             ranks_in_words(&absent),
             identity.size,
             joiner.options.join_timeout,

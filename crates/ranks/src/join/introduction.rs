@@ -54,8 +54,9 @@ pub(super) fn introduce_until_confirmed(
         if Instant::now() + RETRY >= deadline {
             let tries = if unheard == 1 { "try" } else { "tries" };
             let message = format!(
-                "it knows the secret, but has not heard within {:.0?} and {unheard} {tries} who {} is: is the network between \
-                 them slow or lossy, or is its port flooded? TONNAGE_JOIN_TIMEOUT=seconds gives more time",
+                "it knows the secret, but within {:.0?} and {unheard} {tries} it received no introduction from {}: is \
+                 the network between them slow or lossy, or is its port flooded? To wait longer, set e.g. \
+                 TONNAGE_JOIN_TIMEOUT=300 (seconds)",
                 options.join_timeout, options.host
             );
             return Err(listener.error(peer, message).into());
