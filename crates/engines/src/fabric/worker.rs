@@ -910,9 +910,9 @@ pub(super) fn without_hmem(
         .collect();
     let names: Vec<_> = names.into_iter().collect();
     let who = match names.as_slice() {
-        [] => "no provider of this library has it here".to_owned(),
+        [] => "no provider of this library supports it on this host".to_owned(),
         names => format!(
-            "those of this library that have it here: {}",
+            "providers of this library that support it on this host: {}",
             names.join(", ")
         ),
     };

@@ -40,8 +40,8 @@ pub(crate) const AMD: &GpuVendor = &GpuVendor {
         mapped_needs_attribute: false,
         dmabuf: "ROCm 5.4 or newer (hsa_amd_portable_export_dmabuf of its libhsa-runtime64), and a kernel whose amdgpu \
                  exports memory (Linux 6.4 or amdgpu-dkms; with CONFIG_PCI_P2PDMA, and CONFIG_DMABUF_MOVE_NOTIFY where \
-                 it has that option: `tonnage devices` reads them; AMD also requires CONFIG_HSA_AMD_P2P); with a NIC \
-                 other than mlx5, memory stays on the GPU only from Linux 6.15 or amdgpu-dkms 6.14.14 on",
+                 it has that option: `tonnage devices` reads them; AMD also requires CONFIG_HSA_AMD_P2P; with a NIC \
+                 other than mlx5, memory stays on the GPU only from Linux 6.15 or amdgpu-dkms 6.14.14 on)",
 
         peermem: "amdgpu of AMD's packages (amdgpu-dkms), which registers as \"amdkfd\" with the NIC drivers of \
                   MLNX_OFED or DOCA, or with a kernel that has their patch (ib_register_peer_memory_client): `dmesg | \

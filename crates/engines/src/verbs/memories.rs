@@ -146,7 +146,7 @@ impl Memories {
         if pieces > PIECES_MAX {
             return Err(self.port.about(format!(
                 "a memory of {bytes} bytes would need {pieces} registrations, and all peers get their keys: choose a \
-                 larger mr-size, for at most {PIECES_MAX}"
+                 larger mr-size, so that at most {PIECES_MAX} are needed"
             )));
         }
         Ok(usize::try_from(locked).unwrap_or(usize::MAX))
