@@ -290,7 +290,7 @@ impl EndpointState {
     #[cold]
     fn arrivals_full(&self) -> TransferError {
         let reason = format!(
-            "the queue of arrivals is full, with {} of them: take arrivals, and poll again",
+            "the queue of arrivals is full: take some of its {} arrivals, and poll again",
             self.arrivals.len()
         );
         let subject = self.subject.with_operation("polling", None);

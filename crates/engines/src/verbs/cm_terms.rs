@@ -221,7 +221,7 @@ mod tests {
             assert!(text.contains(part), "{text}");
         }
         let late = |step, strangers| advice_late(step, own, other, strangers);
-        assert!(late(CmStep::Awaiting, 3).contains("card: 3;"));
+        assert!(late(CmStep::Awaiting, 3).contains("secret: 3;"));
         assert!(!late(CmStep::Awaiting, 0).contains("secret"));
         assert!(late(CmStep::Asking, 0).contains("4791"));
     }

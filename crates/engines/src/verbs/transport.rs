@@ -102,7 +102,7 @@ mod tests {
     fn transports_are_refused_by_name_with_the_reason() {
         for (variant, reason, advice) in [
             ("uc", "no reads", "verbs:rc"),
-            ("ud", "datagrams", "verbs:rc"),
+            ("ud", "limited to one packet", "verbs:rc"),
             ("xrc", "share receives", "verbs:rc"),
             ("srd", "EFA", "fabric:efa"),
             ("rd", "no transport \"rd\"", "verbs:rc"),

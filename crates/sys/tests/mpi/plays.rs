@@ -163,7 +163,7 @@ fn wrong(world: &Arc<World>, comm: &Communicator) {
         (comm.all_gather(byte, Some(from), to, end), "outside"),
         (
             comm.all_gather(MpiType::Int64, Some(from), to, u64::MAX / 2),
-            "beyond",
+            "address space",
         ),
         (comm.broadcast(byte, 0, to, u64::MAX), "outside"),
         (comm.all_reduce(byte, sum, Some(behind), to, 9), "overlap"),
