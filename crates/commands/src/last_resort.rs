@@ -1,5 +1,5 @@
-//! Handling of bugs and of exhausted memory: each prints one line with the rank and advice. Expected failures do not
-//! get here; they are a [`tonnage_units::Error`].
+//! Handles bugs and exhausted memory. Each prints one line with the rank and advice. Expected failures are a
+//! [`tonnage_units::Error`] instead.
 
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,15 +9,15 @@ use tonnage_units::message::truncate_message;
 
 use crate::command::{env, program};
 
-/// Installs the panic hook: a panic of any thread ends the process at once, after one line. There is no orderly
-/// shutdown, because other threads may be waiting for the one that panicked. The other ranks see a lost rank, as after
-/// a SIGKILL.
+/// Installs the panic hook. A panic in any thread prints one line and ends the process at once. There is no orderly
+/// shutdown, because other threads may wait for the thread that panicked. Other ranks notice a lost rank, as after a
+/// SIGKILL.
 pub fn prepare() {
     out_of_memory::introduce(who());
     let is_ending = AtomicBool::new(false);
     std::panic::set_hook(Box::new(move |panic| {
         while is_ending.swap(true, Ordering::SeqCst) {
-            // The first thread that panicked prints the line and ends the process.
+            // The first thread that panicked prints the line and ends the process, so all others only wait.
             std::thread::park();
         }
         let line = describe(out_of_memory::who(), panic);
@@ -25,7 +25,7 @@ pub fn prepare() {
     }));
 }
 
-/// Describes this process: its rank, if its environment has it, and its host. A rank that was started by ssh learns its
+/// Describes this process: its rank, if its environment has one, and its host. A rank that ssh started learns its
 /// number later.
 fn who() -> String {
     let host = tonnage_sys::host::name();
@@ -40,7 +40,7 @@ fn describe(who: &str, panic: &PanicHookInfo<'_>) -> String {
     let what = payload.downcast_ref::<&str>().copied();
     let what = what.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let what = what.unwrap_or("a panic without a message");
-    // A message is one line.
+    // The message must be a single line.
     let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
     let program = program();
     let place = panic.location().map_or_else(String::new, |place| {
@@ -63,7 +63,7 @@ mod tests {
     /// Exit code of processes that panic in this test.
     const ENDS_WITH: u8 = 7;
 
-    /// Panics in a thread of that name. The test has started this process to do so.
+    /// Panics in a thread with this name. Runs in a process that the test has started for this.
     fn panic_in(thread: &str) {
         out_of_memory::end_with(ENDS_WITH);
         prepare();
@@ -73,7 +73,7 @@ mod tests {
         }
         let thread = std::thread::Builder::new().name(thread.into());
         drop(thread.spawn(bug));
-        // The main thread is stuck in a library.
+        // The main thread waits, as if it were stuck in a library.
         std::thread::sleep(std::time::Duration::from_secs(600));
     }
 

@@ -1,7 +1,7 @@
-//! The commands: parse arguments, start or become a rank, and print recorded results.
+//! The commands: they parse arguments, start ranks or become one, and print recorded results.
 //!
-//! `args` has the command line, `command` the implementation of each command. Measuring is in `tonnage_bench`, engines
-//! are in `tonnage_engines`, and records are printed by `tonnage_report`.
+//! `args` defines the command line, and `command` implements each command. `tonnage_bench` measures, `tonnage_engines`
+//! has the engines, and `tonnage_report` prints records.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -32,7 +32,7 @@ static ALLOCATOR: tonnage_sys::out_of_memory::OrEnd = tonnage_sys::out_of_memory
 /// Build information of this program.
 #[derive(Debug, Clone, Copy)]
 pub struct Build {
-    /// The commit that it was built from.
+    /// The commit from which the program was built.
     pub revision: &'static str,
     /// The target triple.
     pub target: &'static str,
@@ -40,7 +40,7 @@ pub struct Build {
 
 static BUILD: OnceLock<Build> = OnceLock::new();
 
-/// Returns the build information; in tests it is unknown.
+/// Returns the build information. In tests, it is unknown.
 fn build() -> Build {
     *BUILD.get_or_init(|| Build {
         revision: "unknown",
@@ -48,9 +48,9 @@ fn build() -> Build {
     })
 }
 
-/// Runs the command given by this process's arguments.
+/// Runs the command that this process's arguments request.
 pub fn main(this: Build) -> ExitCode {
-    // Cannot fail: nothing has called `build` yet.
+    // This cannot fail, because `build` has not been called yet.
     let _ = BUILD.set(this);
     last_resort::prepare();
     tonnage_sys::process::refuse_oversized_writes();
@@ -142,7 +142,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
     }
 }
 
-/// Limits how long ranks wait for each other, if the environment sets a limit.
+/// Limits how long ranks wait for each other, if an environment variable sets a limit.
 fn bind_deadlines() -> Result<()> {
     let bound = tonnage_ranks::bootstrap::options::step_timeout(&command::env)?;
     bound.into_iter().for_each(|budget| DEADLINES.bind(budget));

@@ -1,13 +1,12 @@
-//! Command lines that are refused before a rank starts: each message has the fault and a valid alternative.
+//! Command lines that are refused before a rank starts. Each message must name the fault and a valid alternative.
 //!
-//! The command lines take their whole path in this process: the parser, the plan with all engines, and additional
-//! checks. `crates/tonnage/tests/end_to_end/bad_input.rs` tests that the program prints the message once and ends with
-//! code 2.
+//! The command lines go through the parser, the plan with all engines, and the additional checks, all in this process.
+//! `crates/tonnage/tests/end_to_end/bad_input.rs` tests that the program prints the message once and exits with code 2.
 
 use crate::habits::check;
 
-/// A line after `#` is the beginning of the command lines below it. Each of these has options, and after `=>` parts of
-/// the message.
+/// A line after `#` is the beginning of all command lines below it. Each of these has its own options and, after `=>`,
+/// parts of the message.
 const REFUSED: &str = r#"
 # transfer --ranks 2
 --op write --sizes 8 => --engine
@@ -361,7 +360,7 @@ const REFUSED: &str = r#"
 --hosts h0,h1,h2 --sizes 64 => use 4 ranks; the hosts make 3:
 "#;
 
-/// Returns the message of a command line, which must be refused.
+/// Returns the message of a command line that must be refused.
 fn refusal(line: &str) -> String {
     let words = std::iter::once("tonnage").chain(line.split_whitespace());
     let words: Vec<_> = words.map(str::to_owned).collect();

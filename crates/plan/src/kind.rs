@@ -97,7 +97,7 @@ pub trait AnyPoint {
     /// operations.
     fn planned_time(&self) -> Option<Duration>;
 
-    /// Time of the warm-up and one trial, without which there is no result. Zero if the speed decides it.
+    /// Time of the warm-up and one trial. In less time, there is no result. Zero if the time depends on the speed.
     fn least_time(&self) -> Duration {
         Duration::ZERO
     }

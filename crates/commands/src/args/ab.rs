@@ -8,7 +8,7 @@ use tonnage_units::{Error, Nanos, Result};
 use super::common::RUNS_MAX;
 use super::values::{library, variable};
 
-/// Default number of runs per side: enough to detect a difference of 10 % with a spread of 3 %.
+/// Default number of runs per side. With a spread of 3 %, it is enough to detect a difference of 10 %.
 const RUNS_DEFAULT: u32 = 11;
 
 /// `tonnage ab`.
@@ -24,8 +24,8 @@ pub struct AbArgs {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(RUNS_MAX)))]
     pub runs: u32,
 
-    /// End within this time: no pair of runs is begun that takes longer than the time left. Runs of this program are
-    /// also stopped by it.
+    /// End within this time; a pair of runs that would take longer than the time left is not begun. Runs of this
+    /// program also get the time left as their own limit.
     #[arg(long, value_name = "TIME")]
     pub time_limit: Option<Nanos>,
 
@@ -37,7 +37,7 @@ pub struct AbArgs {
     #[arg(long)]
     pub force: bool,
 
-    /// Program to run as side A, such as the previous version; it gets side B's arguments. `tonnage compare` uses side
+    /// Program to run as side A, such as the previous version; it gets side B's arguments. `tonnage compare` takes side
     /// A as the reference: *worse* means that side B is worse.
     #[arg(long, value_name = "PATH")]
     pub a_program: Option<PathBuf>,
@@ -46,17 +46,17 @@ pub struct AbArgs {
     #[arg(long, value_name = "PATH")]
     pub b_program: Option<PathBuf>,
 
-    /// An environment variable of side B, with the arguments of side A; may be repeated.
+    /// An environment variable for side B; may be repeated. Both sides then have the same arguments.
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub b_env: Vec<(String, String)>,
 
-    /// A library that side B loads, such as libfabric=/opt/lib/libfabric.so.1, with the arguments of side A; may be
-    /// repeated.
+    /// A library that side B loads, such as libfabric=/opt/lib/libfabric.so.1; may be repeated. Both sides then have
+    /// the same arguments.
     #[arg(long, value_name = "NAME=PATH", value_parser = library)]
     pub b_library: Vec<(String, PathBuf)>,
 
-    /// Command and options of side A, and after another -- those of side B: transfer, file, connect, stress, tune,
-    /// collective, run or layers, without -o and --format.
+    /// Command and options of side A, then -- and those of side B. Possible commands are transfer, file, connect,
+    /// stress, tune, collective, run and layers, without -o and --format.
     #[arg(
         last = true,
         required = true,
@@ -69,11 +69,11 @@ pub struct AbArgs {
 /// One side of `tonnage ab`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AbSide {
-    /// Program; `None` means this one.
+    /// Program to run; `None` for this program.
     pub program: Option<PathBuf>,
     /// Arguments of the side.
     pub arguments: Vec<String>,
-    /// Environment variables of its own.
+    /// Environment variables that only this side has.
     pub variables: Vec<(String, String)>,
     /// Keys of the settings that differ on purpose.
     pub varied: Vec<String>,
@@ -132,7 +132,7 @@ impl AbArgs {
         Ok([a, b])
     }
 
-    /// Returns the keys of the deliberate differences, which a comparison accepts.
+    /// Returns the keys of the deliberate differences between the sides. A comparison accepts these differences.
     fn varied(&self) -> Vec<String> {
         let program = self.a_program.as_ref().or(self.b_program.as_ref());
         let program = program.iter().map(|_| "program".to_owned());

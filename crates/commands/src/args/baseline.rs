@@ -1,4 +1,4 @@
-//! `tonnage baseline`: creates a baseline from files of records, with the allowed distance from the median.
+//! `tonnage baseline`: creates a baseline from files of records, with thresholds relative to the median.
 
 use std::path::PathBuf;
 
@@ -41,8 +41,8 @@ pub struct BaselineArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub metric: Vec<Metric>,
 
-    /// Facts that distinguish kinds of hosts, in addition to CPU and GPUs, joined by commas, such as kernel or
-    /// libraries.libfabric.
+    /// Facts that distinguish kinds of hosts, joined by commas, such as kernel or libraries.libfabric. CPU and GPUs
+    /// always do.
     #[arg(long = "match", value_name = "KEYS", value_delimiter = ',')]
     pub matched: Vec<String>,
 
@@ -62,8 +62,8 @@ pub struct BaselineArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub min_hosts: u32,
 
-    /// Leave out the figures of these hosts, joined by commas; without names, or with the word slow, all hosts that
-    /// would fail.
+    /// Leave out the figures of these hosts, joined by commas. Without names, or with the word slow, leaves out all
+    /// hosts that would fail.
     #[arg(long, value_name = "HOSTS", value_delimiter = ',', num_args = 0..=1, default_missing_value = SLOW, require_equals = true)]
     pub leave_out: Vec<String>,
 
@@ -73,7 +73,7 @@ pub struct BaselineArgs {
 }
 
 impl BaselineArgs {
-    /// Returns the request, with the figures of a data sheet.
+    /// Returns the request. `by_hand` are the figures of a data sheet.
     pub fn request(&self, by_hand: Vec<HandValue>) -> BaselineRequest {
         BaselineRequest {
             metrics: self.metric.clone(),

@@ -1,4 +1,4 @@
-//! `tonnage check`: a baseline, a time budget, and the form of the answer.
+//! `tonnage check`: a baseline, a time budget, and the form of the result.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub struct CheckArgs {
     )]
     pub budget: Nanos,
 
-    /// Meaning of exit codes.
+    /// Style of the exit codes.
     #[arg(long, value_name = "STYLE", value_parser = one_of::<ExitStyle>(), default_value_t = ExitStyle::Plain)]
     pub exit: ExitStyle,
 
@@ -48,8 +48,8 @@ pub struct CheckArgs {
     #[arg(long, value_name = "TEXTS", value_delimiter = ',')]
     pub only: Vec<String>,
 
-    /// Number of times that a failure is measured again. It counts if every retest fails; if there is no time for them,
-    /// it is a warning.
+    /// Number of times that a failure is measured again. It counts only if every retest fails. If there is no time for
+    /// retests, it becomes a warning.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=RETESTS_MAX))]
     pub retest: u32,
 
@@ -57,7 +57,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "TIME", requires = "state")]
     pub cache: Option<Nanos>,
 
-    /// Directory for verdicts to repeat. Only this user may have write access.
+    /// Directory for cached verdicts. Only this user may have write access.
     #[arg(long, value_name = "DIR", requires = "cache")]
     pub state: Option<PathBuf>,
 
@@ -73,9 +73,9 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub nodelist: Option<PathBuf>,
 
-    /// Check each host separately, all at the same time, with points of ranks on one host. The hosts are those of
-    /// --hosts, or those on which a launcher has started this command; the first process on each host makes the check.
-    /// The reason names the hosts of the verdict that counts.
+    /// Check each host separately, all at the same time, with ranks on that host only. The hosts are those of --hosts,
+    /// or those on which a launcher has started this command; the first process on each host makes the check. The
+    /// reason names the hosts with the overall verdict.
     #[arg(long)]
     pub each_host: bool,
 
@@ -85,7 +85,7 @@ pub struct CheckArgs {
 }
 
 impl CheckArgs {
-    /// Returns the requested numbers of ranks and hosts. Without a number of ranks, any that fits on one host will do.
+    /// Returns the requested numbers of ranks and hosts. `None` stands for any number of ranks that fits on one host.
     pub fn shape(&self) -> Result<(Option<u32>, u32)> {
         let placement = self.ranks.placement()?;
         let hosts = placement

@@ -16,7 +16,7 @@ use tonnage_units::{Error, Nanos, Result};
 use super::hosts::HostArgs;
 use super::values::{GpuList, Master, devices_of, library, link_speed, ranks, scale};
 
-/// Options for the placement of ranks and how they find each other.
+/// Options for the placement of ranks, and for how ranks find each other.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 #[command(next_help_heading = "Ranks")]
 pub struct RankArgs {
@@ -26,23 +26,23 @@ pub struct RankArgs {
     #[arg(long, value_name = "N", value_parser = ranks)]
     pub ranks: Option<u32>,
 
-    /// Make this process rank N, counted from 0, for ranks that are started by hand or by a launcher that tonnage does
-    /// not know. With --world-size and --master.
+    /// Make this process rank N, counted from 0. This is for ranks that are started by hand or by a launcher that
+    /// tonnage does not know. Needs --world-size and --master.
     #[arg(long, value_name = "N", requires = "world_size", requires = "master")]
     pub rank: Option<u32>,
 
-    /// Number of ranks that are started by hand. With --rank and --master.
+    /// Number of ranks that are started by hand. Needs --rank and --master.
     #[arg(long, value_name = "N", value_parser = ranks, requires = "rank")]
     pub world_size: Option<u32>,
 
-    /// Address on which rank 0 listens for the others, such as 10.0.0.1:29500: its own address or host name, and a free
-    /// port. With --rank and --world-size.
+    /// Address on which rank 0 listens for the other ranks, such as 10.0.0.1:29500: its own address or host name, and a
+    /// free port. Needs --rank and --world-size.
     #[arg(long, value_name = "HOST:PORT", requires = "rank")]
     pub master: Option<Master>,
 
-    /// CPUs for the threads of this host, such as 0-3,8, given out in this order; "none" does not pin.
+    /// CPUs for the threads of this host, such as 0-3,8, assigned in this order; "none" does not pin.
     ///
-    /// By default each thread is pinned to a CPU of its own, close to its memory.
+    /// By default, each thread is pinned to a separate CPU, close to its memory.
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuChoice>,
 
@@ -50,23 +50,23 @@ pub struct RankArgs {
     #[arg(long, value_name = "NODE", default_value = "auto")]
     pub numa: Numa,
 
-    /// Devices that carry the bytes, such as eth0 or mlx5_0,mlx5_1, or "all". The threads of a host take them in turn,
-    /// or as --rails says. By default the engine chooses one. `tonnage devices` lists them.
+    /// Devices that carry the bytes, such as eth0 or mlx5_0,mlx5_1, or "all". The threads of a host use them in turn,
+    /// or as --rails requests. By default, the engine chooses one. `tonnage devices` lists them.
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
     pub devices: Vec<String>,
 
-    /// Devices of one rank, such as 1=mlx5_2,mlx5_3, in place of --devices: its threads take them in turn, or as
-    /// --rails says. May be repeated.
+    /// Devices of one rank, such as 1=mlx5_2,mlx5_3, instead of --devices; may be repeated. The rank's threads use them
+    /// in turn, or as --rails requests.
     #[arg(long, value_name = "RANK=NAMES", value_parser = devices_of)]
     pub devices_of: Vec<(u32, Vec<String>)>,
 
-    /// GPUs for the ranks of a host in turn, by their numbers in `tonnage devices`, such as 0-3 or 0,0,1,1. They hold
-    /// the ranks' memory cuda or hip, and memory cuda-pinned or hip-pinned is pinned for them.
+    /// GPUs for the ranks of a host in turn, by their numbers in `tonnage devices`, such as 0-3 or 0,0,1,1. The
+    /// memories cuda and hip of a rank are on its GPU, and cuda-pinned and hip-pinned are pinned for it.
     #[arg(long, value_name = "LIST")]
     pub gpus: Option<GpuList>,
 
-    /// Speed of one link, such as 100Gb/s, if the device does not report it: bandwidth is then compared with the links
-    /// that were used.
+    /// Speed of one link, such as 100Gb/s, if the device does not report it. Bandwidth is then compared with the speed
+    /// of the used links.
     #[arg(long, value_name = "BANDWIDTH", value_parser = link_speed)]
     pub link_speed: Option<u64>,
 
@@ -76,7 +76,7 @@ pub struct RankArgs {
     pub library: Vec<(String, PathBuf)>,
 
     /// The libfabric to load, as --library libfabric=PATH: a path, or "embedded" for the one inside this program. By
-    /// default TONNAGE_LIBFABRIC, then that of an EFA installation, then the system's, then the embedded one.
+    /// default, the first of these: TONNAGE_LIBFABRIC, that of an EFA installation, the system's, the embedded one.
     #[arg(long, value_name = "PATH")]
     pub libfabric: Option<PathBuf>,
 
@@ -84,7 +84,7 @@ pub struct RankArgs {
     #[arg(long, value_name = "PATH|auto")]
     pub mpi: Option<PathBuf>,
 
-    /// Network interface of the control channel, such as eth0; it binds only there.
+    /// Network interface of the control channel, such as eth0; ranks listen only there.
     #[arg(long, alias = "interface", value_name = "NAME")]
     pub control_interface: Option<String>,
 
@@ -94,7 +94,7 @@ pub struct RankArgs {
 }
 
 impl RankArgs {
-    /// Returns the libraries that any option names.
+    /// Returns the libraries that the options name.
     pub fn libraries(&self) -> Result<Libraries> {
         let short = |name: &str, path: &Option<PathBuf>| {
             let path = path.clone();
@@ -115,7 +115,7 @@ impl RankArgs {
         Ok(libraries)
     }
 
-    /// Returns the named devices, for all ranks and for some.
+    /// Returns the devices that the options name, for all ranks and for single ranks.
     pub fn device_names(&self) -> Result<DeviceNames> {
         let mut names = DeviceNames {
             all_ranks: self.devices.clone(),
@@ -143,7 +143,7 @@ impl RankArgs {
         Ok(names)
     }
 
-    /// Returns the hosts with the ranks of each, if hosts are named.
+    /// Returns the hosts with the number of ranks of each, if hosts are named.
     pub fn placement(&self) -> Result<Option<HostPlacement>> {
         self.hosts.placement(self.ranks)
     }
@@ -154,8 +154,8 @@ impl RankArgs {
         Ok(placement.map(|placement| placement.size()).or(self.ranks))
     }
 
-    /// Returns rank, number of ranks and meeting point from the command line, if given. The parser ensures that all of
-    /// them are given together.
+    /// Returns rank, number of ranks and meeting point if the command line gives them. The parser ensures that all
+    /// three are given together.
     pub fn explicit(&self) -> Option<ExplicitRank> {
         let Master { host, port } = self.master.clone()?;
         Some(ExplicitRank {
@@ -201,7 +201,7 @@ pub struct ResultArgs {
     #[arg(long, conflicts_with = "runs")]
     pub print_plan: bool,
 
-    /// Print the points and how long measuring takes, instead of running them.
+    /// Print the points and the expected time, instead of running them.
     #[arg(long, conflicts_with = "print_plan")]
     pub dry_run: bool,
 
@@ -210,8 +210,8 @@ pub struct ResultArgs {
     #[arg(long, value_name = "TIME")]
     pub time_limit: Option<Nanos>,
 
-    /// Measure everything this many times, each time as a separate run: everything is opened again, and the points are
-    /// in another order (drawn from a seed; file experiments keep theirs). From 3 runs on `tonnage compare` knows how
+    /// Measure everything this many times, each time as a separate run. Each run opens everything again and has a
+    /// different order of points; file experiments keep their order. With 3 runs or more, `tonnage compare` knows how
     /// much runs differ.
     #[arg(long, alias = "times", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RUNS_MAX)))]
     pub runs: Option<u32>,
@@ -223,7 +223,7 @@ pub struct ResultArgs {
 }
 
 impl ResultArgs {
-    /// Returns the results file, if any, and whether points that it already has are skipped.
+    /// Returns the results file, if any. The flag is true if points in the file are skipped.
     pub fn output(&self) -> Result<Option<(PathBuf, bool)>> {
         match (&self.output, &self.resume) {
             (Some(output), Some(resume)) if !same_file(output, resume) => {
@@ -249,7 +249,7 @@ impl ResultArgs {
     }
 }
 
-/// Whether two paths name the same file. A file that does not exist yet is known only by its spelling.
+/// Returns whether two paths name the same file. A file that does not exist yet can only be compared by its path.
 fn same_file(one: &Path, other: &Path) -> bool {
     let known = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     one == other || known(one) == known(other)

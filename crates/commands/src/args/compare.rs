@@ -1,4 +1,4 @@
-//! `tonnage compare`: the records to compare, the metrics, and the verdicts that count as failures.
+//! `tonnage compare`: the records to compare, the metrics, and the verdicts that make the command fail.
 
 use std::path::PathBuf;
 
@@ -49,12 +49,13 @@ pub struct CompareArgs {
     #[arg(long)]
     pub by_trials: bool,
 
-    /// Differences of the machine and its variables that do not matter, joined by commas, as the last table names
-    /// them, such as kernel, cpu, libraries.libfabric or variables; and canary.
+    /// Differences of the machine and its variables that do not matter, joined by commas: the keys in the last table,
+    /// such as kernel, cpu, libraries.libfabric or variables; and canary.
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
     pub accept: Vec<String>,
 
-    /// Verdicts that end with exit code 1, joined by commas; unclear includes points that cannot be compared.
+    /// Verdicts that make the command exit with code 1, joined by commas; unclear includes points that cannot be
+    /// compared.
     #[arg(long, value_name = "VERDICTS", value_delimiter = ',', value_parser = one_of::<FailOn>(), default_value = "worse")]
     pub fail_on: Vec<FailOn>,
 
@@ -67,7 +68,7 @@ pub struct CompareArgs {
     #[arg(short = 'j', long)]
     pub json: bool,
 
-    /// Write it to this file instead of standard output.
+    /// Write the comparison to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -77,7 +78,7 @@ pub struct CompareArgs {
 }
 
 impl CompareArgs {
-    /// Returns the request of the command line.
+    /// Returns the request that the command line makes.
     pub fn request(&self) -> Result<CompareRequest> {
         Ok(CompareRequest {
             metrics: self.metric.clone(),

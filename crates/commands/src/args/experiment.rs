@@ -1,5 +1,5 @@
-//! The commands of the kinds: one experiment, given on the command line. The kinds, their options and their help come
-//! from the list in `tonnage_plan::kinds`.
+//! The commands of the kinds. Each runs one experiment, given on the command line. The list in `tonnage_plan::kinds`
+//! has the kinds, their options and their help.
 
 use clap::builder::UnknownArgumentValueParser;
 use clap::error::ErrorKind;
@@ -20,7 +20,7 @@ pub struct ExperimentArgs {
 }
 
 impl ExperimentArgs {
-    /// Returns the plan of this command line, before `--scale`.
+    /// Returns the plan of this command line, without `--scale` applied.
     pub fn to_plan(&self) -> Plan {
         Plan {
             name: self.experiment.kind().to_owned(),
@@ -31,7 +31,8 @@ impl ExperimentArgs {
     }
 }
 
-/// Options that users may look for at one kind although they are another kind: the kind, the option, and the command.
+/// Options that are really separate commands, although users may look for them at another kind: the kind, the option,
+/// and a hint.
 const ELSEWHERE: &[(&str, &str, &str)] = &[(
     "transfer",
     "stress",
@@ -41,21 +42,22 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[(
 /// A kind that is also a flag of the program: `tonnage --stress` means `tonnage stress`.
 const FLAG: &str = "stress";
 
-/// An option that is refused like an unknown one, with a hint to the equivalent command.
+/// Declares an option that is refused like an unknown one, with a hint to the right command.
 fn refused(name: &'static str, tip: &'static str) -> Arg {
     let refusal = UnknownArgumentValueParser::suggest(tip);
     let arg = Arg::new(name).long(name).hide(true);
     arg.action(ArgAction::SetTrue).value_parser(refusal)
 }
 
-/// One command per kind. Written by hand, because clap derives only commands that are listed in the source.
+/// Adds one command per kind. It is written by hand, because clap can derive only commands that are listed in the
+/// source.
 impl Subcommand for ExperimentArgs {
     fn augment_subcommands(command: Command) -> Command {
         KINDS.iter().fold(command, |command, kind| {
             let with_groups = ResultArgs::augment_args(RankArgs::augment_args((kind.command)()));
             let elsewhere = ELSEWHERE.iter().filter(|(key, ..)| *key == kind.key);
             let with_groups = with_groups.args(elsewhere.map(|(_, name, tip)| refused(name, tip)));
-            // Without this, each flattened group would set its own comment as the description.
+            // Without this, the comment of a flattened group would become the description of the command.
             let of_kind = with_groups.about(kind.about).long_about(None::<&str>);
             command.subcommand(match kind.key {
                 FLAG => of_kind.long_flag(FLAG),

@@ -1,4 +1,4 @@
-//! `tonnage export`: files of records, and the target program.
+//! `tonnage export`: files of records, and the program that will read them.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub metric: Vec<Metric>,
 
-    /// Write it to this file instead of standard output.
+    /// Write the export to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 

@@ -7,8 +7,8 @@ use clap::Args;
 /// `tonnage from`.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct FromArgs {
-    /// Command line of perftest, fabtests, iperf3, OSU, nccl-tests, IOR, fio, ucx_perftest or nixlbench, in quotes or as
-    /// it is.
+    /// Command line of perftest, fabtests, iperf3, OSU, nccl-tests, IOR, fio, ucx_perftest or nixlbench, with or
+    /// without quotes.
     #[arg(
         value_name = "LINE",
         required = true,

@@ -45,7 +45,7 @@ pub struct HistoryArgs {
 }
 
 impl HistoryArgs {
-    /// Returns the request of the command line.
+    /// Returns the request that the command line makes.
     pub fn request(&self) -> HistoryRequest {
         HistoryRequest {
             metrics: self.metric.clone(),

@@ -12,15 +12,15 @@ use super::values::ranks;
 
 /// Default number of concurrent ssh connections.
 const PARALLEL_DEFAULT: usize = 32;
-/// Maximum of `--ssh-parallel`; no sshd accepts more.
+/// Maximum of `--ssh-parallel`. No sshd accepts more connections.
 const PARALLEL_MAX: usize = 1024;
 
 /// Options for ranks on other hosts.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 #[command(next_help_heading = "Ranks on several hosts")]
 pub struct HostArgs {
-    /// Start ranks on these hosts by ssh, one on each, or the number after a colon: h0,h1:4,user@h2. Rank 0 is on the
-    /// first.
+    /// Start ranks on these hosts by ssh: one on each, or the number after a colon, as in h0,h1:4,user@h2. Rank 0 is on
+    /// the first host.
     #[arg(
         short = 'H',
         long,
@@ -31,7 +31,7 @@ pub struct HostArgs {
     )]
     pub hosts: Vec<HostSlots>,
 
-    /// Start ranks on the hosts of this file by ssh: a line for each, "h1", "h1:4" or "h1 slots=4"; # begins a comment.
+    /// Start ranks on the hosts of this file by ssh: each line is "h1", "h1:4" or "h1 slots=4"; # begins a comment.
     #[arg(long, value_name = "FILE", conflicts_with = "rank")]
     pub hostfile: Option<HostListFile>,
 
@@ -43,12 +43,12 @@ pub struct HostArgs {
     #[command(flatten)]
     pub ssh: SshArgs,
 
-    /// Set this variable for ranks on other hosts, or pass it on from here; may be repeated. FI_*, UCX_*, NCCL_*,
-    /// GLOO_*, OMPI_* and TONNAGE_* are passed on automatically.
+    /// Set this variable for ranks on other hosts, or pass on this process's value; may be repeated. FI_*, UCX_*,
+    /// NCCL_*, GLOO_*, OMPI_* and TONNAGE_* are passed on automatically.
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
     pub env: Vec<(String, Option<String>)>,
 
-    /// Pass on only the variables of --env.
+    /// Pass on no variables except those of --env.
     #[arg(long)]
     pub no_env: bool,
 }
@@ -64,13 +64,13 @@ pub struct SshArgs {
     #[arg(long, value_name = "N", value_parser = parallel)]
     pub ssh_parallel: Option<usize>,
 
-    /// Copy this program to hosts that lack it or have another build, into ~/.cache/tonnage, by the same ssh.
+    /// Copy this program by ssh to hosts that lack it or have another build, into ~/.cache/tonnage.
     #[arg(long)]
     pub push: bool,
 }
 
 impl SshArgs {
-    /// Number of hosts to connect to at once.
+    /// Returns the maximum number of hosts to connect to at once.
     pub fn parallel(&self) -> usize {
         self.ssh_parallel.unwrap_or(PARALLEL_DEFAULT)
     }
@@ -82,7 +82,7 @@ impl SshArgs {
 }
 
 impl HostArgs {
-    /// Returns the hosts with the ranks of each; `None` if no hosts are named.
+    /// Returns the hosts and their numbers of ranks; `None` if no hosts are named.
     pub fn placement(&self, asked: Option<u32>) -> Result<Option<HostPlacement>> {
         let Some(listed) = listed(&self.hosts, self.hostfile.as_ref())? else {
             return self.refuse_idle().map(|()| None);
@@ -117,11 +117,11 @@ impl HostArgs {
     }
 }
 
-/// A file of hosts. It is read only once, because it may be a pipe.
+/// A file of hosts. It may be a pipe, so it is read only once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostListFile {
     path: PathBuf,
-    /// Hosts of the file, after it was read.
+    /// Hosts in the file. Empty until the file is read.
     hosts: Arc<OnceLock<Vec<HostSlots>>>,
 }
 
@@ -158,7 +158,7 @@ pub fn listed(hosts: &[HostSlots], file: Option<&HostListFile>) -> Result<Option
     }
 }
 
-/// Formats the hosts with their ranks, such as "h0 1, h1 4"; only the first ones if there are many.
+/// Formats hosts and their numbers of ranks, such as "h0 1, h1 4". Lists only the first hosts if there are many.
 fn counts(placement: &HostPlacement) -> String {
     const SHOWN_MAX: usize = 8;
     let each = placement.hosts.iter().zip(&placement.ranks);
@@ -217,7 +217,7 @@ pub struct HostsArgs {
     #[arg(long, value_name = "FILE")]
     pub hostfile: Option<HostListFile>,
 
-    /// Network interface of the first host where ranks would meet.
+    /// Network interface on which ranks would meet, on the first host.
     #[arg(long, alias = "interface", value_name = "NAME")]
     pub control_interface: Option<String>,
 

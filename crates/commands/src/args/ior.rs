@@ -1,4 +1,4 @@
-//! `tonnage ior`: IOR's own command line, mixed with options of tonnage.
+//! `tonnage ior`: IOR's own command line, mixed with tonnage's options.
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use tonnage_units::{Error, Result};
@@ -10,7 +10,7 @@ use tonnage_ior::options::check::check;
 use tonnage_ior::options::words;
 use tonnage_ior::options::words::OwnOption;
 
-/// `tonnage ior`. [`IorArgs::read`] splits the words, because IOR's options have another syntax than tonnage's.
+/// `tonnage ior`. [`IorArgs::read`] parses the words, because IOR's options have a different syntax from tonnage's.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct IorArgs {
     /// Options of IOR, and of tonnage: `tonnage ior --help` lists both.
@@ -22,7 +22,8 @@ pub struct IorArgs {
     pub words: Vec<String>,
 }
 
-/// tonnage's options that may be mixed with IOR's. Only their long names are accepted, because the letters are IOR's.
+/// tonnage's options that may be mixed with IOR's. Only their long names are accepted, because IOR uses the single
+/// letters.
 #[derive(Debug, Clone, PartialEq, Default, Parser)]
 #[command(
     name = "tonnage ior",
@@ -53,7 +54,7 @@ pub enum IorRequest {
 }
 
 impl IorArgs {
-    /// Splits the words into both kinds of options, parses and checks them.
+    /// Splits the words into IOR's and tonnage's options, and parses and checks both.
     pub fn read(&self) -> Result<IorRequest> {
         let mut command = own_command();
         let divided = words::read(&self.words, &own(&command))?;
@@ -76,7 +77,8 @@ impl IorArgs {
         Ok(words::read(&self.words, &own(&own_command()))?.own)
     }
 
-    /// Returns the log level, if the words set one. Errors in the words are reported later, when they are parsed.
+    /// Returns the log level if the words set one. Errors in the words are ignored here, because the parser reports
+    /// them later.
     pub fn log_level(&self) -> Option<LogLevel> {
         let Ok(IorRequest::Run(asked)) = self.read() else {
             return None;
@@ -97,7 +99,7 @@ pub fn own_command() -> clap::Command {
         .mut_args(|argument| argument.short(None))
 }
 
-/// Returns the names of tonnage's options, hidden ones included, and whether each takes a value.
+/// Returns the names of tonnage's options, including hidden ones, and whether each takes a value.
 fn own(command: &clap::Command) -> Vec<OwnOption> {
     let options = command.get_arguments().flat_map(|argument| {
         let hidden = argument.get_all_aliases().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! `tonnage layers`: the same bytes by an engine's writes, by this program's collectives over it, and by libraries.
+//! `tonnage layers`: moves the same bytes by an engine's writes, by tonnage's collectives over that engine, and by
+//! libraries.
 
 use clap::Args;
 use tonnage_collective::Collective;
@@ -44,20 +45,20 @@ pub struct LayersArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub backend: Vec<String>,
 
-    /// Python of torch backends, which has PyTorch. [default: python3]
+    /// Python with PyTorch, for torch backends. [default: python3]
     #[arg(long, value_name = "PATH")]
     pub python: Option<String>,
 
-    /// Rounds in which every layer has its turn, so that what changes with time changes for all.
+    /// Rounds in which every layer has its turn, so that changes over time affect all layers.
     #[arg(long, value_name = "N", default_value_t = ROUNDS_DEFAULT,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MAX)))]
     pub rounds: u32,
 
-    /// Time that each layer is measured for in each round.
+    /// Time for which each layer is measured in each round.
     #[arg(long, value_name = "TIME", default_value_t = TRIAL_TIME_DEFAULT)]
     pub trial_time: Nanos,
 
-    /// Placement of ranks; two of them by default.
+    /// Placement of ranks. There are two by default.
     #[command(flatten)]
     pub ranks: RankArgs,
 
@@ -67,8 +68,8 @@ pub struct LayersArgs {
 }
 
 impl LayersArgs {
-    /// Creates the plan. Each round has writes by every engine, then send-recv-pairs and all-reduce by every backend
-    /// that supports them, with interleaved trials.
+    /// Creates the plan. Each round first has writes by every engine. Then send-recv-pairs and all-reduce follow, by
+    /// every backend that supports them, with alternating trials.
     pub fn to_plan(&self, lists: &Lists, ranks: Ranks) -> Result<Plan> {
         if !ranks.size.is_multiple_of(2) {
             return Err(Error::Usage(format!(
@@ -108,7 +109,7 @@ impl LayersArgs {
         carrying.flat_map(Entry::names_everywhere).collect()
     }
 
-    /// Returns native backends over the engines, then libraries.
+    /// Returns the native backends over the engines, followed by the libraries.
     fn backends(&self, lists: &Lists, ranks: Ranks, engines: &[String]) -> Result<Vec<String>> {
         let is_library = |name: &str| {
             let row = lists.backend(name);
@@ -145,7 +146,7 @@ impl LayersArgs {
                 ..OperationOptions::default()
             },
             pacing: PacingOptions {
-                // The calls of a collective do not overlap either: each begins when the previous one has ended.
+                // Calls of a collective do not overlap either: each begins when the previous call has ended.
                 depth: Some(Sweep::single(1)),
                 ..PacingOptions::default()
             },
@@ -169,12 +170,12 @@ impl LayersArgs {
                 python: self.python.clone(),
                 ..CallOptions::default()
             },
-            // Only the writes have a bound.
+            // Only the writes are compared with a bound.
             check: CheckOptions {
                 bound: Some(BoundChoice::None),
                 ..CheckOptions::default()
             },
-            // If a named engine is missing, its writes already fail.
+            // A missing engine that the user named already fails at its writes.
             skipping: optional_if(self.backend.is_empty()),
             length: self.length(),
         }

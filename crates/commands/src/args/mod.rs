@@ -1,9 +1,10 @@
-//! The command line. A command that measures compiles to a [`Plan`]; there is no second way in.
+//! The command line. A command that measures is converted to a [`Plan`]; there is no other way to request measurements.
 //!
-//! Values are parsed by `tonnage_plan` and `tonnage_units`, which also read plan files, so that both report the same
-//! errors. [`Plan::points`] checks whether options can be combined. The commands themselves are in [`crate::command`].
+//! `tonnage_plan` and `tonnage_units` parse the values. They also parse plan files, so both report the same errors.
+//! [`Plan::points`] checks whether options can be combined. [`crate::command`] implements the commands.
 //!
-//! [`Plan`]: tonnage_plan::Plan [`Plan::points`]: tonnage_plan::Plan::points
+//! [`Plan`]: tonnage_plan::Plan
+//! [`Plan::points`]: tonnage_plan::Plan::points
 
 pub mod ab;
 pub mod baseline;
@@ -65,8 +66,8 @@ pub struct Cli {
     pub log_level: LogLevel,
 }
 
-/// Returns the help that this process's arguments ask for. It is made only when it is asked for: every rank of a run
-/// parses its arguments.
+/// Returns the help that this process's arguments request. The text is created only on request, because every rank of a
+/// run parses its arguments.
 fn help() -> Option<clap::Error> {
     let program = Cli::command();
     let overview = overview::text(&program);
@@ -74,15 +75,15 @@ fn help() -> Option<clap::Error> {
     program.try_get_matches().err()
 }
 
-/// Meaning of the exit codes of all commands but `check`, which has more.
+/// Meaning of the exit codes of all commands except `check`, which has more codes.
 const EXIT_CODES: &str = "Exit codes: 0 everything was measured, 1 something failed, 2 the request is wrong, \
                           128 + signal when interrupted.";
 
 impl Cli {
-    /// Parses this process's arguments. The program's own help is the [`overview`].
+    /// Parses this process's arguments. The help of the program as a whole is the [`overview`].
     ///
     /// # Errors
-    /// The parser's answer: help, the version, or why the command line is wrong.
+    /// The parser's result, if it is no command: help, the version, or the error in the command line.
     pub fn parse_arguments() -> Result<Self, clap::Error> {
         Self::try_parse().map_err(|answer| match answer.kind() {
             ErrorKind::DisplayHelp => help().unwrap_or(answer),
@@ -90,7 +91,7 @@ impl Cli {
         })
     }
 
-    /// Returns the page that is not the help of one command: `tonnage help launch`.
+    /// Returns a help page that belongs to no single command: `tonnage help launch`.
     pub fn help_page(words: &[String]) -> Option<String> {
         short_help::page(words)
     }
@@ -100,7 +101,7 @@ impl Cli {
         overview::text(&Self::command())
     }
 
-    /// Returns the log level; IOR's command lines have their own options for it.
+    /// Returns the log level. IOR's command lines set it with their own options.
     pub fn log_level(&self) -> LogLevel {
         match &self.command {
             Some(Command::Ior(args)) => args.log_level().unwrap_or(self.log_level),
@@ -114,16 +115,16 @@ impl Cli {
 pub enum Command {
     /// Measure this host in less than a minute; one page.
     ///
-    /// Its hardware, its upper bounds for memory, caches and loopback, and how near transfers between two local ranks
-    /// come to them.
+    /// Prints its hardware, its upper bounds for memory, caches and loopback, and how close transfers between two local
+    /// ranks come to these bounds.
     Tour(TourArgs),
-    /// One experiment of some kind.
+    /// One experiment of any kind.
     #[command(flatten)]
     Experiment(Box<ExperimentArgs>),
-    /// The same by IOR's command lines and result block.
+    /// Run IOR's command line, with IOR's result block.
     #[command(disable_help_flag = true)]
     Ior(IorArgs),
-    /// Measure everything in a plan, a file or one that ships.
+    /// Run a plan from a file, or one inside this program.
     Run(RunArgs),
     /// Print the tables of a results file or page again.
     Show(ShowArgs),
@@ -160,17 +161,16 @@ pub enum Command {
     /// A batch of four operations at each size, or every collective.
     Verify(VerifyArgs),
     /// Cost of each layer: engine, collective, library.
-    ///
-    /// Moves the same bytes by engines, by collectives over them and by libraries, and prints the part of the layer
-    /// below that each one keeps.
+    /// Moves the same bytes by engines, by collectives over them and by libraries. Prints the fraction of the layer
+    /// below that each layer reaches.
     Layers(Box<LayersArgs>),
     /// Check that hosts can be reached by ssh and take part.
     ///
-    /// Reaches them as --hosts does, and prints facts about each and where ranks would meet.
+    /// Reaches them as --hosts does, and prints facts about each host and where ranks would meet.
     Hosts(HostsArgs),
     /// Translate another benchmark's command line.
     ///
-    /// Prints the line to type here, and a remark for each option without an equivalent.
+    /// Prints the equivalent line of tonnage, and a remark for each option without an equivalent.
     From(FromArgs),
     /// Print a shell's completion script.
     Completions(CompletionsArgs),
@@ -179,7 +179,7 @@ pub enum Command {
     /// Agent of a host, which --hosts and `tonnage hosts` start by ssh.
     #[command(hide = true)]
     HostAgent(AgentArgs),
-    /// A rank that this agent starts.
+    /// A rank that the agent of a host starts.
     #[command(hide = true)]
     HostRank,
 }
@@ -187,7 +187,7 @@ pub enum Command {
 /// The agent of a host.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct AgentArgs {
-    /// Print the hash of this program instead.
+    /// Print the hash of this program and exit.
     #[arg(long)]
     pub build: bool,
 }
@@ -212,7 +212,8 @@ pub struct ShowArgs {
 /// `tonnage explain`.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct ExplainArgs {
-    /// A column's header such as "Avg Lat", its name in CSV, or a term such as lane; by default all columns are listed.
+    /// Header of a column such as "Avg Lat", its name in CSV, or a term such as lane; by default, all columns are
+    /// listed.
     #[arg(value_name = "COLUMN|TERM")]
     pub column: Option<String>,
 }
@@ -228,8 +229,8 @@ pub struct DevicesArgs {
 /// `tonnage engines`.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct EnginesArgs {
-    /// Engine, memory or backend whose options to print, such as verbs or fabric:tcp; by default all are listed
-    /// without options.
+    /// Engine, memory or backend whose options to print, such as verbs or fabric:tcp; by default, all are listed
+    /// without their options.
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
 }
@@ -237,7 +238,7 @@ pub struct EnginesArgs {
 /// `tonnage plans`.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct PlansArgs {
-    /// Plan to print, as a start for one of your own: `tonnage plans tour > mine.toml`; by default all are listed.
+    /// Plan to print, as a start for your own: `tonnage plans tour > mine.toml`; by default, all are listed.
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
 }

@@ -6,7 +6,7 @@ use clap::Command;
 
 use super::EXIT_CODES;
 
-/// Commands by purpose, in the order in which they are read.
+/// Commands by purpose, in the order in which the overview lists them.
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Measure",
@@ -53,7 +53,7 @@ const LINES_TO_TRY: [(&str, &str); 3] = [
     ),
 ];
 
-/// Returns the overview. Each command has the description that its own help begins with.
+/// Returns the overview. It describes each command with the first line of the command's own help.
 pub fn text(program: &Command) -> String {
     let mut text = String::from(
         "tonnage measures how fast bytes really move in a cluster, and where they slow down.\n\n\

@@ -1,6 +1,6 @@
-//! Options that ranks on other hosts need in addition to the plan: the placement of ranks, and the log level.
+//! Options that ranks on other hosts need in addition to the plan: the placement of ranks and the log level.
 //!
-//! They are taken from the command line as it was written, so that a new option is passed on automatically.
+//! The options are taken from the command line as the user wrote it, so new options are passed on automatically.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ use super::{Cli, values};
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(no_binary_name = true)]
 pub struct RankWords {
-    /// Placement of ranks, without the options about hosts.
+    /// Placement of ranks, except options about hosts.
     #[command(flatten)]
     pub ranks: RankArgs,
     /// Log level.
@@ -33,7 +33,7 @@ impl RankWords {
     }
 }
 
-/// Returns the options in a command line including those about hosts, for a run that this process starts.
+/// Returns the rank options in a command line, including options about hosts. A run that this process starts gets them.
 pub fn words_with_hosts(line: impl IntoIterator<Item = OsString>) -> Result<Vec<String>> {
     let wrong = |error: clap::Error| Error::Usage(error.to_string());
     let matches = Cli::command().try_get_matches_from(line).map_err(wrong)?;
@@ -42,7 +42,7 @@ pub fn words_with_hosts(line: impl IntoIterator<Item = OsString>) -> Result<Vec<
         .map_or(Ok(Vec::new()), |(_, own)| rank_words(own, true))
 }
 
-/// Returns the options in a command line, which was parsed before.
+/// Returns the rank options in a command line that was parsed before, without options about hosts.
 pub fn words(line: impl IntoIterator<Item = OsString>) -> Result<Vec<String>> {
     let wrong = |error: clap::Error| Error::Usage(error.to_string());
     let matches = Cli::command().try_get_matches_from(line).map_err(wrong)?;

@@ -1,4 +1,4 @@
-//! `tonnage report`: files of records, and optional content of their page.
+//! `tonnage report`: files of records, and optional parts of the page.
 
 use std::path::PathBuf;
 
@@ -21,8 +21,8 @@ pub struct ReportArgs {
     #[arg(value_name = "FILE", required_unless_present = "compare")]
     pub files: Vec<PathBuf>,
 
-    /// Compare side A and side B at the top of the page: a file of records for each, or one file in which `tonnage ab`
-    /// wrote both. These records are on the page too.
+    /// Compare side A and side B at the top of the page: a file of records for each, or one file of `tonnage ab`. The
+    /// page also shows these records.
     #[arg(long, value_name = "FILE", num_args = 1..=2)]
     pub compare: Vec<PathBuf>,
 
@@ -61,12 +61,13 @@ pub struct ReportArgs {
     )]
     pub confidence: Fraction,
 
-    /// With fewer than 3 runs on a side of the comparison, compare their trials: the verdict holds for these runs only.
+    /// With fewer than 3 runs on a side of the comparison, compare their trials. The verdict then holds for these runs
+    /// only.
     #[arg(long, requires = "compare")]
     pub by_trials: bool,
 
-    /// Baseline, as written by `tonnage baseline`: the top of the page has a verdict on each of its figures, for hosts
-    /// of its kinds.
+    /// Baseline, as written by `tonnage baseline`. The top of the page then has a verdict on each figure of hosts of
+    /// its kinds.
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
 
@@ -78,7 +79,7 @@ pub struct ReportArgs {
     #[arg(long)]
     pub plain: bool,
 
-    /// The page.
+    /// File to which the page is written.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 

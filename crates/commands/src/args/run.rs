@@ -18,14 +18,14 @@ pub struct RunArgs {
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
 
-    /// Use these engines in every experiment, regardless of the plan; several are joined by commas. An optional
-    /// experiment with engine options keeps to the engines that it names. If none of them is in this list, it is left
-    /// out with a warning.
+    /// Use these engines in every experiment instead of the plan's; several are joined by commas. An optional
+    /// experiment with engine options uses only those of them that it names itself. If there are none, the experiment
+    /// is left out with a warning.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub engine: Vec<String>,
 
-    /// Place for the files of the plan's file experiments: in this directory, with the plan's names, or else named
-    /// PLACE-NAME. By default the plan decides.
+    /// Location of the files of file experiments. In a directory, files keep the plan's names; otherwise they are named
+    /// PLACE-NAME. By default, the plan decides.
     ///
     /// An existing directory or a name that ends with a slash counts as a directory.
     #[arg(long, value_name = "PLACE")]
@@ -40,9 +40,9 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// Loads the plan, with the engines and the place of files from the command line, before `--scale`. Also returns
-    /// the names of the experiments that use none of these engines. If the plan sets a number of ranks, it still has
-    /// that number.
+    /// Loads the plan, and applies the engines and the location of files from the command line, but not `--scale`. Also
+    /// returns the names of experiments that use none of these engines. The plan keeps its own number of ranks, if it
+    /// has one.
     pub fn to_plan(&self) -> Result<(Plan, Vec<String>)> {
         let mut plan = load(&self.plan)?;
         let mut left_out = Vec::new();
@@ -61,7 +61,7 @@ impl RunArgs {
 /// `tonnage tour`.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct TourArgs {
-    /// Write the results to this file. By default it is named after the time, in $XDG_STATE_HOME/tonnage or
+    /// Write the results to this file. By default, its name is the time, in $XDG_STATE_HOME/tonnage or
     /// ~/.local/state/tonnage.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -76,7 +76,7 @@ pub struct TourArgs {
 }
 
 impl TourArgs {
-    /// Returns the scaled plan of the tour's measurements between ranks.
+    /// Returns the plan of the tour's measurements between ranks, scaled as requested.
     pub fn to_plan(&self) -> Result<Plan> {
         let mut plan = load(Path::new("tour"))?;
         if let Some(factor) = self.scale {

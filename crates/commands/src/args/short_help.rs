@@ -1,11 +1,11 @@
-//! `-h` of each command: the options that most runs need, one line about each, an example, and where the rest is.
+//! `-h` of each command: the options that most runs need, one line about each, an example, and where to find the rest.
 //! `--help` has everything.
 
 use clap::{Arg, Args, Command};
 
 use super::common::RankArgs;
 
-/// Options in `-h` of a command with many; commands that are not here show all of theirs.
+/// Options that `-h` shows, for commands with many options. `-h` of other commands shows all of their options.
 const BASIC: [(&str, &[&str]); 10] = [
     (
         "transfer",
@@ -154,7 +154,7 @@ const BASIC: [(&str, &[&str]); 10] = [
     ),
 ];
 
-/// A line to try for each command that takes options.
+/// An example for each command that takes options.
 pub const EXAMPLES: [(&str, &str); 20] = [
     ("from", "tonnage from 'ib_write_bw -d mlx5_0 -s 4096 n1'"),
     (
@@ -212,7 +212,7 @@ const LAUNCH: &str = "launch";
 pub fn shorten(program: Command) -> Command {
     let program = program.mut_arg("log_level", |arg| arg.hide_short_help(true));
     program.mut_subcommands(|command| {
-        // IOR's options have a help of their own.
+        // IOR's options have their own help.
         if command.get_name() == "ior" {
             return command;
         }
@@ -230,7 +230,7 @@ pub fn shorten(program: Command) -> Command {
     })
 }
 
-/// Returns the page that these words of a command line ask for: `tonnage help launch`.
+/// Returns the help page that these words request: `tonnage help launch`. `None` for other words.
 pub fn page(words: &[String]) -> Option<String> {
     let [first, second] = words else {
         return None;
@@ -267,13 +267,14 @@ fn with_short_help(arg: Arg, basic: Option<&[&str]>) -> Arg {
     }
 }
 
-/// Longest default that is repeated behind a first sentence.
+/// Longest default that is repeated after a first sentence.
 const DEFAULT_MAX: usize = 40;
 
-/// Longest sentence that is shown whole.
+/// Longest sentence that is shown in full.
 const SENTENCE_MAX: usize = 66;
 
-/// The first sentence of a help text, or its first clause if it is long, and its default if that is short.
+/// Returns the first sentence of a help text, or only its first clause if the sentence is long. Adds the default if
+/// that is short.
 fn first_sentence(text: &str) -> String {
     let end = text.find(". ").unwrap_or(text.len());
     let sentence = text[..end].trim_end_matches('.');
@@ -315,7 +316,7 @@ mod tests {
     const LINES_MAX: usize = 60;
     const COLUMNS_MAX: usize = 100;
 
-    /// The text of `-h` of every command.
+    /// Returns the name of every command and the text of its `-h`.
     fn pages() -> Vec<(String, String)> {
         let mut program = shorten(Cli::command());
         program.build();
@@ -326,7 +327,7 @@ mod tests {
         shown
             .map(|command| {
                 let name = command.get_name().to_owned();
-                // Without a terminal, lines are as long as they can be.
+                // Without a terminal, help uses the maximum line length.
                 (name, command.render_help().to_string())
             })
             .collect()

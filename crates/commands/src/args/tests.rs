@@ -20,7 +20,7 @@ fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
 }
 
-/// Parses the command of a kind.
+/// Parses a command line of a kind.
 fn experiment(line: &str) -> ExperimentArgs {
     match parse(line).unwrap().command {
         Some(Command::Experiment(args)) => *args,
@@ -61,7 +61,7 @@ fn a_stress_may_be_a_flag() {
     assert_eq!(flag, parse(&format!("tonnage {stress}")).unwrap());
 }
 
-/// Promised commands must expand to the number of points given with each.
+/// Promised commands must expand to the given number of points.
 #[test]
 fn promised_commands_expand() {
     for (count, line) in [
@@ -169,7 +169,7 @@ fn results_go_to_one_file() {
     }
 }
 
-/// A shipped plan, scaled for this number of ranks.
+/// Loads a shipped plan with these options, scaled for this number of ranks.
 fn shipped(name: &str, ranks: u32, more: &str) -> Plan {
     let plans = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
     match parse(&format!("tonnage run {plans}/{name}.toml {more}"))
@@ -246,13 +246,13 @@ fn verify_moves_every_operation_once_at_many_sizes() {
             let found = points
                 .iter()
                 .any(|point| (point.op, point.slots.size_bytes) == (verb, size));
-            // Machines with larger pages have other sizes around 4096.
+            // On machines with larger pages, the sizes around 4096 differ.
             assert!(found || size.abs_diff(4096) <= 1, "{verb:?} of {size}");
         }
     }
 }
 
-/// In a matrix, pairs take turns, so that there is no contention and atomic operations are left out by default.
+/// In a matrix, pairs take turns. There is no contention, so atomic operations are left out by default.
 #[test]
 fn verify_takes_every_traffic() {
     for traffic in Traffic::ALL.into_iter().filter(|&it| it != Traffic::File) {

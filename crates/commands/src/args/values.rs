@@ -1,5 +1,5 @@
-//! Values that only the command line has. Values that plans have too are parsed in `tonnage_plan` and `tonnage_units`.
-//! `tonnage_machine` parses CPUs, `tonnage_bench` the NUMA node and `tonnage_report` formats.
+//! Parses values that exist only on the command line. `tonnage_plan` and `tonnage_units` parse values that plans have
+//! too. `tonnage_machine` parses CPUs, `tonnage_bench` the NUMA node, and `tonnage_report` formats.
 
 use std::str::FromStr;
 
@@ -43,7 +43,7 @@ impl FromStr for Master {
                 .and_then(|host| host.strip_suffix(']'));
             let host = match bracketed {
                 Some(host) => host,
-                // Without brackets, the end of an IPv6 address would be taken as the port.
+                // Without brackets, the last group of an IPv6 address would be taken for the port.
                 None if host.contains(':') => return None,
                 None => host,
             };
@@ -64,7 +64,7 @@ impl FromStr for Master {
     }
 }
 
-/// Parses a number of ranks. The lower bound is checked with the plan.
+/// Parses a number of ranks. The plan checks the lower bound.
 pub fn ranks(text: &str) -> Result<u32> {
     let Count(count) = text.parse()?;
     u32::try_from(count).map_err(|_| {
@@ -74,7 +74,7 @@ pub fn ranks(text: &str) -> Result<u32> {
     })
 }
 
-/// Returns a value as text.
+/// Returns a value as text, or an error if it is not Unicode.
 pub fn unicode(value: &std::ffi::OsStr) -> Result<&str> {
     value.to_str().ok_or_else(|| {
         Error::Usage(format!(
@@ -84,7 +84,7 @@ pub fn unicode(value: &std::ffi::OsStr) -> Result<&str> {
     })
 }
 
-/// Parses the factor of `--scale`. Its range is checked where it is applied.
+/// Parses the factor of `--scale`. The range is checked when the factor is applied.
 pub fn scale(text: &str) -> Result<f64> {
     let factor = text
         .parse::<f64>()

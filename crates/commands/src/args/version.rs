@@ -5,13 +5,13 @@ use std::sync::OnceLock;
 use crate::build;
 use tonnage_sys::libfabric::EMBEDDED_VERSION;
 
-/// Returns version and revision, which `-V` prints after the name. clap requires a static text.
+/// Returns the version and the revision, which `-V` prints after the program's name. clap requires a static text.
 pub fn short() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| format!("{} ({})", env!("CARGO_PKG_VERSION"), build().revision))
 }
 
-/// Returns the text that `--version` prints after the name.
+/// Returns the text that `--version` prints after the program's name.
 pub fn long() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
@@ -35,7 +35,7 @@ mod tests {
     fn the_long_version_names_revision_and_libraries() {
         let text = long();
         assert!(text.starts_with(short()), "{text}");
-        // The release that the compiled library itself reports.
+        // The compiled library reports its own release.
         let release = Libfabric::embedded().release();
         assert!(
             text.contains(&format!("inside: libfabric {release}.")),

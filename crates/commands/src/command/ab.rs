@@ -1,7 +1,8 @@
-//! `tonnage ab`: starts the runs of two sides in alternation, and stores their records with the side of each.
+//! `tonnage ab`: starts the runs of two sides alternately, and stores their records, each with the name of its side.
 //!
-//! Each run is a separate process with its own ranks, so that nothing is reused. It writes its records as JSON lines to
-//! a pipe, from which they go to the file at once. Measured results are therefore kept in any case.
+//! Each run is a separate process with its own ranks, so that nothing is reused. The run writes its records as JSON
+//! lines to a pipe, and this process writes them to the file at once. Measured results are therefore kept even if a
+//! later run fails.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, IsTerminal};
@@ -23,10 +24,10 @@ use super::env;
 use crate::args::ab::{AbArgs, AbSide};
 use crate::args::{Cli, Command as Asked};
 
-/// Exit codes from here on are those of signals.
+/// Smallest exit code that means a signal.
 const SIGNALLED: i32 = 128;
 
-/// Measures two sides in alternation.
+/// Measures two sides alternately.
 pub fn ab(args: &AbArgs) -> Result<ExitCode> {
     let sides = sides(args)?;
     if let Some(identity) = tonnage_ranks::detect(&env, None)? {
@@ -64,7 +65,7 @@ pub fn ab(args: &AbArgs) -> Result<ExitCode> {
         let code = status.code().unwrap_or(SIGNALLED);
         if code >= SIGNALLED || code == 2 {
             writer.finish()?;
-            // The run has printed the reason.
+            // The run has already printed the reason.
             log::warn!(
                 "run {} (side {}) ended with {status}: no more runs",
                 turn + 1,
@@ -78,10 +79,10 @@ pub fn ab(args: &AbArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(worst).unwrap_or(1)))
 }
 
-/// The time that runs take, and the time that is left.
+/// Time that the runs take, and time that is left.
 struct Pace {
     began: Instant,
-    /// Start of the current pair of runs, and the time of the longest pair so far.
+    /// Start of the current pair of runs. The next field is the time of the longest pair so far.
     pair_began: Instant,
     longest_pair: Duration,
     limit: Option<Duration>,
@@ -100,14 +101,14 @@ impl Pace {
         }
     }
 
-    /// Time left until the limit, if there is one.
+    /// Returns the time left until the limit; `None` without a limit.
     fn left(&self) -> Option<Duration> {
         let limit = self.limit?;
         Some(limit.saturating_sub(self.began.elapsed()))
     }
 
-    /// Whether a pair that begins with this run would exceed the limit. Sides have the same number of runs, so the
-    /// second run of a pair is never left out.
+    /// Returns whether a pair that begins with this run would exceed the limit. The second run of a pair is never left
+    /// out, because both sides need the same number of runs.
     fn is_next_too_long(&mut self, turn: u32) -> bool {
         if !turn.is_multiple_of(2) {
             return false;
@@ -116,12 +117,12 @@ impl Pace {
             self.longest_pair = self.longest_pair.max(self.pair_began.elapsed());
         }
         self.pair_began = Instant::now();
-        // The runs themselves keep a part of the time free for their end.
+        // Each run keeps part of its own time limit free for its end, so a pair needs more than its measured time.
         let needed = self.longest_pair.mul_f64(1.2) + Duration::from_secs(1);
         self.left().is_some_and(|left| left < needed)
     }
 
-    /// Prints on a terminal which run begins, and how long all of them still take.
+    /// Prints which run begins, and about how long the remaining runs take. Without a terminal, logs this instead.
     fn announce(&self, turn: u32, name: SideName) {
         let elapsed = self.began.elapsed();
         let left = (turn > 0).then(|| elapsed / turn * (self.runs - turn));
@@ -139,8 +140,8 @@ impl Pace {
     }
 }
 
-/// A file that is created or replaced only when its first record is written. A refused run leaves an existing file
-/// unchanged.
+/// A file that is created or replaced only when its first record is written. If the first run is refused, an existing
+/// file stays as it is.
 struct FirstRecord<'a> {
     path: &'a Path,
     force: bool,
@@ -160,7 +161,7 @@ impl<'a> FirstRecord<'a> {
         match &mut self.writer {
             Some(writer) => writer.write(record),
             None => {
-                // Another process may have created it since the first check.
+                // Another process may have created the file since the first check.
                 refuse_existing(self.path, self.force)?;
                 let writer = self.writer.insert(RecordWriter::create(self.path)?);
                 writer.write(record)
@@ -173,11 +174,11 @@ impl<'a> FirstRecord<'a> {
     }
 }
 
-/// Returns the two sides, with their command lines checked as far as possible without starting them.
+/// Returns the two sides. Their command lines are checked as far as possible without starting anything.
 fn sides(args: &AbArgs) -> Result<[AbSide; 2]> {
     let sides = args.sides()?;
     for (name, side) in SideName::ALL.into_iter().zip(&sides) {
-        // Another program may have other options.
+        // The options of another program are unknown.
         if side.program.is_none() {
             check(name.letter(), &side.arguments)?;
         }
@@ -185,7 +186,7 @@ fn sides(args: &AbArgs) -> Result<[AbSide; 2]> {
     Ok(sides)
 }
 
-/// Checks that a command line measures something, and leaves its records to `tonnage ab`.
+/// Checks that a command line measures something and does not write the records itself.
 fn check(side: &str, arguments: &[String]) -> Result<()> {
     let words = std::iter::once("tonnage".into()).chain(arguments.iter().map(OsString::from));
     let wrong = |what: &str| Err(Error::Usage(format!("side {side}: {what}")));
@@ -238,7 +239,7 @@ fn check(side: &str, arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the side of a run: A B, B A, A B, …, so that a steady drift affects both sides equally.
+/// Returns the side of a run, in the order A B, B A, A B, …: a steady drift then affects both sides equally.
 fn side_of(turn: u32) -> SideName {
     match turn % 4 {
         0 | 3 => SideName::A,
@@ -270,7 +271,7 @@ fn start(mut command: Command, name: SideName) -> Result<Child> {
     })
 }
 
-/// Lets a side's program check its plan.
+/// Lets a side's program check its own plan.
 fn check_plan(name: SideName, side: &AbSide) -> Result<()> {
     let mut command = command(side)?;
     command
@@ -292,7 +293,7 @@ fn check_plan(name: SideName, side: &AbSide) -> Result<()> {
     Err(Error::Usage(format!("side {}: {why}", name.letter())))
 }
 
-/// Makes one run, and writes its records to the file as they come.
+/// Starts one run, and writes its records to the file as they arrive.
 fn one_run(
     side: &AbSide,
     said: &Side,
@@ -301,7 +302,7 @@ fn one_run(
 ) -> Result<ExitStatus> {
     let mut command = command(side)?;
     command.args(["--format", "jsonl"]);
-    // Another program may not know the option.
+    // Another program may not have this option.
     if let (Some(left), None) = (left, &side.program) {
         command.arg(format!("--time-limit={}ms", left.as_millis().max(1)));
     }
@@ -310,7 +311,7 @@ fn one_run(
         Some(pipe) => keep(BufReader::new(pipe), said, writer),
         None => Err(Error::Failed("the run has no standard output".to_owned())),
     };
-    // If records cannot be kept, the pipe is closed here, which ends the run.
+    // If the records cannot be stored, the pipe is closed by now, and that ends the run.
     let status = child
         .wait()
         .map_err(|error| Error::io("cannot wait for a run", error))?;
@@ -343,7 +344,7 @@ mod tests {
     fn sides_take_turns_so_that_drift_falls_on_both() {
         let order: String = (0..8).map(|turn| side_of(turn).letter()).collect();
         assert_eq!(order, "ABBAABBA");
-        // The sum of the run numbers is the same for both sides after every second pair.
+        // After every second pair of runs, the sum of the run numbers is the same for both sides.
         let sum = |side| (0..8).filter(|&turn| side_of(turn) == side).sum::<u32>();
         assert_eq!(sum(SideName::A), sum(SideName::B));
     }
@@ -380,7 +381,7 @@ mod tests {
             ["program", "variables.FI_X", "libraries.libfabric"]
         );
         assert_eq!(b.program, Some("/old".into()));
-        // With --a-program, the old program is the reference.
+        // With --a-program, that program is the reference.
         let [a, b] = sides_of(&format!("--a-program /old -- {LINE}")).unwrap();
         assert_eq!((a.program, b.program), (Some("/old".into()), None));
         assert_eq!(
@@ -391,7 +392,7 @@ mod tests {
 
     #[test]
     fn invalid_sides_are_refused() {
-        // L stands for a line that can be measured.
+        // L stands for a command line that can be measured.
         let refused = r#"
             -- L                              => both sides are the same
             -- L -- L -- L                    => two sides

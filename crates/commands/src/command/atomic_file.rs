@@ -1,4 +1,4 @@
-//! Files that are written atomically: a reader sees either all of the old text or all of the new one.
+//! Writes files atomically: a reader sees either the whole old text or the whole new text.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -25,9 +25,11 @@ fn exists(path: &Path) -> Error {
     ))
 }
 
-/// Writes a text to a temporary file in the same folder, and renames it to `path`. The target of a link is replaced,
-/// not the link, unless the link belongs to another user. A path that is not a regular file is written in place. If
-/// another process creates the path meanwhile, it is kept, or renamed over with `force`.
+/// Writes a text to a temporary file in the same folder, and renames it to `path`.
+///
+/// If `path` is a link, the linked file is replaced, unless the link belongs to another user. A path that is not a
+/// regular file is written in place. If another process creates the file meanwhile, it is kept, but replaced with
+/// `force`.
 pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
     refuse_existing(path, force)?;
     let failed = |error| Error::io(format!("cannot write {}", path.display()), error);
@@ -44,7 +46,7 @@ pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
         }
     });
     written.map_err(|error| {
-        // A temporary file that another process has created under this name must not be removed.
+        // The temporary file must not be removed if another process has created a file with this name.
         match error.kind() {
             ErrorKind::AlreadyExists if !force && is_there(path) => {
                 let _ = fs::remove_file(&temporary);
@@ -57,7 +59,7 @@ pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
     })
 }
 
-/// Writes to a pipe or a terminal in place, because its reader holds it open by its name.
+/// Writes to a pipe or a terminal in place. Its reader has opened it by this name and would not notice a new file.
 fn write_through(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path)?;
     if file.metadata()?.is_file() {
@@ -67,10 +69,10 @@ fn write_through(path: &Path, text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Renames a file, and fails if the new name exists.
+/// Renames a file. Fails if the new name exists.
 fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Network file systems do not support the flag.
+        // Network file systems may not support the flag.
         Err(Errno::INVAL | Errno::NOSYS) => {
             fs::hard_link(from, to).and_then(|()| fs::remove_file(from))
         }
@@ -82,7 +84,7 @@ fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// Returns the name of the temporary file. Its extension keeps file collectors from reading it.
+/// Returns the name of the temporary file. Its extension prevents file collectors from reading it.
 fn temporary_path(path: &Path) -> Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| {
         Error::Usage(format!(
@@ -125,7 +127,7 @@ mod tests {
             "{error}"
         );
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\n");
-        // A reader that has it open still sees all of the old text.
+        // A reader that has already opened the file still sees the whole old text.
         let old = fs::File::open(&path).unwrap();
         replace(&path, "two\n", true).unwrap();
         assert_eq!(std::io::read_to_string(old).unwrap(), "one\n");
@@ -133,7 +135,7 @@ mod tests {
         assert_eq!(names(folder.path()), ["a.prom"]);
     }
 
-    /// Covers another process that creates the path between the check and the rename.
+    /// Covers the case that another process creates the path between the check and the rename.
     #[test]
     fn a_file_that_another_process_creates_meanwhile_stays() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `tonnage baseline`: creates a baseline from records, or compares two.
+//! `tonnage baseline`: creates a baseline from records, or compares two baselines.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::print;
 use super::record_files::{is_same_file, records_of};
 use crate::args::baseline::BaselineArgs;
 
-/// Creates a baseline, or prints the difference between two.
+/// Creates a baseline, or prints the difference between two baselines.
 pub fn baseline(args: &BaselineArgs) -> Result<ExitCode> {
     let Some(output) = args.output.as_deref() else {
         return difference(args);
@@ -56,7 +56,7 @@ pub fn baseline(args: &BaselineArgs) -> Result<ExitCode> {
     let name_of = point_namer(&all);
     let made = built(&files, &args.request(by_hand), &name_of)?;
     let text = made.baseline.to_toml()?;
-    // A baseline that no check would accept must not be written.
+    // A baseline that `tonnage check` would refuse must not be written.
     Baseline::from_toml(&text, &output.display().to_string())?;
     replace(output, &text, args.force)?;
     print(&page(&made, &output.display().to_string()))?;
@@ -89,7 +89,7 @@ pub fn read(path: &Path) -> Result<Baseline> {
     Baseline::from_toml(&text_of(path)?, &path.display().to_string())
 }
 
-/// Reads the text of a baseline, or of a file with figures of a data sheet.
+/// Reads the text of a baseline, or of a file with values set by hand.
 pub fn text_of(path: &Path) -> Result<String> {
     let shown = path.display();
     let unreadable = |why: &dyn std::fmt::Display| {

@@ -1,4 +1,4 @@
-//! IOR's result block, if a command line of IOR asks for it.
+//! IOR's result block, which is written if a command line of IOR requests it.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,11 +14,11 @@ use super::atomic_file::replace;
 use super::print;
 use crate::args::ior::OwnArgs;
 
-/// Upper bound on the size of a result block.
+/// Largest file that is accepted as an earlier result block.
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
 
-/// Checks that a result block may be written to a file: the file must be empty, or contain only an earlier block. IOR
-/// itself overwrites any file.
+/// Checks that a result block may be written to a file. The file must be empty or contain only an earlier block,
+/// although IOR itself overwrites any file.
 pub fn check_summary(path: &Path) -> Result<()> {
     let Ok(found) = std::fs::metadata(path) else {
         return Ok(());
@@ -43,12 +43,12 @@ pub fn check_summary(path: &Path) -> Result<()> {
 pub struct Block {
     options: IorOptions,
     run: RunFacts,
-    /// True if standard output is a stream of tonnage's records, which the block would corrupt.
+    /// True if standard output is a stream of tonnage's records. The block would corrupt this stream.
     only_to_file: bool,
 }
 
 impl Block {
-    /// Creates the block of a command line that starts now.
+    /// Creates the block for a command line of IOR that starts now.
     pub fn new(options: &IorOptions, own: &OwnArgs) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let began_unix_ns = since.map_or(0, |since| since.as_nanos() as u64);
@@ -63,7 +63,7 @@ impl Block {
         }
     }
 
-    /// Writes the block of the run's record, if anything was measured.
+    /// Writes the block for the run's last file record, if there is one.
     pub fn write(&self, records: &[Record]) -> Result<()> {
         let Some(record) = records.iter().rev().find_map(Record::as_file) else {
             return Ok(());
@@ -79,8 +79,8 @@ impl Block {
         let text = block::render(&self.options, &self.run, record);
         match &self.options.summary_file {
             Some(path) => {
-                // Another process may have created the file since the run began; then the block is printed instead of
-                // lost.
+                // Another process may have created the file since the run began. The block is then printed, so that it
+                // is not lost.
                 if let Err(error) = check_summary(Path::new(path)) {
                     if !self.only_to_file {
                         print(&format!("{text}\n"))?;

@@ -1,5 +1,5 @@
-//! Upper bounds of this host: the fastest memory copy in a cache and in DRAM, one TCP stream over loopback, and a cache
-//! line between two CPUs. The tour prints them and compares its results with them.
+//! Upper bounds of this host: the fastest memory copy in a cache and in DRAM, one TCP stream over loopback, and moving
+//! a cache line between two CPUs. The tour prints them and compares its results with them.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
@@ -19,20 +19,20 @@ use tonnage_record::host_bounds::HostBounds;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
-/// Size of source and destination together. It fits the second-level cache of every server CPU of the last ten years.
+/// Size of source and destination together. Both fit the second-level cache of every server CPU of the last ten years.
 const IN_CACHE_BYTES: u64 = 256 << 10;
 
-/// The DRAM footprint as a multiple of the last-level cache, large enough that little of it stays cached.
+/// The DRAM footprint as a multiple of the last-level cache. It is large, so that little of it stays in the cache.
 const DRAM_CACHES: u64 = 4;
 
-/// Range of the DRAM footprint, for hosts with unknown caches and hosts with little memory.
+/// Range of the DRAM footprint. The limits are for hosts whose caches are unknown, and for hosts with little memory.
 const DRAM_BYTES: std::ops::RangeInclusive<u64> = (64 << 20)..=(512 << 20);
 
-/// Measured time of the socket stream per way of waiting. It is preceded by a third of this time, in which the TCP
-/// window opens.
+/// Measured time of the socket stream for each way of waiting. A third of this time comes first, unmeasured, while the
+/// TCP window opens.
 const SOCKET_TIME_NS: u64 = 300_000_000;
 
-/// Start delay after which both threads of the socket stream are running.
+/// Delay of the start, so that both threads of the socket stream are running by then.
 const SOCKET_DELAY_NS: u64 = 5_000_000;
 
 /// Measures all bounds, which takes about two seconds.
@@ -51,7 +51,7 @@ pub fn measure(environment: &Environment, topology: &Topology) -> Result<HostBou
     })
 }
 
-/// Measures the fastest copy between two ranges of `bytes` each, on a thread pinned to the first CPU.
+/// Measures the fastest copy between two ranges of `bytes` bytes each, on a thread pinned to the first CPU.
 fn copy(bytes: u64, topology: &Topology) -> Result<Bound> {
     let memory = (HOST.allocate)(&Request {
         bytes: 2 * bytes,
@@ -86,8 +86,7 @@ fn copy(bytes: u64, topology: &Topology) -> Result<Bound> {
     memory_copy::describe(&rates, 1, None).ok_or_else(none)
 }
 
-/// Runs `work` on a new thread that is pinned to the `index`-th CPU of this process. The caller's own pinning is
-/// unchanged.
+/// Runs `work` on a new thread, pinned to the `index`-th CPU of this process. The caller's own pinning does not change.
 fn on_cpu<T: Send>(
     topology: &Topology,
     index: usize,
@@ -106,7 +105,7 @@ fn on_cpu<T: Send>(
     })
 }
 
-/// Measures one stream with the loop that also measures the bound of TCP engines, with the faster way of waiting.
+/// Measures one stream with the faster way of waiting. The loop is the one that also measures the bound of TCP engines.
 fn socket_stream(topology: &Topology) -> Result<f64> {
     let mut best = 0.0;
     for waiting in WaitMethod::ALL {

@@ -1,4 +1,4 @@
-//! Checks of a command before a rank starts, in addition to those of the plan itself.
+//! Checks of a command before a rank starts, in addition to the checks of the plan itself.
 
 use std::path::Path;
 
@@ -16,11 +16,11 @@ use tonnage_units::{Error, Nanos, Result};
 use super::job::Job;
 use crate::args::common::RankArgs;
 
-/// Checks that records can be written to a file, and that the file contains only records.
+/// Checks that records can be written to a file, and that the file contains nothing but records.
 pub fn check_output(path: &Path, resume: bool) -> Result<()> {
     check_writable(path)?;
     match path.metadata() {
-        // Appending to another kind of file would corrupt it, and the records could not be read back.
+        // Appending to a file with other contents would corrupt it, and the records could not be read back.
         Ok(known) if known.is_file() => return read_records(path).map(|_| ()),
         Err(_) if resume => log::warn!(
             "{} does not exist, so the run begins with its first point",
@@ -31,7 +31,8 @@ pub fn check_output(path: &Path, resume: bool) -> Result<()> {
     Ok(())
 }
 
-/// Refuses --control-interface if tonnage starts the ranks itself: they use the loopback, and it would have no effect.
+/// Refuses --control-interface if tonnage starts the ranks itself. They use the loopback interface, so the option would
+/// have no effect.
 pub fn check_interface(ranks: &RankArgs) -> Result<()> {
     match &ranks.control_interface {
         Some(name) => Err(Error::Usage(format!(
@@ -86,9 +87,9 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     Ok(())
 }
 
-/// Whether some rank has memory on a GPU that --gpus can choose.
+/// Returns whether a rank has memory on a GPU that --gpus can choose.
 fn takes_gpu(points: &[Planned]) -> bool {
-    // torch allocates its own tensors, which are not in the list of memories.
+    // torch allocates its tensors itself, so they are not in the list of memories.
     let is_nccl = |planned: &Planned| match &planned.point {
         Point::Collective(point) => point.backends.iter().any(|backend| backend == "torch:nccl"),
         _ => false,
@@ -131,7 +132,8 @@ fn check_checkpoints(job: &Job, points: &[Planned]) -> Result<()> {
         Point::Transfer(point) => point.length.checkpoint_ns,
         _ => None,
     });
-    // A rank that an agent has started sends its checkpoints to the first process, which has checked its file.
+    // If an agent started this rank, the rank sends its checkpoints to the first process. That process has checked its
+    // own file.
     match (asked, &job.output) {
         (Some(ns), None) if job.letter.is_none() => Err(Error::Usage(format!(
             "checkpoint {} is written to the file of records, and there is none: add -o FILE",
@@ -141,7 +143,7 @@ fn check_checkpoints(job: &Job, points: &[Planned]) -> Result<()> {
     }
 }
 
-/// Refuses the speed of a link if no bandwidth is compared with it.
+/// Refuses --link-speed if no bandwidth is compared with it.
 fn check_link_speed(points: &[Planned]) -> Result<()> {
     let on_devices = points.iter().filter(|planned| {
         let facts = planned.point.any().engine_facts(&LISTS);
@@ -150,7 +152,7 @@ fn check_link_speed(points: &[Planned]) -> Result<()> {
     let reasons: Option<Vec<&str>> = on_devices
         .map(|planned| planned.point.any().without_bound())
         .collect();
-    // One point with a bound is enough.
+    // A single point with a bound is enough.
     let Some(reasons) = reasons else {
         return Ok(());
     };
@@ -162,8 +164,8 @@ fn check_link_speed(points: &[Planned]) -> Result<()> {
     )))
 }
 
-/// Refuses more devices than a host has threads to use them. The check needs `here`, the number of ranks on this host,
-/// if known. Also refuses devices of ranks that do not exist, and rails over a single device.
+/// Refuses more devices than a host has threads to use them, if the number `here` of ranks on this host is known. Also
+/// refuses devices of ranks that do not exist, and rails over a single device.
 pub fn check_devices(
     named: &DeviceNames,
     points: &[Planned],
@@ -191,7 +193,7 @@ pub fn check_devices(
         let threads = planned.point.any().threads();
         threads.saturating_mul(here) as usize
     });
-    // If other points span all devices, points with one device per thread may leave some unused.
+    // If other points span all devices, a point with one device per thread may leave some devices unused.
     let spans = any(points, |point| point.spans_devices());
     match threads.min().filter(|_| !spans) {
         Some(fewest) if devices > fewest => Err(Error::Usage(format!(
@@ -225,7 +227,7 @@ fn check_own(named: &DeviceNames, points: &[Planned]) -> Result<()> {
 
 /// Refuses rails if only one device is named.
 fn check_rails(named: &DeviceNames, points: &[Planned], ranks: u32) -> Result<()> {
-    // If every rank has its own list, the common one is unused.
+    // If every rank has its own list, the common list is not used.
     let common = (named.of_ranks.len() < ranks as usize).then_some(&named.all_ranks);
     if common.is_none() && !named.all_ranks.is_empty() {
         return Err(Error::Usage(format!(
@@ -233,7 +235,7 @@ fn check_rails(named: &DeviceNames, points: &[Planned], ranks: u32) -> Result<()
             named.all_ranks.join(",")
         )));
     }
-    // Optional points are skipped with the reason instead.
+    // Optional points may be skipped with this reason, so they are not refused.
     let needed = || points.iter().filter(|planned| !planned.reading.optional);
     let any = |of: fn(&dyn AnyPoint) -> bool| needed().any(|planned| of(planned.point.any()));
     let lists: Vec<&Vec<String>> = named.of_ranks.values().chain(common).collect();
@@ -255,9 +257,9 @@ fn check_rails(named: &DeviceNames, points: &[Planned], ranks: u32) -> Result<()
     )))
 }
 
-/// Refuses lists of different lengths, and a rail shift that comes back to the start.
+/// Refuses lists of different lengths, and a rail shift that rotates all the way back to the start.
 fn check_lists(lists: &[&Vec<String>], points: &[Planned]) -> Result<()> {
-    // Only the ranks know which devices `all` finds.
+    // Only the ranks can know which devices `all` finds.
     let known = |list: &&&Vec<String>| !list.is_empty() && list[0] != DeviceNames::ALL;
     let lengths = || lists.iter().filter(known).map(|list| list.len());
     let (Some(fewest), Some(most)) = (lengths().min(), lengths().max()) else {
@@ -284,7 +286,7 @@ fn check_lists(lists: &[&Vec<String>], points: &[Planned]) -> Result<()> {
     }
 }
 
-/// Whether the predicate holds for any point.
+/// Returns whether the predicate holds for any point.
 fn any(points: &[Planned], is_so: impl Fn(&dyn AnyPoint) -> bool) -> bool {
     points.iter().any(|planned| is_so(planned.point.any()))
 }
@@ -296,8 +298,8 @@ pub fn facts(points: &[Planned]) -> impl Iterator<Item = EngineFacts> + '_ {
         .flatten()
 }
 
-/// Refuses a place of pairs together with options that choose CPUs or the memory's node. One of the two would have no
-/// effect, or the bytes would not take the place's path.
+/// Refuses a socket placement together with options that choose CPUs or the memory's node. Either one of the two would
+/// have no effect, or the bytes would not take the requested path.
 pub fn check_places(job: &Job, points: &[Planned]) -> Result<()> {
     let mut places = points
         .iter()
@@ -322,7 +324,7 @@ pub fn check_places(job: &Job, points: &[Planned]) -> Result<()> {
     }
 }
 
-/// Refuses CPUs and NUMA nodes that this host lacks, before a rank starts; each rank checks its own host again.
+/// Refuses CPUs and NUMA nodes that this host lacks, before a rank starts. Each rank later checks its own host again.
 pub fn check_placement(job: &Job, points: &[Planned]) -> Result<()> {
     let (topology, (cpus, numa)) = (Topology::read(), job.placement());
     let threads = points.iter().map(|planned| planned.point.any().threads());
@@ -376,7 +378,7 @@ mod tests {
             };
             assert_eq!(said(&all, points), None);
         }
-        // More devices than threads is an error only if each thread uses one device.
+        // More devices than threads is an error only if each thread uses a single device.
         assert_eq!(said(&named(9), &stripe), None);
         let mut of_rank = named(2);
         of_rank
@@ -407,7 +409,7 @@ mod tests {
                 message.contains("names 9 devices, but this host has 8 threads: use --threads 3"),
                 "{message}"
             );
-            // If a launcher does not report the number of ranks on this host, the ranks find out.
+            // If a launcher does not report the number of ranks on this host, the ranks check this themselves.
             assert!(check_devices(&named(9), &points, (16, None)).is_ok());
         }
         let without = points("connect", "shm", "");

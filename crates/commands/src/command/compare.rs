@@ -49,7 +49,7 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failing > 0)))
 }
 
-/// Compares the records of two files, or of one file with both sides; `of` returns the records of a file. Also returns
+/// Compares the records of two files, or of one file with both sides. `of` returns the records of a file. Also returns
 /// the names of the two sides.
 pub fn compared<'a>(
     files: &[PathBuf],
@@ -76,7 +76,7 @@ pub fn compared<'a>(
     Ok((compare_sides(&sides, request)?, named))
 }
 
-/// Refuses two names of the same file.
+/// Refuses two paths that name the same file.
 pub fn refuse_one_file(files: &[PathBuf]) -> Result<()> {
     match files {
         [a, b] if is_same_file(a, b) => Err(Error::Usage(format!(

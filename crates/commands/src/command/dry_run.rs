@@ -6,12 +6,12 @@ use std::time::Duration;
 use tonnage_plan::Planned;
 use tonnage_units::quantity::human::size;
 
-/// Time per point for opening engines and measuring its bound: from a host at rest to a busy one.
+/// Time per point for opening engines and measuring its bound: on an idle host, and on a busy one.
 const OVERHEAD_OF_POINT: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(700)];
 /// Time for starting and ending ranks.
 const OVERHEAD_OF_RUN: Duration = Duration::from_secs(1);
 
-/// Points that are listed; of more, only the number is printed.
+/// Maximum number of listed points. Of the rest, only the number is printed.
 const LISTED_MAX: usize = 200;
 
 /// Returns the page: each point with its time, and the sums over all runs.

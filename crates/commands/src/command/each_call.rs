@@ -1,7 +1,7 @@
-//! Prints a line for each call of a trial and each rank, on standard error, because standard output has the report.
+//! Prints a line for each call of each rank. The lines go to standard error, because standard output has the report.
 //!
-//! The format is that of torch.distributed scripts, so that their readers can parse it. Such a script has only one
-//! operation. A run has several points, so a separate line names the point first.
+//! The format is that of torch.distributed scripts, so that programs that read their output can parse these lines. Such
+//! a script has only one operation, but a run has several points. A separate line therefore names the point first.
 
 use std::io::Write;
 
@@ -9,14 +9,15 @@ use tonnage_bench::observer::TrialCalls;
 
 use super::screen::MessageWriter;
 
-/// Prints all lines, below a heading if they are the first ones of a point.
+/// Prints the lines of a trial. The first lines of a point have a heading.
 pub fn print_all(heading: Option<&str>, calls: &TrialCalls<'_>) {
     let text = headed(heading, calls);
-    // If standard error has no reader, only these lines are lost.
+    // If the lines cannot be written, nothing else is lost.
     let _ = MessageWriter.write_all(text.as_bytes());
 }
 
-/// Heading for a point's lines: its description, and its number, which distinguishes points with the same description.
+/// Returns the heading for a point's lines: its number and its description. Points with the same description differ in
+/// their number.
 pub fn heading(index: usize, of: usize, words: &str) -> String {
     format!("point {} of {of}: {words}", index + 1)
 }
@@ -26,7 +27,7 @@ fn headed(heading: Option<&str>, calls: &TrialCalls<'_>) -> String {
     heading.unwrap_or_default() + &lines(calls)
 }
 
-/// The lines: call by call, each in the order of the ranks.
+/// Formats the lines, ordered by call and then by rank.
 fn lines(calls: &TrialCalls<'_>) -> String {
     let most = calls.took_ns.iter().map(Vec::len).max().unwrap_or(0);
     let mut text = String::new();
@@ -56,7 +57,7 @@ fn line(calls: &TrialCalls<'_>, rank: usize, ns: u64) -> String {
     }
 }
 
-/// Formats milliseconds. Short calls get more digits than a tenth.
+/// Formats milliseconds. Short calls get more digits.
 fn milliseconds(ns: u64) -> String {
     let ms = ns as f64 / 1e6;
     match ms {

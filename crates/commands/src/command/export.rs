@@ -1,4 +1,4 @@
-//! `tonnage export`: records in the formats of other programs.
+//! `tonnage export`: converts records to the formats of other programs.
 
 use std::process::ExitCode;
 

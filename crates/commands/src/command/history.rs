@@ -1,4 +1,4 @@
-//! `tonnage history`: a metric of each point over the runs of some files.
+//! `tonnage history`: a metric of each point over all runs in some files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub fn history(args: &HistoryArgs) -> Result<ExitCode> {
     let mut files: BTreeSet<PathBuf> = BTreeSet::new();
     for path in &args.files {
         for file in files_of(path)? {
-            // A file that is named twice, directly and through its directory, counts once.
+            // A file counts once, even if it is named both directly and by its directory.
             let known = file.canonicalize().unwrap_or_else(|_| file.clone());
             if files.insert(known) {
                 records.extend(final_attempts(&records_of(&file)?));
@@ -35,7 +35,7 @@ pub fn history(args: &HistoryArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a file itself, or the record files of a directory sorted by name.
+/// Returns a file itself. For a directory, returns its record files, sorted by name.
 fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

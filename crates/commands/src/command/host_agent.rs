@@ -1,4 +1,4 @@
-//! The agent of a host: this program as started there by ssh.
+//! The agent of a host: this program, started on that host by ssh.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

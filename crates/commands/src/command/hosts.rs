@@ -1,4 +1,4 @@
-//! `tonnage hosts`: reaches hosts as `--hosts` does, and prints facts about each.
+//! `tonnage hosts`: reaches hosts as `--hosts` does, and prints facts about each host.
 
 use std::process::ExitCode;
 
@@ -71,7 +71,7 @@ pub fn hosts(args: &HostsArgs) -> Result<ExitCode> {
         &twins,
     ))?;
     match meeting {
-        // The page has everything except this error.
+        // The page has all other results, but not this error.
         Err(error) => Err(error),
         Ok(_) if lost == 0 && twins.is_empty() => Ok(ExitCode::SUCCESS),
         Ok(_) if lost == 0 => Err(Error::Failed(

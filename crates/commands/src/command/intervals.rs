@@ -1,4 +1,5 @@
-//! Prints a line for each interval of a trial as it ends, on standard error, because standard output has the report.
+//! Prints a line for each interval of a trial when it ends. The lines go to standard error, because standard output has
+//! the report.
 
 use std::io::Write;
 
@@ -7,10 +8,10 @@ use tonnage_units::quantity::human;
 
 use super::screen::MessageWriter;
 
-/// Prints a line for each interval.
+/// Returns a listener that prints a line for each interval.
 pub fn printer() -> IntervalListener {
     Box::new(|report| {
-        // If standard error has no reader, only these lines are lost.
+        // If a line cannot be written, nothing else is lost.
         let _ = writeln!(MessageWriter, "{}", line(report));
     })
 }
@@ -49,7 +50,7 @@ fn clients(report: &IntervalReport) -> Option<String> {
     }
 }
 
-/// Number of silent ranks to name; the rest are counted.
+/// Maximum number of silent ranks that are named. The rest are only counted.
 const SILENT_NAMED_MAX: usize = 8;
 
 fn silent(ranks: &[u32]) -> Option<String> {

@@ -1,4 +1,4 @@
-//! `ior`: turns a command line of IOR into a plan, and prints IOR's result block before tonnage's own tables.
+//! `ior`: converts a command line of IOR to a plan, and prints IOR's result block before tonnage's own tables.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -78,8 +78,8 @@ pub(crate) fn job(options: &IorOptions, own: &OwnArgs) -> Result<Job> {
     })
 }
 
-/// Returns the format of standard output in addition to the block; `None` if the block itself is JSON or CSV, because
-/// nothing else fits there.
+/// Returns the format of standard output after the block. `None` if the block itself is JSON or CSV, because then
+/// nothing else may be printed.
 fn format(options: &IorOptions, asked: Format) -> Result<Option<Format>> {
     let whole = options.summary_file.is_none() && options.summary_format != SummaryFormat::Text;
     match (whole, asked) {
@@ -93,7 +93,7 @@ fn format(options: &IorOptions, asked: Format) -> Result<Option<Format>> {
     }
 }
 
-/// Applies `-N`: the number of ranks to start, or the expected number of a launcher's ranks.
+/// Applies `-N`: the number of ranks to start, or the number that a launcher must have started.
 fn with_tasks(
     options: &IorOptions,
     asked: &RankArgs,
@@ -129,7 +129,7 @@ fn with_tasks(
     }
 }
 
-/// Iterates over the environment without variables that are not Unicode.
+/// Returns the environment variables, except those that are not Unicode.
 fn variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

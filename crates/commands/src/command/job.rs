@@ -17,19 +17,19 @@ pub struct Job {
     pub plan: Plan,
     /// Ranks and their placement.
     pub ranks: RankArgs,
-    /// Records file, and whether points that it already has are skipped.
+    /// Records file, if any. The flag is true if points in the file are skipped.
     pub output: Option<(PathBuf, bool)>,
     /// Format of standard output; `None` prints nothing.
     pub format: Option<Format>,
-    /// True if the run fails on points without proof of their path.
+    /// True if the run must fail if a point lacks proof of its path.
     pub require_path: bool,
     /// Number of repetitions of the whole plan, if requested.
     pub runs: Option<u32>,
     /// Time limit of the whole run, if there is one.
     pub time_limit: Option<Nanos>,
-    /// IOR's result block, if requested; it is printed before everything else.
+    /// IOR's result block, if requested. It is printed before all other results.
     pub block: Option<Block>,
-    /// Letter to this rank, if the agent of a host has started it.
+    /// Start message to this rank, if the agent of a host has started it.
     pub letter: Option<RankLetter>,
 }
 
@@ -49,7 +49,7 @@ impl Job {
         }
     }
 
-    /// Returns the choice of CPUs for threads and of the NUMA node for their memory.
+    /// Returns the CPUs for threads and the NUMA node for their memory, as requested.
     pub fn placement(&self) -> (CpuChoice, Numa) {
         (self.ranks.cpus.clone().unwrap_or_default(), self.ranks.numa)
     }

@@ -1,5 +1,5 @@
-//! Leftovers of killed ranks on this host, and their removal once the run has ended. Files of engines are found by the
-//! rank's process ID, files of experiments by the ledger that each rank keeps.
+//! Removes leftovers of killed ranks from this host when the run has ended. Files of engines are found by the rank's
+//! process ID, and files of experiments by a ledger that each rank keeps.
 
 use std::fs::OpenOptions;
 
@@ -10,10 +10,10 @@ use tonnage_units::identity::Identity;
 
 use super::memory_file::{MemoryFile, inherited};
 
-/// Variable with the descriptor of the ledgers' file, for ranks.
+/// Variable with the file descriptor of the ledgers, for ranks.
 const VARIABLE: &str = "TONNAGE_LEDGERS";
 
-/// The ledgers of a host's ranks, held by the process that starts these ranks.
+/// The ledgers of a host's ranks. The process that starts the ranks keeps them.
 pub struct Leftovers(Option<MemoryFile>);
 
 impl Leftovers {
@@ -22,13 +22,13 @@ impl Leftovers {
         Self(MemoryFile::new(VARIABLE, "ledgers of files"))
     }
 
-    /// Returns the variable for ranks. Its value is empty without ledgers, so that an inherited variable has no effect.
+    /// Returns the variable for ranks. Without ledgers its value is empty, so that an inherited variable has no effect.
     pub fn variable(&self) -> (&'static str, String) {
         let none = || (VARIABLE, String::new());
         self.0.as_ref().map_or_else(none, MemoryFile::variable)
     }
 
-    /// Removes the leftovers of this host's `ranks` ranks, all of which have ended. `pids` are the processes that did
+    /// Removes the leftovers of this host's `ranks` ranks, which must all have ended. `pids` are the processes that did
     /// not end normally.
     pub fn remove(&self, ranks: u32, pids: impl IntoIterator<Item = u32>) {
         pids.into_iter().for_each(clean_up);
@@ -38,7 +38,7 @@ impl Leftovers {
     }
 }
 
-/// Opens this rank's ledger, if its supervisor or agent created one. `has_agent` as for [`inherited`].
+/// Opens this rank's ledger, if its supervisor or agent created one. For `has_agent`, see [`inherited`].
 pub fn ledger(identity: &Identity, has_agent: bool) -> Option<Ledger> {
     let opened = inherited(
         VARIABLE,
@@ -55,7 +55,7 @@ pub fn ledger(identity: &Identity, has_agent: bool) -> Option<Ledger> {
     opened.ok().map(|file| Ledger::new(file, rank, first))
 }
 
-/// Removes the leftovers of a killed rank's engines from this machine. Its run must have ended.
+/// Removes what a killed rank's engines left on this machine. The rank's run must have ended.
 pub fn clean_up(pid: u32) {
     LISTS.lifecycles().for_each(|of| (of.clean_up)(pid));
 }

@@ -1,4 +1,4 @@
-//! The command's part of start messages to processes on other hosts: the first process writes them, and a rank or a
+//! The command's part of start messages to processes on other hosts. The first process writes them, and each rank or
 //! check reads its own.
 
 use std::fs::File;
@@ -21,20 +21,20 @@ pub struct JobLetter {
     pub ranks: Vec<String>,
     /// The plan as TOML.
     pub plan: String,
-    /// True if the run fails on points without proof of their path.
+    /// True if the run must fail if a point lacks proof of its path.
     pub require_path: bool,
     /// Number of repetitions of the plan, if requested.
     pub runs: Option<u32>,
     /// Time limit of the whole run in nanoseconds, if there is one.
     pub time_limit_ns: Option<u64>,
-    /// Contents of the records file so far, for rank 0 of a resumed run.
+    /// Contents of the records file so far. Only rank 0 of a resumed run gets them.
     pub before: String,
 }
 
-/// Prefix of a text that asks to check a host. The text for a rank's job is JSON.
+/// Prefix of a job that checks a host. The job of a rank is JSON and has no prefix.
 const CHECK: &str = "check ";
 
-/// Returns the job for checking a host, from the text of a check.
+/// Returns the job that checks a host, from the text of the check.
 pub fn job_of_check(text: &str) -> String {
     format!("{CHECK}{text}")
 }
@@ -43,7 +43,7 @@ pub fn job_of_check(text: &str) -> String {
 pub enum HostJob {
     /// Run a rank.
     Rank(RankLetter, Box<JobLetter>),
-    /// Check the host, as this text describes.
+    /// Check the host. The text describes the check.
     Check(String),
 }
 
@@ -54,7 +54,7 @@ pub struct RankLetter {
 }
 
 impl HostJob {
-    /// Reads the start message of this process from standard input. From then on the process ends with the agent.
+    /// Reads this process's start message from standard input. From then on, the process ends when its agent ends.
     pub fn from_input() -> Result<Self> {
         let letter = StartLetter::from_input()?;
         end_with_parent(&letter.parent.to_string())?;
@@ -70,12 +70,12 @@ impl HostJob {
 }
 
 impl RankLetter {
-    /// Returns the rank's place in the run.
+    /// Returns this process's rank in the run.
     pub fn identity(&self) -> Identity {
         self.letter.identity()
     }
 
-    /// Returns the meeting place given in the start message.
+    /// Returns the meeting point that the start message gives.
     pub fn met(&self, identity: Identity) -> Result<Rendezvous> {
         Ok(Rendezvous::new(
             identity,
@@ -90,7 +90,7 @@ impl RankLetter {
         Ok(read.records)
     }
 
-    /// Returns a writer to the first process; `mark` distinguishes records from checkpoints.
+    /// Returns a writer that sends records to the first process. `mark` distinguishes records from checkpoints.
     pub fn way_home(&self, mark: u8) -> Result<Option<RecordWriter>> {
         let file = self.letter.records()?;
         Ok(file.map(|file| {
@@ -99,14 +99,14 @@ impl RankLetter {
     }
 }
 
-/// A pipe with a mark at the beginning of each line.
+/// A pipe that puts a mark at the beginning of each line.
 struct Marked {
     file: File,
     mark: u8,
 }
 
 impl Write for Marked {
-    /// Takes a whole line, as the record writer provides it.
+    /// Writes one whole line, because the record writer passes whole lines.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let marked = [&[self.mark], line].concat();
         self.file.write_all(&marked)?;

@@ -41,9 +41,9 @@ fn script(shell: Shell) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Returns the program, then its commands, with the names of their pages: `tonnage`, `tonnage-transfer`.
+/// Returns the program and then its commands, each named like its page: `tonnage`, `tonnage-transfer`.
 fn pages() -> Vec<Command> {
-    // The long version names the target machine, but a page is the same for all machines.
+    // The long version names the target machine, but pages must be the same on all machines.
     let mut program = Cli::command().long_version(version::short());
     program.build();
     let commands = program.get_subcommands().cloned();
@@ -103,7 +103,7 @@ fn render(command: &Command) -> Result<String> {
     Ok(text)
 }
 
-/// Returns a section with its lines unchanged.
+/// Returns a section of a page with its lines unchanged.
 fn verbatim(title: &str, text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     let lines: String = text.lines().map(|line| format!("\\&{line}\n")).collect();
@@ -118,7 +118,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns whether a program that reads this text succeeded, and its output; `None` if it is not installed.
+    /// Runs a program on this text. Returns whether it succeeded, and its output. `None` if the program is not
+    /// installed.
     fn read_by(program: &str, arguments: &[&str], text: &str) -> Option<(bool, String)> {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();

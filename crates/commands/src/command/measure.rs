@@ -1,8 +1,8 @@
-//! The commands of kinds, `run`, `layers` and `verify`: they turn a plan into a run, whose ranks produce records.
+//! The commands of kinds, `run`, `layers` and `verify`. They run a plan, and the ranks of the run produce records.
 //!
-//! Everything that can be checked without ranks is rejected before one starts ([`resolve`]). Without a launcher, this
-//! process starts the ranks and supervises them ([`supervise`]). Started by a launcher, it is a rank itself
-//! ([`participate`]).
+//! Everything that can be checked without ranks is checked before a rank starts ([`resolve`]). Without a launcher, this
+//! process starts the ranks and supervises them ([`supervise`]). If a launcher started this process, it is a rank
+//! itself ([`participate`]).
 
 pub mod participate;
 pub mod resolve;
@@ -55,7 +55,7 @@ pub fn layers(args: &LayersArgs) -> Result<ExitCode> {
     start_or_print(&layers_job(args)?, &args.results)
 }
 
-/// Starts a job, or prints its points or its plan instead.
+/// Starts a job. If requested, prints its points or its plan instead.
 pub fn start_or_print(job: &Job, results: &ResultArgs) -> Result<ExitCode> {
     if !results.dry_run {
         return start(job, results.print_plan);
@@ -66,11 +66,11 @@ pub fn start_or_print(job: &Job, results: &ResultArgs) -> Result<ExitCode> {
     print(&dry_run::page(&resolved.points, resolved.ranks, runs)).map(|()| ExitCode::SUCCESS)
 }
 
-/// Checks a job, then starts its ranks or becomes one of them.
+/// Checks a job, and then starts its ranks or becomes one of them.
 pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     let resolved = Resolved::for_job(job)?;
-    // A side of `tonnage ab` is checked completely, so that no later turn is rejected. Any other plan can be printed on
-    // a host that could not run it.
+    // A side of `tonnage ab` is checked completely, so that none of its later runs is refused. Any other plan can be
+    // printed even on a host that could not run it.
     if !print_plan || env(TURN_PARENT).is_some() {
         resolved.check(job)?;
     }

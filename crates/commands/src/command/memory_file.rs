@@ -1,4 +1,4 @@
-//! Anonymous files in memory, which a supervisor shares with the ranks that it starts. They outlive the ranks.
+//! Anonymous files in memory, which a supervisor shares with the ranks that it starts. The files outlive the ranks.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -8,20 +8,20 @@ use tonnage_units::{Error, Result};
 
 use super::env;
 
-/// The supervisor's end. Processes that it starts inherit the file.
+/// The supervisor's side. Processes that the supervisor starts inherit the file.
 pub struct MemoryFile {
     variable: &'static str,
     pub file: File,
 }
 
 impl MemoryFile {
-    /// Creates an empty file, which ranks find through an environment variable. `None` if the system refuses, since no
-    /// run depends on it.
+    /// Creates an empty file, which ranks find through an environment variable. Returns `None` if the system refuses,
+    /// because a run can do without the file.
     pub fn new(variable: &'static str, name: &str) -> Option<Self> {
         let made = memfd_create(name, MemfdFlags::NOEXEC_SEAL);
-        // Kernels before 6.3 do not know the flag.
+        // Kernels before 6.3 do not know this flag.
         let made = made.or_else(|_| memfd_create(name, MemfdFlags::empty()));
-        // A warning nevertheless, because a promised service will be missing.
+        // The user is warned, because a service that depends on the file will be missing.
         made.inspect_err(|error| log::warn!("no memory for {name}: {error}"))
             .map(|file| Self {
                 variable,
@@ -35,16 +35,16 @@ impl MemoryFile {
         (self.variable, self.file.as_raw_fd().to_string())
     }
 
-    /// Returns a path with which this process can open the file.
+    /// Returns a path at which this process can open the file.
     pub fn path(&self) -> String {
         path(&self.file.as_raw_fd().to_string())
     }
 }
 
-/// Opens the file that this rank's supervisor or agent created; `None` if there is none. `has_agent` is true if an
-/// agent has started this rank.
+/// Opens the file that this rank's supervisor or agent created. Returns `None` if there is none. `has_agent` is true if
+/// an agent has started this rank.
 pub fn inherited(variable: &str, options: &OpenOptions, has_agent: bool) -> Option<Result<File>> {
-    // Only this program's supervisor sets `TONNAGE_RANK`, and an agent always sets `variable`.
+    // Only a supervisor of this program sets `TONNAGE_RANK`. An agent always sets `variable`.
     let is_child = || has_agent || env("TONNAGE_RANK").is_some();
     let descriptor = env(variable).filter(|descriptor| !descriptor.is_empty() && is_child())?;
     let path = path(&descriptor);

@@ -5,26 +5,26 @@
 //! | [`measure`] | the commands of kinds, `run`, `layers` and `verify`: a plan, ranks, records, a table |
 //! | `job` | a plan with everything that a command needs to run it |
 //! | `rank_count` | the number of ranks, and advice about it |
-//! | `observer` | records as they come |
+//! | `observer` | handles records as they arrive |
 //! | `output` | the records file, and printing results |
 //! | [`screen`] | messages above the rows of a run |
 //! | `spare` | a backup of the records, in case rank 0 is lost |
 //! | `leftovers` | leftovers of killed ranks, and their removal |
 //! | `memory_file` | files in memory that a supervisor shares with its ranks |
 //! | `checks` | checks before a rank starts |
-//! | `dry_run` | points and their duration, without running them |
-//! | [`ior`] | `ior`: a command line of IOR becomes a plan |
+//! | `dry_run` | the points and the expected time of a run |
+//! | [`ior`] | `ior`: converts a command line of IOR to a plan |
 //! | `block` | IOR's result block |
 //! | [`tour`] | `tour`: upper bounds of this host, then a plan, then one page |
 //! | [`bounds`] | upper bounds of this host, for the tour |
-//! | [`ab`] | `ab`: two sides, measured in alternation |
+//! | [`ab`] | `ab`: measures two sides alternately |
 //! | [`compare`] | `compare`: verdicts on the records of two sides |
 //! | [`baseline`] | `baseline`: figures and thresholds of kinds of hosts |
 //! | [`check`] | `check`: a host against a baseline, within a time budget |
 //! | [`history`] | `history`: a metric over runs |
 //! | [`export`] | `export`: records in the formats of other programs |
 //! | [`report`] | `report`: a page of records |
-//! | `record_files`, [`atomic_file`] | record files as input; files that are written atomically |
+//! | `record_files`, [`atomic_file`] | reading record files; writing files atomically |
 //! | [`show`] | `show`, `explain`, `devices`, `engines` |
 //! | [`plans`] | `plans`: the plans inside this program |
 //! | `remote` | the supervisor of ranks on other hosts |
@@ -82,17 +82,18 @@ pub fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Prints why a command failed; prints nothing if the cause is that standard output has no reader any more.
+/// Prints why a command failed. Prints nothing if the cause is that standard output was closed.
 pub fn say_error(error: &Error) {
     if !error.is_output_closed() {
         print_message(&format!("error: {error}"));
     }
 }
 
-/// Prints the parser's answer: help, the version, or why the command line is wrong.
+/// Prints the parser's result: help, the version, or why the command line is wrong.
 pub fn answer(answer: &clap::Error) -> ExitCode {
     let text = answer.to_string();
-    // The parser's own printing supports colours, but repeats arguments of any length in full.
+    // The parser can print in colour, but repeats arguments of any length in full. Long messages are therefore cut and
+    // printed here.
     let printed = match truncate_message(&text) {
         cut if answer.use_stderr() && cut != text.as_str() => {
             print_message(cut.trim_end());
@@ -101,7 +102,7 @@ pub fn answer(answer: &clap::Error) -> ExitCode {
         _ => answer.print().and_then(|()| std::io::stdout().flush()),
     };
     match printed {
-        // If an error message cannot be printed, only the exit code remains.
+        // If an error message cannot be printed, only the exit code is left.
         Err(error) if !answer.use_stderr() => {
             let error = unwritten(error);
             say_error(&error);
@@ -119,7 +120,7 @@ pub fn print(text: &str) -> Result<()> {
         .map_err(unwritten)
 }
 
-/// Error for a failed write to standard output.
+/// Converts the error of a failed write to standard output.
 fn unwritten(error: std::io::Error) -> Error {
     match error.kind() {
         std::io::ErrorKind::BrokenPipe => Error::output_closed(),

@@ -1,6 +1,7 @@
-//! Handles records on rank 0 as they come: writes them to the file, prints them, and keeps them for the table.
+//! Handles records on rank 0 as they arrive: writes them to the file, prints them, and keeps them for the table.
 //!
-//! On a terminal, the rows so far are above the progress line. Both are cleared when the whole table is printed.
+//! On a terminal, the rows so far are shown above the progress line. Both are cleared before the whole table is
+//! printed.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -27,18 +28,18 @@ use super::spare::SpareWriter;
 use super::time_left::TimeLeft;
 use super::{each_call, intervals, print, screen};
 
-/// Exit code of a wrong request, the same as for `Error::Usage`.
+/// Exit code of a wrong request. `Error::Usage` has the same code.
 const WRONG_REQUEST: u8 = 2;
 
-/// Interval between checks of the file during a measurement. It is long, because the measurement may use the same file
+/// Time between two checks of the file during a measurement. It is long, because the measurement may use the same file
 /// system.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Interval at which the progress line shows the time.
+/// Time between two updates of the progress line.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Warns once if the records file can no longer be found by its name, because the next record may be days away. The
-/// file may be back by then, so only writing a record, or the end of the run, decides.
+/// Warns once if the records file cannot be found by its name any more, because the next record may be days away. The
+/// file may come back, so only writing a record, or the end of the run, decides.
 fn watch_file(place: RecordPlace, every: Duration) -> Option<Sender<()>> {
     let (ended_by_drop, end) = channel();
     let look = move || {
@@ -51,7 +52,7 @@ fn watch_file(place: RecordPlace, every: Duration) -> Option<Sender<()>> {
     };
     let thread = std::thread::Builder::new().name("results".into());
     match thread.spawn(look) {
-        // The thread is not joined, because a file system may hang.
+        // The thread is never joined, because it may hang in a file system.
         Ok(_) => Some(ended_by_drop),
         Err(error) => {
             log::debug!("the results file is looked at only with each record: {error}");
@@ -60,35 +61,35 @@ fn watch_file(place: RecordPlace, every: Duration) -> Option<Sender<()>> {
     }
 }
 
-/// Keeps records, writes them to the file, and shows the progress of the run.
+/// Stores records, writes them to the file, and shows the progress of the run.
 pub struct Keeper {
-    /// All records of the run, beginning with those of a resumed file.
+    /// All records of the run. The first are those of a resumed file.
     pub records: Vec<Record>,
     output: Arc<Mutex<Output>>,
     /// Dropping this sender ends the checks of the file.
     looks: Option<Sender<()>>,
     spare: Option<SpareWriter>,
-    /// Print JSON lines as they come, so that a reader of the pipe need not wait for the end.
+    /// True if JSON lines are printed as they arrive, so that a reader of the pipe gets them at once.
     stream: bool,
     progress: ProgressBar,
-    /// True if rows are shown as they come.
+    /// True if rows are shown as they arrive.
     shows_rows: bool,
-    /// Estimates the time left of the current run.
+    /// Estimate of the time left in the current run.
     time_left: Option<TimeLeft>,
-    /// When all runs end by that estimate, for the progress line.
+    /// Expected end of all runs according to that estimate, for the progress line.
     end: Arc<Mutex<Option<Instant>>>,
     /// Description of the current point.
     point: String,
-    /// Heading for the lines about its calls, until the first of them are printed.
+    /// Heading for lines about the point's calls. It is printed with the first of these lines.
     calls_heading: Option<String>,
 }
 
 /// The records file.
 struct Output {
     writer: Option<RecordWriter>,
-    /// Separate destination for checkpoints.
+    /// Destination of checkpoints, if it is not the records file.
     checkpoints: Option<RecordWriter>,
-    /// True after a failed write. The run continues, so that the table can be printed, and ends with an error.
+    /// True after a failed write. The run continues so that the table can be printed, and ends with an error.
     is_lost: bool,
 }
 
@@ -116,7 +117,7 @@ impl Output {
 }
 
 impl Keeper {
-    /// Starts with the records of a resumed file.
+    /// Creates a keeper, beginning with the records of a resumed file.
     pub fn new(
         records: Vec<Record>,
         writer: Option<RecordWriter>,
@@ -151,22 +152,22 @@ impl Keeper {
         }
     }
 
-    /// Announces the points of the next run, after which `later_runs` equal ones follow.
+    /// Announces the points of the next run. It is followed by `later_runs` runs with as many points.
     pub fn begin_run(&mut self, points: &[Planned], later_runs: u32) {
         self.time_left = Some(TimeLeft::new(points, later_runs));
     }
 
-    /// Writes checkpoints to this writer instead of the records file.
+    /// Makes this writer the destination of checkpoints, instead of the records file.
     pub fn write_checkpoints_to(&self, writer: Option<RecordWriter>) {
         lock(&self.output).checkpoints = writer;
     }
 
-    /// Writes a checkpoint of another process to the file.
+    /// Writes a checkpoint that another process has sent.
     pub fn checkpoint(&self, record: &Record) {
         lock(&self.output).write_checkpoint(record);
     }
 
-    /// Clears the progress line and syncs the file to stable storage.
+    /// Clears the progress line, and syncs the file to stable storage.
     pub fn finish(&mut self) -> Result<()> {
         self.looks = None;
         screen::set_bar(None);
@@ -175,12 +176,12 @@ impl Keeper {
         writer.map_or(Ok(()), RecordWriter::finish)
     }
 
-    /// Whether writing to the file has failed.
+    /// Returns whether a write to the file has failed.
     pub fn lost_output(&self) -> bool {
         lock(&self.output).is_lost
     }
 
-    /// Whether the time limit ended the run before its last point.
+    /// Returns whether the time limit ended the run before its last point.
     pub fn is_cut(&self) -> bool {
         final_attempts(&self.records)
             .iter()
@@ -194,9 +195,9 @@ impl Keeper {
         }
     }
 
-    /// Returns the exit code of the run. It is 0 if everything was measured, at the first or a later attempt, and
-    /// stored; optional points that the machine cannot run do not count. `is_proven` is false if the run has another
-    /// fault.
+    /// Returns the exit code of the run. It is 0 if everything was measured and stored, whether at the first or at a
+    /// later attempt. Optional points that the machine cannot run do not count. `is_proven` is false if a point lacks
+    /// required proof of its path.
     pub fn exit_code(&self, is_proven: bool) -> u8 {
         if self.lost_output() || !is_proven {
             return 1;
@@ -209,15 +210,15 @@ impl Keeper {
         let is_refused = |record: &&Record| record.tune().is_some_and(TuneBody::is_refused);
         match missing.iter().all(is_refused) {
             _ if missing.is_empty() => 0,
-            // A tuning search with all candidates refused is a wrong request, like one that is refused before the ranks
-            // start.
+            // A search whose candidates were all refused is a wrong request. The code is the same as for a search that
+            // is refused before the ranks start.
             true => WRONG_REQUEST,
             false => 1,
         }
     }
 }
 
-/// Whether the time limit ended the run before any point was measured.
+/// Returns whether the time limit ended the run before any point was measured.
 pub fn is_nothing_measured_in_time(records: &[Record]) -> bool {
     let is_measured = |record: &Record| record.outcome == Outcome::Measured;
     records.iter().any(|record| record.out_of_time) && !records.iter().any(is_measured)
@@ -236,7 +237,7 @@ impl Observer for Keeper {
 
     fn progress(&mut self, progress: &Progress) {
         if let Progress::Phase(_) | Progress::Draws { .. } = progress {
-            // These have the time left of the point in their text.
+            // The text of this progress already has the time left.
             *lock(&self.end) = None;
         }
         let far = how_far(progress);
@@ -251,7 +252,7 @@ impl Observer for Keeper {
         each_call::print_all(self.calls_heading.take().as_deref(), calls);
     }
 
-    /// Checkpoints go only to the file, because the point gets its own record in the end.
+    /// Checkpoints go only to the file. The point gets its own record when it ends.
     fn checkpoints(&self) -> Option<CheckpointKeeper> {
         let output = Arc::clone(&self.output);
         Some(Box::new(move |record| {
@@ -269,8 +270,8 @@ impl Observer for Keeper {
         if let Some(spare) = &mut self.spare
             && let Err(error) = spare.write(&record)
         {
-            // For example a limit on file sizes, which applies to files in memory too. A partial backup would look
-            // complete.
+            // The cause may be a limit on file sizes, which applies to files in memory too. The backup is emptied,
+            // because a partial one would look complete.
             log::debug!("{error}: if rank 0 is lost, its records are not shown");
             self.shown();
             self.spare = None;
@@ -285,7 +286,7 @@ impl Observer for Keeper {
     }
 }
 
-/// Creates the progress line of a run that ends at `end`, as far as that is known.
+/// Creates the progress line. It shows the time until `end`, if that is known.
 fn progress_line(end: &Arc<Mutex<Option<Instant>>>) -> ProgressBar {
     let bar = ProgressBar::new(0);
     let end = Arc::clone(end);
@@ -293,11 +294,11 @@ fn progress_line(end: &Arc<Mutex<Option<Instant>>>) -> ProgressBar {
         if let Some(end) = *lock(&end) {
             let left = end.saturating_duration_since(Instant::now());
             let seconds = left.as_secs_f64().ceil();
-            // The bar ignores errors of its own text.
+            // The progress bar ignores errors while it is drawn.
             let _ = write!(text, "about {seconds} s left, ");
         }
     };
-    // The template is fixed. If it could not be parsed, the line would only look different.
+    // The template is constant. If it could not be parsed, the line would only look different.
     if let Ok(style) =
         ProgressStyle::with_template("{prefix}{pos}/{len} {elapsed} {left}{wide_msg}")
     {
@@ -307,7 +308,7 @@ fn progress_line(end: &Arc<Mutex<Option<Instant>>>) -> ProgressBar {
     bar
 }
 
-/// Returns the lines and columns of the terminal.
+/// Returns the number of lines and columns of the terminal.
 fn screen() -> (usize, usize) {
     match tcgetwinsize(std::io::stderr()) {
         Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row.into(), size.ws_col.into()),
@@ -315,9 +316,9 @@ fn screen() -> (usize, usize) {
     }
 }
 
-/// Returns the end of the report so far that fits above the progress line on a terminal of this size.
+/// Returns the end of the report so far, as much as fits above the progress line on a terminal of this size.
 fn rows_so_far(records: &[Record], (lines, columns): (usize, usize)) -> String {
-    // A record takes at least one line, so earlier records cannot be visible.
+    // A record takes at least one line, so earlier records would not be visible.
     let last = records.get(records.len().saturating_sub(lines)..);
     let view = View {
         width: Some(columns.saturating_sub(1)),
@@ -325,7 +326,7 @@ fn rows_so_far(records: &[Record], (lines, columns): (usize, usize)) -> String {
     };
     let report = tonnage_report::render_unfinished(last.unwrap_or(records), &view);
     let all: Vec<&str> = report.lines().collect();
-    // One line for the progress, and one for the cursor.
+    // One line is for the progress, and one for the cursor.
     let first = all.len().saturating_sub(lines.saturating_sub(2));
     let cut = |line: &&str| {
         line.chars()
@@ -352,7 +353,7 @@ fn how_far(progress: &Progress) -> String {
             let left = left.as_secs_f64();
             format!("{draws} transfers, {failed} failed, {left:.0} s left")
         }
-        // Such as `pacing, round 4, 3 of 13 values`.
+        // Formats it as `pacing, round 4, 3 of 13 values`.
         Progress::Race(race) => {
             let again = if race.pass > 1 { " again" } else { "" };
             format!(
@@ -363,8 +364,8 @@ fn how_far(progress: &Progress) -> String {
     }
 }
 
-/// Formats the progress of a phase, such as `write, 45 % at 1.93 GB/s, 12 s left`. The rate is rank 0's own times the
-/// number of ranks, which all have the same amount to do.
+/// Formats the progress of a phase, such as `write, 45 % at 1.93 GB/s, 12 s left`. The rate is rank 0's own rate times
+/// the number of ranks, because all ranks have the same amount to do.
 fn how_far_in(progress: &PhaseProgress) -> String {
     let phase = progress.phase.name();
     let trial = match progress.trial {
@@ -396,7 +397,7 @@ mod tests {
 
     use super::*;
 
-    /// This happens when a file system fails over, or when a file is moved away and back.
+    /// A file disappears for a while if its file system fails over, or if a user moves it away and back.
     #[test]
     fn a_file_that_is_away_for_a_while_is_kept() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! The records file of a job, and printing results. Used by rank 0 and by the process that starts ranks on other hosts.
+//! The records file of a job, and printing results. Rank 0 uses this module, and so does the process that starts ranks
+//! on other hosts.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -24,7 +25,7 @@ pub(super) fn show(job: &Job, records: &[Record]) -> Result<()> {
     }
 }
 
-/// Sorts the records of several repetitions by the order of the plan, so that those of one point are together.
+/// Sorts the records of several repetitions by the order of the plan, so that the records of each point are together.
 pub(super) fn in_order_of_plan<'a>(
     job: &Job,
     points: &[Planned],
@@ -42,7 +43,7 @@ pub(super) fn in_order_of_plan<'a>(
     Cow::Owned(sorted)
 }
 
-/// Returns the existing records, and the writer for new ones.
+/// Returns the records that the file already has, and the writer for new records.
 pub(super) fn open_output(job: &Job) -> Result<(Vec<Record>, Option<RecordWriter>)> {
     if let Some(letter) = &job.letter {
         return Ok((letter.before()?, letter.way_home(RECORD)?));
@@ -57,7 +58,7 @@ pub(super) fn open_output(job: &Job) -> Result<(Vec<Record>, Option<RecordWriter
     }
 }
 
-/// Appends to a file that already has records, so that a run never destroys another one's results.
+/// Opens a file for new records. Appends to an existing file, so that a run never destroys another run's results.
 fn open_new(path: &Path) -> Result<RecordWriter> {
     if path.exists() {
         RecordWriter::append(path)

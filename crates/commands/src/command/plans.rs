@@ -1,4 +1,4 @@
-//! `tonnage plans`: the plans inside this program, which `tonnage run NAME` runs from any folder.
+//! `tonnage plans`: the plans inside this program. `tonnage run NAME` can run them from any folder.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::args::PlansArgs;
 struct Shipped {
     name: &'static str,
     text: &'static str,
-    /// Hardware and software without which its points are skipped or refused.
+    /// Hardware and software that the plan's points need. Without it, they are skipped or refused.
     needs: &'static str,
 }
 
@@ -96,7 +96,7 @@ static SHIPPED: [Shipped; 15] = [
     },
 ];
 
-/// Lists the plans, or prints the text of one.
+/// Lists the plans, or prints the text of a plan.
 pub fn plans(args: &PlansArgs) -> Result<ExitCode> {
     match &args.name {
         Some(name) => print(shipped(name).ok_or_else(|| unknown(name))?.text)?,
@@ -105,7 +105,7 @@ pub fn plans(args: &PlansArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the plan with this name inside this program, or else the file.
+/// Loads the plan with this name inside this program. If there is none, loads the file.
 pub fn load(plan: &Path) -> Result<Plan> {
     let Some(name) = plan.to_str() else {
         return Plan::load(plan);

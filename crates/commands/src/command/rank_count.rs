@@ -1,7 +1,7 @@
-//! The number of ranks, and advice about it if `--ranks` does not set it.
+//! The number of ranks, and advice about it if `--ranks` does not set the number.
 //!
-//! A plan does not know hosts or launchers: its errors recommend a value for `--ranks`. This module translates that
-//! advice to the option or program that sets the number in this run.
+//! A plan knows nothing about hosts and launchers, so its errors recommend a value for `--ranks`. This module changes
+//! that advice to name the option or program that sets the number in this run.
 
 use tonnage_plan::Plan;
 use tonnage_ranks::spawn::remote::list::HostPlacement;
@@ -10,10 +10,10 @@ use tonnage_units::{Error, Result};
 
 use crate::args::common::RankArgs;
 
-/// The option's name with the blank before its number.
+/// The option's name and the blank before its value.
 const OPTION: &str = "--ranks ";
 
-/// Returns the launcher's number of ranks, else the command line's, else the plan's, else one.
+/// Returns the number of ranks: the launcher's if there is one, else the command line's, else the plan's, else one.
 pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity>) -> Result<u32> {
     let asked = ranks.asked()?.or(plan.ranks);
     match (identity, ranks.ranks) {
@@ -29,9 +29,9 @@ pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity
     }
 }
 
-/// Returns advice for unsetting a launcher's variables.
+/// Returns advice to unset a launcher's variables.
 fn unset(source: &str) -> String {
-    // A Slurm step sets many more variables than the one that identifies it.
+    // A Slurm step sets many more variables than the one that identified it.
     if source.starts_with("SLURM_") {
         "run `unset ${!SLURM_*}` in bash".to_owned()
     } else {
@@ -39,7 +39,7 @@ fn unset(source: &str) -> String {
     }
 }
 
-/// What sets the number of ranks.
+/// Source of the number of ranks.
 pub enum CountSource<'a> {
     /// `--ranks`, or its default.
     Option,
@@ -50,7 +50,7 @@ pub enum CountSource<'a> {
 }
 
 impl<'a> CountSource<'a> {
-    /// Returns the launcher if there is one, else the hosts if any are named.
+    /// Returns the launcher if there is one, else the hosts if any are named, else the option.
     pub fn of(identity: Option<&'a Identity>, placement: Option<&'a HostPlacement>) -> Self {
         match (identity, placement) {
             (Some(identity), _) => Self::Launcher(identity),
@@ -59,7 +59,7 @@ impl<'a> CountSource<'a> {
         }
     }
 
-    /// Translates the advice of an error about the number of ranks; other errors are returned unchanged.
+    /// Adapts the advice of an error about the number of ranks. Returns all other errors unchanged.
     pub fn advise(&self, error: Error) -> Error {
         let Error::Usage(text) = &error else {
             return error;
@@ -82,7 +82,7 @@ impl<'a> CountSource<'a> {
     }
 }
 
-/// Replaces "--ranks 4" by "4 ranks"; `None` if the text has no such advice.
+/// Replaces "--ranks 4" by "4 ranks". Returns `None` if the text has no such advice.
 fn counted(text: &str) -> Option<String> {
     let mut parts = text.split(OPTION);
     let mut written = parts.next()?.to_owned();
@@ -132,7 +132,7 @@ mod tests {
         );
         let text = told(&hosts, "no: use --ranks 1 to --ranks 65536");
         assert!(text.contains("use 1 rank to 65536 ranks;"), "{text}");
-        // Other texts are unchanged.
+        // A text without such advice stays unchanged.
         for other in ["--ranks N is not it", "no such file"] {
             assert_eq!(told(&hosts, other), other);
         }

@@ -1,4 +1,4 @@
-//! Reading record files for commands that use many files and can tolerate a few unreadable lines.
+//! Reads record files for commands that use many files and tolerate a few unreadable lines.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use tonnage_record::Record;
 use tonnage_record::read::{ReadableRecords, read_readable};
 use tonnage_units::{Error, Result};
 
-/// Number of skipped lines to describe one by one; the rest are counted.
+/// Maximum number of skipped lines that are described. The rest are only counted.
 const LEFT_OUT_SHOWN_MAX: usize = 5;
 
-/// Returns the readable records of a file, and warns about the others.
+/// Returns the readable records of a file, and warns about all other lines.
 pub fn records_of(path: &Path) -> Result<Vec<Record>> {
     let (records, left_out) = records_and_gaps(path, &path.display().to_string())?;
     if let Some(left_out) = left_out {
@@ -50,7 +50,7 @@ pub fn records_and_gaps(path: &Path, name: &str) -> Result<(Vec<Record>, Option<
     Ok((records, Some(words)))
 }
 
-/// Refuses files that are named twice.
+/// Refuses a list in which two paths name the same file.
 pub fn refuse_twice(files: &[PathBuf]) -> Result<()> {
     for (at, file) in files.iter().enumerate() {
         if let Some(other) = files[..at].iter().find(|it| is_same_file(it, file)) {
@@ -64,7 +64,7 @@ pub fn refuse_twice(files: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Whether two paths name the same file.
+/// Returns whether two paths name the same file.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let known = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     known(one) == known(other)

@@ -1,5 +1,5 @@
-//! Ranks on other hosts, seen from the process that the user started. It starts them by ssh, stores and prints the
-//! records of rank 0, and passes on the ranks' output.
+//! Ranks on other hosts, from the view of the process that the user started. This process starts the ranks by ssh,
+//! stores and prints the records of rank 0, and passes on the ranks' output.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -29,10 +29,10 @@ use crate::args::hosts::{HostArgs, SshArgs};
 use crate::args::passed_on;
 use tonnage_bench::observer::Observer;
 
-/// Prefixes of variables that affect libraries and this program.
+/// Prefixes of variables that affect libraries or this program.
 const PASSED_ON: [&str; 6] = ["FI_", "UCX_", "NCCL_", "GLOO_", "OMPI_", "TONNAGE_"];
 
-/// Variables that are never passed on: secrets, because every run makes its own, and the identity in another run.
+/// Variables that are never passed on: secrets, because every run generates its own, and the rank in another run.
 const KEPT: [&str; 9] = [
     "TONNAGE_SECRET",
     "TONNAGE_RANK",
@@ -45,12 +45,12 @@ const KEPT: [&str; 9] = [
     "OMPI_COMM_WORLD_",
 ];
 
-/// Starts the agents of hosts.
+/// Starts the agents of the hosts.
 pub fn gather(hosts: &[HostSlots], ssh: &SshArgs) -> Result<RemoteHosts> {
     RemoteHosts::connect_all(settings(ssh, None)?, hosts)
 }
 
-/// Returns the ssh settings. Hosts that do not answer within `answer_within`, if set, are given up.
+/// Returns the ssh settings. If `answer_within` is set, hosts that do not answer in this time are given up.
 pub fn settings(ssh: &SshArgs, answer_within: Option<Duration>) -> Result<SshSettings> {
     let program = own_file()?;
     let push = ssh.push.then(|| push(&program)).transpose()?;
@@ -85,7 +85,7 @@ pub fn supervise(job: &Job, points: &[Planned], placement: &HostPlacement) -> Re
     }
     let hosts = &job.ranks.hosts;
     let variables = variables(hosts, std::env::vars_os())?;
-    // Claims the file first, so that errors with it are reported before any host is contacted.
+    // The file is opened first, so that errors with it are reported before any host is contacted.
     let (before, writer) = open_output(job)?;
     let since = Instant::now();
     let mut party = gather(&placement.hosts, &hosts.ssh)?;
@@ -126,7 +126,7 @@ pub fn supervise(job: &Job, points: &[Planned], placement: &HostPlacement) -> Re
     })
 }
 
-/// Returns the job for rank 0 and the one for all others.
+/// Returns the job for rank 0 and the job for all other ranks.
 fn jobs(job: &Job) -> Result<(String, String)> {
     let before = match &job.output {
         Some((path, true)) if path.exists() => std::fs::read_to_string(path)
@@ -150,7 +150,7 @@ fn jobs(job: &Job) -> Result<(String, String)> {
     Ok((root, text(&letter)?))
 }
 
-/// Returns the variables for ranks on other hosts.
+/// Returns the variables that ranks on other hosts get.
 pub fn variables(
     hosts: &HostArgs,
     own: impl Iterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
@@ -189,7 +189,7 @@ pub fn variables(
     Ok(passed)
 }
 
-/// Standard output and standard error of this process, and its records file.
+/// Receives the ranks' output: prints it to this process's standard output and standard error, and stores records.
 struct TerminalAudience {
     keeper: Rc<RefCell<Keeper>>,
 }
@@ -200,7 +200,7 @@ impl OutputReceiver for TerminalAudience {
         if !is_error {
             return print(&format!("{named}\n"));
         }
-        // A progress bar may be on the terminal.
+        // The terminal may show a progress bar.
         super::screen::with_bar_cleared(|| print_message(&named));
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Work that the agent of a host has started: a rank of a run, or a check of its host. A start message on standard
-//! input describes the work.
+//! Work for which the agent of a host has started this process: a rank of a run, or a check of the host. A start
+//! message on standard input describes the work.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use super::measure::participate::participate_remotely;
 use crate::args::common::LogLevel;
 use crate::args::passed_on::RankWords;
 
-/// Work that an agent has started.
+/// Work for which an agent has started this process.
 pub struct RemoteWork {
     /// Log level.
     pub log_level: LogLevel,
@@ -27,7 +27,7 @@ enum RemoteTask {
     Check(Box<CheckTask>, TimeBudget),
 }
 
-/// Reads the start message of this process. From then on, a panic message names the rank or the check.
+/// Reads the start message of this process. After that, a panic message names the rank or the check.
 pub fn read() -> Result<RemoteWork> {
     let host = tonnage_sys::host::name();
     let (letter, said) = match HostJob::from_input()? {
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// Returns the standard error of a process that gets a start message with this job, and panics.
+    /// Starts a process that gets a start message with this job and then panics. Returns its standard error.
     fn stderr_of_a_panic(job: String) -> String {
         let this = "command::remote_rank::tests::a_panic_names_the_rank_or_check_of_an_agent";
         let mut process = Command::new(std::env::current_exe().unwrap());
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_panic_names_the_rank_or_check_of_an_agent() {
         if std::env::var_os(HAS_A_LETTER).is_some() {
-            // The rest of the start message may be invalid.
+            // Only the beginning of the start message must be valid.
             last_resort::prepare();
             drop(read());
             panic!("a bug");

@@ -65,13 +65,13 @@ fn page_file(path: &Path) -> Result<PageFile> {
     })
 }
 
-/// Returns a file's name without its folder.
+/// Returns the name of a file without its folder.
 fn name_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str());
     name.to_string_lossy().into_owned()
 }
 
-/// Makes the requested comparison, with records that were read before.
+/// Makes the requested comparison. The records were read before.
 fn comparison(
     args: &ReportArgs,
     files: &[&Path],

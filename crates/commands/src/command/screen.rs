@@ -1,16 +1,17 @@
-//! Coordinates messages and the rows of a run on the terminal: the rows are cleared for a message and redrawn below it.
+//! Keeps messages and the rows of a run apart on the terminal: the rows are cleared for a message and drawn again below
+//! it.
 //!
-//! Messages of other processes, such as the supervisor's, are not coordinated and appear between the rows.
+//! Messages of other processes, such as the supervisor, do not clear the rows and may appear between them.
 
 use std::io::{Write, stderr};
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::ProgressBar;
 
-/// The rows and the progress line currently on the terminal.
+/// The rows and the progress line that are on the terminal now.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Registers the bar that messages must appear above; `None` when it is gone.
+/// Sets the bar above which messages must appear. `None` removes it.
 pub fn set_bar(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
 }
@@ -24,7 +25,7 @@ pub fn with_bar_cleared(write: impl FnOnce()) {
     }
 }
 
-/// Standard error for messages.
+/// Writes messages to standard error, above the bar.
 pub struct MessageWriter;
 
 impl Write for MessageWriter {

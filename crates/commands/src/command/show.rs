@@ -15,7 +15,7 @@ use super::print;
 use crate::args::{ExplainArgs, ShowArgs};
 use tonnage_report::{Format, devices};
 
-/// Prints the table of a record file again.
+/// Prints the tables of a record file again.
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     if begins_as_page(&args.file) {
         return show_page(args);
@@ -37,9 +37,9 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a file begins like a page of `tonnage report`; false if it cannot be read.
+/// Returns whether a file begins like a page of `tonnage report`. Returns false if it cannot be read.
 fn begins_as_page(path: &Path) -> bool {
-    // Reading the beginning of a pipe would consume it.
+    // Reading the beginning of a pipe would consume these bytes.
     if !path.is_file() {
         return false;
     }
@@ -48,7 +48,7 @@ fn begins_as_page(path: &Path) -> bool {
     read.is_ok() && begin == *PAGE_BEGIN.as_bytes()
 }
 
-/// Prints the records embedded in a page, each file's as for the file itself.
+/// Prints the records in a page, as `show` prints the original files.
 fn show_page(args: &ShowArgs) -> Result<ExitCode> {
     let shown = args.file.display();
     let text =
@@ -77,13 +77,13 @@ fn show_page(args: &ShowArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the meaning of a column.
+/// Prints the meaning of a column or a term.
 pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     print(&tonnage_report::explain::explain(args.column.as_deref())?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns why this host lacks a file engine, for engines that can be probed without side effects.
+/// Returns why this host lacks a file engine. Only engines that can be probed without side effects are checked.
 fn missing(engine: &str) -> Option<String> {
     (engine == uring::ENTRY.name)
         .then(uring::why_missing)
@@ -102,7 +102,7 @@ pub fn devices(json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists the engines, memories and backends of this program, or the options of one.
+/// Lists the engines, memories and backends of this program, or prints the options of one of them.
 pub fn engines(name: Option<&str>) -> Result<ExitCode> {
     let text = match name {
         Some(name) => devices::engines::options(&LISTS, name, missing)?,

@@ -1,7 +1,7 @@
-//! A backup of the records, which the supervisor prints if rank 0 is lost before it could print them.
+//! A backup of the records. The supervisor prints it if rank 0 is lost before it has printed the records.
 //!
-//! The backup is an anonymous file in memory. Rank 0 inherits it from the supervisor, adds each record as it comes, and
-//! empties the file once everything is printed.
+//! The backup is an anonymous file in memory. Rank 0 inherits the file from the supervisor, and adds each record as it
+//! arrives. When everything is printed, rank 0 empties the file.
 
 use std::fs::{File, OpenOptions};
 
@@ -13,14 +13,14 @@ use tonnage_units::{Error, Result};
 
 use super::memory_file::{MemoryFile, inherited};
 
-/// Variable with the file descriptor, for ranks.
+/// Variable with the backup's file descriptor, for ranks.
 const VARIABLE: &str = "TONNAGE_SPARE";
 
-/// The supervisor's end.
+/// The supervisor's side of the backup.
 pub struct Spare(MemoryFile);
 
 impl Spare {
-    /// Creates an empty backup; `None` if the system refuses, since the run does not depend on it.
+    /// Creates an empty backup. Returns `None` if the system refuses, because the run can do without one.
     pub fn new() -> Option<Self> {
         MemoryFile::new(VARIABLE, "tonnage records").map(Self)
     }
@@ -36,15 +36,15 @@ impl Spare {
     }
 }
 
-/// Rank 0's end.
+/// Rank 0's side of the backup.
 pub struct SpareWriter {
     file: File,
     writer: RecordWriter,
 }
 
 impl SpareWriter {
-    /// Opens the backup that this rank's supervisor created, and adds the existing records `before`. `None` for other
-    /// ranks, and if there is no backup.
+    /// Opens the backup that this rank's supervisor created, and adds the records `before` of a resumed run. Returns
+    /// `None` on other ranks, and if there is no backup.
     pub fn inherited(identity: &Identity, before: &[Record]) -> Option<Self> {
         let file = match identity.rank {
             0 => inherited(VARIABLE, OpenOptions::new().append(true), false)?,

@@ -1,24 +1,24 @@
-//! The time that a run still takes, for the progress line.
+//! Estimates the time that a run still takes, for the progress line.
 
 use std::time::{Duration, Instant};
 
 use tonnage_plan::Planned;
 
-/// Time per point for opening engines and measuring its bound, until the run itself shows it.
+/// Assumed time per point for opening engines and measuring its bound, until points of the run show the real time.
 const OVERHEAD_OF_POINT: Duration = Duration::from_millis(400);
 
-/// Estimates when a run ends, from the planned times of its points and the time that the first ones took.
+/// Estimates the time left in a run from the planned times of its points and the time that finished points took.
 #[derive(Debug)]
 pub struct TimeLeft {
-    /// Planned time of each point; `None` if the speed decides it.
+    /// Planned time of each point. `None` if the time depends on the speed.
     planned: Vec<Option<Duration>>,
-    /// Runs that follow this one.
+    /// Number of runs that follow this one.
     later_runs: u32,
     began: Instant,
 }
 
 impl TimeLeft {
-    /// Starts with the points of a run, after which `later_runs` equal ones follow.
+    /// Creates an estimate that begins now, for a run of these points. It is followed by `later_runs` equal runs.
     pub fn new(points: &[Planned], later_runs: u32) -> Self {
         let planned = points.iter();
         Self {
@@ -28,7 +28,7 @@ impl TimeLeft {
         }
     }
 
-    /// Returns the estimate when the point `next` begins. `None` if nothing is known about its time yet.
+    /// Returns the time left when point `next` begins. `None` if the points so far do not allow an estimate.
     pub fn at(&self, next: usize) -> Option<Duration> {
         self.estimate(next, self.began.elapsed())
     }
@@ -38,7 +38,7 @@ impl TimeLeft {
         let sum = |points: &[Option<Duration>]| points.iter().flatten().sum::<Duration>();
         let unknown =
             |points: &[Option<Duration>]| points.iter().filter(|it| it.is_none()).count() as u32;
-        // What the run took beyond the planned times: the points of unknown length, and the overhead of each point.
+        // Time beyond the planned times: that of points of unknown length, and the overhead of each point.
         let extra = elapsed.saturating_sub(sum(done));
         let of_unknown = match (unknown(ahead), unknown(done)) {
             (0, _) => Duration::ZERO,
@@ -77,7 +77,7 @@ mod tests {
     fn overhead_of_the_first_points_is_expected_of_the_others() {
         let all = left(&[Some(2), Some(2), Some(4)], 0);
         assert_eq!(at(&all, 0, 0), Some(9.2));
-        // Two points took 3 s each instead of 2 s.
+        // Each of two points took 3 s instead of the planned 2 s.
         assert_eq!(at(&all, 2, 6), Some(5.0));
         assert_eq!(
             at(&left(&[Some(2), Some(2)], 2), 1, 3),

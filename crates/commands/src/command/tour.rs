@@ -25,12 +25,12 @@ use crate::args::common::RankArgs;
 use crate::args::run::TourArgs;
 use tonnage_report::tour;
 
-/// Runs the tour, or one of its ranks.
+/// Runs the tour. In a process that is one of its ranks, runs that rank.
 pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     let output = args.output.clone().map_or_else(default_output, Ok)?;
     let mut plan = args.to_plan()?;
     let identity = tonnage_ranks::detect(&env, None)?;
-    // A launcher's ranks may have different hosts and CPUs, but all must have the same plan.
+    // The ranks of a launcher may have different hosts and CPUs, but must all have the same plan.
     let is_of_one_host = identity
         .as_ref()
         .is_none_or(|identity| matches!(identity.meeting, Meeting::Local { .. }));
@@ -39,7 +39,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     if has_both_places {
         at_both_places(&mut plan);
     }
-    // Other hosts may have GPUs of another vendor.
+    // On other hosts, GPUs may be of another vendor.
     let makers = if is_of_one_host {
         gpu_makers_here(&Tree::host())
     } else {
@@ -50,7 +50,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         output: Some((output.clone(), false)),
         ..Job::new(plan, RankArgs::default())
     };
-    // Printing the plan and being a rank work as for any plan. Only a tour that the user starts directly prints a page.
+    // A rank, and `--print-plan`, work as with any plan. Only a tour that the user starts directly prints the page.
     if args.print_plan || identity.is_some() {
         return start(&job, args.print_plan);
     }
@@ -90,7 +90,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Measures engines that move bytes both on one socket and across two.
+/// Makes experiments with engines that move bytes run both on one socket and across two.
 fn at_both_places(plan: &mut Plan) {
     let moves_bytes = |engine: &String| LISTS.engine(engine).is_ok_and(|entry| entry.moves_bytes);
     for experiment in &mut plan.experiments {
@@ -103,8 +103,8 @@ fn at_both_places(plan: &mut Plan) {
     }
 }
 
-/// Removes GPUs of vendors that are not found here. If none is found, or the hosts' GPUs are unknown, the first
-/// vendor's stay, so that the page reports the missing driver.
+/// Removes experiments with GPUs of vendors that are not found here. If no GPU is found, or the GPUs of the hosts are
+/// unknown, the first vendor's experiments stay. The page then reports the missing driver.
 fn with_gpus_of(found: &BTreeSet<String>, plan: &mut Plan) {
     let is_here = |maker: &str| found.contains(maker);
     let mut makers = memory::known_gpu_makers();
@@ -127,7 +127,8 @@ fn with_gpus_of(found: &BTreeSet<String>, plan: &mut Plan) {
     });
 }
 
-/// Passes the file's name to the ranks, because otherwise each would generate its own.
+/// Returns the arguments of the ranks. They contain the file's name, because otherwise each rank would generate its
+/// own.
 fn rank_arguments(args: &TourArgs, output: &Path) -> Vec<std::ffi::OsString> {
     let mut arguments = vec!["tour".into(), "--output".into(), output.into()];
     if let Some(scale) = args.scale {
@@ -136,7 +137,7 @@ fn rank_arguments(args: &TourArgs, output: &Path) -> Vec<std::ffi::OsString> {
     arguments
 }
 
-/// Returns a file in this user's folder of program states, with a name that sorts by time. Creates the folder.
+/// Returns a new file in this user's folder for program states, and creates the folder. Names sort by time.
 fn default_output() -> Result<PathBuf> {
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -161,7 +162,8 @@ fn default_output() -> Result<PathBuf> {
     Ok(folder.join(format!("tour-{seconds}.jsonl")))
 }
 
-/// Returns `$XDG_STATE_HOME/tonnage`, or `~/.local/state/tonnage`. The standard has relative paths ignored.
+/// Returns `$XDG_STATE_HOME/tonnage`, or `~/.local/state/tonnage`. The XDG standard requires that relative paths are
+/// ignored.
 fn state_folder(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let state = env("XDG_STATE_HOME").filter(|path| path.starts_with('/'));
     let home = || env("HOME").filter(|home| !home.is_empty());
@@ -247,7 +249,7 @@ mod tests {
                 .map(|planned| planned.point.any().socket_placement());
             all.filter(|this| *this == place).count()
         };
-        // The null engine, which measures the harness's own overhead, has no place.
+        // The null engine measures only tonnage's own cost, so it has no placement.
         assert_eq!(of(None), 1);
         for place in PairPlace::ALL {
             assert_eq!(of(Some(place)), before.len() - 1);

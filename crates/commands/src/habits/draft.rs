@@ -1,21 +1,21 @@
-//! A command line of tonnage while it is put together.
+//! A command line of tonnage while it is being built.
 
 use std::collections::BTreeMap;
 
 use super::tables::Row;
 use super::values::fill;
 
-/// Options that may be repeated: each `NAME=VALUE` is one of its own.
+/// Options that may be repeated. Each `NAME=VALUE` counts as an option of its own.
 const REPEATED: &[&str] = &["--engine-option"];
 
-/// A command line with remarks about the parts that it cannot have.
+/// A command line, with remarks about parts that it cannot express.
 #[derive(Debug, Clone, Default)]
 pub struct Draft {
     /// The command.
     pub command: String,
     /// Options with their values.
     pub options: Vec<(String, Option<String>)>,
-    /// Values that are needed at the end of the translation.
+    /// Values that are needed only at the end of the translation.
     pub kept: BTreeMap<String, String>,
     /// Words that are not options.
     pub positional: Vec<String>,
@@ -26,7 +26,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Sets options as a command line has them: `--op write --ping-pong`.
+    /// Sets options, written as on a command line: `--op write --ping-pong`.
     pub fn set(&mut self, words: &str) {
         let mut words = words.split(' ').filter(|word| !word.is_empty()).peekable();
         while let Some(word) = words.next() {
@@ -35,7 +35,7 @@ impl Draft {
         }
     }
 
-    /// Sets one option in place of an earlier value.
+    /// Sets an option. Replaces an earlier value.
     pub fn set_one(&mut self, option: &str, value: Option<String>) {
         let option = option.to_owned();
         let key = |value: &Option<String>| {
@@ -51,7 +51,7 @@ impl Draft {
         }
     }
 
-    /// Whether the option is set.
+    /// Returns whether the option is set.
     pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|(name, _)| name == option)
     }
@@ -67,12 +67,12 @@ impl Draft {
         self.options.retain(|(name, _)| name != option);
     }
 
-    /// Returns a kept value.
+    /// Returns a value that was kept for the end.
     pub fn kept(&self, name: &str) -> Option<&str> {
         self.kept.get(name).map(String::as_str)
     }
 
-    /// Adds a remark once.
+    /// Adds a remark, unless it is already there.
     pub fn remark(&mut self, remark: impl Into<String>) {
         let remark = remark.into();
         if !self.remarks.contains(&remark) {
@@ -80,7 +80,7 @@ impl Draft {
         }
     }
 
-    /// Applies a row; `false` if it does not understand the value.
+    /// Applies a row to the draft. Returns false if the row does not understand the value.
     pub fn apply(&mut self, row: &Row, typed: &str, value: Option<&str>) -> bool {
         let Some(words) = filled(row, value.unwrap_or_default(), &self.here) else {
             return false;
@@ -101,7 +101,7 @@ impl Draft {
         true
     }
 
-    /// Returns the words of the command line.
+    /// Returns the command line as words.
     pub fn line(&self) -> Vec<String> {
         let mut words = vec!["tonnage".to_owned(), self.command.clone()];
         for (option, value) in &self.options {
@@ -113,7 +113,7 @@ impl Draft {
     }
 }
 
-/// Returns the words that a row stands for; `None` if it does not understand the value.
+/// Returns the words that a row produces for a value. `None` if the row does not understand the value.
 pub fn filled(row: &Row, value: &str, here: &str) -> Option<Vec<String>> {
     let words = row.to.split(' ').filter(|word| !word.is_empty());
     words.map(|word| fill(word, value, here)).collect()

@@ -1,4 +1,4 @@
-//! Whole command lines of other benchmarks.
+//! Translates whole command lines of other benchmarks.
 
 use std::collections::VecDeque;
 
@@ -24,11 +24,11 @@ enum Tool {
     Nixl,
 }
 
-/// Programs that are named in an answer about an unknown one.
+/// Programs that the error about an unknown program lists.
 const PROGRAMS: &str = "ib_{write,read,send,atomic}_{bw,lat}, fi_*_bw, fi_*_pingpong, iperf3, osu_*, *_perf of nccl-tests, ior, \
                         fio, ucx_perftest, nixlbench";
 
-/// Most words of a line.
+/// Maximum number of words in a line.
 const WORDS_MAX: usize = 4096;
 
 impl Tool {
@@ -67,7 +67,7 @@ impl Tool {
     }
 }
 
-/// Operation of a program of fabtests; the rest of its name is how it measures.
+/// Returns the operation of a program of fabtests. The rest of the program's name is its way of measuring.
 fn fabtests_op(program: &str) -> Option<&'static str> {
     match program {
         "fi_rma_bw" | "fi_rma_pingpong" | "efa_rma_bw" => Some("write"),
@@ -77,7 +77,7 @@ fn fabtests_op(program: &str) -> Option<&'static str> {
     }
 }
 
-/// Collective of a program of nccl-tests, and whether its size is shared out to the ranks.
+/// Returns the collective of a program of nccl-tests. The flag is true if its size is divided among the ranks.
 fn nccl_op(program: &str) -> Option<(&'static str, bool)> {
     Some(
         match program
@@ -98,7 +98,7 @@ fn nccl_op(program: &str) -> Option<(&'static str, bool)> {
     )
 }
 
-/// Collective of an OSU program, and whether its size is that of one rank's part.
+/// Returns the collective of an OSU program. The flag is true if its size is that of one rank's part.
 fn osu_collective(program: &str) -> Option<(&'static str, bool)> {
     Some(match program.strip_prefix("osu_")? {
         "allreduce" => ("all-reduce", false),
@@ -114,7 +114,7 @@ fn osu_collective(program: &str) -> Option<(&'static str, bool)> {
     })
 }
 
-/// Operation and pacing of an OSU program between two ranks.
+/// Returns the operation and the pacing of an OSU program between two ranks.
 fn osu_pair(program: &str) -> Option<(&'static str, &'static str)> {
     Some(match program.strip_prefix("osu_")? {
         "latency" => ("send", "--ping-pong"),
@@ -150,7 +150,7 @@ fn is_launcher(word: &str) -> bool {
     .contains(&base(word))
 }
 
-/// Returns the place of the program in the line, behind variables, `sudo` and a launcher.
+/// Returns the position of the program in the line, after variables, `sudo` and a launcher.
 fn program_index(words: &[String]) -> Option<usize> {
     let is_variable = |word: &str| {
         let name = word.split_once('=').map(|(name, _)| name);
@@ -173,7 +173,7 @@ fn program_index(words: &[String]) -> Option<usize> {
     Some(before + 1 + place)
 }
 
-/// Whether these words are a command line of another benchmark.
+/// Returns whether these words are a command line of another benchmark.
 pub fn is_foreign(words: &[String]) -> bool {
     program_index(words).is_some()
 }
@@ -181,7 +181,7 @@ pub fn is_foreign(words: &[String]) -> bool {
 /// Translates a command line of another benchmark. Returns the words of the line and remarks.
 ///
 /// # Errors
-/// The program is unknown, or its measurement is not in this version.
+/// Fails if the program is unknown, or if this version has no such measurement.
 pub fn translate(words: &[String], here: &str) -> Result<(Vec<String>, Vec<String>)> {
     let usage = |text: String| Err(Error::Usage(text));
     if words.len() > WORDS_MAX {
@@ -243,7 +243,7 @@ pub fn translate(words: &[String], here: &str) -> Result<(Vec<String>, Vec<Strin
     Ok(([prefix, draft.line()].concat(), draft.remarks))
 }
 
-/// Reads options by their rows.
+/// Translates options by these rows.
 fn scan<'a>(rows: &[Row], words: impl Iterator<Item = &'a String>, draft: &mut Draft) {
     let mut words: VecDeque<&str> = words.map(String::as_str).collect();
     while let Some(word) = words.pop_front() {
@@ -270,7 +270,7 @@ fn scan<'a>(rows: &[Row], words: impl Iterator<Item = &'a String>, draft: &mut D
             apply(draft, row, option, value);
             continue;
         }
-        // Letters may stand together, and the last one may have its value attached.
+        // Single letters may be written together, and the last one may have its value attached.
         let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
         if !letters.is_some_and(|letters| bundle(rows, letters, &mut words, draft)) {
             draft.remark(format!(
@@ -287,7 +287,7 @@ fn scan<'a>(rows: &[Row], words: impl Iterator<Item = &'a String>, draft: &mut D
     }
 }
 
-/// Reads letters that stand together: `-aF`, `-s4096`. `false` if the first one is unknown.
+/// Translates letters that are written together: `-aF`, `-s4096`. Returns false if the first letter is unknown.
 fn bundle(rows: &[Row], letters: &str, words: &mut VecDeque<&str>, draft: &mut Draft) -> bool {
     for (index, letter) in letters.char_indices() {
         let option = format!("-{letter}");
@@ -322,7 +322,7 @@ fn apply(draft: &mut Draft, row: &Row, option: &str, value: Option<&str>) {
     }
 }
 
-/// Sets the command and its defaults.
+/// Sets the command and the options that it always gets.
 fn start(tool: Tool, program: &str, draft: &mut Draft) {
     let is_collective = tool == Tool::Nccl || osu_collective(program).is_some();
     draft.command = match tool {
@@ -380,7 +380,7 @@ fn start(tool: Tool, program: &str, draft: &mut Draft) {
     }
 }
 
-/// Places the ranks: on named hosts, or two on this one.
+/// Sets the ranks: on the hosts in the line, or two ranks on this host.
 fn place_ranks(draft: &mut Draft) {
     let server = draft.kept("server").map(str::to_owned);
     let named = server.or_else(|| draft.positional.first().cloned());
@@ -649,7 +649,7 @@ fn osu(draft: &mut Draft, program: &str, prefix: &mut Vec<String>) {
     if let Err(error) = settle(draft) {
         draft.remark(first_line(&error.to_string()));
     }
-    // MPI's own launcher starts the ranks.
+    // mpirun sets the number of ranks.
     draft.remove("--ranks");
     prefix.extend(["mpirun".to_owned(), "-np".to_owned(), ranks.to_string()]);
     for (name, option) in [
@@ -863,7 +863,6 @@ fn fio(draft: &mut Draft) {
         match option {
             "--ranks" => draft.set_one("--ranks", Some(jobs.to_string())),
             _ => {
-                // Threads of files have had this name all along.
                 draft
                     .options
                     .push(("--threads".to_owned(), Some(jobs.to_string())));
@@ -934,7 +933,7 @@ fn ucx(draft: &mut Draft) {
     }
 }
 
-/// Whether the name is that of an RDMA device, as drivers call them.
+/// Returns whether a name looks like an RDMA device, by the drivers' naming.
 pub fn is_rdma_device(name: &str) -> bool {
     let drivers = [
         "mlx", "bnxt_re", "irdma", "rxe", "siw", "erdma", "qedr", "hns", "rocep", "ibp", "mana",

@@ -1,7 +1,7 @@
-//! Habits from other benchmarks: options of theirs in a command line of tonnage, and whole command lines of theirs. The
-//! answer is a line to type, which the parser and the plan accept.
+//! Habits from other benchmarks: their options in a command line of tonnage, and their whole command lines. The answer
+//! is a line that the user can type. The parser and the plan accept it.
 //!
-//! The rows of each program are in `tables`. An option of tonnage's own always wins over a row.
+//! `tables` has the rows of each program. An option that tonnage itself has always takes precedence over a row.
 
 mod draft;
 mod foreign;
@@ -37,7 +37,7 @@ pub fn from(args: &FromArgs) -> Result<ExitCode> {
     print(&answer(&args.words, &here)?).map(|()| ExitCode::SUCCESS)
 }
 
-/// Returns the translation with its remarks as comments of a shell.
+/// Returns the translated line. Remarks are written as shell comments.
 fn answer(words: &[OsString], here: &str) -> Result<String> {
     let words =
         texts(words).ok_or_else(|| Error::Usage("the command line is not UTF-8".to_owned()))?;
@@ -59,7 +59,8 @@ fn texts(words: &[OsString]) -> Option<Vec<String>> {
     texts.collect()
 }
 
-/// Checks a command line as the command would before it starts a rank. Words before `tonnage` start it.
+/// Checks a command line as its command would before it starts a rank. Words before `tonnage`, such as a launcher, are
+/// ignored.
 pub(crate) fn check(words: &[String]) -> Result<()> {
     let begin = words.iter().position(|word| word == "tonnage").unwrap_or(0);
     let cli = Cli::try_parse_from(words.iter().skip(begin))
@@ -78,10 +79,10 @@ pub(crate) fn check(words: &[String]) -> Result<()> {
     checks::check_interface(&job.ranks)
 }
 
-/// Drops options that the checks refuse, with their message as a remark.
+/// Removes options that the checks refuse, and adds each refusal as a remark.
 ///
 /// # Errors
-/// The message of the checks, if no single option is the cause.
+/// Returns the message of the checks if no single option is the cause.
 fn settle(draft: &mut Draft) -> Result<()> {
     for _ in 0..draft.options.len() {
         let Err(error) = check(&draft.line()) else {
@@ -115,8 +116,9 @@ fn first_line(message: &str) -> String {
     line.trim_start_matches("error: ").to_owned()
 }
 
-/// Replaces suggestions of the parser that only look alike or are former names. What is suggested is the nearest name in
-/// help: one with at most two slips, or one that begins with at least three letters as typed.
+/// Replaces the parser's suggestions if they only look similar or are former names. The new suggestion is the nearest
+/// name in the help. It differs by at most two typing errors, or begins with the typed letters if there are at least
+/// three.
 pub fn without_wrong_hints(error: &mut clap::Error, words: &[OsString]) {
     let text = |error: &clap::Error, kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
@@ -124,7 +126,7 @@ pub fn without_wrong_hints(error: &mut clap::Error, words: &[OsString]) {
     };
     let program = Cli::command();
     if error.remove(ContextKind::SuggestedArg).is_some() {
-        // The second tip names the same option of another command.
+        // The second suggestion is the same option at another command.
         error.remove(ContextKind::Suggested);
         let typed = text(error, ContextKind::InvalidArg);
         let command = words.iter().find_map(|word| program.find_subcommand(word));
@@ -136,7 +138,7 @@ pub fn without_wrong_hints(error: &mut clap::Error, words: &[OsString]) {
         if let Some(near) = near {
             error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
         } else if let Some(command) = command {
-            // The usage holds the parser's suggestion too.
+            // The usage line contains the parser's suggestion too.
             let name = format!("tonnage {}", command.get_name());
             let usage = command.clone().bin_name(name).render_usage();
             error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
@@ -153,11 +155,11 @@ pub fn without_wrong_hints(error: &mut clap::Error, words: &[OsString]) {
     }
 }
 
-/// Returns the nearest name, if one is near.
+/// Returns the nearest name, if one is near enough.
 fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.trim_start_matches('-');
     let typed = typed.split([' ', '=']).next()?.to_lowercase();
-    // The cost is the product of both lengths, and a text this long is near no name.
+    // The cost is the product of both lengths. No name is near a text of this length.
     if typed.len() > 64 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Foreign parts of a command line of tonnage.
+//! Finds and replaces parts of a command line of tonnage that belong to other benchmarks.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use super::values::{dtype, hosts, range, sweep, translated};
 use super::{check, first_line, foreign, texts};
 use crate::args::Cli;
 
-/// Commands whose lines are read; the others have too few options for habits.
+/// Commands whose lines are examined. Other commands have too few options for habits.
 const COMMANDS: &[&str] = &[
     "transfer",
     "collective",
@@ -28,7 +28,7 @@ const COMMANDS: &[&str] = &[
     "check",
 ];
 
-/// Options that a command cannot do without, and what a first try has for them.
+/// Required options of a command, with values for a first try.
 const COMPLETIONS: &[(&str, &[(&str, &str)])] = &[
     (
         "transfer tune",
@@ -56,7 +56,7 @@ const COMPLETIONS: &[(&str, &[(&str, &str)])] = &[
     ("layers", &[("--ranks", "2")]),
 ];
 
-/// Returns the error for this process's command line if it has a foreign part.
+/// Returns an error for this process's command line if the line has a foreign part.
 pub fn refuse(words: &[OsString]) -> Option<String> {
     let words = texts(words)?;
     refuse_at(&words, &tonnage_sys::host::name())
@@ -90,11 +90,11 @@ pub(super) fn refuse_at(words: &[String], here: &str) -> Option<String> {
     };
     rewriting.read(rest.get(1..)?.to_vec())?;
     let message = rewriting.message(global, words)?;
-    // What is read here as foreign may be right all the same: a line that every check accepts is never refused.
+    // A part that looks foreign may be correct. A line that every check accepts is therefore never refused.
     super::check(words).is_err().then_some(message)
 }
 
-/// Error for the name of another program in place of a command.
+/// Returns the error for the name of another program where tonnage's command should be.
 fn of_program(words: &[String], here: &str) -> String {
     let name = words.first().map(String::as_str).unwrap_or_default();
     match foreign::translate(words, here) {
@@ -112,7 +112,7 @@ fn of_program(words: &[String], here: &str) -> String {
     }
 }
 
-/// A command line on its way to tonnage's options.
+/// A command line while its foreign parts are replaced.
 struct Rewriting<'a> {
     command: &'a clap::Command,
     program: &'a clap::Command,
@@ -120,26 +120,26 @@ struct Rewriting<'a> {
     line: Vec<String>,
     kept: Vec<(String, String)>,
     hosts: Vec<String>,
-    /// Foreign parts with their meaning.
+    /// Foreign parts and their meanings.
     faults: Vec<String>,
-    /// Whether the line cannot be given, because a part of it has several meanings.
+    /// True if no line can be suggested, because a part has several meanings.
     is_ambiguous: bool,
 }
 
-/// Kind of a word that begins with a dash.
+/// Classification of a word that begins with a dash.
 enum Known {
     No,
     Flag,
-    /// The next word is its value; with its long name.
+    /// An option of tonnage whose value is the next word. Contains the option's long name.
     TakesValue(String),
-    /// The next word is its value, unless that is an option.
+    /// An option of tonnage whose value is the next word, unless that word is an option.
     MayTakeValue,
-    /// Help and version: the parser answers.
+    /// Help and version, to which the parser responds.
     Answered,
 }
 
 impl Rewriting<'_> {
-    /// Reads all words; `None` if the parser should answer.
+    /// Reads all words. Returns `None` if the parser should respond instead.
     fn read(&mut self, words: Vec<String>) -> Option<()> {
         let mut words: VecDeque<String> = words.into();
         let has = |option: &str| words.iter().any(|word| word == option);
@@ -204,7 +204,7 @@ impl Rewriting<'_> {
         let letters = word.split('=').next().unwrap_or_default();
         let letters = letters.trim_end_matches(|c: char| c.is_ascii_digit());
         if letters.len() > 2 && long.is_none() && HABITS.iter().any(|row| self.fits(row, letters)) {
-            // `-np` is not `-n p`.
+            // `-np` must not be read as `-n p`.
             return Known::No;
         }
         if matches!(long, Some("help" | "version"))
@@ -233,7 +233,7 @@ impl Rewriting<'_> {
         let Some(argument) = found else {
             return Known::No;
         };
-        // A letter with more letters behind it is the foreign option of that name: `-np`.
+        // A letter followed by more letters is the foreign option with that name: `-np`.
         let is_letter = word.chars().count() == 2;
         let takes_value = argument.get_action().takes_values();
         let is_optional = argument
@@ -252,7 +252,7 @@ impl Rewriting<'_> {
         }
     }
 
-    /// Keeps an own option without a value; one that has a value in vain loses it.
+    /// Adds an option of tonnage that takes no value. Removes a value such as `=yes`.
     fn own_flag(&mut self, word: String) {
         if let Some((option, value)) = word.split_once('=')
             && ["yes", "true", "1", "on"].contains(&value)
@@ -265,14 +265,15 @@ impl Rewriting<'_> {
         self.line.push(word);
     }
 
-    /// Keeps an own option under its listed name, with its value in tonnage's spelling.
+    /// Adds an option of tonnage with its value. Values of other benchmarks are replaced by tonnage's.
     fn own_value(&mut self, option: String, long: &str, value: &str) {
         let each: Vec<_> = value
             .split(',')
             .map(|part| translated(long, part).unwrap_or_else(|| part.to_owned()))
             .collect();
         let mut better = Some(each.join(",")).filter(|text| text != value);
-        // Every engine that the plan knows has its own name; other values are asked of the parser.
+        // The parser accepts any engine name, so engines are always replaced. Other values are replaced only if the
+        // parser refuses them.
         if better.is_some()
             && !["--engine", "--backend"].contains(&long)
             && !self.is_refused(&[&option, value])
@@ -299,7 +300,7 @@ impl Rewriting<'_> {
         }
     }
 
-    /// Whether the parser refuses these words because of their values.
+    /// Returns whether the parser refuses these words because of a value.
     fn is_refused(&self, words: &[&str]) -> bool {
         let line = ["tonnage", self.command.get_name()]
             .into_iter()
@@ -315,7 +316,7 @@ impl Rewriting<'_> {
         })
     }
 
-    /// Replaces a foreign option; `None` if no row has it.
+    /// Replaces a foreign option. Returns `None` if no row has it.
     fn foreign(&mut self, word: &str, words: &mut VecDeque<String>) -> Option<()> {
         let (option, attached) = match word.split_once('=') {
             Some((option, value)) => (option.to_owned(), Some(value.to_owned())),
@@ -347,7 +348,7 @@ impl Rewriting<'_> {
             self.put(row, &option, new);
             return Some(());
         }
-        // `-np2`, `-t10`: the value is attached to a letter.
+        // The value may be attached to the letters: `-np2`, `-t10`.
         let digits = option
             .find(|c: char| c.is_ascii_digit())
             .filter(|_| !option.starts_with("--"))?;
@@ -363,7 +364,7 @@ impl Rewriting<'_> {
         Some(())
     }
 
-    /// Names all meanings of an option that the command has; `None` if it has none of them.
+    /// Lists all meanings of an ambiguous option that this command has. Returns `None` if it has none of them.
     fn ambiguous(&mut self, option: &str, value: &str) -> Option<()> {
         let rows = AMBIGUOUS
             .iter()
@@ -382,7 +383,7 @@ impl Rewriting<'_> {
         Some(())
     }
 
-    /// Whether the command has an option, under its listed name.
+    /// Returns whether the command has an option with this long name.
     fn has(&self, option: &str) -> bool {
         let long = option.strip_prefix("--");
         let arguments = self.command.get_arguments();
@@ -399,7 +400,7 @@ impl Rewriting<'_> {
             };
             return Some(words.split(' ').map(str::to_owned).collect());
         }
-        // A value of a row without options only has to look like one.
+        // If a row has no options, its value only has to look like a number.
         if row.to.is_empty() && row.takes_value && !value?.starts_with(|c: char| c.is_ascii_digit())
         {
             return None;
@@ -407,7 +408,7 @@ impl Rewriting<'_> {
         filled(row, value.unwrap_or_default(), self.here)
     }
 
-    /// Whether the row is about this option in this command.
+    /// Returns whether the row applies to this option in this command.
     fn fits(&self, row: &Row, option: &str) -> bool {
         let name = self.command.get_name();
         row.typed.split(' ').any(|typed| typed == option)
@@ -419,7 +420,7 @@ impl Rewriting<'_> {
                 .all(|word| self.has(word))
     }
 
-    /// Puts the words for a foreign option into the line.
+    /// Adds the words for a foreign option to the line.
     fn put(&mut self, row: &Row, option: &str, new: Vec<String>) {
         if new.is_empty() {
             self.faults.push(format!("{option}: {}", row.remark));
@@ -441,7 +442,7 @@ impl Rewriting<'_> {
         self.set(new);
     }
 
-    /// Adds options, each in place of one that the line has already.
+    /// Adds options to the line. An option with a value replaces an earlier value.
     fn set(&mut self, new: Vec<String>) {
         let mut new = new.into_iter().peekable();
         while let Some(option) = new.next() {
@@ -457,7 +458,7 @@ impl Rewriting<'_> {
         }
     }
 
-    /// Reads a word that is not an option: an engine, an operation, sizes or a host; `None` for other words.
+    /// Reads a word that is not an option: an engine, an operation, sizes or a host. Returns `None` for other words.
     fn positional(&mut self, word: &str) -> Option<()> {
         if self.command.get_positionals().next().is_some() {
             self.line.push(word.to_owned());
@@ -491,7 +492,7 @@ impl Rewriting<'_> {
         Some(())
     }
 
-    /// Returns the error, if there is a foreign part or a required option is missing. `words` is the whole command line.
+    /// Returns the error if there is a foreign part or a required option is missing. `words` is the whole command line.
     fn message(mut self, global: &[String], words: &[String]) -> Option<String> {
         let kept = |name: &str| {
             let found = self.kept.iter().rev().find(|(kept, _)| kept == name);
@@ -547,7 +548,7 @@ impl Rewriting<'_> {
     }
 }
 
-/// Names the required options that a command line lacks; `None` if that is not its fault.
+/// Names the required options that a command line lacks. Returns `None` if the line has another error.
 fn missing_options(words: &[String]) -> Option<String> {
     let error = Cli::try_parse_from(words).err()?;
     if error.kind() != ErrorKind::MissingRequiredArgument {
@@ -562,7 +563,7 @@ fn missing_options(words: &[String]) -> Option<String> {
     Some(format!("{names} {is_or_are} required, e.g."))
 }
 
-/// Whether an option has this value, among the names that are never a host's.
+/// Returns whether a word is a value of this option. Only values that cannot be host names count.
 fn is_value(option: &str, word: &str, is_collective: bool) -> bool {
     let known: &[&str] = match (option, is_collective) {
         ("--engine", _) => &[
@@ -595,14 +596,14 @@ fn is_value(option: &str, word: &str, is_collective: bool) -> bool {
     known.contains(&word) || prefixes.iter().any(|prefix| word.starts_with(prefix))
 }
 
-/// Returns the options that a command cannot do without, with values for a first try.
+/// Returns the required options of a command, with values for a first try.
 fn completions(command: &str) -> Option<&'static [(&'static str, &'static str)]> {
     let mut all = COMPLETIONS.iter();
     let found = all.find(|(commands, _)| commands.split(' ').any(|name| name == command));
     found.map(|(_, options)| *options)
 }
 
-/// Returns the options that a line of this command lacks.
+/// Returns the required options that a line of this command lacks.
 fn missing(command: &str, line: &[String]) -> Vec<String> {
     let options = completions(command).unwrap_or_default();
     let has = |option: &str| {

@@ -1,11 +1,11 @@
-//! Words of a line as a shell splits it.
+//! Splits a line into words as a shell does.
 
 use tonnage_units::{Error, Result};
 
-/// Longest line that is read.
+/// Longest accepted line.
 const LINE_BYTES_MAX: usize = 1 << 16;
 
-/// Splits a line into words. It ends at an operator such as `|` or `>`; variables are not expanded.
+/// Splits a line into words, up to an operator such as `|` or `>`. Variables are not expanded.
 pub fn split(line: &str) -> Result<Vec<String>> {
     if line.len() > LINE_BYTES_MAX {
         return Err(Error::Usage(format!(
@@ -35,7 +35,7 @@ pub fn split(line: &str) -> Result<Vec<String>> {
                 Some(next) => word.get_or_insert_default().push(next),
             },
             '|' | '>' | '<' | ';' | '&' => {
-                // The number of a redirected stream belongs to the operator: `2>file`.
+                // In `2>file`, the number belongs to the operator.
                 if sign == '>'
                     && word
                         .as_deref()

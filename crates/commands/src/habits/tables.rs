@@ -1,18 +1,19 @@
-//! Foreign options and their equivalents, one row each. A row that is tried first stands first.
+//! Options of other benchmarks and their equivalents, one row each. Rows are tried in this order.
 
-/// One foreign option, under all its spellings.
+/// An option of another benchmark, with all its spellings.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     /// Spellings, separated by spaces.
     pub typed: &'static str,
     /// Whether a value follows.
     pub takes_value: bool,
-    /// Options of tonnage with `{}` or a kind such as `{size}` for the value; empty without an equivalent. `@name` keeps
-    /// the value for the end of the translation.
+    /// Equivalent options of tonnage. `{}`, or a kind such as `{size}`, stands for the value. `@name` keeps the value
+    /// for the end of the translation. Empty if there is no equivalent.
     pub to: &'static str,
-    /// Remark for an option without an equivalent, or about a difference.
+    /// Remark about an option without an equivalent, or about a difference.
     pub remark: &'static str,
-    /// Commands that it applies to, separated by spaces; empty for all that have the options in `to`.
+    /// Commands to which the row applies, separated by spaces. If empty, the row applies to all commands that have the
+    /// options in `to`.
     pub commands: &'static str,
 }
 
@@ -57,7 +58,7 @@ const PORT: &str = "not needed: ranks find each other over the control channel";
 const WARM_UP: &str = "the warm-up is a time here, 50 ms per point (--warmup TIME)";
 const UNITS: &str = "not needed: figures are in GB/s, 1e9 bytes; times 8 is Gb/s";
 
-/// Habits in a command line of tonnage.
+/// Options of other benchmarks in a command line of tonnage.
 pub const HABITS: &[Row] = &[
     value(
         "-S -m -l --msg-size --msg_size --msgsize --message-size --message_size --msg-len --sz --bytes --length --len \
@@ -270,12 +271,12 @@ pub const HABITS: &[Row] = &[
     no_flag("-U -C --cpu_util --cpu-util --histogram", MEASURED_ALWAYS),
 ];
 
-/// Options that mean different things in other programs: option, meaning there, option here. They are refused, and all
-/// meanings that the command has are named.
+/// Options that mean different things in different benchmarks: the option, its meaning there, and the option here. Such
+/// an option is refused, and the error lists all meanings that the command has.
 pub const AMBIGUOUS: &[(&str, &str, &str)] =
     &[("-n", "ranks", "--ranks"), ("-n", "operations", "--iters")];
 
-/// Values that other programs use, by option of tonnage: option, foreign value, value here.
+/// Values of other benchmarks: option of tonnage, value there, value here.
 pub const VALUES: &[(&str, &str, &str)] = &[
     ("--engine", "tcp", "fabric:tcp"),
     ("--engine", "ib", "verbs:rc"),
@@ -318,7 +319,7 @@ pub const VALUES: &[(&str, &str, &str)] = &[
     ("--format", "json", "jsonl"),
 ];
 
-/// Options whose bare number is a number of seconds.
+/// Options for which a bare number means seconds.
 pub const SECONDS: &[&str] = &["--duration", "--interval", "--stonewall", "--max-duration"];
 
 /// Options that take a sweep.

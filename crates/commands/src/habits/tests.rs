@@ -8,7 +8,7 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Returns the line of an answer.
+/// Returns the command line that an answer suggests.
 fn line_of(answer: &str) -> Vec<String> {
     let line = answer.lines().find_map(|line| {
         let line = line.trim_start();
@@ -17,7 +17,7 @@ fn line_of(answer: &str) -> Vec<String> {
     shell::split(line.unwrap_or_else(|| panic!("no line to type: {answer}"))).unwrap()
 }
 
-/// Values that some row of the option understands.
+/// Sample values. Each option has a row that understands at least one of them.
 const SAMPLES: &[&str] = &[
     "4", "4k", "10G", "10", "0", "20ms", "0-1", "float", "tcp", "put", "sum", "ring", "read",
     "io_uring", "json", "n1", "names",
@@ -34,7 +34,7 @@ fn base(command: &str) -> &'static str {
     }
 }
 
-/// Returns the first answer to an option whose line is accepted.
+/// Tries an option with sample values. Returns the first suggested line that the checks accept.
 fn accepted_answer(command: &str, row: &Row, typed: &str) -> Option<Vec<String>> {
     let hosts = concat!(env!("CARGO_MANIFEST_DIR"), "/src/habits/hosts.txt");
     let values = match row.takes_value {
@@ -53,7 +53,7 @@ fn accepted_answer(command: &str, row: &Row, typed: &str) -> Option<Vec<String>>
         let line = words(&line);
         match refuse_at(&line, HERE) {
             Some(answer) => (!answer.contains("another fault")).then(|| line_of(&answer)),
-            // It has become an option of tonnage.
+            // tonnage itself now has this option.
             None => check(&line).is_ok().then_some(line),
         }
     })
@@ -154,7 +154,7 @@ const WHOLE: &str = include_str!("whole.txt");
 /// Command lines of tonnage with foreign parts, each with its answer.
 const OWN: &str = include_str!("own.txt");
 
-/// Answers to the lines that begin with `$ `, as the files have them.
+/// Answers the lines that begin with `$ `, and formats the answers as in the files.
 fn transcript(recorded: &str, answer: impl Fn(&str) -> String) -> String {
     let lines = recorded.lines().filter_map(|line| line.strip_prefix("$ "));
     lines
@@ -201,7 +201,7 @@ fn own_lines_are_answered_as_recorded() {
     compare("own.txt", OWN, &now);
 }
 
-/// Returns the parser's answer without wrong hints.
+/// Returns the parser's message without wrong suggestions.
 fn hint(line: &str) -> String {
     let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
     let mut error = Cli::try_parse_from(&words).unwrap_err();

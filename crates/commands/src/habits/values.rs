@@ -1,13 +1,14 @@
-//! Values of foreign options in tonnage's spelling. Each kind returns `None` for a value that it does not understand.
+//! Converts values of other benchmarks' options to tonnage's spelling. Each kind returns `None` for a value that it
+//! does not understand.
 
 use tonnage_plan::sweep::Sweep;
 
 use super::tables::VALUES;
 
-/// Largest number that any option takes.
+/// Largest accepted number.
 const NUMBER_MAX: u64 = 1 << 40;
 
-/// Fills the kinds and `{}` of a template word with a value.
+/// Replaces `{}` or `{kind}` in a template word by the converted value.
 pub fn fill(word: &str, value: &str, here: &str) -> Option<String> {
     let Some((before, rest)) = word.split_once('{') else {
         return Some(word.to_owned());
@@ -61,7 +62,7 @@ fn convert(kind: &str, value: &str, here: &str) -> Option<String> {
     }
 }
 
-/// Returns a value that a line can hold: no option, and no control characters.
+/// Returns the value if it can be part of a line: it must not look like an option, and must have no control characters.
 fn plain(value: &str) -> Option<String> {
     let is_plain =
         !value.is_empty() && !value.starts_with('-') && !value.chars().any(char::is_control);
@@ -74,10 +75,10 @@ pub fn number(value: &str) -> Option<u64> {
     (number <= NUMBER_MAX).then_some(number)
 }
 
-/// Returns one size, if tonnage reads it.
+/// Returns a single size if tonnage can parse it.
 pub fn size(value: &str) -> Option<String> {
     let text = value.trim();
-    // iperf3 and fio also write K, KB and KiB for 1024.
+    // iperf3 and fio also write K, KB and KiB, and tonnage reads these as 1024.
     let single = |text: &str| {
         (text.len() < 32 && !text.contains([',', '.', '*', '+'])).then(|| text.to_owned())
     };
@@ -85,7 +86,7 @@ pub fn size(value: &str) -> Option<String> {
     text.parse::<Sweep>().is_ok().then_some(text)
 }
 
-/// Returns sizes or numbers as a sweep: `8-1M`, `8:1M` and `8:1M:4` are ranges elsewhere.
+/// Converts sizes or numbers to a sweep. Other benchmarks write ranges as `8-1M`, `8:1M` and `8:1M:4`.
 pub fn sweep(value: &str) -> Option<String> {
     let text: String = value.chars().filter(|c| !c.is_whitespace()).collect();
     if text.is_empty() || text.len() > 256 {
@@ -103,7 +104,7 @@ pub fn sweep(value: &str) -> Option<String> {
     }
 }
 
-/// Returns a range; one value if both ends are the same.
+/// Returns a range, or a single value if both ends are the same.
 pub fn range(first: &str, last: &str, step: &str) -> String {
     if first == last {
         first.to_owned()
@@ -112,7 +113,7 @@ pub fn range(first: &str, last: &str, step: &str) -> String {
     }
 }
 
-/// `-S` of fabtests: `all`, `r:START,STEP,END`, `l:A,B` or one size.
+/// Converts the value of fabtests' `-S`: `all`, `r:START,STEP,END`, `l:A,B` or one size.
 fn fabtests_sizes(value: &str) -> Option<String> {
     if value == "all" {
         return Some("1..8M".to_owned());
@@ -130,7 +131,7 @@ fn fabtests_sizes(value: &str) -> Option<String> {
     size(value)
 }
 
-/// Returns a time: a bare number is in seconds.
+/// Converts a time. A bare number means seconds.
 fn time(value: &str) -> Option<String> {
     let digits = value
         .chars()
@@ -148,7 +149,7 @@ fn time(value: &str) -> Option<String> {
     }
 }
 
-/// Returns a rate in bits per second: `10G` or `100M`.
+/// Converts a rate in bits per second, such as `10G` or `100M`.
 pub fn bit_rate(value: &str) -> Option<String> {
     let lower = value.to_lowercase();
     let text = lower
@@ -167,7 +168,7 @@ pub fn bit_rate(value: &str) -> Option<String> {
     }
 }
 
-/// Returns hosts with this one first, unless several are named.
+/// Returns a list of hosts. A single host gets this host in front.
 pub fn hosts(value: &str, here: &str) -> Option<String> {
     let is_name = |name: &str| {
         let is_sign = |c: char| c.is_ascii_alphanumeric() || ".-_[]:".contains(c);
@@ -183,7 +184,7 @@ pub fn hosts(value: &str, here: &str) -> Option<String> {
     }
 }
 
-/// Returns a type of elements, as nccl-tests, MPI and C call them.
+/// Converts an element type, as nccl-tests, MPI and C name it.
 pub fn dtype(value: &str) -> Option<String> {
     let name = match value.to_lowercase().as_str() {
         "float" | "float32" | "fp32" | "mpi_float" => "float32",
@@ -199,7 +200,7 @@ pub fn dtype(value: &str) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Returns tonnage's spelling of another program's value of this option.
+/// Returns tonnage's spelling of a value that another benchmark uses for this option.
 pub fn translated(option: &str, value: &str) -> Option<String> {
     let wanted = value.to_lowercase();
     let found = VALUES

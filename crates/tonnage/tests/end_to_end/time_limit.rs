@@ -1,4 +1,4 @@
-//! `--time-limit`: a command ends in time with the results so far, and a mark that there could be more.
+//! With `--time-limit`, a command must end in time. It must keep the results so far, and mark that they are incomplete.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tonnage_record::{Outcome, Record, SideName};
 
 use super::support::{records, tonnage};
 
-/// Time that a busy machine may take beyond the limit, to start ranks and to end them.
+/// Time beyond the limit that a busy machine may need to start and end the ranks.
 const SLACK: Duration = Duration::from_secs(6);
 
 fn is_marked(record: &Record) -> bool {
@@ -49,7 +49,7 @@ fn a_sweep_ends_in_time_and_is_resumed() {
     assert_eq!(measured.count(), 8);
 }
 
-/// Nothing tells how long a number of operations takes, so that the limit has to stop them.
+/// The time of a number of operations is unknown in advance, so the limit must stop the trial.
 #[test]
 fn a_trial_of_unknown_length_is_stopped() {
     let dir = tempdir().unwrap();

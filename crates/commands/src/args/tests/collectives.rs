@@ -61,7 +61,7 @@ fn every_operation_type_reduction_and_algorithm_is_verified() {
             "{op}"
         );
         assert!(own().any(|point| point.backends == ["torch:gloo"]), "{op}");
-        // MPI has not started these ranks.
+        // MPI has not started these ranks, so the plan leaves mpi out.
         assert!(!own().any(|point| point.backends == ["mpi"]), "{op}");
     }
 }
@@ -87,7 +87,7 @@ fn some_collectives_of_some_backend_are_verified() {
     let points = of("--collectives=gather,reduce --backend native:shm");
     let ops: BTreeSet<_> = points.iter().map(|point| point.op.name()).collect();
     assert_eq!(Vec::from_iter(ops), ["gather", "reduce"]);
-    // Without a reducing operation, no reductions are requested.
+    // Without an operation that reduces, no reductions are requested.
     let moved = of("--collectives=gather --backend native:shm");
     assert!(moved.iter().all(|point| point.reduction.is_none()));
     let types: BTreeSet<_> = moved.iter().map(|point| point.dtype.name()).collect();

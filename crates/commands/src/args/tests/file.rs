@@ -50,7 +50,7 @@ fn promised_commands_expand() {
     assert_eq!(job.how.depth.as_ref().unwrap().values(), [32]);
 }
 
-/// Every key of a file experiment except published figures must have an option of the same name.
+/// Every key of a file experiment must have an option of the same name, except published figures.
 #[test]
 fn flags_are_the_keys_of_a_plan() {
     let plan = file(
@@ -93,7 +93,7 @@ fn a_plan_with_files_is_scaled_to_the_ranks_and_moved() {
     assert!(points.iter().all(is_small));
     assert_eq!(points[0].phases, [Phase::Write]);
     assert_eq!(points[1].read_from, ReadFrom::Shift { ranks: 1 });
-    // Without a scale, every rank does the full amount of the plan, also with a launcher's ranks.
+    // Without `--scale`, every rank moves the full amount of the plan, even with a launcher's number of ranks.
     let points = expand(&plan(8, "--path elsewhere/ --engine uring"), 8);
     assert_eq!(points[0].segments, 1638);
     assert_eq!(points[1].paths, ["elsewhere/lustre-posix"]);

@@ -6,7 +6,7 @@ use tonnage_plan::KINDS;
 use super::super::*;
 use super::{experiment, parse, verify};
 
-/// Compares a line with repeated options to one with lists joined by commas.
+/// A line with repeated options must mean the same as a line with lists joined by commas.
 #[test]
 fn a_list_that_is_repeated_is_joined() {
     for (repeated, joined) in [
@@ -42,7 +42,7 @@ fn a_list_that_is_repeated_is_joined() {
     assert_eq!(sizes("--sizes 8 --sizes 64,1k"), sizes("--sizes 8,64,1k"));
 }
 
-/// Every option of a kind whose help shows a list as its value must be parsed as a list.
+/// If the help of an option shows a list as its value, the option must be parsed as a list.
 #[test]
 fn all_lists_can_be_repeated() {
     for kind in &KINDS {

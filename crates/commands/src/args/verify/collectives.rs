@@ -15,16 +15,16 @@ use tonnage_units::{Count, Error, Nanos, Result};
 
 use super::{Ranks, VerifyArgs};
 
-/// Calls per trial: the second call detects leftovers of the first.
+/// Calls per trial. The second call can detect data that the first call left behind.
 const CALLS: Count = Count(2);
 
-/// Maximum message size in the tests of chunking, small enough that the largest call is cut many times.
+/// Maximum message size in the tests of chunking. It is small, so that the largest call is cut into many messages.
 const CHUNK_BYTES: u64 = 4096;
 
 impl VerifyArgs {
-    /// Returns the experiments for each backend: every operation at many sizes, with every supported type and
-    /// reduction, in place, and from another root. Native backends also run every algorithm, with calls cut into many
-    /// messages.
+    /// Returns the experiments for each backend. They run every operation at many sizes, with every supported type and
+    /// reduction, in place, and from another root. Native backends also run every algorithm, with calls that are cut
+    /// into many messages.
     pub(super) fn collective_jobs(
         &self,
         ops: &[Collective],
@@ -58,7 +58,7 @@ impl VerifyArgs {
                 is_optional: self.backend.is_empty(),
             };
             let is_native = entry.has_algorithms;
-            // All engines share the reduction code, so one native backend covers the types.
+            // All engines share the code that reduces, so one native backend is enough to check the types.
             let with_types = !(is_native && types_are_checked);
             types_are_checked |= is_native;
             jobs.extend(plan.jobs(&ops, ranks, with_types)?);
@@ -88,8 +88,8 @@ fn checkable(asked: &[Collective], ranks: u32) -> Result<Vec<Collective>> {
     Ok(moving.filter(fits).collect())
 }
 
-/// Returns sizes that reveal errors: one element for each rank, odd multiples, sizes not divisible by the number of
-/// ranks, and one element more than a page, 64 KiB and 1 MiB.
+/// Returns sizes that reveal errors. These are one element for each rank, odd multiples of that, and sizes that the
+/// number of ranks does not divide. Others are one element more than a page, 64 KiB and 1 MiB.
 fn default_sizes(ranks: u32) -> Vec<u64> {
     let least = u64::from(ranks) * 4;
     let mut sizes = vec![least, 3 * least, 17 * least];
@@ -99,13 +99,13 @@ fn default_sizes(ranks: u32) -> Vec<u64> {
     sizes
 }
 
-/// A backend, and the sizes to verify it with.
+/// A backend, and the sizes with which it is verified.
 struct OneBackend<'a> {
     name: &'a str,
     entry: &'a BackendEntry,
     python: Option<&'a String>,
     sizes: &'a [u64],
-    /// True if the user did not name it; then features that the machine lacks are not failures.
+    /// True if the user did not name the backend. Features that the machine lacks are then not failures.
     is_optional: bool,
 }
 
@@ -120,7 +120,7 @@ impl OneBackend<'_> {
             if ops.iter().any(|op| op.reduces()) {
                 job.call.reduce = Some(self.entry.reductions.to_vec().into());
             }
-            // A library may lack some of them, even if it was named.
+            // Even a library that the user named may lack some types or reductions.
             job.skipping.optional = true;
             jobs.push(job);
         }
@@ -139,7 +139,7 @@ impl OneBackend<'_> {
         Ok(jobs)
     }
 
-    /// Runs the operation in place, with every algorithm that supports it.
+    /// Returns a job that runs the operation in place, with every algorithm that supports this.
     fn in_place(&self, op: Collective, sizes: &Sweep) -> Option<CollectiveJob> {
         if self.entry.in_place_always.contains(&op) || check_in_place(op, true).is_err() {
             return None;
@@ -165,7 +165,7 @@ impl OneBackend<'_> {
         self.entry.has_algorithms.then(|| ways.into())
     }
 
-    /// Creates a labelled job. The label distinguishes jobs that share a size.
+    /// Creates a job with a label. The label distinguishes jobs of the same size.
     fn job(&self, label: &str, ops: &[Collective], sizes: &Sweep) -> CollectiveJob {
         CollectiveJob {
             call: CallOptions {

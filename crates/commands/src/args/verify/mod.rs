@@ -1,8 +1,8 @@
 //! `tonnage verify`: checks all data that engines or collectives move.
 //!
-//! For engines: a batch of four of every operation at many sizes. Each operation has its own slot, used once, so that
-//! all bytes are checked, as is every word that atomic operations change. For collectives: every operation of every
-//! backend, with every element checked (in `collectives`).
+//! For engines, a batch has four operations, and there is a batch for every operation and size. Each operation has its
+//! own slot, which is used once, so that all bytes are checked. Words that atomic operations change are checked too.
+//! For collectives (in `collectives`), every operation of every backend runs, and every element is checked.
 
 mod collectives;
 
@@ -27,7 +27,7 @@ use tonnage_units::{Bytes, Count, Error, Nanos, Result};
 
 use super::common::RankArgs;
 
-/// Number of batches of four atomic operations in a trial.
+/// Number of batches, each with four atomic operations, in a trial.
 const ATOMIC_BATCHES: u64 = 256;
 
 /// Default number of ranks.
@@ -38,12 +38,12 @@ pub const RANKS_DEFAULT: u32 = 2;
 pub struct Ranks {
     /// Number of ranks.
     pub size: u32,
-    /// True if a launcher has started them that lets them exchange messages, as MPI's launchers do.
+    /// True if a launcher has started the ranks and lets them exchange messages, as MPI's launchers do.
     pub launched: bool,
 }
 
 impl Ranks {
-    /// The ranks that a launcher has started, otherwise the requested number.
+    /// Returns the ranks that a launcher has started, or else the requested number.
     pub fn of(identity: Option<&Identity>, asked: u32) -> Self {
         Self {
             size: identity.map_or(asked, |identity| identity.size),
@@ -88,8 +88,8 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
     pub traffic: Option<Traffic>,
 
-    /// Check operations that all ranks call together instead: all where none is named, or these alone, as in
-    /// --collectives=all-reduce,gather. Each with every type of element, reduction and algorithm that a backend has.
+    /// Check collective operations instead: all, or only named ones, as in --collectives=all-reduce,gather. Each is
+    /// checked with every element type, reduction and algorithm that a backend has.
     #[arg(
         long,
         value_name = "NAMES",
@@ -101,8 +101,8 @@ pub struct VerifyArgs {
     )]
     pub collectives: Option<Vec<Collective>>,
 
-    /// Backends of collectives to check, joined by commas. [default: native ones over every engine, torch:gloo, and mpi
-    /// where its launcher started the ranks]
+    /// Backends of collectives to check, joined by commas. [default: native backends over every engine, torch:gloo, and
+    /// mpi if its launcher started the ranks]
     #[arg(
         long,
         value_name = "NAMES",
@@ -111,7 +111,7 @@ pub struct VerifyArgs {
     )]
     pub backend: Vec<String>,
 
-    /// Python of torch backends, which has PyTorch. [default: python3]
+    /// Python with PyTorch, for torch backends. [default: python3]
     #[arg(long, value_name = "PATH", requires = "collectives")]
     pub python: Option<String>,
 
@@ -128,14 +128,14 @@ pub struct VerifyArgs {
     #[arg(long)]
     pub print_plan: bool,
 
-    /// Placement of ranks; two of them by default.
+    /// Placement of ranks. There are two by default.
     #[command(flatten)]
     pub ranks: RankArgs,
 }
 
 impl VerifyArgs {
-    /// Creates the plan. It includes requested operations that are impossible, so that expanding the plan reports why.
-    /// `ranks` decides the default traffic.
+    /// Creates the plan. Requested operations that are impossible stay in the plan, because expanding the plan reports
+    /// the reason. The number of ranks decides the default traffic.
     pub fn to_plan(&self, lists: &Lists, ranks: Ranks) -> Result<Plan> {
         let experiments = match &self.collectives {
             Some(ops) => self.collective_jobs(ops, lists, ranks)?,
@@ -149,7 +149,7 @@ impl VerifyArgs {
         })
     }
 
-    /// One verified batch of each operation and size, in four slots.
+    /// Returns one verified batch for each operation and size, in four slots.
     fn transfers(&self, lists: &Lists, ranks: u32) -> Result<Vec<Experiment>> {
         let engines = lists.engines;
         let asked: Vec<u64> = self.sizes.iter().flat_map(Sweep::values).copied().collect();
@@ -172,7 +172,7 @@ impl VerifyArgs {
                 "engine {still} moves no bytes, so there is nothing to verify: name another --engine"
             )));
         }
-        // Pairs include every rank only if the number is even.
+        // Pairs include every rank only if the number of ranks is even.
         let traffic = self.traffic.unwrap_or(match ranks % 2 {
             0 => Traffic::Pair,
             _ => Traffic::AllToAll,
@@ -184,8 +184,8 @@ impl VerifyArgs {
             .collect())
     }
 
-    /// Separate transfers for copies and for atomic operations. The latter have a size of their own, unless only they
-    /// were requested with a size.
+    /// Returns separate transfers for copies and for atomic operations. Atomic operations use words, unless only they
+    /// were requested and with a size.
     fn transfers_of(
         &self,
         engine: &str,
@@ -195,7 +195,7 @@ impl VerifyArgs {
     ) -> Vec<Transfer> {
         let known = tonnage_engine::find(lists.engines, engine).ok();
         let ops = match known {
-            // An unknown engine is refused when the plan is expanded, regardless of the verb.
+            // An unknown engine gets any operation, because expanding the plan refuses the engine.
             _ if !self.op.is_empty() => self.op.clone(),
             Some(entry) => entry.verbs_for(engine).to_vec(),
             None => vec![Verb::Write],
@@ -212,19 +212,20 @@ impl VerifyArgs {
         if !copies.is_empty() {
             transfers.push(self.transfer(engine, copies, sizes, traffic));
         }
-        // Pairs that take turns do not contend. If the user names an atomic operation, expanding the plan reports this.
+        // In a matrix, pairs take turns and do not contend, so atomic operations are left out. If the user names one,
+        // expanding the plan reports the reason.
         let fits = traffic != Traffic::Matrix || !self.op.is_empty();
         if !atomics.is_empty() && fits {
             let mut transfer = self.transfer(engine, atomics, &words, traffic);
-            // Fewer words than operations in flight, many times, so that a non-atomic update is detected.
+            // Many operations use fewer words than are in flight, so that an update that is not atomic is detected.
             transfer.length.iters = Some(Count(ATOMIC_BATCHES));
             transfer.memory.footprint = Some(Bytes((2 * WORD_BYTES).into()));
             transfers.push(transfer);
         }
         for transfer in &mut transfers {
             let Some(device) = memory else { continue };
-            // The device's own memory, and others for the same driver, such as host memory that the device copies,
-            // because they take other paths.
+            // Uses the device's own memory and other memories of the same driver, such as host memory that the device
+            // copies. These take different paths.
             let own = lists.memories.iter().find(|entry| entry.name == device);
             let others = lists.memories.iter().filter(|entry| {
                 entry.takes_gpu && own.is_some_and(|own| have_one_driver(own, entry))
@@ -250,7 +251,7 @@ impl VerifyArgs {
                 ..OperationOptions::default()
             },
             pacing: PacingOptions {
-                // Several slots, so that swapped data is detected.
+                // With several slots, swapped data is detected.
                 batch: Some(Sweep::single(4)),
                 ..PacingOptions::default()
             },
@@ -290,12 +291,13 @@ fn default_sizes() -> Result<Sweep> {
     sizes.dedup();
     Sweep::from_values(&sizes)
 }
-/// Whether an engine moves bytes. An unknown one is refused when the plan is expanded.
+/// Returns whether an engine moves bytes. Counts an unknown engine as one that does, because expanding the plan refuses
+/// it.
 fn moves_bytes(engines: &[Entry], name: &str) -> bool {
     tonnage_engine::find(engines, name).map_or(true, |entry| entry.moves_bytes)
 }
 
-/// Whether two memories belong to GPUs of the same driver.
+/// Returns whether two memories belong to GPUs with the same driver.
 fn have_one_driver(one: &MemoryEntry, other: &MemoryEntry) -> bool {
     let mut libraries = one.libraries.iter();
     libraries.any(|library| {

@@ -1,4 +1,4 @@
-//! Cached verdicts, repeated while they are recent, so that a prolog right after a check costs nothing.
+//! Cached verdicts. They are printed again while they are recent, so that a prolog right after a check takes no time.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::task::CheckTask;
 use crate::args::check::CheckArgs;
 use crate::command::atomic_file::replace;
 
-/// Permission bits with which others may write to a directory.
+/// Permission bits that let other users write to a directory.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// A file of verdicts.
@@ -23,7 +23,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Opens the cache of this very check; `None` if no cache was requested.
+    /// Opens the cache of this check with exactly these options. Returns `None` if no cache was requested.
     pub fn open(task: &CheckTask) -> Result<Option<Self>> {
         let args = &task.args;
         let (Some(cache), Some(state)) = (args.cache, &args.state) else {
@@ -47,13 +47,13 @@ impl Cache {
         }))
     }
 
-    /// Returns the verdicts, if they are recent enough. An unreadable file counts as missing.
+    /// Returns the cached verdicts if they are recent enough. An unreadable file counts as missing.
     pub fn recent(&self) -> Option<CheckReport> {
         let text = text_of(&self.file).ok()?;
         let mut report: CheckReport = serde_json::from_str(&text)
             .inspect_err(|error| log::warn!("{}: {error}", self.file.display()))
             .ok()?;
-        // If the clock was set back, no verdict counts as recent.
+        // If the clock was set back, the verdicts do not count as recent.
         let age_s = unix_ns().checked_sub(report.time_unix_ns)? as f64 / 1e9;
         if age_s > self.age_s_max || report.format != CHECK_FORMAT {
             return None;
@@ -72,7 +72,7 @@ impl Cache {
             .map_err(|error| Error::Failed(format!("the verdicts have no JSON form: {error}")))?;
         let kept = replace(&self.file, &text, true);
         match report.verdict {
-            // A full disk must not turn a failure into an error.
+            // If the disk is full, a failure must stay a failure, and not become an error.
             CheckVerdict::Fail => {
                 kept.inspect_err(|error| log::error!("{error}")).ok();
                 Ok(())
@@ -105,7 +105,7 @@ fn check_directory(path: &Path) -> Result<()> {
     }
 }
 
-/// Reads a file; the error names it.
+/// Reads a file. The error names the file.
 fn text_of(path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
         .map_err(|error| Error::io(format!("cannot read {}", path.display()), error))
@@ -146,8 +146,8 @@ mod tests {
         );
     }
 
-    /// If a directory cannot be written, as on a full disk, a pass must become an error, but a failure must stay a
-    /// failure.
+    /// If a directory cannot be written, for example because the disk is full, a pass must become an error. A failure
+    /// must stay a failure.
     #[test]
     fn verdicts_that_cannot_be_stored_are_errors_unless_they_fail() {
         let folder = tempfile::tempdir().unwrap();
@@ -183,7 +183,7 @@ mod tests {
             let (lost, young) = kept(folder.path().join("none/check.json"), verdict);
             assert_eq!((lost.is_err(), young), (is_told, None), "{verdict}");
             let (fine, young) = kept(folder.path().join("check.json"), verdict);
-            // Errors are not stored, so the previous failure is still there.
+            // Errors are not stored, so the cache still has the previous failure.
             let expected = match verdict {
                 CheckVerdict::Error => CheckVerdict::Fail,
                 verdict => verdict,

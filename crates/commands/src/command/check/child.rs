@@ -1,5 +1,5 @@
-//! One start of ranks: `tonnage run` with the points as recorded in the baseline, in a separate process that can be
-//! killed. Its records come on standard output, its steps and errors on standard error.
+//! Starts ranks once, for points of the baseline: `tonnage run` in a separate process that can be killed. The process
+//! writes records to standard output, and steps and errors to standard error.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -25,26 +25,27 @@ use super::clock::BudgetClock;
 use super::task::CheckTask;
 use crate::command::env;
 
-/// Longest silence before a rank counts as lost. A short budget has a shorter one, so that there is time to report it.
+/// Longest silence after which a rank counts as lost. With a short budget, the limit is lower, so that there is time to
+/// report the loss.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
 
-/// Lower bound of that silence: ranks on a busy machine may be silent for this long.
+/// Lower bound of that limit, because healthy ranks on a busy machine may be silent this long.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(1500);
 
-/// Polling interval for the end of a process.
+/// Time between two polls for the end of a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Records of one start.
+/// Records from one start of the ranks.
 pub struct StepRecords {
-    /// Records, in the order of arrival.
+    /// The records, in order of arrival.
     pub records: Vec<Record>,
-    /// Why some are missing.
+    /// Why some records are missing; `None` if none are.
     pub failed: Option<String>,
-    /// True if the time ran out before all had arrived.
+    /// True if the time ran out before all records had arrived.
     pub is_late: bool,
 }
 
-/// Measures points with the same number of ranks, `runs` times in one start if set.
+/// Measures points that have the same number of ranks. If `runs` is given, measures them this many times in one start.
 pub fn measure(
     task: &CheckTask,
     steps: &[&CheckStep<'_>],
@@ -75,7 +76,7 @@ pub fn measure(
             }
         }
     }
-    // Must come before the ranks end, because their steps are cleared then.
+    // Read before the ranks end, because their steps are cleared at the end.
     let waited = clock.waited_for();
     let ended = end(&mut child, clock, is_late);
     clock.child(None);
@@ -95,7 +96,7 @@ pub fn measure(
     })
 }
 
-/// Writes the points as a plan to a file in memory, which ranks open through this process's /proc entry.
+/// Writes the points as a plan to a file in memory. The ranks open it through this process's entry in /proc.
 fn plan_file(steps: &[&CheckStep<'_>]) -> Result<File> {
     let entries = steps.iter().filter_map(|step| step.entries.first());
     let plan = Plan {
@@ -156,7 +157,8 @@ fn command(
     if env("TONNAGE_JOIN_TIMEOUT").is_none() {
         command.env("TONNAGE_JOIN_TIMEOUT", seconds(left / 2));
     }
-    // Across a network, silence may be an outage that is repaired. A longer budget keeps the default timeout.
+    // On several hosts, silence may be a network outage that is repaired. With a longer budget, the default timeout
+    // stays.
     if env("TONNAGE_HEARTBEAT_TIMEOUT").is_none() && left / 3 < HEARTBEAT_MAX {
         let silence = (left / 3).max(HEARTBEAT_MIN);
         command.env("TONNAGE_HEARTBEAT_TIMEOUT", seconds(silence));
@@ -164,7 +166,7 @@ fn command(
     Ok(command)
 }
 
-/// Reads the run's output: lines of standard output, and steps and the first error from standard error.
+/// Reads the run's output: the lines of standard output, and the steps and the first error from standard error.
 fn read_output(
     child: &mut Child,
     clock: &BudgetClock,
@@ -213,13 +215,13 @@ fn handle_stderr_line(line: &str, clock: &BudgetClock, last_error: &Mutex<Option
         return;
     }
     if let Some(message) = line.strip_prefix("error: ") {
-        // The first error is the cause.
+        // The first error is the cause of all others.
         lock(last_error).get_or_insert_with(|| message.to_owned());
     }
     log::info!("{line}");
 }
 
-/// Waits for the end of the run, after asking it to end if it is late. Returns false if it had to be killed.
+/// Waits for the end of the run. A late run is asked to end first. Returns false if the run had to be killed.
 fn end(child: &mut Child, clock: &BudgetClock, is_late: bool) -> bool {
     if is_late {
         clock.kill(Signal::TERM);
@@ -232,7 +234,7 @@ fn end(child: &mut Child, clock: &BudgetClock, is_late: bool) -> bool {
             _ => break,
         }
     }
-    // The supervisor's ranks end with it. Both calls fail only if the supervisor has ended.
+    // When the supervisor is killed, its ranks end too. Both calls fail only if the supervisor has already ended.
     let _ = child.kill();
     let _ = child.wait();
     false

@@ -1,5 +1,5 @@
-//! Choice of the points that a check measures: requested entries for this kind of host, the most significant first, as
-//! far as the time budget allows.
+//! Chooses the points that a check measures: the requested entries for this kind of host, the most significant first,
+//! as many as fit into the time budget.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,29 +41,30 @@ pub fn match_host_kind(baseline: &Baseline) -> Result<HostKindMatch<'_>> {
     })
 }
 
-/// Kind of this host.
+/// The kind of this host.
 pub enum HostKindMatch<'a> {
-    /// A kind of the baseline.
+    /// The baseline has this kind.
     Known(&'a HostKind),
-    /// The kind that this host would have with its missing hardware.
+    /// The kind that this host would have if its missing hardware were there.
     Lost(LostHardware<'a>),
 }
 
 /// The points that a check measures.
 pub struct CheckChoice<'a> {
-    /// Points, in order.
+    /// Points to measure, in this order.
     pub steps: Vec<CheckStep<'a>>,
-    /// Points that do not fit into the time budget, by the baseline's durations.
+    /// Points that do not fit into the time budget, according to the durations in the baseline.
     pub left: Vec<CheckStep<'a>>,
     /// Time to start ranks, in seconds.
     start_s: f64,
-    /// Expected duration of points, relative to the baseline's.
+    /// Expected duration of a point, divided by its duration in the baseline.
     pace: f64,
     /// Number of retests of a failure.
     pub retests: u32,
-    /// Number of repetitions in one go, if a launcher started the ranks, because they cannot be started again.
+    /// Number of repetitions of all points in one start. Set if a launcher started the ranks, because they cannot be
+    /// started again.
     pub runs: Option<u32>,
-    /// True for a launcher's rank that gets no records: rank 0 judges.
+    /// True for a launcher's rank other than 0. It gets no records, because rank 0 judges.
     pub is_silent: bool,
 }
 
@@ -108,14 +109,14 @@ impl<'a> CheckChoice<'a> {
             Some(1) => START_S,
             _ => START_REMOTE_S,
         };
-        // A launcher's ranks must choose the same points independently.
+        // The ranks of a launcher choose independently and must choose the same points.
         let time_s = match runs {
             Some(_) => clock.common().as_secs_f64(),
             None => clock.left().as_secs_f64(),
         };
         let shortest = shortest_s(&steps, start_s, retests).unwrap_or(0.0);
         let found = match runs {
-            // All points are repeated this many times, not only failures.
+            // All points are repeated this many times, and not only failures.
             Some(runs) => fit_budget(steps, time_s / f64::from(runs), start_s, 0),
             None => fit_budget(steps, time_s, start_s, retests),
         };
@@ -138,8 +139,8 @@ impl<'a> CheckChoice<'a> {
         })
     }
 
-    /// Chooses the next points, if there is time left after points that took `pace` times their estimate. None for a
-    /// launcher's ranks, which choose before they start.
+    /// Chooses more points if there is time left. `pace` is the measured time of earlier points divided by their
+    /// estimate. Returns `None` for a launcher's ranks, which choose all points before they start.
     pub fn next(&self, pace: f64, clock: &BudgetClock) -> Option<Self> {
         let left = match self.runs {
             None => self.left.clone(),
@@ -163,7 +164,7 @@ impl<'a> CheckChoice<'a> {
             .flat_map(|step| step.entries.iter().copied())
     }
 
-    /// Returns the time for some of the points and the starts of their ranks, by the baseline's durations.
+    /// Returns the time for these points and for starting their ranks, according to the durations in the baseline.
     pub fn estimated_s(&self, steps: &[&CheckStep<'_>]) -> f64 {
         let starts = groups(steps).len() as f64 * self.start_s;
         starts + steps.iter().map(|step| step.takes_s()).sum::<f64>()
@@ -187,7 +188,7 @@ fn nothing_of_shape(entries: &[BaselineEntry], ranks: Option<u32>, spans: Option
     ))
 }
 
-/// Keeps entries over the named devices, and those over none.
+/// Keeps entries whose devices are among the requested ones, and entries without devices.
 fn keep_devices<'a>(
     args: &CheckArgs,
     entries: Vec<&'a BaselineEntry>,
@@ -216,7 +217,7 @@ fn keep_devices<'a>(
     }
 }
 
-/// Keeps entries with one of the texts of `--only` in their names.
+/// Keeps entries whose names contain one of the texts of `--only`.
 fn keep_named<'a>(
     args: &CheckArgs,
     entries: Vec<&'a BaselineEntry>,
@@ -237,7 +238,7 @@ fn keep_named<'a>(
     }
 }
 
-/// Keeps entries with points that a plan has too.
+/// Keeps entries whose points are also in the requested plan.
 fn keep_planned<'a>(
     task: &CheckTask,
     entries: Vec<&'a BaselineEntry>,
@@ -274,7 +275,7 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// Groups points that one start of ranks can measure, in order.
+/// Groups points that one start of ranks can measure. The points keep their order.
 pub fn groups<'s, 'a>(steps: &[&'s CheckStep<'a>]) -> Vec<Vec<&'s CheckStep<'a>>> {
     let mut groups: Vec<Vec<&CheckStep<'a>>> = Vec::new();
     for step in steps {
@@ -287,7 +288,7 @@ pub fn groups<'s, 'a>(steps: &[&'s CheckStep<'a>]) -> Vec<Vec<&'s CheckStep<'a>>
     groups
 }
 
-/// Returns points that failed or warned so far, the worst first, as far as there is time to measure them again.
+/// Returns points that have failed or warned so far, the worst first, as many as there is time to measure again.
 pub fn again<'s, 'a>(
     choice: &CheckChoice<'_>,
     steps: &[&'s CheckStep<'a>],
@@ -299,7 +300,7 @@ pub fn again<'s, 'a>(
         let own: Vec<&Record> = records.get(step.point).into_iter().flatten().collect();
         let entries = step.entries.iter();
         let verdicts = entries.map(|entry| judge_entry(entry, &step.entries, &own, 1));
-        // A warning that does not recur is dropped too.
+        // A warning is measured again too, because it may not recur.
         let is_beyond = |verdict| matches!(verdict, CheckVerdict::Fail | CheckVerdict::Warn);
         let failed = verdicts.filter(|verdict| is_beyond(verdict.verdict));
         if let Some(worst) = failed.map(|verdict| verdict.ratio()).min_by(f64::total_cmp) {

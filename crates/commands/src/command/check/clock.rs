@@ -1,4 +1,4 @@
-//! The time budget of a check, the step in progress, and a watchdog that ends everything before the budget is over.
+//! The time budget of a check, its current step, and a watchdog that ends everything before the budget is used up.
 
 use std::collections::BTreeMap;
 use std::process::exit;
@@ -12,22 +12,22 @@ use tonnage_judge::check::{CheckVerdict, ExitStyle};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// The shortest budget: with less, the check would end before the ranks have met.
+/// Shortest accepted budget. With less, the check would end before the ranks have met.
 const BUDGET_MIN: Duration = Duration::from_secs(3);
 
-/// Time before the end at which the ranks are asked to end.
+/// Time before the end of the budget at which the ranks are asked to end.
 const ASK_BEFORE: Duration = Duration::from_millis(1900);
 
-/// Time before the end at which the ranks are killed.
+/// Time before the end of the budget at which the ranks are killed.
 const KILL_BEFORE: Duration = Duration::from_millis(1300);
 
-/// Time before the end at which this process exits, wherever it is.
+/// Time before the end of the budget at which this process exits, whatever it is doing.
 const END_BEFORE: Duration = Duration::from_secs(1);
 
 /// Time that a launcher's processes need to inspect their host and the baseline.
 const START_RESERVE: Duration = Duration::from_millis(500);
 
-/// A step, and its start.
+/// A step, and when it started.
 type Since = (String, Instant);
 
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ struct State {
     own: Option<Since>,
     of_ranks: BTreeMap<u32, Since>,
     child: Option<u32>,
-    /// Exit code of the verdict that is being printed.
+    /// Exit code of the verdict that is about to be printed.
     code: Option<u8>,
     is_over: bool,
 }
@@ -46,7 +46,7 @@ pub struct BudgetClock {
     start: Instant,
     /// Budget of this process.
     budget: Duration,
-    /// Budget that the user gave. Part of it may already be used up by other processes.
+    /// Requested budget. Other processes may already have used part of it.
     asked: Duration,
     state: Arc<Mutex<State>>,
 }
@@ -57,7 +57,7 @@ impl BudgetClock {
         Self::start_rest(budget_ns, budget_ns, style)
     }
 
-    /// Starts the clock with a part of the requested budget already used up.
+    /// Starts the clock when part of the requested budget is already used.
     pub fn start_rest(asked_ns: u64, budget_ns: u64, style: ExitStyle) -> Result<Self> {
         let [asked, budget] = [asked_ns, budget_ns].map(Duration::from_nanos);
         if budget < BUDGET_MIN {
@@ -100,7 +100,8 @@ impl BudgetClock {
             state.code
         };
         self.kill(Signal::KILL);
-        // If the verdict's last line is being printed but not read, the process exits with that verdict's code.
+        // The verdict's last line may be blocked because no process reads it. The exit code is then still that of the
+        // verdict.
         let code = told.unwrap_or_else(|| {
             print_if_room(&format!(
                 "{}\n",
@@ -111,7 +112,7 @@ impl BudgetClock {
         exit(code.into());
     }
 
-    /// Returns a clock with less time and the same watchdog, for work that something else must follow.
+    /// Returns a clock with less time but the same watchdog. It is for work that other work must still follow.
     fn shortened(&self, by: Duration) -> Self {
         Self {
             budget: self.budget.saturating_sub(by),
@@ -140,7 +141,7 @@ impl BudgetClock {
         lock(&self.state).of_ranks.insert(rank, since);
     }
 
-    /// Sets the supervisor process of the ranks, which end with the supervisor.
+    /// Sets the supervisor process of the ranks. The ranks end when it ends.
     pub fn child(&self, pid: Option<u32>) {
         let mut state = lock(&self.state);
         state.child = pid;
@@ -149,7 +150,7 @@ impl BudgetClock {
         }
     }
 
-    /// Sends a signal to that process.
+    /// Sends a signal to the supervisor process.
     pub fn kill(&self, signal: Signal) {
         let pid = lock(&self.state).child;
         let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
@@ -158,7 +159,7 @@ impl BudgetClock {
         }
     }
 
-    /// Describes the longest-running step: "opening fabric:efa for 14 s".
+    /// Describes the step that has run the longest: "opening fabric:efa for 14 s".
     pub fn waited_for(&self) -> String {
         let state = lock(&self.state);
         let of_ranks = state.of_ranks.iter().min_by_key(|(_, (_, since))| *since);
@@ -177,18 +178,18 @@ impl BudgetClock {
         }
     }
 
-    /// Returns the time until the ranks are asked to end.
+    /// Returns the time that is left until the ranks are asked to end.
     pub fn left(&self) -> Duration {
         let end = self.budget.saturating_sub(ASK_BEFORE);
         end.saturating_sub(self.start.elapsed())
     }
 
-    /// Returns the time that all ranks of a launcher plan with, regardless of when each was started.
+    /// Returns the time with which all ranks of a launcher plan, regardless of when each was started.
     pub fn common(&self) -> Duration {
         self.budget.saturating_sub(ASK_BEFORE + START_RESERVE)
     }
 
-    /// Returns the time until the ranks are killed.
+    /// Returns the time that is left until the ranks are killed.
     pub fn left_to_end(&self) -> Duration {
         let end = self.budget.saturating_sub(KILL_BEFORE);
         end.saturating_sub(self.start.elapsed())
@@ -199,13 +200,13 @@ impl BudgetClock {
         self.asked.as_secs_f64()
     }
 
-    /// Returns the part of the budget that other processes have used up, in seconds.
+    /// Returns how much of the budget other processes have used, in seconds.
     pub fn taken_s(&self) -> f64 {
         self.asked.saturating_sub(self.budget).as_secs_f64()
     }
 
-    /// Returns the time within which other hosts must answer: half of the rest, but leaving the last of them enough
-    /// time for its check.
+    /// Returns the time within which other hosts must answer: half of the time left. The last host to answer must still
+    /// have enough time for its check.
     pub fn connect_time(&self) -> Result<Duration> {
         let least = 2 * BUDGET_MIN + ASK_BEFORE;
         if self.asked < least {
@@ -220,8 +221,8 @@ impl BudgetClock {
         Ok((left / 2).min(left.saturating_sub(BUDGET_MIN)))
     }
 
-    /// Returns a clock for work that must be over `by` before the first of several processes ends. That process has
-    /// `least_left` to its end.
+    /// Returns a clock for work that must be over `by` before the first of several processes ends. `least_left` is that
+    /// process's time to its end.
     pub fn ending_before(&self, least_left: Duration, by: Duration) -> Self {
         self.shortened(self.left_to_end().saturating_sub(least_left) + by)
     }
@@ -231,14 +232,14 @@ impl BudgetClock {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Returns the time at the end in which nothing is measured, in seconds.
+    /// Returns the time at the end of the budget in which nothing is measured, in seconds.
     pub fn reserved_s() -> f64 {
         ASK_BEFORE.as_secs_f64()
     }
 }
 
-/// Prints a short line if standard output does not block. Bypasses the lock of standard output, which a blocked writer
-/// may hold.
+/// Prints a short line if this does not block. Does not use the lock of standard output, because a blocked writer may
+/// hold it.
 fn print_if_room(line: &str) {
     let out = std::io::stdout();
     let mut asked = [PollFd::new(&out, PollFlags::OUT)];
@@ -246,7 +247,7 @@ fn print_if_room(line: &str) {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // If there is no reader, the exit code still shows that it was not a failure.
+    // If the line cannot be printed, the exit code still shows that the check did not fail.
     if let Ok(1..) = poll(&mut asked, Some(&now)) {
         let _ = rustix::io::write(&out, line.as_bytes());
     }
@@ -284,7 +285,7 @@ mod tests {
         assert!(short.to_string().contains("too short"), "{short}");
     }
 
-    /// The process that started first must end first, and all measurements must end before it does.
+    /// The process that started first must end first. All measurements must be over before that.
     #[test]
     fn processes_that_started_at_other_times_end_together() {
         let late = BudgetClock::start(20_000_000_000, ExitStyle::Plain).unwrap();
@@ -300,14 +301,14 @@ mod tests {
         );
         assert!((4.9..5.1).contains(&shortened.taken_s()));
         assert_eq!(shortened.budget_s(), 20.0);
-        // The first process itself only has to gather the verdicts.
+        // The first process only has to wait for the verdicts.
         let left = late
             .ending_before(late.left_to_end(), gathering)
             .left_to_end();
         assert!(left > late.left_to_end() - gathering - Duration::from_secs(1));
     }
 
-    /// Messages that refuse a budget recommend one that works, in the user's terms.
+    /// A message that refuses a budget must recommend a budget that works, in terms of the user's option.
     #[test]
     fn advice_on_a_budget_can_be_followed() {
         let s = |seconds: u64| seconds * 1_000_000_000;

@@ -1,17 +1,18 @@
-//! `tonnage check`: measures points of a baseline for this kind of host, and judges whether the host meets it.
+//! `tonnage check`: measures points of a baseline for this kind of host, and judges whether the host meets the
+//! baseline.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | this | the check from its request to its exit code |
+//! | this | a check from its request to its exit code |
 //! | [`task`] | the request, with the contents of the files that it names |
 //! | [`this_host`] | the check of this host |
 //! | [`each`] | separate checks of several hosts |
 //! | [`choice`] | the points to measure, and their order |
-//! | [`child`] | one start of ranks, with records read as they come |
+//! | [`child`] | one start of ranks; reads their records as they arrive |
 //! | [`clock`] | the time budget, the step in progress, and the watchdog |
-//! | [`cache`] | repeated verdicts |
+//! | [`cache`] | cached verdicts |
 //!
-//! `tonnage_judge::check` judges. Problems of the check itself are errors, and an error is not a failure of the host.
+//! `tonnage_judge::check` judges. Problems of the check itself are errors, which do not count as failures of the host.
 
 mod cache;
 mod child;
@@ -42,7 +43,7 @@ use clock::BudgetClock;
 use each::EachOutcome;
 use task::CheckTask;
 
-/// Findings of a check, in all output forms.
+/// Findings of a check, in all output formats.
 struct Findings {
     verdict: CheckVerdict,
     page: String,
@@ -83,11 +84,11 @@ fn json(report: &impl Serialize) -> Result<String> {
 /// Which process prints the findings.
 enum CheckOutcome {
     Here(Findings),
-    /// Another process; this one ends with the verdict's code.
+    /// Another process prints the findings, and this one exits with the verdict's code.
     Elsewhere(CheckVerdict),
 }
 
-/// Checks this host. The exit code follows the requested style in every case.
+/// Checks this host, or several. The exit code always follows the requested style.
 pub fn check(args: &CheckArgs) -> ExitCode {
     let style = args.exit;
     let clock = match BudgetClock::start(args.budget.0, style) {
@@ -112,7 +113,7 @@ pub fn check(args: &CheckArgs) -> ExitCode {
     };
     let (verdict, page) = match write(args, &found) {
         Ok(()) => (found.verdict, found.page),
-        // A failure stays a failure even if it cannot be written to a file.
+        // A failure stays a failure even if a file cannot be written.
         Err(error) if found.verdict == CheckVerdict::Fail => {
             print_message(&format!("error: {error}"));
             (found.verdict, found.page)
@@ -129,7 +130,7 @@ pub fn check(args: &CheckArgs) -> ExitCode {
             )
         }
     };
-    // If the output is not read, the watchdog ends the process with this code.
+    // If the output blocks because no process reads it, the watchdog exits with this code.
     clock.set_exit_code(style.code(verdict));
     let code = ended(style, verdict, &page);
     clock.disarm();
@@ -137,8 +138,8 @@ pub fn check(args: &CheckArgs) -> ExitCode {
 }
 
 fn findings(args: &CheckArgs, clock: &BudgetClock) -> Result<CheckOutcome> {
-    // If a launcher's processes check hosts separately, only the first process writes files. So only the first process
-    // empties them.
+    // If a launcher's processes check hosts separately, only the first process writes the output files. So only this
+    // process empties them.
     let is_one_of_many = args.each_host && each::is_not_first(args)?;
     if !is_one_of_many {
         empty_old(args)?;
@@ -166,27 +167,27 @@ pub fn not_checked(style: ExitStyle, error: &Error) -> ExitCode {
     }
 }
 
-/// Handles a command line that the parser refused, if it is one of `check`: prints the last line and returns the code.
-/// `None` for other commands, and for requests for help.
+/// Handles a command line that the parser refused, if the command is `check`: prints the last line and returns the exit
+/// code. Returns `None` for other commands, and for requests for help.
 pub fn refused_by_parser(
     line: impl Iterator<Item = String>,
     answer: &clap::Error,
 ) -> Option<ExitCode> {
     // Help and version are not errors and were printed on standard output.
     let code = answer.use_stderr().then(|| code_of_refused(line))??;
-    // Without a reader, the code still reports the error.
+    // If the line cannot be printed, the exit code still reports the error.
     let _ = print(&format!("{}\n", truncate(&reason(&answer.to_string()))));
     Some(code)
 }
 
-/// Returns the first paragraph of a parser's answer as one line: the next lines may name what is missing.
+/// Returns the first paragraph of the parser's message as one line, because its second line may name what is missing.
 fn reason(answer: &str) -> String {
     let paragraph = answer.lines().take_while(|line| !line.trim().is_empty());
     let words = paragraph.flat_map(str::split_whitespace);
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the code for a wrong request of `check`, from the words of the command line.
+/// Returns the exit code for a wrong request of `check`. `None` if the words are not a command line of `check`.
 fn code_of_refused(line: impl Iterator<Item = String>) -> Option<ExitCode> {
     let words: Vec<String> = line.skip(1).collect();
     if !words.iter().any(|word| word == "check") {
@@ -207,7 +208,7 @@ fn code_of_refused(line: impl Iterator<Item = String>) -> Option<ExitCode> {
 
 fn refused(style: ExitStyle, error: &Error) -> ExitCode {
     print_message(&format!("error: {error}"));
-    // A reader of the last line gets one for every code.
+    // For every exit code, there is a last line with the reason.
     let _ = print(&format!("{}\n", truncate(&format!("error: {error}"))));
     style.code_of_wrong_request().into()
 }
@@ -218,7 +219,7 @@ fn failed(style: ExitStyle, error: &Error) -> ExitCode {
     ended(style, CheckVerdict::Error, &format!("{line}\n"))
 }
 
-/// Prints the last lines. Without a reader, the code still reports the verdict.
+/// Prints the last lines. If this fails, the exit code still reports the verdict.
 fn ended(style: ExitStyle, verdict: CheckVerdict, page: &str) -> ExitCode {
     if let Err(error) = print(page) {
         say_error(&error);
@@ -234,7 +235,7 @@ fn write(args: &CheckArgs, found: &Findings) -> Result<()> {
         .output
         .as_ref()
         .map_or(Ok(()), |path| replace(path, &found.json, args.force));
-    // If one file cannot be written, the other is still tried.
+    // If one file cannot be written, the other file must still be written.
     let nodelist = args.nodelist.as_ref().map_or(Ok(()), |path| {
         let hosts = fold_names(found.failed_hosts.iter().map(String::as_str));
         replace(path, &(hosts + "\n"), args.force)
@@ -242,7 +243,7 @@ fn write(args: &CheckArgs, found: &Findings) -> Result<()> {
     output.and(nodelist)
 }
 
-/// Empties the output files of an earlier check, so that they never pass for this one's.
+/// Empties the output files of an earlier check. They must not pass for the results of this one.
 fn empty_old(args: &CheckArgs) -> Result<()> {
     for path in [&args.output, &args.nodelist].into_iter().flatten() {
         refuse_existing(path, args.force)?;

@@ -1,4 +1,4 @@
-//! A check's request, with the contents of the files that it names, which another host may not have.
+//! The request for a check, with the contents of the files that it names. Another host may not have these files.
 
 use std::path::PathBuf;
 
@@ -16,10 +16,10 @@ use crate::args::passed_on::{RankWords, words, words_with_hosts};
 use crate::command::baseline::text_of;
 use crate::command::measure::resolve::identity_of;
 
-/// Options that set the place of this process among a launcher's ranks, as on its command line.
+/// Options that set this process's rank in a launcher's run.
 const OF_A_RANK: [&str; 3] = ["--rank=", "--world-size=", "--master="];
 
-/// A check, and the process that makes it.
+/// A check, as requested from this process.
 pub struct CheckTask {
     /// The options.
     pub args: CheckArgs,
@@ -31,11 +31,11 @@ pub struct CheckTask {
     pub baseline_text: String,
     /// Plan that limits the measured points, with its name.
     pub plan: Option<(String, Plan)>,
-    /// Options for the ranks of the runs that are started here.
+    /// Options for the ranks that this process starts.
     pub words: Vec<String>,
-    /// This process's place among a launcher's ranks that measure together.
+    /// This process's rank, if a launcher's ranks measure together.
     pub identity: Option<Identity>,
-    /// True if runs must not see the processes that a launcher has started.
+    /// True if runs must not find the processes that a launcher has started.
     pub is_alone: bool,
 }
 
@@ -69,7 +69,7 @@ impl CheckTask {
         Ok(if args.each_host { task.alone() } else { task })
     }
 
-    /// Returns the check of one host without any reference to others.
+    /// Returns the check of one host only, without anything that refers to other hosts.
     fn alone(mut self) -> Self {
         let ranks = &mut self.args.ranks;
         (ranks.rank, ranks.world_size, ranks.master) = (None, None, None);
@@ -111,13 +111,13 @@ impl CheckTask {
     }
 }
 
-/// Removes the log level, which is different for the runs of a check.
+/// Removes the log level, because the runs of a check have a different one.
 fn for_runs(mut words: Vec<String>) -> Vec<String> {
     words.retain(|word| !word.starts_with("--log-level"));
     words
 }
 
-/// Time budget of a check in a start message.
+/// Time budget of a check in a message to another host.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct TimeBudget {
     /// Budget that the user gave, in nanoseconds.
@@ -126,7 +126,7 @@ pub struct TimeBudget {
     pub budget_ns: u64,
 }
 
-/// A check in a start message to another host.
+/// A check in a message to another host.
 #[derive(Debug, Serialize, Deserialize)]
 struct CheckLetter {
     /// Options of [`RankWords`].
@@ -134,7 +134,7 @@ struct CheckLetter {
     time: TimeBudget,
     baseline_name: String,
     baseline_text: String,
-    /// Name and text.
+    /// Name and text of the plan.
     plan: Option<(String, String)>,
     only: Vec<String>,
     retest: u32,

@@ -1,4 +1,4 @@
-//! The check of this host: measures and judges here. The report may be printed by another process.
+//! The check of this host. It is measured and judged here, but another process may print the report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ use super::clock::{BudgetClock, unix_ns};
 use super::task::{CheckTask, TimeBudget};
 use crate::command::{print, program};
 
-/// Returns the report; `None` for a launcher's ranks other than rank 0, which prints it.
+/// Returns the report. `None` for a launcher's ranks other than 0, because rank 0 prints the report.
 pub fn check_this_host(task: &CheckTask, clock: &BudgetClock) -> Result<Option<CheckReport>> {
     let kept = Cache::open(task)?;
     if let Some(told) = kept.as_ref().and_then(Cache::recent) {
@@ -34,7 +34,7 @@ pub fn check_this_host(task: &CheckTask, clock: &BudgetClock) -> Result<Option<C
     let kind = match choice::match_host_kind(&task.baseline) {
         Ok(HostKindMatch::Known(kind)) => kind,
         Ok(HostKindMatch::Lost(lost)) => return Ok(Some(lost_report(task, clock, &lost))),
-        // The baseline does not cover this kind of host, which is not a failure of the host.
+        // A host of a kind that the baseline does not cover has not failed.
         Err(error) => {
             print_message(&format!("skip: {error}"));
             return Ok(Some(skipped(task, clock, &error)));
@@ -52,7 +52,7 @@ pub fn check_this_host(task: &CheckTask, clock: &BudgetClock) -> Result<Option<C
     Ok(Some(report))
 }
 
-/// Checks this host for a process elsewhere, and prints the report as a line of standard output.
+/// Checks this host for a process on another host. Prints the report as one line of standard output.
 pub fn report_to_caller(task: &CheckTask, time: TimeBudget) -> Result<ExitCode> {
     let clock = BudgetClock::start_rest(time.asked_ns, time.budget_ns, ExitStyle::Plain)?;
     if let Some(report) = check_this_host(task, &clock)? {
@@ -65,15 +65,15 @@ pub fn report_to_caller(task: &CheckTask, time: TimeBudget) -> Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Verdicts on a host so far, and the points that there was no time for.
+/// Verdicts on a host so far, and the points for which there was no time.
 #[derive(Default)]
 struct Judged {
     verdicts: Vec<EntryVerdict>,
     left: Vec<String>,
 }
 
-/// Measures and judges the chosen points, and then more points of the baseline as far as time permits. The baseline's
-/// durations are from another machine with another load, so they are corrected as points complete.
+/// Measures and judges the chosen points, and then more points of the baseline if there is time left. The baseline's
+/// durations come from other machines, so the estimates are corrected as points complete.
 fn measured(task: &CheckTask, choice: CheckChoice<'_>, clock: &BudgetClock) -> Result<CheckReport> {
     let host = tonnage_sys::host::name();
     clock.step("looking at the devices");
@@ -97,15 +97,15 @@ fn measured(task: &CheckTask, choice: CheckChoice<'_>, clock: &BudgetClock) -> R
 /// Verdicts on points that were chosen together.
 struct JudgedSteps {
     verdicts: Vec<EntryVerdict>,
-    /// Names of additional points that were not ready in time.
+    /// Names of additional points that were not finished in time.
     too_late: Vec<String>,
-    /// Measured time relative to the baseline's estimate; `None` if not all could be measured.
+    /// Measured time divided by the baseline's estimate. `None` if not all points could be measured.
     pace: Option<f64>,
 }
 
-/// Measures points and judges them. Points over a link that is down are not measured, because they fail for certain. If
-/// points of the first choice are late, they are errors, because a step may hang. Points that were added in the
-/// remaining time are judged only as far as they are ready.
+/// Measures points and judges them. A point over a link that is down is not measured, because it fails for certain. If
+/// points of the first choice are late, they are errors, because a step may hang. Points of later choices are judged
+/// only if they are finished.
 fn judge_steps(
     task: &CheckTask,
     choice: &CheckChoice<'_>,
@@ -131,7 +131,7 @@ fn judge_steps(
         keep(found.records, &steps, &mut records);
     }
     let took_s = clock.elapsed_s() - begun_s;
-    // Under a launcher all points were measured several times already.
+    // Under a launcher, all points were already measured several times.
     let retests = choice.runs.map_or(choice.retests, |_| 0);
     for _ in 0..retests {
         let again = choice::again(choice, &steps, &records, clock);
@@ -161,7 +161,7 @@ fn judge_steps(
     })
 }
 
-/// Adds missing devices to the front, each once.
+/// Adds missing devices at the front of the verdicts, each only once.
 fn add_missing_devices(verdicts: &mut Vec<EntryVerdict>, lost: Vec<EntryVerdict>) {
     let is_new = |found: &EntryVerdict| verdicts.iter().all(|known| known.name != found.name);
     let new: Vec<EntryVerdict> = lost.into_iter().filter(is_new).collect();
@@ -173,7 +173,7 @@ fn names(steps: &[CheckStep<'_>]) -> Vec<String> {
     names.collect()
 }
 
-/// Report for a host with missing hardware; no baseline applies.
+/// Returns the report for a host with missing hardware, to which no baseline applies.
 fn lost_report(task: &CheckTask, clock: &BudgetClock, lost: &LostHardware<'_>) -> CheckReport {
     let host = tonnage_sys::host::name();
     let entries = lost.kind.entries.iter().take(1).map(|entry| EntryVerdict {
@@ -191,7 +191,7 @@ fn lost_report(task: &CheckTask, clock: &BudgetClock, lost: &LostHardware<'_>) -
     report(task, judged, clock, host)
 }
 
-/// Report for a host without a matching baseline.
+/// Returns the report for a host whose kind is not in the baseline.
 fn skipped(task: &CheckTask, clock: &BudgetClock, why: &Error) -> CheckReport {
     CheckReport {
         reason: truncate(&format!("skip: {why}")),
@@ -199,7 +199,7 @@ fn skipped(task: &CheckTask, clock: &BudgetClock, why: &Error) -> CheckReport {
     }
 }
 
-/// Returns verdicts on the entries of one point. If nothing was measured, `why` is the reason.
+/// Returns verdicts on the entries of one point. `why` is the reason if nothing was measured.
 fn judge_step(
     step: &CheckStep<'_>,
     records: &[Record],

@@ -1,4 +1,5 @@
-//! Takes part in a run as one of its ranks: joins the others and measures. Rank 0 also keeps and prints the records.
+//! Takes part in a run as one of its ranks: joins the other ranks and measures. Rank 0 also stores and prints the
+//! records.
 
 use std::borrow::Cow;
 use std::process::ExitCode;
@@ -32,7 +33,7 @@ use crate::command::output::{in_order_of_plan, open_output, show};
 use crate::command::spare::SpareWriter;
 use crate::command::{env, program, say_error};
 
-/// Takes part as a rank started by the agent of a host.
+/// Takes part in a run as a rank that the agent of a host has started.
 pub fn participate_remotely(job: &Job, identity: Identity) -> Result<ExitCode> {
     let points = points(&job.plan, identity.size)?;
     check_points(job, &points, (identity.size, identity.local_size))?;
@@ -40,10 +41,10 @@ pub fn participate_remotely(job: &Job, identity: Identity) -> Result<ExitCode> {
     participate(job, &points, identity)
 }
 
-/// Joins the run and measures. Rank 0 also keeps and prints the records.
+/// Joins the run and measures. Rank 0 also stores and prints the records.
 pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCode> {
     let began = Instant::now();
-    // Read first, because libraries may pin this thread when they start, and workers do.
+    // The topology is read first: libraries may pin this thread when they start, and so may measuring threads.
     let topology = Arc::new(Topology::read());
     let before = |identity: &Identity| before_join(job, points, identity);
     let mut met = match &job.letter {
@@ -67,13 +68,13 @@ pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> 
         let limit = Duration::from_nanos(limit.0);
         options.join_timeout = options.join_timeout.min(limit);
     }
-    // Kept until the end of this function, so that the launcher sees this rank end only when the run is over.
+    // Kept until the end of this function. The launcher then sees this rank end only when the run is over.
     let leave = met.leave;
     options.interface.clone_from(&job.ranks.control_interface);
     let mut rank = match Rank::join(met.identity, options) {
         Ok(rank) => rank,
         Err(RankFailure { error, is_told }) => {
-            // The launcher must end ranks that are stopped or have not arrived, because they are unknown here.
+            // Ranks that are stopped or have not arrived are unknown here, so the launcher must end them.
             if !matches!(error, Error::Usage(_)) {
                 leave.skip();
             }
@@ -92,8 +93,9 @@ pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> 
     );
     let limit = job.time_limit.map(|limit| TimeLimit::new(limit, began));
     let result = measure(job, points, &mut rank, topology, limit).and_then(|code| {
-        // Ends everything that engines started for the whole process, while the control channel still watches the other
-        // ranks. Not after a failure or a stop in the middle of a point, because it would wait for ranks that have ended.
+        // Stops everything that engines started for the whole process. The control channel still watches the other
+        // ranks meanwhile. This is not done after a failure, or after a stop in the middle of a point, because it would
+        // wait for ranks that have ended.
         if is_stopped_by_limit(&rank) {
             return Ok(code);
         }
@@ -104,10 +106,10 @@ pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> 
     leave_run(rank, result)
 }
 
-/// Leaves the run with its result. After a failure, the first cause is reported, which may be another rank's.
+/// Leaves the run with this result. After a failure, reports the first cause, which may be another rank's failure.
 fn leave_run(rank: Rank, result: Result<ExitCode>) -> Result<ExitCode> {
     let failure = match result {
-        // Every rank ends by itself, and rank 0's code is the run's.
+        // Every rank ends by itself, and the exit code of the run is that of rank 0.
         Ok(code) if is_stopped_by_limit(&rank) => return Ok(code),
         Ok(code) => match rank.close() {
             Ok(()) => return Ok(code),
@@ -119,25 +121,25 @@ fn leave_run(rank: Rank, result: Result<ExitCode>) -> Result<ExitCode> {
     if rank.why_stopped().is_none() {
         rank.fail(&failure);
     }
-    // Only ranks that claim the report print it, so that it appears once.
+    // Only a rank that claims the report prints it, so that it is printed once.
     let cause = settled_cause(&rank).unwrap_or(failure);
     if rank.claims_report() {
         say_error(&cause);
     }
     let code = cause.exit_code();
-    // Killed ranks may have left files.
+    // Ranks that were killed may have left files.
     let processes = rank.pids_of_container();
     drop(rank);
     processes.into_iter().for_each(clean_up);
     Ok(ExitCode::from(code))
 }
 
-/// Whether the time limit has stopped the ranks in the middle of a point.
+/// Returns whether the time limit has stopped the ranks in the middle of a point.
 fn is_stopped_by_limit(rank: &Rank) -> bool {
     matches!(rank.why_stopped(), Some(Error::TimeLimit(_)))
 }
 
-/// Returns the cause of an early end, once the control thread has processed it.
+/// Returns the cause of an early end as soon as the control thread has processed it.
 fn settled_cause(rank: &Rank) -> Option<Error> {
     for _ in 0..100 {
         if let Some(cause) = rank.why_stopped() {
@@ -148,7 +150,7 @@ fn settled_cause(rank: &Rank) -> Option<Error> {
     None
 }
 
-/// Starts the libraries that must start before the ranks meet, each once.
+/// Starts the libraries that must start before the ranks meet. Each library starts once.
 fn before_join(job: &Job, points: &[Planned], identity: &Identity) -> Result<()> {
     let libraries = job.ranks.libraries()?;
     let joining = BeforeJoin {
@@ -165,7 +167,7 @@ fn before_join(job: &Job, points: &[Planned], identity: &Identity) -> Result<()>
     Ok(())
 }
 
-/// Measures the points. Rank 0 also keeps and prints the records. Returns the rank's exit code.
+/// Measures the points and returns the rank's exit code. Rank 0 also stores and prints the records.
 fn measure(
     job: &Job,
     points: &[Planned],
@@ -198,7 +200,7 @@ fn measure(
     let stored = keeper.finish();
     if rank.id() == 0 {
         let shown = show(job, &in_order_of_plan(job, &points, &keeper.records));
-        // Even if printing failed: the supervisor could not print the records either.
+        // This is done even if printing failed, because the supervisor could not print the records either.
         keeper.shown();
         shown?;
     }
@@ -210,7 +212,7 @@ fn measure(
     let mut code = 0;
     if rank.id() == 0 {
         let unproven = lacks_proof(&keeper.records).filter(|_| job.require_path);
-        // Lost output was already reported when it was lost.
+        // Lost output is not reported again, because it was reported when it was lost.
         let unfine = why_not_fine(&points, &keeper.records).filter(|_| !keeper.lost_output());
         code = keeper.exit_code(unproven.is_none());
         if let (Some((path, _)), true) = (&job.output, keeper.is_cut()) {
@@ -233,7 +235,7 @@ fn measure(
     }
 }
 
-/// Measures the runs in order, until the time limit ends one.
+/// Measures the runs in order. Stops when the time limit has ended one of them.
 fn measure_runs(
     runs: Vec<OneRun>,
     rank: &mut Rank,
@@ -255,8 +257,8 @@ fn measure_runs(
     Ok(())
 }
 
-/// Converts requests in nodes to ranks, now that all ranks know their hosts; all get the same points. No earlier check
-/// depends on the values that change.
+/// Converts options in nodes to ranks, now that all ranks know their hosts. All ranks get the same points. No earlier
+/// check depends on the converted values.
 fn placed<'a>(job: &Job, found: &'a [Planned], rank: &Rank) -> Result<Cow<'a, [Planned]>> {
     let mut plan = job.plan.clone();
     plan.resolve_nodes(rank.hosts().machines())?;
@@ -297,11 +299,11 @@ fn settings(
     })
 }
 
-/// One run of the conductor: its repetition number, and its points.
+/// One run of the conductor: the number of its repetition, and its points.
 type OneRun = (Option<u32>, Vec<Planned>);
 
-/// Returns the runs that remain: one run of all points, or one per requested repetition, each in its own order. A
-/// resumed run leaves out the points that its file already has.
+/// Returns the runs that are left. There is one run of all points, or one for each requested repetition, with its own
+/// order. In a resumed run, points in the results file are left out.
 fn runs_left(
     job: &Job,
     points: &[Planned],
@@ -320,7 +322,8 @@ fn runs_left(
     (0..runs).map(of).collect()
 }
 
-/// Returns the points that a resumed file does not have. Only rank 0 can tell, and sends the others the list.
+/// Returns the points that are not in the resumed file. Only rank 0 has the file, so it sends the list to the other
+/// ranks.
 fn points_left(
     points: Vec<Planned>,
     repetition: Option<u32>,
@@ -346,8 +349,8 @@ fn points_left(
     Ok(left)
 }
 
-/// Explains why a run with complete records ends with an error: the first point that is not fine, and the number of
-/// these. Standard output may have no reader, or a format without reasons.
+/// Explains why a run that has all records ends with an error: the first point that is not fine, and the number of such
+/// points. Without this, a closed standard output or a format without reasons would hide the reason.
 fn why_not_fine(points: &[Planned], records: &[Record]) -> Option<String> {
     let all = final_attempts(records);
     if is_nothing_measured_in_time(&all) {
@@ -381,7 +384,7 @@ fn why_not_fine(points: &[Planned], records: &[Record]) -> Option<String> {
     })
 }
 
-/// Returns rank 0's exit code on all ranks, because a launcher may use the code of any rank.
+/// Returns rank 0's exit code on all ranks, because a launcher may use the exit code of any rank.
 fn code_of_root(rank: &mut Rank, code: u8) -> Result<ExitCode> {
     let mine = (rank.id() == 0).then(|| vec![code]);
     let codes = rank.broadcast("the exit code of the run", mine, DEADLINES.step)?;

@@ -1,4 +1,4 @@
-//! Turns arguments into a job and its points. Rejects everything that can be rejected without ranks.
+//! Converts arguments to a job and its points. Refuses everything that can be refused without ranks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::command::env;
 use crate::command::job::Job;
 use crate::command::rank_count::{CountSource, how_many};
 
-/// Creates the job of a plan on these ranks, with these results.
+/// Creates the job of a plan, with these options for ranks and results.
 pub(crate) fn job_of(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<Job> {
     let count = how_many(ranks, &plan, identity_of(ranks)?.as_ref())?;
     Ok(Job {
@@ -84,7 +84,7 @@ impl Resolved {
         })
     }
 
-    /// Checks everything except the requirements for starting ranks on this host.
+    /// Checks everything except what is needed to start ranks on this host.
     pub(crate) fn check(&self, job: &Job) -> Result<()> {
         let here = match (&self.identity, &self.placement) {
             (Some(identity), _) => identity.local_size,
@@ -100,7 +100,7 @@ impl Resolved {
     }
 }
 
-/// Returns this process's rank in the run; `None` if it has to start the ranks.
+/// Returns this process's rank in the run. `None` if this process has to start the ranks.
 pub(crate) fn identity_of(ranks: &RankArgs) -> Result<Option<Identity>> {
     let identity = tonnage_ranks::detect(&env, ranks.explicit())?;
     match (&identity, ranks.placement()?) {
@@ -116,17 +116,17 @@ pub(crate) fn identity_of(ranks: &RankArgs) -> Result<Option<Identity>> {
     }
 }
 
-/// Whether this process prints messages that all processes of the run would print: the one that starts the ranks, or
-/// rank 0 if a launcher started them.
+/// Returns whether this process prints messages that all processes of the run would print. It is the process that
+/// starts the ranks, or rank 0 if a launcher started them.
 pub(crate) fn reports_for_all(identity: Option<&Identity>) -> bool {
     let has_supervisor = env("TONNAGE_RANK").is_some();
     identity.is_none_or(|identity| identity.rank == 0 && !has_supervisor)
 }
 
-/// Expands the plan to the points to measure.
+/// Expands the plan to the points that are measured.
 pub(super) fn points(plan: &Plan, ranks: u32) -> Result<Vec<Planned>> {
     let points = plan.points(ranks, &LISTS)?;
-    // Consecutive points of one experiment share their tables.
+    // Consecutive points of one experiment share their tables, which are checked once.
     let mut checked = None;
     for Planned { reading, .. } in &points {
         if checked.is_none_or(|last| !Arc::ptr_eq(last, &reading.tables)) {
@@ -137,7 +137,7 @@ pub(super) fn points(plan: &Plan, ranks: u32) -> Result<Vec<Planned>> {
     Ok(points)
 }
 
-/// Runs the checks that do not inspect the host, for `ranks` ranks, `here` of them on this host.
+/// Runs the checks that do not depend on the host. There are `ranks` ranks, and `here` of them are on this host.
 pub(super) fn check_points(
     job: &Job,
     points: &[Planned],
@@ -148,7 +148,7 @@ pub(super) fn check_points(
     check_devices(&job.ranks.device_names()?, points, (ranks, here))
 }
 
-/// Rejects a time limit in which not even the first point can have a result.
+/// Refuses a time limit that is too short even for a result of the first point.
 fn check_time_limit(job: &Job, points: &[Planned]) -> Result<()> {
     let (Some(limit), Some(first)) = (job.time_limit, points.first()) else {
         return Ok(());

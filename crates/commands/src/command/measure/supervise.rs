@@ -14,11 +14,11 @@ use crate::command::output::show;
 use crate::command::spare::Spare;
 
 /// Starts the ranks with these arguments and returns the run's exit code. If rank 0 is lost before it has printed the
-/// records of `shown`, prints them here.
+/// records of `shown`, this process prints them.
 pub fn supervise(ranks: u32, arguments: &[OsString], shown: Option<&Job>) -> Result<ExitCode> {
     let program = std::env::current_exe()
         .map_err(|error| Error::io("cannot find this program's own file", error))?;
-    // A stream of records is printed record by record.
+    // JSON lines need no backup, because each record is printed when it is measured.
     let shown = shown.filter(|job| job.format.is_some_and(|format| format != Format::Jsonl));
     let spare = shown.and_then(|_| Spare::new());
     let leftovers = Leftovers::new();

@@ -39,7 +39,7 @@ pub struct PointLength {
 }
 
 impl PointLength {
-    /// Time of the warm-up and one trial; zero for trials counted in operations.
+    /// Time of the warm-up and one trial. Zero if trials are counted in operations.
     pub fn least_time(&self) -> Duration {
         match self.trial {
             TrialLength::DurationNs(trial_ns) => {

@@ -149,7 +149,7 @@ pub fn allowed(line: &str) -> Value {
     value
 }
 
-/// Whether the time limit of the run left no time for all trials.
+/// Returns whether the time limit of the run left no time for some of the trials.
 pub fn is_cut_short(record: &Record) -> bool {
     let is_remark = |remark: &String| remark.contains("cut short by the time limit of ");
     record.remarks.iter().any(is_remark)

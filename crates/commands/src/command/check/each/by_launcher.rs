@@ -1,7 +1,7 @@
-//! Checks of hosts on which a launcher has started this command: the first process on each checks its host, and rank 0
-//! gets all verdicts.
+//! Checks hosts on which a launcher has started this command. The first process on each host checks the host, and rank
+//! 0 gets all verdicts.
 //!
-//! If the processes do not find each other, or one is lost, each prints the verdict of its own host.
+//! If the processes do not find each other, or one is lost, each process prints the verdict of its own host.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ use super::{EachOutcome, report};
 use crate::args::check::CheckArgs;
 use crate::command::env;
 
-/// Time reserved at the end for gathering the verdicts.
+/// Time at the end that is reserved for gathering the verdicts.
 const GATHERING: Duration = Duration::from_secs(2);
 
-/// Divisor of the remaining time for the processes to find each other.
+/// The processes have this fraction of the remaining time, as a divisor, to find each other.
 const JOINING_PART: u32 = 4;
 
-/// Variable that limits the wait for other processes.
+/// Variable that limits how long a process waits for others.
 const JOIN_TIMEOUT: &str = "TONNAGE_JOIN_TIMEOUT";
 
-/// Checks this host, and on rank 0 reports on all hosts.
+/// Checks this host. On rank 0, also reports on all hosts.
 pub fn check(
     task: &CheckTask,
     args: &CheckArgs,
@@ -41,7 +41,7 @@ pub fn check(
     let is_first_by_launcher = identity.local_rank == 0;
     let own_host = tonnage_sys::host::name();
     let joined = match join(task, args, identity, clock) {
-        // A signal to this process ends its own check too.
+        // A signal to this process must end its own check too.
         Err(error @ Error::Interrupted { .. }) => return Err(error),
         joined => joined,
     };
@@ -49,7 +49,7 @@ pub fn check(
         Ok(JoinedProcess { rank, .. }) => rank.hosts().host(rank.id()) == Some(rank.id()),
         Err(_) => is_first_by_launcher,
     };
-    // Other processes may have started, and may end, earlier.
+    // Other processes may have started earlier, and then end earlier.
     let least_left = match &joined {
         Ok(together) => together.least_left,
         Err(_) => clock.left_to_end(),
@@ -83,7 +83,7 @@ pub fn check(
     }
 }
 
-/// Returns the verdict on this host alone.
+/// Returns the verdict on this host only.
 pub fn own_verdict(task: &CheckTask, host: String, clock: &BudgetClock) -> HostVerdict {
     match check_this_host(task, clock) {
         Ok(Some(report)) => HostVerdict::from_report(host, report),
@@ -92,12 +92,12 @@ pub fn own_verdict(task: &CheckTask, host: String, clock: &BudgetClock) -> HostV
     }
 }
 
-/// This process after joining the others.
+/// This process after it has joined the others.
 struct JoinedProcess {
     rank: Rank,
-    /// Time until the end of the first process.
+    /// Time until the first of the processes ends.
     least_left: Duration,
-    /// Held until the end, so that the launcher sees this process leave only when all is over.
+    /// Kept until the end, so that the launcher sees this process leave only when all processes are done.
     leave: LauncherDisconnect,
 }
 
@@ -108,7 +108,7 @@ fn join(
     clock: &BudgetClock,
 ) -> Result<JoinedProcess> {
     let time = clock.left() / JOINING_PART;
-    // This timeout limits the launcher's own exchange too.
+    // This timeout also limits the launcher's own exchange of addresses.
     let env = |name: &str| match (name, env(name)) {
         (JOIN_TIMEOUT, None) => Some(format!("{:.3}", time.as_secs_f64())),
         (_, value) => value,
@@ -118,10 +118,11 @@ fn join(
     let hash = tonnage_ranks::plan_hash(&format!("check\n{}", task.baseline_text))?;
     let mut options = met.options(&env, hash)?;
     options.interface.clone_from(&args.ranks.control_interface);
-    // A lost host must not end the checks of others.
+    // A lost host must not end the checks of other hosts.
     options.end_process = false;
     options.close_timeout = GATHERING;
-    // Taken even if a process does not join: a launcher that ends the other processes would end their checks.
+    // Taken even if a process does not join. Otherwise the launcher would end the other processes and thereby their
+    // checks.
     let leave = met.leave;
     let mut rank = Rank::join(met.identity, options).map_err(|failure| failure.error)?;
     let left = clock.left_to_end();
@@ -134,7 +135,7 @@ fn join(
     })
 }
 
-/// Minimum over all processes of the time left, in nanoseconds.
+/// Minimum time left over all processes, in nanoseconds.
 #[derive(Debug, Serialize, Deserialize)]
 struct LeastLeft(u64);
 
@@ -146,7 +147,7 @@ impl Reduce for LeastLeft {
 
 enum Gathered {
     All(Vec<HostVerdict>),
-    /// Rank 0 has all verdicts, and broadcast the overall one.
+    /// Rank 0 has all verdicts, and has broadcast the overall verdict.
     Overall(CheckVerdict),
 }
 
@@ -171,7 +172,7 @@ fn gather(
     let told = (rank.id() == 0).then(|| counts.name().as_bytes().to_vec());
     let told = rank.broadcast("the verdict that counts", told, clock.left_to_end())?;
     let is_root = rank.id() == 0;
-    // All processes have their data, so errors of closing do not matter.
+    // All processes have their data, so an error while closing does not matter.
     if let Err(failure) = rank.close() {
         log::debug!("{}", failure.error);
     }

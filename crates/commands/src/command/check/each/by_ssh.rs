@@ -1,4 +1,4 @@
-//! Checks of hosts by ssh: a process on each host checks it and prints its report, without waiting for the others.
+//! Checks hosts by ssh. A process on each host checks it and prints a report, without waiting for other hosts.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::args::check::CheckArgs;
 use crate::command::letter::job_of_check;
 use crate::command::remote::{settings, variables};
 
-/// Checks the hosts of a list.
+/// Checks the hosts in a list.
 pub fn check(
     task: &CheckTask,
     args: &CheckArgs,
@@ -34,7 +34,7 @@ pub fn check(
     let placement = HostPlacement::new(hosts, None)?;
     clock.step("checking the hosts");
     let settings = settings(&given.ssh, Some(clock.connect_time()?))?;
-    // A host that is reached early has more time than a late one.
+    // A host that answers early has more time for its check than a late one.
     let job = || {
         let time = TimeBudget {
             asked_ns: task.args.budget.0,
@@ -61,7 +61,7 @@ pub fn check(
     Ok(each.collect())
 }
 
-/// Parses the report of a host, if the line is one.
+/// Parses a line as the report of a host. Returns `None` for other lines.
 fn report_in(line: &str) -> Option<CheckReport> {
     serde_json::from_str(line).ok()
 }
@@ -70,7 +70,7 @@ fn verdict(name: String, listed: &str, process: &HostProcess, time: Duration) ->
     if let Some(report) = process.answer.as_deref().and_then(report_in) {
         return HostVerdict::from_report(name, report);
     }
-    // The host's watchdog prints the step that took too long.
+    // The host's watchdog has printed the step that took too long.
     let said = process.lines.iter().rev();
     let said = { said }.find_map(|line| line.strip_prefix("error: "));
     let why = said.or(process.error.as_deref()).map(str::to_owned);
@@ -80,7 +80,7 @@ fn verdict(name: String, listed: &str, process: &HostProcess, time: Duration) ->
         Some(RankExit::Code(code)) => format!("its check ended with code {code} and no verdict"),
         Some(RankExit::Lost) | None => format!("no verdict within {:.0} s", time.as_secs_f64()),
     });
-    // Errors of ssh begin with the host, which the verdict names anyway.
+    // Errors of ssh begin with the host's name, which the verdict already has.
     let listed = why.split_once(": ").filter(|(host, _)| *host == listed);
     let why = listed.map_or(why.as_str(), |(_, rest)| rest);
     HostVerdict::error(name, why)

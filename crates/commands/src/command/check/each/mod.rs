@@ -1,9 +1,9 @@
-//! Checks of several hosts: all are checked separately at the same time, and one process reports all verdicts.
+//! Checks several hosts: each is checked separately, all at the same time, and one process reports all verdicts.
 //!
 //! | file | hosts |
 //! | --- | --- |
-//! | [`by_ssh`] | those of `--hosts`; this process starts a check on each |
-//! | [`by_launcher`] | those on which a launcher has started this command |
+//! | [`by_ssh`] | the hosts of `--hosts`; this process starts a check on each |
+//! | [`by_launcher`] | hosts on which a launcher has started this command |
 
 mod by_launcher;
 mod by_ssh;
@@ -19,17 +19,17 @@ use crate::args::check::CheckArgs;
 use crate::args::hosts::listed;
 use crate::command::{env, program};
 
-/// Outcome of the checks of several hosts, for one process.
+/// Outcome of the checks of several hosts, in one process.
 pub enum EachOutcome {
-    /// All verdicts.
+    /// All verdicts, for the process that reports them.
     All(Box<EachHostReport>),
     /// Only the verdict of this host, because no other process will print it.
     Own(Box<CheckReport>),
-    /// The overall verdict; another process prints the report.
+    /// The overall verdict, because another process prints the report.
     Elsewhere(CheckVerdict),
 }
 
-/// Combines the verdicts to a report.
+/// Combines the verdicts into a report.
 fn report(task: &CheckTask, each: Vec<HostVerdict>, clock: &BudgetClock) -> EachHostReport {
     let facts = EachHostFacts {
         program: program().version,
@@ -41,7 +41,7 @@ fn report(task: &CheckTask, each: Vec<HostVerdict>, clock: &BudgetClock) -> Each
     EachHostReport::new(facts, each)
 }
 
-/// Whether another of a launcher's processes prints the findings.
+/// Returns whether a different process of the launcher prints the findings.
 pub fn is_not_first(args: &CheckArgs) -> Result<bool> {
     let place = identity(args)?;
     Ok(place.is_some_and(|identity| identity.rank != 0))
@@ -66,7 +66,7 @@ pub fn check(task: &CheckTask, args: &CheckArgs, clock: &BudgetClock) -> Result<
             Ok(EachOutcome::All(Box::new(report(task, each, clock))))
         }
         (None, Some(identity)) => by_launcher::check(task, args, identity, clock),
-        // A single process, as on a launcher's allocation with one host.
+        // A single process, as in a launcher's allocation with one host.
         (None, None) => {
             let host = tonnage_sys::host::name();
             let each = vec![by_launcher::own_verdict(task, host, clock)];
