@@ -71,7 +71,7 @@ tonnage_units::names! {
         Write = "write",
         /// All transfers are reads.
         Read = "read",
-        /// A fixed part of the transfers are reads, the others writes.
+        /// A fixed percentage of the transfers are reads, and the rest are writes.
         Mixed = "mixed",
     }
 }

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::point::{MatrixRounds, Traffic, is_default};
 use tonnage_engine::pattern::{GOLDEN, mix_bits};
 
-/// A traffic pattern among the ranks of a run, from which every rank knows its own part and those of the others.
+/// A traffic pattern among the ranks of a run. From it, every rank can compute its own part and the parts of all other
+/// ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Roles {

@@ -22,7 +22,7 @@ use super::values::{GpuList, Master, devices_of, library, link_speed, ranks, sca
 pub struct RankArgs {
     /// Start this many ranks on this host, unless a launcher has started them already.
     ///
-    /// Under mpirun, srun, torchrun or an Indexed Job of Kubernetes the ranks are what the launcher made.
+    /// Under mpirun, srun, torchrun or an Indexed Job of Kubernetes, the launcher starts the ranks.
     #[arg(long, value_name = "N", value_parser = ranks)]
     pub ranks: Option<u32>,
 

@@ -23,11 +23,11 @@ pub struct CompareArgs {
     #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
     pub files: Vec<PathBuf>,
 
-    /// Metrics, joined by commas: bandwidth, message-rate, latency-p50, latency-p99, latency-p999, cpu-per-op; of
-    /// collectives time, time-p50, busbw, algbw; of files iops, open, transfer, sync, close, total; of connections
-    /// connections; or any column of CSV that has a better direction. [default: bandwidth; at a --rate
-    /// latency-p99, with --ping-pong latency-p50, of collectives time, of connections connections, of what has neither
-    /// latency-p50]
+    /// Metrics, joined by commas. Of transfers: bandwidth, message-rate, latency-p50, latency-p99, latency-p999,
+    /// cpu-per-op. Of collectives: time, time-p50, busbw, algbw. Of files: iops, open, transfer, sync, close, total. Of
+    /// connections: connections. Also any CSV column for which more or less is better. [default: bandwidth; latency-p99
+    /// with --rate; latency-p50 with --ping-pong, and if there is no bandwidth; time of collectives; connections of
+    /// connections]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub metric: Vec<Metric>,
 

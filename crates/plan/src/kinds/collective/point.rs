@@ -78,8 +78,8 @@ pub struct CollectivePoint {
     pub root: u32,
     /// True when results replace the inputs, if the backend supports both.
     pub in_place: bool,
-    /// Requested size: bytes of a rank for all-reduce, reduce, broadcast and send-recv-*, the total for the others, 0
-    /// for a barrier.
+    /// Requested size. It is the bytes of each rank for all-reduce, reduce, broadcast and send-recv-*, the bytes of all
+    /// ranks together for other operations, and 0 for a barrier.
     pub size_bytes: u64,
     /// Elements of one block, which a rank sends to or receives from one other rank.
     pub block_elements: u64,

@@ -62,7 +62,7 @@ impl AnyExperiment for Stress {
     }
 }
 
-/// Returns the one point of an experiment.
+/// Returns the only point of an experiment.
 fn point(stress: &Stress, ranks: u32, lists: &Lists) -> Result<StressPoint> {
     let what = &stress.what;
     if !(2..=RANKS_MAX).contains(&ranks) {
