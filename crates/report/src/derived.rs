@@ -29,7 +29,7 @@ const TABLES: &str = "In tables, where any row has one.";
 const LOADED: &str = "In tables of latencies without and with a background.";
 const PAIRS: &str = "In tables of the pairs of a traffic file. The values of all pairs are in the record, as \
      summary.pairs; CSV has a row for each point, not for each pair.";
-const FILES: &str = "In tables of file experiments, where a phase has several trials.";
+const FILES: &str = "In tables of file experiments.";
 const TOUR: &str = "On the page of `tonnage tour`.";
 const GROUPS: &str = "In tables of groups of ranks that called at once, below those of collectives. CSV has a row for each \
      point, not for each group.";
@@ -86,7 +86,9 @@ derived! {
     TOGETHER_RATE = "Together (GB/s)", PAIRS, "Bytes of the pair / its time together, GB of 1e9 bytes.";
     THEIRS = "Theirs", PUBLISHED, "The published value of the column before it, in the unit that its header has.";
     RATIO = "Ratio", PUBLISHED, "Ours / theirs of the column before these two.";
-    TRIAL = "Trial", FILES, "The repetition, counted from 0; mean in the row of all of them together.";
+    TRIAL = "Trial", FILES, "The repetition, counted from 0, of a phase with several; mean in the row of all of them together.";
+    CACHE = "Cache", FILES, "Part of the page cache. Of writes: buffered (never flushed), flushed (--fsync) or direct. Of reads: \
+        cold, or warm with the part of the bytes that was in the page cache before, direct, or unknown.";
     BOUND = "Bound", TOUR, "Measured capability of this machine, an upper bound for the measurements after it; see \
         Bound (GB/s).";
     VALUE = "Value", TOUR, "The bound, with its unit.";

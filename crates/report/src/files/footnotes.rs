@@ -1,12 +1,11 @@
-//! Lines below the tables of a file experiment: storage, upper bounds, page cache state, and events during the run.
+//! Lines below the table of a file experiment: storage, upper bounds, and events during the run.
 
 use tonnage_engine::fact_names::{CLOCK, HINTS_NOT_TAKEN, HINTS_NOT_TAKEN_EFFECT};
 use tonnage_engine::{EngineReport, Fact};
-use tonnage_plan::files::{Fsync, Phase};
+use tonnage_record::FileRecord;
 use tonnage_record::files::{CacheState, PhaseRecord, PhaseTrial, StonewallFigures, Storage};
 use tonnage_record::grouping::by_answer;
-use tonnage_record::{FileRecord, Outcome};
-use tonnage_units::quantity::human::{gigabytes_per_s, number, seconds, size, whole_percent};
+use tonnage_units::quantity::human::{duration, gigabytes_per_s, number, seconds, size};
 
 use super::words::{SKIPPED, detailed_trials};
 use super::{published, series};
@@ -17,8 +16,8 @@ const ENGINE_ITEMS_MAX: usize = 12;
 /// Facts reported elsewhere, or irrelevant for files.
 const REPORTED_ELSEWHERE: [&str; 3] = [CLOCK, HINTS_NOT_TAKEN, HINTS_NOT_TAKEN_EFFECT];
 
-/// Fraction of cached bytes above which a read counts as served from memory.
-const WARM: f64 = 0.5;
+/// Ratio of the ranks' times from which they are apart.
+const APART: f64 = 1.1;
 
 /// All lines, in order.
 pub fn lines(record: FileRecord<'_>) -> Vec<String> {
@@ -32,20 +31,16 @@ pub fn lines(record: FileRecord<'_>) -> Vec<String> {
     lines.extend(hints_not_taken(record));
     lines.extend(bounds(record));
     for phase in &record.body.phases {
-        let phase_name = name(record, phase);
+        let phase_name = phase_name(record, phase);
         lines.extend(spread(&phase_name, phase));
-        lines.extend(not_stored(&phase_name, record, phase));
         for (words, trial) in detailed_trials(&phase_name, &phase.trials) {
-            let cold = trial
-                .cache
-                .as_ref()
-                .map(|cache| coldness(phase.phase, cache));
+            let unknown = trial.cache.as_ref().and_then(unknown_cache);
             let stonewall = trial
                 .stonewall
                 .as_ref()
                 .map(|figures| stonewall(record, trial, figures));
             let parts = [
-                cold,
+                unknown,
                 stonewall,
                 first_and_last_rank(record, trial),
                 outliers(trial),
@@ -59,12 +54,11 @@ pub fn lines(record: FileRecord<'_>) -> Vec<String> {
     lines.extend(verified(record));
     lines.extend(published::lines(record));
     lines.extend(record.remarks.iter().cloned());
-    lines.extend(outcome(record));
     lines
 }
 
 /// Name of the phase, numbered if the experiment has several of this kind.
-fn name(record: FileRecord<'_>, phase: &PhaseRecord) -> String {
+pub fn phase_name(record: FileRecord<'_>, phase: &PhaseRecord) -> String {
     let same: Vec<_> = record
         .body
         .phases
@@ -236,52 +230,10 @@ fn spread(phase_name: &str, phase: &PhaseRecord) -> Option<String> {
     ))
 }
 
-/// Explains why buffered writes without fsync have no utilization.
-fn not_stored(phase_name: &str, record: FileRecord<'_>, phase: &PhaseRecord) -> Option<String> {
-    let (point, summary) = (&record.body.point, &phase.summary);
-    let buffered = phase.phase.writes() && !point.direct && point.fsync == Fsync::None;
-    (buffered && summary.bound.is_some() && summary.utilization.is_none()).then(|| {
-        format!(
-            "{phase_name}: memory took what was written, and nothing waited until it was stored, so that it is no part of \
-             the storage's bound; --fsync end waits"
-        )
-    })
-}
-
-/// Describes whether bytes came from storage or from memory. Only caches of the ranks' own hosts are known.
-fn coldness(phase: Phase, cache: &CacheState) -> String {
-    let what = match phase {
-        Phase::Mixed => "of the reads ",
-        _ => "",
-    };
-    let dropped = if cache.dropped {
-        ", after cached bytes were dropped"
-    } else {
-        ""
-    };
-    if !cache.known {
-        let why = cache.how.trim_start_matches("not known: ");
-        return format!("{what}cold or warm is not known: {why}{dropped}");
-    }
-    let found = format!(
-        "{what}{} of {} were in the page cache before ({}){dropped}",
-        size(cache.resident_bytes),
-        size(cache.bytes),
-        cache.how
-    );
-    let part = cache.resident_bytes as f64 / cache.bytes.max(1) as f64;
-    match part {
-        _ if cache.direct => format!("past the page cache (direct); {found}"),
-        part if part <= 0.0 => format!("cold: {found}"),
-        part if part < WARM => format!(
-            "partly warm, {}: {found}; these came from memory",
-            whole_percent(part)
-        ),
-        part => format!(
-            "warm, {}: {found}; this is memory speed, not the storage's",
-            whole_percent(part)
-        ),
-    }
+/// Explains why it is not known whether bytes came from memory.
+fn unknown_cache(cache: &CacheState) -> Option<String> {
+    let why = cache.how.trim_start_matches("not known: ");
+    (!cache.known).then(|| format!("cold or warm is not known: {why}"))
 }
 
 fn stonewall(record: FileRecord<'_>, trial: &PhaseTrial, figures: &StonewallFigures) -> String {
@@ -310,15 +262,16 @@ fn stonewall(record: FileRecord<'_>, trial: &PhaseTrial, figures: &StonewallFigu
     )
 }
 
-/// Describes when the first and the last rank finished.
+/// Describes when the first and the last rank finished, if they are apart.
 fn first_and_last_rank(record: FileRecord<'_>, trial: &PhaseTrial) -> Option<String> {
-    (record.body.point.ranks > 1).then(|| {
+    let apart = trial.last_done_ns as f64 > trial.first_done_ns as f64 * APART;
+    (record.body.point.ranks > 1 && apart).then(|| {
         format!(
-            "the first rank was done {} after the common start, when {} of {} had been moved; the last {} after it",
-            seconds(trial.first_done_ns),
+            "the first rank finished after {}, with {} of {} moved; the last after {}",
+            duration(trial.first_done_ns as f64),
             size(trial.first_done_bytes),
             size(trial.payload_bytes),
-            seconds(trial.last_done_ns)
+            duration(trial.last_done_ns as f64)
         )
     })
 }
@@ -346,7 +299,7 @@ fn verified(record: FileRecord<'_>) -> Vec<String> {
     seeds.dedup();
     let checked = checked.map(|bytes| {
         format!(
-            "verified: {} read again after the phase, and right",
+            "verified: {} read back after the phase; all correct",
             size(bytes)
         )
     });
@@ -355,44 +308,9 @@ fn verified(record: FileRecord<'_>) -> Vec<String> {
     checked.into_iter().chain(seeds).collect()
 }
 
-/// Outcome of an experiment that did not complete.
-fn outcome(record: FileRecord<'_>) -> Option<String> {
-    let kept = match record.body.phases.len() {
-        0 => "",
-        1 => " (the phase above had ended before)",
-        _ => " (the phases above had ended before)",
-    };
-    match &record.outcome {
-        Outcome::Measured => None,
-        Outcome::Skipped { why } => Some(format!("{}: {why}", record.skip_reason())),
-        Outcome::Failed { why } => Some(format!("FAILED: {why}{kept}")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn cache(resident_bytes: u64, known: bool, direct: bool) -> CacheState {
-        CacheState {
-            bytes: 1 << 30,
-            resident_bytes,
-            how: "cachestat".to_owned(),
-            known,
-            dropped: false,
-            direct,
-        }
-    }
-
-    #[test]
-    fn a_read_is_called_cold_only_where_that_is_known() {
-        let text = |resident, known, direct| coldness(Phase::Read, &cache(resident, known, direct));
-        assert!(text(0, true, false).starts_with("cold: 0 B of 1 GiB"));
-        assert!(text(1, true, false).starts_with("partly warm, < 1 %:"));
-        assert!(text(1 << 30, true, false).starts_with("warm, 100 %:"));
-        assert!(text(0, false, false).starts_with("cold or warm is not known"));
-        assert!(text(0, true, true).starts_with("past the page cache (direct)"));
-    }
 
     fn engine(value: serde_json::Value) -> EngineReport {
         serde_json::from_value(value).unwrap()

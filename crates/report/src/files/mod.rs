@@ -1,15 +1,17 @@
-//! Reports on file experiments. Each record becomes a title with the experiment's configuration, a table of phases, a
-//! table of transfer latencies, and footnotes.
+//! Reports on file experiments. Each record becomes the result, a title with the experiment's configuration, a table of
+//! phases, and footnotes.
 //!
 //! | module | output |
 //! | --- | --- |
 //! | `title` | the configuration |
-//! | `footnotes` | storage, bounds, page cache state, stonewall, slow ranks, … |
+//! | `cache` | the result, and which phases measured memory instead of storage |
+//! | `footnotes` | storage, bounds, stonewall, slow ranks, … |
 //! | `series` | the rate over time as a line of digits |
 //! | `published` | comparison with published figures |
 //!
-//! This module knows no engine or file system by name.
+//! This module knows no engine by name.
 
+mod cache;
 mod footnotes;
 mod published;
 mod series;
@@ -17,12 +19,13 @@ mod title;
 mod words;
 
 use tonnage_record::body::Part;
-use tonnage_record::figures::Row;
+use tonnage_record::figures::{Row, Value, figure_by_field};
 use tonnage_record::{FileBody, FileRecord};
 
 use crate::column::Column;
-use crate::derived::TRIAL;
+use crate::derived::{CACHE, TRIAL};
 use crate::layout::Report;
+use crate::result::ReportResult;
 use crate::table::{Line, TableBuilder, TitledTable};
 
 /// Report on file experiments. Each record has its own section.
@@ -38,24 +41,10 @@ const PHASES: &[&str] = &[
     "sync_ns_mean",
     "close_ns_mean",
     "total_ns_mean",
-    "cpu_ns_per_operation",
-    "cpu_ns_per_gib",
-    "utilization",
 ];
 
-/// Columns of the latency table.
-const LATENCIES: &[&str] = &[
-    "phase",
-    "transfers",
-    "latency_samples",
-    "latency_ns_min",
-    "latency_ns_mean",
-    "latency_ns_p50",
-    "latency_ns_p90",
-    "latency_ns_p99",
-    "latency_ns_p999",
-    "latency_ns_max",
-];
+/// Columns of latencies. `--columns` and CSV have more.
+const LATENCIES: &[&str] = &["latency_ns_p50", "latency_ns_p99", "latency_ns_max"];
 
 impl Report for Files {
     type Body = FileBody;
@@ -68,11 +57,13 @@ impl Report for Files {
         title::configuration(first)
     }
 
+    fn result(records: &[FileRecord<'_>]) -> Option<ReportResult> {
+        records.first().map(|record| cache::result(*record))
+    }
+
     fn tables(records: &[FileRecord<'_>]) -> Vec<TitledTable> {
-        let tables = records
-            .iter()
-            .map(|record| [phases(*record), latencies(*record)]);
-        tables.flatten().flatten().collect()
+        let tables = records.iter().filter_map(|record| phases(*record));
+        tables.collect()
     }
 
     fn footers(records: &[FileRecord<'_>]) -> Vec<String> {
@@ -81,48 +72,76 @@ impl Report for Files {
     }
 }
 
-/// One row per phase. A phase with several trials has one row per trial, then the mean.
+/// One row per phase. A phase with several trials has a row per trial before it, and a phase of reads and writes a row
+/// with the latencies of each after it.
 fn phases(record: FileRecord<'_>) -> Option<TitledTable> {
-    let (mut lines, mut names) = (Vec::new(), Vec::new());
+    let (mut lines, mut trials, mut caches) = (Vec::new(), Vec::new(), Vec::new());
     for (at, phase) in record.body.phases.iter().enumerate() {
-        let row = Row {
+        let row = |part| Row {
             record: record.record,
-            part: Part::Nth(at),
+            part,
         };
         let repeated = phase.trials.len() > 1;
         for (place, trial) in phase.trials.iter().enumerate().filter(|_| repeated) {
             lines.push(Line {
-                row,
+                row: row(Part::Nth(at)),
                 trial: Some(place),
             });
-            names.push(trial.trial.to_string());
+            trials.push(trial.trial.to_string());
+            caches.push(cache::cell(record, phase, Some(trial)));
         }
-        lines.push(Line::from(row));
-        names.push(if repeated { "mean" } else { "" }.to_owned());
+        lines.push(Line::from(row(Part::Nth(at))));
+        trials.push(if repeated { "mean" } else { "" }.to_owned());
+        caches.push(cache::cell(record, phase, None));
+        let directions = (0..phase.latencies.len()).filter(|_| phase.latencies.len() > 1);
+        for direction in directions {
+            lines.push(Line::from(row(Part::Inside(at, direction))));
+            trials.push(String::new());
+            caches.push(String::new());
+        }
     }
+    let has_parts = lines
+        .iter()
+        .any(|line| matches!(line.row.part, Part::Inside(..)));
+    let latencies = latencies(&lines);
     let builder = TableBuilder::new(lines)
-        .keyed_by(&["phase"])
-        .if_known(&["phase"]);
-    let builder = match names.iter().all(String::is_empty) {
+        .keyed_by(&["phase", "transfers"])
+        .if_known(if has_parts {
+            &["phase", "transfers"]
+        } else {
+            &["phase"]
+        });
+    let builder = match trials.iter().all(String::is_empty) {
         true => builder,
-        false => builder.column(Column::words(TRIAL.name, names, true)),
+        false => builder.column(Column::words(TRIAL.name, trials, true)),
     };
-    builder.if_known(PHASES).table()
+    let builder = builder.if_known(PHASES);
+    let builder = latencies.into_iter().fold(builder, TableBuilder::column);
+    builder
+        .if_known(&["cpu_ns_per_operation", "utilization"])
+        .marks(CACHE.name, caches)
+        .table()
 }
 
-/// One row for the writes of a phase and one for its reads, if there were any.
-fn latencies(record: FileRecord<'_>) -> Option<TitledTable> {
-    let rows = Row::all_of_record(record.record).into_iter();
-    let rows = rows.filter(|row| record.body.transfers(row.part).is_some());
-    TableBuilder::new(rows.map(Line::from).collect())
-        .if_known(LATENCIES)
-        .table()
+/// Latencies of single transfers. A trial has none of its own.
+fn latencies(lines: &[Line<'_>]) -> Vec<Column> {
+    let figures = LATENCIES.iter().filter_map(|field| figure_by_field(field));
+    let columns = figures.filter_map(|figure| {
+        let values: Vec<Value> = lines
+            .iter()
+            .map(|line| match line.trial {
+                Some(_) => Value::Unknown,
+                None => (figure.value)(&line.row),
+            })
+            .collect();
+        let is_known = values.iter().any(|value| *value != Value::Unknown);
+        is_known.then(|| Column::values(figure, values, false))
+    });
+    columns.collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use tonnage_record::figures::figure_by_field;
-
     use super::*;
 
     #[test]
