@@ -8,6 +8,7 @@ mod args;
 mod command;
 mod habits;
 mod last_resort;
+mod parser_errors;
 #[cfg(test)]
 mod refused;
 
@@ -74,10 +75,12 @@ pub fn main(this: Build) -> ExitCode {
     }
     let cli = match Cli::parse_arguments() {
         Ok(cli) => cli,
-        Err(mut answer) => {
-            habits::without_wrong_hints(&mut answer, &typed);
-            let said = command::answer(&answer);
-            return command::check::refused_by_parser(words.into_iter(), &answer).unwrap_or(said);
+        Err(answer) if !answer.use_stderr() => return command::answer(&answer),
+        Err(answer) => {
+            let message = parser_errors::text(&answer, &typed);
+            print_message(&format!("error: {message}"));
+            return command::check::refused_by_parser(words.into_iter(), &message)
+                .unwrap_or(2.into());
         }
     };
     let style = match &cli.command {

@@ -188,7 +188,7 @@ fn find_named<'a, E>(
     match (of(entry).1, variant) {
         (None, "") if !asked.contains(':') => Ok(entry),
         (None, _) => Err(Error::Usage(format!(
-            "{what} {name} takes nothing after a colon: use {what} {name}"
+            "{what} {name} takes nothing after a colon: use --{what} {name}"
         ))),
         (Some(kind), "") if kind.required => Err(Error::Usage(format!(
             "{what} {name} needs a {} after a colon, such as {}; `tonnage devices` lists this machine's",
@@ -267,8 +267,8 @@ mod tests {
         assert_eq!(LISTS.engine("many:b;c").unwrap().name, "many");
         assert_eq!(split_name("many:b;c"), ("many", "b;c"));
         let refused = |engine: &str| LISTS.engine(engine).err().unwrap().to_string();
-        assert!(refused("plain:x").contains("use engine plain"));
-        assert!(refused("plain:").contains("use engine plain"));
+        assert!(refused("plain:x").contains("use --engine plain"));
+        assert!(refused("plain:").contains("use --engine plain"));
         assert!(refused("many").contains("many:a or many:b;c"));
         assert!(refused("many:").contains("many:a"));
         assert!(refused("manny").contains("many"));
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(LISTS.memory("gpu").unwrap().name, "gpu");
         assert_eq!(LISTS.memory("gpu:1").unwrap().name, "gpu");
         let refused = |memory: &str| LISTS.memory(memory).err().unwrap().to_string();
-        assert!(refused("host:0").contains("use memory host"));
+        assert!(refused("host:0").contains("use --memory host"));
         assert!(refused("hots").contains("did you mean \"host\"?"));
     }
 

@@ -200,7 +200,7 @@ pub fn check_options(
         let option = find_option(known, name).ok_or_else(|| unknown_option(of, known, name))?;
         let Some(value) = option.checked(value) else {
             return Err(Error::Usage(format!(
-                "{} {name}={value}: {of} takes {name}={}",
+                "--{} {name}={value}: {of} takes {name}={}",
                 of.option(),
                 option.values()
             )));
@@ -209,7 +209,7 @@ pub fn check_options(
         if !option.variants.is_empty() && !option.variants.contains(&lowest) {
             let engine = of.name();
             return Err(Error::Usage(format!(
-                "engine-option {name}={value} is for {engine}:{} and has no effect on {engine}:{variant}: leave it out",
+                "--engine-option {name}={value} is for {engine}:{} and has no effect on {engine}:{variant}: leave it out",
                 option.variants.join(&format!(" and {engine}:"))
             )));
         }
@@ -223,7 +223,7 @@ pub fn check_options(
 fn unknown_option(of: OptionsOwner<'_>, known: &[EngineOption], name: &str) -> Error {
     let names: Vec<_> = known.iter().map(|option| option.name).collect();
     let hint = match (nearest(name, &names), names.as_slice()) {
-        (_, []) => format!("it has none: leave {} out", of.option()),
+        (_, []) => format!("it has none: leave --{} out", of.option()),
         (Some(near), _) => format!("did you mean {near}? it has {}", names.join(", ")),
         (None, _) => format!("it has {}", names.join(", ")),
     };
@@ -298,7 +298,7 @@ mod tests {
         let message = asked("retry", "7").to_string();
         assert_eq!(
             message,
-            "memory-option retry=7: memory far takes retry=0 to 6"
+            "--memory-option retry=7: memory far takes retry=0 to 6"
         );
         let message = asked("rety", "1").to_string();
         assert!(

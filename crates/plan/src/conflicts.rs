@@ -7,7 +7,8 @@ use crate::options::Tables;
 use crate::refuse::usage_error;
 use tonnage_units::{Error, Result};
 
-/// A row of the table. It names an option by its key, or by its key and a value: `latency off`.
+/// A row of the table. It names an option by its key, or by its key and a value: `latency off`. Suggestions name options
+/// as they are typed: `--latency on`.
 pub(crate) enum Conflict {
     /// `one` and `other` cannot both be given. In the message, `why` follows "because", and `instead` is the
     /// suggestion.
@@ -62,7 +63,7 @@ impl Conflict {
                 why,
                 instead,
             } if is_given(given, one) && is_given(given, other) => usage_error(format!(
-                "{} and {} contradict each other, because {why}: {instead}",
+                "{} and {} are mutually exclusive, because {why}: {instead}",
                 shown(given, one),
                 shown(given, other)
             )),
@@ -71,7 +72,7 @@ impl Conflict {
                 other,
                 instead,
             } if is_given(given, one) && !is_given(given, other) => {
-                usage_error(format!("{} needs {other}: {instead}", shown(given, one)))
+                usage_error(format!("{} needs --{other}: {instead}", shown(given, one)))
             }
             _ => Ok(()),
         }
@@ -91,18 +92,19 @@ fn check_given(given: &Table, rows: &[&[Conflict]]) -> Result<()> {
     rows.try_for_each(|row| row.check(given))
 }
 
-/// Returns an option's name, followed by its value if that is a number or a short text.
+/// Returns an option as it is typed, followed by its value if that is a number or a short text.
 fn shown(given: &Table, option: &str) -> String {
     const LONGEST: usize = 24;
     let value = match given.get(option) {
         Some(Value::String(text)) => text.clone(),
         Some(value @ (Value::Integer(_) | Value::Float(_))) => value.to_string(),
-        _ => return option.to_owned(),
+        _ => return format!("--{option}"),
     };
+    let option = option.split(' ').next().unwrap_or(option);
     if value.len() > LONGEST || value.chars().any(char::is_control) {
-        return option.to_owned();
+        return format!("--{option}");
     }
-    format!("{option} {value}")
+    format!("--{option} {value}")
 }
 
 fn is_given(given: &Table, option: &str) -> bool {
@@ -121,14 +123,137 @@ fn has(given: &Value, value: &str) -> bool {
     }
 }
 
+/// Tries every row with a command line, and takes each of its suggestions.
+#[cfg(test)]
+pub(crate) mod trial {
+    use std::collections::VecDeque;
+
+    use clap::Command;
+    use tonnage_engine::Lists;
+
+    use super::Conflict;
+    use crate::kind::Kind;
+    use crate::options::from_command_line;
+    use crate::{Experiment, Plan};
+    use tonnage_units::{Error, Result};
+
+    /// Command lines of one kind.
+    pub(crate) struct Lines<'a> {
+        /// What every line has.
+        pub(crate) base: &'a str,
+        /// Words that give an option of a row, which is named as there.
+        pub(crate) samples: &'a [(&'a str, &'a str)],
+        pub(crate) lists: &'a Lists,
+    }
+
+    impl Lines<'_> {
+        /// Refuses each row's options together, with a message whose suggestions are all accepted.
+        pub(crate) fn try_rows<T: Kind + Into<Experiment>>(&self, rows: &[&[Conflict]]) {
+            for row in rows.iter().copied().flatten() {
+                let (given, fault, instead) = match *row {
+                    Conflict::Both {
+                        one,
+                        other,
+                        why,
+                        instead,
+                    } => (
+                        vec![one, other],
+                        format!(" are mutually exclusive, because {why}: {instead}"),
+                        instead,
+                    ),
+                    Conflict::Without {
+                        one,
+                        other,
+                        instead,
+                    } => (vec![one], format!(" needs --{other}: {instead}"), instead),
+                };
+                let samples = given
+                    .iter()
+                    .flat_map(|option| self.sample(option).split(' '));
+                let line: Vec<_> = self.base.split(' ').chain(samples).collect();
+                let message = check::<T>(&line, self.lists).unwrap_err().to_string();
+                assert!(message.starts_with("--"), "{message}");
+                assert!(message.ends_with(&fault), "no {fault:?}: {message}");
+                for suggestion in instead.split(", or ") {
+                    for line in changed(&line, &given, suggestion) {
+                        check::<T>(&line, self.lists)
+                            .unwrap_or_else(|error| panic!("{suggestion}: {line:?}: {error}"));
+                    }
+                }
+            }
+        }
+
+        fn sample(&self, option: &str) -> &str {
+            let known = self.samples.iter().find(|(name, _)| *name == option);
+            known
+                .unwrap_or_else(|| panic!("no value of {option} to try its row with"))
+                .1
+        }
+    }
+
+    /// Expands a command line to its points.
+    fn check<T: Kind + Into<Experiment>>(line: &[&str], lists: &Lists) -> Result<()> {
+        let command = T::augment_args(Command::new(T::KEY).no_binary_name(true));
+        let matches = command.try_get_matches_from(line);
+        let experiment = matches.and_then(|matches| from_command_line::<T>(&matches));
+        let experiment = experiment.map_err(|error| Error::Failed(error.to_string()))?;
+        let plan = Plan {
+            experiments: vec![experiment.into()],
+            ..Plan::default()
+        };
+        plan.points(2, lists).map(|_| ())
+    }
+
+    /// Returns a line as a suggestion changes it: `leave --a out`, `use --a 1 in place of --b`, `add --a 1`, or, in two
+    /// ways, `leave one of them out`.
+    fn changed<'a>(line: &[&'a str], given: &[&str], suggestion: &'a str) -> Vec<Vec<&'a str>> {
+        let words: Vec<_> = suggestion.split(' ').collect();
+        match words[..] {
+            ["leave", "one", "of", "them", "out"] => given
+                .iter()
+                .map(|option| without(line, option.split(' ').next().unwrap_or(option)))
+                .collect(),
+            ["leave", option, "out"] => vec![without(line, &option[2..])],
+            ["use" | "add", option, value, ref rest @ ..] => {
+                let mut line = without(line, &option[2..]);
+                if let ["in", "place", "of", old] = rest {
+                    line = without(&line, &old[2..]);
+                }
+                line.extend([option, value]);
+                vec![line]
+            }
+            _ => panic!("a suggestion of another form: {suggestion}"),
+        }
+    }
+
+    /// Returns a line without an option and its value.
+    fn without<'a>(line: &[&'a str], option: &str) -> Vec<&'a str> {
+        let mut left: VecDeque<_> = line.iter().copied().collect();
+        let mut kept = Vec::new();
+        while let Some(word) = left.pop_front() {
+            let (name, attached) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (word, None),
+            };
+            if name.strip_prefix("--") != Some(option) {
+                kept.push(word);
+            } else if attached.is_none() && left.front().is_some_and(|next| !next.starts_with("--"))
+            {
+                left.pop_front();
+            }
+        }
+        kept
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::Refused;
 
     const ROWS: &[&[Conflict]] = &[
-        &[Conflict::both("a", "b 2", "they do", "leave b out")],
-        &[Conflict::without("c off", "a", "add a")],
+        &[Conflict::both("a", "b 2", "they do", "leave --b out")],
+        &[Conflict::without("c off", "a", "add --a 1")],
     ];
 
     #[test]
@@ -146,10 +271,10 @@ mod tests {
         }
         for both in ["a = 1\nb = 2", "a = 1\nb = '2'", "a = 1\nb = [1, 2]"] {
             checked(both)
-                .refused("a 1 and b 2 contradict each other, because they do: leave b out");
+                .refused("--a 1 and --b 2 are mutually exclusive, because they do: leave --b out");
         }
-        checked("c = false").refused("c off needs a: add a");
+        checked("c = false").refused("--c off needs --a: add --a 1");
         // A value with line breaks is left out of the message.
-        checked("a = \"1\\n2\"\nb = 2").refused("a and b 2 contradict");
+        checked("a = \"1\\n2\"\nb = 2").refused("--a and --b 2 are mutually");
     }
 }

@@ -38,6 +38,16 @@ impl Plan {
     /// Returns the plan's points for a run of `ranks` ranks with the engines and memories of `lists`. The points are in
     /// measuring order: experiments are in the order of the plan. The same plan always expands to the same points.
     pub fn points(&self, ranks: u32, lists: &Lists) -> Result<Vec<Planned>> {
+        let named = self.origin.named(self.expand(ranks, lists));
+        let mut planned = named?;
+        for cell in &mut planned {
+            let why = cell.impossible.take();
+            cell.impossible = why.map(|why| self.origin.renamed(&why));
+        }
+        Ok(planned)
+    }
+
+    fn expand(&self, ranks: u32, lists: &Lists) -> Result<Vec<Planned>> {
         if self.experiments.is_empty() && self.given.is_empty() {
             return usage_error(format!("the plan has no experiment: add {}", any_table()));
         }
@@ -53,7 +63,7 @@ impl Plan {
                     .map_err(|error| Error::Failed(format!("a point has no JSON form: {error}")))?;
                 if !seen.insert(text) {
                     let error = Error::Usage(format!(
-                        "the same point is asked for twice ({}): leave one of them out, or give one a label",
+                        "the same point is asked for twice ({}): leave one of them out, or give one a --label",
                         point.any().name()
                     ));
                     return Err(self.located(index, error));
@@ -104,7 +114,7 @@ impl Plan {
 fn check_label(label: Option<&str>) -> Result<()> {
     match label {
         Some(label) if label.chars().any(char::is_control) => usage_error(format!(
-            "label {} has line breaks or other control characters: write one line of text",
+            "--label {} has line breaks or other control characters: name it in one line of text",
             quote(label)
         )),
         _ => Ok(()),

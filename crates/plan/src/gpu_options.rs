@@ -23,9 +23,9 @@ pub(crate) fn check_gpu_options(
     }
     let mut all = lists.memories.iter();
     let instead = all.find(|entry| is_of_gpu(entry));
-    let instead = instead.map(|entry| format!(", or use memory {}", entry.name));
+    let instead = instead.map(|entry| format!(", or use --memory {}", entry.name));
     usage_error(format!(
-        "{about}, and with memory {} neither end has any: leave it out{}",
+        "{about}, and with --memory {} neither end has any: leave it out{}",
         memories.join(" and "),
         instead.unwrap_or_default()
     ))
@@ -47,7 +47,7 @@ fn about_gpus(entry: &Entry, asked: &EngineOptions) -> Option<String> {
     let option = options.find(|option| option.needs_gpu_memory(asked))?;
     let value = option.value(asked);
     Some(format!(
-        "engine-option {}={value} is about memory of a GPU",
+        "--engine-option {}={value} is about memory of a GPU",
         option.name
     ))
 }
@@ -95,8 +95,8 @@ mod tests {
         let said = checked("file", &["host", "huge"]).unwrap_err().to_string();
         assert_eq!(
             said,
-            "engine-option keys=file is about memory of a GPU, and with memory host and huge neither end has any: \
-             leave it out, or use memory cuda"
+            "--engine-option keys=file is about memory of a GPU, and with --memory host and huge neither end has any: \
+             leave it out, or use --memory cuda"
         );
     }
 

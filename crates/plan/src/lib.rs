@@ -58,5 +58,5 @@ pub mod testing;
 
 pub use expand::Planned;
 pub use kinds::*;
-pub use plan::Plan;
+pub use plan::{Origin, Plan};
 pub use point::PointNotes;

@@ -20,8 +20,9 @@ pub(crate) fn places(
             _ => "all exchange bytes with each other",
         };
         return usage_error(format!(
-            "place far and traffic {} contradict each other, because {ranks} ranks that {how} cannot all have their \
-             peers on the other one of two sockets: use traffic pair, fan-out or fan-in, or place near",
+            "--place far and --traffic {} are mutually exclusive, because {ranks} ranks that {how} cannot all have \
+             their peers on the other one of two sockets: use --traffic pair, --traffic fan-out or --traffic \
+             fan-in, or --place near",
             traffic.name()
         ));
     }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::given::GivenPoint;
 use crate::kind::Scale;
-use crate::kinds::Experiment;
+use crate::kinds::{Experiment, KINDS};
 use crate::refuse::usage_error;
-use tonnage_units::Result;
 use tonnage_units::names::quote;
+use tonnage_units::{Error, Result};
 
 /// Everything that one run has to measure.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -22,6 +22,72 @@ pub struct Plan {
     pub experiments: Vec<Experiment>,
     /// Points copied from records, measured after the experiments.
     pub given: Vec<GivenPoint>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// Where a plan was written: messages name its options as they are written there. All origins are equal, because the
+/// same request is the same plan wherever it was written.
+#[derive(Debug, Clone, Copy, Default)]
+pub enum Origin {
+    /// Options such as `--depth 8`.
+    #[default]
+    CommandLine,
+    /// Keys such as `depth = 8`.
+    File,
+}
+
+impl PartialEq for Origin {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Origin {
+    /// Names options in an error about the request as they were written.
+    pub(crate) fn named<T>(self, outcome: Result<T>) -> Result<T> {
+        outcome.map_err(|error| match error {
+            Error::Usage(message) => Error::Usage(self.renamed(&message)),
+            other => other,
+        })
+    }
+
+    /// Takes a message that names options as on a command line, and names them as they were written. Command lines in
+    /// backquotes stay.
+    pub(crate) fn renamed(self, message: &str) -> String {
+        match self {
+            Self::CommandLine => message.to_owned(),
+            Self::File => {
+                let parts = message.split('`').enumerate();
+                let parts = parts.map(|(index, part)| match index % 2 {
+                    0 => with_keys(part),
+                    _ => part.to_owned(),
+                });
+                parts.collect::<Vec<_>>().join("`")
+            }
+        }
+    }
+}
+
+/// Replaces the options of experiments in a text by their keys: `--depth` by `depth`. Other options stay.
+fn with_keys(text: &str) -> String {
+    let mut parts = text.split("--");
+    let mut keys = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '-';
+        let end = part.find(|c| !is_name(c)).unwrap_or(part.len());
+        let (option, rest) = part.split_at(end);
+        let all = KINDS.iter().flat_map(|kind| (kind.keys)());
+        let found = all
+            .into_iter()
+            .find(|key| *key == option || key.strip_suffix('s') == Some(option));
+        match found {
+            Some(key) => keys += key,
+            None => keys = keys + "--" + option,
+        }
+        keys += rest;
+    }
+    keys
 }
 
 impl Plan {
@@ -35,7 +101,7 @@ impl Plan {
     pub fn scale(&mut self, factor: f64, ranks: u32) -> Result<()> {
         if !(1e-9..=1e5).contains(&factor) {
             return usage_error(format!(
-                "scale {factor} makes no sense: write a factor from 0.000000001 to 100000, such as 0.1 or 10"
+                "--scale {factor} makes no sense: use a factor from 0.000000001 to 100000, such as 0.1 or 10"
             ));
         }
         self.refuse_given("--scale")?;
@@ -102,12 +168,12 @@ impl Plan {
             .collect();
         if files.is_empty() {
             return usage_error(format!(
-                "path {place} has no effect on a plan without files: leave it out"
+                "--path {place} has no effect on a plan without files: leave it out"
             ));
         }
         if place.is_empty() || place.contains('\0') {
             return usage_error(format!(
-                "path {} cannot be the place of files: write a directory, or a prefix for the files' names",
+                "--path {} cannot be the place of files: use a directory, or a prefix for the files' names",
                 quote(place)
             ));
         }
@@ -119,7 +185,7 @@ impl Plan {
             let before = places.entry(new.clone()).or_insert_with(|| old.clone());
             if *before != old {
                 return usage_error(format!(
-                    "path {place} would make {new} of {before} and of {old}: give them different names in the plan"
+                    "--path {place} would make {new} of {before} and of {old}: give them different names in the plan"
                 ));
             }
         }
@@ -138,7 +204,9 @@ impl Plan {
         let ranks_of_node = ranks_of_node(hosts);
         let ranks = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
         let mut all = self.experiments.iter_mut();
-        all.try_for_each(|experiment| experiment.any_mut().resolve_nodes(ranks_of_node, ranks))
+        let resolved =
+            all.try_for_each(|experiment| experiment.any_mut().resolve_nodes(ranks_of_node, ranks));
+        self.origin.named(resolved)
     }
 
     /// Returns the text by which ranks of a run check that they have the same plan and the same version of tonnage.
@@ -182,6 +250,16 @@ fn ranks_of_node<H: PartialEq>(hosts: &[H]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_are_named_as_they_were_written() {
+        let message = "--depth 8 and --batch are out: leave --engine-option out, use --ranks 4 or `tonnage x --op write`";
+        assert_eq!(Origin::CommandLine.renamed(message), message);
+        assert_eq!(
+            Origin::File.renamed(message),
+            "depth 8 and batch are out: leave engine-options out, use --ranks 4 or `tonnage x --op write`"
+        );
+    }
 
     #[test]
     fn a_node_has_the_number_of_ranks_that_ior_assumes() {

@@ -139,7 +139,7 @@ impl FromStr for BoundChoice {
                     Ok(Self::Stated { bytes_per_s })
                 }
                 _ => usage_error(format!(
-                    "{} is not a bound: write auto, none or a bandwidth above 0 such as 12.5GB/s or 100Gb/s",
+                    "{} is not a bound: use auto, none or a bandwidth above 0 such as 12.5GB/s or 100Gb/s",
                     quote(text)
                 )),
             },
@@ -168,6 +168,6 @@ mod tests {
             assert_eq!(text.parse::<BoundChoice>().unwrap().to_string(), text);
         }
         let none = "0GB/s".parse::<BoundChoice>();
-        none.refused("write auto, none or a bandwidth above 0");
+        none.refused("use auto, none or a bandwidth above 0");
     }
 }

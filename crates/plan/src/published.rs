@@ -64,7 +64,7 @@ fn check(table: &PublishedTable) -> Result<()> {
     let named = quote(what);
     if what.trim().is_empty() || what.chars().any(char::is_control) {
         return usage_error(format!(
-            "what of published, {named}, is empty or has control characters: write the machine in one line of text"
+            "what of published, {named}, is empty or has control characters: name the machine in one line of text"
         ));
     }
     if columns.is_empty() || rows.is_empty() {
@@ -75,7 +75,7 @@ fn check(table: &PublishedTable) -> Result<()> {
     for (row, number) in rows.iter().zip(1..) {
         if row.len() != columns.len() {
             return usage_error(format!(
-                "row {number} of published of {named} has {} values for {} columns: write one for each",
+                "row {number} of published of {named} has {} values for {} columns: use one for each",
                 row.len(),
                 columns.len()
             ));
@@ -83,7 +83,7 @@ fn check(table: &PublishedTable) -> Result<()> {
         let mut numbers = row.iter().filter_map(PublishedCell::number);
         if numbers.any(|value| !value.is_finite() || value < 0.0) {
             return usage_error(format!(
-                "row {number} of published of {named} has a value that no measurement can give: write numbers from 0"
+                "row {number} of published of {named} has a value that no measurement can give: use numbers from 0"
             ));
         }
     }

@@ -13,7 +13,7 @@ use crate::given::GivenPoint;
 use crate::kind::KindEntry;
 use crate::kinds::{Experiment, KINDS};
 use crate::options::{Parsed, Source};
-use crate::plan::Plan;
+use crate::plan::{Origin, Plan};
 use tonnage_units::Count;
 use tonnage_units::names::nearest;
 use tonnage_units::names::quote;
@@ -155,6 +155,7 @@ fn plan(table: Spanned<DeTable<'_>>) -> Parsed<Plan> {
         ranks: head.ranks,
         experiments: experiments.map(|(_, experiment)| experiment).collect(),
         given: head.point,
+        origin: Origin::File,
     })
 }
 

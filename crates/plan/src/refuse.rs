@@ -15,11 +15,11 @@ pub(crate) fn usage_error<T>(message: impl Into<String>) -> Result<T> {
 pub(crate) fn mover_count(option: &str, value: u64, most: u32) -> Result<u32> {
     match u32::try_from(value) {
         Ok(0) => usage_error(format!(
-            "{option} 0 would move nothing: the fewest is {option} 1"
+            "--{option} 0 would move nothing: the fewest is --{option} 1"
         )),
         Ok(narrow) if narrow <= most => Ok(narrow),
         _ => usage_error(format!(
-            "{option} {value} are too many: the most is {option} {most}"
+            "--{option} {value} are too many: the most is --{option} {most}"
         )),
     }
 }
@@ -28,11 +28,11 @@ pub(crate) fn mover_count(option: &str, value: u64, most: u32) -> Result<u32> {
 pub(crate) fn repetition_count(option: &str, value: u64, most: u64) -> Result<u64> {
     match value {
         0 => usage_error(format!(
-            "{option} 0 would measure nothing: the fewest is {option} 1"
+            "--{option} 0 would measure nothing: the fewest is --{option} 1"
         )),
         _ if value <= most => Ok(value),
         _ => usage_error(format!(
-            "{option} {value} is too many: the most is {option} {most}"
+            "--{option} {value} is too many: the most is --{option} {most}"
         )),
     }
 }
@@ -48,7 +48,7 @@ pub(crate) fn value_within<T: PartialOrd + Display>(
     }
     let (least, most) = bounds.into_inner();
     usage_error(format!(
-        "{option} {value} is not possible: write {option} {least} to {option} {most}"
+        "--{option} {value} is not possible: use --{option} {least} to --{option} {most}"
     ))
 }
 
@@ -63,12 +63,12 @@ pub(crate) fn time_within(
     let (given, least, most) = (Nanos(ns), Nanos(*bounds.start()), Nanos(*bounds.end()));
     if given < least {
         return usage_error(format!(
-            "{option} {given}{over} is too short{why}: the shortest is {option} {least}"
+            "--{option} {given}{over} is too short{why}: the shortest is --{option} {least}"
         ));
     }
     if given > most {
         return usage_error(format!(
-            "{option} {given}{over} is too long: the longest is {option} {most}"
+            "--{option} {given}{over} is too long: the longest is --{option} {most}"
         ));
     }
     Ok(ns)
@@ -80,8 +80,8 @@ pub(crate) fn check_one_process(entry: &Entry, experiment: &str) -> Result<()> {
         return Ok(());
     }
     usage_error(format!(
-        "engine {} moves bytes within one process, and the ranks of {experiment} are processes: use `tonnage transfer` \
-         ([[transfer]] in a plan), or an engine between processes, as `tonnage engines` lists them",
+        "--engine {} moves bytes within one process, and the ranks of {experiment} are processes: use `tonnage \
+         transfer` ([[transfer]] in a plan), or an engine between processes, as `tonnage engines` lists them",
         entry.name
     ))
 }

@@ -160,7 +160,7 @@ fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, RangeStep)> {
     };
     if first.is_empty() || last.is_empty() || step.is_empty() {
         return usage_error(format!(
-            "the range {} is not complete: write it like 8..1M, 1M..32M+1M or 1..1000*10",
+            "the range {} is not complete: e.g. 8..1M, 1M..32M+1M or 1..1000*10",
             quote(part)
         ));
     }
@@ -173,7 +173,7 @@ fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, RangeStep)> {
         RangeStep::Multiply(step)
     };
     let endless = |why: String, instead: String| {
-        usage_error(format!("the range {} {why}: write {instead}", quote(part)))
+        usage_error(format!("the range {} {why}: use {instead}", quote(part)))
     };
     if last < first {
         let why = format!("never reaches its end, because {last} is less than {first}");
@@ -208,12 +208,12 @@ fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, RangeStep)> {
 
 fn empty_part(text: &str) -> Error {
     Error::Usage(if text.is_empty() {
-        "a sweep needs at least one value, and one on each side of a comma: write it like 8..1M, 1M..32M+1M, 1..1000*10 or \
+        "a sweep needs at least one value, and one on each side of a comma: e.g. 8..1M, 1M..32M+1M, 1..1000*10 or \
          64,4096"
             .into()
     } else {
         format!(
-            "the sweep {} has a comma without a value next to it: write it like 64,4096",
+            "the sweep {} has a comma without a value next to it: e.g. 64,4096",
             quote(text)
         )
     })
@@ -233,7 +233,7 @@ fn too_many_in_range(text: &str, part: &str, first: u64, last: u64, step: RangeS
     }
     let step = (last - first).div_ceil(VALUES_MAX as u64 - 1);
     Error::Usage(format!(
-        "the sweep {} has more than {VALUES_MAX} values: write {}..{}+{} or a larger step",
+        "the sweep {} has more than {VALUES_MAX} values: use {}..{}+{} or a larger step",
         quote(text),
         Bytes(first),
         Bytes(last),
@@ -278,26 +278,20 @@ mod tests {
     #[test]
     fn an_invalid_sweep_is_refused_with_the_nearest_valid_one() {
         for (text, part) in [
-            (
-                "8..64+0",
-                "never ends, because its step is 0: write 8..64+8",
-            ),
+            ("8..64+0", "never ends, because its step is 0: use 8..64+8"),
             (
                 "8..64*1",
-                "never ends, because its factor is 1: write 8..64*2",
+                "never ends, because its factor is 1: use 8..64*2",
             ),
-            (
-                "0..8",
-                "never ends, because 0 multiplied stays 0: write 1..8",
-            ),
+            ("0..8", "never ends, because 0 multiplied stays 0: use 1..8"),
             (
                 "1M..8",
-                "never reaches its end, because 8 is less than 1M: write 8..1M",
+                "never reaches its end, because 8 is less than 1M: use 8..1M",
             ),
-            ("0..0*0", "write 1..1*2"),
+            ("0..0*0", "use 1..1*2"),
             (
                 "1..1M+1",
-                "has more than 4096 values: write 1..1M+257 or a larger step",
+                "has more than 4096 values: use 1..1M+257 or a larger step",
             ),
             (
                 "1..4096+1,5000",
@@ -305,14 +299,14 @@ mod tests {
             ),
             ("1..3000+1,4000..8000+1", "values: leave some out"),
             ("1..18446744073709551615+1", "has more than 4096 values"),
-            ("", "on each side of a comma: write it like 8..1M"),
+            ("", "on each side of a comma: e.g. 8..1M"),
             (
                 "64,,4096",
-                "has a comma without a value next to it: write it like 64,4096",
+                "has a comma without a value next to it: e.g. 64,4096",
             ),
-            ("8...64", "write a size like"),
-            ("8..64..128", "write a size like"),
-            ("8..=64", "write a size like"),
+            ("8...64", "e.g. 8, 4k"),
+            ("8..64..128", "e.g. 8, 4k"),
+            ("8..=64", "e.g. 8, 4k"),
             ("eight", "\"eight\" is not a number of bytes"),
             (
                 "8..64,64",
@@ -322,7 +316,7 @@ mod tests {
             message(text).holds(part);
         }
         for text in ["8..", "..8", "..", "8..64+", "8..64*", "8..+1"] {
-            message(text).holds("is not complete: write it like 8..1M");
+            message(text).holds("is not complete: e.g. 8..1M");
         }
         assert_eq!(values("1..1M+257").len(), 4081);
         assert_eq!(values("1..4096+1").len(), 4096);

@@ -41,7 +41,7 @@ fn number(digits: &str, part: &str, text: &str) -> Result<u32> {
         .filter(|number| plain && *number < NUMBERS);
     number.ok_or_else(|| {
         Error::Usage(format!(
-            "the list {text:?}: {part:?} is not a number below {NUMBERS} or a range of them; write for example 0-3,8"
+            "the list {text:?}: {part:?} is not a number below {NUMBERS} or a range of them; e.g. 0-3,8"
         ))
     })
 }

@@ -99,7 +99,7 @@ impl FromStr for Bytes {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let examples = "write a size like 8, 4k (4096), 1M, 1.5GiB or 100MB (decimal)";
+        let examples = "e.g. 8, 4k (4096), 1M, 1.5GiB or 100MB (decimal)";
         parse_whole(text, "number of bytes", examples, SIZE_UNITS).map(Self)
     }
 }
@@ -119,7 +119,7 @@ impl FromStr for Count {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let examples = "write a count like 128, 200k (200000) or 1M (decimal)";
+        let examples = "e.g. 128, 200k (200000) or 1M (decimal)";
         parse_whole(text, "number", examples, COUNT_UNITS).map(Self)
     }
 }
@@ -138,7 +138,7 @@ impl FromStr for Nanos {
         if text.trim() == "0" {
             return Ok(Self(0));
         }
-        let examples = "write a duration with its unit, like 10ns, 1us, 200ms, 5s or 2m";
+        let examples = "e.g. 10ns, 1us, 200ms, 5s or 2m";
         parse_whole(text, "number of nanoseconds", examples, TIME_UNITS).map(Self)
     }
 }
@@ -177,8 +177,7 @@ impl FromStr for PerSecond {
             };
             scaled(number, exponent)
         };
-        let wrong =
-            "is not a rate: write operations per second like 200000, 200k or 1.5M (decimal)";
+        let wrong = "is not a rate: e.g. 200000, 200k or 1.5M operations per second (decimal)";
         parse_real(text, rate, wrong).map(Self)
     }
 }
@@ -193,7 +192,7 @@ impl FromStr for BytesPerSecond {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = "is not a bandwidth: write it like 12.5GB/s, 100Gb/s or 10GiB/s";
+        let wrong = "is not a bandwidth: e.g. 12.5GB/s, 100Gb/s or 10GiB/s";
         parse_real(text, bandwidth, wrong).map(Self)
     }
 }
@@ -238,7 +237,7 @@ impl FromStr for Fraction {
 
     fn from_str(text: &str) -> Result<Self> {
         let percent = |number: &str, unit: &str| scaled(number, -2).filter(|_| unit == "%");
-        let wrong = "is not a percentage: write it with its sign, like 2% or 0.5%";
+        let wrong = "is not a percentage: e.g. 2% or 0.5%";
         parse_real(text, percent, wrong).map(Self)
     }
 }

@@ -4,6 +4,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use tonnage_units::{Error, Result};
 
 use super::common::{LogLevel, RankArgs, ResultArgs};
+use crate::parser_errors;
 use tonnage_ior::help;
 use tonnage_ior::options::IorOptions;
 use tonnage_ior::options::check::check;
@@ -66,8 +67,8 @@ impl IorArgs {
         let matches = command.try_get_matches_from_mut(&divided.own);
         let ours = matches.and_then(|matches| OwnArgs::from_arg_matches(&matches));
         let ours = ours.map_err(|error| {
-            let text = error.to_string();
-            Error::Usage(text.trim_start_matches("error: ").trim_end().to_owned())
+            let line = ["tonnage".into(), "ior".into()];
+            Error::Usage(parser_errors::text(&error, &line))
         })?;
         Ok(IorRequest::Run(Box::new((divided.ior, ours))))
     }

@@ -23,7 +23,7 @@ mod overview;
 pub mod passed_on;
 pub mod report;
 pub mod run;
-mod short_help;
+pub mod short_help;
 pub mod values;
 pub mod verify;
 pub mod version;

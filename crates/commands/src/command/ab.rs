@@ -10,7 +10,6 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use tonnage_ranks::spawn::local::TURN_PARENT;
 use tonnage_record::read::read_records_of;
 use tonnage_record::writer::{RecordWriter, check_writable};
@@ -21,8 +20,9 @@ use tonnage_units::{Error, Result};
 
 use super::atomic_file::refuse_existing;
 use super::env;
+use crate::args::Command as Asked;
 use crate::args::ab::{AbArgs, AbSide};
-use crate::args::{Cli, Command as Asked};
+use crate::parser_errors;
 
 /// Smallest exit code that means a signal.
 const SIGNALLED: i32 = 128;
@@ -190,12 +190,9 @@ fn sides(args: &AbArgs) -> Result<[AbSide; 2]> {
 fn check(side: &str, arguments: &[String]) -> Result<()> {
     let words = std::iter::once("tonnage".into()).chain(arguments.iter().map(OsString::from));
     let wrong = |what: &str| Err(Error::Usage(format!("side {side}: {what}")));
-    let cli = match Cli::try_parse_from(words) {
+    let cli = match parser_errors::parse(&words.collect::<Vec<_>>()) {
         Ok(cli) => cli,
-        Err(error) => {
-            let text = error.to_string();
-            return wrong(text.trim_start_matches("error: ").trim_end());
-        }
+        Err(error) => return wrong(&error.to_string()),
     };
     let results = match &cli.command {
         Some(Asked::Experiment(args)) => &args.results,
@@ -352,8 +349,12 @@ mod tests {
     fn sides_of(words: &str) -> Result<[AbSide; 2]> {
         let words = ["tonnage", "ab", "-o", "x"]
             .into_iter()
-            .chain(words.split_whitespace());
-        match Cli::try_parse_from(words).unwrap().command {
+            .chain(words.split_whitespace())
+            .map(OsString::from);
+        match parser_errors::parse(&words.collect::<Vec<_>>())
+            .unwrap()
+            .command
+        {
             Some(Asked::Ab(args)) => sides(&args),
             other => panic!("{other:?}"),
         }
@@ -405,7 +406,7 @@ mod tests {
             -- L --time-limit 9s -- L         => give it to `tonnage ab`
             --b-env X=1 -- L --checkpoint 1s  => leave --checkpoint out
             -- L --print-plan -- L            => leave --print-plan out
-            -- L -- L --sices 9               => side B: unexpected argument
+            -- L -- L --sices 9               => side B: tonnage transfer has no option
             -- L --                           => side B: "" is not a command
         "#;
         for row in refused.lines().filter(|row| !row.trim().is_empty()) {

@@ -160,7 +160,7 @@ fn check_link_speed(points: &[Planned]) -> Result<()> {
         .first()
         .unwrap_or(&"the engines of this run: leave it out");
     Err(Error::Usage(format!(
-        "--link-speed says what bandwidth is set beside, and has no effect on {why}"
+        "--link-speed is the speed that bandwidth is compared with, and has no effect on {why}"
     )))
 }
 
@@ -309,15 +309,15 @@ pub fn check_places(job: &Job, points: &[Planned]) -> Result<()> {
     };
     match job.placement() {
         (CpuChoice::List(cpus), _) => Err(Error::Usage(format!(
-            "--cpus {} and place {place} contradict each other, because both choose the threads' CPUs: leave one of them out",
+            "--cpus {} and --place {place} are mutually exclusive, because both choose the threads' CPUs: leave one of them out",
             number_list::format(&cpus)
         ))),
         (CpuChoice::None, _) => Err(Error::Usage(format!(
-            "--cpus none and place {place} contradict each other, because threads that are not pinned are on no socket: \
+            "--cpus none and --place {place} are mutually exclusive, because threads that are not pinned are on no socket: \
              leave one of them out"
         ))),
         (CpuChoice::Auto, Numa::Node(node)) => Err(Error::Usage(format!(
-            "--numa {node} and place {place} contradict each other, because a place includes the threads' \
+            "--numa {node} and --place {place} are mutually exclusive, because a place includes the threads' \
              memory, and all of it would be on node {node}: leave one of them out"
         ))),
         (CpuChoice::Auto, Numa::Auto | Numa::None) => Ok(()),

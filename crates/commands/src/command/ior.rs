@@ -119,7 +119,7 @@ fn with_tasks(
                 None => format!("the {count} ranks of the hosts"),
             };
             Err(Error::Usage(format!(
-                "-N {tasks} and {asked} contradict each other: leave one of them out"
+                "-N {tasks} and {asked} are mutually exclusive: leave one of them out"
             )))
         }
         _ => {

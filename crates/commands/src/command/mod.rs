@@ -74,7 +74,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use tonnage_record::Program;
-use tonnage_units::message::{print_message, truncate_message};
+use tonnage_units::message::print_message;
 use tonnage_units::{Error, Result};
 
 /// Reads an environment variable; `None` if it is unset or not Unicode.
@@ -89,26 +89,15 @@ pub fn say_error(error: &Error) {
     }
 }
 
-/// Prints the parser's result: help, the version, or why the command line is wrong.
+/// Prints the parser's answer: help or the version.
 pub fn answer(answer: &clap::Error) -> ExitCode {
-    let text = answer.to_string();
-    // The parser can print in colour, but repeats arguments of any length in full. Long messages are therefore cut and
-    // printed here.
-    let printed = match truncate_message(&text) {
-        cut if answer.use_stderr() && cut != text.as_str() => {
-            print_message(cut.trim_end());
-            Ok(())
-        }
-        _ => answer.print().and_then(|()| std::io::stdout().flush()),
-    };
-    match printed {
-        // If an error message cannot be printed, only the exit code is left.
-        Err(error) if !answer.use_stderr() => {
+    match answer.print().and_then(|()| std::io::stdout().flush()) {
+        Err(error) => {
             let error = unwritten(error);
             say_error(&error);
             error.exit_code().into()
         }
-        _ => u8::try_from(answer.exit_code()).unwrap_or(1).into(),
+        Ok(()) => ExitCode::SUCCESS,
     }
 }
 

@@ -15,18 +15,17 @@ mod values;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser};
 use tonnage_plan::options::command_line::quoted;
 use tonnage_units::{Error, Result};
 
+use crate::args::Command;
 use crate::args::from::FromArgs;
 use crate::args::ior::IorRequest;
-use crate::args::{Cli, Command};
 use crate::command::checks;
 use crate::command::ior;
 use crate::command::measure::resolve::{Resolved, job_of, layers_job, verify_job};
 use crate::command::print;
+use crate::parser_errors;
 use draft::Draft;
 
 pub use own::refuse;
@@ -63,8 +62,8 @@ fn texts(words: &[OsString]) -> Option<Vec<String>> {
 /// ignored.
 pub(crate) fn check(words: &[String]) -> Result<()> {
     let begin = words.iter().position(|word| word == "tonnage").unwrap_or(0);
-    let cli = Cli::try_parse_from(words.iter().skip(begin))
-        .map_err(|error| Error::Usage(error.to_string()))?;
+    let words: Vec<_> = words.iter().skip(begin).map(OsString::from).collect();
+    let cli = parser_errors::parse(&words)?;
     let job = match cli.command {
         Some(Command::Experiment(args)) => job_of(args.to_plan(), &args.ranks, &args.results),
         Some(Command::Verify(args)) => verify_job(&args),
@@ -114,61 +113,4 @@ fn settle(draft: &mut Draft) -> Result<()> {
 fn first_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
     line.trim_start_matches("error: ").to_owned()
-}
-
-/// Replaces the parser's suggestions if they only look similar or are former names. The new suggestion is the nearest
-/// name in the help. It differs by at most two typing errors, or begins with the typed letters if there are at least
-/// three.
-pub fn without_wrong_hints(error: &mut clap::Error, words: &[OsString]) {
-    let text = |error: &clap::Error, kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => text.clone(),
-        _ => String::new(),
-    };
-    let program = Cli::command();
-    if error.remove(ContextKind::SuggestedArg).is_some() {
-        // The second suggestion is the same option at another command.
-        error.remove(ContextKind::Suggested);
-        let typed = text(error, ContextKind::InvalidArg);
-        let command = words.iter().find_map(|word| program.find_subcommand(word));
-        let own = command.map(clap::Command::get_arguments);
-        let own = own.into_iter().flatten().chain(program.get_arguments());
-        let names = own.filter(|argument| !argument.is_hide_set());
-        let names = names.filter_map(clap::Arg::get_long);
-        let near = nearest(&typed, names).map(|near| format!("--{near}"));
-        if let Some(near) = near {
-            error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
-        } else if let Some(command) = command {
-            // The usage line contains the parser's suggestion too.
-            let name = format!("tonnage {}", command.get_name());
-            let usage = command.clone().bin_name(name).render_usage();
-            error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
-        }
-    }
-    if error.remove(ContextKind::SuggestedSubcommand).is_some() {
-        let typed = text(error, ContextKind::InvalidSubcommand);
-        let commands = program.get_subcommands();
-        let names = commands.filter(|command| !command.is_hide_set());
-        if let Some(near) = nearest(&typed, names.map(clap::Command::get_name)) {
-            let near = ContextValue::Strings(vec![near.to_owned()]);
-            error.insert(ContextKind::SuggestedSubcommand, near);
-        }
-    }
-}
-
-/// Returns the nearest name, if one is near enough.
-fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let typed = typed.trim_start_matches('-');
-    let typed = typed.split([' ', '=']).next()?.to_lowercase();
-    // The cost is the product of both lengths. No name is near a text of this length.
-    if typed.len() > 64 {
-        return None;
-    }
-    let slips = |name: &str| {
-        let is_beginning = typed.len() >= 3 && name.starts_with(&typed);
-        let slips = strsim::damerau_levenshtein(&typed, name);
-        let slips = if is_beginning { slips.min(2) } else { slips };
-        (slips <= 2.min(name.len() / 2)).then_some(slips)
-    };
-    let near = names.filter_map(|name| Some((slips(name)?, name)));
-    near.min_by_key(|(slips, _)| *slips).map(|(_, name)| name)
 }

@@ -201,33 +201,6 @@ fn own_lines_are_answered_as_recorded() {
     compare("own.txt", OWN, &now);
 }
 
-/// Returns the parser's message without wrong suggestions.
-fn hint(line: &str) -> String {
-    let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-    let mut error = Cli::try_parse_from(&words).unwrap_err();
-    without_wrong_hints(&mut error, &words);
-    error.to_string()
-}
-
-#[test]
-fn only_near_spellings_are_suggested() {
-    for (line, near) in [
-        ("tonnage transfer --dept 8", "--depth"),
-        ("tonnage transfer --bidirect", "--bidirectional"),
-        ("tonnage tranfser", "transfer"),
-    ] {
-        assert!(hint(line).contains(&format!("'{near}'")), "{}", hint(line));
-    }
-    for (line, wrong) in [
-        ("tonnage transfer --treads 4", "stress"),
-        ("tonnage transfer --queue-dep 4", "--require-path"),
-        ("tonnage run tour --time 10", "'--runs'"),
-        ("tonnage bench", "similar"),
-    ] {
-        assert!(!hint(line).contains(wrong), "{}", hint(line));
-    }
-}
-
 #[test]
 fn odd_lines_are_errors() {
     for line in [

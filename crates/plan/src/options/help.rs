@@ -20,7 +20,7 @@ pub fn on_off(text: &str) -> Result<bool, Error> {
         "on" => Ok(true),
         "off" => Ok(false),
         _ => usage_error(format!(
-            "{} is neither on nor off: write on or off",
+            "{} is neither on nor off: use on or off",
             quote(text)
         )),
     }
@@ -141,6 +141,6 @@ mod tests {
             (true, false)
         );
         let message = on_off("yes").unwrap_err().to_string();
-        assert!(message.contains("write on or off"), "{message}");
+        assert!(message.contains("use on or off"), "{message}");
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn several<'a, T>(
 ) -> tonnage_units::Result<Option<&'a [T]>> {
     match asked.as_ref().map(Many::values) {
         Some([]) => usage_error(format!(
-            "{option} is empty: leave it out, or write {option} {such}"
+            "--{option} is empty: leave it out, or use --{option} {such}"
         )),
         asked => Ok(asked),
     }

@@ -14,19 +14,19 @@ pub type Pair = (String, String);
 
 /// Reads one option of an engine. Expansion of the plan checks whether the engine has this option.
 pub fn engine_option(text: &str) -> Result<Pair, Error> {
-    pair(text, "is not an option of an engine: write NAME=VALUE")
+    pair(text, "is not an option of an engine: use NAME=VALUE")
 }
 
 /// Reads one option of a memory. Expansion of the plan checks whether the memory has this option.
 pub fn memory_option(text: &str) -> Result<Pair, Error> {
-    pair(text, "is not an option of a memory: write NAME=VALUE")
+    pair(text, "is not an option of a memory: use NAME=VALUE")
 }
 
 /// Reads one hint. The name is not checked, because only the library knows which hints exist.
 pub fn hint(text: &str) -> Result<Pair, Error> {
     pair(
         text,
-        "is not a hint: write NAME=VALUE, such as romio_cb_write=disable",
+        "is not a hint: use NAME=VALUE, such as romio_cb_write=disable",
     )
 }
 
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(hint("a=b=c").unwrap(), ("a".to_owned(), "b=c".to_owned()));
         for wrong in ["", "a", "a=", "=b"] {
             let message = engine_option(wrong).unwrap_err().to_string();
-            assert!(message.ends_with("write NAME=VALUE"), "{message}");
+            assert!(message.ends_with("use NAME=VALUE"), "{message}");
             let message = memory_option(wrong).unwrap_err().to_string();
             assert!(message.contains("not an option of a memory"), "{message}");
             let message = hint(wrong).unwrap_err().to_string();

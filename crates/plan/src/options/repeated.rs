@@ -34,7 +34,8 @@ pub fn from_command_line<T: Tables + Args>(matches: &ArgMatches) -> Result<T, cl
         // Lists are added one at a time, so that the message can name the option.
         if let Err(error) = parse_table::<T>(&table) {
             return Err(value_error(&format!(
-                "invalid value for '{list}': {}",
+                "--{}: {}",
+                list.get_long().unwrap_or_default(),
                 error.message()
             )));
         }

@@ -42,7 +42,7 @@ fn missing_keys_are_named_with_an_example() {
     let without_sizes = Plan::from_toml(HEAD, "p.toml").unwrap();
     without_sizes
         .transfer_points(2)
-        .refused("write sizes 8..1M, or traffic-file FILE");
+        .refused("e.g. sizes 8..1M (or use traffic-file FILE)");
     assert!(message("").contains("a plan needs the key \"name\": write name = \"my-plan\""));
     assert_eq!(
         message("name = 'p'"),
@@ -64,11 +64,11 @@ fn wrong_values_name_line_and_reason() {
     for (more, part) in cases([
         "sizes = '0..8' => p.toml:5: the range \"0..8\" never ends",
         "sizes = 8; depth = -1 => p.toml:6: \"-1\" is not a number of bytes",
-        "sizes = 8; trial-time = 200 => p.toml:6: \"200\" has no unit: write a duration",
+        "sizes = 8; trial-time = 200 => p.toml:6: \"200\" has no unit: e.g.",
         "sizes = 8; until-ci = 0.02 => p.toml:6: \"0.02\" is not a percentage",
         "sizes = 8; traffic = 'fanout' => did you mean \"fan-out\"?",
         "sizes = 8; latency = 'off' => p.toml:6: invalid type",
-        "sizes = 8; bound = 'fast' => write auto, none or a bandwidth",
+        "sizes = 8; bound = 'fast' => use auto, none or a bandwidth",
         "sizes = 8; rate = -5 => \"-5\" is not a rate",
         "sizes = 8; rate = inf => \"inf\" is not a rate",
         "sizes = true => p.toml:5: invalid type",

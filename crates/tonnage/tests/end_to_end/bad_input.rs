@@ -29,14 +29,14 @@ fn a_wrong_request_is_one_error_and_leaves_nothing() {
     fs::write(dir.path().join("bytes.toml"), [0xff, 0xfe, 0x00]).unwrap();
     let shm = "transfer --engine shm --op write --ranks 2";
     let refused = r#"
-        SHM -o r.jsonl                                        => sizes is missing
-        SHM --sizes 0 -o r.jsonl                              => the smallest size is 1
+        SHM -o r.jsonl                                        => --sizes is required, e.g. --sizes 8..1M
+        SHM --sizes 0 -o r.jsonl                              => --sizes 0 would move nothing: the smallest is --sizes 1
         SHM --sizes 8 --control-interface lo -o r.jsonl               => leave --control-interface out
-        SHM --sizes 8 --place far --cpus 0 -o r.jsonl         => --cpus 0 and place far contradict each other
+        SHM --sizes 8 --place far --cpus 0 -o r.jsonl         => --cpus 0 and --place far are mutually exclusive
         SHM --sizes 8 --resume notes.txt                      => notes.txt, line 1
-        file --path t --block 10k --transfer 4k -o r.jsonl    => write block 8k
+        file --path t --block 10k --transfer 4k -o r.jsonl    => use --block 8k
         run key.toml                                          => key.toml:7 | unknown key "deptth" | did you mean "depth"?
-        run zero.toml                                         => the smallest depth is 1
+        run zero.toml                                         => depth 0 would move nothing: the smallest is 1, as in depth 1..64
         run cut.toml                                          => cut.toml:1
         run none.toml                                         => [[transfer]]
         run fly.toml                                          => "fly"

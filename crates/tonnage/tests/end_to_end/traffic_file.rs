@@ -94,17 +94,17 @@ fn a_file_that_is_not_a_matrix_of_bytes_is_refused_before_a_rank_starts() {
     let refused = r#"
         0 1M 1M / 1M 0           =>                       => line 2 has 2 numbers and the first row 3
         0 1M 1M / 1M 0 1M        =>                       => row 1 has 3 numbers and there are 2 rows
-        0 -1M / 1M 0             =>                       => "-1M" is negative: write 0 or more bytes
+        0 -1M / 1M 0             =>                       => "-1M" is negative: use 0 or more bytes
         0 many / 1M 0            =>                       => line 1: "many" is not a number of bytes
-        0 0 / 0 0                =>                       => write bytes for some pair, such as 1M
-        8 1M / 1M 0              =>                       => is 8 from rank 0 to itself: write 0
+        0 0 / 0 0                =>                       => use bytes for some pair, such as 1M
+        8 1M / 1M 0              =>                       => is 8 from rank 0 to itself: use 0
         0 1M 0 / 0 0 0 / 0 0 0   =>                       => use --ranks 3, or a file with 2 rows of 2 sizes
-        0 4000001 / 4000000 0    =>                       => round them to multiples of 4k, or write sizes 1
-        0 1M / 0 0               => --sizes 3M            => write sizes 1M
-        0 1M / 0 0               => --batch 4             => leave one of them out
-        0 1M / 0 0               => --iters 4             => leave one of them out
+        0 4000001 / 4000000 0    =>                       => round them to multiples of 4k, or use --sizes 1
+        0 1M / 0 0               => --sizes 3M            => use --sizes 1M
+        0 1M / 0 0               => --batch 4             => leave --batch out
+        0 1M / 0 0               => --iters 4             => leave --iters out
         0 1M / 0 0               => --traffic pair        => leave one of them out
-        0 1M / 0 0               => --link-speed 100Gb/s  => a traffic file, which loads links unevenly
+        0 1M / 0 0               => --link-speed 100Gb/s  => --traffic-file, which loads links unevenly
     "#;
     for [text, more, refusal] in rows(refused) {
         write(dir.path(), &text.replace(" / ", "\n"));

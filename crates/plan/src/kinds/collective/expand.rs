@@ -34,13 +34,13 @@ const CONFLICTS: &[Conflict] = &[
         "print-calls",
         "align none",
         "back-to-back calls have no separate times",
-        "use align barrier, or leave print-calls out",
+        "use --align barrier, or leave --print-calls out",
     ),
     Conflict::both(
         "refill iteration",
         "align none",
         "back-to-back calls leave no time to refill",
-        "use refill trial, or align barrier",
+        "use --refill trial, or use --align barrier",
     ),
 ];
 
@@ -69,12 +69,12 @@ impl Kind for CollectiveJob {
         let call = &self.call;
         let ops = Many::all(&call.op);
         if ops.is_empty() {
-            return usage_error(
-                "op is missing: write op all-reduce, or another one that --help lists",
-            );
+            return usage_error("--op is required, e.g. --op all-reduce; --help lists the others");
         }
         if self.length.interval.is_some() || self.length.checkpoint.is_some() {
-            return usage_error("interval and checkpoint apply to transfers only: leave them out");
+            return usage_error(
+                "--interval and --checkpoint apply to transfers only: leave them out",
+            );
         }
         conflicts::check(self, &[CONFLICTS, LENGTH_CONFLICTS])?;
         check_effects(call, ops)?;
@@ -191,7 +191,7 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<CommonParts>
         && !entry.host_addressable
     {
         return usage_error(format!(
-            "memory {memory} cannot be written by the CPU, which fills and checks the elements: use memory host"
+            "--memory {memory} cannot be written by the CPU, which fills and checks the elements: use --memory host"
         ));
     }
     let Nanos(timeout_ns) = call.timeout.unwrap_or(TIMEOUT_DEFAULT);
@@ -242,7 +242,7 @@ fn backends(
     if names.is_empty() {
         let known: Vec<_> = lists.backends.iter().map(|entry| entry.name).collect();
         return usage_error(format!(
-            "backend is missing: write backend native:shm; there are {}",
+            "--backend is required, e.g. --backend native:shm; there are {}",
             known.join(", ")
         ));
     }
@@ -250,14 +250,15 @@ fn backends(
     let (mut entries, mut options) = (Vec::new(), EngineOptions::new());
     for (at, name) in names.iter().enumerate() {
         if names[..at].contains(name) {
-            return usage_error(format!("backend {name} is named twice: name it once"));
+            return usage_error(format!("--backend {name} is named twice: name it once"));
         }
         let (entry, variant) = lists.backend(name)?;
         if entry.variant == BackendVariant::Engine {
             let engine = lists.engine(variant)?;
             if !engine.carries_collectives() {
                 return usage_error(format!(
-                    "backend {name} needs an engine that moves bytes by write-imm, and {} does not: use backend native:shm",
+                    "--backend {name} needs an engine that moves bytes by write-imm, and {} does not: use --backend \
+                     native:shm",
                     engine.name
                 ));
             }
@@ -269,12 +270,13 @@ fn backends(
     }
     let mut variants = entries.iter().map(|entry| &entry.variant);
     if !asked.is_empty() && !variants.any(|variant| *variant == BackendVariant::Engine) {
-        return usage_error("engine-option has no effect without a native backend: leave it out");
+        return usage_error("--engine-option has no effect without a native backend: leave it out");
     }
     let own = entries.iter().any(|entry| entry.has_algorithms);
     if !own && (call.algorithm.is_some() || call.chunk.is_some()) {
         return usage_error(
-            "algorithm and chunk have no effect without a native backend: leave them out, or add backend native:shm",
+            "--algorithm and --chunk have no effect without a native backend: leave them out, or add --backend \
+             native:shm",
         );
     }
     Ok((entries, options))
@@ -304,7 +306,7 @@ fn check_effects(call: &CallOptions, ops: &[Collective]) -> Result<()> {
         if given && !ops.iter().copied().any(has) {
             let having: Vec<_> = Collective::ALL.into_iter().filter(|&op| has(op)).collect();
             return usage_error(format!(
-                "{option} has no effect on {}, which has {lack}: leave it out, or add one of op {}",
+                "--{option} has no effect on {}, which has {lack}: leave it out, or add one of --op {}",
                 names(ops),
                 names(&having)
             ));
@@ -323,7 +325,7 @@ fn check_place(call: &CallOptions, backends: &[&BackendEntry]) -> Result<()> {
     let in_workers = |entry: &&BackendEntry| matches!(entry.variant, BackendVariant::OneOf(_));
     if call.place.is_some() && backends.iter().all(in_workers) {
         return usage_error(
-            "place has no effect on torch's workers, which are not pinned: leave it out",
+            "--place has no effect on torch's workers, which are not pinned: leave it out",
         );
     }
     Ok(())
@@ -334,7 +336,7 @@ fn python(call: &CallOptions, backends: &[&BackendEntry]) -> Result<String> {
     let has_python = |entry: &&BackendEntry| matches!(entry.variant, BackendVariant::OneOf(_));
     match &call.python {
         Some(_) if !backends.iter().any(has_python) => usage_error(
-            "python has no effect without a torch backend: leave it out, or add backend torch:gloo",
+            "--python has no effect without a torch backend: leave it out, or add --backend torch:gloo",
         ),
         asked => Ok(asked.clone().unwrap_or_else(|| PYTHON_DEFAULT.to_owned())),
     }
@@ -369,7 +371,7 @@ fn check_chunk(bytes: u64, dtype: Dtype) -> Result<()> {
         return Ok(());
     }
     usage_error(format!(
-        "chunk {bytes} is less than one element of {dtype}: the smallest is chunk {}",
+        "--chunk {bytes} is less than one element of {dtype}: the smallest is --chunk {}",
         dtype.bytes()
     ))
 }
@@ -379,7 +381,7 @@ fn sizes(call: &CallOptions, op: Collective) -> Result<Vec<u64>> {
     match &call.sizes {
         _ if op == Collective::Barrier => Ok(vec![0]),
         Some(sizes) => Ok(Sweep::values(sizes).to_vec()),
-        None => usage_error(format!("sizes is missing: write sizes 1M for {op}")),
+        None => usage_error(format!("--sizes is required for {op}, e.g. --sizes 1M")),
     }
 }
 
@@ -388,7 +390,7 @@ fn root(call: &CallOptions, op: Collective, ranks: u32) -> Result<u32> {
     match u32::try_from(root) {
         Ok(root) if root < ranks => Ok(if op.is_rooted() { root } else { 0 }),
         _ => usage_error(format!(
-            "root {root} is none of {ranks} ranks: the last one is root {}",
+            "--root {root} is none of {ranks} ranks: the last one is --root {}",
             ranks - 1
         )),
     }
@@ -401,8 +403,8 @@ fn block_elements(op: Collective, ranks: u32, dtype: Dtype, size_bytes: u64) -> 
     }
     if op == Collective::SendRecvPairs && !ranks.is_multiple_of(2) {
         return usage_error(format!(
-            "send-recv-pairs needs an even number of ranks and there are {ranks}: use --ranks {}, groups of an even number, or \
-             op send-recv-ring",
+            "send-recv-pairs needs an even number of ranks and there are {ranks}: use --ranks {}, groups of an even \
+             number, or --op send-recv-ring",
             ranks + 1
         ));
     }
@@ -414,13 +416,13 @@ fn block_elements(op: Collective, ranks: u32, dtype: Dtype, size_bytes: u64) -> 
     };
     if shape.block == 0 {
         return usage_error(format!(
-            "size {size_bytes} of {op} is less than one element of {dtype} for each rank: the smallest is {}",
+            "--sizes {size_bytes} of {op} is less than one element of {dtype} for each rank: the smallest is {}",
             parts * dtype.bytes()
         ));
     }
     if size_bytes.saturating_mul(2) > MEMORY_BYTES_MAX {
         return usage_error(format!(
-            "size {} is more than the memory of a rank may be: the most is {}",
+            "--sizes {} is more than the memory of a rank may be: the most is {}",
             Bytes(size_bytes),
             Bytes(MEMORY_BYTES_MAX / 2)
         ));

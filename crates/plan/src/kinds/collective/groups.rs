@@ -62,7 +62,7 @@ impl Groups {
             .filter(divides)
             .min_by_key(|it| it.abs_diff(number));
         usage_error(format!(
-            "groups {self} does not divide {ranks} ranks into equal groups: use groups {name}:{}",
+            "--groups {self} does not divide {ranks} ranks into equal groups: use --groups {name}:{}",
             nearest.unwrap_or(1)
         ))
     }
@@ -182,7 +182,7 @@ impl FromStr for Groups {
         };
         read.ok_or_else(|| {
             Error::Usage(format!(
-                "{} is not a division of ranks: write all, div:K (K consecutive ranks) or mod:K (every K-th rank), \
+                "{} is not a division of ranks: use all, div:K (K consecutive ranks) or mod:K (every K-th rank), \
                  such as div:2",
                 quote(text)
             ))
@@ -257,8 +257,8 @@ mod tests {
     #[test]
     fn unequal_groups_are_refused_with_the_nearest_ones() {
         let refused = |groups: Groups, ranks| groups.grouping(ranks).unwrap_err().to_string();
-        assert!(refused(Groups::Div(3), 8).contains("use groups div:2"));
-        assert!(refused(Groups::Mod(9), 8).contains("use groups mod:8"));
+        assert!(refused(Groups::Div(3), 8).contains("use --groups div:2"));
+        assert!(refused(Groups::Mod(9), 8).contains("use --groups mod:8"));
     }
 
     #[test]

@@ -139,12 +139,12 @@ fn traffic(traffic: Traffic, ranks: u32) -> Result<Traffic> {
     match traffic {
         Traffic::Pair if ranks.is_multiple_of(2) => Ok(traffic),
         Traffic::Pair => usage_error(format!(
-            "pair traffic needs an even number of ranks and there are {ranks}: use --ranks {}, or traffic fan-in",
+            "--traffic pair needs an even number of ranks and there are {ranks}: use --ranks {}, or --traffic fan-in",
             ranks + 1
         )),
         other if TRAFFICS.contains(&other) => Ok(other),
         other => usage_error(format!(
-            "connections are set up in pairs or towards one rank, and traffic {} is neither: use traffic {}",
+            "connections are set up in pairs or towards one rank, and --traffic {} is neither: use --traffic {}",
             other.name(),
             TRAFFICS.map(Traffic::name).join(" or ")
         )),
@@ -158,10 +158,10 @@ fn check_register(point: &ConnectPoint) -> Result<()> {
         MEMORY_BYTES_MAX / u64::from(point.threads),
     );
     match bytes {
-        0 => usage_error("register 0 would register nothing: the smallest is register 1"),
+        0 => usage_error("--register 0 would register nothing: the smallest is --register 1"),
         _ if bytes <= most => Ok(()),
         _ => usage_error(format!(
-            "register {} is more than the memory of a rank may be: the most is register {}",
+            "--register {} is more than the memory of a rank may be: the most is --register {}",
             Bytes(bytes),
             Bytes(most)
         )),

@@ -102,32 +102,32 @@ pub(super) fn point_notes(job: &FileJob) -> Result<PointNotes> {
 
 fn check_paths(job: &FileJob, layout: FileLayout) -> Result<()> {
     if job.files.path.is_empty() {
-        return usage_error("path is missing: write path data/file");
+        return usage_error("--path is required, e.g. --path data/file");
     }
     for path in &job.files.path {
         if path.is_empty() || path.contains('\0') {
             return usage_error(format!(
-                "path {} cannot be the name of a file: write something like path data/file",
+                "--path {} cannot be the name of a file: e.g. --path data/file",
                 quote(path)
             ));
         }
         let longest = path.split('/').map(str::len).max().unwrap_or(0);
         if path.len() > PATH_BYTES_MAX || longest > NAME_BYTES_MAX {
             return usage_error(format!(
-                "path {} is too long: a path has at most {PATH_BYTES_MAX} bytes, and a name in it {NAME_BYTES_MAX}",
+                "--path {} is too long: a path has at most {PATH_BYTES_MAX} bytes, and a name in it {NAME_BYTES_MAX}",
                 quote(path)
             ));
         }
         if path.ends_with('/') {
             return usage_error(format!(
-                "path {path} is a directory, and files need a name: write path {path}file"
+                "--path {path} is a directory, and files need a name: use --path {path}file"
             ));
         }
     }
     if job.files.path.len() > 1 && layout == FileLayout::Shared {
         return usage_error(format!(
-            "layout shared has one file and there are {} paths: leave {} of them out, or use layout per-process, \
-             where the ranks take the paths in turn",
+            "--layout shared has one file and there are {} paths: leave {} of them out, or use --layout \
+             per-process, where the ranks take the paths in turn",
             job.files.path.len(),
             job.files.path.len() - 1
         ));
@@ -144,7 +144,7 @@ fn phases(job: &FileJob) -> Result<Vec<Phase>> {
     };
     match first_repeated(&phases) {
         Some(twice) => usage_error(format!(
-            "phases has {} twice: leave one of them out, or repeat everything with trials 2",
+            "--phases has {} twice: leave one of them out, or repeat everything with --trials 2",
             twice.name()
         )),
         None => Ok(phases),
@@ -167,22 +167,22 @@ fn check_together(job: &FileJob, layout: FileLayout, phases: &[Phase]) -> Result
     let threads = job.how.threads.is_some_and(|Count(threads)| threads > 1);
     let why = match () {
         () if job.files.directory_per_rank && shared => {
-            "directory-per-rank needs a file for each rank: add layout per-process, or leave it out"
+            "--directory-per-rank needs a file for each rank: add --layout per-process, or leave it out"
         }
         () if job.how.collective && !shared => {
-            "collective needs one file for all ranks: use layout shared, or leave collective out"
+            "--collective needs one file for all ranks: use --layout shared, or leave --collective out"
         }
         () if job.how.file_view && !shared => {
-            "file-view shows each rank its parts of one file: use layout shared, or leave file-view out"
+            "--file-view shows each rank its parts of one file: use --layout shared, or leave --file-view out"
         }
         () if job.how.collective && mixed => {
-            "collective and phase mixed contradict each other, because all ranks make each transfer together, and in \
-             a mixed phase each chooses independently between read and write: leave collective out, or use phases \
-             write,read"
+            "--collective and --phases mixed are mutually exclusive, because all ranks make each transfer together, \
+             and in a mixed phase each chooses independently between read and write: leave --collective out, or use \
+             --phases write,read"
         }
         () if job.how.collective && threads => {
-            "collective and threads contradict each other, because a rank takes part in a collective transfer once: \
-             leave threads out, or use more ranks"
+            "--collective and --threads are mutually exclusive, because a rank takes part in a collective transfer \
+             once: leave --threads out, or use more ranks"
         }
         () => return Ok(()),
     };
@@ -199,26 +199,29 @@ fn check_effects(job: &FileJob, phases: &[Phase]) -> Result<()> {
     let by_chance = job.work.order == Some(FileOrder::Shuffled) || phases.contains(&Phase::Mixed);
     let why = match () {
         () if job.how.drop_caches && !reads => {
-            "drop-caches is for phases that read, and there is none: leave it out, or add phase read"
+            "--drop-caches is for phases that read, and there is none: leave it out, or add read to --phases"
         }
         () if (shifted || job.work.read_shuffled.is_some()) && !reads => {
-            "read-shift and read-shuffled are for phases that read, and there is none: leave them out, or add phase read"
+            "--read-shift and --read-shuffled are for phases that read, and there is none: leave them out, or add \
+             read to --phases"
         }
         () if job.how.fsync.is_some_and(|fsync| fsync != Fsync::None) && !writes => {
-            "fsync is for phases that write, and there is none: leave it out, or add phase write"
+            "--fsync is for phases that write, and there is none: leave it out, or add write to --phases"
         }
         () if job.files.existing && !fills => {
-            "existing is about files that will be written, and there are none: leave it out, or add phase write"
+            "--existing is about files that will be written, and there are none: leave it out, or add write to \
+             --phases"
         }
         () if job.data.data.is_some() && !fills && !verifies => {
-            "data applies to bytes that are written or verified, and there are none: leave it out, or add verify"
+            "--data applies to bytes that are written or verified, and there are none: leave it out, or add --verify"
         }
         () if job.data.data_seed.is_some() && !fills && !verifies => {
-            "data-seed applies to bytes that are written or verified, and there are none: leave it out, or add verify"
+            "--data-seed applies to bytes that are written or verified, and there are none: leave it out, or add \
+             --verify"
         }
         () if job.work.seed.is_some() && !by_chance => {
-            "seed is for order shuffled and for phase mixed, and neither is asked for: leave it out, or add order \
-             shuffled"
+            "--seed is for --order shuffled and for --phases mixed, and neither is asked for: leave it out, or add \
+             --order shuffled"
         }
         () => return Ok(()),
     };
@@ -230,7 +233,7 @@ fn check_published(job: &FileJob, phases: &[Phase]) -> Result<()> {
         let name = figure.phase.name();
         if !phases.contains(&figure.phase) {
             return usage_error(format!(
-                "published has a figure of phase {name}, which is not measured: move it to the experiment that \
+                "--published has a figure of phase {name}, which is not measured: move it to the experiment that \
                  measures it"
             ));
         }
@@ -250,7 +253,7 @@ fn check_published(job: &FileJob, phases: &[Phase]) -> Result<()> {
 /// Checks the number of segments alone. Its products with sizes are checked when the sizes are known.
 fn segments(job: &FileJob) -> Result<u64> {
     match job.work.segments.unwrap_or(SEGMENTS_DEFAULT) {
-        Count(0) => usage_error("segments 0 would move nothing: the fewest is segments 1"),
+        Count(0) => usage_error("--segments 0 would move nothing: the fewest is --segments 1"),
         Count(segments) => Ok(segments),
     }
 }
@@ -259,16 +262,17 @@ fn read_percent(job: &FileJob, phases: &[Phase]) -> Result<Option<u32>> {
     let mixed = phases.contains(&Phase::Mixed);
     match job.work.read_percent {
         None if mixed => usage_error(
-            "phase mixed needs to know how many of 100 transfers are reads: add read-percent 70",
+            "--phases mixed needs to know how many of 100 transfers are reads: add --read-percent 70",
         ),
         None => Ok(None),
         Some(Count(percent)) if !mixed => usage_error(format!(
-            "read-percent {percent} is for phase mixed, which is not asked for: leave phases out, or write phases mixed"
+            "--read-percent {percent} is for --phases mixed, which is not asked for: leave --phases out, or use \
+             --phases mixed"
         )),
         Some(Count(percent)) => match u32::try_from(percent) {
             Ok(percent @ 1..=99) => Ok(Some(percent)),
             _ => usage_error(format!(
-                "read-percent {percent} mixes nothing: write 1 to 99, or use phases write or phases read"
+                "--read-percent {percent} mixes nothing: use 1 to 99, or use --phases write or --phases read"
             )),
         },
     }
@@ -285,8 +289,8 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
     match (job.work.read_shift, job.work.read_shuffled) {
         (None | Some(ReadShift::Ranks(0)), None) => Ok(ReadFrom::Own),
         (_, _) if ranks == 1 => usage_error(
-            "with one rank there is no other rank's data to read: use --ranks 2, or leave read-shift and \
-             read-shuffled out",
+            "with one rank there is no other rank's data to read: use --ranks 2, or leave --read-shift and \
+             --read-shuffled out",
         ),
         (_, Some(Count(seed))) => Ok(ReadFrom::Shuffled { seed }),
         // A distance in nodes is converted to ranks when the ranks have joined. Until then, a node counts as one rank.
@@ -296,7 +300,7 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
         (Some(ReadShift::Ranks(shift)), None) => match u32::try_from(shift) {
             Ok(shift) if shift < ranks => Ok(ReadFrom::Shift { ranks: shift }),
             _ => usage_error(format!(
-                "read-shift {shift} wraps around {ranks} ranks: write read-shift {} or less, or use more --ranks",
+                "--read-shift {shift} wraps around {ranks} ranks: use --read-shift {} or less, or use more --ranks",
                 ranks - 1
             )),
         },
@@ -318,20 +322,20 @@ fn stonewall(job: &FileJob) -> Result<Option<Stonewall>> {
     let Some(after_ns) = after_ns else {
         return match (job.length.wear_out, job.length.wear_out_transfers) {
             (false, None) => Ok(None),
-            _ => {
-                usage_error("wear-out needs a stonewall: add stonewall 30s, or leave wear-out out")
-            }
+            _ => usage_error(
+                "--wear-out needs a stonewall: add --stonewall 30s, or leave --wear-out out",
+            ),
         };
     };
     let transfers_min = match job.length.wear_out_transfers {
         Some(_) if !job.length.wear_out => {
             return usage_error(
-                "wear-out-transfers bounds wear-out, which is not given: add wear-out",
+                "--wear-out-transfers bounds --wear-out, which is not given: add --wear-out",
             );
         }
         Some(Count(0)) => {
             return usage_error(
-                "wear-out-transfers 0 bounds nothing: write 1 or more, or leave it out",
+                "--wear-out-transfers 0 bounds nothing: use 1 or more, or leave it out",
             );
         }
         transfers => transfers.map_or(0, |Count(transfers)| transfers),
@@ -350,14 +354,14 @@ fn status_file(job: &FileJob, phases: &[Phase]) -> Result<Option<String>> {
     };
     if path.is_empty() || path.contains('\0') || path.ends_with('/') {
         return usage_error(format!(
-            "stonewall-status {} cannot be the name of a file: write something like stonewall-status written.json",
+            "--stonewall-status {} cannot be the name of a file: e.g. --stonewall-status written.json",
             quote(path)
         ));
     }
     if job.length.stonewall.is_none() && phases.iter().any(|phase| phase.writes()) {
         return usage_error(
-            "stonewall-status stores how much was written until the stonewall, and there is none: add stonewall 30s, \
-             or leave stonewall-status out",
+            "--stonewall-status stores how much was written until the stonewall, and there is none: add --stonewall \
+             30s, or leave --stonewall-status out",
         );
     }
     Ok(Some(path.clone()))
@@ -372,12 +376,13 @@ fn verify_after(job: &FileJob, phases: &[Phase]) -> Result<Vec<Phase>> {
     if let Some(absent) = after.iter().find(|phase| !phases.contains(phase)) {
         let name = absent.name();
         return usage_error(format!(
-            "verify after phase {name}, which is not measured: add {name} to phases, or write verify without a phase"
+            "--verify={name} checks a phase that is not measured: add {name} to --phases, or use --verify without a \
+             phase"
         ));
     }
     match first_repeated(&after) {
         Some(twice) => usage_error(format!(
-            "verify has phase {} twice: leave one of them out",
+            "--verify has phase {} twice: leave one of them out",
             twice.name()
         )),
         None => Ok(after),
@@ -390,14 +395,14 @@ fn striping(job: &FileJob, phases: &[Phase]) -> Result<Option<Striping>> {
     }
     if !job.files.prefill && !phases.iter().any(|phase| phase.writes()) {
         return usage_error(
-            "stripe-count and stripe-size apply to new files, and no phase writes: leave them out",
+            "--stripe-count and --stripe-size apply to new files, and no phase writes: leave them out",
         );
     }
     if let Some(Bytes(size)) = job.files.stripe_size
         && (size == 0 || !size.is_multiple_of(STRIPE_UNIT_BYTES) || size >= 4 << 30)
     {
         return usage_error(format!(
-            "stripe-size {} is not a multiple of {} below 4G: write something like stripe-size 1M",
+            "--stripe-size {} is not a multiple of {} below 4G: e.g. --stripe-size 1M",
             Bytes(size),
             Bytes(STRIPE_UNIT_BYTES)
         ));

@@ -67,37 +67,37 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
     let instead = |fits: fn(&FileEntry) -> bool| {
         let fitting = engines.iter().find(|entry| fits(entry));
         fitting.map_or(String::new(), |entry| {
-            format!(", or use engine {}", entry.name)
+            format!(", or use --engine {}", entry.name)
         })
     };
     let together = [
         ("collective", job.how.collective),
         ("file-view", job.how.file_view),
-        ("hints", !job.how.hints.is_empty()),
+        ("hint", !job.how.hints.is_empty()),
     ];
     if let Some((option, _)) = together.iter().find(|(_, asked)| *asked)
         && !entry.collective
     {
         return usage_error(format!(
-            "engine {name} does not support {option}, which is for MPI-IO only: leave {option} out{}",
+            "--engine {name} does not support --{option}, which is for MPI-IO only: leave --{option} out{}",
             instead(|entry| entry.collective)
         ));
     }
     if job.how.direct && !entry.direct {
         return usage_error(format!(
-            "engine {name} cannot bypass the page cache: leave direct out{}",
+            "--engine {name} cannot bypass the page cache: leave --direct out{}",
             instead(|entry| entry.direct)
         ));
     }
     if !entry.threads && job.how.threads.is_some_and(|threads| threads.0 > 1) {
         return usage_error(format!(
-            "engine {name} supports only one thread in each rank: leave threads out and use more ranks{}",
+            "--engine {name} supports only one thread in each rank: leave --threads out and use more ranks{}",
             instead(|entry| entry.threads)
         ));
     }
     if entry.queues && job.how.fsync == Some(Fsync::Each) {
         return usage_error(format!(
-            "fsync each waits after every write, and engine {name} has several in flight: write fsync end{}",
+            "--fsync each waits after every write, and --engine {name} has several in flight: use --fsync end{}",
             instead(|entry| !entry.queues)
         ));
     }
@@ -109,7 +109,7 @@ pub(super) fn sizes(what: &str, asked: &Option<Sweep>, default: u64) -> Result<V
     let values = Sweep::values_or(asked, default);
     if values.contains(&0) {
         return usage_error(format!(
-            "{what} 0 would move nothing: write {what} 4k or more"
+            "--{what} 0 would move nothing: use --{what} 4k or more"
         ));
     }
     Ok(values)
@@ -138,9 +138,9 @@ pub(super) fn complete(point: &mut FilePoint, engine: &JobEngine<'_>) -> Result<
     if !engine.entry.queues && point.depth > 1 {
         let other = engine
             .queued
-            .map(|other| format!(", or use engine {other}"));
+            .map(|other| format!(", or use --engine {other}"));
         return usage_error(format!(
-            "engine {} makes one transfer at a time: leave depth out{}",
+            "--engine {} makes one transfer at a time: leave --depth out{}",
             point.engine,
             other.unwrap_or_default()
         ));
@@ -156,7 +156,7 @@ fn check_sizes(point: &FilePoint, entry: &FileEntry) -> Result<()> {
         let below = block / transfer * transfer;
         let nearest = if below == 0 { transfer } else { below };
         return usage_error(format!(
-            "block {} is not a whole number of transfers of {}: write block {}, or another transfer",
+            "--block {} is not a whole number of transfers of {}: use --block {}, or another transfer",
             Bytes(block),
             Bytes(transfer),
             Bytes(nearest)
@@ -166,7 +166,7 @@ fn check_sizes(point: &FilePoint, entry: &FileEntry) -> Result<()> {
     // Operations of a queue have 32 bits for their length.
     if entry.queues && transfer > SIZE_BYTES_MAX.into() {
         return usage_error(format!(
-            "transfer {} is too large for engine {}: write transfer {} or less",
+            "--transfer {} is too large for --engine {}: use --transfer {} or less",
             Bytes(transfer),
             entry.name,
             Bytes(SIZE_BYTES_MAX.into())
@@ -174,8 +174,8 @@ fn check_sizes(point: &FilePoint, entry: &FileEntry) -> Result<()> {
     }
     if point.direct && !transfer.is_multiple_of(DIRECT_BYTES) {
         return usage_error(format!(
-            "direct needs transfers that are multiples of {DIRECT_BYTES} bytes, and transfer is {}: write transfer {}, \
-             or leave direct out",
+            "--direct needs transfers that are multiples of {DIRECT_BYTES} bytes, and --transfer is {}: use \
+             --transfer {}, or leave --direct out",
             Bytes(transfer),
             Bytes(transfer.next_multiple_of(DIRECT_BYTES))
         ));
@@ -185,8 +185,8 @@ fn check_sizes(point: &FilePoint, entry: &FileEntry) -> Result<()> {
         .and_then(|bytes| bytes.checked_mul(point.ranks.into()));
     if total.is_none_or(|total| total > TOTAL_BYTES_MAX) {
         return usage_error(format!(
-            "block {} in {} segments on {} ranks is more than {}, which no file system holds: use a smaller block or \
-             fewer segments",
+            "--block {} in {} segments on {} ranks is more than {}, which no file system holds: use a smaller \
+             --block or fewer --segments",
             Bytes(block),
             point.segments,
             point.ranks,
@@ -211,8 +211,8 @@ fn check_stampable(point: &FilePoint) -> Result<()> {
         .div_ceil(blocks.max(1))
         .next_multiple_of(point.transfer_bytes);
     usage_error(format!(
-        "block {} makes a file of {}, and tonnage recognises its own files by their first {STAMP_BYTES} bytes: write \
-         block {} or more",
+        "--block {} makes a file of {}, and tonnage recognises its own files by their first {STAMP_BYTES} bytes: \
+         use --block {} or more",
         Bytes(point.block_bytes),
         Bytes(bytes),
         Bytes(multiple)
@@ -225,13 +225,14 @@ fn check_transfers(point: &FilePoint) -> Result<()> {
     let more = "use a larger block, a smaller transfer or more segments";
     if point.order == FileOrder::Shuffled && transfers < 2 {
         return usage_error(format!(
-            "order shuffled needs two transfers of each rank or more, and there is one: {more}, or leave order out"
+            "--order shuffled needs two transfers of each rank or more, and there is one: {more}, or leave --order \
+             out"
         ));
     }
     if u64::from(point.threads) > transfers {
         return usage_error(format!(
-            "threads {} are more than the {transfers} transfers of each rank: write threads {transfers} or less, or \
-             {more}",
+            "--threads {} are more than the {transfers} transfers of each rank: use --threads {transfers} or less, \
+             or {more}",
             point.threads
         ));
     }
@@ -240,8 +241,8 @@ fn check_transfers(point: &FilePoint) -> Result<()> {
         .map_or(0, |stonewall| stonewall.transfers_min);
     if worn > transfers {
         return usage_error(format!(
-            "wear-out-transfers {worn} are more than the {transfers} transfers of each rank: write \
-             wear-out-transfers {transfers} or less, or {more}"
+            "--wear-out-transfers {worn} are more than the {transfers} transfers of each rank: use \
+             --wear-out-transfers {transfers} or less, or {more}"
         ));
     }
     Ok(())
@@ -255,8 +256,8 @@ fn check_memory(point: &FilePoint) -> Result<()> {
         return Ok(());
     }
     usage_error(format!(
-        "transfer {} with depth {depth} and threads {threads} needs more than {} of memory in one rank: use a smaller \
-         one of the three",
+        "--transfer {} with --depth {depth} and --threads {threads} needs more than {} of memory in one rank: use a \
+         smaller one of the three",
         Bytes(transfer),
         Bytes(MEMORY_BYTES_MAX)
     ))

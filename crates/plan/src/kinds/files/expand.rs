@@ -102,8 +102,8 @@ impl AnyExperiment for FileJob {
                 Ok(())
             }
             None => usage_error(format!(
-                "read-shift {} leads back to a rank's own data, because it wraps around {ranks} ranks in steps of \
-                 {ranks_of_node}: write read-shift node, or start more ranks",
+                "--read-shift {} leads back to a rank's own data, because it wraps around {ranks} ranks in steps of \
+                 {ranks_of_node}: use --read-shift node, or start more ranks",
                 ReadShift::Nodes(nodes)
             )),
         }

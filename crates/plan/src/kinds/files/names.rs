@@ -52,14 +52,14 @@ impl FromStr for DataKind {
         let part = text.strip_prefix("compressible=");
         let Some(Ok(Fraction(part))) = part.map(str::parse) else {
             return usage_error(format!(
-                "{} is not a kind of data: write random, or compressible=30%",
+                "{} is not a kind of data: use random, or compressible=30%",
                 quote(text)
             ));
         };
         let percent = (part * 100.0).round();
         if !(1.0..=99.0).contains(&percent) || (part * 100.0 - percent).abs() > 1e-9 {
             return usage_error(format!(
-                "data {} makes no sense: write compressible=1% to compressible=99% in whole percents, or random",
+                "--data {} makes no sense: use compressible=1% to compressible=99% in whole percent, or random",
                 quote(text)
             ));
         }
@@ -91,7 +91,7 @@ impl FromStr for StripeCount {
         });
         targets.map(Self::Targets).ok_or_else(|| {
             Error::Usage(format!(
-                "{} is not a stripe count: write a number from 1, or all",
+                "{} is not a stripe count: use a number from 1, or all",
                 quote(text)
             ))
         })
@@ -114,7 +114,7 @@ impl FromStr for ReadShift {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
             Error::Usage(format!(
-                "{} is not a read shift: write a number of ranks such as 1, node, or nodes=2",
+                "{} is not a read shift: use a number of ranks such as 1, node, or nodes=2",
                 quote(text)
             ))
         };
@@ -217,7 +217,7 @@ impl<'de> Visitor<'de> for VerifyVisitor {
         }
         match phases.is_empty() {
             true => Err(de::Error::custom(
-                "verify needs a phase: write true, or a phase such as \"write\"",
+                "--verify needs a phase: use true, or a phase such as \"write\"",
             )),
             false => Ok(Some(Verify::After(phases))),
         }

@@ -174,10 +174,10 @@ fn the_window_of_an_engine_with_queues_fits_the_transfer() {
 /// Lines with wrong phases or options that do not fit the phases, and text that the message must contain.
 const PHASES_REFUSED: [&str; 18] = [
     "phases = 'mixed' => add read-percent 70",
-    "phases = 'write'; read-percent = 70 => is for phase mixed, which is not asked for",
-    "read-percent = 100 => write 1 to 99",
+    "phases = 'write'; read-percent = 70 => is for phases mixed, which is not asked for",
+    "read-percent = 100 => use 1 to 99",
     "phases = 'write,write' => phases has write twice",
-    "phases = 'read'; verify = 'write' => verify after phase write, which is not measured",
+    "phases = 'read'; verify = 'write' => verify=write checks a phase that is not measured",
     "verify = 'read,read' => verify has phase read twice",
     "phases = 'write'; drop-caches = true => drop-caches is for phases that read",
     "phases = 'write'; read-shift = 1 => are for phases that read, and there is none",
@@ -188,7 +188,7 @@ const PHASES_REFUSED: [&str; 18] = [
     "phases = 'read'; data = 'compressible=30%' => data applies to bytes that are written or verified, and there are \
      none",
     "phases = 'read'; data-seed = 3 => data-seed applies to bytes that are written or verified",
-    "seed = 3 => seed is for order shuffled and for phase mixed",
+    "seed = 3 => seed is for order shuffled and for phases mixed",
     "phases = 'read'; stripe-count = 4 => apply to new files, and no phase writes",
     "phases = 'read'; published = [{ phase = 'write', operations-per-s = 1.0, what = '' }] => phase write, which is not measured",
     "published = [{ phase = 'write', what = '' }] => write bandwidth-mib-per-s or operations-per-s",
@@ -234,6 +234,6 @@ fn kinds_of_data_and_stripes_read_back() {
     for wrong in ["0", "-1", "some", "5000000000"] {
         wrong
             .parse::<StripeCount>()
-            .refused("write a number from 1, or all");
+            .refused("use a number from 1, or all");
     }
 }

@@ -109,13 +109,13 @@ fn engines<'a>(what: &'a DrawOptions, lists: &Lists) -> Result<Vec<ChosenEngine<
             let other = lists.engines.iter().find(|entry| entry.moves_bytes);
             let instead = other.map(|other| format!(", such as {}", other.name));
             return usage_error(format!(
-                "engine {name} moves no bytes, so there is nothing to verify: use one that does{}",
+                "--engine {name} moves no bytes, so there is nothing to verify: use one that does{}",
                 instead.unwrap_or_default()
             ));
         }
         if engines[..index].iter().any(|before| before.name == *name) {
             return usage_error(format!(
-                "engine {name} is named twice: leave one of them out"
+                "--engine {name} is named twice: leave one of them out"
             ));
         }
     }
@@ -133,16 +133,15 @@ fn ops(what: &DrawOptions, engines: &[ChosenEngine<'_>]) -> Result<Vec<Verb>> {
     for &op in asked {
         if op.is_atomic() {
             return usage_error(format!(
-                "op {op} is not drawn, because draws vary sizes and its size is fixed: use op write, or `tonnage \
-                 transfer --op {op} \
-                 --verify`"
+                "--op {op} is not drawn, because draws vary sizes and its size is fixed: use --op write, or \
+                 `tonnage transfer --op {op} --verify`"
             ));
         }
         let lacking = engines.iter().find(|it| !it.entry.verbs.contains(&op));
         if let Some(ChosenEngine { entry, .. }) = lacking {
             let verbs: Vec<_> = entry.verbs.iter().map(|verb| verb.name()).collect();
             return usage_error(format!(
-                "engine {} cannot do op {op}: use one of {}",
+                "--engine {} cannot do --op {op}: use one of {}",
                 entry.name,
                 verbs.join(", ")
             ));
@@ -157,10 +156,10 @@ fn ops(what: &DrawOptions, engines: &[ChosenEngine<'_>]) -> Result<Vec<Verb>> {
 fn max_size(what: &DrawOptions) -> Result<u32> {
     let Bytes(asked) = what.max_size.unwrap_or(MAX_SIZE_DEFAULT);
     match u32::try_from(asked) {
-        Ok(0) => usage_error("max-size 0 would move nothing: the smallest is max-size 1"),
+        Ok(0) => usage_error("--max-size 0 would move nothing: the smallest is --max-size 1"),
         Ok(narrow) if narrow <= SIZE_BYTES_MAX => Ok(narrow),
         _ => usage_error(format!(
-            "max-size {} is too large for one operation: the largest is max-size {}",
+            "--max-size {} is too large for one operation: the largest is --max-size {}",
             Bytes(asked),
             Bytes(SIZE_BYTES_MAX.into())
         )),
@@ -249,12 +248,12 @@ mod tests {
             "engine = 'null' => use one that does, such as shm",
             "engine = 'shm,loose,shm' => engine shm is named twice",
             "engine = 'shm,loose'; op = 'send' => engine loose cannot do op send: use one of write, write-imm, read",
-            "engine = 'shm'; op = [] => write op write",
-            "engine = 'shm'; memory = [] => write memory host",
+            "engine = 'shm'; op = [] => use op write",
+            "engine = 'shm'; memory = [] => use memory host",
             "engine = 'shm'; memory = 'hots' => did you mean",
             "engine = 'shm'; max-size = 0 => the smallest is max-size 1",
             "engine = 'shm'; max-size = '2G' => the largest is max-size 1G",
-            "engine = 'shm'; threads = 0 => write threads 1 to",
+            "engine = 'shm'; threads = 0 => use threads 1 to",
             "engine = 'shm'; duration = '1us' => the shortest is duration 1ms",
             "engine = 'shm'; duration = '8000h' => the longest is duration 168h",
         ]) {

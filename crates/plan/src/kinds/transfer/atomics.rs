@@ -58,8 +58,8 @@ pub(super) fn check_places(point: &TransferPoint) -> Result<()> {
     }
     let most = PLACES_MAX / u64::from(point.batch_share_max().max(1));
     usage_error(format!(
-        "op {} with verify has a place for the old value of each operation of a trial, {PLACES_MAX} at most: write iters \
-         {most} or less",
+        "--op {} with --verify has a place for the old value of each operation of a trial, {PLACES_MAX} at most: \
+         use --iters {most} or less",
         point.op.name()
     ))
 }
@@ -73,14 +73,14 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
     let word = tonnage_engine::WORD_BYTES;
     if point.slots.size_bytes != word {
         return usage_error(format!(
-            "op {name} changes one word of {word} bytes, and size is {}: write sizes {word}",
+            "--op {name} changes one word of {word} bytes, and --sizes is {}: use --sizes {word}",
             point.slots.size_bytes
         ));
     }
     if !point.slots.stride_bytes.is_multiple_of(word.into()) {
         return usage_error(format!(
-            "op {name} needs words at multiples of {word} bytes, and slots are {} bytes apart: write stride {word}, or \
-             leave stride and gap out",
+            "--op {name} needs words at multiples of {word} bytes, and slots are {} bytes apart: use --stride \
+             {word}, or leave --stride and --gap out",
             point.slots.stride_bytes
         ));
     }
@@ -110,19 +110,20 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
     // both fail, and so do all that follow.
     if point.op == Verb::CompareSwap && point.verify.is_on() && point.division.queue_pairs > 1 {
         return usage_error(format!(
-            "op {name} with verify and queue-pairs {} do not go together, because queue pairs keep no order among each other, \
-             and each operation expects the value that the one before it left: leave queue-pairs or verify out, or use op \
-             fetch-add",
+            "--op {name} with --verify and --queue-pairs {} do not go together, because queue pairs keep no order \
+             among each other, and each operation expects the value that the one before it left: leave \
+             --queue-pairs or --verify out, or use --op fetch-add",
             point.division.queue_pairs
         ));
     }
     match refused {
         Some(("traffic", why)) => usage_error(format!(
-            "op {name} and traffic {} do not go together, because {why}: use traffic fan-in or all-to-all",
+            "--op {name} and --traffic {} do not go together, because {why}: use --traffic fan-in, or --traffic \
+             all-to-all",
             point.roles.traffic.name()
         )),
         Some((option, why)) => usage_error(format!(
-            "op {name} and {option} do not go together, because {why}: leave {option} out"
+            "--op {name} and --{option} do not go together, because {why}: leave --{option} out"
         )),
         None => Ok(()),
     }
@@ -140,12 +141,12 @@ mod tests {
     #[test]
     fn words_are_8_bytes_and_are_not_cut_or_copied() {
         for (lines, part) in cases([
-            "sizes = 4 => size is 4: write sizes 8",
-            "sizes = 16 => size is 16: write sizes 8",
+            "sizes = 4 => sizes is 4: use sizes 8",
+            "sizes = 16 => sizes is 16: use sizes 8",
             "stride = 12 => 12 bytes apart",
             "local-access = 'random' => leave local-access out",
             "api = 'poll' => leave api out",
-            "traffic = 'matrix' => use traffic fan-in or all-to-all",
+            "traffic = 'matrix' => use traffic fan-in, or traffic all-to-all",
             "batch = 8; merge = 'on' => merge on",
             "verify = true; queue-pairs = 2 => leave queue-pairs or verify out",
             "verify = true; interval = '50ms'; trial-time = '1s' => leave interval out",
@@ -188,8 +189,8 @@ mod tests {
     #[test]
     fn more_places_than_a_rank_has_memory_for_are_refused() {
         let message = points("op = 'fetch-add'\nverify = true\niters = 1000000000000");
-        message.refused("write iters 16777216 or less");
+        message.refused("use iters 16777216 or less");
         let message = points("op = 'fetch-add'\nverify = true\nbatch = 16\niters = 10000000");
-        message.refused("write iters 1048576 or less");
+        message.refused("use iters 1048576 or less");
     }
 }

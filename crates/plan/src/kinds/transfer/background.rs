@@ -87,7 +87,7 @@ impl FromStr for Background {
         for part in text.split(',') {
             let Some((key, value)) = part.split_once('=') else {
                 return usage_error(format!(
-                    "{} is not a setting of a background: write KEY=VALUE, with {KEYS} as keys, such as \
+                    "{} is not a setting of a background: use KEY=VALUE, with {KEYS} as keys, such as \
                      op=write,size=1M,depth=8,pair=same",
                     quote(part)
                 ));
@@ -209,13 +209,13 @@ pub(super) const CONFLICTS: &[Conflict] = &[
     Conflict::both(
         "background",
         "iters",
-        "a background lasts as long as a trial, which iters leaves open",
-        "use trial-time or duration in place of iters",
+        "a background lasts as long as a trial, which --iters leaves open",
+        "use --trial-time 200ms in place of --iters, or leave --background out",
     ),
     Conflict::without(
         "background-rate",
         "background",
-        "write background op=write,size=1M, or leave background-rate out",
+        "use --background op=write,size=1M, or leave --background-rate out",
     ),
 ];
 
@@ -247,7 +247,7 @@ pub(super) fn backgrounds(
     }
     let rates = match options.background_rate.as_ref().map(Many::values) {
         None => &[BackgroundRate::Full][..],
-        Some([]) => return usage_error("background-rate is empty: leave it out"),
+        Some([]) => return usage_error("--background-rate is empty: leave it out"),
         Some(rates) => rates,
     };
     let at = |rate: &BackgroundRate| {
@@ -256,8 +256,8 @@ pub(super) fn backgrounds(
             BackgroundRate::PerSecond(rate) => {
                 if Many::all(&transfer.pacing.cq).contains(&CqMode::Event) {
                     return usage_error(format!(
-                        "cq event and background-rate {rate} contradict each other, because {OVERSLEEPS}: use \
-                         background-rate full, or cq busy"
+                        "--cq event and --background-rate {rate} are mutually exclusive, because {OVERSLEEPS}: use \
+                         --background-rate full, or --cq busy"
                     ));
                 }
                 Some(rate.per_s("background-rate", background.size_bytes, length.trial)?)
@@ -275,8 +275,8 @@ pub(super) fn backgrounds(
 fn check_conflicts(transfer: &Transfer) -> Result<()> {
     if !transfer.pacing.ping_pong && transfer.paced.rate.is_none() {
         return usage_error(
-            "background loads the path of a latency measurement, and a stream or batch already loads it: add \
-             ping-pong, or a rate such as rate 1k",
+            "--background loads the path of a latency measurement, and a stream or batch already loads it: add \
+             --ping-pong, or a rate such as --rate 1k",
         );
     }
     Ok(())
@@ -296,8 +296,8 @@ fn check_in_flight(background: Background, trial: TrialLength) -> Result<()> {
     }
     let enough_ms = in_flight.div_ceil(BYTES_PER_NS_MAX * 1_000_000);
     usage_error(format!(
-        "background has depth {depth} of size {} in flight, and no path moves {} in a trial of {}: use a smaller depth \
-         or size, or trial-time {} or more",
+        "--background has depth={depth} of size={} in flight, and no path moves {} in a trial of {}: use a \
+         smaller depth or size, or --trial-time {} or more",
         Bytes(size_bytes),
         Bytes(in_flight),
         Nanos(trial_ns),
@@ -310,8 +310,8 @@ fn check_threads(background: Background, threads: &[u32]) -> Result<()> {
     match threads.iter().find(|&&threads| threads < least) {
         None => Ok(()),
         Some(threads) => usage_error(format!(
-            "background takes {} of a rank's threads, and threads {threads} leaves none to measure with: write threads \
-             {least} or more, or leave threads out",
+            "--background takes {} of a rank's threads, and --threads {threads} leaves none to measure with: use \
+             --threads {least} or more, or leave --threads out",
             background.threads
         )),
     }
@@ -321,7 +321,8 @@ fn check_pairs(background: Background, roles: Roles) -> Result<()> {
     let name = roles.traffic.name();
     match (roles.traffic, background.pair) {
         (Traffic::InTurn | Traffic::Matrix | Traffic::File, _) => usage_error(format!(
-            "background loads all pairs at once, and traffic {name} has rounds: use traffic pair, or another without them"
+            "--background loads all pairs at once, and --traffic {name} has rounds: use --traffic pair, or another \
+             without them"
         )),
         (Traffic::Pair | Traffic::Shift, BackgroundPair::Other) => {
             let others = match roles.traffic {
@@ -330,15 +331,15 @@ fn check_pairs(background: Background, roles: Roles) -> Result<()> {
             };
             match others {
                 0 | 1 => usage_error(
-                    "pair=other of a background needs a second target to go to: use more ranks (4 with traffic pair), or \
-                     pair=same",
+                    "pair=other of a background needs a second target to go to: use more ranks (4 with --traffic \
+                     pair), or pair=same",
                 ),
                 _ => Ok(()),
             }
         }
         (_, BackgroundPair::Other) => usage_error(format!(
-            "pair=other of a background goes to the target of the next initiator, and with traffic {name} there is \
-             none: use traffic pair or shift, or pair=same"
+            "pair=other of a background goes to the target of the next initiator, and with --traffic {name} there \
+             is none: use --traffic pair, or --traffic shift, or pair=same"
         )),
         (_, BackgroundPair::Same) => Ok(()),
     }
@@ -348,7 +349,8 @@ fn check_pairs(background: Background, roles: Roles) -> Result<()> {
 pub(super) fn check_op(background: Option<Background>, entry: &Entry) -> Result<()> {
     if background.is_some() && !entry.moves_bytes {
         return usage_error(format!(
-            "engine {} moves no bytes, so it cannot carry a background load: use engine shm, or another one that does",
+            "--engine {} moves no bytes, so it cannot carry a background load: use --engine shm, or another one \
+             that does",
             entry.name
         ));
     }
@@ -361,7 +363,7 @@ pub(super) fn check_op(background: Option<Background>, entry: &Entry) -> Result<
     let verbs: Vec<_> = entry.verbs.iter().map(|verb| verb.name()).collect();
     match background {
         Some(Background { op, .. }) if !entry.verbs.contains(&op) => usage_error(format!(
-            "engine {} cannot do op={op} of a background: use one of {}",
+            "--engine {} cannot do op={op} of a background: use one of {}",
             entry.name,
             verbs.join(", ")
         )),

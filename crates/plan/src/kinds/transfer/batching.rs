@@ -119,7 +119,7 @@ pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<
     ];
     if let Some((name, _)) = named.iter().find(|(_, named)| *named && !has_batches) {
         return usage_error(format!(
-            "{name} applies to batches, and there are none: leave it out, or write batch 64"
+            "--{name} applies to batches, and there are none: leave it out, or use --batch 64"
         ));
     }
     let with = |in_flight| Batching {
@@ -129,10 +129,10 @@ pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<
         merge: options.merge.unwrap_or(BatchMerge::Off),
     };
     let checked = |&value: &u64| match u32::try_from(value) {
-        Ok(0) => usage_error("batches-in-flight 0 would move nothing: the smallest is 1"),
+        Ok(0) => usage_error("--batches-in-flight 0 would move nothing: the smallest is 1"),
         Ok(number) if value <= BATCHES_MAX => Ok(with(number)),
         _ => usage_error(format!(
-            "batches-in-flight {value} is too large: the largest is {BATCHES_MAX}"
+            "--batches-in-flight {value} is too large: the largest is {BATCHES_MAX}"
         )),
     };
     match &options.batches_in_flight {
@@ -151,16 +151,16 @@ pub(super) fn check_batching(point: &TransferPoint) -> Result<()> {
     let share = point.batch_share_max();
     if u64::from(share) * u64::from(in_flight) > u64::from(DEPTH_MAX) {
         return usage_error(format!(
-            "{in_flight} batches of {batch} are more operations in flight than {DEPTH_MAX} for each thread: write \
-             batches-in-flight {} or less, or a smaller batch",
+            "{in_flight} batches of {batch} are more operations in flight than {DEPTH_MAX} for each thread: use \
+             --batches-in-flight {} or less, or a smaller batch",
             DEPTH_MAX / share
         ));
     }
     if point.batching.of == BatchOf::Rank && batch < point.threads {
         let threads = point.threads;
         return usage_error(format!(
-            "batch {batch} shared out to {threads} threads leaves some without an operation: write batch {threads} or \
-             more, threads {batch} or less, or leave batch-of rank out"
+            "--batch {batch} shared out to {threads} threads leaves some without an operation: use --batch \
+             {threads} or more, --threads {batch} or less, or leave --batch-of rank out"
         ));
     }
     match point.batching.merge {
@@ -173,34 +173,33 @@ fn check_merge(point: &TransferPoint) -> Result<()> {
     let (local, remote) = point.slots.orders();
     match point.op {
         Verb::WriteImm => usage_error(
-            "merge on and op write-imm contradict each other, because each operation has its own arrival: use op \
-             write, or leave merge out",
+            "--merge on and --op write-imm are mutually exclusive, because each operation has its own arrival: use \
+             --op write, or leave --merge out",
         ),
         Verb::Send => usage_error(
-            "merge on and op send contradict each other, because each operation takes its own receive: use op write, \
-             or leave merge out",
+            "--merge on and --op send are mutually exclusive, because each operation takes its own receive: use \
+             --op write, or leave --merge out",
         ),
         Verb::FetchAdd | Verb::CompareSwap => usage_error(
-            "merge on and atomic operations contradict each other, because each changes one word: use op write, or \
-             leave merge out",
+            "--merge on and atomic operations are mutually exclusive, because each changes one word: use --op \
+             write, or leave --merge out",
         ),
         Verb::Write | Verb::Read if point.slots.count() == 1 || point.batch_share_max() == 1 => {
             usage_error(
-                "merge on finds no adjacent operations, because a thread's part of a batch or its footprint has one \
-             operation: write batch 64, or leave merge out",
+                "--merge on finds no adjacent operations, because a thread's part of a batch or its footprint has \
+                 one operation: use --batch 64, or leave --merge out",
             )
         }
         Verb::Write | Verb::Read if point.slots.gap_bytes() > 0 => usage_error(format!(
-            "merge on finds no adjacent operations, because {} bytes lie between slots of {}: write gap 0, or leave \
-             merge out",
+            "--merge on finds no adjacent operations, because {} bytes lie between slots of {}: use --gap 0, or \
+             leave --merge out",
             point.slots.gap_bytes(),
             point.slots.size_bytes
         )),
         Verb::Write | Verb::Read if (local, remote) != (Access::Sequential, Access::Sequential) => {
             usage_error(format!(
-                "merge on finds no adjacent operations with access {} and local-access {}: use sequential for \
-                 both, or leave \
-                 merge out",
+                "--merge on finds no adjacent operations with --access {} and --local-access {}: use sequential for \
+                 both, or leave --merge out",
                 remote.name(),
                 local.name()
             ))
@@ -232,8 +231,8 @@ mod tests {
     #[test]
     fn options_without_batches_and_numbers_out_of_range_are_refused() {
         for (lines, part) in cases([
-            "batches-in-flight = 2 => batches-in-flight applies to batches, and there are none: leave it out, or \
-             write batch 64",
+            "batches-in-flight = 2 => --batches-in-flight applies to batches, and there are none: leave it out, or \
+             use --batch 64",
             "batch-call = 'one' => batch-call applies to batches",
             "batch-of = 'thread' => batch-of applies to batches",
             "merge = 'off' => merge applies to batches",
@@ -274,7 +273,7 @@ mod tests {
             assert_eq!((own.batch_share(0), own.depth()), (batch, 2 * batch));
             assert_eq!(own.batches_to_a_peer(), 2 * threads);
         }
-        points(2, 3, "").refused("write batch 3 or more, threads 2 or less");
+        points(2, 3, "").refused("use batch 3 or more, threads 2 or less");
         points(3, 3, "merge = 'on'").refused("a thread's part of a batch");
     }
 }

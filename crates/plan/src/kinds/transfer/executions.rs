@@ -26,16 +26,16 @@ pub(super) fn loads(transfer: &Transfer, ranks: u32) -> Result<Option<&PairLoads
     let Some(loads) = transfer.what.loads() else {
         if traffic == Some(Traffic::File) {
             return usage_error(
-                "traffic file needs the file: add traffic-file FILE with a row of sizes for each rank, or use another \
-                 pattern, such as traffic all-to-all",
+                "--traffic file needs the file: add --traffic-file FILE with a row of sizes for each rank, or use \
+                 another pattern, such as --traffic all-to-all",
             );
         }
         return Ok(None);
     };
     if let Some(other) = traffic.filter(|&traffic| traffic != Traffic::File) {
         return usage_error(format!(
-            "traffic-file and traffic {} contradict each other, because both define the pairs of ranks: leave one of \
-             them out",
+            "--traffic-file and --traffic {} are mutually exclusive, because both define the pairs of ranks: leave \
+             one of them out",
             other.name()
         ));
     }
@@ -54,22 +54,30 @@ const WHO: &str = "the file defines the pairs of ranks";
 const HOW: &str = "its operations are a stream with a depth";
 const LONG: &str = "a trial moves the bytes of the file once, however long that takes";
 
-const fn with_file(option: &'static str, why: &'static str) -> Conflict {
-    Conflict::both("traffic-file", option, why, "leave one of them out")
+/// An option that the file decides. The file is what is measured, so that the option goes.
+macro_rules! with_file {
+    ($option:literal, $why:expr) => {
+        Conflict::both(
+            "traffic-file",
+            $option,
+            $why,
+            concat!("leave --", $option, " out"),
+        )
+    };
 }
 
 pub(super) const CONFLICTS: &[Conflict] = &[
-    with_file("initiators", WHO),
-    with_file("bidirectional", WHO),
-    with_file("shift", WHO),
-    with_file("target-shift", WHO),
-    with_file("matrix", WHO),
-    with_file("batch", HOW),
-    with_file("rate", HOW),
-    with_file("ping-pong", HOW),
-    with_file("iters", LONG),
-    with_file("duration", LONG),
-    with_file("trial-time", LONG),
+    with_file!("initiators", WHO),
+    with_file!("bidirectional", WHO),
+    with_file!("shift", WHO),
+    with_file!("target-shift", WHO),
+    with_file!("matrix", WHO),
+    with_file!("batch", HOW),
+    with_file!("rate", HOW),
+    with_file!("ping-pong", HOW),
+    with_file!("iters", LONG),
+    with_file!("duration", LONG),
+    with_file!("trial-time", LONG),
 ];
 
 /// Returns the length of a point with a traffic file, in which each trial is one execution.
@@ -94,7 +102,7 @@ pub(super) fn execution_sizes(loads: &PairLoads, asked: Option<Vec<u32>>) -> Res
         if size < SIZE_BYTES_DEFAULT_MIN && largest > SMALL_LOAD_BYTES_MAX {
             return usage_error(format!(
                 "all loads of the traffic file are multiples of no more than {size} B, which is too small for one \
-                 operation: round them to multiples of 4k, or write sizes {size}"
+                 operation: round them to multiples of 4k, or use --sizes {size}"
             ));
         }
         // Fits: at most `SIZE_BYTES_DEFAULT_MAX`.
@@ -107,8 +115,8 @@ pub(super) fn execution_sizes(loads: &PairLoads, asked: Option<Vec<u32>>) -> Res
     let not_whole = |(_, bytes): &(_, u64)| !bytes.is_multiple_of(wrong.into());
     let ((from, to), bytes) = loads.pairs().find(not_whole).unwrap_or_default();
     usage_error(format!(
-        "size {} does not divide the {} from rank {from} to rank {to} of the traffic file: write sizes {}, or leave sizes \
-         out",
+        "--sizes {} does not divide the {} from rank {from} to rank {to} of the traffic file: use --sizes {}, or \
+         leave --sizes out",
         Bytes(wrong.into()),
         Bytes(bytes),
         Bytes(near(wrong.into()).unwrap_or(1))
@@ -246,11 +254,11 @@ mod tests {
         let wrong = of("0 3M\n4M 0", Some(vec![8, 3 << 20]))
             .unwrap_err()
             .to_string();
-        wrong.holds("size 3M does not divide the 4M from rank 1 to rank 0");
-        wrong.holds("write sizes 1M");
+        wrong.holds("--sizes 3M does not divide the 4M from rank 1 to rank 0");
+        wrong.holds("use --sizes 1M");
         let wrong = of("0 4000001\n4000000 0", None).unwrap_err().to_string();
         wrong.holds("no more than 1 B");
-        wrong.holds("write sizes 1");
+        wrong.holds("use --sizes 1");
     }
 
     #[test]

@@ -272,7 +272,9 @@ fn sizes_of(what: &OperationOptions, ops: &[Verb], loads: Option<&PairLoads>) ->
         (Some(loads), asked) => execution_sizes(loads, asked),
         (None, Some(asked)) => Ok(asked),
         (None, None) if ops.iter().all(|op| op.is_atomic()) => Ok(vec![WORD_BYTES]),
-        (None, None) => usage_error("sizes is missing: write sizes 8..1M, or traffic-file FILE"),
+        (None, None) => {
+            usage_error("--sizes is required, e.g. --sizes 8..1M (or use --traffic-file FILE)")
+        }
     }
 }
 
@@ -314,8 +316,8 @@ fn check_seed(memory: &MemoryOptions, point: &TransferPoint) -> Result<()> {
     let is_drawn = drawn(local) || drawn(remote);
     match memory.seed {
         Some(Count(seed)) if !is_drawn && !point.verify.is_on() => usage_error(format!(
-            "seed {seed} changes nothing without random or permuted access and without verify: leave it out, or write \
-                 access random"
+            "--seed {seed} changes nothing without random or permuted access and without --verify: leave it out, or \
+             use --access random"
         )),
         _ => Ok(()),
     }
@@ -332,7 +334,7 @@ fn threads(transfer: &Transfer) -> Result<Vec<u32>> {
 
 fn ops(what: &OperationOptions) -> Result<&[Verb]> {
     match Many::all(&what.op) {
-        [] => usage_error("op is missing: write op write"),
+        [] => usage_error("--op is required, e.g. --op write"),
         ops => Ok(ops),
     }
 }
@@ -344,13 +346,13 @@ fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, lists: &Lists) ->
         let mut engines = lists.engines.iter();
         let other = engines.find(|entry| fits(entry) && entry.verbs.contains(&op));
         other.map_or(String::new(), |other| {
-            format!(", or use engine {}", other.name)
+            format!(", or use --engine {}", other.name)
         })
     };
     if !entry.verbs.contains(&op) {
         let verbs: Vec<_> = entry.verbs.iter().map(|verb| verb.name()).collect();
         return usage_error(format!(
-            "engine {name} cannot do op {}: use one of {}{}",
+            "--engine {name} cannot do --op {}: use one of {}{}",
             op.name(),
             verbs.join(", "),
             other(|_| true)
@@ -359,15 +361,15 @@ fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, lists: &Lists) ->
     if transfer.pacing.ping_pong && op == Verb::Write && !entry.ordered_writes {
         let notifying = entry.verbs.iter().find(|verb| verb.notifies_target());
         return usage_error(format!(
-            "ping-pong with op write waits for the last byte to appear, and engine {name} does not promise \
-             that it appears last: use op {}{}",
+            "--ping-pong with --op write waits for the last byte to appear, and --engine {name} does not promise \
+             that it appears last: use --op {}{}",
             notifying.unwrap_or(&Verb::Read).name(),
             other(|entry| entry.ordered_writes)
         ));
     }
     if transfer.verification() == Verification::Last && !entry.moves_bytes {
         return usage_error(format!(
-            "engine {name} moves no bytes, so there is nothing to verify: leave verify out{}",
+            "--engine {name} moves no bytes, so there is nothing to verify: leave --verify out{}",
             other(|entry| entry.moves_bytes)
         ));
     }

@@ -91,8 +91,8 @@ pub(super) fn check_devices(options: &IssuingOptions, rails: Rails, entry: &Entr
     };
     let name = entry.name;
     usage_error(format!(
-        "{option} is about devices, and engine {name} has none to choose from: leave it out, or use an engine such as \
-         fabric:tcp"
+        "--{option} is about devices, and --engine {name} has none to choose from: leave it out, or use an engine \
+         such as fabric:tcp"
     ))
 }
 
@@ -103,8 +103,8 @@ pub(super) fn rail_shift(options: &IssuingOptions, roles: &[Roles]) -> Result<u3
     };
     if let Some(roles) = roles.iter().find(|roles| roles.all_initiate()) {
         return usage_error(format!(
-            "rail-shift {shift} turns the devices of ranks that only serve, and with traffic {} all initiate: leave it out, \
-             or use traffic pair",
+            "--rail-shift {shift} turns the devices of ranks that only serve, and with --traffic {} all initiate: \
+             leave it out, or use --traffic pair",
             roles.traffic.name()
         ));
     }
@@ -112,7 +112,7 @@ pub(super) fn rail_shift(options: &IssuingOptions, roles: &[Roles]) -> Result<u3
     match u32::try_from(shift) {
         Ok(narrow) if narrow <= most => Ok(narrow),
         _ => usage_error(format!(
-            "rail-shift {shift} is too far: the most is rail-shift {most}"
+            "--rail-shift {shift} is too far: the most is --rail-shift {most}"
         )),
     }
 }
@@ -123,20 +123,20 @@ fn cut_sizes(options: &IssuingOptions, largest: u32) -> Result<Vec<Option<Cut>>>
         return match options.max_chunks {
             None => Ok(vec![None]),
             Some(Count(most)) => usage_error(format!(
-                "max-chunks {most} bounds the parts that chunk cuts, and there is none: leave max-chunks out, or write \
-                 chunk 64k"
+                "--max-chunks {most} bounds the parts that --chunk cuts, and there is none: leave --max-chunks out, \
+                 or use --chunk 64k"
             )),
         };
     };
     let chunks_max = chunks_max(options.max_chunks)?;
     let cut = |&chunk: &u64| match u32::try_from(chunk) {
-        Ok(0) => usage_error("chunk 0 would move nothing: the smallest is chunk 1"),
+        Ok(0) => usage_error("--chunk 0 would move nothing: the smallest is --chunk 1"),
         Ok(chunk_bytes) if chunk_bytes <= largest => Ok(Some(Cut {
             chunk_bytes,
             chunks_max,
         })),
         _ => usage_error(format!(
-            "chunk {} cuts nothing, because the largest size is {}: write chunk {} or less, or leave chunk out",
+            "--chunk {} cuts nothing, because the largest size is {}: use --chunk {} or less, or leave --chunk out",
             Bytes(chunk),
             Bytes(largest.into()),
             Bytes(u64::from(largest / 2).max(1))
@@ -146,7 +146,7 @@ fn cut_sizes(options: &IssuingOptions, largest: u32) -> Result<Vec<Option<Cut>>>
     let least = chunk.values().iter().min().copied().unwrap_or(0);
     if least >= u64::from(largest) {
         return usage_error(format!(
-            "chunk {0} cuts nothing, because the largest size is {0}: write a smaller chunk, or leave chunk out",
+            "--chunk {0} cuts nothing, because the largest size is {0}: use a smaller chunk, or leave --chunk out",
             Bytes(least)
         ));
     }
@@ -159,11 +159,11 @@ fn chunks_max(asked: Option<Count>) -> Result<u32> {
     };
     match u32::try_from(most) {
         Ok(0 | 1) => usage_error(format!(
-            "max-chunks {most} would leave operations whole: the fewest is max-chunks 2, or leave chunk out"
+            "--max-chunks {most} would leave operations whole: the fewest is --max-chunks 2, or leave --chunk out"
         )),
         Ok(narrow) if narrow <= CHUNKS_MAX => Ok(narrow),
         _ => usage_error(format!(
-            "max-chunks {most} are too many: the most is max-chunks {CHUNKS_MAX}"
+            "--max-chunks {most} are too many: the most is --max-chunks {CHUNKS_MAX}"
         )),
     }
 }
@@ -175,22 +175,22 @@ pub(super) fn check_order(point: &TransferPoint) -> Result<()> {
         let option = if division.cut.is_some() {
             "chunk"
         } else {
-            "rails stripe"
+            "rails"
         };
         return usage_error(format!(
-            "{option} cuts operations into parts that land independently, and a send needs a receive for each: leave \
-             {option} out, or use op write-imm"
+            "--{option} cuts operations into parts that land independently, and a send needs a receive for each: \
+             leave --{option} out, or use --op write-imm"
         ));
     }
     if point.op == Verb::Write && point.pacing == Pacing::PingPong && division.divides_flows() {
         let option = match (division.cut, division.rails) {
             (Some(_), _) => "chunk",
-            (None, Rails::Stripe) => "rails stripe",
+            (None, Rails::Stripe) => "rails",
             (None, _) => "queue-pairs",
         };
         return usage_error(format!(
-            "ping-pong with op write waits for the last byte to appear, and with {option} any part may be the last: \
-             leave {option} out, or use op write-imm"
+            "--ping-pong with --op write waits for the last byte to appear, and with --{option} any part may be the \
+             last: leave --{option} out, or use --op write-imm"
         ));
     }
     Ok(())
@@ -219,14 +219,14 @@ mod tests {
     #[test]
     fn impossible_divisions_are_refused_with_the_nearest_choice() {
         for (lines, part) in cases([
-            "queue-pairs = 0 => queue-pairs 0 would move nothing: the fewest is queue-pairs 1",
-            "queue-pairs = 65 => queue-pairs 65 are too many: the most is queue-pairs 64",
-            "chunk = 0 => chunk 0 would move nothing: the smallest is chunk 1",
-            "chunk = '1k,8k' => chunk 8k cuts nothing, because the largest size is 4k: write chunk 2k or less",
-            "chunk = '4k' => chunk 4k cuts nothing, because the largest size is 4k: write a smaller chunk",
-            "max-chunks = 8 => bounds the parts that chunk cuts, and there is none: leave max-chunks out",
-            "chunk = '1k'; max-chunks = 1 => the fewest is max-chunks 2, or leave chunk out",
-            "chunk = '1k'; max-chunks = 4097 => max-chunks 4097 are too many: the most is max-chunks 4096",
+            "queue-pairs = 0 => --queue-pairs 0 would move nothing: the fewest is --queue-pairs 1",
+            "queue-pairs = 65 => --queue-pairs 65 are too many: the most is --queue-pairs 64",
+            "chunk = 0 => --chunk 0 would move nothing: the smallest is --chunk 1",
+            "chunk = '1k,8k' => --chunk 8k cuts nothing, because the largest size is 4k: use --chunk 2k or less",
+            "chunk = '4k' => --chunk 4k cuts nothing, because the largest size is 4k: use a smaller chunk",
+            "max-chunks = 8 => bounds the parts that --chunk cuts, and there is none: leave --max-chunks out",
+            "chunk = '1k'; max-chunks = 1 => the fewest is --max-chunks 2, or leave --chunk out",
+            "chunk = '1k'; max-chunks = 4097 => --max-chunks 4097 are too many: the most is --max-chunks 4096",
         ]) {
             divisions(&options(lines), &[8, 4096]).refused(part);
         }

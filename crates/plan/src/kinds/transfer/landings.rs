@@ -85,23 +85,23 @@ fn workers_sharing_a_slot(point: &TransferPoint) -> u32 {
 /// Suggests a pacing, similar to the point's, for which the final data of each slot is known.
 fn suggest_pacing(point: &TransferPoint) -> String {
     if !matches!(point.pacing, Pacing::Batch { .. }) {
-        return "depth 1".to_owned();
+        return "--depth 1".to_owned();
     }
     if point.batching.in_flight > 1 {
         let mut alone = point.clone();
         alone.batching.in_flight = 1;
         return match alone.may_land_concurrently() {
-            true => format!("batches-in-flight 1 and {}", suggest_pacing(&alone)),
-            false => "batches-in-flight 1".to_owned(),
+            true => format!("--batches-in-flight 1 and {}", suggest_pacing(&alone)),
+            false => "--batches-in-flight 1".to_owned(),
         };
     }
     match point.landing_and_source() {
         (Access::Sequential, _) => {
             let slots = point.slots.count() * u64::from(workers_sharing_a_slot(point));
-            format!("batch {slots} or less")
+            format!("--batch {slots} or less")
         }
-        (Access::Permuted, _) => format!("batch {}", largest_divisor(point)),
-        _ => format!("batch {}", workers_sharing_a_slot(point)),
+        (Access::Permuted, _) => format!("--batch {}", largest_divisor(point)),
+        _ => format!("--batch {}", workers_sharing_a_slot(point)),
     }
 }
 
@@ -113,8 +113,8 @@ pub(super) fn check_landings(point: &TransferPoint) -> Result<()> {
     let (local, remote) = point.slots.orders();
     let instead = suggest_pacing(point);
     usage_error(format!(
-        "verify cannot know the right data of a slot if landings overlap, and with access {} and local-access \
-         {} operations in flight together bring different data to one slot: write {instead}, or leave verify out",
+        "--verify cannot know the right data of a slot if landings overlap, and with --access {} and --local-access \
+         {} operations in flight together bring different data to one slot: use {instead}, or leave --verify out",
         remote.name(),
         local.name(),
     ))

@@ -27,11 +27,11 @@ pub(super) struct SlotLayout {
 /// Checks and returns the values of `sizes`.
 pub(super) fn sizes(sweep: &Sweep) -> Result<Vec<u32>> {
     let checked = |&value: &u64| match u32::try_from(value) {
-        Ok(0) => usage_error("size 0 would move nothing: the smallest size is 1"),
+        Ok(0) => usage_error("--sizes 0 would move nothing: the smallest is --sizes 1"),
         Ok(size) if size <= SIZE_BYTES_MAX => Ok(size),
         _ => usage_error(format!(
-            "size {} is too large for one operation: the largest size is {}; \
-             for more bytes in flight use several operations, as in batch 8",
+            "--sizes {} is too large for one operation: the largest is --sizes {}; for more bytes in flight use \
+             several operations, as in --batch 8",
             Bytes(value),
             Bytes(SIZE_BYTES_MAX.into())
         )),
@@ -52,7 +52,7 @@ fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
         (Some(Bytes(stride)), _) => stride,
         (None, Some(Bytes(gap))) if gap > MEMORY_BYTES_MAX - size => {
             return usage_error(format!(
-                "gap {} is too large: the largest gap for size {} is {}",
+                "--gap {} is too large: the largest for --sizes {} is --gap {}",
                 Bytes(gap),
                 Bytes(size),
                 Bytes(MEMORY_BYTES_MAX - size)
@@ -63,7 +63,7 @@ fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
     };
     if stride_bytes < size {
         return usage_error(format!(
-            "stride {} is less than size {size}, so that slots would overlap: write stride {} or more",
+            "--stride {} is less than --sizes {size}, so that slots would overlap: use --stride {} or more",
             Bytes(stride_bytes),
             Bytes(size),
             size = Bytes(size)
@@ -92,7 +92,7 @@ pub(super) fn slot_layout(options: &MemoryOptions, size: u32, depth: u32) -> Res
     }
     if given < stride_bytes {
         return usage_error(format!(
-            "footprint {} is less than one slot of size {}: write footprint {} or more",
+            "--footprint {} is less than one slot of --sizes {}: use --footprint {} or more",
             Bytes(given),
             Bytes(size),
             Bytes(stride_bytes)
@@ -106,7 +106,7 @@ pub(super) fn slot_layout(options: &MemoryOptions, size: u32, depth: u32) -> Res
 
 fn too_large_error(what: &str, bytes: u64) -> Error {
     Error::Usage(format!(
-        "{what} {} is too large: the largest {what} is {}",
+        "--{what} {} is too large: the largest is {}",
         Bytes(bytes),
         Bytes(MEMORY_BYTES_MAX)
     ))
@@ -119,8 +119,8 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
     }
     if !op.fetches() {
         return usage_error(format!(
-            "target-footprint shared and op {} contradict each other, because initiators would overwrite each other's \
-             data: use op read, or target-footprint own",
+            "--target-footprint shared and --op {} are mutually exclusive, because initiators would overwrite each \
+             other's data: use --op read, or --target-footprint own",
             op.name()
         ));
     }
@@ -132,8 +132,8 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
         return Ok(());
     }
     usage_error(
-        "target-footprint shared changes nothing if each target has one initiator: leave target-footprint out, or use \
-         traffic fan-in",
+        "--target-footprint shared changes nothing if each target has one initiator: leave --target-footprint out, \
+         or use --traffic fan-in",
     )
 }
 
@@ -157,10 +157,10 @@ pub(super) fn check_memory(
     let fits = MEMORY_BYTES_MAX / footprints / layout.stride_bytes * layout.stride_bytes;
     let instead = match fits {
         0 => "use smaller sizes, fewer threads or fewer ranks".to_owned(),
-        fits => format!("write footprint {} or less", Bytes(fits)),
+        fits => format!("use --footprint {} or less", Bytes(fits)),
     };
     usage_error(format!(
-        "footprint {} for {footprints} lane ends needs more than {} in one rank: {instead}",
+        "--footprint {} for {footprints} lane ends needs more than {} in one rank: {instead}",
         Bytes(layout.footprint_bytes),
         Bytes(MEMORY_BYTES_MAX)
     ))
@@ -211,13 +211,13 @@ mod tests {
     #[test]
     fn impossible_layouts_name_the_nearest_possible_one() {
         for (lines, part) in cases([
-            "gap = 1099511627713 => gap for size 64 is 1099511627712",
+            "gap = 1099511627713 => for --sizes 64 is --gap 1099511627712",
             "gap = '16777215T' => is too large",
-            "stride = 32 => stride 32 is less than size 64, so that slots would overlap: write stride 64 or more",
-            "footprint = 32 => footprint 32 is less than one slot of size 64: write footprint 64 or more",
-            "footprint = '2T' => footprint 2T is too large: the largest footprint is 1T",
-            "stride = '16777215T' => the largest stride is 1T",
-            "footprint = 0 => write footprint 64 or more",
+            "stride = 32 => stride 32 is less than --sizes 64, so that slots would overlap: use --stride 64 or more",
+            "footprint = 32 => footprint 32 is less than one slot of --sizes 64: use --footprint 64 or more",
+            "footprint = '2T' => --footprint 2T is too large: the largest is 1T",
+            "stride = '16777215T' => the largest is 1T",
+            "footprint = 0 => use --footprint 64 or more",
         ]) {
             slot_layout(&options(lines), 64, 64).refused(part);
         }
@@ -227,10 +227,10 @@ mod tests {
     fn sizes_are_from_1_to_1_gib() {
         let of = |text: &str| sizes(&text.parse().unwrap());
         assert_eq!(of("1,1G").unwrap(), [1, 1 << 30]);
-        of("0,8").refused("size 0 would move nothing: the smallest size is 1");
+        of("0,8").refused("--sizes 0 would move nothing: the smallest is --sizes 1");
         for text in ["2G", "8G", "16T"] {
             of(text).refused(&format!(
-                "size {text} is too large for one operation: the largest size is 1G"
+                "--sizes {text} is too large for one operation: the largest is --sizes 1G"
             ));
         }
     }
@@ -245,7 +245,7 @@ mod tests {
         assert!(check_memory(layout, OWN, Roles::new(Traffic::Pair, 1000), 512).is_ok());
         assert!(check_memory(layout, OWN, Roles::new(Traffic::AllToAll, 129), 1).is_ok());
         check_memory(layout, OWN, Roles::new(Traffic::AllToAll, 1025), 1).refused(
-            "footprint 1G for 2048 lane ends needs more than 1T in one rank: write footprint 512M or less",
+            "--footprint 1G for 2048 lane ends needs more than 1T in one rank: use --footprint 512M or less",
         );
         let huge = SlotLayout {
             footprint_bytes: 1 << 30,
@@ -266,10 +266,11 @@ mod tests {
         assert!(check(Traffic::AllToAll, Verb::Read).is_ok());
         assert!(check(Traffic::FanIn, Verb::CompareSwap).is_ok());
         for op in [Verb::Write, Verb::WriteImm, Verb::Send] {
-            check(Traffic::FanIn, op).refused("use op read, or target-footprint own");
+            check(Traffic::FanIn, op).refused("use --op read, or --target-footprint own");
         }
         for traffic in [Traffic::Pair, Traffic::FanOut] {
-            check(traffic, Verb::Read).refused("leave target-footprint out, or use traffic fan-in");
+            check(traffic, Verb::Read)
+                .refused("leave --target-footprint out, or use --traffic fan-in");
         }
         let pairs = Roles {
             initiators: Some(3),

@@ -151,7 +151,7 @@ pub(crate) fn length(options: &LengthOptions) -> Result<PointLength> {
     let warmup_ns = options.warmup.map_or(WARMUP_NS_DEFAULT, |Nanos(ns)| ns);
     if warmup_ns > WARMUP_NS_MAX {
         return usage_error(format!(
-            "warmup {} is too long: the longest is {}",
+            "--warmup {} is too long: the longest is {}",
             Nanos(warmup_ns),
             Nanos(WARMUP_NS_MAX)
         ));
@@ -186,30 +186,30 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
     Conflict::both(
         "duration",
         "trial-time",
-        "duration is split over the trials",
-        "use trial-time with trials, or duration alone",
+        "--duration is split over the trials",
+        "leave one of them out",
     ),
     Conflict::both(
         "duration",
         "until-ci",
-        "until-ci goes on as long as it needs",
-        "use max-duration to bound it, or leave until-ci out",
+        "a search for --until-ci goes on as long as it needs",
+        "use --max-duration 5s in place of --duration, or leave --until-ci out",
     ),
     Conflict::both(
         "trials 1",
         "until-ci",
         "a confidence interval needs two trials",
-        "write trials 2 or more",
+        "use --trials 2 or more",
     ),
     Conflict::without(
         "max-duration",
         "until-ci",
-        "add until-ci 2%, or use duration",
+        "add --until-ci 2%, or use --duration 5s in place of --max-duration",
     ),
     Conflict::without(
         "checkpoint",
         "interval",
-        "add interval 1s, or leave checkpoint out",
+        "add --interval 1s, or leave --checkpoint out",
     ),
 ];
 
@@ -260,7 +260,7 @@ fn confidence(
     };
     if !(until_ci.0 > 0.0 && until_ci.0 < 1.0) {
         return usage_error(format!(
-            "until-ci {until_ci} makes no sense: write a percentage above 0% and below 100%, such as 2%"
+            "--until-ci {until_ci} makes no sense: use a percentage above 0% and below 100%, such as 2%"
         ));
     }
     let fewest_ns = match trial {
@@ -275,8 +275,8 @@ fn confidence(
     };
     if max_duration_ns < fewest_ns {
         return usage_error(format!(
-            "max-duration {} is shorter than the fewest trials take: \
-             write max-duration {} or more, or a shorter trial-time",
+            "--max-duration {} is shorter than the fewest trials take: use --max-duration {} or more, or a shorter \
+             --trial-time",
             Nanos(max_duration_ns),
             Nanos(fewest_ns)
         ));
@@ -373,14 +373,14 @@ fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Option<u64>> {
     )?;
     match trial {
         TrialLength::DurationNs(trial_ns) if interval_ns > trial_ns => usage_error(format!(
-            "interval {} is longer than a trial of {}: write duration {}, or a shorter interval",
+            "--interval {} is longer than a trial of {}: use --duration {}, or a shorter interval",
             Nanos(interval_ns),
             Nanos(trial_ns),
             Nanos(interval_ns.saturating_mul(10))
         )),
         TrialLength::DurationNs(trial_ns) if trial_ns / interval_ns > INTERVALS_MAX => {
             usage_error(format!(
-                "interval {} cuts a trial of {} into more than {INTERVALS_MAX} intervals: write interval {} or more",
+                "--interval {} cuts a trial of {} into more than {INTERVALS_MAX} intervals: use --interval {} or more",
                 Nanos(interval_ns),
                 Nanos(trial_ns),
                 Nanos(trial_ns.div_ceil(INTERVALS_MAX).next_multiple_of(1_000_000))
@@ -402,18 +402,18 @@ fn checkpoint(
     let Nanos(checkpoint_ns) = asked;
     match trial {
         _ if checkpoint_ns < interval_ns => usage_error(format!(
-            "checkpoint {asked} is shorter than an interval: write checkpoint {} or more",
+            "--checkpoint {asked} is shorter than an interval: use --checkpoint {} or more",
             Nanos(interval_ns)
         )),
         TrialLength::DurationNs(trial_ns) if checkpoint_ns > trial_ns => usage_error(format!(
-            "checkpoint {asked} is longer than a trial of {}: write a shorter one, or a longer duration",
+            "--checkpoint {asked} is longer than a trial of {}: use a shorter one, or a longer --duration",
             Nanos(trial_ns)
         )),
         TrialLength::DurationNs(trial_ns) if trial_ns / checkpoint_ns > CHECKPOINTS_MAX => {
             let least = trial_ns.div_ceil(CHECKPOINTS_MAX);
             usage_error(format!(
-                "checkpoint {asked} of a trial of {} would be written more than {CHECKPOINTS_MAX} times, each time \
-                 with the whole series so far: write checkpoint {} or more",
+                "--checkpoint {asked} of a trial of {} would be written more than {CHECKPOINTS_MAX} times, each \
+                 time with the whole series so far: use --checkpoint {} or more",
                 Nanos(trial_ns),
                 Nanos(least.next_multiple_of(1_000_000))
             ))
@@ -427,8 +427,8 @@ pub(super) fn check_rounds(interval: Option<Nanos>, roles: &[Roles]) -> Result<(
     let rounds = roles.iter().find(|roles| roles.round_count() > 1);
     match (interval, rounds) {
         (Some(interval), Some(roles)) => usage_error(format!(
-            "interval {interval} and traffic {name} contradict each other, because a trial is {rounds} rounds, one \
-             after the other: leave interval out, or use traffic with all ranks at once, such as all-to-all",
+            "--interval {interval} and --traffic {name} are mutually exclusive, because a trial is {rounds} rounds, \
+             one after the other: leave --interval out, or use a --traffic with all ranks at once, such as all-to-all",
             name = roles.traffic.name(),
             rounds = roles.round_count()
         )),
@@ -506,26 +506,26 @@ mod tests {
     #[test]
     fn values_out_of_range_are_refused_with_valid_ones() {
         for (lines, part) in cases([
-            "until-ci = '2%'; max-duration = '500ms' => write max-duration 1s or more, or a shorter trial-time",
-            "trials = 0 => trials 0 would measure nothing: the fewest is trials 1",
-            "trials = 1000000 => the most is trials 100000",
-            "iters = 0 => the fewest is iters 1",
-            "iters = 1000000000001 => the most is iters 1000000000000",
-            "duration = '2ms' => duration 2ms over 5 trials is too short to be timed: the shortest is duration 5ms",
-            "trial-time = 0 => the shortest is trial-time 1ms",
-            "trial-time = '25h' => the longest is trial-time 24h",
+            "until-ci = '2%'; max-duration = '500ms' => use --max-duration 1s or more, or a shorter --trial-time",
+            "trials = 0 => --trials 0 would measure nothing: the fewest is --trials 1",
+            "trials = 1000000 => the most is --trials 100000",
+            "iters = 0 => the fewest is --iters 1",
+            "iters = 1000000000001 => the most is --iters 1000000000000",
+            "duration = '2ms' => --duration 2ms over 5 trials is too short to be timed: the shortest is --duration 5ms",
+            "trial-time = 0 => the shortest is --trial-time 1ms",
+            "trial-time = '25h' => the longest is --trial-time 24h",
             "warmup = '2h' => the longest is 1h",
             "until-ci = '0%' => above 0% and below 100%",
             "until-ci = '100%' => above 0% and below 100%",
             "until-ci = '200%' => above 0% and below 100%",
-            "until-ci = '50%'; max-duration = '169h' => the longest is max-duration 168h",
-            "interval = '1s' => interval 1s is longer than a trial of 200ms: write duration 10s, or a shorter interval",
-            "interval = 0 => the shortest is interval 10ms",
-            "interval = '10ms'; trial-time = '24h' => write interval 143ms or more",
-            "interval = '25h'; iters = 1 => the longest is interval 24h",
-            "interval = '1s'; checkpoint = '500ms'; trial-time = '10s' => write checkpoint 1s or more",
+            "until-ci = '50%'; max-duration = '169h' => the longest is --max-duration 168h",
+            "interval = '1s' => --interval 1s is longer than a trial of 200ms: use --duration 10s, or a shorter interval",
+            "interval = 0 => the shortest is --interval 10ms",
+            "interval = '10ms'; trial-time = '24h' => use --interval 143ms or more",
+            "interval = '25h'; iters = 1 => the longest is --interval 24h",
+            "interval = '1s'; checkpoint = '500ms'; trial-time = '10s' => use --checkpoint 1s or more",
             "interval = '1s'; checkpoint = '11s'; trial-time = '10s' => longer than a trial of 10s",
-            "interval = '1s'; checkpoint = '1s'; trial-time = '1h' => write checkpoint 36s or more",
+            "interval = '1s'; checkpoint = '1s'; trial-time = '1h' => use --checkpoint 36s or more",
         ]) {
             length(&options(lines)).refused(part);
         }

@@ -64,10 +64,12 @@ fn check_session(api: TransferApi, session: SessionUse) -> Result<()> {
     match (api, session) {
         (TransferApi::Poll, _) | (TransferApi::Async, SessionUse::On) => Ok(()),
         (TransferApi::Engine, session) => usage_error(format!(
-            "session {session} applies to the library, which api engine does not use: leave api out, or write api poll"
+            "--session {session} applies to the library, which --api engine does not use: leave --api out, or use \
+             --api poll"
         )),
         (TransferApi::Async, session) => usage_error(format!(
-            "session {session} needs api poll, because futures always use a session: write api poll, or session on"
+            "--session {session} needs --api poll, because futures always use a session: use --api poll, or \
+             --session on"
         )),
     }
 }
@@ -79,13 +81,13 @@ pub(super) fn check_call(api: TransferApi, op: Verb) -> Result<()> {
     }
     if op == Verb::Send {
         return usage_error(format!(
-            "api {api} has no op send, because its sessions name the memory at both ends: use op write-imm, or api \
-             engine"
+            "--api {api} has no --op send, because its sessions name the memory at both ends: use --op write-imm, \
+             or --api engine"
         ));
     }
     if op.is_atomic() {
         return usage_error(format!(
-            "api {api} has no op {op}, because its calls only copy: leave api out, or use op write"
+            "--api {api} has no --op {op}, because its calls only copy: leave --api out, or use --op write"
         ));
     }
     Ok(())
@@ -118,10 +120,10 @@ mod tests {
     #[test]
     fn calls_that_the_library_lacks_are_refused_with_a_valid_choice() {
         for (lines, part) in cases([
-            "api = 'poll,engine'; session = 'on' => session on applies to the library, which api engine does not use",
-            "api = 'async'; session = 'fresh' => session fresh needs api poll",
-            "session = [] => write session on",
-            "api = [] => write api poll",
+            "api = 'poll,engine'; session = 'on' => --session on applies to the library, which --api engine does not use",
+            "api = 'async'; session = 'fresh' => --session fresh needs --api poll",
+            "session = [] => use --session on",
+            "api = [] => use --api poll",
         ]) {
             library_calls(&options(lines)).refused(part);
         }

@@ -42,13 +42,11 @@ impl TryFrom<Vec<Vec<u64>>> for PairLoads {
             return usage_error(not_square(at, row.len(), ranks));
         }
         if ranks < 2 {
-            return usage_error(
-                "it needs two rows at least, one for each rank: write 0 1M and 1M 0",
-            );
+            return usage_error("it needs two rows at least, one for each rank: use 0 1M and 1M 0");
         }
         if let Some((at, row)) = numbered_rows(&rows).find(|(at, row)| row[at - 1] > 0) {
             return usage_error(format!(
-                "number {at} of row {at} is {} from rank {from} to itself: write 0",
+                "number {at} of row {at} is {} from rank {from} to itself: use 0",
                 Bytes(row[at - 1]),
                 from = at - 1
             ));
@@ -57,7 +55,7 @@ impl TryFrom<Vec<Vec<u64>>> for PairLoads {
         let total = all.try_fold(0u64, |sum, &bytes| sum.checked_add(bytes));
         match total {
             Some(0) => usage_error(
-                "all numbers are 0, which would move nothing: write bytes for some pair, such as 1M",
+                "all numbers are 0, which would move nothing: use bytes for some pair, such as 1M",
             ),
             Some(total) if total <= TOTAL_BYTES_MAX => Ok(Self(Arc::new(rows))),
             _ => usage_error(format!(
@@ -76,7 +74,7 @@ fn numbered_rows(rows: &[Vec<u64>]) -> impl Iterator<Item = (usize, &Vec<u64>)> 
 fn not_square(row: usize, numbers: usize, rows: usize) -> String {
     let (count, each) = (count_of(numbers, "number"), count_of(rows, "row"));
     format!(
-        "row {row} has {count} and there are {each}: write {rows} numbers in each row, one for each rank"
+        "row {row} has {count} and there are {each}: use {rows} numbers in each row, one for each rank"
     )
 }
 
@@ -194,7 +192,7 @@ fn parse_rows(text: &str) -> Result<PairLoads> {
         if let Some(first) = rows.first().filter(|first| first.len() != row.len()) {
             let (here, above) = (count_of(row.len(), "number"), first.len());
             return usage_error(format!(
-                "line {number} has {here} and the first row {above}: write the same number in each row, one for each \
+                "line {number} has {here} and the first row {above}: use the same number in each row, one for each \
                  rank"
             ));
         }
@@ -206,7 +204,7 @@ fn parse_rows(text: &str) -> Result<PairLoads> {
 fn size(word: &str, line: usize) -> Result<u64> {
     if word.starts_with('-') {
         return usage_error(format!(
-            "line {line}: {} is negative: write 0 or more bytes",
+            "line {line}: {} is negative: use 0 or more bytes",
             quote(word)
         ));
     }
@@ -299,14 +297,14 @@ pub(crate) mod tests {
         for (text, part) in [
             ("0 1\n1 0 0\n", "line 2 has 3 numbers and the first row 2"),
             ("0 1 2\n1 0 0\n", "row 1 has 3 numbers and there are 2 rows"),
-            ("0 -1\n1 0\n", "line 1: \"-1\" is negative: write 0 or more"),
+            ("0 -1\n1 0\n", "line 1: \"-1\" is negative: use 0 or more"),
             (
                 "0 1\n# b\n1 x\n",
-                "line 3: \"x\" is not a number of bytes: write a size",
+                "line 3: \"x\" is not a number of bytes: e.g. 8",
             ),
             (
                 "0 1\n1 5k\n",
-                "number 2 of row 2 is 5k from rank 1 to itself: write 0",
+                "number 2 of row 2 is 5k from rank 1 to itself: use 0",
             ),
             ("0 0\n0 0\n", "all numbers are 0, which would move nothing"),
             ("0\n", "it needs two rows at least"),

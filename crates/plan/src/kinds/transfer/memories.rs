@@ -79,8 +79,8 @@ pub(super) fn memories(
     };
     if let Some(Roles { traffic, .. }) = roles.iter().find(|roles| roles.all_initiate()) {
         return usage_error(format!(
-            "target-memory {} is about target ranks, and with traffic {} every rank is initiator and target: leave \
-             target-memory out, or use traffic {}",
+            "--target-memory {} is about target ranks, and with --traffic {} every rank is initiator and target: \
+             leave --target-memory out, or use --traffic {}",
             targets.join(","),
             traffic.name(),
             Traffic::Pair.name()
@@ -145,8 +145,8 @@ pub(super) fn check_visible(point: &TransferPoint, lists: &Lists) -> Result<()> 
     };
     match point.memories.names().find(is_far) {
         Some(name) => usage_error(format!(
-            "ping-pong with op write waits for the last byte to appear, and the CPU cannot read memory {name}: use op \
-             write-imm or send"
+            "--ping-pong with --op write waits for the last byte to appear, and the CPU cannot read memory {name}: \
+             use --op write-imm, or --op send"
         )),
         None => Ok(()),
     }
@@ -210,7 +210,7 @@ mod tests {
         let none = said("alloc=parts", "host", None);
         assert_eq!(
             none,
-            "memory host has no option \"alloc\": it has none: leave memory-option out"
+            "memory host has no option \"alloc\": it has none: leave --memory-option out"
         );
         let both = said("alloc=parts", "host", Some("huge"));
         assert!(both.starts_with("memory host or huge has no"), "{both}");
@@ -239,9 +239,9 @@ mod tests {
                 .to_string()
         };
         let all = message(&["huge"], Traffic::AllToAll);
-        all.holds("every rank is initiator and target: leave target-memory out");
+        all.holds("every rank is initiator and target: leave --target-memory out");
         let none = message(&[], Traffic::Pair);
-        assert!(none.contains("write target-memory host"), "{none}");
+        assert!(none.contains("use --target-memory host"), "{none}");
         let unknown = message(&["hug"], Traffic::Pair);
         assert!(unknown.contains("huge"), "{unknown}");
     }

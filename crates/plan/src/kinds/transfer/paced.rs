@@ -52,7 +52,8 @@ impl FromStr for AskedRate {
         }
         text.parse().map(Self::Operations).map_err(|_| {
             Error::Usage(format!(
-                "{} is not a rate: write operations per second like 200000, 200k or 1.5M (decimal), or payload like 10Gb/s",
+                "{} is not a rate: use operations per second like 200000, 200k or 1.5M (decimal), or payload like \
+                 10Gb/s",
                 quote(text)
             ))
         })
@@ -137,26 +138,26 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
         "ping-pong",
         "rate",
         "a ping-pong is paced by its answers",
-        "leave one of them out, or use rate with depth 1",
+        "leave one of them out, or use --depth 1 in place of --ping-pong",
     ),
     Conflict::both(
         "batch",
         "rate",
         "a batch waits for its operations, and a rate does not",
-        "use depth with rate, and burst for several at once, or leave rate out",
+        "use --depth 8 in place of --batch, or leave --rate out",
     ),
     Conflict::both(
         "rate",
         "latency off",
         "a rate measures response latency",
-        "leave latency out, or leave rate out",
+        "leave --latency out, or leave --rate out",
     ),
-    Conflict::without("burst", "rate", "add rate 100k, or leave burst out"),
+    Conflict::without("burst", "rate", "add --rate 100k, or leave --burst out"),
     Conflict::both(
         "cq event",
         "rate",
         OVERSLEEPS,
-        "leave rate out, or use cq busy",
+        "leave --rate out, or use --cq busy",
     ),
 ];
 
@@ -202,7 +203,7 @@ pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
     }
     if burst > *depth {
         return usage_error(format!(
-            "burst {burst} does not fit into depth {depth}: write depth {burst}, or a smaller burst"
+            "--burst {burst} does not fit into --depth {depth}: use --depth {burst}, or a smaller burst"
         ));
     }
     let distance_ns = f64::from(burst) * 1e9 / rate.rate_per_s;
@@ -211,7 +212,7 @@ pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
     match length.trial {
         TrialLength::DurationNs(trial_ns) if trial_ns < round_ns => usage_error(format!(
             "bursts of {burst} from each of {threads} threads take {} at this rate, longer than a trial of {}: use \
-             trial-time {} or more, or a smaller burst",
+             --trial-time {} or more, or a smaller burst",
             Nanos(round_ns),
             Nanos(trial_ns),
             Nanos(
@@ -221,15 +222,15 @@ pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
             )
         )),
         TrialLength::Iterations(count) if count < burst.into() => usage_error(format!(
-            "iters {count} is less than burst {burst}: write iters {burst} or more, or a smaller burst"
+            "--iters {count} is less than --burst {burst}: use --iters {burst} or more, or a smaller burst"
         )),
         _ if length
             .interval_ns
             .is_some_and(|ns| (ns as f64) < distance_ns) =>
         {
             usage_error(format!(
-                "bursts of {burst} are {0} apart at this rate, so some intervals would be empty: use interval {0} or more, \
-                 or a smaller burst",
+                "bursts of {burst} are {0} apart at this rate, so some intervals would be empty: use --interval {0} \
+                 or more, or a smaller burst",
                 Nanos(distance_ns.ceil() as u64)
             ))
         }
@@ -250,20 +251,21 @@ impl AskedRate {
         };
         if rate_per_s <= 0.0 {
             return usage_error(format!(
-                "{option} {self} would move nothing: write operations per second above 0, such as 200k, or payload, such \
-                 as 10Gb/s"
+                "--{option} {self} would move nothing: use operations per second above 0, such as 200k, or payload, \
+                 such as 10Gb/s"
             ));
         }
         if rate_per_s > RATE_PER_S_MAX {
             return usage_error(format!(
-                "{option} {self}{of_size} is too high: the highest is {} operations per second",
+                "--{option} {self}{of_size} is too high: the highest is {} operations per second",
                 PerSecond(RATE_PER_S_MAX)
             ));
         }
         match trial {
             TrialLength::DurationNs(trial_ns) if rate_per_s * (trial_ns as f64) < 1e9 => {
                 usage_error(format!(
-                    "{option} {self}{of_size} is less than one operation in a trial of {}: use trial-time {} or more",
+                    "--{option} {self}{of_size} is less than one operation in a trial of {}: use --trial-time {} or \
+                     more",
                     Nanos(trial_ns),
                     // Rounded up to whole seconds. Tiny rates saturate.
                     Nanos(((1.0 / rate_per_s).ceil() as u64).saturating_mul(1_000_000_000))
@@ -289,8 +291,8 @@ mod tests {
         for (lines, part) in cases([
             "rate = 0 => above 0, such as 200k",
             "rate = '100G' => the highest is 10000000000",
-            "rate = '0.25' => in a trial of 1s: use trial-time 4s or more",
-            "rate = 16; burst = 0 => the fewest is burst 1",
+            "rate = '0.25' => in a trial of 1s: use --trial-time 4s or more",
+            "rate = 16; burst = 0 => the fewest is --burst 1",
         ]) {
             read(lines).refused(part);
         }
@@ -326,11 +328,11 @@ mod tests {
     #[test]
     fn impossible_payload_and_bursts_are_refused_with_a_valid_choice() {
         for (lines, part) in cases([
-            "sizes = 64; rate = '1k'; burst = 65 => burst 65 does not fit into depth 64: write depth 65",
+            "sizes = 64; rate = '1k'; burst = 65 => burst 65 does not fit into depth 64: use depth 65",
             "sizes = 64; rate = 100; burst = 32 => of 32 from each of 1 threads take 320ms at this rate, longer than a trial \
              of 200ms: use trial-time 1s or more",
             "sizes = 64; rate = 200; burst = 32; threads = 2 => take 320ms at this rate",
-            "sizes = 64; rate = '1k'; burst = 32; iters = 31 => iters 31 is less than burst 32: write iters 32 or more",
+            "sizes = 64; rate = '1k'; burst = 32; iters = 31 => iters 31 is less than burst 32: use iters 32 or more",
             "sizes = 64; rate = '1k'; burst = 32; interval = '20ms' => are 32ms apart at this rate, so some intervals would be empty: use interval 32ms",
             "sizes = 64; rate = '0Gb/s' => above 0, such as 200k, or payload, such as 10Gb/s",
             "sizes = 1; rate = '100Gb/s' => rate 12.5GB/s of size 1 is too high",

@@ -58,7 +58,7 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
         "ping-pong",
         "latency off",
         "a ping-pong measures latency",
-        "leave latency out, or use depth 1",
+        "leave --latency out, or use --depth 1 in place of --ping-pong",
     ),
 ];
 
@@ -102,8 +102,8 @@ pub(super) fn cq_modes(options: &PacingOptions) -> Result<&[CqMode]> {
 pub(super) fn check_waiting(point: &TransferPoint) -> Result<()> {
     if point.cq == CqMode::Event && point.pacing == Pacing::PingPong && point.op == Verb::Write {
         return usage_error(
-            "cq event and a ping-pong with op write contradict each other, because the latter polls memory for the \
-             last byte: use op write-imm, or cq busy",
+            "--cq event and a ping-pong with --op write are mutually exclusive, because the latter polls memory for \
+             the last byte: use --op write-imm, or --cq busy",
         );
     }
     Ok(())
@@ -113,11 +113,11 @@ pub(super) fn check_waiting(point: &TransferPoint) -> Result<()> {
 fn depths(what: &str, sweep: &Sweep) -> Result<Vec<u32>> {
     let checked = |&value: &u64| match u32::try_from(value) {
         Ok(0) => usage_error(format!(
-            "{what} 0 would move nothing: the smallest {what} is 1, as in {what} 1..64"
+            "--{what} 0 would move nothing: the smallest is 1, as in --{what} 1..64"
         )),
         Ok(depth) if depth <= DEPTH_MAX => Ok(depth),
         _ => usage_error(format!(
-            "{what} {value} is too large: the largest {what} is {DEPTH_MAX}"
+            "--{what} {value} is too large: the largest is {DEPTH_MAX}"
         )),
     };
     sweep.values().iter().map(checked).collect()
@@ -150,10 +150,10 @@ mod tests {
     #[test]
     fn depths_out_of_range_are_refused_with_valid_ones() {
         for (lines, part) in cases([
-            "depth = 0 => depth 0 would move nothing: the smallest depth is 1, as in depth 1..64",
-            "batch = 0 => the smallest batch is 1",
-            "batch = 1048577 => batch 1048577 is too large: the largest batch is 1048576",
-            "depth = '8G' => the largest depth is 1048576",
+            "depth = 0 => --depth 0 would move nothing: the smallest is 1, as in --depth 1..64",
+            "batch = 0 => the smallest is 1",
+            "batch = 1048577 => batch 1048577 is too large: the largest is 1048576",
+            "depth = '8G' => the largest is 1048576",
         ]) {
             pacings(&options(lines), None).refused(part);
         }

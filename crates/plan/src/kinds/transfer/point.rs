@@ -202,14 +202,14 @@ impl AnyPoint for TransferPoint {
     fn without_bound(&self) -> Option<&'static str> {
         match self.bound {
             _ if self.loads.is_some() => {
-                Some("a traffic file, which loads links unevenly: leave it out")
+                Some("--traffic-file, which loads links unevenly: leave it out")
             }
             _ if self.background.is_some() => {
-                Some("a background, which shares the path: leave it out")
+                Some("--background, which shares the path: leave it out")
             }
-            BoundChoice::None => Some("bound none: leave it out, or use bound auto"),
+            BoundChoice::None => Some("--bound none: leave it out, or use --bound auto"),
             BoundChoice::Auto if self.pacing == Pacing::PingPong => Some(
-                "ping-pong, which has one operation in flight: leave it out, or use depth in place of ping-pong",
+                "--ping-pong, which has one operation in flight: leave it out, or use --depth in place of --ping-pong",
             ),
             BoundChoice::Auto | BoundChoice::Stated { .. } => None,
         }

@@ -85,7 +85,8 @@ fn with_shift(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     };
     if roles.traffic != Traffic::Shift {
         return usage_error(format!(
-            "shift {shift} applies to traffic shift, and traffic is {}: leave shift out, or use traffic shift",
+            "--shift {shift} applies to --traffic shift, and --traffic is {}: leave --shift out, or use --traffic \
+             shift",
             roles.traffic.name()
         ));
     }
@@ -105,7 +106,7 @@ fn with_shift(what: &OperationOptions, roles: Roles) -> Result<Roles> {
                 _ => "goes round",
             };
             usage_error(format!(
-                "shift {shift} among {ranks} ranks {why}: write a shift from 1 to {}, such as shift {near}",
+                "--shift {shift} among {ranks} ranks {why}: use a shift from 1 to {}, such as --shift {near}",
                 ranks - 1
             ))
         }
@@ -117,7 +118,8 @@ fn with_matrix_rounds(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     let is_matrix = roles.traffic == Traffic::Matrix;
     if let Some(rounds) = what.matrix.filter(|_| !is_matrix) {
         return usage_error(format!(
-            "matrix {} applies to traffic matrix, and traffic is {}: leave matrix out, or use traffic matrix",
+            "--matrix {} applies to --traffic matrix, and --traffic is {}: leave --matrix out, or use --traffic \
+             matrix",
             rounds.name(),
             roles.traffic.name()
         ));
@@ -125,8 +127,8 @@ fn with_matrix_rounds(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     let matrix = what.matrix.unwrap_or(MatrixRounds::Alone);
     if is_matrix && matrix == MatrixRounds::Alone && roles.ranks > ALONE_RANKS_MAX {
         return usage_error(format!(
-            "a matrix of {} ranks would have {} rounds of one pair each: use matrix disjoint, or --ranks {ALONE_RANKS_MAX} \
-             at most",
+            "a matrix of {} ranks would have {} rounds of one pair each: use --matrix disjoint, or --ranks \
+             {ALONE_RANKS_MAX} at most",
             roles.ranks,
             roles.round_count()
         ));
@@ -141,8 +143,8 @@ fn check_even(roles: Roles) -> Result<()> {
         return Ok(());
     }
     usage_error(format!(
-        "pair traffic needs an even number of ranks and there are {ranks}: use --ranks {}, initiators {}, or another \
-         pattern such as --traffic fan-out",
+        "--traffic pair needs an even number of ranks and there are {ranks}: use --ranks {}, --initiators {}, or \
+         another pattern such as --traffic fan-out",
         ranks + 1,
         ranks / 2
     ))
@@ -153,8 +155,8 @@ fn initiators(roles: Roles, asked: u64) -> Result<u32> {
     let Roles { traffic, ranks, .. } = roles;
     if !matches!(traffic, Traffic::Pair | Traffic::FanIn) {
         return usage_error(format!(
-            "initiators {asked} and traffic {name} contradict each other, because {who}: leave initiators out, or use \
-             traffic pair or fan-in",
+            "--initiators {asked} and --traffic {name} are mutually exclusive, because {who}: leave --initiators \
+             out, or use --traffic pair, or --traffic fan-in",
             name = traffic.name(),
             who = match traffic {
                 Traffic::FanOut | Traffic::InTurn => "rank 0 alone initiates",
@@ -163,11 +165,11 @@ fn initiators(roles: Roles, asked: u64) -> Result<u32> {
         ));
     }
     match u32::try_from(asked) {
-        Ok(0) => usage_error("initiators 0 would move nothing: the fewest is initiators 1"),
+        Ok(0) => usage_error("--initiators 0 would move nothing: the fewest is --initiators 1"),
         Ok(narrow) if narrow < ranks => Ok(narrow),
         _ => usage_error(format!(
-            "initiators {asked} leave none of {ranks} ranks to be their target: write initiators {} or less, or use \
-             --ranks {}",
+            "--initiators {asked} leave none of {ranks} ranks to be their target: use --initiators {} or less, or \
+             use --ranks {}",
             ranks - 1,
             asked.saturating_add(1)
         )),
@@ -181,8 +183,8 @@ fn with_target_shift(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     };
     if roles.traffic != Traffic::Pair {
         return usage_error(format!(
-            "target-shift {shift} turns the targets of pairs, and traffic {} has none: leave target-shift out, or use \
-             traffic pair",
+            "--target-shift {shift} turns the targets of pairs, and --traffic {} has none: leave --target-shift \
+             out, or use --traffic pair",
             roles.traffic.name()
         ));
     }
@@ -193,12 +195,12 @@ fn with_target_shift(what: &OperationOptions, roles: Roles) -> Result<Roles> {
             ..roles
         }),
         _ if targets == 1 => usage_error(format!(
-            "target-shift {shift} changes nothing if {initiators} initiators have one target: leave target-shift out, \
-             or use --ranks {}",
+            "--target-shift {shift} changes nothing if {initiators} initiators have one target: leave \
+             --target-shift out, or use --ranks {}",
             roles.ranks + 1
         )),
         _ => usage_error(format!(
-            "target-shift {shift} wraps around among {targets} targets: write target-shift {} or less",
+            "--target-shift {shift} wraps around among {targets} targets: use --target-shift {} or less",
             targets - 1
         )),
     }
@@ -210,8 +212,9 @@ pub(super) fn check_sides(point: &TransferPoint) -> Result<()> {
     let (op, traffic) = (point.op, point.roles.traffic);
     if point.pacing == Pacing::PingPong && !op.fetches() && point.roles.all_initiate() {
         return usage_error(format!(
-            "ping-pong with op {op} and traffic {traffic} contradict each other, because every rank would both begin \
-             and answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer"
+            "--ping-pong with --op {op} and --traffic {traffic} are mutually exclusive, because every rank would \
+             both begin and answer: use --traffic pair, --traffic fan-out or --traffic fan-in, or --op read, which \
+             needs no answer"
         ));
     }
     Ok(())
@@ -223,12 +226,12 @@ pub(super) fn with_both_directions(what: &OperationOptions, roles: Roles) -> Res
         let name = roles.traffic.name();
         return usage_error(match roles.traffic {
             Traffic::AllToAll => format!(
-                "bidirectional and traffic {name} contradict each other, because every rank already initiates to \
-                 every other: leave bidirectional out, or use traffic pair"
+                "--bidirectional and --traffic {name} are mutually exclusive, because every rank already initiates \
+                 to every other: leave --bidirectional out, or use --traffic pair"
             ),
             _ => format!(
-                "bidirectional is about pairs, and traffic {name} has none: use traffic pair, or traffic all-to-all, in \
-                 which every rank initiates"
+                "--bidirectional is about pairs, and --traffic {name} has none: use --traffic pair, or --traffic \
+                 all-to-all, in which every rank initiates"
             ),
         });
     }
@@ -242,7 +245,7 @@ pub(super) const CONFLICTS: &[Conflict] = &[Conflict::both(
     "bidirectional",
     "ping-pong",
     "a round trip has one direction at a time",
-    "use depth 1 or batch 1, or leave bidirectional out",
+    "use --depth 1 in place of --ping-pong, or leave --bidirectional out",
 )];
 
 #[cfg(test)]
@@ -268,18 +271,18 @@ mod tests {
     #[test]
     fn impossible_numbers_are_refused_with_the_nearest_choice() {
         for (lines, part) in cases([
-            "initiators = 0 => the fewest is initiators 1",
-            "initiators = '1,4' => write initiators 3 or less, or use --ranks 5",
+            "initiators = 0 => the fewest is --initiators 1",
+            "initiators = '1,4' => use --initiators 3 or less, or use --ranks 5",
             "initiators = '8T' => leave none of 4 ranks",
-            "traffic = 'fan-in'; initiators = 4 => write initiators 3 or less",
+            "traffic = 'fan-in'; initiators = 4 => use --initiators 3 or less",
             "traffic = 'fan-out'; initiators = 1 => rank 0 alone initiates",
             "traffic = 'all-to-all'; initiators = 1 => every rank initiates",
-            "traffic = 'fan-in'; initiators = 1; target-shift = 1 => leave target-shift out",
-            "initiators = 1; target-shift = 3 => among 3 targets: write target-shift 2 or less",
-            "target-shift = 2 => write target-shift 1 or less",
+            "traffic = 'fan-in'; initiators = 1; target-shift = 1 => leave --target-shift out",
+            "initiators = 1; target-shift = 3 => among 3 targets: use --target-shift 2 or less",
+            "target-shift = 2 => use --target-shift 1 or less",
             "initiators = '1,3'; target-shift = 1 => 3 initiators have one target",
-            "traffic = 'all-to-all'; bidirectional = true => leave bidirectional out, or use traffic pair",
-            "traffic = 'fan-out'; bidirectional = true => traffic fan-out has none: use traffic pair",
+            "traffic = 'all-to-all'; bidirectional = true => leave --bidirectional out, or use --traffic pair",
+            "traffic = 'fan-out'; bidirectional = true => --traffic fan-out has none: use --traffic pair",
             "traffic = 'in-turn'; bidirectional = true => traffic in-turn has none",
             "traffic = 'fan-in'; bidirectional = true => traffic fan-in has none",
         ]) {

@@ -142,12 +142,13 @@ pub(super) fn check_engine(
     let engine = &point.engine;
     if let Some(why) = lacks_messages(entry, engine) {
         let instead = if entry.moves_bytes {
-            "use verify=last"
+            "use --verify=last"
         } else {
-            "leave verify out"
+            "leave --verify out"
         };
         return usage_error(format!(
-            "verify=each is not possible with engine {engine}, which {why}: {instead}, or another engine such as shm"
+            "--verify=each is not possible with --engine {engine}, which {why}: {instead}, or another engine such \
+             as shm"
         ));
     }
     for name in point.memories.names() {
@@ -155,8 +156,8 @@ pub(super) fn check_engine(
             && !memory.host_addressable
         {
             return usage_error(format!(
-                "verify=each reads each operation's data by the CPU, which cannot address memory {}: use verify=last, \
-                 or memory host",
+                "--verify=each reads each operation's data by the CPU, which cannot address memory {}: use \
+                 --verify=last, or --memory host",
                 memory.name
             ));
         }
@@ -180,44 +181,44 @@ pub(super) fn check_each(transfer: &Transfer, point: &TransferPoint) -> Result<(
             Some((
                 "bound",
                 "its bandwidth contains the comparisons",
-                "leave bound out",
+                "leave --bound out",
             ))
         }
         () if !transfer.measure.published.is_empty() => Some((
             "published",
             "its figures are not compared with others",
-            "leave published out",
+            "leave --published out",
         )),
         () if point.background.is_some() => Some((
             "background",
             "a load that waits for comparisons is not a load",
-            "leave background out",
+            "leave --background out",
         )),
         () if copies && point.cq == CqMode::Event => Some((
             "cq event",
             "targets poll memory for messages, which wake no sleeping thread",
-            "use cq busy",
+            "use --cq busy",
         )),
         () if copies && point.api != TransferApi::Engine => Some((
             "api",
             "the library has no lane for the messages of both ends",
-            "use api engine",
+            "use --api engine",
         )),
         () if copies && point.slots.target_footprint == TargetFootprint::Shared => Some((
             "target-footprint shared",
             "a target changes its data before each read",
-            "use target-footprint own",
+            "use --target-footprint own",
         )),
         () if marked && point.slots.size_bytes < 2 => Some((
             "sizes 1",
             "the only byte of a written ping is its signal",
-            "use sizes 2",
+            "use --sizes 2",
         )),
         () => None,
     };
     match refused {
         Some((option, why, instead)) => usage_error(format!(
-            "verify=each and {option} do not go together, because {why}: {instead}, or use verify=last"
+            "--verify=each and --{option} do not go together, because {why}: {instead}, or use --verify=last"
         )),
         None => Ok(()),
     }

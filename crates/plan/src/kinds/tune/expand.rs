@@ -43,7 +43,7 @@ impl Kind for Tune {
             );
         }
         let (Some(ops), Some(sizes)) = (&what.op, &what.sizes) else {
-            return usage_error("a search needs op and sizes: write op write and sizes 64k");
+            return usage_error("a search needs --op and --sizes, e.g. --op write --sizes 64k");
         };
         let mut cells = Cells::new();
         for engine in engines {
@@ -124,7 +124,7 @@ fn build_point(
     check_contradictions(tune, goal)?;
     if goal == Goal::Bandwidth && !entry.moves_bytes {
         return usage_error(format!(
-            "engine {} moves no bytes, so it has no bandwidth: write goal rate, or use another engine",
+            "--engine {} moves no bytes, so it has no bandwidth: use --goal rate, or use another engine",
             entry.name
         ));
     }
@@ -173,13 +173,13 @@ fn check_contradictions(tune: &Tune, goal: Goal) -> Result<()> {
     conflicts::check(tune, &rows)?;
     if let Some(rate) = tune.paced.rate.filter(|_| goal != Goal::Latency) {
         return usage_error(format!(
-            "rate {rate} already fixes the {goal}: leave it out, or write goal latency"
+            "--rate {rate} already fixes the {goal}: leave it out, or use --goal latency"
         ));
     }
     if goal == Goal::Latency && pacing.depth.is_some() && pacing.batch.is_some() {
         return usage_error(
             "the latency of a depth is that of one operation, and that of a batch is that of all its operations, so \
-             they cannot compete: leave one of them out, or write goal bandwidth",
+             they cannot compete: leave one of them out, or use --goal bandwidth",
         );
     }
     Ok(())

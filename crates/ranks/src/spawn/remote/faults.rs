@@ -64,7 +64,12 @@ const SIGNS: [(&[&str], &str, &str); 15] = [
         "add --push to copy this one, or install it",
     ),
     (
-        &["unrecognized subcommand", "unexpected argument"],
+        &[
+            "unrecognized subcommand",
+            "unexpected argument",
+            "there is no command",
+            "has no option",
+        ],
         "another version of the program is there",
         "install this one, or add --push to copy it",
     ),

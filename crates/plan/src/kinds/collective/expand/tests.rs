@@ -1,5 +1,6 @@
 use super::*;
 use crate::collective::Groups;
+use crate::conflicts::trial::Lines;
 use crate::fixture::{Holds, LISTS, Refused, cases};
 use crate::{Plan, Point};
 
@@ -179,4 +180,18 @@ fn groups_divide_ranks_sizes_and_roots() {
     assert!(refused("all-reduce", "groups = 'mod:4'").contains("use groups mod:3"));
     assert!(refused("all-reduce", "groups = 'half'").contains("div:K"));
     assert!(refused("send-recv-pairs", "groups = 'div:3'").contains("groups of an even number"));
+}
+
+#[test]
+fn every_row_of_conflicts_refuses_its_options_and_suggests_valid_ones() {
+    let lines = Lines {
+        base: "--backend native:shm --op all-reduce --sizes 1k",
+        samples: &[
+            ("print-calls", "--print-calls"),
+            ("align none", "--align none"),
+            ("refill iteration", "--refill iteration"),
+        ],
+        lists: &LISTS,
+    };
+    lines.try_rows::<CollectiveJob>(&[CONFLICTS]);
 }

@@ -71,7 +71,7 @@ fn fewer_ranks_than_planned_read_from_the_farthest() {
     assert_eq!(points[0].read_from, ReadFrom::Shift { ranks: 4 });
     let mut round = self::plan("read-shift = 'nodes=2'");
     let message = round.resolve_nodes(&["a", "a", "b", "b"]).unwrap_err();
-    message.to_string().holds("write read-shift node");
+    message.to_string().holds("use read-shift node");
     // A command line has no planned ranks, so its read shift is not reduced.
     let mut plan = self::plan("read-shift = 4");
     plan.fit_ranks(2);

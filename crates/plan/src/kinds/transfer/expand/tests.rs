@@ -1,6 +1,7 @@
 use super::*;
 use crate::Plan;
-use crate::fixture::{Expand, Holds, Refused, SHIPPED, cases};
+use crate::conflicts::trial::Lines;
+use crate::fixture::{Expand, Holds, LISTS, Refused, SHIPPED, cases};
 use crate::point::{BoundChoice, Traffic};
 use crate::testing::transfer_point;
 use crate::transfer::{Access, Rate, TargetFootprint, TrialLength};
@@ -100,7 +101,7 @@ fn places_multiply_and_far_needs_two_sides() {
     assert_eq!(cells, [("near", 8), ("near", 16), ("far", 8), ("far", 16)]);
     let all = "traffic = 'all-to-all'\nplace = ['near', 'far']";
     let message = message_for(4, all);
-    message.holds("place far and traffic all-to-all contradict each other");
+    message.holds("place far and traffic all-to-all are mutually exclusive");
     // Two ranks fit two sockets.
     let two = plan(&format!("{WRITE}{all}")).transfer_points(2).unwrap();
     assert_eq!(two.len(), 2);
@@ -160,8 +161,8 @@ fn ranks_must_fit_the_traffic() {
     assert!(message_for(0, "").contains("use --ranks 2"));
     assert_eq!(
         message_for(3, ""),
-        "pair traffic needs an even number of ranks and there are 3: use --ranks 4, initiators 1, \
-         or another pattern such as --traffic fan-out"
+        "traffic pair needs an even number of ranks and there are 3: use --ranks 4, initiators 1, \
+         or another pattern such as traffic fan-out"
     );
     assert!(message_for(u32::MAX, "").contains("the most is --ranks 65536"));
     let fan_out = plan(&format!("{WRITE}traffic = 'fan-out'"));
@@ -185,7 +186,7 @@ fn a_rank_cannot_both_begin_and_answer() {
             continue;
         };
         let message = error.to_string();
-        message.holds("use traffic pair, fan-out or fan-in, or op read");
+        message.holds("use traffic pair, traffic fan-out or traffic fan-in, or op read");
     }
 }
 
@@ -221,11 +222,11 @@ fn several_values_multiply_in_a_fixed_order() {
 #[test]
 fn each_group_of_options_is_checked() {
     for (more, part) in cases([
-        "depth = 0 => the smallest depth is 1",
+        "depth = 0 => the smallest is 1",
         "trials = 0 => the fewest is trials 1",
-        "footprint = 8 => write footprint 64 or more",
-        "stride = 8 => write stride 64 or more",
-        "footprint = '1T' => needs more than 1T in one rank: write footprint 512G or less",
+        "footprint = 8 => use footprint 64 or more",
+        "stride = 8 => use stride 64 or more",
+        "footprint = '1T' => needs more than 1T in one rank: use footprint 512G or less",
         "threads = 0 => the fewest is threads 1",
         "threads = 1025 => the most is threads 1024",
         "rate = 2 => less than one operation in a trial of 200ms: use trial-time 1s or more",
@@ -234,7 +235,7 @@ fn each_group_of_options_is_checked() {
         let message = message_for(2, more);
         assert!(message.contains(part), "{more}: {message}");
     }
-    assert!(message("engine = 'shm'\nop = 'write'\nsizes = '0,8'").contains("smallest size is 1"));
+    assert!(message("engine = 'shm'\nop = 'write'\nsizes = '0,8'").contains("smallest is sizes 1"));
     for more in ["access = 'random'", "verify = true"] {
         assert_eq!(points(&format!("{WRITE}seed = 7\n{more}"))[0].slots.seed, 7);
     }
@@ -298,9 +299,9 @@ fn plans_built_in_code_are_checked_too() {
     };
     assert!(message(&transfer).starts_with("engine is missing"));
     transfer.what.engine = Some(Many(vec!["shm".into()]));
-    assert!(message(&transfer).starts_with("op is missing"));
+    assert!(message(&transfer).starts_with("--op is required"));
     transfer.what.op = Some(Many(vec![Verb::Write]));
-    assert!(message(&transfer).starts_with("sizes is missing"));
+    assert!(message(&transfer).starts_with("--sizes is required"));
 }
 
 #[test]
@@ -314,7 +315,7 @@ fn scaling_a_plan_shortens_its_points_and_nothing_else() {
     for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
         scaled
             .scale(wrong, 2)
-            .refused("write a factor from 0.000000001 to 100000");
+            .refused("use a factor from 0.000000001 to 100000");
     }
 }
 
@@ -335,59 +336,47 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     assert!(far.iter().all(|point| point.memories.memory == "far"));
     let write = "engine = 'shm'\nop = 'write'\nsizes = 8\nmemory = 'far'\nping-pong = true";
     let unseen = message(write);
-    unseen.holds("the CPU cannot read memory far: use op write-imm or send");
+    unseen.holds("the CPU cannot read memory far: use op write-imm, or op send");
     let read = "engine = 'shm'\nop = 'read'\nsizes = 8\nmemory = 'far'\nping-pong = true";
     assert_eq!(points(read).len(), 1);
 }
 
-/// Returns a line of a plan that gives `option` a sample value. Options are named as in the table of conflicts.
-fn sample(option: &str) -> String {
-    const SAMPLES: [(&str, &str); 25] = [
-        ("background", "'op=write'"),
-        ("background-rate", "'1k'"),
-        ("batch", "4"),
-        ("bidirectional", "true"),
-        ("burst", "2"),
-        ("checkpoint", "'1s'"),
-        ("cq event", "'event'"),
-        ("duration", "'5s'"),
-        ("gap", "8"),
-        ("initiators", "1"),
-        ("interval", "'1s'"),
-        ("iters", "3"),
-        ("latency off", "false"),
-        ("matrix", "'alone'"),
-        ("max-duration", "'5s'"),
-        ("ping-pong", "true"),
-        ("rate", "1000"),
-        ("shift", "1"),
-        ("stride", "64"),
-        ("target-shift", "1"),
-        ("traffic-file", "\"\"\"0 8\n8 0\"\"\""),
-        ("trial-time", "'1s'"),
-        ("trials 1", "1"),
-        ("until-ci", "'2%'"),
-        ("depth", "4"),
-    ];
-    let known = SAMPLES.iter().find(|(name, _)| *name == option);
-    let (_, value) = known.unwrap_or_else(|| panic!("no value of {option} to try its row with"));
-    let key = option.split(' ').next().unwrap_or(option);
-    format!("{key} = {value}\n")
-}
-
 #[test]
-fn every_row_of_conflicts_refuses_its_options() {
-    for row in CONFLICTS.iter().copied().flatten() {
-        match *row {
-            Conflict::Both {
-                one, other, why, ..
-            } => {
-                let together = format!("{}{}", sample(one), sample(other));
-                message_for(2, &together).holds(&format!("contradict each other, because {why}"));
-            }
-            Conflict::Without { one, other, .. } => {
-                message_for(2, &sample(one)).holds(&format!(" needs {other}: "));
-            }
-        }
-    }
+fn every_row_of_conflicts_refuses_its_options_and_suggests_valid_ones() {
+    let file = std::env::temp_dir().join(format!("tonnage-rows-{}", std::process::id()));
+    std::fs::write(&file, "0 64\n64 0").unwrap();
+    let traffic_file = format!("--traffic-file {}", file.display());
+    let lines = Lines {
+        base: "--engine shm --op write --sizes 64",
+        samples: &[
+            ("background", "--ping-pong --background op=write"),
+            ("background-rate", "--ping-pong --background-rate 1k"),
+            ("batch", "--batch 4"),
+            ("bidirectional", "--bidirectional"),
+            ("burst", "--burst 2"),
+            ("checkpoint", "--duration 10s --checkpoint 1s"),
+            ("cq event", "--cq event"),
+            ("depth", "--depth 4"),
+            ("duration", "--duration 5s"),
+            ("gap", "--gap 8"),
+            ("initiators", "--initiators 1"),
+            ("interval", "--interval 100ms"),
+            ("iters", "--iters 3"),
+            ("latency off", "--latency off"),
+            ("matrix", "--matrix alone"),
+            ("max-duration", "--max-duration 5s"),
+            ("ping-pong", "--ping-pong"),
+            ("rate", "--rate 1000"),
+            ("shift", "--shift 1"),
+            ("stride", "--stride 64"),
+            ("target-shift", "--target-shift 1"),
+            ("traffic-file", &traffic_file),
+            ("trial-time", "--trial-time 1s"),
+            ("trials 1", "--trials 1"),
+            ("until-ci", "--until-ci 2%"),
+        ],
+        lists: &LISTS,
+    };
+    lines.try_rows::<Transfer>(CONFLICTS);
+    std::fs::remove_file(file).unwrap();
 }

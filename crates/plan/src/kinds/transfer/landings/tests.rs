@@ -56,7 +56,7 @@ fn final_data_is_unknown_only_if_different_data_land_at_once() {
             .unwrap_err()
             .to_string();
         refused.holds("landings overlap");
-        refused.holds(&format!("write {part}, or leave verify out"));
+        refused.holds(&format!("use {part}, or leave verify out"));
     }
     for lines in KNOWN {
         first(lines);
