@@ -8,7 +8,7 @@ use tonnage_engines::LISTS;
 use super::source::{self, File, crate_of};
 
 /// These crates must treat all engines equally.
-const IMPARTIAL: &[&str] = &["bench", "ranks", "record", "tonnage"];
+const IMPARTIAL: &[&str] = &["bench", "loops", "ranks", "record", "tonnage"];
 
 /// Returns whether an attribute is `#[cfg(test)]`.
 fn is_for_tests(attribute: &Attribute) -> bool {

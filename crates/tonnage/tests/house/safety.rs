@@ -103,7 +103,7 @@ fn late_reads_of_cpus(file: &File) -> Vec<String> {
     let why_not =
         "a thread of this crate may be pinned and sees its own CPU alone: use Settings::topology";
     match crate_of(&file.path) {
-        "bench" => calls_outside_of_tests(file, READS_OF_CPUS, why_not),
+        "bench" | "loops" => calls_outside_of_tests(file, READS_OF_CPUS, why_not),
         _ => Vec::new(),
     }
 }

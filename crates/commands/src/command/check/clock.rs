@@ -1,16 +1,21 @@
 //! The time budget of a check, its current step, and a watchdog that ends everything before the budget is used up.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io::IsTerminal;
 use std::process::exit;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use tonnage_judge::check::reason::truncate;
 use tonnage_judge::check::{CheckVerdict, ExitStyle};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
+
+use crate::command::screen;
 
 /// Shortest accepted budget. With less, the check would end before the ranks have met.
 const BUDGET_MIN: Duration = Duration::from_secs(3);
@@ -23,6 +28,9 @@ const KILL_BEFORE: Duration = Duration::from_millis(1300);
 
 /// Time before the end of the budget at which this process exits, whatever it is doing.
 const END_BEFORE: Duration = Duration::from_secs(1);
+
+/// Interval at which the progress line shows the time left.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Time that a launcher's processes need to inspect their host and the baseline.
 const START_RESERVE: Duration = Duration::from_millis(500);
@@ -49,6 +57,8 @@ pub struct BudgetClock {
     /// Requested budget. Other processes may already have used part of it.
     asked: Duration,
     state: Arc<Mutex<State>>,
+    /// The step and the time left, on a terminal.
+    progress: ProgressBar,
 }
 
 impl BudgetClock {
@@ -78,6 +88,7 @@ impl BudgetClock {
             budget,
             asked,
             state: Arc::default(),
+            progress: progress_line(Instant::now() + budget),
         };
         let watched = clock.clone();
         let started = std::thread::Builder::new()
@@ -122,6 +133,8 @@ impl BudgetClock {
 
     /// Stores the exit code of the verdict that is about to be printed.
     pub fn set_exit_code(&self, code: u8) {
+        screen::set_bar(None);
+        self.progress.finish_and_clear();
         lock(&self.state).code = Some(code);
     }
 
@@ -132,11 +145,15 @@ impl BudgetClock {
 
     /// Sets this process's current step.
     pub fn step(&self, text: &str) {
+        self.progress.set_message(text.to_owned());
         lock(&self.state).own = Some((text.to_owned(), Instant::now()));
     }
 
     /// Sets a rank's current step.
     pub fn step_of(&self, rank: u32, text: &str) {
+        if rank == 0 {
+            self.progress.set_message(text.to_owned());
+        }
         let since = (text.to_owned(), Instant::now());
         lock(&self.state).of_ranks.insert(rank, since);
     }
@@ -259,6 +276,26 @@ pub fn unix_ns() -> u64 {
     since.map_or(0, |since| {
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     })
+}
+
+/// Creates a line on the terminal with the time left until the end of the budget. Hidden elsewhere.
+fn progress_line(end: Instant) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    let left = move |_: &ProgressState, text: &mut dyn Write| {
+        let left = end.saturating_duration_since(Instant::now());
+        // The bar ignores errors of its own text.
+        let _ = write!(text, "at most {} s left", left.as_secs_f64().ceil());
+    };
+    // The template is fixed. If it could not be parsed, the line would only look different.
+    if let Ok(style) = ProgressStyle::with_template("check, {left}: {wide_msg}") {
+        bar.set_style(style.with_key("left", left));
+    }
+    bar.enable_steady_tick(TICK);
+    screen::set_bar(Some(bar.clone()));
+    bar
 }
 
 #[cfg(test)]
