@@ -161,6 +161,7 @@ pub enum Command {
     /// A batch of four operations at each size, or every collective.
     Verify(VerifyArgs),
     /// Cost of each layer: engine, collective, library.
+    ///
     /// Moves the same bytes by engines, by collectives over them and by libraries. Prints the fraction of the layer
     /// below that each layer reaches.
     Layers(Box<LayersArgs>),

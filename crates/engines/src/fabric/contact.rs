@@ -456,7 +456,7 @@ mod tests {
         let error = contact.is_complete(0, &[2], 0).unwrap_err().to_string();
         for part in [
             "ranks 1-2 did not reach rank 0, and rank 0 could not reach rank 2 within",
-            "rank 1 at eth0 (10.0.0.1), rank 2 at eth0 (10.0.0.2): is",
+            "rank 1 at eth0 (10.0.0.1), rank 2 at eth0 (10.0.0.2): check routes and firewalls",
         ] {
             assert!(error.contains(part), "{part} in {error}");
         }

@@ -182,7 +182,7 @@ mod tests {
         let text = not_granted(("memory cuda".into(), rules), &refused, "stage it").to_string();
         for part in [
             "memory cuda cannot be used here: it is not registered with the NIC: dmabuf: ibv_reg_dmabuf_mr: Operation not \
-             supported (os error 95); peermem: ibv_reg_mr: Bad address (os error 14). See",
+             supported (os error 95); peermem: ibv_reg_mr: Bad address (os error 14). Check the requirements",
             "open kernel modules",
             "modprobe nvidia-peermem",
             "If none can be met, stage it",

@@ -157,7 +157,7 @@ fn offsets_outside_are_refused_and_nothing_is_posted() {
                 (error.operation(), error.peer()),
                 (Some(operation), Some(5))
             );
-            assert!(error.to_string().contains("4096 bytes"), "{error}");
+            assert!(error.to_string().contains(" of 4096 "), "{error}");
         }
     }
     let send = opened
