@@ -18,7 +18,7 @@ use tonnage_units::Result;
 use tonnage_units::quantity::human::{link_speed, size, thousandths};
 
 use crate::text::counted;
-use rows::{DeviceRow, free_of, group, place, row, shortened};
+use rows::{DeviceRow, folded, free_of, group, place, row, shortened};
 
 /// The inventory as one indented JSON object.
 ///
@@ -41,8 +41,8 @@ pub fn text(found: &Inventory) -> String {
     let mut rdma = rdma(&found.rdma);
     rdma.extend(found.kernel_module.iter().map(kernel_module));
     group(&mut page, "RDMA", &rdma);
-    for library in &found.libfabric {
-        group(&mut page, &fabric::heading(library), &fabric::rows(library));
+    for (libraries, rows) in fabric::tables(&found.libfabric) {
+        group(&mut page, &fabric::heading(&libraries), &rows);
     }
     group(&mut page, "GPUs", &gpus::gpus(&found.gpus));
     let by_cuda = gpus::driver_gpus(("cuda", "CUDA"), &found.cuda);
@@ -64,7 +64,8 @@ pub fn text(found: &Inventory) -> String {
     let providers_absent = &found.providers_absent;
     let absent: Vec<&Absent> = found.absent.iter().chain(providers_absent).collect();
     missing(&mut page, &absent);
-    page += "\nEngines, memories and backends of this program: tonnage engines\n";
+    page += "\nEngines, memories and backends of this program: tonnage engines\n\
+             All properties of these devices: tonnage devices --json\n";
     page
 }
 
@@ -74,10 +75,8 @@ fn missing(page: &mut String, absent: &[&Absent]) {
     }
     page.push_str("\nNot here\n");
     for absent in absent {
-        page.push_str(&format!(
-            "  {}\n    why  {}\n    how  {}\n",
-            absent.what, absent.why, absent.how
-        ));
+        page.push_str(&folded(&format!("  {}: {}", absent.what, absent.why)));
+        page.push_str(&folded(&format!("      {}", absent.how)));
     }
 }
 
@@ -150,7 +149,7 @@ fn memory(memory: &MemoryFound) -> Vec<DeviceRow> {
         "{}; shared memory: {}",
         transparent.enabled, transparent.shmem_enabled
     );
-    rows.push(row(["transparent", &transparent]));
+    rows.push(row(["transparent huge", &transparent]));
     rows
 }
 
@@ -298,14 +297,23 @@ mod tests {
         for heading in ["Processors", "NUMA nodes", "Memory", "Network"] {
             assert!(page.contains(&format!("\n{heading}\n")), "{page}");
         }
-        assert!(page.contains(": embedded in tonnage\n"), "{page}");
+        assert!(page.contains("embedded in tonnage)\n"), "{page}");
         let (_, not_here) = page.split_once("\nNot here\n").unwrap_or((&page, ""));
+        let unfolded: Vec<&str> = not_here.split_whitespace().collect();
+        let unfolded = unfolded.join(" ");
         for absent in found.absent.iter().chain(&found.providers_absent) {
             assert!(
-                not_here.contains(&absent.why) && not_here.contains(&absent.how),
+                unfolded.contains(&absent.why) && unfolded.contains(&absent.how),
                 "{page}"
             );
         }
+        // Commands and paths are not folded.
+        let is_word = |line: &str| line.split_whitespace().count() == 1;
+        let mut lines = page.lines();
+        assert!(
+            lines.all(|line| line.chars().count() <= rows::WIDTH || is_word(line)),
+            "{page}"
+        );
         let read: Inventory = serde_json::from_str(&json(&found).unwrap()).unwrap();
         assert_eq!(read, found);
     }

@@ -116,11 +116,10 @@ fn explanation(known: &Known, library: Option<(&str, bool)>, devices: &[String])
     let why_library = match library {
         Some((path, true)) => format!("{path} has it"),
         Some((path, false)) => format!("{path} was built without it"),
-        None => "the libfabric in use is the embedded one, which has tcp and shm only".to_owned(),
+        None => "the embedded libfabric has only tcp and shm".to_owned(),
     };
     let why = match (devices, has) {
-        ([], true) => format!("{why_library}, but there is no device for it: it needs {needs}"),
-        ([], false) => format!("{why_library}, and there is no device for it: it needs {needs}"),
+        ([], _) => format!("no device for it: it needs {needs}; {why_library}"),
         (devices, true) => format!("{why_library} but does not offer {}", devices.join(", ")),
         (devices, false) => format!(
             "{why_library}; the host has a device for it: {}",
@@ -132,6 +131,7 @@ fn explanation(known: &Known, library: Option<(&str, bool)>, devices: &[String])
         (_, true) => format!(
             "Run `FI_LOG_LEVEL=info FI_LOG_PROV={name} tonnage devices`; the provider then prints what it lacks."
         ),
+        (_, false) if library.is_none() => how.to_string(),
         (_, false) => format!("{how} For a library elsewhere, set {LIBFABRIC_VARIABLE}=PATH."),
     };
     Absent::new(format!("libfabric provider {name}"), why, how)
@@ -205,12 +205,19 @@ mod tests {
         assert_eq!(found.len(), KNOWN.len());
         for has in ["efa", "verbs"] {
             let why = &of(&found, has).why;
-            assert!(why.contains("has it, but there is no device"), "{why}");
+            assert!(
+                why.starts_with("no device for it: it needs ") && why.ends_with(" has it"),
+                "{why}"
+            );
             assert!(of(&found, has).how.contains("a host with"));
         }
         let cxi = of(&found, "cxi");
-        let why = "built without it, and there is no device";
-        assert!(cxi.why.contains(why), "{cxi:?}");
+        let why = &cxi.why;
+        assert!(
+            why.starts_with("no device for it: it needs ")
+                && why.ends_with(" was built without it"),
+            "{why}"
+        );
         assert!(cxi.how.contains("TONNAGE_LIBFABRIC"), "{cxi:?}");
     }
 

@@ -1,4 +1,5 @@
-//! Draws one table per libfabric that this program can use. Domains of a provider with equal properties share a row.
+//! Draws one table for each libfabric that this program can use, or for several that offer the same. Domains of a
+//! provider with equal properties share a row.
 //!
 //! Only formatting is here. The JSON has the complete data.
 
@@ -9,21 +10,34 @@ use tonnage_units::quantity::human::{link_speed, size};
 
 use super::rows::{DeviceRow, row, shortened};
 
-/// Larger limits are unreachable and count as unlimited.
-const REACHABLE_BYTES_MAX: u64 = 1 << 50;
-
 /// Orderings between messages, reads and writes of all kinds.
 const ORDERS: [&str; 9] = [
     "RAR", "RAW", "RAS", "WAR", "WAW", "WAS", "SAR", "SAW", "SAS",
 ];
 
-/// Heading of a library's table.
-pub fn heading(library: &FabricLibrary) -> String {
-    format!("libfabric {}: {}", library.version, library.path)
+/// Heading of the table of libraries with equal rows.
+pub fn heading(libraries: &[&FabricLibrary]) -> String {
+    let one = |library: &&FabricLibrary| format!("libfabric {}, {}", library.version, library.path);
+    let libraries: Vec<String> = libraries.iter().map(one).collect();
+    format!("Fabric providers ({})", libraries.join("; the same in "))
+}
+
+/// Groups libraries whose rows are equal, with these rows. Libraries that offer nothing are left out.
+pub fn tables(libraries: &[FabricLibrary]) -> Vec<(Vec<&FabricLibrary>, Vec<DeviceRow>)> {
+    let mut tables: Vec<(Vec<&FabricLibrary>, Vec<DeviceRow>)> = Vec::new();
+    for library in libraries {
+        let rows = rows(library);
+        match tables.iter_mut().find(|(_, known)| *known == rows) {
+            Some((known, _)) => known.push(library),
+            None if rows.is_empty() => (),
+            None => tables.push((vec![library], rows)),
+        }
+    }
+    tables
 }
 
 /// Rows of a library's table; empty if it offers nothing.
-pub fn rows(library: &FabricLibrary) -> Vec<DeviceRow> {
+fn rows(library: &FabricLibrary) -> Vec<DeviceRow> {
     let mut lines: Vec<(DeviceRow, BTreeSet<&str>)> = Vec::new();
     for provider in &library.providers {
         for offer in &provider.offers {
@@ -40,55 +54,72 @@ pub fn rows(library: &FabricLibrary) -> Vec<DeviceRow> {
         return Vec::new();
     }
     let line = |(mut cells, domains): (DeviceRow, BTreeSet<&str>)| {
-        cells.push(shortened(&domains.into_iter().collect::<Vec<_>>()));
+        cells.insert(1, shortened(&domains.into_iter().collect::<Vec<_>>()));
         cells
     };
     let mut rows = vec![row([
         "provider",
-        "endpoint",
-        "queue",
-        "inject",
-        "immediate",
-        "message",
+        "devices",
+        LINK,
+        "depth",
+        "copied",
+        "GPUs",
+        "order kept",
         "registration",
-        "ordering",
-        "progress",
-        "threads",
-        "link",
-        "domains",
     ])];
     rows.extend(lines.into_iter().map(line));
+    // A single cell, so that these words do not widen the columns above.
+    rows.push(row([
+        "depth: operations in flight; copied: largest message whose buffer is free at once; GPUs: takes memory of GPUs",
+    ]));
+    let link = rows[0].iter().position(|head| head == LINK);
+    if let Some(at) = link.filter(|&at| is_unknown(&rows[1..], at)) {
+        let rows = rows.iter_mut().filter(|row| row.len() > at);
+        rows.for_each(|row| drop(row.remove(at)));
+    }
     rows
 }
 
+/// Whether no row has text in this column.
+fn is_unknown(rows: &[DeviceRow], column: usize) -> bool {
+    let mut cells = rows.iter().filter_map(|row| row.get(column));
+    cells.all(String::is_empty)
+}
+
+/// Heading of the speed of links, which most providers do not report.
+const LINK: &str = "link";
+
+/// The bit of mr_mode of providers that take memory of GPUs.
+const GPU_MEMORY: &str = "hmem";
+
 fn cells(provider: &str, offer: &FabricOffer) -> DeviceRow {
-    let message = match offer.message_bytes_max {
-        REACHABLE_BYTES_MAX.. => "any".to_owned(),
-        bytes => size(bytes),
-    };
-    let registration = match offer.mr_mode.as_slice() {
-        [] => "as is".to_owned(),
-        bits => bits.join("+"),
-    };
-    let progress = match (&offer.control_progress, &offer.data_progress) {
-        (control, data) if control == data => data.clone(),
-        (control, data) => format!("{control}/{data}"),
+    let (gpu, bits): (Vec<&String>, Vec<&String>) =
+        offer.mr_mode.iter().partition(|bit| *bit == GPU_MEMORY);
+    let registration: Vec<&str> = bits.iter().map(|bit| registration(bit)).collect();
+    let registration = match registration.is_empty() {
+        true => "no conditions".to_owned(),
+        false => registration.join(", "),
     };
     row([
         provider,
-        &offer.endpoint,
+        &offer.link_bits_per_s.map_or_else(String::new, link_speed),
         &offer.tx_depth.to_string(),
         &size(offer.inject_bytes_max),
-        &size(offer.immediate_bytes),
-        &message,
-        &registration,
+        if gpu.is_empty() { "no" } else { "yes" },
         &ordering(&offer.ordering),
-        &progress,
-        &offer.threading,
-        &offer
-            .link_bits_per_s
-            .map_or_else(|| "?".to_owned(), link_speed),
+        &registration,
     ])
+}
+
+/// A condition on registered memory, in words.
+fn registration(bit: &str) -> &str {
+    match bit {
+        "virt-addr" => "virtual addresses",
+        "prov-key" => "provider's keys",
+        "local" => "local buffers too",
+        "allocated" => "allocated pages",
+        other => other,
+    }
 }
 
 /// Guaranteed orderings, or the missing ones if these are fewer. Orderings for RMA only are added unless they hold for
@@ -150,10 +181,16 @@ mod tests {
     }
 
     #[test]
-    fn a_library_is_a_table_of_what_differs() {
+    fn libraries_that_offer_the_same_are_one_table() {
         let library = library();
         let mut page = String::new();
-        group(&mut page, &heading(&library), &rows(&library));
+        let mut older = library.clone();
+        older.version = "1.17".to_owned();
+        let libraries = [library, older];
+        let tables = tables(&libraries);
+        assert_eq!(tables.len(), 1);
+        let (libraries, rows) = &tables[0];
+        group(&mut page, &heading(libraries), rows);
         insta::assert_snapshot!(page);
     }
 

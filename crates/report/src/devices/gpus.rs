@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 use tonnage_machine::devices::{CudaGpu, Gpu, GpuLinks, GpuPair, GpuSlice, Inventory, NearNic};
 use tonnage_units::quantity::human::{gigabytes_per_s, size};
 
-use super::rows::{DeviceRow, place, row, shortened};
-
-/// Maximum line width of the GPU matrix. Further columns go to the next block.
-const WIDTH: usize = 120;
+use super::rows::{DeviceRow, WIDTH, place, row, shortened};
 
 pub(super) fn gpus(gpus: &[Gpu]) -> Vec<DeviceRow> {
     let one = |gpu: &Gpu| {
@@ -161,7 +158,7 @@ pub(super) fn pairs(found: &Inventory) -> Vec<DeviceRow> {
     let names: Vec<String> = gpus.iter().map(|address| names.name(address)).collect();
     let widest = cells.iter().flatten().chain(&names);
     let widest = widest.map(|text| text.chars().count()).max().unwrap_or(0);
-    // The first column holds the names.
+    // The first column holds the names. Further columns go to the next block.
     let columns = (WIDTH / (widest + 2)).saturating_sub(1).max(1);
     let mut rows = Vec::new();
     for first in (0..gpus.len()).step_by(columns) {

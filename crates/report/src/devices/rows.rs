@@ -7,7 +7,7 @@ use tonnage_units::quantity::human::size;
 const NAMES_SHOWN: usize = 6;
 
 /// Maximum line width; longer lines are folded.
-const WIDTH: usize = 120;
+pub(super) const WIDTH: usize = 100;
 
 /// Appends a heading and aligned rows. A group without rows is left out; it appears under "Not here".
 pub(super) fn group(page: &mut String, heading: &str, rows: &[DeviceRow]) {
@@ -30,18 +30,12 @@ pub(super) fn group(page: &mut String, heading: &str, rows: &[DeviceRow]) {
             .zip(&widths)
             .map(|(cell, width)| format!("{cell:<width$}"));
         let line = cells.collect::<Vec<_>>().join("  ");
-        let line = format!("  {}", line.trim_end());
-        // Rows of fabric offers are compared with each other, so they are not folded.
-        let lines = match heading.starts_with("GPU") {
-            true => folded(&line),
-            false => vec![line],
-        };
-        page.push_str(&format!("{}\n", lines.join("\n")));
+        page.push_str(&folded(&format!("  {}", line.trim_end())));
     }
 }
 
 /// Folds a row that is wider than the page at the last gap between cells or words, and indents the rest.
-fn folded(line: &str) -> Vec<String> {
+pub(super) fn folded(line: &str) -> String {
     let mut lines = Vec::new();
     let mut rest = line.to_owned();
     while rest.chars().count() > WIDTH {
@@ -59,7 +53,7 @@ fn folded(line: &str) -> Vec<String> {
         rest = format!("      {}", behind.trim_start());
     }
     lines.push(rest);
-    lines
+    lines.join("\n") + "\n"
 }
 
 pub(super) type DeviceRow = Vec<String>;
