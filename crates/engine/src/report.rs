@@ -66,7 +66,7 @@ pub mod fact_names {
     pub const CUDA: &str = "cuda";
     /// Doubts about the measurement, which the table shows too.
     pub const REMARKS: &str = "remarks";
-    /// Consequence of the hints that had no effect.
+    /// Consequence for the measurement if hints had no effect.
     pub const HINTS_NOT_TAKEN_EFFECT: &str = "hints_not_taken_effect";
 }
 

@@ -68,7 +68,7 @@ fn lacking(why: LibraryError) -> Error {
     Error::Unavailable {
         what: "backend mpi".to_owned(),
         why: why.into(),
-        how: "Name the MPI library of the mpirun that starts the ranks with --mpi, or choose another --backend"
+        how: "With --mpi, name the MPI library that belongs to the mpirun of this run, or choose another --backend"
             .to_owned(),
     }
 }

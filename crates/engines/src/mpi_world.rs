@@ -167,7 +167,7 @@ fn how_to_get_a_usable_one(why: &str, said_by: &str) -> String {
     } else {
         ""
     };
-    format!("Name the libmpi.so of the mpirun that starts the ranks with {said_by}{pmix}")
+    format!("With {said_by}, name the libmpi.so that belongs to the mpirun of this run{pmix}")
 }
 
 /// Refuses an MPI whose rank and size differ from the run's. Without its own launcher, an MPI makes each process a job

@@ -491,7 +491,7 @@ pub(crate) fn list_differences(differing: &[KeyDifference]) -> String {
     let one = |it: &KeyDifference| format!("{} ({}, {})", it.key, or_dash(&it.a), or_dash(&it.b));
     let texts: Vec<String> = differing.iter().map(one).collect();
     match texts.is_empty() {
-        true => "nothing that is not ignored, but has a partner already".to_owned(),
+        true => "ignored keys only, and already has a partner".to_owned(),
         false => texts.join(", "),
     }
 }

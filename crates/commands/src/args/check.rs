@@ -48,8 +48,8 @@ pub struct CheckArgs {
     #[arg(long, value_name = "TEXTS", value_delimiter = ',')]
     pub only: Vec<String>,
 
-    /// Number of times that a failure is measured again. It counts only if every retest fails. If there is no time for
-    /// retests, it becomes a warning.
+    /// Number of retests of a failure. A failure counts only if every retest fails too. If there is no time for
+    /// retests, the failure becomes a warning.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=RETESTS_MAX))]
     pub retest: u32,
 

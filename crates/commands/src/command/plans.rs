@@ -37,7 +37,7 @@ static SHIPPED: [Shipped; 15] = [
     Shipped {
         name: "mori-io-read",
         text: include_str!("../../../../plans/mori-io-read.toml"),
-        needs: "two hosts with an RDMA NIC; any engine with --engine",
+        needs: "two hosts with an RDMA NIC, or --engine with another engine",
     },
     Shipped {
         name: "mori-io-write",

@@ -26,7 +26,8 @@ pub(crate) const DEPTH: u32 = 1024;
 const LINE: u64 = 128;
 const ARRIVALS_READ: u64 = 0;
 const RECEIVES_READ: u64 = LINE;
-/// Set by the peer after it has closed all of the owner's memory; next to the other counter that the peer writes.
+/// Flag that the peer sets after it has closed all of the owner's memory. It shares a cache line with
+/// [`RECEIVES_READ`], which the peer writes too.
 const CLOSED: u64 = LINE + 8;
 const ARRIVALS: u64 = 2 * LINE;
 const ARRIVAL_BYTES: u64 = 16;

@@ -1,5 +1,5 @@
-//! The part that the page cache had in a phase, and the result, which marks phases that measured memory instead of
-//! storage.
+//! Use of the page cache in each phase, and the verdict of a file experiment. The verdict names phases that measured
+//! memory instead of storage.
 
 use tonnage_plan::files::Fsync;
 use tonnage_record::files::{CacheState, PhaseRecord, PhaseTrial};

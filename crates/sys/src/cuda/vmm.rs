@@ -80,7 +80,7 @@ pub(super) struct VmmMapping {
     pub(super) granularity: usize,
     /// Whether NICs may access it, according to the driver; `None` if the driver does not report it.
     pub(super) is_for_cards: Option<bool>,
-    /// False if the driver has refused memory that can be exported by its handle.
+    /// False if the driver refused to allocate exportable memory. Then there is no handle for other processes.
     pub(super) is_exportable: bool,
     /// The physical memory. All of it is mapped.
     pub(super) physical: Option<PhysicalHandle>,

@@ -38,9 +38,9 @@ impl Chain {
         }
     }
 
-    /// Adds a local range to the last work request, if its bytes directly follow that request's range at the peer. Kind
-    /// and key must be equal, and the request must then have at most `most` ranges. An inline request stays inline up
-    /// to `inline_bytes_max`.
+    /// Adds a local range to the last work request, if its remote range directly follows that request's remote range.
+    /// Kind and key must be equal, and the request must then have at most `most` ranges. An inline request stays inline
+    /// up to `inline_bytes_max`.
     #[inline]
     pub(super) fn gather(
         &mut self,

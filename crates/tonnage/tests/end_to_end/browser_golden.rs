@@ -26,8 +26,8 @@ const DRAWINGS: [(&str, &str, &str); 4] = [
     ("comparison", "Ratios B / A", "comparison"),
 ];
 
-/// Tolerated difference in lightness of a square, out of 255. A mark of six pixels changes a square that it fills by
-/// three times as much. A mark that is shifted by one pixel changes it less.
+/// Tolerated difference in the lightness of a square, out of 255. A mark of six pixels that fills a square changes its
+/// lightness by about 30. A mark that is shifted by one pixel changes it by less than this tolerance.
 const TOLERANCE: u8 = 10;
 
 /// Script that shows one drawing alone, in its own size and without texts, and returns its size.

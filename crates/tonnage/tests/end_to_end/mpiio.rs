@@ -190,7 +190,7 @@ fn a_missing_library_is_reported_with_the_search_path() {
         assert!(by_option.contains(part), "{by_option}");
     }
     let by_variable = run(&format!("{alone} --ranks 1"), "/proc/self/status");
-    let advice = "Name the libmpi.so of the mpirun that starts the ranks with TONNAGE_MPI";
+    let advice = "With TONNAGE_MPI, name the libmpi.so that belongs to the mpirun";
     assert!(by_variable.contains(advice), "{by_variable}");
     let other = run(&format!("{alone} --ranks 1 --mpi libc.so.6"), "");
     assert!(other.contains("MPI_Get_library_version"), "{other}");

@@ -213,7 +213,7 @@ impl Connections {
         let found = ends.binary_search_by_key(&rank, |end| end.peer);
         let Some(end) = found.ok().and_then(|index| ends.get_mut(index)) else {
             return self.note_fault(format!(
-                "a first byte of rank {rank} arrived, which has no such connection here"
+                "a first byte arrived from rank {rank}, to which this rank has no connection"
             ));
         };
         end.arrived += 1;

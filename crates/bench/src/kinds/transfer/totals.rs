@@ -201,7 +201,7 @@ impl Reduce for TrialTotals {
 /// Sums of consecutive rounds, of one rank or merged over several ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SequenceTotals {
-    /// Rounds whose totals are already merged over their members. They ran one after the other.
+    /// Sum of all rounds but the last, which ran one after the other. Each was merged over its ranks before.
     pub(super) rounds: TrialTotals,
     /// This rank's part of the last round, and the verification results of all rounds.
     pub(super) last: TrialTotals,

@@ -141,8 +141,8 @@ fn files_changed_by_others_are_left() {
     }
 }
 
-/// After a failure, files are checked as thoroughly as after a success, so that foreign data behind the beginning are
-/// found. A file that replaced this run's file is found too, even after a phase has ended.
+/// Before files are removed after a failed run, they are checked as completely as after a successful one. Data of other
+/// programs is found anywhere in a file. A file that replaced this run's file is found too.
 #[test]
 fn data_of_others_is_left_after_a_failure_too() {
     let directory = tempfile::tempdir().unwrap();
