@@ -93,7 +93,7 @@ impl CpuTimeMeter {
         self.end_groups(threads.len());
     }
 
-    /// Ends an interval of `threads` threads whose times were passed to [`Self::count`].
+    /// Ends an interval of `threads` threads, after their times were passed to [`Self::count`].
     pub fn end_groups(&mut self, threads: usize) {
         self.sums.threads = self.sums.threads.max(threads);
         let sums = &mut self.sums.throttlings;

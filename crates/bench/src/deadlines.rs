@@ -24,7 +24,7 @@ const CAUSE_MIN: Duration = Duration::from_millis(250);
 pub struct Deadlines {
     /// Between two steps that all ranks take, in addition to the planned time of a step.
     pub step: Duration,
-    /// For a trial with a given number of operations, whose duration is unknown.
+    /// For a trial of unknown duration, given by its number of operations.
     pub operations: Duration,
     /// For a phase on files, which may move as many bytes as a file system holds.
     pub phase: Duration,

@@ -1,5 +1,5 @@
-//! Points whose ranks are threads of rank 0's process, because their engine moves bytes within one process. These
-//! threads form an inner run, while the other ranks of the outer run wait.
+//! Points that run their ranks as threads of rank 0's process, because their engine only works within one process.
+//! These threads form an inner run, while the other ranks of the outer run wait.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::ScopedJoinHandle;

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`conductor`] | the points of a run, one after the other |
 //! | [`run`], [`settings`] | facts and settings that all points share |
-//! | `in_process` | points whose ranks are threads of one process |
+//! | `in_process` | points that run their ranks as threads of one process |
 //! | [`observer`] | callbacks for progress and results |
 //! | [`time_limit`] | the end of a run by its time limit |
 //! | [`failure`], [`deadlines`] | the extent of a failure, and how long ranks wait for each other |

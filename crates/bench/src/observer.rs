@@ -95,7 +95,7 @@ pub enum Progress {
 pub struct RaceProgress {
     /// Pass over the options, from 1.
     pub pass: u32,
-    /// The option whose values compete.
+    /// The option with the competing values.
     pub option: String,
     /// Number of the current round, from 1.
     pub round: usize,

@@ -29,7 +29,7 @@ pub struct Settings {
     pub devices: DeviceNames,
     /// GPUs that the ranks of a host get in turn; empty if the user named none.
     pub gpus: Vec<u32>,
-    /// Speed to assume for links whose devices don't report one, in bytes per second.
+    /// Link speed to assume if a device does not report one, in bytes per second.
     pub link_bytes_per_s: Option<u64>,
     /// Paths of libraries that replace those that engines find themselves.
     pub libraries: Libraries,
@@ -62,7 +62,7 @@ pub struct DeviceNames {
     pub all_ranks: Vec<String>,
     /// Names for individual ranks, which replace those for all ranks.
     pub of_ranks: BTreeMap<u32, Vec<String>>,
-    /// Whether workers may leave devices unused. This is no mistake if other points of the plan use all of them.
+    /// Whether workers may leave devices unused. This is not a mistake if other points of the plan use all of them.
     pub may_idle: bool,
 }
 

@@ -11,7 +11,7 @@ use tonnage_record::{Bound, Links};
 
 use super::mean_over_rounds;
 
-/// Maximum number of rounds whose links are evaluated. Of more rounds, an evenly spread sample is evaluated.
+/// Maximum number of rounds to evaluate links for. If there are more, an evenly spaced sample is evaluated.
 pub(super) const ROUNDS_MAX: u32 = 1024;
 
 /// Returns the total nominal speed of the sending or of the receiving devices, whichever is lower. Several rounds are
@@ -58,7 +58,7 @@ pub(super) fn link_bound(
     })
 }
 
-/// Describes the links of a side, for the bound's description.
+/// Returns the part of the bound's description about the links of a side.
 fn describe_side(side: &LinkSide<'_>) -> Option<String> {
     let (_, (device, _)) = side.iter().find(|(_, (_, used))| *used)?;
     let stated = if device.link_stated { "stated " } else { "" };
@@ -131,7 +131,7 @@ fn slower_side(sides: [LinkSide<'_>; 2]) -> Option<LinkSide<'_>> {
         .min_by(|one, other| speed(one).total_cmp(&speed(other)))
 }
 
-/// Returns the slower side over all simultaneous flows whose initiator satisfies `begins`.
+/// Returns the slower side over simultaneous flows from initiators that satisfy `begins`.
 fn side_of_all_flows<'a>(
     point: &TransferPoint,
     opened: &'a Distinct<OpenMessage>,

@@ -20,8 +20,8 @@ use crate::opening::description::OpenMessage;
 /// Devices that hold the memory of the ranks at one end of the flows, each with its link.
 type EndDevices<'a> = BTreeMap<(Option<u32>, &'a str), (&'a BusDevice, &'a BusLink)>;
 
-/// Devices of the senders and of the receivers. An end is `None` if one of its ranks has no device, or a device whose
-/// link is unknown.
+/// Devices of the senders and of the receivers. An end is `None` if one of its ranks has no device, or a device with an
+/// unknown link.
 type BothEnds<'a> = [Option<EndDevices<'a>>; 2];
 
 /// Limits a bound to the bound of the devices' links.
@@ -50,7 +50,7 @@ pub(super) fn limit_of_device_links(
     Some(Bound::new(what, bytes_per_s))
 }
 
-/// Returns why the link of a device is unknown, for the first rank with such a reason.
+/// Explains an unknown link, with the reason that the first affected rank gives.
 pub(super) fn links_unknown(opened: &Distinct<OpenMessage>) -> Option<String> {
     let devices = opened.iter().filter_map(OpenMessage::device_behind_link);
     let mut unknown = devices.filter_map(|device| Some((device, device.links_unknown.as_deref()?)));
@@ -61,7 +61,7 @@ pub(super) fn links_unknown(opened: &Distinct<OpenMessage>) -> Option<String> {
     ))
 }
 
-/// Explains why there is no bound at all: names the first device whose link is unknown.
+/// Explains a missing bound: names the first device with an unknown link.
 pub(super) fn link_lacking(opened: &Distinct<OpenMessage>) -> Option<String> {
     let mut devices = opened.iter().filter_map(OpenMessage::device_behind_link);
     let device = devices.find(|device| device.link.is_none())?;
@@ -117,8 +117,8 @@ fn bound_of_links(
     Some((what, speed))
 }
 
-/// Returns the slower end of all simultaneous flows whose initiator satisfies `begins`. It iterates over ranks, because
-/// a list of all pairs can be too long for memory.
+/// Returns the slower end over simultaneous flows from initiators that satisfy `begins`. It iterates over ranks,
+/// because a list of all pairs can be too long for memory.
 fn slowest_of_all_flows(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,
@@ -177,7 +177,7 @@ fn add_device<'a>(
     }
 }
 
-/// Returns the end whose links have the lower total speed; `None` if neither end has a bound.
+/// Returns the end with the lower total link speed; `None` if neither end has a bound.
 fn slower(ends: BothEnds<'_>) -> Option<(String, f64)> {
     let speed = |end: &EndDevices<'_>| -> f64 {
         end.values().map(|(_, link)| link.bytes_per_s as f64).sum()
@@ -187,7 +187,7 @@ fn slower(ends: BothEnds<'_>) -> Option<(String, f64)> {
     Some((describe_devices(&slower), speed(&slower)))
 }
 
-/// Describes the links of these devices, for the bound's description.
+/// Returns the part of the bound's description about the links of these devices.
 fn describe_devices(devices: &EndDevices<'_>) -> String {
     let mut all = devices.values();
     match (all.next(), all.len()) {
@@ -216,7 +216,7 @@ mod tests {
 
     const CARD: BoundKind = BoundKind::Link { bytes_per_s: 50 };
 
-    /// Returns a rank whose memory is on a GPU with this number and link speed; `None` stands for host memory.
+    /// Returns a rank with memory on a GPU of this number and link speed; `None` stands for host memory.
     fn rank(gpu: Option<(u32, Option<u64>)>) -> OpenMessage {
         let device = gpu.map(|(number, speed)| BusDevice {
             name: format!("cuda:{number}"),
@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    /// A bound without an unknown link says so, with the reason.
+    /// A bound that leaves out an unknown link must name the link and the reason.
     #[test]
     fn links_that_are_not_known_are_named() {
         let mut unknown = rank(Some((4, None)));

@@ -52,7 +52,7 @@ pub enum Measurement {
 }
 
 impl<'a> BoundMeasurement<'a> {
-    /// Creates the bound of a point whose engines are open on all ranks.
+    /// Creates the bound of a point. The engines must be open on all ranks.
     pub fn new(point: &'a TransferPoint, opened: &'a Openings) -> Self {
         let addresses =
             |rails: &Vec<DeviceDescription>| rails.iter().map(|device| device.address).collect();
@@ -300,7 +300,7 @@ fn measure_copies(
 pub struct SummedCopies {
     /// Summed rates of each method.
     pub rates: Vec<CopyRate>,
-    /// Number of workers whose rates are in the sum.
+    /// Number of workers in the sum of rates.
     pub copiers: u64,
 }
 
@@ -335,7 +335,7 @@ mod tests {
         point
     }
 
-    /// Opens two ranks whose engines ask for this kind of bound.
+    /// Opens two ranks with engines that ask for this kind of bound.
     fn engines(kind: BoundKind, point: &TransferPoint) -> Openings {
         openings(&[opened(kind, None), opened(kind, None)], point.roles)
     }

@@ -69,7 +69,7 @@ pub struct StreamMeasurement {
     pub streamed: StreamedBytes,
     /// How workers waited while none of their streams could move bytes.
     pub waiting: WaitMethod,
-    /// Number of measurements of which this is the best one.
+    /// Number of measurements; this one is the best.
     pub measurements: u32,
 }
 

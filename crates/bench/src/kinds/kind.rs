@@ -123,7 +123,7 @@ pub trait Kind {
     fn abandon(&mut self) {}
 }
 
-/// Measures stretches of points, whatever their kind. The conductor implements this.
+/// Measures stretches of points of any kind. The conductor implements this.
 pub trait KindRunner {
     /// Opens resources for the next point, and measures this point and the following points that share the resources.
     fn run_points<K: Kind>(&mut self, kind: &mut K) -> Result<()>;

@@ -1,4 +1,4 @@
-//! Memory and lanes for credits. They are used with engines whose sends complete before the receiver has taken them.
+//! Memory and lanes for credits. They are used with engines that complete sends before the receiver has taken them.
 //!
 //! [`tonnage_loops::credits`] does the counting. The counts are in host memory, because the CPU reads them, even if the
 //! payload is in device memory. The pacing of a point determines when receivers return credits.

@@ -5,7 +5,7 @@
 //! | `mod` | the engine's devices, the placement of workers, their memories, and the GPUs that hold these memories |
 //! | [`engine`] | an engine that is open on all ranks, with connected workers |
 //! | [`description`] | descriptions of open engines, which ranks exchange |
-//! | `credit_lanes` | memory and lanes for credits, with engines whose sends complete before the receiver takes them |
+//! | `credit_lanes` | memory and lanes for credits, with engines that complete sends before the receiver takes them |
 //! | `introduction` | messages that workers send to their peers before they connect |
 //! | [`openings`] | properties that follow from the engines of all ranks |
 //! | `memory` | checks that the memories of all workers fit together |
@@ -458,7 +458,7 @@ pub(crate) fn reports<'a>(
 pub(crate) struct MemoryDevices(BTreeMap<u32, BusDevice>);
 
 impl MemoryDevices {
-    /// Returns this rank's device alone, for the memory that it will request.
+    /// Returns only this rank's device, which will hold the requested memory.
     pub(crate) fn own_device(rank: u32, entry: &MemoryEntry, request: &Request<'_>) -> Self {
         let device = (entry.device)(request);
         Self(device.map(|device| (rank, device)).into_iter().collect())

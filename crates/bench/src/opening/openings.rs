@@ -68,7 +68,7 @@ struct OpeningReply {
 }
 
 impl Openings {
-    /// Combines the descriptions of all ranks, of which `own` is this rank's. Also returns this rank's part in the
+    /// Combines the descriptions of all ranks. `own` is this rank's description. Also returns this rank's part in the
     /// proof of path. The first `measuring` workers of each rank measure.
     pub(crate) fn gather(
         rank: &mut Rank,
@@ -301,7 +301,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns a GPU whose link is unknown.
+    /// Returns a GPU with an unknown link.
     pub(crate) fn device() -> BusDevice {
         BusDevice {
             name: "cuda:0".into(),
@@ -385,8 +385,8 @@ pub(crate) mod tests {
         assert_eq!(arrivals(Traffic::AllToAll), [[false, false], [true, true]]);
     }
 
-    /// On each machine, the first initiator whose memory is on a GPU copies for this GPU. The numbers that ranks give
-    /// to GPUs don't matter.
+    /// On each machine, the first initiator with memory on a GPU copies for this GPU. The numbers that ranks give to
+    /// GPUs don't matter.
     #[test]
     fn one_rank_per_device_measures_copies() {
         let of = |slice: &str| OpenMessage {
@@ -421,7 +421,7 @@ pub(crate) mod tests {
         );
     }
 
-    /// Returns how measuring workers share CPUs. Each rank has two workers, the second of which moves the load.
+    /// Returns how measuring workers share CPUs. Each rank has two workers. The second one moves the load.
     fn cpus_of_first<'a>(cpus: &'a [[Option<u32>; 2]], machines: &[u32]) -> MeasuringCpus {
         let rank = |(cpus, machine): (&'a [Option<u32>; 2], &u32)| RankCpus {
             machine: *machine,

@@ -82,7 +82,7 @@ impl DeviceGroup {
 #[derive(Debug, Clone, Default)]
 pub struct Routes {
     pub(super) groups: Vec<DeviceGroup>,
-    /// The group of each rank; `None` for a rank whose engine names no device.
+    /// The group of each rank; `None` if the rank's engine names no device.
     pub(super) group_of: Vec<Option<u32>>,
     /// Number of devices in all groups together.
     devices: u32,

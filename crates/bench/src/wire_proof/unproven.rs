@@ -1,4 +1,4 @@
-//! Explains why there is no proof that the payload crossed a device, and suggests a next step.
+//! Explains a missing proof that the payload crossed a device, and suggests a next step.
 
 use super::routes::{DeviceGroup, GroupReader};
 use super::watch::{CounterGrowth, CounterWatch, DeviceLoad, has_carried};
@@ -115,7 +115,7 @@ impl CounterWatch<'_> {
         })
     }
 
-    /// Returns devices outside the group whose counters have grown by at least the payload.
+    /// Returns devices outside the group if their counters have grown by at least the payload.
     fn other_busy_devices(
         &self,
         group: &DeviceGroup,

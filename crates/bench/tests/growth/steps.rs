@@ -63,7 +63,7 @@ impl Observer for NoObserver {
     }
 }
 
-/// Sets the options of a rank whose bytes are counted, so that no heartbeats are counted too.
+/// Sets options such that a rank sends no heartbeats, because these would be counted too.
 pub fn quiet(options: &mut JoinOptions) {
     options.fanout = 32;
     options.host = "here".into();

@@ -90,7 +90,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
     }
 }
 
-/// Returns every engine whose two sides can run as threads of one process, with each variant that is available on every
+/// Returns every engine that can run both sides as threads of one process, with each variant that is available on every
 /// machine. Engines for GPUs run over simulated drivers.
 fn engines() -> Vec<(&'static Entry, String)> {
     let mut all = Vec::new();

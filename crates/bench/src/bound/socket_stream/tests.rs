@@ -341,8 +341,7 @@ fn the_faster_way_of_waiting_is_the_bound() {
     }
 }
 
-/// Measures with ranks whose streams move no bytes. Instead, `carry` returns the result of each call, by the call's
-/// number.
+/// Measures with ranks that move no bytes. Instead, `carry` returns the result of each call, by the call's number.
 fn measured_with(
     point: &TransferPoint,
     carry: impl Fn(&SharedStreams, u64) -> StreamedBytes + Send + Sync + Clone + 'static,

@@ -29,8 +29,7 @@ const PART: u64 = 8;
 /// Factor by which the iterations of a run grow, until the run takes 1/`PART` of a trial.
 const GROWTH: u64 = 8;
 
-/// Number of calls whose times are sent in one message, if each call is printed. The control channel limits a message
-/// to 64 KiB per rank.
+/// Number of call times per message, if each call is printed. The control channel limits a message to 64 KiB per rank.
 const CALLS_PER_MESSAGE: usize = 2048;
 
 /// The backends of a point.
@@ -241,8 +240,8 @@ impl BackendTurn<'_, '_, '_> {
         }
     }
 
-    /// Returns the largest number of iterations per run. In place, each iteration continues with the last one's result,
-    /// whose values must stay within the range of their type.
+    /// Returns the largest number of iterations per run. In place, each iteration continues with the last one's result.
+    /// Its values must stay within the range of their type.
     fn repeats_max(&self) -> Result<u64> {
         if self.in_place() && self.point.refill == Refill::Trial {
             return Ok(self.data()?.repeats_max().max(1));

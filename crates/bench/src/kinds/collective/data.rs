@@ -22,7 +22,7 @@ impl RankData {
     /// Creates the data of a rank.
     ///
     /// # Errors
-    /// `Usage` if there are no data with which this call gives exact results.
+    /// `Usage` if no data would give exact results for this call.
     pub fn new(point: &CollectivePoint, rank: u32, in_place: bool) -> Result<Self> {
         let reduction = point.reduction.unwrap_or(Reduction::Sum);
         let grouping = point.grouping();

@@ -1,5 +1,5 @@
-//! Backends whose library makes the calls inside this process. They use memory and CPUs of this program, and one loop
-//! times all of them.
+//! Backends that call a library in this process. They use memory and CPUs of this program, and one loop times all of
+//! them.
 
 use std::sync::Arc;
 use std::time::Duration;

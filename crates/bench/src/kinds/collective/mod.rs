@@ -5,7 +5,7 @@
 //! | [`backend`] | the contract of backends |
 //! | [`native`] | this program's own backend, over any engine |
 //! | [`in_process`] | backends that call a library in this process |
-//! | [`watchdog`] | ends the run if a call of such a library does not return |
+//! | [`watchdog`] | ends the run if a library call does not return |
 //! | [`data`] | inputs and results in a backend's memory, and descriptions of wrong data |
 //! | [`contest`] | the steps of a point: trials of its backends in turn |
 //! | [`contestant`] | one backend during a point: its trials and their combined figures |

@@ -50,11 +50,11 @@ struct WatchedCalls {
     changed: Condvar,
 }
 
-/// What the watchdog's thread has to watch.
+/// The calls that the watchdog's thread watches.
 #[derive(Debug, Default)]
 struct WatchdogTask {
     is_over: bool,
-    /// Description of the calls; `None` while there are no calls to watch.
+    /// Description of the calls; `None` while none is in progress.
     calls: Option<String>,
     /// Distinguishes the calls of different trials, because call numbers restart at 1.
     generation: u64,

@@ -60,8 +60,8 @@ pub struct Connections {
     worker: u32,
     all: Vec<Connection>,
     begins: usize,
-    /// Number of ends whose own operation completed, of initiated connections with an answer, and of accepted
-    /// connections with the peer's byte.
+    /// Sum of three counts: completed operations of this side, answered initiated connections, and accepted connections
+    /// with the peer's byte.
     done: usize,
     answered: usize,
     asked: usize,
@@ -150,7 +150,7 @@ impl Connections {
         missing.map_or_else(|| "a peer".to_owned(), |end| format!("rank {}", end.peer))
     }
 
-    /// Describes a peer whose connection has a posted operation that has not completed.
+    /// Describes a peer with an operation that was posted but has not completed.
     pub fn describe_incomplete(&self) -> String {
         self.describe_missing(0..self.all.len(), |end| end.lane.is_some() && end.done == 0)
     }

@@ -385,7 +385,7 @@ impl ConnectWorker {
     }
 
     /// Takes surplus bytes until a poll finds none. A peer may have closed its connections already, which some engines
-    /// report as an error. This ends the loop, but is no failure.
+    /// report as an error. This ends the loop, but is not a failure.
     fn take_excess(&mut self) {
         loop {
             match self.poll() {

@@ -1,7 +1,7 @@
 //! The upper bound of a storage's bandwidth: one sequential stream per device, all at the same time. It is measured
 //! after the phases, when their files are gone, so that it does not affect the phases. Streams use direct I/O if the
 //! file system supports it, so that the page cache plays no role. Otherwise, streams are buffered and synced, and the
-//! bound's description says so. Files in memory have no bound.
+//! bound's description mentions it. Files in memory have no bound.
 
 use std::fs::File;
 use std::io;
@@ -38,7 +38,7 @@ const TRANSFER_BYTES: u64 = 4 << 20;
 /// Rates of the streams on all devices together, per direction.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceStreams {
-    /// Why there is no bound; `None` if all streams could be measured.
+    /// Why the bound is missing; `None` if all streams could be measured.
     pub failed: Option<String>,
     write_bytes_per_s: f64,
     read_bytes_per_s: f64,

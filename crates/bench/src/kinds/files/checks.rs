@@ -59,8 +59,8 @@ pub fn check_target(path: &Path, writes: bool) -> Result<()> {
         .map_err(|error| cannot(&directory, error))
 }
 
-/// Returns the error for a path that is no regular file. Links are refused too, because another user may have put them
-/// there.
+/// Returns the error for a path that is not a regular file. Links are refused too, because another user may have put
+/// them there.
 fn not_regular(path: &Path, found: &fs::Metadata) -> Error {
     let (shown, kind) = (path.display(), kind_name(found));
     let next = if found.is_symlink() {

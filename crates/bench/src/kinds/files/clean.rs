@@ -297,7 +297,7 @@ impl CreatedFiles {
         }
     }
 
-    /// Reads the ledgers of neighbours on this host, for the identities of files and directories that they created.
+    /// Reads the identities of files and directories that neighbours on this host created, from their ledgers.
     fn ask_neighbours(&mut self) {
         let Some(ledger) = &self.ledger else { return };
         let writers: BTreeSet<u32> = self.files.values().map(|file| file.number).collect();
@@ -383,7 +383,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Removes a file. A file that does not exist is no error.
+/// Removes a file. A missing file is not an error.
 pub(super) fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(

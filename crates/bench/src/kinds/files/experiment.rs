@@ -79,7 +79,7 @@ pub struct PhasesState {
     pub removed: RemovedFiles,
 }
 
-/// An experiment whose engine is open on all ranks.
+/// An experiment with its engine open on all ranks.
 struct OpenExperiment<'o, 'a> {
     experiment: &'o mut Experiment<'a>,
     // Declared before `domain`, so that the threads' engines close first.

@@ -443,7 +443,7 @@ impl Experiment<'_> {
         Ok(all.record(point.drop_caches, point.direct))
     }
 
-    /// Returns the part of the file whose cache state this rank measures. It is the part that this rank will read,
+    /// Returns the part of the file in which this rank looks for cached data. It is the part that this rank will read,
     /// because each host knows only its own cache. No two ranks read the same bytes, so each byte counts once.
     fn own_part_to_read(
         &self,

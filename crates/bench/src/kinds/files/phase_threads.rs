@@ -225,8 +225,8 @@ impl ThreadsCpu {
         }
     }
 
-    /// Returns the CPU time of the kernel threads that serve a queue. This time counts for the process, but for none of
-    /// its own threads. Call this on the main thread, after the other threads have ended.
+    /// Returns the CPU time of the kernel threads that serve a queue. This time counts for the process, but not for any
+    /// of its own threads. Call this on the main thread, after the other threads have ended.
     ///
     /// There are two estimates, and neither is too low, so the lower one is closer. The estimate from before the phase
     /// includes the start of the other threads. The estimate from the common start includes time of threads that waited

@@ -29,12 +29,12 @@ pub enum Content {
         /// Offset of the first sector that tonnage did not write.
         offset: u64,
     },
-    /// The content could not be determined, for this reason.
+    /// The content could not be determined; contains the reason.
     Unknown(String),
 }
 
-/// Checks the stamps of a file, whose identity must be `inode` and whose data must be keyed by `number`. Files of up to
-/// 16 MiB are read completely. Of larger files, the beginning, the end, and evenly spaced chunks in between are read.
+/// Checks the stamps of a file. Its identity must be `inode`, and its data must be keyed by `number`. Files of up to 16
+/// MiB are read completely. In larger files, the beginning, the end, and evenly spaced chunks in between are read.
 /// After `hurry`, reading ends with the first chunk that has a valid stamp.
 pub fn scan(path: &Path, inode: Inode, number: u32, hurry: Option<Instant>) -> Content {
     let mut found = StampFindings {
@@ -94,7 +94,7 @@ struct StampFindings {
     key: Option<FileKey>,
     /// Whether there was a valid stamp. Stamps are long enough that none is valid by chance.
     ours: bool,
-    /// Offset of the first sector whose data tonnage cannot have written.
+    /// Offset of the first sector with data that tonnage cannot have written.
     foreign: Option<u64>,
     /// Offset of the first sector with data but without a complete valid stamp.
     other: Option<u64>,

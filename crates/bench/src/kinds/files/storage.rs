@@ -100,7 +100,7 @@ fn direct_of(path: &Path, directory: &Path, writes: bool) -> Result<Direct> {
     direct::find_rules(&open(path, &READ).map_err(cannot)?, path)
 }
 
-/// Groups ranks whose storage is the same.
+/// Groups ranks with the same storage.
 pub fn group(places: &[LocalStorage], striping: Option<&str>) -> Vec<Storage> {
     let mut groups: Vec<(Vec<u32>, &LocalStorage)> = Vec::new();
     for (rank, place) in (0u32..).zip(places) {

@@ -103,7 +103,7 @@ impl Tally {
         }
     }
 
-    /// Counts a transfer whose requirements this machine does not meet.
+    /// Counts a transfer that needs something this machine lacks.
     pub fn skip(&mut self, draw: &DrawnTransfer, why: &Error) {
         if let Some((row, _)) = self.row(draw) {
             row.skipped += 1;

@@ -29,7 +29,7 @@ impl<'a> WorkerPoints<'a> {
         worker >= self.own.measuring_threads() as usize
     }
 
-    /// Returns the role of a worker. `measuring_cpus` tells which CPUs the measuring workers run on.
+    /// Returns the role of a worker. `measuring_cpus` has the CPUs of the measuring workers.
     pub(super) fn role_of_worker(&self, worker: u32, measuring_cpus: MeasuringCpus) -> WorkerRole {
         let measuring = self.own.measuring_threads();
         WorkerRole {

@@ -58,7 +58,7 @@ fn unsupported(what: &str, name: &str, why: &str, how: &str) -> Result<()> {
     })
 }
 
-/// Rejects a point that cannot run on an engine which runs whole trials by itself.
+/// Rejects a point that cannot run on an engine that runs whole trials itself.
 fn check_carried(point: &TransferPoint, depth: u32, name: &str) -> Result<()> {
     let loops = "it carries out whole trials with a depth, or of batches without latencies";
     match point.pacing {
@@ -147,7 +147,7 @@ fn check_each(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Rejects writes whose arrival cannot be proven, because their lanes are released before a flush.
+/// Rejects writes if their arrival cannot be proven because their lanes are released before a flush.
 fn check_released(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
     let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
     let [always, on_request] = completed_is_visible(caps);

@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// Ranks whose CPUs differ are in different groups. A rank with several paths can be in several groups.
+    /// Ranks with different CPUs are in different groups. A rank with several paths can be in several groups.
     #[test]
     fn a_doubt_of_many_ranks_is_one_remark() {
         let doubts = |texts: &[&str]| {

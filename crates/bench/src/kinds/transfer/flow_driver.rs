@@ -69,7 +69,7 @@ pub(super) enum PendingLatencies {
 pub(super) struct FlowDriver<'a> {
     assignment: Rc<WorkerAssignment<'a>>,
     port: Port<'a>,
-    /// All flows; empty for a ping-pong, whose flows are in `table`.
+    /// All flows; empty for a ping-pong, which has its flows in `table`.
     flows: Vec<Flow>,
     table: Option<PingPongEnd>,
     /// Indices of the flows that are driven in the current round.
@@ -84,7 +84,7 @@ pub(super) struct FlowDriver<'a> {
     receives_posted: u64,
     /// All lanes of the point, which are released when the point is closed.
     lanes: Vec<Lane>,
-    /// Flows of a round that the device runs by itself.
+    /// Flows of a round that the device runs itself.
     carried: Option<Vec<CarriedFlow>>,
     pending: PendingLatencies,
 }
@@ -221,8 +221,8 @@ impl<'a> FlowDriver<'a> {
         polled.map_err(|error| self.name_stalled_flows(error))
     }
 
-    /// Prepares a round of the `active` flows before it starts. If the device runs the round by itself, returns a
-    /// handle on its progress.
+    /// Prepares a round of the `active` flows before it starts. If the device runs the round itself, returns a handle
+    /// on its progress.
     pub(super) fn begin_round(
         &mut self,
         schedule: &Schedule,

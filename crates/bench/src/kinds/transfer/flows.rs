@@ -153,8 +153,8 @@ pub(super) fn make_receives(
     layout.into.iter().enumerate().map(receive).collect()
 }
 
-/// Tells an engine that may cut write-imms how long those of this rank's initiators are. At the end of a point, tells
-/// it that no more will arrive.
+/// Passes the length of incoming write-imms to the engine, which may receive them in parts. At the end of a point,
+/// announces that no more will arrive.
 pub(super) fn announce_part_lengths(
     point: &TransferPoint,
     layout: &SliceLayout,

@@ -75,7 +75,7 @@ pub fn open(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngi
     OpenEngine::open(&need, &any, stage.rank, stage.settings, stage.host)
 }
 
-/// Opens the engine. The error tells whether only the point failed, or the run.
+/// Opens the engine. The error shows whether only the point failed or the whole run.
 pub fn open_or_fail(
     points: &[&TransferPoint],
     stage: &mut Stage<'_>,

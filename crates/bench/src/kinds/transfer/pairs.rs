@@ -41,8 +41,8 @@ pub(super) struct TrialSums {
 }
 
 impl TrialSums {
-    /// Adds a completed round, whose totals are merged over its members, to the pair that this rank initiates. If the
-    /// round has only this pair, the totals of both ends count.
+    /// Adds a completed round to the pair that this rank initiates. The round's totals are already merged over its
+    /// members. If the round has only this pair, the totals of both ends count.
     pub(super) fn count_pair(
         &mut self,
         workers: &RankWorkers<'_, '_>,
@@ -255,7 +255,7 @@ pub(super) fn verdict(point: &TransferPoint, pairs: &[PairRate]) -> Option<Matri
     judge(point.roles.ranks, pairs, point.op == Verb::Read)
 }
 
-/// Marks pairs whose workers on both ranks share a CPU.
+/// Marks pairs if a worker of one rank shares a CPU with its counterpart at the other rank.
 pub(super) fn mark_shared_cpus(
     pairs: &mut [PairRate],
     places: &Distinct<WorkerCpus>,

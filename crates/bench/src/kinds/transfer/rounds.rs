@@ -33,7 +33,7 @@ struct RoundProgress {
     last: Option<FinishedRound>,
     /// Number of rounds since the last one in which this rank took part.
     missed: u32,
-    /// Sum of the rounds whose first member is this rank.
+    /// Sum of the rounds in which this rank is the first member.
     sum: TrialTotals,
     /// Operations that each worker of this rank should have seen, over all rounds.
     expected: Vec<ExpectedOperations>,

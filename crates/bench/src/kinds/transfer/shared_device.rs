@@ -19,8 +19,8 @@ struct DeviceUsers<'a> {
     are_several: bool,
 }
 
-/// On rank 0, returns the remark about the first device that serves several processes in time slices. `None` if there
-/// is no such device.
+/// On rank 0, returns the remark about the first device that serves several processes in time slices. `None` if no
+/// device does.
 pub(super) fn time_slicing_remark(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,

@@ -167,7 +167,7 @@ struct MemorySlice {
 }
 
 /// Returns the key of a slice's data: initiator and target. For data that all initiators share, both are the target. No
-/// flow has such a key.
+/// flow has this key.
 fn data_key(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
     match point.slots.target_footprint {
         TargetFootprint::Own => (initiator, target),

@@ -67,7 +67,7 @@ impl<'a> WorkerLatencies<'a> {
         }
     }
 
-    /// Begins to follow the progress of a trial that the device runs by itself.
+    /// Begins to follow the progress of a trial that the device runs itself.
     pub(super) fn follow(&self, schedule: &Schedule, progress: Arc<dyn CarriedProgress>) {
         if let Some(felt) = self.pulse.as_ref().filter(|_| is_pulse_read(schedule)) {
             felt.pulse.follow(progress);

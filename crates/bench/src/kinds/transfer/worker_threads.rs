@@ -91,7 +91,7 @@ pub struct SharedTrialState {
 }
 
 impl SharedTrialState {
-    /// Creates the state for `workers` workers, some of which may sleep.
+    /// Creates the state for `workers` workers. Some of them may sleep.
     pub fn new(workers: usize, sleepers: Arc<Sleepers>) -> Self {
         Self {
             issued: Mutex::new(vec![IssuedOperations::default(); workers]),

@@ -112,7 +112,7 @@ impl CandidateRace {
         self.eliminate();
     }
 
-    /// Returns the winner among the remaining values. It is the cheapest whose mean is as good as the best one's.
+    /// Returns the winner among the remaining values. It is the cheapest one with a mean as good as the best one's.
     /// `None` if all values were refused.
     pub fn winner(&self) -> Option<usize> {
         let best = self.best()?;

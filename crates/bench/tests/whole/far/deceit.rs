@@ -38,7 +38,7 @@ pub struct LieState {
 }
 
 impl Worker {
-    /// Handles an operation that may be part of such a lie. Returns whether the operation was accepted.
+    /// Handles an operation, which may be part of a lie. Returns whether the operation was accepted.
     pub(super) fn deceive(&mut self, lie: Lie, verb: Verb, op: &Op) -> Result<bool> {
         let since = self.initiated.wrapping_sub(self.at);
         let mut ops = vec![*op];

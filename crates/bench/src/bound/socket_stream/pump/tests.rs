@@ -8,7 +8,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// Returns an interval whose times are given relative to now.
+/// Returns an interval, given its times relative to now.
 fn window(clock: &Clock, from_ns: i64, until_ns: i64, stop_ns: i64) -> StreamInterval {
     let at = |ns: i64| clock.now_ns().saturating_add_signed(ns);
     StreamInterval {
@@ -98,7 +98,7 @@ fn only_bytes_received_within_the_window_count() {
     assert_eq!(pump.ended_ns, ended_ns);
 }
 
-/// If a receiver closes within the possible difference of the clocks, this is no error of the sender.
+/// If a receiver closes within the possible difference of the clocks, the sender must not report an error.
 #[test]
 fn a_sender_stops_at_its_time_or_with_its_receiver() {
     let clock = Clock::new();
@@ -133,7 +133,7 @@ fn a_sender_stops_at_its_time_or_with_its_receiver() {
     }
 }
 
-/// The thread reads the clock and then sleeps in a read. The peer closes after the counted time, which is no error.
+/// The thread reads the clock and then sleeps in a read. The peer closes after the counted time, which is not an error.
 #[test]
 fn a_peer_that_closes_after_the_time_is_not_an_error() {
     let clock = Clock::new();

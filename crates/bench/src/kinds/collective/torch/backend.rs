@@ -30,7 +30,7 @@ impl TorchBackend {
         }
     }
 
-    /// Returns advice for users whose torch was built without the library.
+    /// Returns advice for a torch that was built without the library.
     pub(super) fn advice(self) -> &'static str {
         match self {
             Self::Gloo => {

@@ -1,4 +1,4 @@
-//! Trials that the device runs by itself: the orders for the device, and the memory that it uses.
+//! Trials that the device runs itself: the orders for the device, and the memory that it uses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl FlowDriver<'_> {
         Ok(())
     }
 
-    /// Prepares a round that the device runs by itself, before the round's start, and returns its progress. `None` for
+    /// Prepares a round that the device runs itself, before the round's start, and returns its progress. `None` for
     /// other rounds.
     pub(super) fn begin_carried(
         &mut self,

@@ -119,7 +119,7 @@ impl Noise {
         ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64 + f64::MIN_POSITIVE
     }
 
-    /// Returns a factor around 1, whose logarithm is normally distributed.
+    /// Returns a log-normally distributed factor around 1.
     fn factor(&mut self, cv: f64) -> f64 {
         let (radius, turn) = (self.even(), self.even());
         let normal = (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * turn).cos();

@@ -184,7 +184,7 @@ fn latencies_just_after_the_last_interval_belong_to_it() {
 }
 
 proptest! {
-    /// In whatever order ticks arrive, no operations are lost or counted twice.
+    /// Ticks may arrive in any order. No operations must be lost or counted twice.
     #[test]
     fn all_operations_are_in_the_series(
         ticks in proptest::collection::vec((0u32..3, 0u64..12, 0u64..50), 0..40),

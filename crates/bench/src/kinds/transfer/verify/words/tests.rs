@@ -240,7 +240,7 @@ fn with_result_slots(result_slots: u64) -> Contention {
     Contention::of(point)
 }
 
-/// Result slots are written and read in chunks. The number of operations is no multiple of a chunk, and later trials
+/// Result slots are written and read in chunks. The number of operations is not a multiple of a chunk, and later trials
 /// continue at the beginning. The check must be right then too.
 #[test]
 fn more_operations_than_result_slots_in_a_chunk_are_right() {
