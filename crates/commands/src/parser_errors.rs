@@ -162,7 +162,7 @@ fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a 
         let is_beginning = typed.len() >= 3 && name.starts_with(&typed);
         let slips = strsim::damerau_levenshtein(&typed, name);
         let slips = if is_beginning { slips.min(2) } else { slips };
-        (slips <= 2.min(name.len() / 2)).then_some(slips)
+        (slips <= 2.min(name.len() / 3)).then_some(slips)
     };
     let near = names.filter_map(|name| Some((slips(name)?, name)));
     near.min_by_key(|(slips, _)| *slips).map(|(_, name)| name)

@@ -163,7 +163,14 @@ fn chosen_columns(entry: &ReportEntry, records: &[Record], view: &View) -> Strin
         let has_marks = marks.len() == lines.len();
         let builder = TableBuilder::new(lines.into_iter().map(Into::into).collect());
         let builder = builder.keyed_by(&view.fields).always(&view.fields);
-        let builder = builder.marks(NOTE.name, if has_marks { marks } else { Vec::new() });
+        let builder = builder.marks(
+            NOTE.name,
+            if has_marks && !view.quiet {
+                marks
+            } else {
+                Vec::new()
+            },
+        );
         section.tables = builder.table().into_iter().collect();
         drawn.push(draw_plain(&section, view));
     }

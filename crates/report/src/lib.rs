@@ -82,7 +82,7 @@ use tonnage_units::{Result, names};
 pub use layout::sections;
 use layout::{tables, unfinished};
 use table::Markup;
-use view::View;
+use view::{View, colored};
 
 names! {
     /// Values of `--format`.
@@ -128,7 +128,10 @@ pub fn render_for(format: Format, records: &[Record], view: &View) -> Result<Str
             lines.collect()
         }
         Format::Csv => Ok(csv::csv(records)),
-        Format::Table => Ok(tables(&final_attempts(records), Markup::Plain(view))),
+        Format::Table => {
+            let text = tables(&final_attempts(records), Markup::Plain(view));
+            Ok(if view.colored { colored(&text) } else { text })
+        }
     }
 }
 

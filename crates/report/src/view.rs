@@ -44,7 +44,49 @@ impl View {
     }
 }
 
+/// Words that mark failures, and words of warnings. Both are in the text that has no colours too.
+const MARKED: [(&[&str], &str); 2] = [
+    (&["FAILED", "FAIL ", "OFF PATH"], "\x1b[1;31m"),
+    (&["WARN ", "! "], "\x1b[1;33m"),
+];
+
+/// Marks words for a terminal.
+pub(crate) fn colored(text: &str) -> String {
+    let line = |line: &str| {
+        let mut line = line.to_owned();
+        for (words, color) in MARKED {
+            for word in words {
+                // Warnings begin a line.
+                let is_marked = match word.ends_with(' ') {
+                    true => line.starts_with(word),
+                    false => line.contains(word),
+                };
+                if is_marked {
+                    line = line.replacen(word, &format!("{color}{word}\x1b[0m"), 1);
+                }
+            }
+        }
+        line + "\n"
+    };
+    text.lines().map(line).collect()
+}
+
 /// A header without its unit.
 pub fn bare_name(header: &str) -> &str {
     header.split(" (").next().unwrap_or(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_mark_words_that_are_there_without_them() {
+        let text = "! 2 of 2 rows: late\nfine 1 KiB !\n4 KiB  FAILED [1]\n";
+        let marked = colored(text);
+        assert_eq!(marked.matches("\x1b[0m").count(), 2);
+        let plain = ["\x1b[1;31m", "\x1b[1;33m", "\x1b[0m"].iter();
+        let plain = plain.fold(marked, |text, code| text.replace(code, ""));
+        assert_eq!(plain, text);
+    }
 }

@@ -15,6 +15,7 @@ use tonnage_units::{Error, Nanos, Result};
 
 use super::hosts::HostArgs;
 use super::values::{GpuList, Master, devices_of, library, link_speed, ranks, scale};
+use super::view::ViewArgs;
 
 /// Options for the placement of ranks, and for how ranks find each other.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
@@ -220,6 +221,10 @@ pub struct ResultArgs {
     /// transfers, and to the total bytes of file experiments.
     #[arg(long, value_name = "FACTOR", value_parser = scale)]
     pub scale: Option<f64>,
+
+    /// Tables.
+    #[command(flatten)]
+    pub view: ViewArgs,
 }
 
 impl ResultArgs {

@@ -27,6 +27,7 @@ pub mod short_help;
 pub mod values;
 pub mod verify;
 pub mod version;
+pub mod view;
 
 use std::path::PathBuf;
 
@@ -51,6 +52,7 @@ use manual::{CompletionsArgs, ManArgs};
 use report::ReportArgs;
 use run::{RunArgs, TourArgs};
 use verify::VerifyArgs;
+use view::ViewArgs;
 
 /// Measure how fast bytes really move in a cluster, and where they slow down.
 #[derive(Debug, Clone, PartialEq, Parser)]
@@ -208,6 +210,10 @@ pub struct ShowArgs {
     /// Write JSON lines: the same as --format jsonl.
     #[arg(short = 'j', long)]
     pub json: bool,
+
+    /// Tables.
+    #[command(flatten)]
+    pub view: ViewArgs,
 }
 
 /// `tonnage explain`.

@@ -72,6 +72,7 @@ pub(crate) fn job(options: &IorOptions, own: &OwnArgs) -> Result<Job> {
     Ok(Job {
         output: own.results.output()?,
         format,
+        view: own.results.view.view(own.results.format)?,
         require_path: own.results.require_path,
         block: Some(Block::new(options, own)),
         ..Job::new(own.results.scaled(plan, count)?, ranks)

@@ -6,6 +6,7 @@ use tonnage_bench::settings::Numa;
 use tonnage_machine::CpuChoice;
 use tonnage_plan::Plan;
 use tonnage_report::Format;
+use tonnage_report::view::View;
 use tonnage_units::Nanos;
 
 use super::block::Block;
@@ -21,6 +22,8 @@ pub struct Job {
     pub output: Option<(PathBuf, bool)>,
     /// Format of standard output; `None` prints nothing.
     pub format: Option<Format>,
+    /// How tables are printed.
+    pub view: View,
     /// True if the run must fail if a point lacks proof of its path.
     pub require_path: bool,
     /// Number of repetitions of the whole plan, if requested.
@@ -41,6 +44,7 @@ impl Job {
             ranks,
             output: None,
             format: None,
+            view: View::default(),
             require_path: false,
             runs: None,
             time_limit: None,

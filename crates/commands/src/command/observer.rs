@@ -74,6 +74,8 @@ pub struct Keeper {
     progress: ProgressBar,
     /// True if rows are shown as they arrive.
     shows_rows: bool,
+    /// How they are shown.
+    view: View,
     /// Estimate of the time left in the current run.
     time_left: Option<TimeLeft>,
     /// Expected end of all runs according to that estimate, for the progress line.
@@ -123,6 +125,7 @@ impl Keeper {
         writer: Option<RecordWriter>,
         spare: Option<SpareWriter>,
         format: Format,
+        view: View,
     ) -> Self {
         let is_shown = std::io::stderr().is_terminal();
         let end = Arc::new(Mutex::new(None));
@@ -144,6 +147,7 @@ impl Keeper {
             spare,
             stream: format == Format::Jsonl,
             shows_rows: format == Format::Table && !progress.is_hidden(),
+            view,
             progress,
             time_left: None,
             end,
@@ -279,7 +283,7 @@ impl Observer for Keeper {
         lock(&self.output).write(&record);
         self.records.push(record);
         if self.shows_rows {
-            let rows = rows_so_far(&self.records, screen());
+            let rows = rows_so_far(&self.records, screen(), &self.view);
             self.progress.set_prefix(rows);
         }
         Ok(())
@@ -317,12 +321,12 @@ fn screen() -> (usize, usize) {
 }
 
 /// Returns the end of the report so far, as much as fits above the progress line on a terminal of this size.
-fn rows_so_far(records: &[Record], (lines, columns): (usize, usize)) -> String {
+fn rows_so_far(records: &[Record], (lines, columns): (usize, usize), view: &View) -> String {
     // A record takes at least one line, so earlier records would not be visible.
     let last = records.get(records.len().saturating_sub(lines)..);
     let view = View {
         width: Some(columns.saturating_sub(1)),
-        ..View::default()
+        ..view.clone()
     };
     let report = tonnage_report::render_unfinished(last.unwrap_or(records), &view);
     let all: Vec<&str> = report.lines().collect();
@@ -405,7 +409,7 @@ mod tests {
         let writer = RecordWriter::create(&path).unwrap();
         let every = Duration::from_millis(1);
         let looks = watch_file(writer.place().unwrap(), every);
-        let mut keeper = Keeper::new(Vec::new(), Some(writer), None, Format::Csv);
+        let mut keeper = Keeper::new(Vec::new(), Some(writer), None, Format::Csv, View::default());
         keeper.looks = looks;
         std::fs::rename(&path, &aside).unwrap();
         std::thread::sleep(20 * every);

@@ -20,7 +20,9 @@ pub(super) fn show(job: &Job, records: &[Record]) -> Result<()> {
         block.write(records)?;
     }
     match job.format {
-        Some(format) if format != Format::Jsonl => print(&tonnage_report::render(format, records)?),
+        Some(format) if format != Format::Jsonl => {
+            print(&tonnage_report::render_for(format, records, &job.view)?)
+        }
         _ => Ok(()),
     }
 }

@@ -110,7 +110,13 @@ pub fn supervise(job: &Job, points: &[Planned], placement: &HostPlacement) -> Re
         variables,
         jobs: jobs(job)?,
     };
-    let keeper = Keeper::new(before, writer, None, job.format.unwrap_or_default());
+    let keeper = Keeper::new(
+        before,
+        writer,
+        None,
+        job.format.unwrap_or_default(),
+        job.view.clone(),
+    );
     let keeper = Rc::new(RefCell::new(keeper));
     let audience = TerminalAudience {
         keeper: Rc::clone(&keeper),

@@ -13,15 +13,21 @@ use tonnage_units::{Error, Result};
 
 use super::print;
 use crate::args::{ExplainArgs, ShowArgs};
+use tonnage_report::view::View;
 use tonnage_report::{Format, devices};
 
 /// Prints the tables of a record file again.
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
+    let view = args.view.view(args.format)?;
     if begins_as_page(&args.file) {
-        return show_page(args);
+        return show_page(args, &view);
     }
     let file = read_records(&args.file)?;
-    print(&tonnage_report::render(args.format, &file.records)?)?;
+    print(&tonnage_report::render_for(
+        args.format,
+        &file.records,
+        &view,
+    )?)?;
     if file.truncated_tail {
         log::warn!(
             "the last line of {} is not whole and was left out",
@@ -49,7 +55,7 @@ fn begins_as_page(path: &Path) -> bool {
 }
 
 /// Prints the records in a page, as `show` prints the original files.
-fn show_page(args: &ShowArgs) -> Result<ExitCode> {
+fn show_page(args: &ShowArgs, view: &View) -> Result<ExitCode> {
     let shown = args.file.display();
     let text =
         fs::read(&args.file).map_err(|error| Error::io(format!("cannot read {shown}"), error))?;
@@ -60,10 +66,10 @@ fn show_page(args: &ShowArgs) -> Result<ExitCode> {
     })?;
     let files = records_of_page(&text, &args.file)?;
     let drawn = match (args.format, files.as_slice()) {
-        (_, [file]) => tonnage_report::render(args.format, &file.records)?,
+        (_, [file]) => tonnage_report::render_for(args.format, &file.records, view)?,
         (Format::Table, files) => {
             let each = files.iter().map(|file| {
-                let drawn = tonnage_report::render(args.format, &file.records)?;
+                let drawn = tonnage_report::render_for(args.format, &file.records, view)?;
                 Ok(format!("{}\n\n{drawn}", file.name))
             });
             each.collect::<Result<Vec<_>>>()?.join("\n")

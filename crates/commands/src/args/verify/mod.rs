@@ -26,6 +26,7 @@ use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Bytes, Count, Error, Nanos, Result};
 
 use super::common::RankArgs;
+use super::view::ViewArgs;
 
 /// Number of batches, each with four atomic operations, in a trial.
 const ATOMIC_BATCHES: u64 = 256;
@@ -124,8 +125,12 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "TIME")]
     pub time_limit: Option<Nanos>,
 
+    /// Tables.
+    #[command(flatten)]
+    pub view: ViewArgs,
+
     /// Print the plan as TOML instead of running it.
-    #[arg(long)]
+    #[arg(long, help_heading = "Results")]
     pub print_plan: bool,
 
     /// Placement of ranks. There are two by default.

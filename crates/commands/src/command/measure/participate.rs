@@ -191,7 +191,7 @@ fn measure(
     let runs = runs_left(job, &points, rank, &before)?;
     let format = job.format.unwrap_or_default();
     let spare = SpareWriter::inherited(rank.identity(), &before);
-    let mut keeper = Keeper::new(before, writer, spare, format);
+    let mut keeper = Keeper::new(before, writer, spare, format, job.view.clone());
     keeper.write_checkpoints_to(checkpoints.flatten());
     let watched = limit.filter(|_| rank.id() == 0);
     let watch = watched.map(|limit| limit.watch(rank.alarm())).transpose()?;

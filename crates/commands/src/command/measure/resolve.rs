@@ -25,6 +25,7 @@ pub(crate) fn job_of(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Resu
     Ok(Job {
         output: results.output()?,
         format: Some(results.format),
+        view: results.view.view(results.format)?,
         require_path: results.require_path,
         runs: results.runs,
         time_limit: results.time_limit,
@@ -39,6 +40,7 @@ pub(crate) fn verify_job(args: &VerifyArgs) -> Result<Job> {
     Ok(Job {
         output: args.output.clone().map(|path| (path, false)),
         format: Some(Format::Table),
+        view: args.view.view(Format::Table)?,
         time_limit: args.time_limit,
         ..Job::new(plan, args.ranks.clone())
     })
