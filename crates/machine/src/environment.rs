@@ -92,6 +92,9 @@ pub struct Processors {
     pub cores: u32,
     /// Number of CPUs that share a core.
     pub threads_per_core: u32,
+    /// Size of one level-1 data cache, the first CPU's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l1d_bytes: Option<u64>,
     /// Size of one level-2 cache, the first CPU's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub l2_bytes: Option<u64>,
@@ -165,6 +168,7 @@ impl Processors {
             sockets: topology.sockets(),
             cores: topology.cores(),
             threads_per_core: topology.threads_per_core(),
+            l1d_bytes: cache_bytes(tree, &cpu, 1),
             l2_bytes: cache_bytes(tree, &cpu, 2),
             l3_bytes: cache_bytes(tree, &cpu, 3),
             governor: tree
@@ -313,6 +317,7 @@ mod tests {
             sockets: 2,
             cores: 4,
             threads_per_core: 2,
+            l1d_bytes: Some(48 << 10),
             l2_bytes: Some(2 << 20),
             l3_bytes: Some(32 << 20),
             governor: "performance".into(),

@@ -41,7 +41,7 @@ pub mod socket_paths;
 pub mod topology;
 pub mod variables;
 
-pub use environment::{Environment, HostIdentity};
+pub use environment::{Environment, HostIdentity, Processors};
 pub use host_facts::HostFacts;
 pub use pages::HugePool;
 pub use pair_placement::{MachineRank, place_automatically, place_pairs};

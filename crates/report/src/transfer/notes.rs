@@ -1,5 +1,6 @@
 //! Remarks on individual rows of a transfer table: a mark in the row, the text below.
 
+use tonnage_machine::Processors;
 use tonnage_plan::point::BoundChoice;
 use tonnage_plan::transfer::{Pacing, TrialLength};
 use tonnage_record::{CanaryDoubt, Outcome, TransferRecord};
@@ -41,19 +42,25 @@ pub fn of_record(record: TransferRecord<'_>) -> Vec<Remark> {
         Remark::with_details(short, canary_doubt(&doubt))
     });
     let off_path = wire_proof::unproven(record).map(|why| Remark::plain(why).with_word("OFF PATH"));
+    let short = |short: &'static str| move |full| Remark::with_details(short, full);
     let texts = [
-        not_narrow_enough(record),
-        late_start(starts),
-        paced::stall(record),
-        paced::above_capacity(record),
-        lower_bounds(record),
-        background::not_reached(record),
-        long_drain(record),
+        not_narrow_enough(record).map(Remark::plain),
+        late_start(starts).map(short(
+            "the last rank began late: the figures are too low; take longer trials",
+        )),
+        paced::stall(record).map(Remark::plain),
+        paced::above_capacity(record).map(Remark::plain),
+        lower_bounds(record).map(Remark::plain),
+        background::not_reached(record).map(Remark::plain),
+        long_drain(record).map(short(
+            "trials took longer than asked for, until all in flight had ended; use a longer --trial-time",
+        )),
         above_bound(record),
-        slow_rail(record),
+        slow_rail(record).map(Remark::plain),
     ];
-    let texts = texts.into_iter().flatten().map(Remark::plain);
+    let texts = texts.into_iter().flatten();
     let doubts = canary.into_iter().chain(lost_cpu_time(record));
+    let doubts = doubts.chain(in_cache(record));
     outcome
         .into_iter()
         .chain(doubts)
@@ -77,6 +84,67 @@ pub fn canary_doubt(doubt: &CanaryDoubt) -> String {
         number(doubt.before_ns),
         number(doubt.after_ns)
     )
+}
+
+/// Names the smallest cache that holds the bytes that each side walks over. A ping-pong measures latency, for which
+/// that is usual.
+fn in_cache(record: TransferRecord<'_>) -> Option<Remark> {
+    let point = &record.body.point;
+    let is_bandwidth = matches!(point.pacing, Pacing::Stream { .. } | Pacing::Batch { .. });
+    let summary = record.body.summary.as_ref()?;
+    // Only host memory has pages.
+    let mut memories = record.effective.iter().flat_map(|it| it.memory.all());
+    let is_cached = memories.all(|memory| memory.pages.is_some());
+    let moves = summary.bandwidth_bytes_per_s.mean > 0.0 && !point.op.is_atomic();
+    if !(is_bandwidth && is_cached && moves) {
+        return None;
+    }
+    let hosts: usize = record
+        .environment
+        .iter()
+        .map(|group| group.hosts.len())
+        .sum();
+    // On one host, a CPU that copies reads one side and writes the other.
+    let sides = if hosts == 1 { 2 } else { 1 };
+    let footprint_bytes = point.slots.footprint_bytes;
+    let of_thread = footprint_bytes.saturating_mul(sides);
+    let of_all = of_thread
+        .saturating_mul(point.roles.flow_count())
+        .saturating_mul(point.threads.into());
+    let cpus = record.environment.iter().map(|group| &group.machine.cpu);
+    let least = |bytes: fn(&Processors) -> Option<u64>| cpus.clone().filter_map(bytes).min();
+    let caches = [
+        least(|cpu| cpu.l1d_bytes),
+        least(|cpu| cpu.l2_bytes),
+        least(|cpu| cpu.l3_bytes),
+    ];
+    let (name, bytes) = smallest_cache(caches, of_thread, of_all)?;
+    let short = format!(
+        "the footprint fits in the {name} cache ({}): not the speed of memory",
+        size(bytes)
+    );
+    let full = format!(
+        "the footprint of {} fits in the {name} cache ({}), so that this is not the speed of memory; use a --footprint larger \
+         than all caches to measure that",
+        size(footprint_bytes),
+        size(bytes)
+    );
+    Some(Remark::with_details(short, full))
+}
+
+/// Name and size of the smallest cache that holds the bytes of one thread, or for the last one those of all threads.
+/// `caches` are L1d, L2 and L3.
+fn smallest_cache(
+    caches: [Option<u64>; 3],
+    of_thread: u64,
+    of_all: u64,
+) -> Option<(&'static str, u64)> {
+    let used = [("L1d", of_thread), ("L2", of_thread), ("L3", of_all)];
+    let known = used.into_iter().zip(caches);
+    let mut known = known.filter_map(|((name, used), bytes)| Some((name, used, bytes?)));
+    known
+        .find(|(_, used, bytes)| used <= bytes)
+        .map(|(name, _, bytes)| (name, bytes))
 }
 
 /// Describes lost CPU time in steps of 10 %, so that rows can share a note.
@@ -204,7 +272,7 @@ fn slow_rail(record: TransferRecord<'_>) -> Option<String> {
 }
 
 /// Note that a point exceeds its bound by more than both intervals, with the reason.
-fn above_bound(record: TransferRecord<'_>) -> Option<String> {
+fn above_bound(record: TransferRecord<'_>) -> Option<Remark> {
     let bandwidth = record.body.summary.as_ref()?.bandwidth_bytes_per_s;
     let bound = record.bound.as_ref()?;
     let spread = bandwidth.ci95;
@@ -230,7 +298,11 @@ fn above_bound(record: TransferRecord<'_>) -> Option<String> {
         _ => "it was stated, not measured; --bound auto measures one",
     };
     let above = whole_percent(bandwidth.mean / bound.bytes_per_s - 1.0);
-    Some(format!("{above} above its bound: {why}"))
+    let short = format!("above its bound: {why}");
+    Some(Remark::with_details(
+        short.clone(),
+        format!("{above} {short}"),
+    ))
 }
 
 #[cfg(test)]
@@ -260,6 +332,18 @@ mod tests {
         // As if caused by a clock that is an hour off.
         assert!(late_start([(3_600_000_000_000, 3_600_050_000_000)].into_iter()).is_some());
         assert_eq!(late_start([].into_iter()), None);
+    }
+
+    /// A thread shares its private caches with nobody, and the last one with all threads.
+    #[test]
+    fn the_smallest_cache_that_holds_a_footprint_is_named() {
+        let caches = [Some(32 << 10), Some(1 << 20), Some(32 << 20)];
+        let holding = |of_thread, of_all| smallest_cache(caches, of_thread, of_all);
+        assert_eq!(holding(32 << 10, 64 << 10), Some(("L1d", 32 << 10)));
+        assert_eq!(holding(64 << 10, 64 << 10), Some(("L2", 1 << 20)));
+        assert_eq!(holding(2 << 20, 32 << 20), Some(("L3", 32 << 20)));
+        assert_eq!(holding(2 << 20, 33 << 20), None);
+        assert_eq!(smallest_cache([None; 3], 1, 1), None);
     }
 
     #[test]
@@ -316,7 +400,7 @@ mod tests {
             let bound = record.bound.as_mut().unwrap();
             (bound.what, bound.bytes_per_s) = (what.to_owned(), bytes_per_s);
             bound.ci95_bytes_per_s = None;
-            above_bound(record.of_kind().unwrap()).unwrap()
+            above_bound(record.of_kind().unwrap()).unwrap().full
         };
         for what in [
             "PCIe of cuda:0 (0000:1b:00.0), by which bytes leave and reach its memory",
@@ -356,7 +440,7 @@ mod tests {
     #[test]
     fn a_bound_was_too_low_where_the_intervals_do_not_meet() {
         let mut record = samples::fabric()[1].clone();
-        let note = |record: &Record| above_bound(record.of_kind().unwrap());
+        let note = |record: &Record| Some(above_bound(record.of_kind().unwrap())?.full);
         let bandwidth = record.transfer().unwrap().summary.as_ref().unwrap();
         let bandwidth = bandwidth.bandwidth_bytes_per_s;
         let ci95 = bandwidth.ci95.unwrap();
