@@ -23,6 +23,10 @@ pub struct Column {
     pub keep: Option<u8>,
     /// True if it makes no sense without the column before it.
     pub is_attached: bool,
+    /// True if it repeats another column in another unit, so that it is superfluous if the user chose one.
+    pub is_in_another_unit: bool,
+    /// True if people read its only value in the title.
+    pub is_in_title: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -40,6 +44,8 @@ impl Column {
             content: Content::Values(figure.style, values),
             keep: (!identifies).then_some(figure.keep),
             is_attached: false,
+            is_in_another_unit: false,
+            is_in_title: false,
         }
     }
 
@@ -61,6 +67,8 @@ impl Column {
             is_right: true,
             keep: Some(Figure::KEEP),
             is_attached: false,
+            is_in_another_unit: false,
+            is_in_title: false,
         }
     }
 
@@ -96,12 +104,25 @@ impl Column {
             is_right,
             keep: None,
             is_attached: false,
+            is_in_another_unit: false,
+            is_in_title: false,
         }
     }
 
     /// Whether cells are right-aligned.
     pub fn is_right(&self) -> bool {
         self.is_right
+    }
+
+    /// The header, with its unit.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether all rows have the same cell.
+    pub fn is_same(&self) -> bool {
+        let text = self.text();
+        text.windows(2).skip(1).all(|cells| cells[0] == cells[1])
     }
 
     /// The header without its unit.
@@ -129,6 +150,9 @@ impl Column {
 pub fn texts_for_people<'a>(columns: &'a [Column], view: &View) -> Vec<(&'a Column, Vec<String>)> {
     let mut texts: Vec<(&Column, Vec<String>)> = Vec::new();
     for column in columns {
+        if column.is_in_title || (column.is_in_another_unit && view.unit.is_some()) {
+            continue;
+        }
         let text = text_for_people(column, columns, view);
         // In the same unit, two columns of one figure are alike.
         let is_repeated = |(_, other): &(&Column, Vec<String>)| {

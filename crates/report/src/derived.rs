@@ -59,6 +59,8 @@ derived! {
     NOTE = "Note", TABLES, "Numbers of the remarks under the table that hold for the row. Before them stands the outcome of \
         a point that was not measured (skipped, FAILED), and OFF PATH where the counters of the devices do not prove that \
         the payload crossed them.";
+    BIT_RATE = "Bit rate (Gb/s)", TABLES, "Avg BW in 1e9 bits per second, as links are rated; in tables of engines that can cross \
+        a network. In CSV it is 8 x bandwidth_bytes_per_s_mean.";
     TO_FIRST = "To first", TABLES, "Message rate / that of the first row which differs from this one in compared options \
         alone (rails, queue pairs, API and the like), with the half width of its 95 % confidence interval where both rows \
         have several trials: the ratio times √(a² + b²), a and b being the parts of the two means that their own half \

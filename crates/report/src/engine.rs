@@ -23,6 +23,24 @@ pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
     distinct(known.map(|text| format!("engine: {text}")))
 }
 
+/// Whether the bytes of a record cross a network, or would if its ranks were on several hosts: its engine has a device
+/// that is neither shared memory, which names its only device after itself, nor the device that holds the bytes.
+pub fn may_cross_a_network(record: &Record) -> bool {
+    record.effective.iter().any(|ranks| {
+        let one = std::iter::once(&ranks.engine);
+        let mut devices = one.chain(&ranks.engine.devices);
+        devices.any(|engine| {
+            let device = engine.device.as_ref();
+            device.is_some_and(|device| {
+                let holds = |kind: &str| device.split(':').next() == Some(kind);
+                let mut memories = ranks.memory.all().iter();
+                engine.provider.as_ref() != Some(device)
+                    && !memories.any(|memory| holds(&memory.kind))
+            })
+        })
+    })
+}
+
 /// Footer lines for collectives: library and devices of each backend, and version differences between ranks.
 pub fn of_backends(record: &CollectiveRecord<'_>) -> Vec<String> {
     let rows = Row::all_of_record(record.record).into_iter();

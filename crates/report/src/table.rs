@@ -94,6 +94,27 @@ impl<'a> TableBuilder<'a> {
         self
     }
 
+    /// Adds a column behind that of a figure.
+    #[must_use]
+    pub fn after(mut self, field: &str, column: Option<Column>) -> Self {
+        let name = figure_by_field(field).map(|figure| figure.name);
+        let place = self.columns.iter().position(|it| Some(it.name()) == name);
+        if let Some((place, column)) = place.zip(column) {
+            self.columns.insert(place + 1, column);
+        }
+        self
+    }
+
+    /// Leaves out the column of a figure, for people, if the title has the value of all rows.
+    #[must_use]
+    pub fn in_title_if_same(mut self, field: &str) -> Self {
+        let name = figure_by_field(field).map(|figure| figure.name);
+        for column in &mut self.columns {
+            column.is_in_title |= Some(column.name()) == name && column.is_same();
+        }
+        self
+    }
+
     /// Adds a column of numbers as text, unless all are empty.
     #[must_use]
     pub fn text_column(mut self, name: &'static str, cells: Vec<String>) -> Self {

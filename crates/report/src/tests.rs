@@ -1,7 +1,9 @@
 //! Golden files of every report. The schema of results files is tested in [`schema`].
 
+use std::collections::BTreeSet;
 use tonnage_record::collective::CollectiveSummary;
-use tonnage_record::figures::{self, Row, figure_by_field};
+
+use tonnage_record::figures::{self, Figure, Row, figure_by_field};
 use tonnage_record::files::PhaseTrial;
 use tonnage_record::read::read_records_of;
 use tonnage_record::stress::StressRow;
@@ -9,7 +11,7 @@ use tonnage_record::transfer::Trial;
 use tonnage_record::{Body, Record};
 
 use super::text::WIDTH;
-use super::view::View;
+use super::view::{View, bare_name};
 use super::{Format, render, render_for, samples};
 
 mod schema;
@@ -61,6 +63,39 @@ fn every_table_fits_the_screen() {
     }
     for width in 80..130 {
         examples(width);
+    }
+}
+
+/// The documentation lists the columns in the order in which their figures declare to be left out.
+#[test]
+fn the_documented_order_is_that_of_the_figures() {
+    let page = include_str!("../../../docs/METHODOLOGY.md");
+    let table = page.split("| left out | columns |").nth(1).unwrap();
+    let rows = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    let rows: Vec<Vec<&str>> = rows
+        .map(|line| line.split('|').nth(2).unwrap().trim().split(", ").collect())
+        .collect();
+    let figures = figures::all_figures();
+    let is_dropped = |keep: &u8| *keep < 100;
+    let levels: BTreeSet<u8> = figures
+        .iter()
+        .map(|it| it.keep)
+        .filter(is_dropped)
+        .collect();
+    assert_eq!(rows.len(), levels.len());
+    for figure in figures
+        .iter()
+        .filter(|it| is_dropped(&it.keep) && it.keep != Figure::KEEP)
+    {
+        let at = levels
+            .iter()
+            .position(|level| *level == figure.keep)
+            .unwrap();
+        let name = bare_name(figure.name);
+        assert!(rows[at].contains(&name), "{name} is not in {:?}", rows[at]);
     }
 }
 

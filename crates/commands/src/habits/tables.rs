@@ -266,7 +266,8 @@ pub const HABITS: &[Row] = &[
         "-F --CPU-freq --force",
         "not needed: CPU frequency is recorded and never asked for",
     ),
-    no_flag("--report_gbits --report-gbits --gbits --report_mbps", UNITS),
+    flag("--report_gbits --report-gbits --gbits", "--unit Gb/s"),
+    no_flag("--report_mbps", UNITS),
     no_flag("-u --udp", "datagrams are not in this version"),
     no_flag("-U -C --cpu_util --cpu-util --histogram", MEASURED_ALWAYS),
 ];
@@ -394,7 +395,7 @@ pub const PERFTEST: &[Row] = &[
         "-r --rx-depth",
         "not needed: receives are posted ahead as the depth needs",
     ),
-    no_flag("--report_gbits", UNITS),
+    flag("--report_gbits", "--unit Gb/s"),
     no_flag(
         "-H --report-histogram -U --report-unsorted",
         "not needed: the record has the histogram",

@@ -1,6 +1,6 @@
 //! Lines below a table of transfers that apply to all its rows.
 
-use super::title::same;
+use super::title::{same, setup};
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::figures::{Figure, Row, figure_by_field};
@@ -31,6 +31,8 @@ pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Str
     lines.extend(parts(records, distinguishing));
     lines.extend(wire_proof::lines(records.iter().copied()));
     lines.extend(remarks(records));
+    let first = records.first();
+    lines.extend(first.map(|first| setup(&first.body.point, records)));
     lines
 }
 

@@ -19,7 +19,9 @@ use tonnage_plan::transfer::{CqMode, Pacing};
 use tonnage_record::figures::Row;
 use tonnage_record::{TransferBody, TransferRecord};
 
-use crate::derived::{NOTE, TO_FIRST};
+use crate::column::Column;
+use crate::derived::{BIT_RATE, NOTE, TO_FIRST};
+use crate::engine;
 use crate::layout::Report;
 use crate::published;
 use crate::remarks::TableRemarks;
@@ -60,7 +62,9 @@ impl Report for Transfers {
             .always(&varying)
             .always(footprint)
             .if_known(layout.known)
+            .after(MEAN, bit_rate(records))
             .if_known(both_ends(records, &layout))
+            .in_title_if_same(DEPTH)
             .text_column(TO_FIRST.name, ratios_to_first(records, &varying))
             .marks(
                 NOTE.name,
@@ -109,6 +113,25 @@ pub fn about(record: TransferRecord<'_>) -> Vec<String> {
     lines
 }
 
+/// Bandwidth in bits, as links are rated; `None` if no row crosses a network.
+fn bit_rate(records: &[TransferRecord<'_>]) -> Option<Column> {
+    let mut all = records.iter();
+    if !all.any(|record| engine::may_cross_a_network(record.record)) {
+        return None;
+    }
+    let rates = records.iter().map(|record| {
+        let summary = record.body.summary.as_ref();
+        summary.map(|summary| summary.bandwidth_bytes_per_s.mean)
+    });
+    let mut column = Column::numbers(BIT_RATE.name, 8e-9, rates);
+    column.keep = Some(BIT_RATE_KEEP);
+    column.is_in_another_unit = true;
+    Some(column)
+}
+
+/// [`Column::keep`] of the bandwidth in bits, which follows from that in bytes.
+const BIT_RATE_KEEP: u8 = 30;
+
 /// Columns of a table.
 struct TableColumns {
     /// Always shown.
@@ -143,6 +166,9 @@ const MERGE: &str = "merge";
 const API: &str = "api";
 const SESSION: &str = "session";
 const LOAD: &str = "background_rate_per_s";
+const DEPTH: &str = "depth";
+const BOUND: &str = "bound_bytes_per_s";
+const MEAN: &str = "bandwidth_bytes_per_s_mean";
 const FORWARD: &str = "forward_bandwidth_bytes_per_s_mean";
 const BACK: &str = "back_bandwidth_bytes_per_s_mean";
 
@@ -238,6 +264,7 @@ const BATCH: TableColumns = TableColumns {
         "latency_ns_p99",
         "latency_ns_p999",
         "message_rate_per_s_mean",
+        BOUND,
         "utilization",
         "busbw_fraction",
         "busbw_all_fraction",
@@ -245,7 +272,7 @@ const BATCH: TableColumns = TableColumns {
 };
 
 const STREAM: TableColumns = TableColumns {
-    always: &["size_bytes", "depth"],
+    always: &["size_bytes", DEPTH],
     known: &[
         "initiators",
         "bandwidth_bytes_per_s_mean",
@@ -258,6 +285,7 @@ const STREAM: TableColumns = TableColumns {
         "latency_ns_p99",
         "latency_ns_p999",
         "latency_ns_max",
+        BOUND,
         "utilization",
         "busbw_fraction",
         "busbw_all_fraction",

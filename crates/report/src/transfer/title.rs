@@ -14,32 +14,61 @@ use super::paced;
 use crate::text::{counted, distinct};
 use crate::{engine, place};
 
-/// Configuration shared by one or more records.
+/// One line about records that share a table: operation, engine, ranks and hosts, depth and trials, and options that
+/// differ from their defaults.
 pub fn configuration(point: &TransferPoint, records: &[TransferRecord<'_>]) -> Vec<String> {
-    let ends = [
-        match same(records, |point| point.engine.clone()) {
-            Some(_) => format!(
-                "{} {}",
-                engine::name(&point.engine, &point.engine_options),
-                point.op.name()
-            ),
-            None => point.op.name().to_owned(),
-        },
-        paced::words(point).unwrap_or_else(|| point.pacing.name().to_owned()),
-        participants(records, point),
-    ];
+    let operation = match same(records, |point| point.engine.clone()) {
+        Some(_) => format!(
+            "{} {}",
+            engine::name(&point.engine, &point.engine_options),
+            point.op.name()
+        ),
+        None => point.op.name().to_owned(),
+    };
+    let ends = [operation, participants(records, point)].into_iter();
+    let ends = ends.chain(background(point)).chain(paths(records, point));
+    let options = ends.chain(batches(records)).chain(library(records));
+    let pacing = paced::words(point).unwrap_or_else(|| pacing(records, point));
+    options.chain([pacing, length(point)]).collect()
+}
+
+/// The rest of the configuration, for a line below the table.
+pub fn setup(point: &TransferPoint, records: &[TransferRecord<'_>]) -> String {
     let place = place::describe_all(records.iter().map(|record| record.record));
     let parts = [
         memory(point),
         format!("footprint {}{}", footprint(records), shared_by(point)),
         access(point),
-        length(point),
     ];
-    let ends = ends.into_iter().chain(background(point));
-    let ways = ends.chain(paths(records, point)).chain(batches(records));
-    let all = ways.chain(library(records)).chain(place).chain(parts);
-    let all = all.chain(slot_gap(records)).chain(latency(records));
-    all.chain(verified(point)).collect()
+    let all = place.into_iter().chain(parts).chain(slot_gap(records));
+    let all = all.chain(latency(records)).chain(verified(point));
+    format!("setup: {}", all.collect::<Vec<_>>().join("; "))
+}
+
+/// The hosts of the ranks; `None` if records do not have them, or differ.
+fn hosts(records: &[TransferRecord<'_>]) -> Option<u32> {
+    let hosts = records.iter().map(|record| {
+        let groups = record.environment.iter();
+        groups.map(|group| group.hosts.len() as u32).sum::<u32>()
+    });
+    let counts = distinct(hosts.filter(|hosts| *hosts > 0));
+    match counts[..] {
+        [hosts] => Some(hosts),
+        _ => None,
+    }
+}
+
+/// Pacing, with the depths of a stream.
+fn pacing(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
+    let Pacing::Stream { .. } = point.pacing else {
+        return point.pacing.name().to_owned();
+    };
+    let depths = records.iter().map(|record| record.body.point.depth());
+    let (least, most) = (depths.clone().min(), depths.max());
+    match least.zip(most) {
+        Some((least, most)) if least < most => format!("stream, depth {least} to {most}"),
+        _ => format!("stream, {}", point.pacing),
+    }
 }
 
 /// Which operations were verified, and when.
@@ -70,6 +99,8 @@ fn participants(records: &[TransferRecord<'_>], point: &TransferPoint) -> String
         }
         None => point.roles.title(),
     };
+    let hosts = hosts(records).map(|hosts| format!(" on {}", counted(hosts, "host")));
+    let pattern = pattern + &hosts.unwrap_or_default();
     match same(records, TransferPoint::measuring_threads) {
         Some(threads) => format!("{pattern}, {} each", counted(threads, "thread")),
         None => pattern,
