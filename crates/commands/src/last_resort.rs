@@ -9,8 +9,8 @@ use tonnage_units::message::truncate_message;
 
 use crate::command::{env, program};
 
-/// Installs the panic hook. A panic in any thread prints one line and ends the process at once. There is no orderly
-/// shutdown, because other threads may wait for the thread that panicked. Other ranks notice a lost rank, as after a
+/// Installs the panic hook. A panic in any thread prints one line and ends the process at once. An orderly shutdown is
+/// impossible, because other threads may wait for the thread that panicked. Other ranks notice a lost rank, as after a
 /// SIGKILL.
 pub fn prepare() {
     out_of_memory::introduce(who());

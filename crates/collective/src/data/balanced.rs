@@ -26,7 +26,7 @@ const EXPONENTS_OF_THREE: (u32, u32) = (7, 8);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balanced {
     ranks: u32,
-    /// Number of ranks whose part is not 0.
+    /// Number of ranks with a nonzero part.
     givers: u32,
     /// The odd factor of the number of ranks, or 1 if three ranks contribute.
     factor: i32,

@@ -30,7 +30,7 @@ pub struct Data {
 /// Source of bytes of an output that are moved without being combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// The rank whose input contains the bytes.
+    /// The rank with the bytes in its input.
     pub rank: u32,
     /// Index of the first element in this rank's input.
     pub element: u64,
@@ -138,7 +138,7 @@ impl Data {
         Ok(())
     }
 
-    /// Index, in all inputs, of the elements whose reduction is this element of a rank's output.
+    /// Index of the elements, in all inputs, that are reduced to this element of a rank's output.
     pub fn reduced_element(&self, rank: u32, element: u64) -> u64 {
         match self.shape.op {
             Collective::ReduceScatter => u64::from(rank) * self.shape.block + element,

@@ -40,7 +40,7 @@ pub type ElementBytes = [u8; 8];
 /// One wrong element.
 #[derive(Debug, Clone, Copy)]
 pub struct WrongAt {
-    /// The rank whose output contains the element.
+    /// The rank with the element in its output.
     pub rank: u32,
     /// Index of the element in this output.
     pub element: u64,

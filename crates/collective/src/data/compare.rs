@@ -26,7 +26,7 @@ pub struct WrongElements {
 /// Wrong elements with common explanations.
 #[derive(Debug, Clone)]
 pub struct WrongElement {
-    /// The rank whose output has these elements.
+    /// The rank with these elements in its output.
     pub rank: u32,
     /// Index of the first of these elements in the rank's output.
     pub element: u64,

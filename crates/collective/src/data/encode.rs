@@ -87,7 +87,7 @@ pub fn write_factors(dtype: Dtype, packed: &[i32], odd: &[u32], out: &mut [u8]) 
     }
 }
 
-/// Bits of a factor as a float32 whose significand has up to `bits` fraction bits.
+/// Bits of a factor as a float32. Its significand has up to `bits` fraction bits.
 #[inline(always)]
 fn single(factor: Factor, bits: u32) -> u32 {
     let has_odd = 0u32.wrapping_sub(factor.packed >> mark::ODD & 1);
@@ -136,7 +136,7 @@ impl EncodeElement<8> for f64 {
     }
 }
 
-/// Stands for float16, whose conversions by `half` would query the CPU's features for each element.
+/// Stands for float16. The conversions of the crate `half` would query the CPU's features for each element.
 struct Half;
 
 /// Converts a float32 to float16. The value must be exact in float16, and a normal number or 0.

@@ -42,7 +42,7 @@ impl DataKey {
     }
 }
 
-/// Number of consecutive elements whose random numbers are derived from one 128-bit key.
+/// Number of consecutive elements that derive their random numbers from one 128-bit key.
 pub const RUN: usize = 256;
 
 /// Keys of a run of [`RUN`] elements.

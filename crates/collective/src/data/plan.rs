@@ -249,7 +249,7 @@ impl DataPlan {
         f64::from(total[0]) * self.total_scale
     }
 
-    /// Fraction of the elements whose result would differ without a given rank's part.
+    /// Fraction of the results that would differ without a given rank's part.
     pub fn share(&self) -> f64 {
         match self.kernel {
             Kernel::RankSpread(..) if self.expected_scale == 0.0 => 0.0,

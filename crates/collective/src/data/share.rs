@@ -6,7 +6,7 @@
 use super::plan::DataPlan;
 use crate::{Dtype, Reduction};
 
-/// Fraction of the elements whose result would differ without the part of a given rank.
+/// Fraction of the results that would differ without a given rank's part.
 pub fn deciding_share(dtype: Dtype, reduction: Reduction, ranks: u32) -> f64 {
     DataPlan::new(dtype, reduction, ranks.max(1)).share()
 }

@@ -30,7 +30,7 @@ pub struct RankSpread {
 }
 
 impl RankSpread {
-    /// Parts whose sum is at most `total_max`, even if any one of them is counted twice.
+    /// Parts with a sum of at most `total_max`, even if any one of them is counted twice.
     ///
     /// If parts can only be 0 or 1, the number of ranks with a 1 is between half of the possible number and all of it.
     pub fn new(ranks: u32, total_max: u32) -> Self {

@@ -131,7 +131,7 @@ struct AllToAll {
 }
 
 impl AllToAll {
-    /// Number of distances below `below` whose given binary digit is 1.
+    /// Number of distances below `below` with a 1 in the given binary digit.
     fn with_digit(below: u32, digit: u32) -> u32 {
         let rest = below & ((2 << digit) - 1);
         (below >> (digit + 1) << digit) + rest.saturating_sub(1 << digit)
@@ -148,7 +148,8 @@ impl AllToAll {
         }
     }
 
-    /// Emits a round: packs the blocks whose distance contains this digit, and puts each chunk as soon as it is packed.
+    /// Emits a round: packs the blocks at distances that contain this digit, and puts each chunk as soon as it is
+    /// packed.
     fn exchange(&self, out: &mut Emitter, round: u32, pack: u64, first: u32) {
         let (context, digit) = (out.context, 1u32 << round);
         let bytes = context.blocks(Self::with_digit(context.ranks(), round));

@@ -1,5 +1,5 @@
-//! Recursive doubling. In round r, each rank exchanges all data known so far with the rank whose number differs in
-//! binary digit r. There are few rounds and many bytes, so it suits small messages.
+//! Recursive doubling. In round r, each rank exchanges all data known so far with the rank that differs from it in
+//! binary digit r of the number. There are few rounds and many bytes, so it suits small messages.
 
 use super::emitter::{Chunk, Emitter, TooManyMessages, input, output, scratch};
 use super::pairing::Core;

@@ -12,7 +12,7 @@
 //!
 //! # Rules that every program follows
 //!
-//! A put may only target memory whose content is no longer needed:
+//! A put may overwrite content only when it is no longer needed:
 //!
 //! - In the scratch half of call k, this holds once the target rank is known to have finished call k - 2. If every
 //!   rank's result depends on every rank, the end of call k - 1 proves it: all ranks have entered call k - 1. In other

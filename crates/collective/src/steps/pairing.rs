@@ -45,7 +45,7 @@ impl Core {
         [ranks.clone(), excess(ranks.start)..excess(ranks.end)]
     }
 
-    /// The 2^digit core ranks whose numbers differ from this rank's only in digits below `digit`.
+    /// The 2^digit core ranks with numbers that differ from this rank's only in digits below `digit`.
     pub fn near(rank: u32, digit: u32) -> Range<u32> {
         let begin = rank >> digit << digit;
         begin..begin + (1 << digit)

@@ -20,7 +20,7 @@ struct RingReduction {
     group: u64,
     sender: RowSender,
     receiver: RowReceiver,
-    /// Output offset of the part whose sum becomes complete at this rank.
+    /// Output offset of the sum that this rank completes.
     own_at: u64,
 }
 
@@ -74,7 +74,7 @@ impl RingReduction {
         self.rows.div_ceil(self.group)
     }
 
-    /// Puts this rank's data of the part whose sum starts at this rank.
+    /// Starts the sum of a part: puts this rank's data.
     fn begin(&mut self, out: &mut Emitter, group: u64) {
         let (right, part) = (out.context.after(1), out.context.before(1));
         if group < self.groups() {

@@ -61,7 +61,7 @@ pub(super) struct RowSender {
     /// Offset of the outbox in this rank's scratch. It has one location per slot, from which messages can be put.
     outbox: u64,
     next: u64,
-    /// Number of messages whose slots are known to be free.
+    /// Number of messages with slots that are known to be free.
     free: u64,
 }
 
@@ -119,7 +119,7 @@ pub(super) struct RowReceiver {
 }
 
 impl RowReceiver {
-    /// A receiving end for `total` messages, whose slots start at offset `slots` in the scratch.
+    /// A receiving end for `total` messages. Their slots start at offset `slots` in the scratch.
     pub fn new(row: SlotRow, numbers: RowNumbers, slots: u64, total: u64) -> Self {
         Self {
             row,

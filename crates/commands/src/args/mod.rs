@@ -85,7 +85,7 @@ impl Cli {
     /// Parses this process's arguments. The help of the program as a whole is the [`overview`].
     ///
     /// # Errors
-    /// The parser's result, if it is no command: help, the version, or the error in the command line.
+    /// The parser's result, if it is not a command: help, the version, or the error in the command line.
     pub fn parse_arguments() -> Result<Self, clap::Error> {
         Self::try_parse().map_err(|answer| match answer.kind() {
             ErrorKind::DisplayHelp => help().unwrap_or(answer),

@@ -25,7 +25,7 @@ const IN_CACHE_BYTES: u64 = 256 << 10;
 /// The DRAM footprint as a multiple of the last-level cache. It is large, so that little of it stays in the cache.
 const DRAM_CACHES: u64 = 4;
 
-/// Range of the DRAM footprint. The limits are for hosts whose caches are unknown, and for hosts with little memory.
+/// Range of the DRAM footprint. The limits are for hosts with unknown caches, and for hosts with little memory.
 const DRAM_BYTES: std::ops::RangeInclusive<u64> = (64 << 20)..=(512 << 20);
 
 /// Measured time of the socket stream for each way of waiting. A third of this time comes first, unmeasured, while the

@@ -55,7 +55,7 @@ pub fn ledger(identity: &Identity, has_agent: bool) -> Option<Ledger> {
     opened.ok().map(|file| Ledger::new(file, rank, first))
 }
 
-/// Removes what a killed rank's engines left on this machine. The rank's run must have ended.
+/// Removes leftovers of a killed rank's engines from this machine. The rank's run must have ended.
 pub fn clean_up(pid: u32) {
     LISTS.lifecycles().for_each(|of| (of.clean_up)(pid));
 }

@@ -18,7 +18,7 @@ pub struct TimeLeft {
 }
 
 impl TimeLeft {
-    /// Creates an estimate that begins now, for a run of these points. It is followed by `later_runs` equal runs.
+    /// Creates an estimate for a run of these points that starts now and is followed by `later_runs` equal runs.
     pub fn new(points: &[Planned], later_runs: u32) -> Self {
         let planned = points.iter();
         Self {

@@ -10,7 +10,7 @@ use super::tables::{FABTESTS, FIO, IPERF3, LAUNCHERS, NCCL, NIXL, OSU, PERFTEST,
 use super::values::{bit_rate, dtype, hosts, number, range, size, sweep};
 use super::{check, first_line, settle};
 
-/// A benchmark whose command lines are translated.
+/// A benchmark to translate command lines from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tool {
     Perftest,

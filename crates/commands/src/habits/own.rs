@@ -14,7 +14,7 @@ use super::values::{dtype, hosts, range, sweep, translated};
 use super::{check, first_line, foreign, texts};
 use crate::args::Cli;
 
-/// Commands whose lines are examined. Other commands have too few options for habits.
+/// Commands to examine. Other commands have too few options for habits.
 const COMMANDS: &[&str] = &[
     "transfer",
     "collective",
@@ -130,9 +130,9 @@ struct Rewriting<'a> {
 enum Known {
     No,
     Flag,
-    /// An option of tonnage whose value is the next word. Contains the option's long name.
+    /// An option of tonnage that takes the next word as its value. Contains the option's long name.
     TakesValue(String),
-    /// An option of tonnage whose value is the next word, unless that word is an option.
+    /// An option of tonnage that takes the next word as its value, unless that word is an option.
     MayTakeValue,
     /// Help and version, to which the parser responds.
     Answered,

@@ -96,7 +96,7 @@ proptest! {
     }
 }
 
-/// Number of elements whose result changes if a rank's part is left out or counted twice.
+/// Number of results that change if a rank's part is left out or counted twice.
 fn noticed(dtype: Dtype, reduction: Reduction, ranks: u32, elements: u64, twice: bool) -> u64 {
     let data = all_reduce(dtype, reduction, ranks, elements, 3);
     let inputs: Vec<_> = (0..ranks).map(|rank| input(&data, rank)).collect();

@@ -188,7 +188,7 @@ fn nothing_of_shape(entries: &[BaselineEntry], ranks: Option<u32>, spans: Option
     ))
 }
 
-/// Keeps entries whose devices are among the requested ones, and entries without devices.
+/// Keeps entries for requested devices, and entries without devices.
 fn keep_devices<'a>(
     args: &CheckArgs,
     entries: Vec<&'a BaselineEntry>,
@@ -217,7 +217,7 @@ fn keep_devices<'a>(
     }
 }
 
-/// Keeps entries whose names contain one of the texts of `--only`.
+/// Keeps entries if their name contains one of the texts of `--only`.
 fn keep_named<'a>(
     args: &CheckArgs,
     entries: Vec<&'a BaselineEntry>,
@@ -238,7 +238,7 @@ fn keep_named<'a>(
     }
 }
 
-/// Keeps entries whose points are also in the requested plan.
+/// Keeps entries if their point is also in the requested plan.
 fn keep_planned<'a>(
     task: &CheckTask,
     entries: Vec<&'a BaselineEntry>,

@@ -26,7 +26,7 @@ const ASK_BEFORE: Duration = Duration::from_millis(1900);
 /// Time before the end of the budget at which the ranks are killed.
 const KILL_BEFORE: Duration = Duration::from_millis(1300);
 
-/// Time before the end of the budget at which this process exits, whatever it is doing.
+/// Time before the end of the budget at which this process exits, even if it has not finished.
 const END_BEFORE: Duration = Duration::from_secs(1);
 
 /// Interval at which the progress line shows the time left.

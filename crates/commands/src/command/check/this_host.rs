@@ -191,7 +191,7 @@ fn lost_report(task: &CheckTask, clock: &BudgetClock, lost: &LostHardware<'_>) -
     report(task, judged, clock, host)
 }
 
-/// Returns the report for a host whose kind is not in the baseline.
+/// Returns the report for a host of a kind that is not in the baseline.
 fn skipped(task: &CheckTask, clock: &BudgetClock, why: &Error) -> CheckReport {
     CheckReport {
         reason: truncate(&format!("skip: {why}")),

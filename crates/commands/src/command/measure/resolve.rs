@@ -86,7 +86,7 @@ impl Resolved {
         })
     }
 
-    /// Checks everything except what is needed to start ranks on this host.
+    /// Checks everything except the requirements for starting ranks on this host.
     pub(crate) fn check(&self, job: &Job) -> Result<()> {
         let here = match (&self.identity, &self.placement) {
             (Some(identity), _) => identity.local_size,

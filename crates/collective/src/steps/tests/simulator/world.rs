@@ -35,7 +35,8 @@ struct PendingPut {
     known: Rc<Knowledge>,
 }
 
-/// Grants of a rank to a peer: what the rank knew when it gave each grant, and the number of grants that have arrived.
+/// Grants of a rank to a peer: the rank's knowledge at the time of each grant, and the number of grants that have
+/// arrived.
 #[derive(Default)]
 struct Grants {
     issued: Vec<Rc<Knowledge>>,

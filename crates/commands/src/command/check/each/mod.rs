@@ -21,7 +21,7 @@ use crate::command::{env, program};
 
 /// Outcome of the checks of several hosts, in one process.
 pub enum EachOutcome {
-    /// All verdicts, for the process that reports them.
+    /// All verdicts. This process reports them.
     All(Box<EachHostReport>),
     /// Only the verdict of this host, because no other process will print it.
     Own(Box<CheckReport>),
