@@ -148,8 +148,8 @@ pub struct OpenFile<'a> {
     pub view: Option<FileView>,
 }
 
-/// Equally spaced parts of a file. Transfers always use offsets in the file. An engine whose library expects offsets in
-/// the view converts them with [`FileView::offset_in`].
+/// Equally spaced parts of a file. Transfers always use offsets in the file. If the engine's library expects offsets in
+/// the view, the engine converts them with [`FileView::offset_in`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileView {
     /// Offset of the first part.

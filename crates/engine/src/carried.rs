@@ -1,5 +1,5 @@
-//! Contract for workers whose trials run elsewhere, such as in the kernel. Such a worker receives a whole trial as one
-//! order, and measures the time itself.
+//! Contract for workers that run trials elsewhere, such as in the kernel. A worker of this kind receives a whole trial
+//! as one order, and measures the time itself.
 //!
 //! A domain reports by [`Caps::carried`](crate::Caps::carried) that its workers are of this kind. Registering,
 //! connecting, lanes and failures work as in any engine, but single operations cannot be posted.
@@ -100,7 +100,7 @@ pub struct CarriedFlow {
 /// Outcome of an order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CarriedTrial {
-    /// Number of operations issued for each flow, all of which have completed.
+    /// Number of operations issued for each flow. All of them have completed.
     pub issued: Vec<u64>,
     /// The largest number of operations in flight at once.
     pub in_flight_max: u64,

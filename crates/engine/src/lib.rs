@@ -25,7 +25,7 @@
 //! | `report` | choices and grants to record |
 //! | [`memory`] | where bytes live |
 //! | [`pattern`] | the data written for verification |
-//! | [`carried`] | workers whose trials run elsewhere |
+//! | [`carried`] | workers that run trials elsewhere |
 //! | [`calls`] | the contract for file engines |
 //! | [`backend`], [`backends`] | the contract for collectives, and the backends that need ranks and engines |
 //! | `lists` | the lists that a program passes down |

@@ -54,7 +54,7 @@ pub struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// For engines whose libraries have no process-wide state and leave nothing behind.
+    /// For engines with libraries that have no process-wide state and leave nothing behind.
     pub const NONE: Self = Self {
         before_join: |_| (),
         before_open: |_, _| Ok(()),

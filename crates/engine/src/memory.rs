@@ -242,7 +242,7 @@ fn not_addressable_error(memory: &MemoryReport) -> Error {
 }
 
 impl dyn Memory {
-    /// The mapped bytes, for the engine of this name, which accesses them with the CPU.
+    /// Returns the mapped bytes, for access with the CPU. `engine` is the name of the engine that asks.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the CPU cannot address them.
@@ -389,7 +389,7 @@ impl CopyRange {
     }
 }
 
-/// Timing of the turns of all copiers. By default, for a single copier, the first turn starts at once.
+/// Timing of all copiers' turns. The default suits a single copier: its first turn starts at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CopyRepetitions {
     /// Start of the first turn, on the copier's clock; 0 means at once.

@@ -25,7 +25,7 @@ impl NameVariant {
     }
 }
 
-/// Splits the value of `--engine` or `--memory` into name and variant, which is empty if there is no colon.
+/// Splits the value of `--engine` or `--memory` into name and variant. Without a colon, the variant is empty.
 pub fn split_name(name: &str) -> (&str, &str) {
     name.split_once(':').unwrap_or((name, ""))
 }

@@ -144,7 +144,7 @@ pub struct LaneSpec<'a> {
     /// Only set if [`Caps::ordered_writes`](crate::Caps::ordered_writes) is.
     pub ordered: bool,
     /// True if writes must become visible in the order in which they were posted, which they always do on a single
-    /// path. With [several paths](crate::paths), such a lane uses only one of them and does not cut operations.
+    /// path. With [several paths](crate::paths), this lane uses only one of them and does not cut operations.
     pub in_order: bool,
     /// True if completion must mean that the bytes are visible to the peer, because the measured result depends on it.
     /// Only set if [`Caps::delivery_on_request`](crate::Caps::delivery_on_request) is.

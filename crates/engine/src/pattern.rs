@@ -41,7 +41,7 @@ impl Key {
         }
     }
 
-    /// The key of filler, for a location that this key's data will overwrite. No filler byte equals the data byte, so
+    /// The key of filler for a location that this key's data will overwrite. No filler byte equals the data byte, so
     /// even one byte that was not overwritten is found.
     pub fn poison(self) -> Self {
         Self {

@@ -519,7 +519,7 @@ pub const CAPS: Caps = Caps {
 /// Makes workers.
 pub type WorkerFn = Arc<dyn Fn(&WorkerConfig) -> Result<Box<dyn Engine + Send>> + Send + Sync>;
 
-/// A device whose answers are these fields.
+/// A device that answers with these fields.
 pub struct TestDomain {
     /// Capabilities of the domain.
     pub caps: Caps,

@@ -208,7 +208,7 @@ impl HostFile {
         ))
     }
 
-    /// Returns the error for a write of which the system took only `done` bytes.
+    /// Returns the error for a partial write: the system took only `done` bytes.
     #[cold]
     pub fn cut_short(&self, offset: u64, len: u64, done: u64) -> Error {
         Error::Failed(format!(

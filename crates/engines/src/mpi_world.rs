@@ -170,8 +170,8 @@ fn how_to_get_a_usable_one(why: &str, said_by: &str) -> String {
     format!("With {said_by}, name the libmpi.so that belongs to the mpirun of this run{pmix}")
 }
 
-/// Refuses an MPI whose rank and size differ from the run's. Without its own launcher, an MPI makes each process a job
-/// of one process. Such processes would overwrite each other's data, but still look like a run.
+/// Refuses an MPI if its rank or size differs from the run's. Without its own launcher, an MPI makes each process a job
+/// of one process. These processes would overwrite each other's data, but still look like a run.
 fn refuse_other_world(user: MpiUser, world: &World, ranks: (u32, u32)) -> Result<()> {
     let (mpi_rank, mpi_size) = (world.rank(), world.size());
     if (mpi_rank, mpi_size) == ranks {

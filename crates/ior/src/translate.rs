@@ -168,9 +168,9 @@ fn fsync(options: &IorOptions) -> Fsync {
     }
 }
 
-/// Returns the distance from this rank to the rank whose data it reads, or `None` without `-C`. The distance is Q
-/// nodes, as in IOR. If all ranks share a node, it is Q ranks instead; IOR would silently read the rank's own data.
-/// Nodes become ranks only when all ranks have joined, because the number of ranks per node is not known earlier.
+/// Returns the distance from this rank to the rank that wrote the data it reads, or `None` without `-C`. The distance
+/// is Q nodes, as in IOR. If all ranks share a node, it is Q ranks instead; IOR would silently read the rank's own
+/// data. Nodes become ranks only when all ranks have joined, because the number of ranks per node is not known earlier.
 fn shift(options: &IorOptions, placement: &RankPlacement) -> Result<Option<ReadShift>> {
     if !options.reorder || !options.reads() {
         return Ok(None);

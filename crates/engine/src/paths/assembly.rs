@@ -83,7 +83,7 @@ impl PartAssembly {
     /// Counts a part, and returns the arrival of the whole write-imm if this was its last part.
     ///
     /// # Errors
-    /// If there are so many incomplete write-imms that parts must be missing.
+    /// If parts must be missing, because too many write-imms are incomplete.
     #[inline]
     pub(super) fn add_part(&mut self, part: &Completion) -> Result<Option<Completion>> {
         let whole = match part.lane {

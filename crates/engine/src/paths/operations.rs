@@ -1,5 +1,5 @@
-//! Operations whose parts were posted to paths and have not all completed. All parts of an operation have the same tag:
-//! the index of the operation's entry plus 1.
+//! Operations that were posted to paths in parts, and have not completed yet. All parts of an operation have the same
+//! tag: the index of the operation's entry plus 1.
 
 use tonnage_units::{Error, Result};
 
@@ -57,14 +57,14 @@ impl PathOperations {
         Some(at + 1)
     }
 
-    /// The lane of the operation whose parts have this tag.
+    /// The lane of the operation with this tag.
     #[inline]
     pub(super) fn lane_of(&self, tag: u32) -> Option<Lane> {
         let entry = self.entries.get(tag.wrapping_sub(1) as usize)?;
         Some(entry.lane)
     }
 
-    /// Adds a part to the operation whose parts have this tag.
+    /// Adds a part to the operation with this tag.
     pub(super) fn add_part(&mut self, tag: u32) {
         if let Some(entry) = self.entries.get_mut(tag.wrapping_sub(1) as usize) {
             entry.parts_left += 1;
@@ -74,7 +74,7 @@ impl PathOperations {
     /// Completes a part. Returns the completion of the operation if this part is its last, or its first to fail.
     ///
     /// # Errors
-    /// If no operation whose parts have this tag is in flight.
+    /// If no operation with this tag is in flight.
     #[inline]
     pub(super) fn end_part(&mut self, part: &Completion) -> Result<Option<Completion>> {
         let at = part.tag.wrapping_sub(1);

@@ -693,7 +693,7 @@ impl PathLane {
 pub(super) struct PathEpoll {
     /// Created when the first descriptor is added.
     epoll: Option<OwnedFd>,
-    /// Paths whose descriptors have been added. A path's descriptor never changes.
+    /// Paths that have their descriptors in it. A path's descriptor never changes.
     known: Vec<usize>,
 }
 

@@ -196,7 +196,7 @@ struct LaneState {
     name: &'static str,
     key: LaneKey,
     copier: CudaCopier,
-    /// The end whose GPU makes the copies, for messages.
+    /// The end with the GPU that makes the copies, for messages.
     end: CudaEnd,
     // Both memories must outlive all copies in flight. The copier keeps their bytes alive; these references also keep
     // the code that fills and verifies them.

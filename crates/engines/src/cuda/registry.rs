@@ -57,7 +57,7 @@ impl Drop for CudaRegistration {
     }
 }
 
-/// Finds a peer's memory, for an engine with this name.
+/// Finds a peer's memory. Errors contain the name of the engine.
 ///
 /// # Errors
 /// `Unavailable` for memory of another process; `Failed` for memory that is not registered.

@@ -23,7 +23,7 @@ enum ArrivalsBy {
     Cpu(String),
 }
 
-/// An operation whose copy is in flight.
+/// An operation with a copy in flight.
 struct Flight {
     /// Index of the event that follows the copy.
     event: usize,

@@ -1,4 +1,4 @@
-//! Proof that written data has arrived. The result of a write is reported only with such a proof.
+//! Proof that written data has arrived. The result of a write is reported only with this proof.
 //!
 //! The proof depends on the provider's guarantees and on the option `completion`. [`super::choose`] requests these
 //! guarantees from the provider.

@@ -181,7 +181,7 @@ pub(super) struct Contact {
     room: fn() -> Option<AddressSpace>,
 }
 
-/// A peer whose greeting has not arrived yet.
+/// A peer without a greeting so far.
 pub(super) struct Awaited {
     pub(super) rank: u32,
     pub(super) device: String,
@@ -226,7 +226,7 @@ impl Contact {
         }
     }
 
-    /// Returns the peers whose greetings have not arrived yet.
+    /// Returns the peers without a greeting so far.
     fn missing(&self) -> Vec<u32> {
         let mut missing = Vec::new();
         for peer in &self.awaited {

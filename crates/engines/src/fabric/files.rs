@@ -52,7 +52,7 @@ fn own_file(name: &[u8]) -> Option<PathBuf> {
     (owner(file) == Some(std::process::id())).then(|| Path::new(FOLDER).join(file))
 }
 
-/// Refuses endpoints whose files do not fit into the directory. The provider only sets the length of its files. A
+/// Refuses endpoints if their files do not fit into the directory. The provider only sets the length of its files. A
 /// process that then touches a page without room is ended by SIGBUS.
 ///
 /// # Errors

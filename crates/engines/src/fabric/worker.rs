@@ -37,7 +37,7 @@ pub(super) struct TransferModes {
     pub(super) inject: bool,
     /// Whether every write requests delivery.
     pub(super) deliver_every_write: bool,
-    /// Limits of writes whose arrival a later read proves; `None` if no write needs this.
+    /// Limits of writes that need a later read to prove their arrival; `None` if none does.
     pub(super) flushes: Option<FlushLimits>,
     /// Whether writes attach to the peer's memory, for which the system's permission is needed.
     pub(super) attaches: bool,
@@ -45,10 +45,10 @@ pub(super) struct TransferModes {
     pub(super) is_shm: bool,
 }
 
-/// Limits of writes whose arrival a later read proves.
+/// Limits of writes that need a later read to prove their arrival.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FlushLimits {
-    /// The longest write whose arrival a read proves.
+    /// The longest write that a read proves to have arrived.
     pub(super) bytes_max: u32,
     /// Whether longer writes can request delivery. If not, they are refused.
     pub(super) longer_delivered: bool,
@@ -566,7 +566,7 @@ pub(super) struct LaneState {
     pub(super) route: Route,
     /// The read that proves arrival, and the offset where it stores its byte; `None` if no proof is needed.
     pub(super) flush: Option<(Route, u64)>,
-    /// The longest write whose arrival this read proves; `u32::MAX` if there is no read.
+    /// The longest write that this read proves to have arrived; `u32::MAX` without a read.
     pub(super) flushed_bytes_max: u32,
     /// Offset of the last byte written without delivery; `None` before the first such write.
     pub(super) last_byte: Option<u64>,

@@ -32,7 +32,7 @@ enum Layer {
     Ompio,
     /// OMPIO or ROMIO: Open MPI uses ROMIO on some file systems, but does not report it.
     EitherOfOpenMpi,
-    /// Another MPI, whose list of hints has none of ROMIO's.
+    /// Another MPI. Its list of hints has none of ROMIO's.
     Unknown,
 }
 

@@ -70,8 +70,8 @@ pub(crate) fn check_registration(
     )))
 }
 
-/// Returns advice to append if `bytes` could not be registered. If the limit of locked memory is too low, it says how
-/// to raise the limit; otherwise it is empty.
+/// Returns advice to append if `bytes` could not be registered. If the limit of locked memory is too low, it explains
+/// how to raise the limit; otherwise it is empty.
 pub(crate) fn locked_memory_advice(bytes: usize) -> String {
     match tonnage_sys::process::locked_memory_limit() {
         Some(limit) if limit < bytes as u64 => format!(

@@ -91,8 +91,8 @@ pub(crate) fn first_granted<T>(
     Err(refused)
 }
 
-/// Returns the error for `what`, which is memory of a GPU whose vendor has these rules. `staging` is the advice to move
-/// the bytes through the host.
+/// Returns the error for `what`, which is GPU memory. `rules` are those of the GPU's vendor. `staging` is the advice to
+/// move the bytes through the host.
 pub(crate) fn not_granted(
     (what, rules): (String, Option<&NicRules>),
     refused: &[NotGranted],

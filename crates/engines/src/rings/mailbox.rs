@@ -70,7 +70,7 @@ impl Receive {
     }
 }
 
-/// An arrival whose entry is reserved but not written yet. Writing the second of the two words makes it visible.
+/// An arrival that has reserved its entry but not written it yet. Writing the second of the two words makes it visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ArrivalEntry {
     /// Offset of the first word in the rings' memory; the second follows.

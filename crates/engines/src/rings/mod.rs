@@ -23,7 +23,7 @@ use tonnage_units::Error;
 /// Error number (EMSGSIZE) for a message that is longer than its receive.
 pub(crate) const MESSAGE_TOO_LONG: i32 = 90;
 
-/// Error number (EINVAL) for a send whose receive is in another region than the lane specifies.
+/// Error number (EINVAL) for a send if its receive is in another region than the lane specifies.
 pub(crate) const OTHER_REGION: i32 = 22;
 
 /// Code, name and usual cause of [`OTHER_REGION`].

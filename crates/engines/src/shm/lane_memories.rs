@@ -119,7 +119,7 @@ impl LaneMemories<'_> {
 /// Reason for refusing an atomic operation.
 #[derive(Debug)]
 pub(super) enum InvalidWord {
-    /// There is no aligned word at this offset of a memory with `size` bytes.
+    /// A memory of `size` bytes has no aligned word at this offset.
     Offset { offset: u64, size: u64 },
     /// The operation has this length, which is not the length of a word.
     Length(u32),

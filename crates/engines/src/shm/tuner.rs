@@ -14,7 +14,7 @@ use tonnage_sys::mapping::OutOfRange;
 /// Shorter operations always use `memcpy`, because methods differ by at most one or two nanoseconds.
 const TUNED_BYTES_MIN: u32 = 2048;
 
-/// Minimum number of bytes in a block. A longer operation is a block by itself.
+/// Minimum number of bytes in a block. A longer operation is a block of its own.
 const BLOCK_BYTES: u64 = 1 << 20;
 
 /// Maximum number of bytes in an untimed pass, even for a larger footprint, because no cache holds more.

@@ -96,7 +96,7 @@ pub(super) struct StagedChannel {
     /// Posted incoming slots, oldest first, and whether a message has arrived in each.
     pub(super) posted: VecDeque<(u32, bool)>,
     pub(super) incoming: VecDeque<IncomingPiece>,
-    /// Number of pieces in `incoming` whose copy has begun. These are the oldest.
+    /// Number of pieces in `incoming` with a started copy. These are the oldest.
     pub(super) copies_begun: usize,
     pub(super) receives: VecDeque<WaitingReceive>,
     /// The receive of a partly arrived send. `Some(None)` if the send is refused.
@@ -341,8 +341,8 @@ impl StagedChannel {
         Ok(())
     }
 
-    /// Frees a slot after the engine below has sent its message. Reports the arrivals whose acknowledgements have left,
-    /// in the order of the arrivals. These completions may come in another order.
+    /// Frees a slot after the engine below has sent its message. Reports arrivals once their acknowledgements have
+    /// left, in the order of the arrivals. These completions may come in another order.
     pub(super) fn slot_sent(&mut self, slot: RingSlot, ready: &mut VecDeque<Completion>) {
         match slot {
             RingSlot::Outgoing(index) => self.free.push(index),
@@ -504,7 +504,7 @@ impl StagedChannel {
         }
     }
 
-    /// Acknowledges pieces whose copies are done, and reports complete arrivals.
+    /// Acknowledges copied pieces, and reports complete arrivals.
     fn end_incoming(&mut self, ready: &mut VecDeque<Completion>) -> Result<()> {
         while self.copies_begun > 0
             && let Some(piece) = self.incoming.front()
@@ -546,7 +546,7 @@ impl StagedChannel {
     }
 }
 
-/// Converts the error of a copy at this side, whose ranges were checked before.
+/// Converts the error of a copy at this side. Its ranges were checked before.
 fn local_copy_error(not_copied: CopyError) -> Error {
     match not_copied {
         CopyError::Outside(range) => Error::Failed(range.to_string()),

@@ -15,8 +15,8 @@
 //!
 //! Staging uses only sends of the engine below; they fill receives that are slots in the peer's ring. An arrived piece
 //! is copied to its destination, and acknowledged after the GPU has copied it. An operation is done when all its pieces
-//! are. So a completed write is visible to the peer, whatever the engine below and its network guarantee. NICs never
-//! write into GPU memory, so no flush is needed.
+//! are. So a completed write is visible to the peer, even if the engine below and its network do not guarantee this.
+//! NICs never write into GPU memory, so no flush is needed.
 
 mod channel;
 mod message;

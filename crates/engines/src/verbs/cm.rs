@@ -408,7 +408,7 @@ pub(super) struct CmSide {
     pub(super) secrets: BTreeMap<u32, CardSecret>,
     /// Queue pairs to be connected by the next [`Worker::meet_by_cm`].
     pub(super) pending: Vec<PendingConnection>,
-    /// Number of rejected requests, none of which had an expected secret.
+    /// Number of requests that were rejected because they had no expected secret.
     pub(super) strangers: u64,
     granted: GrantedTerms,
 }

@@ -186,8 +186,8 @@ pub(super) fn dc_device(
     Ok(Some(DcDevice { library, reads }))
 }
 
-/// Refuses a device that is not mlx5, or whose library is missing. `drives` is whether the library drives the device,
-/// or the reason why the library is missing.
+/// Refuses a device that is not mlx5, or lacks its library. `drives` is whether the library drives the device, or the
+/// reason why the library is missing.
 fn check_driver(device: &RdmaDevice, drives: std::result::Result<bool, &str>) -> Result<()> {
     let is_its_driver = |driver: &String| driver.starts_with(DRIVER);
     match drives {
@@ -268,7 +268,7 @@ pub(super) struct TargetCard {
 }
 
 impl TargetCard {
-    /// Parses an endpoint address for rank `own`, whose initiators send packets of `mtu` bytes.
+    /// Parses an endpoint address for rank `own`. This rank's initiators send packets of `mtu` bytes.
     pub(super) fn parse(card: &EndpointAddress, own: u32, mtu: u32) -> Result<Self, String> {
         let card: Self = serde_json::from_slice(&card.0)
             .map_err(|error| format!("cannot decode the peer's address ({error})"))?;

@@ -284,8 +284,8 @@ impl Domain for PortDomain {
 }
 
 impl PortDomain {
-    /// Opens a worker whose operations are posted by the kernel. Its own queue pairs are targets, one for each lane of
-    /// a peer.
+    /// Opens a worker that posts operations in the kernel. Its own queue pairs are targets, one for each lane of a
+    /// peer.
     fn kernel_worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         let targets = WorkerConfig {
             depth: 1,

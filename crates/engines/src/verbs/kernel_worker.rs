@@ -1,5 +1,5 @@
-//! A worker whose operations are posted by the kernel. Each lane of the kernel module's session is connected to a
-//! user-space queue pair of a peer. These queue pairs are the same as in `verbs:rc`.
+//! A worker that posts operations in the kernel. Each lane of the kernel module's session is connected to a user-space
+//! queue pair of a peer. These queue pairs are the same as in `verbs:rc`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,7 +99,7 @@ impl KernelWorker {
         self.config.queue_pairs.max(1)
     }
 
-    /// Returns the session. Only workers whose rank initiates have one.
+    /// Returns the session. Only workers of initiating ranks have one.
     pub(super) fn session(&self) -> Result<&Arc<KreadSession>> {
         let none = || {
             self.port

@@ -324,7 +324,7 @@ impl PeerPairs {
 pub(super) struct FarBytes {
     base: u64,
     len: u64,
-    /// Distance in bytes between the starts of two pieces, each of which has its own key; 0 if there is only one key.
+    /// Distance in bytes between the starts of two pieces with their own keys; 0 if there is only one key.
     stride: u64,
     keys: Vec<u32>,
 }

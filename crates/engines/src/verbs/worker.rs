@@ -25,7 +25,7 @@ use super::port::OpenPort;
 use super::send_queue::{EndedWork, IMMEDIATE, RECEIVE, SILENT, send_id};
 use super::transport::VerbsTransport;
 
-/// A worker, for the transports that post in user space.
+/// A worker of a transport that posts in user space.
 pub(super) struct Worker {
     pub(super) config: WorkerConfig,
     pub(super) port: Arc<OpenPort>,

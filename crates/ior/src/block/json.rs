@@ -10,7 +10,7 @@ use super::date::date;
 use super::figures::{BlockFigures, MB, MIB, Pass, SummaryRow};
 use crate::options::IorOptions;
 
-/// The IOR release whose result block is imitated.
+/// The IOR release that this result block imitates.
 pub const VERSION: &str = "4.1.0";
 
 /// Text in every block that distinguishes it from a block of IOR itself.

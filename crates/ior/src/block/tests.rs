@@ -112,7 +112,7 @@ fn the_block_reads_from_top_to_bottom() {
     insta::assert_snapshot!(render(&options, &run(), file(&record)));
 }
 
-/// For this run, whose stonewall at 1 s is never reached, IOR prints 0.51 s and 995.63 MiB/s per rank.
+/// This run never reaches its stonewall at 1 s. For it, IOR prints 0.51 s and 995.63 MiB/s per rank.
 #[test]
 fn a_stonewall_that_was_never_reached_ends_with_the_last_transfer() {
     let options = options("-F -b 512m -t 4k -D 1 -O stoneWallingWearOut=1");

@@ -106,8 +106,8 @@ fn hints(out: &mut String, record: FileRecord<'_>) -> std::fmt::Result {
     writeln!(out, "}}\n")
 }
 
-/// Prints the rows of all repetitions. As in IOR with `-v`, a `remove` row follows each repetition whose files were
-/// removed. The row has dashes instead of times, because the removal is not measured.
+/// Prints the rows of all repetitions. As in IOR with `-v`, a `remove` row follows each repetition that removed its
+/// files. The row has dashes instead of times, because the removal is not measured.
 fn rows(
     out: &mut String,
     options: &IorOptions,
