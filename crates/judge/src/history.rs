@@ -63,7 +63,7 @@ pub struct HistoryRun {
     pub time_unix_ns: u64,
     /// Mean of its records.
     pub value: f64,
-    /// Whether the canary changed during the run. Such a run is no evidence for or against a change.
+    /// Whether the canary changed during the run. If so, the run is not evidence for or against a change.
     pub canary_changed: bool,
     /// Whether the value is a lower bound: the true value may be higher.
     pub is_lower_bound: bool,
@@ -192,7 +192,7 @@ impl PCorrection {
     }
 }
 
-/// Returns the runs that the search for changes uses: those whose canary did not change.
+/// Returns the runs that the search for changes uses: those with an unchanged canary.
 fn undisturbed_runs<'a, 'b>(runs: &'b [MeasuredRun<'a>]) -> Vec<&'b MeasuredRun<'a>> {
     let judged = runs.iter().filter(|measured| !measured.run.canary_changed);
     judged.collect()
@@ -294,7 +294,7 @@ struct Split {
     p: f64,
 }
 
-/// Returns the most significant split among those whose change is larger than the margin.
+/// Returns the most significant split among those with a change larger than the margin.
 fn most_significant_split(values: &[f64], margin: f64) -> Option<Split> {
     let places = RUNS_MIN..(values.len() + 1).saturating_sub(RUNS_MIN);
     let number = places.len() as f64;

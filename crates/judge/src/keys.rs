@@ -36,7 +36,7 @@ const IMPORTANT_KEYS: &[&str] = &[
 /// Figures that distinguish the parts of a record.
 const PART_FIGURES: &[&str] = &["phase", "transfers", "step"];
 
-/// Keys that list the engines of a point whose parts alternate. Each part of the record has its own engine instead.
+/// Keys that list the engines of a point with alternating parts. Each part of the record has its own engine instead.
 const ENGINE_LISTS: &[&str] = &["engine", "engines", "backends"];
 
 /// Maps an old key value in a baseline to its current name. `send-recv` meant pairs before the ring variant existed.

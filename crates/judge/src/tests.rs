@@ -446,8 +446,8 @@ fn runs_are_counted_by_point() {
     assert_eq!(compared(&a, &b).runs, [3, 3]);
 }
 
-/// Below saturation, the bandwidth of a paced point equals the offered rate, whatever the path. The bandwidth of a
-/// ping-pong is just the inverse of its latency.
+/// Below saturation, the bandwidth of a paced point equals the offered rate on any path. The bandwidth of a ping-pong
+/// is just the inverse of its latency.
 #[test]
 fn points_are_compared_by_the_metric_of_their_pacing() {
     let issued = |pacing: &Value, name: &str, latency_ns: u64| {

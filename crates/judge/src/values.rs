@@ -26,7 +26,7 @@ pub struct SideValues {
     pub not_measured: Option<String>,
     /// Distinct kinds of latency samples.
     pub sample_kinds: Vec<&'static str>,
-    /// Number of these runs whose value is a lower bound.
+    /// Number of these runs with a lower bound as their value.
     pub lower_bounds: usize,
 }
 
@@ -56,7 +56,7 @@ struct RunValue {
 }
 
 impl SideValues {
-    /// Collects the values of a metric. Runs whose canary changed are left out unless `keep_changed`.
+    /// Collects the values of a metric. Runs with a changed canary are left out unless `keep_changed`.
     pub fn from_rows(rows: &[Row<'_>], metric: &Metric, keep_changed: bool) -> Self {
         let mut values = Self::default();
         let mut runs: BTreeMap<&str, RunValue> = BTreeMap::new();
@@ -122,7 +122,7 @@ impl SideValues {
         values
     }
 
-    /// Returns the number of runs, whatever their outcome.
+    /// Returns the number of runs with any outcome.
     pub fn all_runs(&self) -> usize {
         self.runs.len() + self.changed + self.unmeasured
     }

@@ -78,7 +78,7 @@ pub struct Credits {
     receivers: Vec<usize>,
     /// The index in `receivers` to check next.
     next: usize,
-    /// Consumed messages whose credits have not been returned.
+    /// Consumed messages with credits that have not been returned.
     owed: u64,
     telling: CreditReturn,
     idle_polls: u32,

@@ -85,7 +85,7 @@ pub struct Scratch {
     posted_ns: Vec<u64>,
     /// The flow that each tag belongs to.
     flow_of_tag: Vec<u32>,
-    /// Tags no longer needed by their flow, in loops whose flows end on their own.
+    /// Tags no longer needed by their flow, in loops with flows that end on their own.
     retired: Vec<u32>,
     /// Number of tags per flow.
     depth: usize,

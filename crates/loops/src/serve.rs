@@ -1,6 +1,6 @@
 //! The target of one-sided operations. The target polls, because several transports move data only while their target
-//! polls, even for one-sided operations. A worker without traffic in the trial sleeps. So does a target whose device is
-//! known to need no polling.
+//! polls, even for one-sided operations. A worker without traffic in the trial sleeps. So does a target if its device
+//! is known to work without polling.
 
 use std::time::Duration;
 

@@ -49,7 +49,7 @@ const WORDS: [(&str, &str); 2] = [
     ("port_rcv_data", "port_rcv_data_bytes"),
 ];
 
-/// Counters whose sum is one direction's traffic, one row for each kind of device. Each sum is a lower bound on the
+/// Counters that add up to one direction's traffic, one row for each kind of device. Each sum is a lower bound on the
 /// traffic, so the largest one is the closest.
 type Sources = [&'static [&'static str]; 4];
 

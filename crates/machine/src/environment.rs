@@ -16,7 +16,7 @@ use super::topology::Topology;
 use super::variables::recorded_variables;
 use tonnage_units::number_list;
 
-/// Kernel modules of drivers whose versions are recorded, if the module reports one.
+/// Kernel modules of drivers. Their versions are recorded, if they report them.
 const DRIVERS: &str =
     "amdgpu bnxt_en bnxt_re cxi_core efa ena hfi1 ib_core ionic irdma lustre mlx5_core";
 

@@ -302,7 +302,7 @@ pub(crate) fn place_all(
 }
 
 /// Returns the CPUs that a process may use, sorted by node, core and number. An allowed CPU that the topology does not
-/// list counts as a core by itself.
+/// list counts as a core of its own.
 pub(crate) fn known_cpus(topology: &Topology, allowed: &[u32]) -> Vec<Cpu> {
     let known = |id: &u32| {
         let alone = Cpu {

@@ -1,5 +1,5 @@
-//! Embeds records in a page: each file is a link whose URL holds its compressed content. A browser can save that file,
-//! and [`records_of_page`] reads it back.
+//! Embeds records in a page: each file is a link that holds the compressed content in its URL. A browser can save that
+//! file, and [`records_of_page`] reads it back.
 //!
 //! The links work even if a viewer removes scripts and styles. Text from records cannot be mistaken for a link, because
 //! everything else on the page is escaped.

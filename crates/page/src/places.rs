@@ -118,7 +118,7 @@ fn date(unix_ns: u64) -> String {
     )
 }
 
-/// Hosts whose facts are equal.
+/// Hosts with equal facts.
 struct EqualHosts {
     facts: Vec<(String, String)>,
     hosts: BTreeSet<String>,

@@ -147,7 +147,7 @@ pub(crate) mod trial {
     }
 
     impl Lines<'_> {
-        /// Refuses each row's options together, with a message whose suggestions are all accepted.
+        /// Each row's options must be refused together, and every suggestion in the message must be accepted.
         pub(crate) fn try_rows<T: Kind + Into<Experiment>>(&self, rows: &[&[Conflict]]) {
             for row in rows.iter().copied().flatten() {
                 let (given, fault, instead) = match *row {

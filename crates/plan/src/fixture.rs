@@ -191,7 +191,7 @@ const fn files(name: &'static str, queues: bool, collective: bool) -> FileEntry 
     }
 }
 
-/// One engine that runs one transfer at a time, one that queues many, and one whose calls all ranks make together.
+/// One engine that runs one transfer at a time, one that queues many, and one that all ranks call together.
 const FILE_ENGINES: [FileEntry; 3] = [
     files("posix", false, false),
     FileEntry {
@@ -236,7 +236,7 @@ impl Expand for Plan {
     }
 }
 
-/// Returns the points of a plan whose only table is a `[[transfer]]` with these lines.
+/// Returns the points of a plan with a single table, a `[[transfer]]` with these lines.
 pub(crate) fn transfers(lines: &str, ranks: u32) -> Result<Vec<TransferPoint>> {
     let text = format!("name = 'test'\n[[transfer]]\n{lines}");
     Plan::from_toml(&text, "test.toml")?.transfer_points(ranks)

@@ -97,7 +97,7 @@ pub trait AnyPoint {
     /// operations.
     fn planned_time(&self) -> Option<Duration>;
 
-    /// Time of the warm-up and one trial. In less time, there is no result. Zero if the time depends on the speed.
+    /// Time of the warm-up and one trial. In less time, there can be no result. Zero if the time depends on the speed.
     fn least_time(&self) -> Duration {
         Duration::ZERO
     }
@@ -127,14 +127,14 @@ pub trait AnyPoint {
         0
     }
 
-    /// The setting because of which the point's bandwidth has no bound, and how to change it. `None` if there is a
-    /// bound, which can be the speed of a link.
+    /// The setting that leaves the point's bandwidth without a bound, and how to change it. `None` if there is a bound,
+    /// which can be the speed of a link.
     fn without_bound(&self) -> Option<&'static str> {
         Some("a run that measures no bandwidth between ranks: leave it out")
     }
 
-    /// Number of ranks of a point whose engine moves bytes only within one process. These ranks are threads of rank 0.
-    /// `None` if the point uses the ranks of the run.
+    /// Number of ranks of a point, if its engine moves bytes only within one process. These ranks are threads of
+    /// rank 0. `None` if the point uses the ranks of the run.
     fn thread_ranks(&self, _lists: &Lists) -> Option<u32> {
         None
     }

@@ -6,7 +6,7 @@ use crate::refuse::usage_error;
 use crate::roles::Roles;
 use tonnage_units::{PairPlace, Result};
 
-/// Returns the placements to measure, each of which has its own points. `None` leaves the placement to the ranks.
+/// Returns the placements to measure. Each of them has its own points. `None` leaves the placement to the ranks.
 pub(crate) fn places(
     asked: &Option<Many<PairPlace>>,
     roles: &[Roles],

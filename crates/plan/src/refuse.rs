@@ -11,7 +11,7 @@ pub(crate) fn usage_error<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::Usage(message.into()))
 }
 
-/// Checks a number of threads or similar, of which none would move nothing: 1 to `most`.
+/// Checks a number of threads or the like, from 1 to `most`. With 0, nothing would move.
 pub(crate) fn mover_count(option: &str, value: u64, most: u32) -> Result<u32> {
     match u32::try_from(value) {
         Ok(0) => usage_error(format!(
@@ -74,7 +74,7 @@ pub(crate) fn time_within(
     Ok(ns)
 }
 
-/// Refuses an engine whose ranks are threads of one process, for experiments whose ranks are processes.
+/// Refuses engines that run ranks as threads of one process, for experiments that run them as processes.
 pub(crate) fn check_one_process(entry: &Entry, experiment: &str) -> Result<()> {
     if !entry.one_process {
         return Ok(());

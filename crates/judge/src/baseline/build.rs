@@ -75,7 +75,7 @@ pub struct BuiltBaseline {
     pub left_out: Vec<LeftOutPoint>,
 }
 
-/// A host whose median is beyond the failure threshold.
+/// A host with a median beyond the failure threshold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlowHost {
     /// Name of the host, or names of hosts that measured together.

@@ -48,7 +48,7 @@ pub(super) fn host_medians(samples: &[HostSample]) -> Vec<(String, f64)> {
     medians.collect()
 }
 
-/// Returns the hosts whose median is beyond the failure threshold, with their medians.
+/// Returns the hosts with medians beyond the failure threshold, and these medians.
 pub(super) fn slow_hosts(
     samples: &[HostSample],
     figures: &RunFigures,

@@ -32,8 +32,8 @@ impl<'a> RowGroup<'a> {
     }
 }
 
-/// Groups a point's measured rows by host kind, devices and link speed. Runs whose payload bypassed the named device
-/// are left out; the second value gives the reason.
+/// Groups a point's measured rows by host kind, devices and link speed. Runs that bypassed the named device are left
+/// out; the second value gives the reason.
 pub(super) fn groups<'a>(
     point: &SidePoint<'a>,
     matched: &KeyNames,

@@ -2,7 +2,7 @@
 
 pub(crate) use tonnage_record::spread::median;
 
-/// Standard deviations per MAD, for a normal distribution.
+/// Standard deviations per MAD of a normal distribution.
 pub(crate) const SIGMAS_OF_MAD: f64 = 1.4826;
 
 /// Median absolute deviation; 0 without values.

@@ -1,4 +1,4 @@
-//! Small baselines whose thresholds were computed by hand, and invalid files.
+//! Small baselines with thresholds that were computed by hand, and invalid files.
 
 mod hosts;
 
@@ -146,7 +146,7 @@ fn points_without_enough_runs_are_left_out_with_a_reason() {
     }
 }
 
-/// Eight hosts, one of which reaches 0.8 of the other hosts' bandwidth.
+/// Eight hosts. One of them reaches 0.8 of the other hosts' bandwidth.
 fn eight() -> Vec<Value> {
     let of = |at: usize| {
         let factor = if at == 3 { 0.8 } else { 1.0 };

@@ -51,7 +51,7 @@ impl SlowPaths {
         blame
     }
 
-    /// Returns whether there are no slow hosts or pairs.
+    /// Returns whether no host or pair is slow.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -62,7 +62,7 @@ pub struct EachHostReport {
     pub budget_s: f64,
     /// Elapsed time, in seconds.
     pub took_s: f64,
-    /// The verdict of the host whose verdict weighs most.
+    /// The most serious verdict of any host.
     pub verdict: CheckVerdict,
     /// One line, at most 80 bytes.
     pub reason: String,

@@ -13,7 +13,7 @@
 //! | [`reason`] | the one-line reason |
 //! | [`nodelist`] | host names, folded as schedulers do |
 //!
-//! An error is not a failure, because a missing measurement is no evidence about the host. The measurements themselves
+//! An error is not a failure, because a missing measurement is not evidence about the host. The measurements themselves
 //! are made by `tonnage_commands`.
 
 pub mod blame;

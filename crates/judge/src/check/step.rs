@@ -1,5 +1,5 @@
-//! Judges all entries of one point. Of entries that differ only in devices and links, the one whose path was used is
-//! judged.
+//! Judges all entries of one point. If entries differ only in devices and links, judges the one for the path that was
+//! used.
 
 use tonnage_record::Record;
 use tonnage_record::figures::Row;

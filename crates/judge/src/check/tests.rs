@@ -105,7 +105,7 @@ fn an_equal_host_hardly_ever_fails() {
     }
 }
 
-/// An error is no evidence about the host, and does not hide a failed figure in the same check.
+/// An error is not evidence about the host, and does not hide a failed figure in the same check.
 #[test]
 fn an_error_is_not_a_failure() {
     let mut record = record("now", 1 << 20, &[10e9]);

@@ -3,8 +3,8 @@
 //!
 //! A worker has cells for each peer, in both directions. A cell carries one message at a time, and its reader answers
 //! before the next one is written, so no message is overwritten unread. Engines do not promise in which order the bytes
-//! of a write become visible. Therefore each message ends with a checksum of its other words, one of which contains the
-//! sequence number.
+//! of a write become visible. Therefore each message ends with a checksum of its other words, including the sequence
+//! number.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

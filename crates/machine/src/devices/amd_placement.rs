@@ -18,7 +18,7 @@ const PACKAGED_PINS_IN_PLACE: [u32; 3] = [6, 14, 14];
 /// Kernel module of the only NIC driver that does not pin buffers, but is notified when they move.
 const MOVES_ALONG: &str = "mlx5_core";
 
-/// Smallest buffer whose move can be told apart from allocations of other processes.
+/// Smallest buffer for which a move can be distinguished from allocations of other processes.
 const SEEN_BYTES_MIN: u64 = 16 << 20;
 
 /// Memory that a GPU's driver uses for all processes.

@@ -97,8 +97,8 @@ pub(super) fn kernel_exports(tree: &Tree, absent: &mut Vec<Absent>) -> Option<St
     None
 }
 
-/// Reports the GPUs whose memory the runtime cannot export. GPUs with an unknown answer are not reported, because an
-/// old runtime may export memory although it cannot answer the question.
+/// Reports the GPUs with memory that the runtime cannot export. GPUs with an unknown answer are not reported, because
+/// an old runtime may export memory although it cannot answer the question.
 pub(super) fn without_dmabuf(gpus: &[CudaGpu], absent: &mut Vec<Absent>) {
     let lacking = gpus.iter().filter(|gpu| gpu.dmabuf == Some(false));
     let names: Vec<String> = lacking.map(|gpu| format!("hip:{}", gpu.number)).collect();

@@ -53,7 +53,7 @@ pub struct FabricOffer {
     pub tx_depth: u64,
     /// Maximum number of posted receives.
     pub rx_depth: u64,
-    /// Largest message whose buffer may be reused as soon as the call returns.
+    /// Longest message for which the buffer may be reused as soon as the call returns.
     pub inject_bytes_max: u64,
     /// Size of the immediate data that an operation can carry.
     pub immediate_bytes: u64,

@@ -17,7 +17,7 @@ const PSEUDO: &str = "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs dev
     fuse.gvfsd-fuse fuse.lxcfs fuse.portal fusectl hugetlbfs mqueue nsfs proc pstore ramfs rpc_pipefs securityfs \
     selinuxfs squashfs sysfs tracefs";
 
-/// Mounts at or below these places belong to the system, whatever their type.
+/// Mounts of any type at or below these places belong to the system.
 const SYSTEM_PLACES: [&str; 5] = ["/boot", "/dev", "/proc", "/run", "/sys"];
 
 /// Shared memory is used like a file system, although its mount is below /dev.

@@ -17,7 +17,7 @@ pub struct GpuPair {
     pub to: String,
     /// The PCI path between them.
     pub pci: PciPath,
-    /// Links other than PCI; absent if there are no such links, or they are unknown.
+    /// Links other than PCI; absent if there are none, or if they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<GpuLinks>,
     /// Access, as reported by the driver; absent if no driver was queried.

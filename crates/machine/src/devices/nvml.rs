@@ -100,7 +100,7 @@ pub fn gpu_links(addresses: Vec<String>) -> LinkTable {
     }
 }
 
-/// The reason why there is no answer, and advice.
+/// The reason for a missing answer, and advice.
 type NoAnswer = (String, &'static str);
 
 const INSTALL: &str = "Install libnvidia-ml.so.1 of the driver (libnvidia-ml1 on Debian, libnvidia-compute on Ubuntu); in a \
@@ -199,7 +199,7 @@ fn to_host(gpu: &NvmlGpu<'_>, ends: &[NvlinkEnd]) -> Option<GpuLinks> {
 }
 
 /// Returns the number of links from one GPU towards another one, and whether these lead to switches. `own` and `their`
-/// are the link ends of the two GPUs. `linked` is the library's answer for the pair, if it has one. `is_known` tells
+/// are the link ends of the two GPUs. `linked` is the library's answer for the pair, if it has one. `is_known` returns
 /// whether an address is a GPU's.
 fn between(
     own: &[NvlinkEnd],

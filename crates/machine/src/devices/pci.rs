@@ -35,8 +35,8 @@ pub struct PcieLink {
     pub generation_max: u32,
     /// Number of lanes that the device has.
     pub lanes_max: u32,
-    /// True if the link runs slower or narrower than the device supports. An idle GPU lowers its link's generation by
-    /// itself.
+    /// True if the link runs slower or narrower than the device supports. An idle GPU lowers its link's generation on
+    /// its own.
     pub below_maximum: bool,
 }
 

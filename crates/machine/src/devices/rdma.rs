@@ -116,7 +116,7 @@ impl RdmaGid {
         }
     }
 
-    /// Returns whether the GID is for RoCE v2, whose packets can be routed.
+    /// Returns whether the GID is for RoCE v2, which has routable packets.
     pub fn is_roce_2(&self) -> bool {
         self.kind == "RoCE v2"
     }

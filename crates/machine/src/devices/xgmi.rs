@@ -114,7 +114,7 @@ mod tests {
         assert_eq!((found[1].2.count, found[1].2.bytes_per_s), (None, None));
     }
 
-    /// Two GPUs with two partitions each, whose numbers are in the function field.
+    /// Two GPUs with two partitions each. The function field has the number of the partition.
     #[test]
     fn partitions_are_of_their_gpus() {
         let machine = Machine::new();

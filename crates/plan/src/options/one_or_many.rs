@@ -10,7 +10,7 @@ use serde::de::{
 };
 use serde::ser::{Serialize, Serializer};
 
-/// An item of such a list.
+/// An item of a list that may be written without brackets.
 pub trait Listed {
     /// The key and its accepted forms, for messages.
     const EXPECTED: &'static str;

@@ -78,8 +78,7 @@ fn hosts_that_are_left_out_leave_nothing_behind() {
     );
 }
 
-/// Records of a transfer over a device with this link speed. `crossed` says whether the device's counters show the
-/// payload.
+/// Records of a transfer over a device with this link speed. If `crossed`, the device's counters show the payload.
 fn over(mut records: Vec<Value>, link: f64, crossed: bool) -> Vec<Value> {
     for record in &mut records {
         record["bound"] = json!({

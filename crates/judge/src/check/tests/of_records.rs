@@ -1,4 +1,4 @@
-//! Compares records with a baseline whose median is 10 GB/s; it warns below 9.5 and fails below 9.
+//! Compares records with a baseline. Its median is 10 GB/s; it warns below 9.5 and fails below 9.
 
 use serde_json::{Value, json};
 use tonnage_units::Result;

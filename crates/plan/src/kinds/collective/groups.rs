@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
-/// Largest group whose members are listed one by one.
+/// Largest group for which the members are listed one by one.
 const LISTED_MAX: u32 = 4;
 
 /// Rule by which ranks are divided into groups of equal size.

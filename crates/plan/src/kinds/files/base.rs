@@ -308,8 +308,8 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
 }
 
 /// Converts a distance of `nodes` nodes to ranks, by IOR's rule. Returns `None` if the distance leads back to the rank
-/// itself. The conversion must wait until the ranks have joined, because a launcher tells each rank only the number of
-/// ranks on its own host. If hosts differ in this number, the ranks' plans would differ.
+/// itself. The conversion must wait until the ranks have joined, because a rank learns from its launcher only the
+/// number of ranks on its own host. If hosts differ in this number, the ranks' plans would differ.
 pub(super) fn ranks_of_node_shift(nodes: u64, ranks_of_node: u32, ranks: u32) -> Option<u32> {
     let ranks = u64::from(ranks.max(1));
     // Both factors are below 2^32.

@@ -104,7 +104,7 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
     Ok(())
 }
 
-/// Checks and returns the values of an option in bytes, each of which makes its own points.
+/// Checks and returns the values of an option in bytes. Each value makes its own points.
 pub(super) fn sizes(what: &str, asked: &Option<Sweep>, default: u64) -> Result<Vec<u64>> {
     let values = Sweep::values_or(asked, default);
     if values.contains(&0) {

@@ -61,7 +61,7 @@ pub struct FilePoint {
     /// Reads among 100 transfers of a mixed phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_percent: Option<u32>,
-    /// Rank whose data a rank reads.
+    /// Data that a rank reads.
     pub read_from: ReadFrom,
     /// When written data is forced to stable storage, inside the measured interval.
     pub fsync: Fsync,
@@ -203,7 +203,7 @@ impl AnyPoint for FilePoint {
     }
 }
 
-/// Rank whose data a rank reads.
+/// Data that a rank reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]

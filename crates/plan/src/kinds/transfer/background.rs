@@ -282,7 +282,7 @@ fn check_conflicts(transfer: &Transfer) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a background with more bytes in flight than any path can move in a trial, because such a trial would end too
+/// Refuses a background with more bytes in flight than any path can move in a trial, because the trial would end too
 /// late.
 fn check_in_flight(background: Background, trial: TrialLength) -> Result<()> {
     let TrialLength::DurationNs(trial_ns) = trial else {
@@ -371,7 +371,7 @@ pub(super) fn check_op(background: Option<Background>, entry: &Entry) -> Result<
     }
 }
 
-/// Refuses a background that needs more memory than a rank may use, or whose layout is invalid.
+/// Refuses a background that needs more memory than a rank may use, or has an invalid layout.
 pub(super) fn check_footprint(point: &TransferPoint) -> Result<()> {
     let Some(background) = point.background else {
         return Ok(());

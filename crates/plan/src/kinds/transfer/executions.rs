@@ -54,7 +54,7 @@ const WHO: &str = "the file defines the pairs of ranks";
 const HOW: &str = "its operations are a stream with a depth";
 const LONG: &str = "a trial moves the bytes of the file once, however long that takes";
 
-/// An option that the file decides. The file is what is measured, so that the option goes.
+/// An option that contradicts the file. The file is measured, so the message suggests leaving the option out.
 macro_rules! with_file {
     ($option:literal, $why:expr) => {
         Conflict::both(

@@ -61,8 +61,7 @@ impl TransferPoint {
     }
 }
 
-/// Returns the largest batch, up to the requested one, of which a whole number fits into each thread's pass over the
-/// slots.
+/// Returns the largest batch, up to the requested one, that evenly divides each thread's pass over the slots.
 fn largest_divisor(point: &TransferPoint) -> u32 {
     let threads = workers_sharing_a_slot(point);
     let asked = match point.pacing {

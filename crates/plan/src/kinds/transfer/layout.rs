@@ -75,7 +75,7 @@ fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
     Ok(stride_bytes)
 }
 
-/// Returns the layout for operations of `size` bytes, of which `depth` are in flight on one lane.
+/// Returns the layout for operations of `size` bytes, with `depth` of them in flight on one lane.
 pub(super) fn slot_layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<SlotLayout> {
     let size = u64::from(size);
     let stride_bytes = stride(options, size)?;

@@ -32,7 +32,7 @@ const OVERLAPPING: [&str; 11] = [
     "op = 'read'; access = 'sequential'; local-access = 'permuted'; depth = 8 => depth 1",
 ];
 
-/// Points whose final data is known.
+/// Points with known final data.
 const KNOWN: &[&str] = &[
     "op = 'write'\naccess = 'random'\nlocal-access = 'fixed'\ndepth = 12",
     "op = 'read'\naccess = 'fixed'\nlocal-access = 'random'\ndepth = 12",
