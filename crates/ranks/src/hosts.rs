@@ -8,9 +8,9 @@
 //! | processes: each can see the other's PID and files | in the same PID namespace of a machine |
 //! | a host | of one machine, with the same host name or the same network |
 //!
-//! Two containers or network namespaces on one machine share the machine's CPUs but not its loopback, whatever their
-//! host names are. Whether ranks share a clock is measured; see [`crate::ClockOffset`]. If a launcher counts the ranks
-//! of each host, its count takes precedence; see [`RankInfo::local_rank`].
+//! Two containers or network namespaces on one machine share the machine's CPUs but not its loopback, regardless of
+//! their host names. Whether ranks share a clock is measured; see [`crate::ClockOffset`]. If a launcher counts the
+//! ranks of each host, its count takes precedence; see [`RankInfo::local_rank`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -229,7 +229,7 @@ fn merge_groupings(one: &[u32], other: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// Fills in `local_rank` and `local_size` for ranks whose launcher did not set them.
+/// Fills in `local_rank` and `local_size` for ranks that did not get them from a launcher.
 pub(crate) fn count_local_ranks(infos: &mut [RankInfo], hosts: &Hosts) {
     // Ranks counted so far on each host, indexed by the host's first rank.
     let mut seen = vec![0u32; hosts.hosts.len()];

@@ -1,7 +1,7 @@
 //! Extends time-outs if many ranks share a CPU. A rank that waits for a CPU sends nothing in this time, but must not be
 //! reported as lost.
 //!
-//! Each rank sends rank 0 the CPUs that it may run on. Rank 0 tells all ranks the load of the most crowded CPU, so that
+//! Each rank sends rank 0 the CPUs that it may run on. Rank 0 sends all ranks the load of the most crowded CPU, so that
 //! every rank allows for the slowest host. The base time-outs are in [`crate::JoinOptions`].
 
 use std::collections::HashMap;

@@ -37,7 +37,7 @@ pub struct PointOptions<'a> {
     pub engine_options: &'a EngineOptions,
     /// Number of ranks that take part.
     pub ranks: u32,
-    /// Threads per rank, for kinds whose threads each have an engine of their own.
+    /// Threads per rank, for kinds with one engine per thread.
     pub threads: Option<u32>,
     /// Traffic pattern between the ranks, if they exchange anything.
     pub traffic: Option<Traffic>,
@@ -71,8 +71,8 @@ impl<'a> PointOptions<'a> {
     }
 }
 
-/// Common interface of all bodies: options, parts, and figures that several kinds share. For parts without such a
-/// figure, the methods return `None`.
+/// Common interface of all bodies: options, parts, and figures that several kinds share. If a part lacks a figure, the
+/// figure's method returns `None`.
 pub trait KindBody: Debug {
     /// Returns the options of the point.
     fn options(&self) -> PointOptions<'_>;

@@ -169,7 +169,7 @@ pub enum Canary {
 /// If rates and latencies of the trials differ by at most this fraction, the machine is assumed not to have changed.
 const TRIALS_AGREE: f64 = 0.1;
 
-/// A canary that changed around a point whose trials disagree or cannot be compared.
+/// A canary that changed around a point. The point's trials disagree or cannot be compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CanaryDoubt {
     /// CPUs that exchanged the cache line.

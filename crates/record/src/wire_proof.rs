@@ -24,7 +24,7 @@ pub struct WireProof {
     /// The devices. If there are more than 256, only devices that the payload did not cross, or that counted errors,
     /// drops or retransmits.
     pub devices: Vec<DevicePath>,
-    /// TCP counters of hosts whose payload goes through network interfaces.
+    /// TCP counters of hosts that move payload through network interfaces.
     pub tcp: Vec<TcpPath>,
     /// Sentences on the unproven parts; empty if `crossed`.
     pub why: Vec<String>,
@@ -49,10 +49,10 @@ pub struct DevicePath {
     pub sent_bytes_expected: u64,
     /// Payload that these ranks received through all their shared devices together.
     pub received_bytes_expected: u64,
-    /// Bytes that the device counted as sent, including headers and other traffic; absent without such a counter.
+    /// Bytes that the device counted as sent, including headers and other traffic; absent without a counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_bytes: Option<u64>,
-    /// Bytes that the device counted as received; absent without such a counter.
+    /// Bytes that the device counted as received; absent without a counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_bytes: Option<u64>,
     /// True if the device carried its part of the payload.
@@ -67,7 +67,7 @@ pub struct DevicePath {
 pub struct TcpPath {
     /// The host's name.
     pub host: String,
-    /// Ranks on this host whose engines named an interface.
+    /// Ranks on this host with engines that named an interface.
     pub ranks: String,
     /// Increase of the host's counters in /proc/net/snmp and /proc/net/netstat.
     pub counters: BTreeMap<String, u64>,

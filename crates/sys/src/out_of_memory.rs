@@ -15,7 +15,7 @@ const LINE_BYTES_MAX: usize = 512;
 
 /// Name of this process for the message, prepared while there is memory. It is global, because the allocator is global.
 static WHO: OnceLock<String> = OnceLock::new();
-/// Better name, for a process that learns its rank later.
+/// Better name of a process that learns its rank later.
 static RANK: OnceLock<String> = OnceLock::new();
 
 /// Exit code of the process.

@@ -51,8 +51,8 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Creates hosts named h0, h1, …, and enters these names in their /etc/hosts. Before that, removes hosts whose
-    /// owner and guardian were both killed.
+    /// Creates hosts named h0, h1, …, and enters these names in their /etc/hosts. Before that, removes hosts if both
+    /// their owner and their guardian were killed.
     ///
     /// # Errors
     /// [`Error::Unavailable`] without root, `ip`, `tc` or the kernel features that these need. [`Error::Failed`] if the

@@ -148,8 +148,8 @@ fn lock_within(all: &File, timeout: Duration) -> Result<()> {
     }
 }
 
-/// Removes sets whose owner and guardian have both ended. A set that cannot be removed does not prevent the removal of
-/// others; its error is returned. The caller holds the lock on all folders.
+/// Removes sets if both their owner and their guardian have ended. A set that cannot be removed does not prevent the
+/// removal of others; its error is returned. The caller holds the lock on all folders.
 fn sweep() -> Result<Vec<Error>> {
     let mut resisted = Vec::new();
     for name in names()? {

@@ -33,7 +33,7 @@ pub struct EndpointConfig {
     pub peers_max: u32,
     /// Number of operations that the engine should be able to keep in flight on one lane.
     pub depth: u32,
-    /// Maximum number of operations and batches that are in flight or whose tickets still exist.
+    /// Maximum number of operations and batches that are in flight or still have a ticket.
     pub operations_max: u32,
     /// Maximum number of arrivals that the caller has not taken yet.
     pub arrivals_max: u32,
@@ -371,7 +371,7 @@ impl TransferEndpoint {
     ///
     /// # Errors
     /// `Deadline` after `timeout`, `EndpointFailed` if the engine is dead, `ArrivalsFull`. After everything has ended:
-    /// the first failure of an operation whose ticket was dropped. Tickets that still exist report their own failures.
+    /// the first failure of an operation with a dropped ticket. Tickets that still exist report their own failures.
     pub fn wait_all(&self, timeout: Duration) -> TransferResult<()> {
         let all = self.cell.wait_until(
             timeout,

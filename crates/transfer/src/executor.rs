@@ -1,4 +1,4 @@
-//! A small executor for one thread. It polls woken tasks, and polls endpoints, whose completions wake tasks.
+//! A small executor for one thread. It polls woken tasks and endpoints; completions at endpoints wake tasks.
 //!
 //! The executor never sleeps. A caller that wants to sleep calls [`TransferEndpoint::arm`]. For timers, channels and
 //! sockets, use another executor; it can poll the same futures.
@@ -14,7 +14,7 @@ use crate::cell::SharedEndpoint;
 use crate::endpoint::TransferEndpoint;
 use crate::error::{ErrorSubject, TransferError, TransferErrorKind, TransferResult};
 
-/// Number of tasks whose bits share one word.
+/// Number of tasks that share one word of bits.
 const WORD_TASKS: usize = u64::BITS as usize;
 
 /// Iterations between two clock reads while no task is woken.

@@ -89,7 +89,7 @@ pub(crate) struct SlotEnd {
     pub(crate) session: Option<u32>,
     /// The task to wake.
     pub(crate) waker: Option<Waker>,
-    /// The error of an operation whose ticket was dropped.
+    /// The error of an operation with a dropped ticket.
     pub(crate) unclaimed: Option<TransferError>,
 }
 
@@ -327,7 +327,7 @@ impl OperationSlots {
         ended
     }
 
-    /// Queues an operation whose ticket exists. Its end is then reported under this token.
+    /// Queues an operation that still has a ticket. Its end is then reported under this token.
     #[inline]
     pub(crate) fn report_by_token(&mut self, number: u32, token: u64) {
         let slot = &mut self.slots[number as usize];

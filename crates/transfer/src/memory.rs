@@ -118,7 +118,7 @@ impl fmt::Debug for LocalMemory {
 /// Wraps bytes that the caller owns.
 ///
 /// The caller must keep the contract of [`Arena::over`], which creates an arena over its bytes; [`Arena::over_atomics`]
-/// has no contract. Engines whose peers map memory (`shm`) refuse this memory.
+/// has no contract. Engines that let peers map memory (`shm`) refuse this memory.
 pub fn caller_memory(arena: Arena) -> Arc<dyn Memory> {
     tonnage_engines::memory::from_arena(arena, "caller")
 }

@@ -14,7 +14,7 @@ use crate::extent::{Extent, carries};
 use crate::flights::OperationName;
 use crate::state::{EndpointState, LocalId, lane_index};
 
-/// Reason for refusing a call whose local memory is not registered.
+/// Reason for refusing a call with unregistered local memory.
 const NOT_REGISTERED: &str = "the local memory is not registered";
 
 /// How an operation without a session gets its lane.

@@ -81,7 +81,7 @@ impl EndpointState {
         }
     }
 
-    /// Posts a batch under one slot. Later polls post the operations for which there is no room now.
+    /// Posts a batch under one slot. Later polls post the operations that have no room now.
     pub(crate) fn post_batch(
         &mut self,
         session: u32,
@@ -353,7 +353,7 @@ impl EndpointState {
         count
     }
 
-    /// Releases a queued ticket whose operation may have failed, and returns the error.
+    /// Releases a queued ticket. If its operation has failed, returns the error.
     #[cold]
     fn finish_queued(&mut self, slot: u32) -> Option<TransferError> {
         let has_failed = self.flights.status(slot) == TransferStatus::Failed;

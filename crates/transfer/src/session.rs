@@ -166,7 +166,7 @@ impl Session {
     }
 
     /// Posts operations of one verb under one ticket, which ends when all of them have ended. They are posted to the
-    /// engine together. Later polls post those for which there is no room now.
+    /// engine together. Later polls post those that have no room now.
     ///
     /// # Errors
     /// As [`Self::post`], and then nothing is posted; `Usage` for an empty list. The ticket reports the error of any

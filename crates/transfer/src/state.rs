@@ -36,7 +36,7 @@ const QUIET_POLLS: u32 = 64;
 const QUIET: Duration = Duration::from_millis(50);
 const ENDING_MAX: Duration = Duration::from_secs(1);
 
-/// Reason for refusing an operation for which there is no room.
+/// Reason for refusing an operation for lack of room.
 pub(crate) const NO_ROOM: &str = "no room now: poll, and try again";
 
 /// Number of verbs for which sessions have lanes.
@@ -110,7 +110,7 @@ pub(crate) struct KnownPeer {
     pub(crate) met: bool,
 }
 
-/// A peer whose process has ended, but which may still cause completions.
+/// A peer that may still cause completions, although its process has ended.
 pub(crate) struct EndingPeer {
     peer: Peer,
     seen: Instant,
@@ -165,7 +165,7 @@ pub(crate) struct EndpointState {
     pub(crate) watch: ProcessWatch,
     pub(crate) peers: HashMap<Peer, KnownPeer>,
     pub(crate) lost: HashMap<Peer, TransferError>,
-    /// Lost peers whose operations have not been given up yet.
+    /// Lost peers with operations that have not been given up yet.
     pub(crate) ending: Vec<EndingPeer>,
     /// Removes resources that a killed process left on this machine.
     pub(crate) clean_up: fn(u32),
@@ -766,7 +766,7 @@ impl EndpointState {
         }
     }
 
-    /// Closes a session whose handle was dropped, after the last of its operations has ended.
+    /// Closes a session after its handle was dropped and the last of its operations has ended.
     pub(crate) fn close_session(&mut self, index: u32) {
         let left = self.flights.notify_ends_of(index);
         self.close_after(index, left);
@@ -778,7 +778,7 @@ impl EndpointState {
         self.close_after(index, left.into());
     }
 
-    /// Releases a memory whose handle was dropped. The last session that uses the memory deregisters it.
+    /// Releases a memory after its handle was dropped. The last session that uses the memory deregisters it.
     pub(crate) fn close_memory(&mut self, region: u32) {
         let known = self
             .named_sessions

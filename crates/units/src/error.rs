@@ -47,7 +47,7 @@ pub enum Error {
         /// Number and host of the rank that got the signal, if it was one rank and not all of them.
         rank: Option<(u32, String)>,
     },
-    /// The time limit of the run has passed. Every rank ends; rank 0 reports what was measured until then.
+    /// The time limit of the run has passed. Every rank ends; rank 0 reports the measurements until then.
     #[error("the time limit of {0} has passed")]
     TimeLimit(Nanos),
     /// The operating system reported an error.
@@ -69,7 +69,7 @@ const SIGPIPE: i32 = 13;
 
 impl Error {
     /// Wraps an operating-system error, with the attempt in `what`. If the process is at its limit on open files, the
-    /// message also says how to raise it.
+    /// message also explains how to raise it.
     pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         let (what, source) = (what.into(), source.into());
         match source.raw_os_error() {

@@ -129,7 +129,7 @@ struct ExactFigures {
     min_ns: u64,
     max_ns: u64,
     sum_ns: u128,
-    /// Number of unfinished operations, whose samples are lower bounds.
+    /// Number of unfinished operations. Their samples are lower bounds.
     unfinished: u64,
     /// Shortest wait of an unfinished operation; `u64::MAX` if there are none.
     least_unfinished_ns: u64,

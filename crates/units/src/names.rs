@@ -47,9 +47,9 @@ impl Visitor<'_> for NameVisitor {
     }
 }
 
-/// Declares an enum whose values have names on the command line, in plans and in records. You write the kind (for
-/// messages), each value's name and each value's doc comment once. A `|` separates aliases, which are accepted but not
-/// listed. A default, if there is one, follows the kind.
+/// Declares an enum with named values for the command line, plans and records. You write the kind (for messages), each
+/// value's name and each value's doc comment once. A `|` separates aliases, which are accepted but not listed. A
+/// default, if there is one, follows the kind.
 ///
 /// The macro generates `ALL`, `name`, `FromStr` (which suggests the nearest name), `Display`, both serde traits, and
 /// [`Named`] for help. The crate that uses the macro needs serde.

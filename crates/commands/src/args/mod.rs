@@ -150,7 +150,7 @@ pub enum Command {
     Report(ReportArgs),
     /// Explain a column of a table, or a term.
     Explain(ExplainArgs),
-    /// List hardware and libraries here, and what is missing.
+    /// List this host's hardware and libraries, and missing ones.
     ///
     /// For each missing item: why, and how to get it. Engines and their options are in `tonnage engines`.
     Devices(DevicesArgs),
@@ -236,7 +236,7 @@ pub struct DevicesArgs {
 /// `tonnage engines`.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct EnginesArgs {
-    /// Engine, memory or backend whose options to print, such as verbs or fabric:tcp; by default, all are listed
+    /// Engine, memory or backend to print the options of, such as verbs or fabric:tcp; by default, all are listed
     /// without their options.
     #[arg(value_name = "NAME")]
     pub name: Option<String>,

@@ -12,7 +12,7 @@ use rustix::process::{PidfdFlags, getppid, pidfd_open};
 
 use super::variables::Env;
 
-/// A launcher process whose end must also end this rank.
+/// A launcher process. When it ends, this rank must end too.
 #[derive(Debug)]
 pub struct LauncherProcess {
     /// Process ID.

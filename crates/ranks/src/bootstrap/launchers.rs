@@ -227,7 +227,7 @@ fn is_around_mpirun(env: Env<'_>, slurm: &LauncherClaim) -> bool {
     }
 }
 
-/// Returns this process's identity according to the first launcher. `None` if there is no launcher, or only one rank.
+/// Returns this process's identity according to the first launcher; `None` without a launcher, or with only one rank.
 pub(crate) fn identity_from_claims(
     env: Env<'_>,
     claims: &[LauncherClaim],

@@ -1,4 +1,4 @@
-//! What a rank needs, in addition to its identity, to join a run.
+//! Everything that a rank needs to join a run, except its identity.
 
 use std::net::TcpListener;
 use std::time::Duration;

@@ -161,7 +161,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::thread::JoinHandle;
 
-    /// A server that sends these answers, whatever the requests are. The thread returns the requests.
+    /// A server that sends these answers to any requests. The thread returns the requests.
     fn server(
         answers: &'static [&'static str],
     ) -> (Result<Pmi1Client, String>, JoinHandle<String>) {

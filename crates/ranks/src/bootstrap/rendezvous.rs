@@ -51,7 +51,7 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// Creates a rendezvous for ranks whose meeting was agreed on before they started.
+    /// Creates a rendezvous for ranks that know their meeting place before they start.
     pub fn new(mut identity: Identity, secret: Secret, listener: Option<TcpListener>) -> Self {
         identity.source.push_str(", ssh");
         Self {

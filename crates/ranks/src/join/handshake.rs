@@ -44,7 +44,7 @@ impl UnauthenticatedConnection {
     }
 }
 
-/// A listener, and its connections whose handshake is in progress.
+/// A listener, and its connections with a handshake in progress.
 pub(crate) struct Handshakes {
     listener: TcpListener,
     secret: Secret,

@@ -1,7 +1,7 @@
 //! Joining: the ranks of a run find each other and become a tree.
 //!
 //! All other ranks connect to rank 0 and introduce themselves. Once all ranks have arrived and are compatible, rank 0
-//! sends each its parent. A rank whose parent is not rank 0 then connects to that parent. The result is a
+//! sends each its parent. A rank with a parent other than rank 0 then connects to that parent. The result is a
 //! [`TreePosition`] of open connections, which the control thread ([`crate::tree::control`]) takes over.
 //!
 //! | file | what lives there |

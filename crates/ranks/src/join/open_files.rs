@@ -11,7 +11,7 @@ use tonnage_units::{Error, Result};
 /// Number of files that a rank may open while it joins, in addition to its connections.
 const OTHERS: u64 = 12;
 
-/// What is needed so that a process may open a number of files.
+/// Whether a process may open the needed number of files.
 #[derive(Debug, PartialEq, Eq)]
 enum Allowance {
     Enough,

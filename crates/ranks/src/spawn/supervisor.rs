@@ -1,4 +1,4 @@
-//! The supervisor of started ranks, whatever started them.
+//! The supervisor of ranks, for every way of starting them.
 //!
 //! It passes signals on, makes sure that no rank is left behind, and returns the run's exit code. Problems between
 //! ranks are reported by the ranks themselves.

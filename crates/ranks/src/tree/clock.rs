@@ -139,8 +139,7 @@ impl ClockSync {
         }
     }
 
-    /// Creates the state of a rank other than 0. `has_roots_clock` tells whether its clock has the same name as rank
-    /// 0's.
+    /// Creates the state of a rank other than 0. `has_roots_clock` is true if its clock has the same name as rank 0's.
     pub(crate) fn child(has_roots_clock: bool) -> Self {
         let (samples_left, relation) = if has_roots_clock {
             (SAMPLES_OF_ONE_CLOCK, ClockRelation::Claimed)

@@ -43,7 +43,7 @@ struct Collective {
     slot: Option<Arc<CollectiveSlot>>,
     /// The children's contributions, in order of the children.
     parts: Vec<CollectivePart>,
-    /// Messages of an exchange whose receivers are in this subtree.
+    /// Messages of an exchange to receivers in this subtree.
     staying: Vec<u8>,
 }
 
@@ -195,8 +195,8 @@ impl Collectives {
         }))
     }
 
-    /// Returns the messages for each child and for this rank. `None` for kinds of collectives whose result is the same
-    /// for all.
+    /// Returns the messages for each child and for this rank. `None` for kinds of collectives with the same result for
+    /// all.
     pub(crate) fn deliver(
         &mut self,
         call: CallNumber,

@@ -112,7 +112,7 @@ pub(crate) struct Subtree {
     children: Vec<RankSet>,
 }
 
-/// The messages of a complete subtree: those that leave it, and those whose receivers are in it.
+/// The messages of a complete subtree: those that leave it, and those to receivers in it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SortedMessages {
     pub(crate) leaving: Vec<u8>,

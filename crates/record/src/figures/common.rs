@@ -45,7 +45,7 @@ pub const ASKED: &[Figure] = &[
     }),
 ];
 
-/// Options of kinds whose ranks exchange bytes.
+/// Options of kinds in which ranks exchange bytes.
 pub const EXCHANGE: &[Figure] = &[
     Figure::of_option(
         "Threads",

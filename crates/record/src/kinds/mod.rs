@@ -63,7 +63,7 @@ macro_rules! bodies {
             $($(#[doc = $about])+ $Kind(Box<$module::$Body>),)+
         }
 
-        /// Names of the schema definitions whose properties are merged into the envelope.
+        /// Names of the schema definitions to merge into the envelope.
         #[cfg(feature = "schema")]
         pub(crate) const BODIES: &[&str] = &[$(stringify!($Body)),+];
 
@@ -83,7 +83,7 @@ macro_rules! bodies {
                 }
             }
 
-            /// Returns the requested point, whose debug output is compared with that of others.
+            /// Returns the requested point. Its debug output is compared with that of others.
             pub fn point(&self) -> &dyn std::fmt::Debug {
                 match self {
                     $(Self::$Kind(body) => &body.point),+

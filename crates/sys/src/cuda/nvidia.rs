@@ -1,4 +1,4 @@
-//! The description of NVIDIA's driver, and the calls whose form is NVIDIA's own.
+//! The description of NVIDIA's driver, and the calls that have their own form in it.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

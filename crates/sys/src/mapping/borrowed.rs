@@ -23,7 +23,7 @@ impl Arena {
     /// - the bytes are mapped, readable and writable, and their address does not change;
     /// - no reference to them exists in this process except to atomics (`&[AtomicU8]`, not `&[u8]`): engines, devices
     ///   and peers read and write them at any time;
-    /// - any value is valid in each of them, and stays harmless whatever a peer writes there.
+    /// - any value is valid in each of them, and stays harmless no matter what a peer writes there.
     pub unsafe fn over(
         base: NonNull<u8>,
         len: usize,

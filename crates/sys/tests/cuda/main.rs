@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `double`, `double.c`, `ptx.h` | the simulated CUDA driver: how it is compiled; its calls; running kernels from their PTX text |
 //! | `double_ipc.h`, `double_vmm.h` | the simulated driver's calls to share memory; virtual-memory handles, and memory that NICs access |
-//! | `double_hip.h`, `double_hip_names.h`, `double_hip_kernels.h` | the simulated AMD runtime: calls whose form differs from CUDA's; names; running kernels from their HIP text |
+//! | `double_hip.h`, `double_hip_names.h`, `double_hip_kernels.h` | the simulated AMD runtime: calls that differ in form from CUDA's; names; running kernels from their HIP text |
 //! | `kernels` | tests that the kernels agree with an independent implementation of the pattern |
 //! | `copier` | tests of copies between memories of all kinds |
 //! | `management`, `double_nvml.c` | tests of pairs of GPUs, and of the management library over a simulated one |

@@ -101,7 +101,7 @@ fn sweep(run: &str, parts: [f64; 5]) -> Vec<Value> {
     each.collect()
 }
 
-/// A matrix of sixteen ranks, of which one sends slowly.
+/// A matrix of sixteen ranks. One of them sends slowly.
 fn matrix() -> Value {
     let mut record = record("run-3", 64, 1e10, 1.0);
     record["point"]["traffic"] = "matrix".into();

@@ -1,4 +1,4 @@
-//! Checks of links between hosts, and what the Slurm scripts do with the verdicts.
+//! Checks of links between hosts, and the Slurm scripts' use of the verdicts.
 //!
 //! The links have known speeds, which are low enough for busy CPUs.
 

@@ -1,4 +1,4 @@
-//! Collectives whose results are known in advance, because the links have known speeds. The hosts are namespaces of
+//! Collectives with results that are known in advance, because the links have known speeds. The hosts are namespaces of
 //! this machine.
 
 use tempfile::tempdir;

@@ -80,7 +80,8 @@ fn a_rank_that_is_killed_ends_the_others() {
     }
 }
 
-/// Builds an MPI library whose all-reduce never returns. All its other functions come from the library with this name.
+/// Builds an MPI library with an all-reduce that never returns. All its other functions come from the library with this
+/// name.
 fn hanging_mpi(dir: &Path, library: &str) -> Option<String> {
     let source = "unsigned sleep(unsigned);\n\
                   int MPI_Allreduce(void) { for (;;) sleep(1); }\n\

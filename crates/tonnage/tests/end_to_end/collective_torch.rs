@@ -133,7 +133,7 @@ fn every_result_of_every_operation_is_checked_beside_native_ones() {
     }
 }
 
-/// Measures a point whose workers make no calls, and returns the record's body.
+/// Measures a point with workers that make no calls, and returns the record's body.
 fn by_null(arguments: &str) -> Option<CollectiveBody> {
     let python = python()?;
     let dir = tempdir().unwrap();

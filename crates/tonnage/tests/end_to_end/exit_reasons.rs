@@ -1,5 +1,5 @@
 //! How commands end. A failing command prints its reason once on standard error, for any standard output. A command
-//! whose standard output is closed ends silently.
+//! ends silently if its standard output is closed.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -100,7 +100,7 @@ fn a_failing_command_prints_its_reason_once() {
     assert_eq!(foreign, "precious");
 }
 
-/// The command must end as if SIGPIPE had killed it. Shells print nothing about such a process.
+/// The command must end as if SIGPIPE had killed it, because shells print nothing in this case.
 #[test]
 fn a_command_whose_output_nobody_reads_ends_quietly() {
     let dir = tempdir().unwrap();

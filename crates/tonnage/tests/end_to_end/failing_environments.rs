@@ -522,7 +522,7 @@ fn memory_too_short_for_a_connection() {
     panic!("no limit left too little for a connection: {seen:?}");
 }
 
-/// Under a launcher, there is no supervisor that combines the exit codes.
+/// Under a launcher, no supervisor combines the exit codes.
 #[test]
 fn all_ranks_of_a_launcher_exit_with_the_code_of_a_point_that_fails_at_one() {
     let dir = tempdir().unwrap();

@@ -54,7 +54,7 @@ pub(super) fn all_good(runs: &[Ended]) {
     }
 }
 
-/// Runs one rank on each host, all of which must succeed. Returns the records.
+/// Runs one rank on each host. All ranks must succeed. Returns the records.
 pub(super) fn measured(hosts: &Hosts, arguments: &str) -> Vec<Record> {
     measured_in(tempdir().unwrap().path(), hosts, arguments)
 }

@@ -216,7 +216,7 @@ fn what_moved_before_a_rank_was_killed_is_kept() {
     }
 }
 
-/// A copy of the file during the run is what a crash at that moment would leave.
+/// A copy of the file during the run equals the file that a crash would leave at that moment.
 #[test]
 fn checkpoints_keep_what_moved_until_then() {
     let dir = tempdir().unwrap();

@@ -15,7 +15,7 @@ use super::support::{
     wait_until,
 };
 
-/// Checks that /dev/shm has no new files of these processes. A file whose name starts with another PID is ignored.
+/// Checks that /dev/shm has no new files of these processes. Files are ignored if their name starts with another PID.
 pub fn nothing_new(before: &BTreeSet<String>, pids: &[i32]) {
     let of_others = |name: &str| {
         let pid = name.split_once(':').and_then(|(pid, _)| pid.parse().ok());

@@ -223,7 +223,7 @@ fn an_outage_for_ever_ends_the_run_and_names_both_ends() {
 }
 
 /// The control channel works, so no heartbeat fails. In a ping-pong, a side's own operations may still complete,
-/// because a socket has taken them. With a stripe, only the device name tells which rail was cut.
+/// because a socket has taken them. With a stripe, only the device name shows which rail was cut.
 #[test]
 fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
     let lengths = ["--depth 8", "--ping-pong", "--depth 8 --rails stripe"];

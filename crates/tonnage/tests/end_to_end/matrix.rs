@@ -112,8 +112,8 @@ fn marked(verdict: &MatrixVerdict) -> (Vec<u32>, Vec<u32>, Vec<(u32, u32)>) {
     )
 }
 
-/// Six hosts have links of 200 Mb/s. Only a host that sends or receives slowly must be marked, and only a pair whose
-/// bytes use a second, slow link.
+/// Six hosts have links of 200 Mb/s. Only a host that sends or receives slowly must be marked, and only a pair that
+/// uses a second, slow link.
 #[test]
 fn only_slow_hosts_and_pairs_of_a_matrix_are_marked() {
     let [fast, tenth] = ["200mbit", "20mbit"].map(|rate| rate.parse::<Rate>().ok());

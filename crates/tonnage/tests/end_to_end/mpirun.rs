@@ -101,7 +101,7 @@ fn torchrun_needs_no_configuration() {
     started_by(dir.path(), "RANK/WORLD_SIZE, MASTER_ADDR");
 }
 
-/// Tests pods of an Indexed Job, and ranks whose variables are set by hand.
+/// Tests pods of an Indexed Job, and ranks with variables set by hand.
 #[test]
 fn ranks_may_be_named_without_a_launcher() {
     let port = free_port().to_string();

@@ -135,7 +135,7 @@ fn a_removed_or_truncated_file_of_records_is_reported() {
     changed_during_the_run(shrink, "to 7 bytes");
 }
 
-/// The run has one point, whose record would be written only at the end.
+/// The run has one point. Its record would be written only at the end.
 #[test]
 fn a_file_of_records_removed_during_a_point_is_reported_at_once() {
     let dir = tempdir().unwrap();

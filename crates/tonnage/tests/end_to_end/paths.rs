@@ -19,7 +19,7 @@ fn figures(records: &[Record]) -> Vec<(u32, Option<u32>, u64)> {
     records.iter().map(of).collect()
 }
 
-/// Two trials must have 40 operations each, whatever the number of parts. Every byte is checked.
+/// Two trials must have 40 operations each, for any number of parts. Every byte is checked.
 #[test]
 fn every_byte_arrives_by_several_queue_pairs_and_in_parts() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {

@@ -1,4 +1,4 @@
-//! Published figures next to measured ones, in shipped plans and in small ones, and plans whose hardware is missing.
+//! Published figures next to measured ones, in shipped plans and in small ones, and plans for hardware that is missing.
 
 use std::fs;
 

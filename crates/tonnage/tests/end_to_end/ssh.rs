@@ -224,7 +224,7 @@ fn ranks_meet_where_all_can_come_or_the_host_is_named_in_time() {
     nothing_is_left(&hosts, Instant::now());
 }
 
-/// Starts a run whose first point is short. Its record shows that the run is under way.
+/// Starts a run with a short first point. The record of this point shows that the run is under way.
 fn in_the_middle(ssh: &Ssh<'_>, dir: &Path) -> Started {
     let experiment = |time: &str| {
         format!(

@@ -114,7 +114,7 @@ fn a_refused_value_leaves_the_others() {
     }
 }
 
-/// Values whose latency ends with a different event, such as arrival, must not compete.
+/// Values must not compete if their latencies end with different events, such as arrival.
 #[test]
 fn only_latencies_of_the_same_kind_compete() {
     let dir = tempdir().unwrap();

@@ -14,7 +14,8 @@ pub const SOON: Duration = Duration::from_secs(5);
 /// is missing.
 pub const JOIN_SECONDS: u64 = 8;
 
-/// Length of a run. A run whose results file was removed continues to its end, because it still prints its table.
+/// Length of a run. A run continues to its end even after its results file was removed, because it still prints its
+/// table.
 const RUN_TIME: Duration = Duration::from_secs(10);
 
 /// Grace period that a launcher grants to processes that it ends.

@@ -31,8 +31,8 @@ pub(super) const MOMENT_MAX: Duration = Duration::from_secs(30);
 /// Time between two polls for the moment of a fault. Each poll reads all of /proc, which takes CPU time from the run.
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 
-/// Smallest share of a family's cases, in percent, whose fault must occur before the run is over. A smaller share means
-/// that a step was renamed or that runs are too short.
+/// Smallest share of a family's cases, in percent, in which the fault must occur before the run is over. A smaller
+/// share means that a step was renamed or that runs are too short.
 const STRUCK_MIN_PERCENT: usize = 80;
 
 /// Smallest number of cases in a family for which that share is checked. In a smaller family of several cases, at least
@@ -166,7 +166,7 @@ fn has_uring() -> bool {
 }
 
 /// Runs a case and prints how it ended. Returns whether its fault was applied, and the broken promises. Catches panics
-/// of [`Started`], whose watchdog and search for remaining processes report this way.
+/// of [`Started`], because its watchdog and its search for remaining processes report this way.
 fn tried(number: u64, case: &Case, soon: Duration) -> (bool, Vec<String>) {
     let seen = match catch_unwind(AssertUnwindSafe(|| run(case))) {
         Ok(seen) => seen,

@@ -98,7 +98,7 @@ fn bare_spawns(file: &File) -> Vec<String> {
     calls_outside_of_tests(file, BARE_SPAWNS, why_not)
 }
 
-/// Returns reads of this host's CPUs in crates whose threads may be pinned.
+/// Returns reads of this host's CPUs in crates with threads that may be pinned.
 fn late_reads_of_cpus(file: &File) -> Vec<String> {
     let why_not =
         "a thread of this crate may be pinned and sees its own CPU alone: use Settings::topology";

@@ -1,4 +1,4 @@
-//! Queued tickets whose ends are taken several at a time, and endpoints over engines that were used before.
+//! Taking the ends of several queued tickets at a time, and endpoints over engines that were used before.
 
 use std::sync::Arc;
 

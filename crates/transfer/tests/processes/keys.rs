@@ -1,4 +1,4 @@
-//! Use of a key whose memory was deregistered. The device must refuse it, with an error of the right kind and name.
+//! Use of a key after its memory was deregistered. The device must refuse it, with an error of the right kind and name.
 
 use tonnage_transfer::{Extent, TransferErrorKind, Verb};
 

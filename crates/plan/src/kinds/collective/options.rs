@@ -83,8 +83,8 @@ pub struct CallOptions {
     #[arg(long, value_name = "RANK")]
     pub root: Option<Count>,
 
-    /// Groups of ranks that call at once, each by itself: all, div:K (K consecutive ranks) or mod:K (every K-th rank).
-    /// Sizes are those of one group, and the time is that of the slowest group.
+    /// Groups of ranks that call at once, independently of each other: all, div:K (K consecutive ranks) or mod:K (every
+    /// K-th rank). Sizes are those of one group, and the time is that of the slowest group.
     #[arg(long, value_name = "GROUPS")]
     #[serde(with = "text")]
     pub groups: Option<Groups>,

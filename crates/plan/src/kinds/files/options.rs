@@ -322,7 +322,7 @@ impl Group for FileLengthOptions {
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Results", mut_args = with_default::<Self>)]
 pub struct ResultsOptions {
-    /// Name ranks whose transfers take this much longer than the mean. [default: those that stand out]
+    /// Name ranks if their transfers take this much longer than the mean. [default: those that stand out]
     #[arg(long, value_name = "TIME")]
     pub outlier: Option<Nanos>,
 

@@ -22,7 +22,7 @@ pub struct Memories {
     /// Kind of memory of the target ranks, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_memory: Option<String>,
-    /// Memory options that differ from their defaults. Each applies to every end whose memory has this option.
+    /// Memory options that differ from their defaults. Each applies to every end with a memory that has this option.
     #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
     pub memory_options: EngineOptions,
 }
@@ -93,8 +93,8 @@ pub(super) fn memories(
         .collect()
 }
 
-/// Returns the memory options at both ends that differ from the defaults. Each applies to every end whose memory has
-/// this option.
+/// Returns the memory options at both ends that differ from the defaults. Each applies to every end with a memory that
+/// has this option.
 fn memory_options(
     transfer: &Transfer,
     (own, target): (&str, Option<&str>),

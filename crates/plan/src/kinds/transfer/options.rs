@@ -184,8 +184,8 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub target_memory: Option<Many<String>>,
 
-    /// An option of the memory, such as alloc=vmm for cuda or hip; may be repeated. It applies to every end whose
-    /// memory has it. `tonnage engines NAME` lists them.
+    /// An option of the memory, such as alloc=vmm for cuda or hip; may be repeated. It applies to every end with a
+    /// memory that has it. `tonnage engines NAME` lists them.
     #[arg(long = "memory-option", value_name = "NAME=VALUE", value_parser = pairs::memory_option)]
     #[serde(with = "pairs")]
     pub memory_options: Vec<Pair>,

@@ -110,7 +110,7 @@ const SIGNS: [(&[&str], &str, &str); 15] = [
 /// Maximum number of ssh's lines that a message quotes.
 const LINES_MAX: usize = 3;
 
-/// Describes why a host has no agent. `said` has the lines that ssh and the script printed. `ended` tells how ssh
+/// Describes why a host has no agent. `said` has the lines that ssh and the script printed. `ended` describes how ssh
 /// ended.
 pub(super) fn explain_missing_agent(host: &str, said: &[String], ended: &str) -> String {
     explain_known_pattern(host, said).unwrap_or_else(|| {
@@ -121,7 +121,7 @@ pub(super) fn explain_missing_agent(host: &str, said: &[String], ended: &str) ->
     })
 }
 
-/// Describes why a copy of the program to a host is incomplete. `what` tells how far it got.
+/// Describes why a copy of the program to a host is incomplete. `what` describes how far it got.
 pub(super) fn explain_failed_copy(host: &str, said: &[String], what: &str) -> String {
     explain_known_pattern(host, said).unwrap_or_else(|| {
         let quoted = quote_output(said);
@@ -159,7 +159,7 @@ fn quote_output(said: &[String]) -> String {
     }
 }
 
-/// Describes a host whose program is a different build.
+/// Describes a host with a different build of the program.
 pub(super) fn explain_other_build(host: &str, hello: &AgentHello, build: &ProgramBuild) -> String {
     let there = &hello.build;
     format!(

@@ -86,7 +86,7 @@ impl RemoteHosts {
         name.cloned().unwrap_or_default()
     }
 
-    /// Starts a process on each host as soon as its agent is connected, whatever happens on other hosts. Collects the
+    /// Starts a process on each host as soon as its agent is connected, independently of other hosts. Collects the
     /// output of all processes until they have ended or `until` has passed. `complain` gets the lines of their standard
     /// error. Afterwards, it disconnects from the agents, which then end the remaining processes. Returns the hosts,
     /// with their names, and the outcomes.
@@ -127,7 +127,7 @@ impl RemoteHosts {
         Ok((party, found))
     }
 
-    /// Starts processes on hosts whose agents have just connected, and records the hosts without an agent.
+    /// Starts processes on hosts with newly connected agents, and records the hosts without an agent.
     fn start_on_connected(
         &mut self,
         found: &mut [HostProcess],

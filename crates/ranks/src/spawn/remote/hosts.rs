@@ -203,7 +203,7 @@ impl RemoteHosts {
         Ok(())
     }
 
-    /// Copies the program to a host, whose architecture and C library are `found`.
+    /// Copies the program to a host. `found` has the architecture and C library of the host.
     fn push(&mut self, host: usize, found: &str) -> Result<()> {
         let (Some(push), member) = (&self.settings.push, &mut self.members[host]) else {
             return Ok(());

@@ -16,7 +16,7 @@ use crate::histogram::{HistogramData, Latency};
 use crate::outcome::Outcome;
 use crate::spread::Spread;
 
-/// Maximum number of ranks whose individual times are in a record.
+/// Maximum number of ranks with individual times in a record.
 pub const RANKS_KEPT_MAX: usize = 1024;
 
 /// A collective: the point and its results.

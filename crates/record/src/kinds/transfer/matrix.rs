@@ -5,8 +5,8 @@
 //! deviations are normal. Center and width are robust as long as at most half of the pairs are slow. Pairs within a
 //! host and pairs across hosts use different paths, so each kind has its own median. Slow ranks are marked one at a
 //! time, slowest first. The rates of a marked rank no longer count when other ranks are judged. Each pair is judged by
-//! its best turn: a slow link is slow in every turn, but other programs interfere only in some. Pairs whose ends share
-//! a CPU say nothing about the path, so they are not judged if they are slow as a group.
+//! its best turn: a slow link is slow in every turn, but other programs interfere only in some. Pairs that share a CPU
+//! reveal nothing about the path, so they are not judged if they are slow as a group.
 
 use serde::{Deserialize, Serialize};
 
@@ -198,7 +198,7 @@ pub fn judge(ranks: u32, pairs: &[PairRate], reads: bool) -> Option<MatrixVerdic
     })
 }
 
-/// Returns whether pairs whose ends share a CPU are slow as a group, compared with the other pairs of the same kind.
+/// Returns whether the pairs that share a CPU are slow as a group, compared with the other pairs of the same kind.
 fn are_slowed_by_cpus(pairs: &[&PairRate]) -> bool {
     let median = |shares_cpu| {
         let pairs = pairs.iter().filter(|pair| pair.shares_cpu == shares_cpu);

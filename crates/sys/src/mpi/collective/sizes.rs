@@ -194,7 +194,7 @@ impl Communicator {
 }
 
 /// Returns the smallest unit that divides a block and gives at most `max` units for all ranks. If there is none, the
-/// error is the largest smaller block that has such a unit.
+/// error is the largest smaller block that has one.
 fn unit(elements: u64, ranks: u64, max: u64) -> Result<u64, u64> {
     let largest = UNIT_MAX.min(max);
     let least = elements.saturating_mul(ranks).div_ceil(max).max(1);

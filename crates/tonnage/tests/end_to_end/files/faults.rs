@@ -260,8 +260,7 @@ fn the_supervisor_that_is_killed_with_all_ranks() {
     );
 }
 
-/// Waits until a process has a file of its own open in a directory. With this file, it finds out what the storage
-/// supports.
+/// Waits until a process has a file of its own open in a directory. The process uses this file to probe the storage.
 fn probing(pid: i32, dir: &Path) {
     let dir = dir.canonicalize().unwrap();
     wait_until("a file of its own is open", || {

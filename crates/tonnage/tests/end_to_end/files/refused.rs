@@ -197,7 +197,7 @@ fn places_that_cannot_be_written() {
     }
 }
 
-/// Foreign files must be neither overwritten nor removed, whatever their first bytes are.
+/// Foreign files must be neither overwritten nor removed, regardless of their first bytes.
 #[test]
 fn foreign_files_stay() {
     let dir = tempdir().unwrap();

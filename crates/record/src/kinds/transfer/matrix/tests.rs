@@ -1,4 +1,4 @@
-//! Verdicts on matrices whose slow ranks and pairs are known.
+//! Verdicts on matrices with known slow ranks and pairs.
 
 use proptest::prelude::*;
 
