@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .opt_level(2)
         .debug(false)
         .flag("-fvisibility=hidden")
-        // The warnings of third-party code depend on the compiler, and nobody here can act on them.
+        // The warnings of third-party code depend on the compiler, and this project cannot act on them.
         .warnings(false)
         .cargo_warnings(false)
         .try_compile("tonnage_libfabric")?;

@@ -95,7 +95,7 @@ pub enum NoClient {
 /// a process that ends without this as failed.
 #[derive(Debug)]
 pub struct Client {
-    // Keeps the code of the functions below loaded, whatever the loader's policy.
+    // Keeps the code of the functions below loaded, regardless of the loader's policy.
     library: Option<SharedLibrary>,
     calls: PmixCalls,
     namespace: [c_char; NAMESPACE_BYTES],

@@ -25,8 +25,8 @@ pub(crate) fn keeping<T>(work: impl FnOnce() -> T) -> T {
     let outcome = work();
     for (signal, action) in before {
         if let Some(action) = action {
-            // SAFETY: the action is one that the system returned for this signal, whose handler still exists: it
-            // belongs to this program or to a library that was loaded before.
+            // SAFETY: the action is one that the system returned for this signal. Its handler still exists: it belongs
+            // to this program or to a library that was loaded before.
             let code = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
             debug_assert_eq!(code, 0, "a known signal");
         }

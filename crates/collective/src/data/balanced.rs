@@ -40,7 +40,7 @@ impl Balanced {
     /// Parts of `ranks` ranks, which must not be a power of two.
     pub fn new(dtype: Dtype, ranks: u32) -> Self {
         let odd = ranks >> ranks.trailing_zeros();
-        // A partial sum has at most half of the parts plus two, one of which is a part that is counted twice.
+        // A partial sum has at most half of the parts plus two, including one part that is counted twice.
         let multiples = (u64::from(ranks / 2) + 3) * u64::from(odd);
         // κ · odd · 2^a must also fit an i32.
         let room = (integers_max(dtype) / multiples).min((1 << 23) / u64::from(odd));
@@ -95,7 +95,7 @@ impl Balanced {
     pub fn expected_scale(&self, dtype: Dtype) -> f64 {
         // Computed at the smallest exponent in use, because 1/n alone may not be a normal number. Rounded through
         // float32, as libraries do for 16-bit types. For float16 this changes the result for six numbers of ranks up to
-        // 65,536, of which 8283 is the smallest.
+        // 65,536. The smallest of them is 8283.
         let least = f64::from(1 << self.exponents.0);
         let quotient = least * f64::from(self.factor) / f64::from(self.ranks);
         let quotient = match dtype {

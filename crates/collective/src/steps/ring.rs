@@ -43,7 +43,7 @@ impl RingReduction {
         );
         let slots = out.reserve(row.bytes);
         let outbox = out.reserve(row.bytes);
-        // This rank receives all parts except the one whose sum is complete at the previous rank.
+        // This rank receives all parts except the one that the previous rank completes.
         let left_out = context.before(1);
         let of = |part: u32| {
             let range = parts.range(part..part + 1);

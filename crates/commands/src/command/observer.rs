@@ -214,7 +214,7 @@ impl Keeper {
         let is_refused = |record: &&Record| record.tune().is_some_and(TuneBody::is_refused);
         match missing.iter().all(is_refused) {
             _ if missing.is_empty() => 0,
-            // A search whose candidates were all refused is a wrong request. The code is the same as for a search that
+            // A search is a wrong request if all its candidates were refused. The code is the same as for a search that
             // is refused before the ranks start.
             true => WRONG_REQUEST,
             false => 1,

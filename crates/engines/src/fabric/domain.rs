@@ -152,7 +152,7 @@ impl Domain for FabricDomain {
         } else {
             0
         };
-        // The longest write whose arrival a flush proves, if there is a limit.
+        // The longest write that a flush proves to have arrived, if there is a limit.
         let flushes = matches!(self.arrival, Some(ArrivalProof::Flush { .. }));
         let flushed = Some(self.raw_bytes_max).filter(|&bytes| flushes && bytes < u32::MAX);
         let address = attributes.address.map(|address| address.to_string());

@@ -379,7 +379,7 @@ impl Engine for FabricWorker {
             // Greetings of an earlier call that was stopped may complete during this call.
             let in_flight = all.saturating_sub(left.len() + completed);
             if contact.is_complete(self.config.rank, &left, in_flight)? {
-                // A peer whose greeting has arrived has mapped this worker's file. After the last greeting, the file
+                // A peer has mapped this worker's file before its greeting arrives. After the last greeting, the file
                 // needs no name.
                 self.met = self.peers.len();
                 if self.met == self.config.peers_max as usize {

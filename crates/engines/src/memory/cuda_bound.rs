@@ -375,7 +375,7 @@ mod tests {
             (within.bound, within.name),
             (BoundKind::MemoryCopy, own.title())
         );
-        // The link is the same, whatever number a process uses for its GPU.
+        // The link is the same, regardless of the number that a process uses for its GPU.
         let host = rank("host", None);
         let to_host = [&own, &same].map(|gpu| of(gpu, &[host]));
         let names = ["cuda", "cuda:3"].into_iter().zip([&own, &same]);

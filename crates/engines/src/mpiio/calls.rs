@@ -75,7 +75,7 @@ impl MpiCalls {
             write: what.write,
             create: what.create,
         };
-        // The path is made absolute, because Open MPI 4.1 cannot read a file whose name has no directory.
+        // The path is made absolute, because Open MPI 4.1 cannot read a file without a directory in its name.
         let path = std::path::absolute(what.path)
             .map_err(|error| Error::io(format!("{}", what.path.display()), error))?;
         // MPI follows links, waits for FIFOs, and does not expose its descriptor. So the path is checked before and

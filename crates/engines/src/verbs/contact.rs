@@ -43,7 +43,7 @@ impl Worker {
         let mut fresh = Vec::new();
         for at in self.peers.unmet() {
             for place in self.peers.at(at).places() {
-                // Peers may share a DC initiator, whose queue may be full.
+                // Peers may share a DC initiator, so its queue may be full.
                 self.wait_for(place, self.send_depth.saturating_sub(2), stopped)?;
                 self.read_page(at, place)?;
                 fresh.push(place);

@@ -50,7 +50,7 @@ fn memories_report_their_gpus() {
     let pinned = allocate(&double, &CUDA_PINNED, "", BYTES).unwrap();
     let arena = pinned.mapped("shm").unwrap();
     assert_eq!(pinned.device().unwrap().address, arena.address());
-    // This memory is on another GPU of the process, whose driver has already started.
+    // This memory is on another GPU of the process. The process has already started the driver.
     assert!(started(&*pinned));
     let host = (HOST.allocate)(&Request {
         bytes: BYTES,

@@ -71,7 +71,7 @@ const CASES: [Case; 12] = [
         &["hipInit: hipErrorInvalidDevice (101)", "/dev/kfd"],
         &[],
     ),
-    // An error code whose name is unknown, as from a newer driver.
+    // An error code with an unknown name, as from a newer driver.
     (
         "fail cuDevicePrimaryCtxRetain 802 1",
         (&CUDA, "", 1),

@@ -224,7 +224,7 @@ fn devices_that_are_gone_or_down_fail_once() {
         ),
         (&[&first], &[up("eth1")], ""),
         (&[&first], &[state("eth1", "unknown")], ""),
-        // The second entry is of another host of this kind, whose device has a different name.
+        // The second entry is of another host of this kind. Its device has a different name.
         (&[&first, &second], &[up("eth2")], ""),
         (&[&entry()], &[], ""),
         (&[&both], &[up("eth0")], ""),

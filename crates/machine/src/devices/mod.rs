@@ -449,7 +449,7 @@ mod tests {
         let says = |found: &Inventory, what| found.absent.iter().any(|absent| absent.what == what);
         assert!(says(&found, "nearest NICs of some GPUs"));
         assert!(!says(&found, "slices of a GPU (MIG)"));
-        // A GPU whose memory is reached through other links has no PCI window.
+        // A GPU has no PCI window if other links lead to its memory.
         let windows: Vec<_> = found.gpus.iter().map(|gpu| gpu.window_bytes).collect();
         assert_eq!(windows, [Some(1 << 16), Some(1 << 16), None]);
         assert_eq!(found.gpus[2].slices[0].name, "1g.10gb");

@@ -51,8 +51,8 @@ pub fn detect(env: Env<'_>, explicit: Option<ExplicitRank>) -> Result<Option<Ide
     let claims = read_claims(env)?;
     let identity = if let Some(explicit) = explicit {
         let identity = from_explicit(explicit)?;
-        // A launcher that started one process, such as a shell in a step, says nothing about ranks that the user starts
-        // there by hand.
+        // A launcher that started one process, such as a shell in a step, knows nothing about ranks that the user
+        // starts there by hand.
         let several: Vec<&LauncherClaim> = claims
             .iter()
             .filter(|claim| claim.counts_several_ranks())

@@ -99,8 +99,8 @@ pub(crate) fn connect_to(
             let text = format!("{} cannot reach {place}: {last}", options.host);
             return Err(Error::Failed(text).into());
         }
-        // A launcher's thousands of ranks would all print the same notice. Ranks whose address the user gave by hand
-        // are few.
+        // A launcher's thousands of ranks would all print the same notice. If a user gave the address by hand, there
+        // are few ranks.
         if let Meeting::Master {
             host,
             port,

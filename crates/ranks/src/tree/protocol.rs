@@ -275,7 +275,7 @@ impl TreeNode {
     /// Asks the ranks at and below this one whether they have entered a collective with these members.
     fn begin_inquiry(&mut self, call: CallNumber, members: RankSet) {
         if self.settings.me.rank != 0 {
-            // A new inquiry ends an older one, whose answers so far are sent to rank 0.
+            // A new inquiry ends an older one. The answers so far are sent to rank 0.
             self.close_inquiry();
         }
         let settings = &self.settings;

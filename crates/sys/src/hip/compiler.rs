@@ -98,7 +98,7 @@ impl HipCompiler {
         let wanted =
             generation.and_then(|name| CString::new(format!("--offload-arch={name}")).ok());
         let options: Vec<*const c_char> = wanted.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: the program lives, and the count matches the strings, each of which ends with a NUL and outlives the
+        // SAFETY: the program lives, and the count matches the strings. Each string ends with a NUL and outlives the
         // call.
         let code = unsafe {
             (self.calls.compile)(program.handle, options.len() as c_int, options.as_ptr())

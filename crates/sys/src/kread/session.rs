@@ -228,7 +228,7 @@ impl KreadSession {
             slot_bytes: setup.slot_bytes,
             ..tkr_setup::ZEROED
         };
-        // A name that is too long is truncated, and the module then rejects it: no device has such a long name.
+        // A name that is too long is truncated, and the module then rejects it: no device has a name of this length.
         let name = setup.device.as_bytes();
         asked
             .device

@@ -348,8 +348,8 @@ impl Endpoint {
             ..abi::fi_mr_attr::ZEROED
         };
         let mut mr = std::ptr::null_mut();
-        // SAFETY: the domain is open; the attribute and its pointees live through the call, and the flag tells the
-        // library whether `mr_iov` is a dmabuf. The memory is kept until the registration is closed.
+        // SAFETY: the domain is open; the attribute and its pointees live through the call. The flag is set if `mr_iov`
+        // is a dmabuf. The memory is kept until the registration is closed.
         let code = unsafe {
             ((*(*domain).mr).regattr)(domain.cast(), &raw const attr, flags, &raw mut mr)
         };
@@ -381,7 +381,7 @@ impl Endpoint {
             )));
         }
         let mut padded = [0u8; NAME_BYTES_MAX];
-        // Keep the last byte zero, so that a name that is text always ends with a zero, whatever the peer sent.
+        // Keep the last byte zero, so that a name that is text always ends with a zero, regardless of the peer's bytes.
         let room = padded[..NAME_BYTES_MAX - 1]
             .get_mut(..name.len())
             .ok_or_else(|| LibraryError::argument("the peer's address is too long"))?;

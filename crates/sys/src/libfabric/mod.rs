@@ -108,7 +108,7 @@ impl std::fmt::Display for Release {
 /// reason).
 #[derive(Debug)]
 pub struct Libfabric {
-    // Keeps the code of the functions below loaded, whatever the loader's policy. `None` for the embedded library,
+    // Keeps the code of the functions below loaded, regardless of the loader's policy. `None` for the embedded library,
     // which is part of the program.
     library: Option<SharedLibrary>,
     calls: FabricCalls,

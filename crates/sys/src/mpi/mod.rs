@@ -132,7 +132,7 @@ pub fn has_started() -> bool {
 
 /// A library that has been loaded and recognised.
 struct Loaded {
-    // Keeps the code of the functions below loaded, whatever the loader's policy.
+    // Keeps the code of the functions below loaded, regardless of the loader's policy.
     library: SharedLibrary,
     functions: Functions,
     constants: Constants,

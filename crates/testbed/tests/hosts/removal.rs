@@ -150,7 +150,7 @@ fn after_the_guardian_was_killed() {
     let Some(hosts) = two_hosts(None) else { return };
     let folder = hosts.folder().to_owned();
     send(guardian_of(&folder), Signal::KILL);
-    // Creating other hosts removes leftovers, but must not remove hosts whose owner is alive.
+    // Creating other hosts removes leftovers, but must not remove hosts with a living owner.
     drop(two_hosts(None));
     assert_eq!(printed(&mut hosts.command(0, "hostname")), "h0");
     hosts.close().unwrap();

@@ -116,7 +116,7 @@ fn limits_on_open_files() {
 #[test]
 fn networks_without_a_usable_address() {
     let veth = "ip link set lo up\nip link add v0 type veth peer name v1\nip link set v0 up\nip link set v1 up";
-    // V stands for two links without addresses, and H for a rank whose variables are set by hand.
+    // V stands for two links without addresses, and H for a rank with variables set by hand.
     let cases = "
         true                                                   => 1 => --ranks 2
             => cannot reach 127.0.0.1 | `ip link set lo up`

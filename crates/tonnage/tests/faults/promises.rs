@@ -140,7 +140,7 @@ fn grace(case: &Case, seen: &Seen) -> Duration {
 
 fn wrong_code(case: &Case, code: i32) -> Option<String> {
     if let Some(launcher) = case.launcher() {
-        // A launcher that is told to end may exit with 0, whatever the exit codes of its processes are.
+        // A launcher that gets a signal to end may exit with 0, regardless of the exit codes of its processes.
         let is_its_own = launcher == MPICH && case.whom == Whom::Supervisor;
         return (code == 0 && !is_its_own).then(|| "its exit code is 0".to_owned());
     }

@@ -483,7 +483,7 @@ impl Experiment<'_> {
             .barrier("before the storage's streams", DEADLINES.phase)?;
         let measured = if self.writes() {
             let written = place.map(WrittenStream::write).transpose();
-            // All streams are written before any stream is read. Ranks whose stream failed wait here too.
+            // All streams are written before any stream is read. Ranks with failed streams wait here too.
             self.rank
                 .barrier("between the storage's streams", DEADLINES.phase)?;
             written.and_then(|written| {

@@ -55,7 +55,7 @@ pub struct TrialTotals {
     pub elapsed_ns: u64,
     /// Maximum number of operations that any worker had in flight.
     pub in_flight_max: u64,
-    /// Number of workers whose engine still tries out how to carry out operations.
+    /// Number of workers with an engine that is still trying out methods.
     pub unsettled: u64,
     /// If bytes move in both directions: the part that the second ranks of the pairs initiated.
     pub back: OperationSums,

@@ -30,7 +30,7 @@ pub(super) fn prove(
     let said = |failure: CudaFailure| format!("the self-test of its kernels failed: {failure}");
     let buffer = DeviceBuffer::allocate(context, BYTES + 2 * MARGIN).map_err(said)?;
     let proof = Proof { buffer, kernels };
-    // First case: an odd address, and data whose alignment differs.
+    // First case: an odd address, and data with a different alignment.
     let key = Key::new(0x70_72_6f_6f_66, 1, 2, 3);
     proof.fills(MARGIN, BYTES, key.ahead(5))?;
     // Second case: address and data aligned, with inverted words.
@@ -44,8 +44,8 @@ pub(super) fn prove_copies(
     kernel: &Arc<CopyKernel>,
 ) -> std::result::Result<(), String> {
     let said = |failure: CudaFailure| format!("the self-test of its kernel failed: {failure}");
-    // Ranges whose source and target have the same alignment, and ranges for which it differs. If it differs, the
-    // kernel copies byte by byte.
+    // Ranges with the same alignment at source and target, and ranges with different ones. If they differ, the kernel
+    // copies byte by byte.
     let ranges = [(MARGIN, MARGIN, BYTES), (24, 16, 4099), (MARGIN, 24, 4099)];
     prove_ranges(context, kernel, &ranges)?;
     // On a GPU with many processors, each thread copies only one word of these ranges. With a single block, each thread

@@ -73,7 +73,7 @@ impl Kind for Transfer {
         conflicts::check(self, CONFLICTS)?;
         let what = &self.what;
         let engines = chosen(&what.engine, &what.engine_options, lists)?;
-        // Engines whose ranks are threads of one process run two such ranks in a run of one process.
+        // Engines that run ranks as threads of one process use two ranks in a run of one process.
         let has_room = ranks == 1 && engines.iter().all(|engine| engine.entry.one_process);
         let ranks = if has_room { 2 } else { ranks };
         let loads = loads(self, ranks)?;

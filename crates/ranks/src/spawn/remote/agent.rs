@@ -78,7 +78,7 @@ impl ReportSender {
                 break;
             }
         }
-        // Queued heartbeats are dropped, because one heartbeat says as much as many.
+        // Queued heartbeats are dropped, because one heartbeat proves as much as many.
         if waiting.len() > WAITING_MAX {
             waiting.retain(|report| *report != AgentReport::Alive);
         }
@@ -110,7 +110,7 @@ pub fn serve(program: AgentProgram) -> Result<()> {
         let _ = out.write_all(b"\n");
         while let Ok(report) = said.recv() {
             if write_line(&mut out, &report).is_err() {
-                // If nobody reads the reports, no more orders will arrive either.
+                // Without a reader of the reports, no more orders will arrive either.
                 let _ = on_error.send(None);
                 break;
             }

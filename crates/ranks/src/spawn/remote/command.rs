@@ -11,7 +11,7 @@ use tonnage_units::{Error, Result};
 /// precedence.
 const OPTIONS: [&str; 7] = [
     "BatchMode=yes",
-    // A host key that was not checked is never accepted, whatever ssh_config says.
+    // A host key that was not checked is never accepted, regardless of ssh_config.
     "StrictHostKeyChecking=yes",
     "ConnectTimeout=4",
     // With these two options, a host that is silent for six seconds counts as gone.

@@ -27,7 +27,7 @@ pub fn candidate_addresses(root: &AgentHello, others: &[&AgentHello]) -> Vec<IpA
     let mut found: Vec<(usize, &super::messages::HostAddress)> =
         (root.addresses.iter().enumerate())
             .filter(|(_, address)| may_be_reachable(address.ip))
-            // The address at which ssh connected is reachable, whatever the name of its interface.
+            // The address at which ssh connected is reachable, regardless of its interface's name.
             .filter(|(_, address)| {
                 Some(address.ip) == root.ssh_address || !is_host_internal(&address.interface)
             })

@@ -287,7 +287,7 @@ struct RankRates {
 
 impl RankRates {
     fn are_slow(&self) -> bool {
-        // A single pair says nothing about its rank.
+        // A single pair is not evidence about its rank.
         self.all > 1 && f64::from(self.slow) >= SLOW_PAIRS_FRACTION * f64::from(self.all)
     }
 }

@@ -1,11 +1,10 @@
 //! Orders that all ranks give to their workers at the same time. Meanwhile, workers find each other through a store.
 //!
 //! An entry that a worker writes into the store must reach all other workers (`worker/store.py` explains why that
-//! suffices). While any worker is busy with such an order, the ranks take part in rounds. In each round, a rank
-//! contributes the entries that its worker wrote since the last round. It receives the entries of all ranks, and
-//! forwards them to its worker in rank order. Thus all workers apply the same entries in the same order, and each entry
-//! is sent once. Rounds end when all workers are done and no rank has contributed entries. All ranks see this in the
-//! same round.
+//! suffices). While any worker is busy with an order, the ranks take part in rounds. In each round, a rank contributes
+//! the entries that its worker wrote since the last round. It receives the entries of all ranks, and forwards them to
+//! its worker in rank order. Thus all workers apply the same entries in the same order, and each entry is sent once.
+//! Rounds end when all workers are done and no rank has contributed entries. All ranks see this in the same round.
 
 use std::time::{Duration, Instant};
 
