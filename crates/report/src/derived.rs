@@ -100,13 +100,13 @@ derived! {
         the other), or from posting a read to its completion.";
     P50 = "p50 (ns)", TOUR, "Median latency in nanoseconds; see p50 (us).";
     P99 = "p99 (ns)", TOUR, "Latency in nanoseconds that 99 % of the samples do not exceed; see p99 (us).";
-    CACHE_LINE = "Cache line (ns)", TOUR, "Time of a cache line from one CPU to the other, measured with the point: the mean of the \
-        canary's medians before and after it. No message between two ranks of a host can be faster. n/a for reads, which \
+    CACHE_LINE = "CPU to CPU (ns)", TOUR, "Time of a cache line from one CPU to the other, measured with the point: the mean of the \
+        canary's medians before and after it. No message between two ranks of a host can be faster. - for reads, which \
         are not one-way.";
-    ABOVE = "Above it (ns)", TOUR, "Time that engine, library and kernel add to the cache line: p50 - Cache line.";
+    ABOVE = "Overhead (ns)", TOUR, "Time that engine, library and kernel add to the cache line: p50 - CPU to CPU.";
     BANDWIDTH = "ENGINE (GB/s)", TOUR, "Bandwidth of the engine that the header names; see Avg BW (GB/s).";
-    INTERVAL = "± 95 %", TOUR, "Half width of the 95 % confidence interval of the bandwidth before it, in GB/s; see \
-        CI95 (%).";
+    INTERVAL = "± 95 %", TOUR, "Half width of the 95 % confidence interval of the bandwidth before it, as a part of \
+        it; see CI95 (%).";
     OF_BOUND = "Of bound", TOUR, "Part of its bound that the bandwidth reaches; see Util (%). The lines under the table \
         name the bounds.";
     LAYER = "Layer", LAYERS, "Engine, library or bound that stands on those before it.";

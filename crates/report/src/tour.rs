@@ -14,6 +14,7 @@ use tonnage_units::quantity::human::{exact_size, number, whole_percent};
 use tonnage_record::figures::engine::transport_of_record;
 use tonnage_record::host_bounds::HostBounds;
 
+use crate::column::NO_VALUE;
 use crate::cpu_loss;
 use crate::derived::{
     ABOVE, BANDWIDTH, BOUND, CACHE_LINE, DerivedColumn, INTERVAL, MEASURED, OF_BOUND, OPERATION,
@@ -102,7 +103,7 @@ fn bounds(bounds: &HostBounds) -> String {
         ],
         Err(why) => vec![
             "cache line between two CPUs".to_owned(),
-            "n/a".to_owned(),
+            NO_VALUE.to_owned(),
             why.clone(),
         ],
     };
@@ -182,8 +183,8 @@ fn latency(records: &[TransferRecord<'_>]) -> String {
             what.to_owned(),
             number(latency.latency_ns_p50 as f64),
             number(latency.latency_ns_p99 as f64),
-            line.map_or("n/a".to_owned(), number),
-            line.map_or("n/a".to_owned(), |line| {
+            line.map_or(NO_VALUE.to_owned(), number),
+            line.map_or(NO_VALUE.to_owned(), |line| {
                 number(latency.latency_ns_p50 as f64 - line)
             }),
         ]);
@@ -282,13 +283,21 @@ fn by_size(records: &[TransferRecord<'_>]) -> String {
                 .find(same)
                 .and_then(|record| record.body.summary.as_ref());
             let Some(summary) = summary else {
-                row.extend(["n/a"; 3].map(str::to_owned));
+                row.extend([NO_VALUE; 3].map(str::to_owned));
                 continue;
             };
             let spread = &summary.bandwidth_bytes_per_s;
             row.push(number(spread.mean / 1e9));
-            row.push(spread.ci95.map_or("n/a".to_owned(), |ci| number(ci / 1e9)));
-            row.push(summary.utilization.map_or("n/a".to_owned(), whole_percent));
+            row.push(
+                spread
+                    .ci95_fraction()
+                    .map_or(NO_VALUE.to_owned(), whole_percent),
+            );
+            row.push(
+                summary
+                    .utilization
+                    .map_or(NO_VALUE.to_owned(), whole_percent),
+            );
         }
         rows.push(row);
     }
