@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use crate::canary;
-use crate::cpu_time::CpuTimeMeter;
+use crate::cpu_loss::CpuLossMeter;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree, await_first_cause, outcome};
 use crate::in_process;
@@ -70,7 +70,7 @@ fn measure(
     divides: bool,
 ) -> Result<RunEnd> {
     let (mut cpu, mut paths) = (
-        CpuTimeMeter::new(Tree::host()),
+        CpuLossMeter::new(Tree::host()),
         PathWatch::new(open_sockets()),
     );
     let mut conductor = Conductor {
@@ -415,7 +415,7 @@ impl Conductor<'_> {
         let not_begun = outcome(&Error::Failed("not started".into()));
         let record = self
             .run
-            .record(self.stage.settings, K::body(asked), not_begun);
+            .record(self.stage.settings, K::empty_body(asked), not_begun);
         Record {
             // No hardware or software is missing for a contradictory cell of a sweep, so the cell is not optional.
             optional: asked.reading.optional && asked.impossible.is_none(),

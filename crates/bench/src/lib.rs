@@ -14,7 +14,7 @@
 //! | [`loop_parameters`] | parameters of the timed loops, derived from a point |
 //! | [`bound`] | upper bounds, which utilization refers to |
 //! | [`canary`] | shows whether the machine changed while a point was measured |
-//! | [`cpu_time`] | CPU time that ranks lost during their trials |
+//! | [`cpu_loss`] | CPU time that ranks lost during their trials |
 //! | [`network_paths`] | settings of the network paths of engines' sockets |
 //! | [`wire_proof`] | proof that the payload crossed the expected devices |
 //! | [`threads`] | starting threads |
@@ -27,7 +27,7 @@
 pub mod bound;
 pub mod canary;
 pub mod conductor;
-pub mod cpu_time;
+pub mod cpu_loss;
 pub mod deadlines;
 pub mod failure;
 pub mod host;

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-use crate::cpu_time::own_thread;
+use crate::cpu_loss::own_thread;
 use tonnage_units::{Error, Result};
 
 /// Starts a thread with the name `what`, such as `worker 3`.

@@ -1,7 +1,7 @@
 //! Proof of path: shows whether the payload of a point crossed the devices that the engines named.
 //!
 //! When engines open, every rank sends rank 0 the devices that its payload must cross ([`NamedDevices`]). Rank 0 then
-//! knows which ranks share a device ([`Routes`]), and sends each rank its part ([`RouteShare`]). Ranks that share
+//! knows which ranks share a device ([`Routes`]), and sends each rank its part ([`RankRoutes`]). Ranks that share
 //! devices form a group. Before the warm-up and after the last trial, one rank of each group reads the counters
 //! ([`CounterWatch`]). The expected bytes are those of all operations that were issued, including the warm-up.
 //! [`tonnage_machine::counters`] reads the counters. `unproven` explains why something is not proven.
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-pub use routes::{NamedDevices, RouteShare, Routes};
+pub use routes::{NamedDevices, RankRoutes, Routes};
 pub use watch::{CounterWatch, Loads};
 
 use crate::json::Json;

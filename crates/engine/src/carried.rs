@@ -19,12 +19,12 @@ pub trait TrialCarrier {
     ///
     /// # Errors
     /// If a part does not lie in the memory.
-    fn take_over(&mut self, stretches: &[(u64, u64)]) -> Result<()>;
+    fn copy_to_landing(&mut self, stretches: &[(u64, u64)]) -> Result<()>;
     /// Copies these parts back, so that the worker's memory holds the bytes that arrived.
     ///
     /// # Errors
     /// If a part does not lie in the memory.
-    fn bring_back(&mut self, stretches: &[(u64, u64)]) -> Result<()>;
+    fn copy_from_landing(&mut self, stretches: &[(u64, u64)]) -> Result<()>;
     /// Prepares an order, and returns a handle by which another thread follows its progress.
     ///
     /// # Errors

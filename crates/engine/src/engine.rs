@@ -155,7 +155,7 @@ pub trait Engine {
     /// If the engine does not support the lane's kind or promises.
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane>;
     /// Releases a lane that has nothing in flight. Its number may be reused.
-    fn release(&mut self, lane: Lane);
+    fn release_lane(&mut self, lane: Lane);
     /// Announces the length of a peer's write-imms. An engine that cuts write-imms into parts needs the length to know
     /// when one has fully arrived. `None`: the peer sends no more.
     ///

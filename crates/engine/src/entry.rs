@@ -85,12 +85,12 @@ pub struct OpenRequest<'a> {
     /// True if this rank initiates operations; false if it is only their target.
     pub initiates: bool,
     /// This rank's memory, and the memories of the ranks that it exchanges bytes with.
-    pub memories: (RankMemory<'a>, &'a [RankMemory<'a>]),
+    pub memories: (PlannedMemory<'a>, &'a [PlannedMemory<'a>]),
 }
 
 /// Memory of a rank, before it is allocated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RankMemory<'a> {
+pub struct PlannedMemory<'a> {
     /// The memory's name in the list of memories, with the variant.
     pub name: &'a str,
     /// The GPU assigned to the rank; `None` if none was assigned.
@@ -116,7 +116,7 @@ impl Default for OpenRequest<'_> {
             address: None,
             verbs: &Verb::ALL,
             initiates: true,
-            memories: (RankMemory::default(), &[]),
+            memories: (PlannedMemory::default(), &[]),
         }
     }
 }

@@ -35,7 +35,7 @@
 //!
 //! ```text
 //! Entry::open → Domain::worker → register(memory) → endpoint_addresses(peers) ⇄ connect(peers) → meet
-//!     → lane(verb, peer, regions) → post, poll, … flush, poll → release(lane) → deregister(region)
+//!     → lane(verb, peer, regions) → post, poll, … flush, poll → release_lane(lane) → deregister(region)
 //! ```
 //!
 //! Not in this crate: the engines and memories themselves (`tonnage_engines`), the loops that drive them
@@ -76,7 +76,7 @@ pub mod testing;
 
 pub use domain::{BoundKind, Caps, DeviceMemoryAccess, Domain, WorkerConfig};
 pub use engine::{ArmOutcome, EndpointAddress, Engine, Flush, Locality, PeerEndpoint, RailLoad};
-pub use entry::{DeviceRequest, Domains, Entry, OpenRequest, RankMemory};
+pub use entry::{DeviceRequest, Domains, Entry, OpenRequest, PlannedMemory};
 pub use failure::Failure;
 pub use library::{BeforeJoin, Libraries, Library, Lifecycle};
 pub use lists::{Lists, find};

@@ -59,8 +59,8 @@ impl Verb {
         matches!(self, Self::FetchAdd | Self::CompareSwap)
     }
 
-    /// Whether the verb fetches bytes from the peer, so that its completion also serves as the peer's answer.
-    pub fn fetches(self) -> bool {
+    /// Whether the verb returns bytes from the peer, so that its completion also serves as the peer's answer.
+    pub fn returns_bytes(self) -> bool {
         self == Self::Read || self.is_atomic()
     }
 

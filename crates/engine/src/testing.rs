@@ -181,7 +181,7 @@ pub struct TestScript {
     pub lanes: BTreeSet<u32>,
     /// Number of calls of `lane`.
     pub lanes_asked: usize,
-    /// Number of calls of `release`.
+    /// Number of calls of `release_lane`.
     pub released: usize,
     /// Regions that have not been deregistered.
     pub regions: BTreeSet<u32>,
@@ -357,7 +357,7 @@ impl Engine for TestEngine {
         Ok(Lane(number))
     }
 
-    fn release(&mut self, lane: Lane) {
+    fn release_lane(&mut self, lane: Lane) {
         let mut script = self.lock();
         script.released += 1;
         let in_flight = script.in_flight.iter().any(|op| op.lane == lane);
@@ -700,7 +700,7 @@ mod tests {
         let spec = LaneSpec::new(LaneKind::Initiate(Verb::Write), 1, RegionId(0), &remote);
         let lane = engine.lane(&spec).unwrap();
         engine.flush(lane, 0).unwrap();
-        engine.release(lane);
+        engine.release_lane(lane);
         assert!(engine.lock().wrong.is_empty());
         engine.flush(lane, 0).unwrap();
         assert_eq!(engine.lock().wrong, [format!("flushed on {lane:?}")]);

@@ -102,7 +102,7 @@ impl Engine for Null {
         Ok(known.unwrap_or_else(|| self.lanes.put(wanted)))
     }
 
-    fn release(&mut self, lane: Lane) {
+    fn release_lane(&mut self, lane: Lane) {
         self.lanes.release(lane);
     }
 
@@ -218,7 +218,7 @@ mod tests {
         let first = lane(&mut null, Verb::Write, 1);
         let second = lane(&mut null, Verb::Read, 1);
         assert_eq!(null.flush(first, 0).unwrap(), Flush::Delivered);
-        null.release(first);
+        null.release_lane(first);
         assert!(null.post(&[op(first, 0)]).is_err());
         assert!(null.flush(first, 0).is_err());
         assert_eq!(lane(&mut null, Verb::Read, 1), second);

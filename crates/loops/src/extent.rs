@@ -15,7 +15,7 @@ pub enum FlowStep {
     Next,
     /// No operation replaces the completed one.
     Retired,
-    /// The flow's last operation has completed; [`StreamExtent::close`] closes the flow using this operation's tag.
+    /// The flow's last operation has completed; [`StreamExtent::close_finished_flows`] closes the flow using this operation's tag.
     Last,
     /// The completion belongs to the flush that closes the flow, not to an operation.
     Flushed,
@@ -32,7 +32,7 @@ pub trait StreamExtent {
 
     /// Closes flows with a completed last operation, and returns the number of flushes posted. `tags` contains the flow
     /// of each tag and the list of retired tags. This method may add to that list.
-    fn close(
+    fn close_finished_flows(
         &mut self,
         port: &mut Port<'_>,
         flows: &[Flow],
@@ -61,7 +61,12 @@ impl StreamExtent for UntilLoopEnds {
     }
 
     #[inline]
-    fn close(&mut self, _: &mut Port<'_>, _: &[Flow], _: (&[u32], &mut Vec<u32>)) -> Result<usize> {
+    fn close_finished_flows(
+        &mut self,
+        _: &mut Port<'_>,
+        _: &[Flow],
+        _: (&[u32], &mut Vec<u32>),
+    ) -> Result<usize> {
         Ok(0)
     }
 
@@ -174,7 +179,7 @@ impl StreamExtent for FlowLoads {
     }
 
     #[inline]
-    fn close(
+    fn close_finished_flows(
         &mut self,
         port: &mut Port<'_>,
         flows: &[Flow],
@@ -296,7 +301,7 @@ mod tests {
         assert!(!loads.is_closed());
         // The mock rejects the first flush.
         let mut close = |loads: &mut FlowLoads| {
-            let posted = loads.close(&mut port, &flows, (&tags, &mut retired));
+            let posted = loads.close_finished_flows(&mut port, &flows, (&tags, &mut retired));
             (posted.unwrap(), loads.is_closed())
         };
         assert_eq!(close(&mut loads), (0, false));

@@ -11,7 +11,7 @@
 //! | [`files`] | file transfers, one at a time or several in flight; file content |
 //! | [`each`], [`library`] | layers between loop and engine: comparing every operation; the library for other programs |
 //! | [`credits`] | used by loops: a message completes once its receiver has consumed it |
-//! | [`pulse`] | used by loops: publishes progress to a thread that samples it once per interval |
+//! | [`loop_progress`] | used by loops: publishes progress to a thread that samples it once per interval |
 //! | [`stall`] | used by loops: detects operations that make no progress |
 //! | [`flow`], [`flow_walk`], [`walk`], [`permutation`] | an initiator's traffic with a peer; the order in which it visits the slots of a buffer |
 //! | [`port`], [`until`], [`recorder`] | the engine as the loops see it; when a loop ends; what it records |
@@ -33,11 +33,11 @@ pub mod files;
 pub mod flow;
 pub mod flow_walk;
 pub mod library;
+pub mod loop_progress;
 pub mod paced;
 pub mod permutation;
 pub mod ping_pong;
 pub mod port;
-pub mod pulse;
 pub mod recorder;
 pub mod serve;
 pub mod stall;

@@ -96,7 +96,7 @@ pub fn run_stream_extents<R: Recorder, E: StreamExtent>(
         if count > 0 {
             recorder.progress(completed);
         }
-        in_flight += extent.close(port, flows, (flow_of_tag, retired))?;
+        in_flight += extent.close_finished_flows(port, flows, (flow_of_tag, retired))?;
     }
 }
 

@@ -8,10 +8,10 @@ use super::Scratch;
 use super::batch::{BatchCounts, BatchLoop, BatchPart, SharedBatches, run_batch_loop};
 use super::extent::FlowLoads;
 use super::flow::Flow;
+use super::loop_progress::{LoopProgress, ProgressRecorder};
 use super::paced::{Punctuality, Timetable, paced};
 use super::ping_pong::{PingPongEnd, read_round_robin, serve_first};
 use super::port::Port;
-use super::pulse::{Pulse, PulseRecorder};
 use super::recorder::{PerBatch, PerOperation, PhaseHistograms, Recorder, Silent};
 use super::stream::{run_stream, run_stream_extents};
 use super::until::Until;
@@ -40,7 +40,7 @@ pub struct Recording<'a> {
     /// Phases of batches, in addition to their latencies.
     pub phases: Option<&'a mut PhaseHistograms>,
     /// Progress, for a thread that samples it once per interval.
-    pub pulse: Option<&'a Pulse>,
+    pub loop_progress: Option<&'a LoopProgress>,
 }
 
 /// Results of a loop.
@@ -72,27 +72,29 @@ impl TimedLoop<'_, '_> {
     /// Runs the loop to its end.
     pub fn run(self, recording: Recording<'_>) -> Result<LoopResults> {
         let clock = self.port.clock;
-        let pulse = recording.pulse;
+        let loop_progress = recording.loop_progress;
         match (recording.latencies, recording.phases) {
-            (None, _) => self.run_with_pulse(Silent, pulse),
+            (None, _) => self.run_with_progress(Silent, loop_progress),
             (Some(histogram), None) => {
-                self.run_with_pulse(PerOperation { clock, histogram }, pulse)
+                self.run_with_progress(PerOperation { clock, histogram }, loop_progress)
             }
             (Some(histogram), Some(phases)) => {
                 let whole = PerOperation { clock, histogram };
-                self.run_with_pulse(PerBatch { whole, phases }, pulse)
+                self.run_with_progress(PerBatch { whole, phases }, loop_progress)
             }
         }
     }
 
-    fn run_with_pulse<R: Recorder>(
+    fn run_with_progress<R: Recorder>(
         self,
         mut recorder: R,
-        pulse: Option<&Pulse>,
+        loop_progress: Option<&LoopProgress>,
     ) -> Result<LoopResults> {
-        match pulse {
+        match loop_progress {
             None => self.run_with_recorder(&mut recorder),
-            Some(pulse) => self.run_with_recorder(&mut PulseRecorder::new(recorder, pulse)),
+            Some(loop_progress) => {
+                self.run_with_recorder(&mut ProgressRecorder::new(recorder, loop_progress))
+            }
         }
     }
 

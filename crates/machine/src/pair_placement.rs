@@ -49,8 +49,8 @@ pub fn place_pairs(
         ));
     }
     let regions = match place {
-        PairPlace::Near => machine_cpus.near_regions(|cpu| cpu.package.is_some()),
-        PairPlace::Far => machine_cpus.far_regions(),
+        PairPlace::Near => machine_cpus.one_socket_regions(|cpu| cpu.package.is_some()),
+        PairPlace::Far => machine_cpus.two_socket_regions(),
     };
     let unavailable = |why: String| Error::Unavailable {
         what: format!("--place {}", place.name()),
@@ -89,7 +89,7 @@ pub fn place_automatically(
     if plain.iter().any(|rank| rank.yielding) || fault(&plain) == Fault::default() {
         return Ok(plain);
     }
-    let regions = machine_cpus.near_regions(|_| true);
+    let regions = machine_cpus.one_socket_regions(|_| true);
     let near = machine_cpus.place(&groups, workers, |machine_cpus, group| {
         machine_cpus.find_unshared(group, &regions)
     });
@@ -171,7 +171,7 @@ enum CpuPreference {
     /// Unused CPUs, on cores without other members of the group.
     OtherCores,
     /// Unused CPUs.
-    AffinityGuard,
+    UnusedCpus,
     /// Any CPU.
     Shared,
 }
@@ -202,7 +202,7 @@ impl<'a> MachineCpus<'a> {
     }
 
     /// Returns the regions on one socket: each NUMA node, then each whole socket.
-    fn near_regions(&self, fits: impl Fn(&Cpu) -> bool) -> Vec<Region> {
+    fn one_socket_regions(&self, fits: impl Fn(&Cpu) -> bool) -> Vec<Region> {
         let cpus = || self.cpus.iter().filter(|cpu| fits(cpu));
         let nodes: BTreeSet<_> = cpus().map(|cpu| (cpu.package, Some(cpu.node))).collect();
         let sockets: BTreeSet<_> = cpus().map(|cpu| (cpu.package, None)).collect();
@@ -211,7 +211,7 @@ impl<'a> MachineCpus<'a> {
     }
 
     /// Returns the regions on two sockets: all ordered pairs of sockets.
-    fn far_regions(&self) -> Vec<Region> {
+    fn two_socket_regions(&self) -> Vec<Region> {
         let known = self.cpus.iter().filter(|cpu| cpu.package.is_some());
         let sockets: BTreeSet<_> = known.map(|cpu| (cpu.package, None)).collect();
         let with_others = |one| {
@@ -255,7 +255,7 @@ impl<'a> MachineCpus<'a> {
         let ways = [
             CpuPreference::UnusedCores,
             CpuPreference::OtherCores,
-            CpuPreference::AffinityGuard,
+            CpuPreference::UnusedCpus,
         ];
         let each = |take| regions.iter().map(move |region| (region, take));
         let mut all = ways.into_iter().flat_map(each);
@@ -296,7 +296,7 @@ impl<'a> MachineCpus<'a> {
                     && match take {
                         CpuPreference::UnusedCores => used(cpu) + beside(cpu) == 0,
                         CpuPreference::OtherCores => free && beside(cpu) == 0,
-                        CpuPreference::AffinityGuard => free,
+                        CpuPreference::UnusedCpus => free,
                         CpuPreference::Shared => true,
                     }
             };

@@ -28,7 +28,7 @@ pub enum Part {
 
 /// Options that points of several kinds have.
 #[derive(Debug, Clone, Copy)]
-pub struct PointOptions<'a> {
+pub struct CommonOptions<'a> {
     /// Heading that the plan gives the point.
     pub label: Option<&'a str>,
     /// Name of the engine.
@@ -49,7 +49,7 @@ pub struct PointOptions<'a> {
     pub depth: Option<u32>,
 }
 
-impl<'a> PointOptions<'a> {
+impl<'a> CommonOptions<'a> {
     /// Creates the options that every point has.
     pub(crate) fn new(
         label: &'a Option<String>,
@@ -75,7 +75,7 @@ impl<'a> PointOptions<'a> {
 /// figure's method returns `None`.
 pub trait KindBody: Debug {
     /// Returns the options of the point.
-    fn options(&self) -> PointOptions<'_>;
+    fn options(&self) -> CommonOptions<'_>;
 
     /// Returns the full name of a part's engine, such as `fabric:tcp`.
     fn engine(&self, _: Part) -> &str {

@@ -62,7 +62,7 @@ pub struct Latency {
 
 impl Latency {
     /// Computes the figures of a histogram; `None` if it is empty.
-    pub fn from_histogram(histogram: &LatencyHistogram, kind: LatencyKind) -> Option<Self> {
+    pub fn summarize(histogram: &LatencyHistogram, kind: LatencyKind) -> Option<Self> {
         Some(Self {
             kind,
             delivered: None,
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn percentiles_of_1_to_1000_have_known_values() {
         let all: Vec<u64> = (1..=1000).collect();
-        let found = Latency::from_histogram(&of(&all), LatencyKind::Batch).unwrap();
+        let found = Latency::summarize(&of(&all), LatencyKind::Batch).unwrap();
         let expected = Latency {
             kind: LatencyKind::Batch,
             delivered: None,
@@ -156,7 +156,7 @@ mod tests {
         };
         assert_eq!(found, expected);
         assert_eq!(
-            Latency::from_histogram(&LatencyHistogram::new(), LatencyKind::Batch),
+            Latency::summarize(&LatencyHistogram::new(), LatencyKind::Batch),
             None
         );
     }
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn percentiles_in_the_last_bin_are_lower_bounds_and_the_largest_is_exact() {
         let found = of(&[vec![1000; 95], vec![90_000_000_000; 5]].concat());
-        let found = Latency::from_histogram(&found, LatencyKind::Response).unwrap();
+        let found = Latency::summarize(&found, LatencyKind::Response).unwrap();
         let bounds = found.lower_bounds.unwrap();
         assert!(!bounds.has_percentile(found.latency_ns_p90));
         assert!(bounds.has_percentile(found.latency_ns_p99));

@@ -41,7 +41,7 @@ impl EndpointState {
         let index = match source {
             LaneSource::LookUp => self.find_or_open_session(verb, local, remote)?,
             LaneSource::Fresh => {
-                let place = self.session_of(verb, local, remote)?;
+                let place = self.known_region(verb, local, remote)?;
                 self.open_named(verb, place, remote, &[verb])?
             }
             LaneSource::Register => self.open_with_registration(verb, local, remote)?,
@@ -65,7 +65,7 @@ impl EndpointState {
         if let Some(&session) = self.named_sessions.get(&(local, remote)) {
             return Ok(session);
         }
-        let place = self.session_of(verb, local, remote)?;
+        let place = self.known_region(verb, local, remote)?;
         let session = self.open_named(verb, place, remote, &Verb::COPYING)?;
         self.named_sessions.insert((local, remote), session);
         Ok(session)
@@ -89,7 +89,7 @@ impl EndpointState {
     }
 
     /// Returns the index of the registration to use, which is that of the local memory.
-    fn session_of(&self, verb: Verb, local: LocalId, remote: RemoteId) -> TransferResult<u32> {
+    fn known_region(&self, verb: Verb, local: LocalId, remote: RemoteId) -> TransferResult<u32> {
         match self.region_of(local) {
             Some(_) => Ok(local.place),
             None => Err(self.unknown(verb, remote.peer, NOT_REGISTERED)),

@@ -443,7 +443,7 @@ impl EndpointState {
             *users -= 1;
             if *users == 0 {
                 self.lanes.remove(&lane);
-                self.engine.release(lane);
+                self.engine.release_lane(lane);
             }
         }
     }

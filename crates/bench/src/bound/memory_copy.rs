@@ -38,7 +38,7 @@ pub fn copy_rates(
 /// Returns the source and the destination of an operation. `local` is the slot at the initiator, `remote` the slot at
 /// the target.
 fn from_and_to((local, remote): (u64, u64), op: Verb) -> (u64, u64) {
-    match op.fetches() {
+    match op.returns_bytes() {
         true => (remote, local),
         false => (local, remote),
     }
@@ -128,7 +128,7 @@ pub fn add_rates(sum: &mut Vec<CopyRate>, others: Vec<CopyRate>) {
 
 /// Joins the turns of two measurements, such as those before and after a point. No mean is taken: the best turn of
 /// either counts.
-pub fn mean_of_passes(before: &[CopyRate], after: &[CopyRate]) -> Vec<CopyRate> {
+pub fn join_turns(before: &[CopyRate], after: &[CopyRate]) -> Vec<CopyRate> {
     let all = before.iter().chain(after);
     all.cloned().collect()
 }
@@ -204,7 +204,7 @@ mod tests {
         // Turns before and after the trials were not simultaneous, so their rates are not added up.
         let before = [rate("memcpy", &[3.0, 4.0])];
         let after = [rate("memcpy", &[2.0, 7.0])];
-        let bound = describe(&mean_of_passes(&before, &after), 1, None).unwrap();
+        let bound = describe(&join_turns(&before, &after), 1, None).unwrap();
         assert_eq!(bound.bytes_per_s, 7.0);
     }
 

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::bound::link::link_bound;
-use crate::bound::memory_copy::{add_rates, agree_on_turns, mean_of_passes, with_choice};
+use crate::bound::memory_copy::{add_rates, agree_on_turns, join_turns, with_choice};
 use crate::bound::memory_link::{
     limit_of_device_links, link_lacking, links_unknown, within_devices,
 };
@@ -175,7 +175,7 @@ impl<'a> BoundMeasurement<'a> {
         match (before, after) {
             (Some(Measurement::Copies(before)), Some(Measurement::Copies(after))) => {
                 let slots = memory_copy::describe_gaps(self.point);
-                let rates = mean_of_passes(&before.rates, &after.rates);
+                let rates = join_turns(&before.rates, &after.rates);
                 memory_copy::describe(&rates, before.copiers, slots.as_deref())
             }
             _ if self.kind() == BoundKind::MemoryCopy => {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::cpu_time::CpuTimeMeter;
+use crate::cpu_loss::CpuLossMeter;
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
 use crate::host::RankHost;
@@ -28,7 +28,7 @@ pub struct Stage<'a> {
     /// This rank's host.
     pub host: &'a RankHost,
     /// Measures the CPU time that this rank's threads lose during measured intervals.
-    pub cpu: &'a mut CpuTimeMeter,
+    pub cpu: &'a mut CpuLossMeter,
     /// Records the network paths of the engines' sockets.
     pub paths: &'a mut PathWatch,
     /// Receives progress and results on rank 0.
@@ -79,7 +79,7 @@ pub trait Kind {
     }
 
     /// Returns the body of a record, without results.
-    fn body(asked: AnnotatedPoint<'_, Self::Point>) -> Body;
+    fn empty_body(asked: AnnotatedPoint<'_, Self::Point>) -> Body;
 
     /// Opens the resources that these points share. All ranks call this together.
     ///

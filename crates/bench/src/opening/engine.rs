@@ -14,7 +14,7 @@ use crate::deadlines::DEADLINES;
 use crate::failure::all_or_none;
 use crate::host::RankHost;
 use crate::settings::Settings;
-use crate::wire_proof::{NamedDevices, RouteShare};
+use crate::wire_proof::{NamedDevices, RankRoutes};
 use tonnage_engine::memory::{BusDevice, Memory};
 use tonnage_engine::{ArmOutcome, Caps, Descriptor, Domain, Engine, Peer, RegionId, fact_names};
 use tonnage_loops::each::{ComparisonFindings, Mailboxes};
@@ -73,7 +73,7 @@ pub struct OpenEngine {
     /// Whether this rank's workers yield their CPU while they wait.
     pub yielding: bool,
     /// This rank's part in the proof of path.
-    pub route: RouteShare,
+    pub route: RankRoutes,
     /// Longest time that any rank needed to start a device driver; `None` if no driver was started.
     pub driver_start_ns: Option<u64>,
     // Declared last, so that workers close before their domains.
@@ -209,7 +209,7 @@ fn open_local(
         workers.push(worker);
         messages.push(introductions);
     }
-    let memory_device = memories.device_of(rank.id()).cloned();
+    let memory_device = memories.memory_device_of(rank.id()).cloned();
     Ok(LocalOpening {
         opened: describe(
             &devices,
@@ -334,7 +334,7 @@ fn connect(
     peers: &[Peer],
     workers: &mut [EngineWorker],
     replies: &[(Peer, Vec<u8>)],
-    route: &mut RouteShare,
+    route: &mut RankRoutes,
 ) -> Result<()> {
     let locality = |peer| locality(rank, peer);
     let note_group = |peer, group| route.note_group(peer, group);

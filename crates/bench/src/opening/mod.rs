@@ -35,7 +35,7 @@ use tonnage_engine::memory::{
 };
 use tonnage_engine::paths::{Division, Rails, divide};
 use tonnage_engine::{
-    DeviceRequest, Domain, EngineOptions, EngineReport, Entry, OpenRequest, RankMemory, Verb,
+    DeviceRequest, Domain, EngineOptions, EngineReport, Entry, OpenRequest, PlannedMemory, Verb,
     WorkerConfig, fact_names, split_name,
 };
 use tonnage_machine::{Placement, Topology, Workers};
@@ -182,7 +182,7 @@ impl Requirements<'_> {
             return Ok(());
         }
         let of_each_rank = u64::from(self.workers) * u64::from(self.division.queue_pairs);
-        let memory = RankMemory {
+        let memory = PlannedMemory {
             name: self.memory,
             gpu: settings.gpu(local_rank(rank, rank.id())),
             device: None,
@@ -275,10 +275,10 @@ impl Requirements<'_> {
     ) -> Result<Devices> {
         let spans = !self.division.rails.is_single();
         let (named, of_rank) = settings.devices.request(rank.id(), spans);
-        let of_rank_memory = |of: u32| RankMemory {
+        let of_rank_memory = |of: u32| PlannedMemory {
             name: (self.memory_of)(of),
             gpu: settings.gpu(local_rank(rank, of)),
-            device: memories.device_of(of),
+            device: memories.memory_device_of(of),
         };
         let peers = self.pairs.peers(rank.id()).into_iter();
         let peers: Vec<_> = peers.map(of_rank_memory).collect();
@@ -467,7 +467,7 @@ impl MemoryDevices {
     /// Adds the devices of the peers. All ranks call this, to exchange them.
     pub(crate) fn exchange(mut self, rank: &mut Rank, mut peers: Vec<u32>) -> Result<Self> {
         let mut messages = Vec::new();
-        if let Some(own) = self.device_of(rank.id()) {
+        if let Some(own) = self.memory_device_of(rank.id()) {
             peers.sort_unstable();
             peers.dedup();
             peers.retain(|&peer| peer != rank.id());
@@ -486,7 +486,7 @@ impl MemoryDevices {
     }
 
     /// Returns the device that holds a rank's memory; `None` for host memory.
-    pub(crate) fn device_of(&self, rank: u32) -> Option<&BusDevice> {
+    pub(crate) fn memory_device_of(&self, rank: u32) -> Option<&BusDevice> {
         self.0.get(&rank)
     }
 }

@@ -9,12 +9,12 @@ use super::CommunicatingPairs;
 use super::description::{OpenMessage, WorkerCpus};
 use crate::deadlines::DEADLINES;
 use crate::json::Json;
-use crate::wire_proof::{RouteShare, Routes};
+use crate::wire_proof::{RankRoutes, Routes};
 use tonnage_engine::BoundKind;
 use tonnage_plan::roles::Roles;
 use tonnage_ranks::{Distinct, Hosts, Rank, pack, unpack};
 use tonnage_record::Placed;
-use tonnage_record::transfer::MeasuringCpus;
+use tonnage_record::transfer::CpuSharing;
 use tonnage_units::{Error, Result};
 
 /// Properties of the open engines of all ranks.
@@ -44,7 +44,7 @@ pub struct CommonOpening {
     /// CPU sockets of the workers that exchange bytes; `None` if unknown.
     pub placed: Option<Placed>,
     /// How the measuring workers share their CPUs, if other workers move a background load.
-    pub measuring_cpus: MeasuringCpus,
+    pub measuring_cpus: CpuSharing,
     /// How the devices of initiators detect that bytes have arrived. Each distinct way appears once.
     pub arrivals: Vec<ArrivalDetection>,
 }
@@ -63,7 +63,7 @@ pub struct ArrivalDetection {
 struct OpeningReply {
     /// The [`CommonOpening`]. It is encoded only once for all ranks.
     common: Vec<u8>,
-    route: RouteShare,
+    route: RankRoutes,
     shows_copies: bool,
 }
 
@@ -75,7 +75,7 @@ impl Openings {
         (own, places): (OpenMessage, WorkerCpus),
         pairs: &CommunicatingPairs,
         measuring: u32,
-    ) -> Result<(Self, RouteShare)> {
+    ) -> Result<(Self, RankRoutes)> {
         let own = Json(own);
         let all = rank.collect("describe the engines", &own, DEADLINES.step)?;
         let all = all.map(|Json(message)| message);
@@ -212,14 +212,14 @@ fn measuring_cpus(
     (all, places): (&Distinct<OpenMessage>, &Distinct<WorkerCpus>),
     hosts: &Hosts,
     measuring: u32,
-) -> MeasuringCpus {
+) -> CpuSharing {
     let ranks = all.iter().zip(places.iter()).zip(hosts.machines());
     let cpus = ranks.map(|((opened, places), &machine)| RankCpus {
         machine,
         cpus: &places.cpus,
         is_crowded: opened.yielding,
     });
-    cpus_of(cpus, measuring)
+    cpu_sharing_of(cpus, measuring)
 }
 
 /// Properties of a rank that determine how its workers share CPUs.
@@ -232,7 +232,7 @@ struct RankCpus<'a> {
 }
 
 /// Returns how the first `measuring` workers of each rank share their CPUs.
-fn cpus_of<'a>(ranks: impl Iterator<Item = RankCpus<'a>>, measuring: u32) -> MeasuringCpus {
+fn cpu_sharing_of<'a>(ranks: impl Iterator<Item = RankCpus<'a>>, measuring: u32) -> CpuSharing {
     let mut cpus = BTreeMap::<(u32, u32), WorkerOnCpu>::new();
     for rank in ranks {
         for (worker, cpu) in (0u32..).zip(rank.cpus) {
@@ -240,7 +240,7 @@ fn cpus_of<'a>(ranks: impl Iterator<Item = RankCpus<'a>>, measuring: u32) -> Mea
                 // The CPU of a worker that is not pinned is unknown. If there are too few CPUs, it may share one with
                 // any other worker.
                 if rank.is_crowded {
-                    return MeasuringCpus::Together;
+                    return CpuSharing::Together;
                 }
                 continue;
             };
@@ -254,11 +254,11 @@ fn cpus_of<'a>(ranks: impl Iterator<Item = RankCpus<'a>>, measuring: u32) -> Mea
     }
     let any = |is: fn(&WorkerOnCpu) -> bool| cpus.values().any(is);
     if any(|on_cpu| on_cpu.measuring > 1) {
-        MeasuringCpus::Together
+        CpuSharing::Together
     } else if any(|on_cpu| on_cpu.measuring > 0 && on_cpu.loading > 0) {
-        MeasuringCpus::WithLoad
+        CpuSharing::WithLoad
     } else {
-        MeasuringCpus::Own
+        CpuSharing::Own
     }
 }
 
@@ -422,13 +422,13 @@ pub(crate) mod tests {
     }
 
     /// Returns how measuring workers share CPUs. Each rank has two workers. The second one moves the load.
-    fn cpus_of_first<'a>(cpus: &'a [[Option<u32>; 2]], machines: &[u32]) -> MeasuringCpus {
+    fn cpu_sharing_of_first<'a>(cpus: &'a [[Option<u32>; 2]], machines: &[u32]) -> CpuSharing {
         let rank = |(cpus, machine): (&'a [Option<u32>; 2], &u32)| RankCpus {
             machine: *machine,
             cpus,
             is_crowded: true,
         };
-        super::cpus_of(cpus.iter().zip(machines).map(rank), 1)
+        super::cpu_sharing_of(cpus.iter().zip(machines).map(rank), 1)
     }
 
     #[test]
@@ -436,33 +436,33 @@ pub(crate) mod tests {
         let at = |cpus: [u32; 2]| cpus.map(Some);
         let one = [0, 0];
         assert_eq!(
-            cpus_of_first(&[at([0, 1]), at([2, 3])], &one),
-            MeasuringCpus::Own
+            cpu_sharing_of_first(&[at([0, 1]), at([2, 3])], &one),
+            CpuSharing::Own
         );
         assert_eq!(
-            cpus_of_first(&[at([0, 2]), at([1, 2])], &one),
-            MeasuringCpus::Own
+            cpu_sharing_of_first(&[at([0, 2]), at([1, 2])], &one),
+            CpuSharing::Own
         );
         assert_eq!(
-            cpus_of_first(&[at([0, 0]), at([1, 2])], &one),
-            MeasuringCpus::WithLoad
+            cpu_sharing_of_first(&[at([0, 0]), at([1, 2])], &one),
+            CpuSharing::WithLoad
         );
         assert_eq!(
-            cpus_of_first(&[at([0, 1]), at([1, 2])], &one),
-            MeasuringCpus::WithLoad
+            cpu_sharing_of_first(&[at([0, 1]), at([1, 2])], &one),
+            CpuSharing::WithLoad
         );
         assert_eq!(
-            cpus_of_first(&[at([0, 1]), at([0, 1])], &one),
-            MeasuringCpus::Together
+            cpu_sharing_of_first(&[at([0, 1]), at([0, 1])], &one),
+            CpuSharing::Together
         );
         // Equal numbers on different machines stand for different CPUs.
         assert_eq!(
-            cpus_of_first(&[at([0, 1]), at([0, 1])], &[0, 1]),
-            MeasuringCpus::Own
+            cpu_sharing_of_first(&[at([0, 1]), at([0, 1])], &[0, 1]),
+            CpuSharing::Own
         );
         assert_eq!(
-            cpus_of_first(&[[None; 2]; 2], &one),
-            MeasuringCpus::Together
+            cpu_sharing_of_first(&[[None; 2]; 2], &one),
+            CpuSharing::Together
         );
     }
 }

@@ -93,7 +93,7 @@ pub struct Routes {
 
 /// The part of the routes that one rank needs to know.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RouteShare {
+pub struct RankRoutes {
     /// Number of devices in all groups together; 0 if no engine names a device.
     pub(super) devices: u32,
     /// This rank's group; `None` if its engine names no device.
@@ -117,7 +117,7 @@ pub(super) struct GroupReader {
     pub(super) reads_tcp: bool,
 }
 
-impl RouteShare {
+impl RankRoutes {
     /// Returns the group of this rank.
     pub fn group(&self) -> Option<u32> {
         self.group
@@ -203,9 +203,9 @@ impl Routes {
     }
 
     /// Returns the part of the routes that a rank needs.
-    pub fn of_rank(&self, rank: u32) -> RouteShare {
+    pub fn of_rank(&self, rank: u32) -> RankRoutes {
         let group = self.group_of.get(rank as usize).copied().flatten();
-        RouteShare {
+        RankRoutes {
             devices: self.devices,
             group,
             reads: group.and_then(|at| self.reader(at, rank)),

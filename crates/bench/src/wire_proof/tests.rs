@@ -100,7 +100,7 @@ fn watch<'a>(
 
 /// Returns a rank's part of the routes, with the groups of all other ranks. Its memory is leaked for the rest of the
 /// tests.
-fn route(routes: &Routes, rank: u32) -> &'static RouteShare {
+fn route(routes: &Routes, rank: u32) -> &'static RankRoutes {
     let mut route = routes.of_rank(rank);
     for (peer, group) in (0..).zip(&routes.group_of) {
         route.note_group(peer, *group);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::routes::{DeviceGroup, RouteShare};
+use super::routes::{DeviceGroup, RankRoutes};
 use tonnage_engine::Verb;
 use tonnage_machine::counters::{Counters, Snapshot, difference, received_bytes, sent_bytes};
 use tonnage_machine::kernel_files::Tree;
@@ -42,7 +42,7 @@ pub(super) type CounterGrowth = Option<Counters>;
 /// One rank's part in the proof of path for a point.
 pub struct CounterWatch<'a> {
     pub(super) point: &'a TransferPoint,
-    pub(super) route: &'a RouteShare,
+    pub(super) route: &'a RankRoutes,
     pub(super) rank: u32,
     pub(super) tree: Tree,
     pub(super) timeout: Duration,
@@ -51,7 +51,7 @@ pub struct CounterWatch<'a> {
 
 impl<'a> CounterWatch<'a> {
     /// Reads the counters before the first operation. Returns `None` if no engine names a device.
-    pub fn begin(point: &'a TransferPoint, route: &'a RouteShare, rank: u32) -> Option<Self> {
+    pub fn begin(point: &'a TransferPoint, route: &'a RankRoutes, rank: u32) -> Option<Self> {
         (route.devices > 0)
             .then(|| Self::begin_in_tree(Tree::host(), point, route, rank, COUNTERS_TIMEOUT))
     }
@@ -59,7 +59,7 @@ impl<'a> CounterWatch<'a> {
     pub(super) fn begin_in_tree(
         tree: Tree,
         point: &'a TransferPoint,
-        route: &'a RouteShare,
+        route: &'a RankRoutes,
         rank: u32,
         timeout: Duration,
     ) -> Self {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tonnage_bench::cpu_time::CpuTimeMeter;
+use tonnage_bench::cpu_loss::CpuLossMeter;
 use tonnage_bench::host::RankHost;
 use tonnage_bench::kinds::kind::Stage;
 use tonnage_bench::kinds::transfer::open::open;
@@ -150,7 +150,7 @@ impl PairSession {
             rank,
             settings: &self.settings,
             host,
-            cpu: &mut CpuTimeMeter::new(Tree::host()),
+            cpu: &mut CpuLossMeter::new(Tree::host()),
             paths: &mut PathWatch::new(BTreeSet::new()),
             observer: &mut NoObserver,
         };

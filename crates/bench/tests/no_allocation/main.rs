@@ -22,10 +22,10 @@ use tonnage_loops::Scratch;
 use tonnage_loops::batch::{BatchLoop, SharedBatches};
 use tonnage_loops::extent::FlowLoads;
 use tonnage_loops::flow::Flow;
+use tonnage_loops::loop_progress::{LoopProgress, WorkerProgress};
 use tonnage_loops::paced::Timetable;
 use tonnage_loops::ping_pong::{PingPongEnd, return_all};
 use tonnage_loops::port::Port;
-use tonnage_loops::pulse::{Pulse, WorkerPulse};
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_loops::serve::serve;
 use tonnage_loops::timed_loop::{LoopKind, LoopResults, Recording, TimedLoop};
@@ -35,7 +35,7 @@ use tonnage_machine::kernel_files::Tree;
 use tonnage_plan::point::BoundChoice;
 use tonnage_plan::testing::{iterations, transfer_point};
 use tonnage_plan::transfer::{
-    Access, BatchCall, BatchOf, Batching, Pacing, Rate, SessionUse, Slots, TransferApi,
+    Access, BatchOf, Batching, CallsPerBatch, Pacing, Rate, SessionUse, Slots, TransferApi,
     TransferPoint,
 };
 use tonnage_sys::clock::Clock;
@@ -117,8 +117,8 @@ struct Shared {
     ready: AtomicU32,
     over: AtomicBool,
     stop: AtomicBool,
-    /// The initiator's pulse. While the target serves, it asks this pulse for latencies, as at the end of an interval.
-    pulse: Arc<Pulse>,
+    /// The progress of the initiator's loop. While the target serves, it requests its latencies, as at the end of an interval.
+    loop_progress: Arc<LoopProgress>,
 }
 
 impl Shared {
@@ -158,17 +158,17 @@ fn initiate(
     let mut port = Port::new(engine, Clock::new(), &shared.stop, true);
     port.post_receives(receives, 64)?;
     let (mut phases, mut whole) = (PhaseHistograms::default(), LatencyHistogram::new());
-    let mut felt = WorkerPulse::new(Arc::clone(&shared.pulse));
+    let mut worker = WorkerProgress::new(Arc::clone(&shared.loop_progress));
     let recording = Recording {
-        latencies: Some(&mut felt.latencies),
+        latencies: Some(&mut worker.latencies),
         phases: Some(&mut phases),
-        pulse: Some(&felt.pulse),
+        loop_progress: Some(&worker.loop_progress),
     };
     shared.both_ready()?;
     let (_, counted) = drive(point, &mut port, table.as_mut(), &mut flows, recording)?;
-    felt.finish(&mut whole, |_| {});
+    worker.finish(&mut whole, |_| {});
     let mut handed_over = LatencyHistogram::new();
-    felt.pulse.take_latencies(&mut handed_over);
+    worker.loop_progress.take_latencies(&mut handed_over);
     assert_eq!(handed_over.count(), whole.count());
     Ok((counted, whole.count()))
 }
@@ -197,7 +197,7 @@ fn drive(
     let batching = BatchLoop {
         size: point.batch_share(0),
         in_flight: point.batching.in_flight,
-        one_call: point.batching.call == BatchCall::One,
+        one_call: point.batching.call == CallsPerBatch::One,
         merged_bytes_max: None,
     };
     let (operations, pace) = match (point.pacing, table) {
@@ -241,7 +241,7 @@ fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result
     shared.both_ready()?;
     let before = counts();
     let mut over = || {
-        shared.pulse.request_latencies();
+        shared.loop_progress.request_latencies();
         shared.over.load(Ordering::Acquire)
     };
     match &mut table {
@@ -260,7 +260,7 @@ fn run(point: &TransferPoint) -> Result<Outcome> {
         ready: AtomicU32::new(0),
         over: AtomicBool::new(false),
         stop: AtomicBool::new(false),
-        pulse: Arc::default(),
+        loop_progress: Arc::default(),
     };
     std::thread::scope(|scope| {
         let target = scope.spawn(|| {
@@ -457,7 +457,7 @@ fn over(engine: &mut TestEngine, pacing: Pacing) -> Result<(u64, Counts)> {
     let recording = Recording {
         latencies: Some(&mut LatencyHistogram::new()),
         phases: None,
-        pulse: None,
+        loop_progress: None,
     };
     let (driven, counted) = drive(&point, &mut port, None, &mut flows, recording)?;
     Ok((driven.operations, counted))

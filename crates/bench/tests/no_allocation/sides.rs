@@ -15,7 +15,7 @@ use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::paths::divide;
 use tonnage_engine::{
     Caps, Descriptor, DeviceRequest, EndpointAddress, Engine, Lane, LaneKind, LaneSpec, Libraries,
-    OpenRequest, PeerEndpoint, RankMemory, Region, Verb, WorkerConfig, find, split_name,
+    OpenRequest, PeerEndpoint, PlannedMemory, Region, Verb, WorkerConfig, find, split_name,
 };
 use tonnage_engines::memory::HOST;
 use tonnage_engines::{ENGINES, LISTS};
@@ -131,7 +131,7 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     let mut libraries = Libraries::from([("libfabric".to_owned(), "embedded".into())]);
     libraries.extend(doubles_of_drivers());
     let memory = entry.device_memory.unwrap_or(HOST.name);
-    let own = RankMemory {
+    let own = PlannedMemory {
         name: memory,
         gpu: None,
         device: None,

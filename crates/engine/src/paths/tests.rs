@@ -269,12 +269,12 @@ fn a_lane_is_resolved_once_and_its_number_is_reused() {
     assert_eq!(bench.writes(), first);
     let second = bench.lane(LaneKind::Initiate(Verb::Write), 2);
     assert_ne!(second, first);
-    bench.worker.release(first);
+    bench.worker.release_lane(first);
     assert!(bench.worker.post(&[op(first, 0, 8)]).is_err());
     assert!(bench.worker.flush(first, 0).is_err());
     assert_eq!(bench.writes(), first);
     for lane in [first, second] {
-        bench.worker.release(lane);
+        bench.worker.release_lane(lane);
     }
     let region = bench.region.id;
     bench.worker.deregister(region).unwrap();
@@ -351,7 +351,7 @@ fn released_lanes_leave_no_entries_behind() {
     let mut bench = bench(2, None, ALL);
     for _ in 0..100 {
         let lane = bench.writes();
-        bench.worker.release(lane);
+        bench.worker.release_lane(lane);
     }
     let lane = bench.writes();
     for path in 0..2 {

@@ -253,7 +253,7 @@ impl Engine for PathsWorker {
         let mut lane_paths = Vec::with_capacity(self.paths.len());
         if let Err(error) = self.resolve(spec, &locals, remotes, &mut lane_paths) {
             for LanePath { path, lane, .. } in lane_paths {
-                self.paths[path].engine.release(lane);
+                self.paths[path].engine.release_lane(lane);
             }
             return Err(error);
         }
@@ -294,14 +294,14 @@ impl Engine for PathsWorker {
         Ok(lane)
     }
 
-    fn release(&mut self, lane: Lane) {
+    fn release_lane(&mut self, lane: Lane) {
         for path in self
             .lanes
             .release(lane)
             .into_iter()
             .flat_map(|lane| lane.paths)
         {
-            self.paths[path.path].engine.release(path.lane);
+            self.paths[path.path].engine.release_lane(path.lane);
         }
     }
 

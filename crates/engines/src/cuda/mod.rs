@@ -377,7 +377,7 @@ impl Engine for CudaCopies {
         Ok(self.lanes.put(lane))
     }
 
-    fn release(&mut self, lane: Lane) {
+    fn release_lane(&mut self, lane: Lane) {
         self.lanes.release(lane);
     }
 

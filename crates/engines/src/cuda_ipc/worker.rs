@@ -185,7 +185,7 @@ impl CudaIpc {
         }
         let (len, imm) = (op.len, op.imm);
         let entry = notifies.then(|| peer.outbox.reserve_entry(Arrival { tag, len, imm }));
-        let way = if verb.fetches() {
+        let way = if verb.returns_bytes() {
             (far, own)
         } else {
             (own, far)
@@ -281,7 +281,7 @@ impl Engine for CudaIpc {
         Ok(known.unwrap_or_else(|| self.lanes.put(state)))
     }
 
-    fn release(&mut self, lane: Lane) {
+    fn release_lane(&mut self, lane: Lane) {
         self.lanes.release(lane);
     }
 

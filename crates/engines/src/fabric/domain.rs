@@ -27,7 +27,7 @@ pub(super) struct FabricDomain {
     shm_writes: Option<String>,
     inject: bool,
     /// Maximum length of a write for which a later read is ordered after it (read-after-write, RAW).
-    pub(super) raw_bytes_max: u32,
+    pub(super) read_after_write_bytes_max: u32,
     /// How to register GPU memory; `None` for host memory.
     registration: Option<String>,
 }
@@ -63,7 +63,8 @@ impl FabricDomain {
             is_shm,
             shm_writes,
             inject: request.option(&OPTIONS, INJECT) == "auto",
-            raw_bytes_max: u32::try_from(attributes.raw_bytes_max).unwrap_or(u32::MAX),
+            read_after_write_bytes_max: u32::try_from(attributes.read_after_write_bytes_max)
+                .unwrap_or(u32::MAX),
             registration: is_of_gpu(request.memories.0)
                 .then(|| request.option(&OPTIONS, REGISTRATION)),
             info,
@@ -154,7 +155,8 @@ impl Domain for FabricDomain {
         };
         // The longest write that a flush proves to have arrived, if there is a limit.
         let flushes = matches!(self.arrival, Some(ArrivalProof::Flush { .. }));
-        let flushed = Some(self.raw_bytes_max).filter(|&bytes| flushes && bytes < u32::MAX);
+        let flushed =
+            Some(self.read_after_write_bytes_max).filter(|&bytes| flushes && bytes < u32::MAX);
         let address = attributes.address.map(|address| address.to_string());
         EngineReport {
             name: "fabric".to_owned(),
@@ -211,7 +213,7 @@ impl Domain for FabricDomain {
             deliver_every_write: self.arrival == Some(ArrivalProof::EveryWrite),
             flushes: match self.arrival {
                 Some(ArrivalProof::Flush { on_request }) => Some(FlushLimits {
-                    bytes_max: self.raw_bytes_max,
+                    bytes_max: self.read_after_write_bytes_max,
                     longer_delivered: on_request,
                 }),
                 _ => None,

@@ -315,8 +315,12 @@ fn pair_with_short_order(options: &EngineOptions) -> [support::Side; 2] {
         let info = chosen.infos.into_iter().next().unwrap();
         let mut domain =
             FabricDomain::new(&request, info, chosen.delivery, Facts::default()).unwrap();
-        assert_eq!(domain.raw_bytes_max, u32::MAX, "tcp orders all of them");
-        domain.raw_bytes_max = 4096;
+        assert_eq!(
+            domain.read_after_write_bytes_max,
+            u32::MAX,
+            "tcp orders all of them"
+        );
+        domain.read_after_write_bytes_max = 4096;
         let facts = serde_json::to_value(domain.report().facts).unwrap();
         let flushes = options
             .get(COMPLETION)
@@ -377,7 +381,7 @@ fn a_memory_is_registered_and_deregistered() {
         let own = sides[0].region.id;
         let refused = sides[0].engine.deregister(own).unwrap_err().to_string();
         assert!(refused.contains("not released"), "{refused}");
-        sides[0].engine.release(write);
+        sides[0].engine.release_lane(write);
         sides[1].engine.deregister(region.id).unwrap();
         assert!(sides[1].engine.deregister(region.id).is_err());
         assert!(sides[0].engine.post(&[op(write, 0, 0, 1)]).is_err());

@@ -437,7 +437,7 @@ impl Engine for FabricWorker {
         Ok(self.lanes.put(state))
     }
 
-    fn release(&mut self, lane: Lane) {
+    fn release_lane(&mut self, lane: Lane) {
         self.lanes.release(lane);
     }
 

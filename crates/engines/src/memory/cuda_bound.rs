@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tonnage_engine::memory::BusDevice;
-use tonnage_engine::{BoundKind, RankMemory};
+use tonnage_engine::{BoundKind, PlannedMemory};
 use tonnage_machine::devices::{GpuLinks, LinkTable, gpu_links};
 use tonnage_units::Result;
 
@@ -37,7 +37,7 @@ pub(crate) struct BoundedEnd {
 /// - Copies of a GPU that its rank did not describe: no bound is known.
 pub(crate) fn end(
     vendor: &GpuVendor,
-    (own, peers): (RankMemory<'_>, &[RankMemory<'_>]),
+    (own, peers): (PlannedMemory<'_>, &[PlannedMemory<'_>]),
 ) -> Result<BoundedEnd> {
     let mut gpus = EndGpus::default();
     let own = gpus.place(vendor, own)?;
@@ -80,7 +80,7 @@ struct EndGpus<'a>(Vec<(String, Option<&'a BusDevice>)>);
 
 impl<'a> EndGpus<'a> {
     /// Returns the index of the GPU that holds a rank's memory; `None` for host memory.
-    fn place(&mut self, vendor: &GpuVendor, memory: RankMemory<'a>) -> Result<Option<usize>> {
+    fn place(&mut self, vendor: &GpuVendor, memory: PlannedMemory<'a>) -> Result<Option<usize>> {
         let Some(number) = number_of(vendor, memory)? else {
             return Ok(None);
         };
@@ -316,8 +316,8 @@ mod tests {
     }
 
     /// A rank with memory of the GPU that has this name in the rank's process.
-    fn rank<'a>(name: &'a str, device: Option<&'a BusDevice>) -> RankMemory<'a> {
-        RankMemory {
+    fn rank<'a>(name: &'a str, device: Option<&'a BusDevice>) -> PlannedMemory<'a> {
+        PlannedMemory {
             name,
             gpu: None,
             device,
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn the_host_is_named_by_the_gpus_that_it_copies_to() {
         let gpus = [gpu(0, 1), gpu(1, 2)];
-        let of = |own: RankMemory<'_>, peers: &[usize]| {
+        let of = |own: PlannedMemory<'_>, peers: &[usize]| {
             let names = ["cuda", "cuda:1"];
             let peers = peers.iter().map(|&n| rank(names[n], Some(&gpus[n])));
             let peers: Vec<_> = peers.collect();
@@ -365,7 +365,7 @@ mod tests {
     /// The same number can mean different GPUs in two processes, and different numbers the same GPU.
     #[test]
     fn gpus_are_identified_by_their_addresses() {
-        let of = |own: &BusDevice, peers: &[RankMemory<'_>]| {
+        let of = |own: &BusDevice, peers: &[PlannedMemory<'_>]| {
             end(NVIDIA, (rank("cuda", Some(own)), peers)).unwrap()
         };
         let own = gpu(0, 1);

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
-use tonnage_engine::{Libraries, LibraryReport, RankMemory, split_name};
+use tonnage_engine::{Libraries, LibraryReport, PlannedMemory, split_name};
 use tonnage_sys::cuda::{
     CudaContext, CudaDevice, CudaFailure, CudaPart, CudaRegion, DeviceBuffer, Libcuda, PinnedArena,
 };
@@ -143,7 +143,7 @@ pub(crate) fn context_of(
 }
 
 /// Returns whether a rank will have GPU memory, which engines may register with NICs.
-pub(crate) fn is_of_gpu(memory: RankMemory<'_>) -> bool {
+pub(crate) fn is_of_gpu(memory: PlannedMemory<'_>) -> bool {
     vendor_of_memory(memory.name).is_some()
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn is_of_gpu(memory: RankMemory<'_>) -> bool {
 ///
 /// # Errors
 /// `Usage` if the text after the colon is not a number.
-pub(crate) fn number_of(vendor: &GpuVendor, memory: RankMemory<'_>) -> Result<Option<u32>> {
+pub(crate) fn number_of(vendor: &GpuVendor, memory: PlannedMemory<'_>) -> Result<Option<u32>> {
     match split_name(memory.name) {
         (name, variant) if name == vendor.memory => {
             driver::number(vendor, variant, memory.gpu).map(Some)

@@ -21,7 +21,7 @@ struct Opened {
 }
 
 /// The open files of a rank, used only by its main thread.
-pub(super) struct MpiCalls {
+pub(super) struct MpiFileCalls {
     world: Arc<World>,
     memory: Arc<Arena>,
     together: Together,
@@ -34,7 +34,7 @@ pub(super) struct MpiCalls {
 /// Limit of file numbers, which callers count from 0. A higher number is a mistake, and must not cost memory.
 const FILES_MAX: usize = 1 << 16;
 
-impl MpiCalls {
+impl MpiFileCalls {
     pub(super) fn new(
         world: Arc<World>,
         usage: &FileUse,
@@ -113,7 +113,7 @@ impl MpiCalls {
             file.see_blocks(view.begin, view.block_bytes, view.stride_bytes)?;
         }
         // The hints are read only once, because reading takes time and all files of a point have the same hints.
-        if self.effective_hints.is_empty() {
+        if self.effective_hints.is_unread() {
             self.effective_hints.read(file, self.world.dialect())?;
         }
         Ok(())
@@ -161,7 +161,7 @@ impl MpiCalls {
     }
 }
 
-impl FileCalls for MpiCalls {
+impl FileCalls for MpiFileCalls {
     fn call(&mut self, call: &FileCall<'_>) -> Result<u64> {
         match call {
             FileCall::Read(transfer) => self.transfer(transfer, false),

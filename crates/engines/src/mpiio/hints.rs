@@ -75,7 +75,7 @@ pub(super) struct EffectiveHints {
 }
 
 impl EffectiveHints {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(super) fn is_unread(&self) -> bool {
         self.listed.is_none()
     }
 

@@ -121,7 +121,7 @@ impl FileDomain for MpiDomain {
                 "engine mpiio supports only the main thread of a rank".into(),
             ));
         }
-        Ok(Box::new(calls::MpiCalls::new(
+        Ok(Box::new(calls::MpiFileCalls::new(
             Arc::clone(&self.mpi.world),
             &self.usage,
             self.preallocate(),

@@ -230,7 +230,7 @@ impl Engine for Worker {
         Ok(known.unwrap_or_else(|| self.lanes.put(state)))
     }
 
-    fn release(&mut self, lane: Lane) {
+    fn release_lane(&mut self, lane: Lane) {
         self.lanes.release(lane);
     }
 

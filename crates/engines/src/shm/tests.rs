@@ -201,7 +201,7 @@ fn a_worker_has_several_memories_and_lanes_name_theirs() {
     let own = pair.region[0].id;
     assert!(pair.engine[0].deregister(own).is_err(), "lanes are open");
     for lane in lanes {
-        pair.engine[0].release(lane);
+        pair.engine[0].release_lane(lane);
     }
     pair.engine[0].deregister(own).unwrap();
     assert!(pair.engine[0].deregister(own).is_err(), "it is gone");

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use tonnage_engine::{
     Caps, DeviceMemoryAccess, Domain, Domains, Engine, EngineOption, EngineReport, OpenRequest,
-    OptionKind, RankMemory, Verb, WorkerConfig,
+    OptionKind, PlannedMemory, Verb, WorkerConfig,
 };
 use tonnage_units::{Error, Result, WireDevice};
 
@@ -73,7 +73,7 @@ pub(crate) fn open_staged(
     staged(open(&OpenRequest {
         verbs: &[Verb::Send],
         initiates: true,
-        memories: (RankMemory::default(), &[]),
+        memories: (PlannedMemory::default(), &[]),
         ..request.clone()
     })?)
 }

@@ -328,7 +328,7 @@ impl Engine for StagedWorker {
         Ok(known.unwrap_or_else(|| self.lanes.put(state)))
     }
 
-    fn release(&mut self, lane: Lane) {
+    fn release_lane(&mut self, lane: Lane) {
         self.lanes.release(lane);
     }
 

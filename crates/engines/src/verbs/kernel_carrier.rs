@@ -9,7 +9,7 @@ use tonnage_engine::carried::{
 };
 use tonnage_engine::{Access, Verb};
 use tonnage_sys::kread::{
-    KreadFlow, KreadOrder, KreadPacing, KreadSession, KreadSlotOrder, KreadVerb,
+    KreadFlow, KreadOrder, KreadPosting, KreadSession, KreadSlotOrder, KreadVerb,
 };
 use tonnage_units::{Error, Result};
 
@@ -90,11 +90,11 @@ impl KernelWorker {
         order.flows.iter().map(flow).collect()
     }
 
-    fn pacing(&self, order: &CarriedOrder<'_>) -> KreadPacing {
+    fn posting_of(&self, order: &CarriedOrder<'_>) -> KreadPosting {
         match (order.in_batches, self.port.asked.signals_first) {
-            (true, _) => KreadPacing::Batch,
-            (false, true) => KreadPacing::First,
-            (false, false) => KreadPacing::Each,
+            (true, _) => KreadPosting::Batch,
+            (false, true) => KreadPosting::First,
+            (false, false) => KreadPosting::Each,
         }
     }
 
@@ -107,7 +107,7 @@ impl KernelWorker {
             },
             bytes: order.size_bytes,
             window: order.depth,
-            pacing: self.pacing(order),
+            posting: self.posting_of(order),
             orders: (slot_order(order.orders.0), slot_order(order.orders.1)),
             slots: (order.slots, order.stride_bytes),
             operations_max: None,
@@ -148,23 +148,23 @@ impl KernelWorker {
 }
 
 impl TrialCarrier for KernelWorker {
-    fn take_over(&mut self, stretches: &[(u64, u64)]) -> Result<()> {
+    fn copy_to_landing(&mut self, stretches: &[(u64, u64)]) -> Result<()> {
         let (Some(session), Some((_, memory))) = (&self.session, &self.memory) else {
             return Ok(());
         };
         for &(offset, bytes) in stretches {
-            let taken = session.take_over(memory, offset, bytes);
+            let taken = session.copy_to_landing(memory, offset, bytes);
             taken.map_err(|why| self.port.about(format!("filling landing memory: {why}")))?;
         }
         Ok(())
     }
 
-    fn bring_back(&mut self, stretches: &[(u64, u64)]) -> Result<()> {
+    fn copy_from_landing(&mut self, stretches: &[(u64, u64)]) -> Result<()> {
         let (Some(session), Some((_, memory))) = (&self.session, &self.memory) else {
             return Ok(());
         };
         for &(offset, bytes) in stretches {
-            let brought = session.bring_back(memory, offset, bytes);
+            let brought = session.copy_from_landing(memory, offset, bytes);
             brought.map_err(|why| self.port.about(format!("reading landing memory: {why}")))?;
         }
         Ok(())
@@ -179,7 +179,7 @@ impl TrialCarrier for KernelWorker {
                 how: "Choose --depth instead of --batch, or signalling=each".into(),
             });
         }
-        if self.pacing(order) == KreadPacing::First
+        if self.posting_of(order) == KreadPosting::First
             && (flows.len() > 1 || self.pairs_per_peer() > 1)
         {
             return Err(Error::Unavailable {

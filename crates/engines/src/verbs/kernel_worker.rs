@@ -15,7 +15,7 @@ use tonnage_engine::{
     LaneSpec, LaneTable, Op, PeerEndpoint, Region, RegionId, Verb, WorkerConfig, never_connected,
 };
 use tonnage_sys::kread::{
-    KreadFlow, KreadOrder, KreadOutcome, KreadPacing, KreadPath, KreadSession, KreadSlotOrder,
+    KreadFlow, KreadOrder, KreadOutcome, KreadPath, KreadPosting, KreadSession, KreadSlotOrder,
     KreadVerb,
 };
 use tonnage_sys::mapping::Arena;
@@ -360,7 +360,7 @@ impl Engine for KernelWorker {
         Ok(known.unwrap_or_else(|| self.lanes.put(lane)))
     }
 
-    fn release(&mut self, lane: Lane) {
+    fn release_lane(&mut self, lane: Lane) {
         self.lanes.release(lane);
     }
 
@@ -479,7 +479,7 @@ impl KernelWorker {
             verb: KreadVerb::Read,
             bytes,
             window: 1,
-            pacing: KreadPacing::Each,
+            posting: KreadPosting::Each,
             orders: (KreadSlotOrder::Fixed, KreadSlotOrder::Fixed),
             slots: (1, bytes.into()),
             operations_max: Some(1),

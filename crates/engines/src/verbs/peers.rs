@@ -68,11 +68,11 @@ impl Worker {
     ///
     /// # Errors
     /// If its work requests can hold less inline payload than the user requested.
-    pub(super) fn pair(&self, handle: PairHandle, peer: u32) -> Result<WorkerPair> {
+    pub(super) fn pair(&self, handle: PairHandle, peer: u32) -> Result<WorkerQueuePair> {
         let limits = self.queues.limits(handle);
         let inline = limits.map_or(0, |limits| limits.inline_bytes);
         self.port.check_inline(inline)?;
-        Ok(WorkerPair {
+        Ok(WorkerQueuePair {
             handle,
             number: self.queues.number(handle),
             peer,
@@ -156,7 +156,7 @@ impl Worker {
 
 /// A worker's peers, and its queue pairs. Both are identified by index.
 pub(super) struct Peers {
-    pairs: Vec<WorkerPair>,
+    pairs: Vec<WorkerQueuePair>,
     peers: Vec<PeerPairs>,
     /// Number of peers that completed first contact.
     met: usize,
@@ -177,21 +177,21 @@ impl Peers {
     }
 
     #[inline]
-    pub(super) fn pair(&self, place: usize) -> &WorkerPair {
+    pub(super) fn pair(&self, place: usize) -> &WorkerQueuePair {
         &self.pairs[place]
     }
 
     #[inline]
-    pub(super) fn pair_mut(&mut self, place: usize) -> &mut WorkerPair {
+    pub(super) fn pair_mut(&mut self, place: usize) -> &mut WorkerQueuePair {
         &mut self.pairs[place]
     }
 
-    pub(super) fn pairs(&self) -> &[WorkerPair] {
+    pub(super) fn pairs(&self) -> &[WorkerQueuePair] {
         &self.pairs
     }
 
     /// Adds a queue pair, and returns its index.
-    pub(super) fn add_pair(&mut self, pair: WorkerPair) -> usize {
+    pub(super) fn add_pair(&mut self, pair: WorkerQueuePair) -> usize {
         self.pairs.push(pair);
         self.pairs.len() - 1
     }
@@ -261,7 +261,7 @@ pub(super) fn first_packet(of: impl std::hash::Hash) -> u32 {
 }
 
 /// A queue pair of this worker.
-pub(super) struct WorkerPair {
+pub(super) struct WorkerQueuePair {
     pub(super) handle: PairHandle,
     pub(super) number: u32,
     /// The peer's rank. For a DC initiator, the rank that the first failed operation was for.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{
     Completion, Descriptor, Ending, EndpointAddress, Engine, Lane, LaneKind, LaneSpec, Libraries,
-    Op, OpenRequest, PeerEndpoint, RankMemory, Region, Verb, WorkerConfig,
+    Op, OpenRequest, PeerEndpoint, PlannedMemory, Region, Verb, WorkerConfig,
 };
 use tonnage_engines::cuda_ipc;
 use tonnage_engines::memory::CUDA;
@@ -67,7 +67,7 @@ fn connected(rank: u32, (library, gpu): (PathBuf, &str), socket: UnixStream) -> 
         libraries: &libraries,
         initiates: rank == 0,
         memories: (
-            RankMemory {
+            PlannedMemory {
                 name: "cuda",
                 gpu: None,
                 device: None,
@@ -271,7 +271,7 @@ fn arrivals_are_told(library: &Path, gpu: &str) {
         }
         let lane = side.lane(LaneKind::Initiate(verb));
         side.carry_out(lane);
-        side.engine.release(lane);
+        side.engine.release_lane(lane);
     }
     side.say("end");
     drop(side);

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use tonnage_engine::memory::MemoryEntry;
-use tonnage_engine::{EngineOptions, Libraries, OpenRequest, RankMemory, WorkerConfig};
+use tonnage_engine::{EngineOptions, Libraries, OpenRequest, PlannedMemory, WorkerConfig};
 use tonnage_engines::fabric;
 use tonnage_engines::memory::{CUDA, HIP};
 use tonnage_sys::libfabric::Libfabric;
@@ -20,7 +20,7 @@ fn refused(
 ) -> String {
     let libraries = Libraries::from([("libfabric".to_owned(), PathBuf::from(library))]);
     let options = EngineOptions::from([("registration".to_owned(), registration.to_owned())]);
-    let own = RankMemory {
+    let own = PlannedMemory {
         name: entry.name,
         gpu: None,
         device: None,

@@ -24,7 +24,7 @@ use tonnage_engine::memory::{CopyRange, CopyRepetitions, Memory, Request};
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engine::{
     Completion, Engine, EngineOptions, Lane, LaneKind, LaneSpec, Libraries, Op, OpenRequest,
-    RankMemory, RegionId, Verb, WorkerConfig, split_name,
+    PlannedMemory, RegionId, Verb, WorkerConfig, split_name,
 };
 use tonnage_engines::{LISTS, cuda, hip};
 use tonnage_sys::clock::Clock;
@@ -150,7 +150,7 @@ impl Driver {
         let domains = (self.maker.entry.open)(&OpenRequest {
             options,
             libraries: &self.libraries,
-            memories: (RankMemory::default(), &[]),
+            memories: (PlannedMemory::default(), &[]),
             ..OpenRequest::default()
         });
         let config = WorkerConfig::polling(0, 1, depth);
@@ -350,7 +350,7 @@ fn equal_lanes_are_shared_and_ranges_outside_are_refused() {
         // Region 0 is the lane's own memory, which was registered first.
         let in_use = line.engine.deregister(RegionId(0)).unwrap_err();
         assert!(in_use.to_string().contains("lane"), "{in_use}");
-        line.engine.release(lane);
+        line.engine.release_lane(lane);
         line.engine.deregister(RegionId(0)).unwrap();
         assert!(line.engine.post(&[good]).is_err() && line.engine.flush(lane, 0).is_err());
         line.engine.deregister(region.id).unwrap();

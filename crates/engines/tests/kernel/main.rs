@@ -111,7 +111,7 @@ fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<Carr
         stop: &stop,
     };
     let carrier = initiator.engine.carrier().unwrap();
-    carrier.take_over(&[(0, BYTES)])?;
+    carrier.copy_to_landing(&[(0, BYTES)])?;
     carrier.begin(&order)?;
     carrier.carry_out(&order)
 }

@@ -8,7 +8,7 @@ use tonnage_record::figures::Row;
 use tonnage_units::{Error, Result};
 
 use super::by_hand::HandValue;
-use super::figures::{RunFigures, bound, host_medians, samples, slow_hosts};
+use super::figures::{RunFigures, bound, host_medians, run_values, slow_hosts};
 use super::groups::{RowGroup, find_faster_links, groups};
 use super::host_kind::{KindFacts, hosts_of, matched_keys};
 use super::read::check_margin;
@@ -286,31 +286,31 @@ impl Builder<'_> {
         name: &str,
         hand: Option<HandValue>,
     ) -> bool {
-        let mut samples = samples(&group.rows, &metric);
-        if samples.is_empty() {
+        let mut run_values = run_values(&group.rows, &metric);
+        if run_values.is_empty() {
             return false;
         }
         let request = self.request;
         let named = &request.leave_out;
-        samples.retain(|sample| !named.contains(&sample.host));
-        let all = RunFigures::new(&samples, request, metric, hand.as_ref());
+        run_values.retain(|run| !named.contains(&run.host));
+        let all = RunFigures::new(&run_values, request, metric, hand.as_ref());
         let leaves_out = named.iter().any(|word| word == SLOW);
         // If hosts of the same kind have faster links, every host of this group counts as slow.
         let (slow, median) = match faster.and_then(|it| self.median_of(it, metric)) {
-            Some(median) => (host_medians(&samples), median),
-            None => (slow_hosts(&samples, &all, metric), all.median),
+            Some(median) => (host_medians(&run_values), median),
+            None => (slow_hosts(&run_values, &all, metric), all.median),
         };
         self.list_slow(&slow, name, metric, median);
         if leaves_out {
-            samples.retain(|sample| !slow.iter().any(|(host, _)| *host == sample.host));
+            run_values.retain(|run| !slow.iter().any(|(host, _)| *host == run.host));
         }
-        if samples.is_empty() {
+        if run_values.is_empty() {
             self.leave_out(name, "all of its hosts are left out".to_owned());
             return true;
         }
         // Slow hosts that were left out contribute nothing to the entry, neither sources nor bound.
-        let kept = group.of_hosts(&samples);
-        let figures = RunFigures::new(&samples, request, metric, hand.as_ref());
+        let kept = group.of_hosts(&run_values);
+        let figures = RunFigures::new(&run_values, request, metric, hand.as_ref());
         let bound = bound(&kept.rows, &metric);
         if let Err(why) = figures.check(request, bound, hand.as_ref()) {
             self.leave_out(name, why);
@@ -325,7 +325,7 @@ impl Builder<'_> {
             return true;
         }
         let entry = self.build_entry(point, &kept, metric, name, &figures, (bound, hand));
-        let hosts = samples.into_iter().map(|sample| sample.host);
+        let hosts = run_values.into_iter().map(|run| run.host);
         let kind = self.kinds.entry(group.facts.clone()).or_default();
         kind.0.extend(hosts);
         kind.1.push(entry);
@@ -334,10 +334,10 @@ impl Builder<'_> {
 
     /// Returns the median over the hosts of a group, without the hosts that the request leaves out.
     fn median_of(&self, group: &RowGroup<'_>, metric: Metric) -> Option<f64> {
-        let mut samples = samples(&group.rows, &metric);
-        samples.retain(|sample| !self.request.leave_out.contains(&sample.host));
-        let is_any = !samples.is_empty();
-        is_any.then(|| RunFigures::new(&samples, self.request, metric, None).median)
+        let mut run_values = run_values(&group.rows, &metric);
+        run_values.retain(|run| !self.request.leave_out.contains(&run.host));
+        let is_any = !run_values.is_empty();
+        is_any.then(|| RunFigures::new(&run_values, self.request, metric, None).median)
     }
 
     fn list_slow(&mut self, slow: &[(String, f64)], name: &str, metric: Metric, median: f64) {

@@ -14,14 +14,14 @@ use crate::metric::Metric;
 const MADS_MIN: f64 = 4.0;
 
 /// Value of one run on one host.
-pub(super) struct HostSample {
+pub(super) struct RunValue {
     pub host: String,
     pub value: f64,
 }
 
 /// Returns the value of each run, which is the mean over its records. Zeros are left out, because nothing moved in
 /// these runs. Lower bounds are left out, because the true values are unknown.
-pub(super) fn samples(rows: &[Row<'_>], metric: &Metric) -> Vec<HostSample> {
+pub(super) fn run_values(rows: &[Row<'_>], metric: &Metric) -> Vec<RunValue> {
     let mut runs: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
     for row in rows.iter().filter(|row| !metric.is_lower_bound(row)) {
         if let Some(value) = metric.value(row).filter(|value| *value > 0.0) {
@@ -29,18 +29,18 @@ pub(super) fn samples(rows: &[Row<'_>], metric: &Metric) -> Vec<HostSample> {
             runs.entry(run).or_default().push(value);
         }
     }
-    let samples = runs.into_iter().map(|((host, _), values)| HostSample {
+    let run_values = runs.into_iter().map(|((host, _), values)| RunValue {
         host,
         value: values.iter().sum::<f64>() / values.len() as f64,
     });
-    samples.collect()
+    run_values.collect()
 }
 
 /// Median per host.
-pub(super) fn host_medians(samples: &[HostSample]) -> Vec<(String, f64)> {
+pub(super) fn host_medians(run_values: &[RunValue]) -> Vec<(String, f64)> {
     let mut of_hosts: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for sample in samples {
-        of_hosts.entry(&sample.host).or_default().push(sample.value);
+    for run in run_values {
+        of_hosts.entry(&run.host).or_default().push(run.value);
     }
     let medians = of_hosts
         .into_iter()
@@ -50,7 +50,7 @@ pub(super) fn host_medians(samples: &[HostSample]) -> Vec<(String, f64)> {
 
 /// Returns the hosts with medians beyond the failure threshold, and these medians.
 pub(super) fn slow_hosts(
-    samples: &[HostSample],
+    run_values: &[RunValue],
     figures: &RunFigures,
     metric: Metric,
 ) -> Vec<(String, f64)> {
@@ -58,7 +58,7 @@ pub(super) fn slow_hosts(
         Better::High => value < figures.fail,
         Better::Low => value > figures.fail,
     };
-    let mut medians = host_medians(samples);
+    let mut medians = host_medians(run_values);
     medians.retain(|(_, value)| is_beyond(*value));
     medians
 }
@@ -89,13 +89,13 @@ pub(super) struct RunFigures {
 
 impl RunFigures {
     pub(super) fn new(
-        samples: &[HostSample],
+        run_values: &[RunValue],
         request: &BaselineRequest,
         metric: Metric,
         hand: Option<&HandValue>,
     ) -> Self {
-        let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
-        let hosts: BTreeSet<&str> = samples.iter().map(|sample| sample.host.as_str()).collect();
+        let values: Vec<f64> = run_values.iter().map(|run| run.value).collect();
+        let hosts: BTreeSet<&str> = run_values.iter().map(|run| run.host.as_str()).collect();
         let (centre, spread) = match hand {
             Some(hand) => (hand.value, 0.0),
             None => (
@@ -112,7 +112,7 @@ impl RunFigures {
         };
         Self {
             hosts: hosts.len(),
-            runs: samples.len(),
+            runs: run_values.len(),
             median: centre,
             mad: spread,
             warn: threshold(request.warn),

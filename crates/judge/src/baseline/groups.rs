@@ -3,7 +3,7 @@
 use tonnage_record::Outcome;
 use tonnage_record::figures::Row;
 
-use super::figures::HostSample;
+use super::figures::RunValue;
 use super::host_kind::{KindFacts, LINK_TOLERANCE, carriers, hosts_of, kind_of_record, off_path};
 use crate::keys::KeyNames;
 use crate::matching::SidePoint;
@@ -17,11 +17,11 @@ pub(super) struct RowGroup<'a> {
 }
 
 impl<'a> RowGroup<'a> {
-    /// Returns this group with only the rows of hosts that have a sample.
-    pub(super) fn of_hosts(&self, samples: &[HostSample]) -> Self {
+    /// Returns this group with only the rows of hosts that have a run.
+    pub(super) fn of_hosts(&self, run_values: &[RunValue]) -> Self {
         let is_kept = |row: &&Row<'a>| {
             let host = hosts_of(row.record);
-            samples.iter().any(|sample| sample.host == host)
+            run_values.iter().any(|run| run.host == host)
         };
         Self {
             facts: self.facts.clone(),

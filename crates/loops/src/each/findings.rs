@@ -9,7 +9,7 @@ use tonnage_units::lock::lock;
 #[derive(Debug, Default)]
 pub struct ComparisonFindings {
     moved_bytes: AtomicU64,
-    compared_bytes: AtomicU64,
+    right_bytes: AtomicU64,
     wrong: AtomicU64,
     first_wrong: Mutex<Option<String>>,
     passes: AtomicBool,
@@ -31,8 +31,7 @@ impl ComparisonFindings {
     /// Counts an operation: bytes moved, and bytes that were compared and correct.
     pub(super) fn count(&self, moved_bytes: u64, right_bytes: u64) {
         self.moved_bytes.fetch_add(moved_bytes, Ordering::Relaxed);
-        self.compared_bytes
-            .fetch_add(right_bytes, Ordering::Relaxed);
+        self.right_bytes.fetch_add(right_bytes, Ordering::Relaxed);
     }
 
     /// Records a difference.
@@ -48,7 +47,7 @@ impl ComparisonFindings {
         let first = lock(&self.first_wrong).take();
         TrialFindings {
             moved_bytes: self.moved_bytes.swap(0, Ordering::Relaxed),
-            right_bytes: self.compared_bytes.swap(0, Ordering::Relaxed),
+            right_bytes: self.right_bytes.swap(0, Ordering::Relaxed),
             wrong: first.map(|first| match count {
                 1 => first,
                 _ => format!("{first}; {count} operations in total are wrong"),

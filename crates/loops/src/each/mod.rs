@@ -276,7 +276,7 @@ impl ComparingEngine {
             return None;
         }
         for lane in self.peers.iter_mut().filter_map(|ends| ends.tells.take()) {
-            self.engine.release(lane);
+            self.engine.release_lane(lane);
         }
         Some((self.engine, self.mail))
     }
@@ -762,11 +762,11 @@ impl Engine for ComparingEngine {
         Ok(lane)
     }
 
-    fn release(&mut self, lane: Lane) {
+    fn release_lane(&mut self, lane: Lane) {
         if let Some(purpose) = self.purposes.get_mut(lane.0 as usize) {
             *purpose = LanePurpose::Other;
         }
-        self.engine.release(lane);
+        self.engine.release_lane(lane);
     }
 
     fn expect(&mut self, peer: Peer, bytes: Option<u32>) -> Result<()> {

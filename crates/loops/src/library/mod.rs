@@ -246,10 +246,10 @@ impl Engine for LibraryEngine {
         Ok(Lane(number))
     }
 
-    fn release(&mut self, lane: Lane) {
+    fn release_lane(&mut self, lane: Lane) {
         match &mut self.calls {
-            Calls::Tickets(calls) => calls.release(&self.end.endpoint, lane),
-            Calls::Tasks(calls) => calls.release(lane),
+            Calls::Tickets(calls) => calls.release_lane(&self.end.endpoint, lane),
+            Calls::Tasks(calls) => calls.release_lane(lane),
         }
     }
 

@@ -183,7 +183,7 @@ impl TaskCalls {
         Ok(())
     }
 
-    pub(super) fn release(&mut self, lane: Lane) {
+    pub(super) fn release_lane(&mut self, lane: Lane) {
         let known = self.lanes.get_mut(lane.0 as usize).and_then(Option::take);
         for mailbox in known.into_iter().flat_map(|lane| lane.mailboxes) {
             mailbox.put_work(TaskWork::End, 0);

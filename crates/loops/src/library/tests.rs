@@ -260,7 +260,9 @@ fn the_engine_comes_back_with_all_lanes_released_but_not_in_the_middle() {
     for posting in WAYS {
         let (mut library, counting, lanes) = library(posting);
         carry(&mut library, &[op(lanes[0], 3)]);
-        lanes.into_iter().for_each(|lane| library.release(lane));
+        lanes
+            .into_iter()
+            .for_each(|lane| library.release_lane(lane));
         assert!(library.post(&[op(lanes[0], 4)]).is_err());
         let calls = counting.lock();
         assert_eq!(calls.lanes_asked, calls.released, "{posting:?}");

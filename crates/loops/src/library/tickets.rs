@@ -117,7 +117,7 @@ impl TicketCalls {
         Ok(())
     }
 
-    pub(super) fn release(&mut self, endpoint: &TransferEndpoint, lane: Lane) {
+    pub(super) fn release_lane(&mut self, endpoint: &TransferEndpoint, lane: Lane) {
         let known = self.lanes.get_mut(lane.0 as usize).and_then(Option::take);
         if let Some(TicketLane {
             way: LaneLookup::Named(_, (_, remote)),

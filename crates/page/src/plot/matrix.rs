@@ -131,9 +131,9 @@ impl<'a> Matrix<'a> {
 
     /// Rate relative to the median of comparable pairs: within a host or across hosts.
     fn of_median(&self, pair: &PairRate) -> f64 {
-        let middle = self.verdict.middle(pair.within_host);
-        middle.map_or(1.0, |middle| {
-            pair.bandwidth_bytes_per_s_max / middle.median_bytes_per_s
+        let spread = self.verdict.rate_spread(pair.within_host);
+        spread.map_or(1.0, |spread| {
+            pair.bandwidth_bytes_per_s_max / spread.median_bytes_per_s
         })
     }
 

@@ -103,7 +103,7 @@ impl Handshakes {
         signals: &mut Signals,
         beside: Option<Interest<'_>>,
     ) -> Result<HandshakeEvents> {
-        let wake = self.expiry().map_or(until, |expiry| expiry.min(until));
+        let wake = self.next_expiry().map_or(until, |expiry| expiry.min(until));
         let time = wake.saturating_duration_since(Instant::now());
         let is_beside = beside.is_some();
         let ready = signals.wait(beside.into_iter().chain(self.interests()), time)?;
@@ -138,7 +138,7 @@ impl Handshakes {
     }
 
     /// Returns when the next connection times out.
-    pub(crate) fn expiry(&self) -> Option<Instant> {
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
         let full = self.is_full();
         let time = |pending: &UnauthenticatedConnection| {
             let is_crowded = full && pending.is_silent();

@@ -37,8 +37,8 @@ impl LateJoinListener {
     }
 
     /// Returns when the next connection times out.
-    pub(crate) fn expiry(&self) -> Option<Instant> {
-        self.handshakes.expiry()
+    pub(crate) fn next_handshake_expiry(&self) -> Option<Instant> {
+        self.handshakes.next_expiry()
     }
 
     /// Tells each late process that has introduced itself why it cannot join any more. `table` has the ranks of the

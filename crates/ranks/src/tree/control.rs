@@ -145,7 +145,7 @@ impl ControlThread {
         // ranks, and the loss of the rank is the more useful message. Other events are rare. After one, all connections
         // are read, because news of a loss may have arrived at the same time.
         if awake.is_rare {
-            node.attend_all();
+            node.receive_from_all();
         } else if awake.is_link_ready && !node.main_waits {
             for index in watch.ready(Duration::ZERO)? {
                 node.receive_and_flush(index);
@@ -196,7 +196,9 @@ impl ControlThread {
         interests.extend(self.signals.interests());
         if let Some(door) = &self.door {
             interests.extend(door.interests());
-            wake = door.expiry().map_or(wake, |expiry| expiry.min(wake));
+            wake = door
+                .next_handshake_expiry()
+                .map_or(wake, |expiry| expiry.min(wake));
         }
         let ready = wait_for(&interests, wake.saturating_duration_since(now))?;
         let [is_woken, is_link_ready, rare @ ..] = &ready[..] else {

@@ -179,7 +179,7 @@ impl TreeNode {
     /// Handles the messages that arrived while the ranks joined, and sends the first own messages.
     pub(crate) fn start(&mut self) {
         // Messages that directly followed those of joining were already read, but not handled.
-        self.attend_all();
+        self.receive_from_all();
         self.ask_clock();
         self.publish_clock();
         self.send_to_all(&MessageHead::Beat, &[]);
@@ -228,7 +228,7 @@ impl TreeNode {
     }
 
     /// Reads and handles all arrived messages on all connections.
-    pub(crate) fn attend_all(&mut self) {
+    pub(crate) fn receive_from_all(&mut self) {
         for index in 0..self.links.len() {
             self.receive_from(index, true);
         }

@@ -1,6 +1,6 @@
 //! A figure with its style and value, and the rows of a record that figures are computed for.
 
-use crate::body::{KindBody, Part, PointOptions};
+use crate::body::{CommonOptions, KindBody, Part};
 use crate::envelope::Record;
 
 /// Groups of figures, in the order of CSV.
@@ -221,7 +221,7 @@ impl<'a> Row<'a> {
     }
 
     /// Returns the options of the point.
-    pub(crate) fn options(&self) -> PointOptions<'a> {
+    pub(crate) fn options(&self) -> CommonOptions<'a> {
         self.body().options()
     }
 }

@@ -219,7 +219,7 @@ impl Sample {
             }),
             _ => None,
         };
-        let latency = Latency::from_histogram(&self.latencies, kind);
+        let latency = Latency::summarize(&self.latencies, kind);
         let is_batch = matches!(self.body.point.pacing, Pacing::Batch { .. });
         let batch_phases = latency.as_ref().filter(|_| is_batch).map(phases);
         self.body.summary = Some(Summary {

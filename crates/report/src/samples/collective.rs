@@ -90,7 +90,7 @@ fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendReco
             algbw_bytes_per_s: Some(spread(&rates)),
             busbw_bytes_per_s: Some(spread(&rates)),
             busbw_bound_fraction: None,
-            latency: Latency::from_histogram(&histogram, LatencyKind::Call),
+            latency: Latency::summarize(&histogram, LatencyKind::Call),
             verified_bytes: 3 * 2 * point.shape().size_bytes(),
             rank_times: [(0, 1.0), (1, 0.9)].map(of_rank).into(),
             group_times: Vec::new(),

@@ -13,7 +13,7 @@ fn step(step: Step, middle_ns: u64) -> StepRecord {
     let histogram = builder::latencies(middle_ns);
     StepRecord {
         step,
-        latency: Latency::from_histogram(&histogram, LatencyKind::Step).unwrap(),
+        latency: Latency::summarize(&histogram, LatencyKind::Step).unwrap(),
         histogram: HistogramData::from_histogram(&histogram),
     }
 }

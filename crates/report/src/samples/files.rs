@@ -126,7 +126,7 @@ fn latencies(write: bool, middle_ns: u64) -> TransferLatency {
     let histogram = builder::latencies(middle_ns);
     TransferLatency {
         write,
-        latency: Latency::from_histogram(&histogram, LatencyKind::Operation).unwrap(),
+        latency: Latency::summarize(&histogram, LatencyKind::Operation).unwrap(),
         histogram: HistogramData::from_histogram(&histogram),
     }
 }

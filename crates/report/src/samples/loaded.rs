@@ -4,7 +4,7 @@ use super::builder::{sample, three_trials};
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::{Background, Pacing};
 use tonnage_record::transfer::{
-    BackgroundSummary, MeasuringCpus, Trial, TrialBackground, TrialLatency,
+    BackgroundSummary, CpuSharing, Trial, TrialBackground, TrialLatency,
 };
 use tonnage_record::{Latency, LatencyKind, Record};
 use tonnage_units::histogram::LatencyHistogram;
@@ -50,9 +50,9 @@ pub fn loaded() -> Vec<Record> {
                 .iter()
                 .filter_map(|trial| trial.background.as_ref());
             let backgrounds: Vec<_> = backgrounds.collect();
-            let latency = Latency::from_histogram(&latencies, LatencyKind::OneWay).unwrap();
+            let latency = Latency::summarize(&latencies, LatencyKind::OneWay).unwrap();
             let summary = BackgroundSummary::from_trials(&backgrounds, Some(latency));
-            body.measuring_cpus = Some(MeasuringCpus::Own);
+            body.measuring_cpus = Some(CpuSharing::Own);
             body.summary.as_mut().unwrap().background = summary;
         });
         sample.record()
@@ -68,5 +68,5 @@ pub fn loaded() -> Vec<Record> {
 fn background_latencies() -> (TrialLatency, LatencyHistogram) {
     let mut histogram = LatencyHistogram::new();
     (0..2000u64).for_each(|at| histogram.record(100 + at % 10));
-    (TrialLatency::from_histogram(&histogram).unwrap(), histogram)
+    (TrialLatency::summarize(&histogram).unwrap(), histogram)
 }

@@ -18,7 +18,7 @@ fn row(engine: &str, op: Verb, middle_ns: u64) -> StressRow {
         verified_bytes: 150_000_000,
         window_ns: 40_000 * middle_ns,
         initiator_cpu_ns: 30_000 * middle_ns,
-        latency: Latency::from_histogram(&histogram, LatencyKind::Operation),
+        latency: Latency::summarize(&histogram, LatencyKind::Operation),
         ..StressRow::new(engine, op)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::derived::with_interval;
 use tonnage_record::figures::Row;
-use tonnage_record::transfer::{BackgroundSummary, LoadedLatency, MeasuringCpus};
+use tonnage_record::transfer::{BackgroundSummary, CpuSharing, LoadedLatency};
 use tonnage_record::{Outcome, TransferRecord};
 use tonnage_units::quantity::human::{prefixed, whole_percent};
 
@@ -56,8 +56,8 @@ fn has_load(record: &TransferRecord<'_>) -> bool {
 /// Lines about the table: ratios that do not describe the path, and rows of failed points.
 pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
     let loaded = || records.iter().filter(|record| has_load(record));
-    let on = |cpus: MeasuringCpus| loaded().any(|record| record.body.measuring_cpus == Some(cpus));
-    let shared = [MeasuringCpus::WithLoad, MeasuringCpus::Together];
+    let on = |cpus: CpuSharing| loaded().any(|record| record.body.measuring_cpus == Some(cpus));
+    let shared = [CpuSharing::WithLoad, CpuSharing::Together];
     let shared = shared.into_iter().filter(|&cpus| on(cpus));
     let mut lines: Vec<String> = shared.filter_map(about).map(str::to_owned).collect();
     let failed = loaded().filter(|record| matches!(record.outcome, Outcome::Failed { .. }));
@@ -75,14 +75,14 @@ pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Str
 }
 
 /// Explains ratios that are dominated by the scheduler.
-fn about(cpus: MeasuringCpus) -> Option<&'static str> {
+fn about(cpus: CpuSharing) -> Option<&'static str> {
     match cpus {
-        MeasuringCpus::Own => None,
-        MeasuringCpus::WithLoad => Some(
+        CpuSharing::Own => None,
+        CpuSharing::WithLoad => Some(
             "threads that measure share CPUs with those of the background: under load they wait for their turns, so that \
              latency and the ratios are of the scheduler, not of the path; use a CPU for each thread",
         ),
-        MeasuringCpus::Together => Some(
+        CpuSharing::Together => Some(
             "threads that measure share CPUs with each other: both latencies and the ratios are of the scheduler, not of \
              the path; use a CPU for each thread",
         ),
@@ -192,8 +192,8 @@ mod tests {
                 shown(&records).contains("scheduler"),
             )
         };
-        assert_eq!(said(MeasuringCpus::Own), (String::new(), false));
-        for cpus in [MeasuringCpus::WithLoad, MeasuringCpus::Together] {
+        assert_eq!(said(CpuSharing::Own), (String::new(), false));
+        for cpus in [CpuSharing::WithLoad, CpuSharing::Together] {
             let (line, in_table) = said(cpus);
             assert!(line.contains("of the scheduler, not of the path"), "{line}");
             assert!(in_table);

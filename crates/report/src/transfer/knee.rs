@@ -3,7 +3,7 @@
 use tonnage_plan::transfer::{Background, TransferPoint};
 use tonnage_record::TransferRecord;
 use tonnage_record::spread::{GeometricSpread, Spread};
-use tonnage_record::transfer::{MeasuringCpus, TrialBackground};
+use tonnage_record::transfer::{CpuSharing, TrialBackground};
 use tonnage_units::quantity::human::number;
 
 use super::footers::row_name;
@@ -111,7 +111,7 @@ fn knee(
     }
     let is_of_path = |row: &Loaded<'_>| {
         let cpus = row.record.body.measuring_cpus;
-        cpus.is_none_or(|cpus| cpus == MeasuringCpus::Own)
+        cpus.is_none_or(|cpus| cpus == CpuSharing::Own)
     };
     if !curve.iter().all(is_of_path) {
         return Some(
@@ -222,7 +222,7 @@ mod tests {
         let mut records = samples::loaded();
         for record in &mut records {
             let body = samples::transfer(record);
-            body.measuring_cpus = Some(MeasuringCpus::WithLoad);
+            body.measuring_cpus = Some(CpuSharing::WithLoad);
         }
         let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();
         let told = lines(&records, &[]).concat();

@@ -1,7 +1,7 @@
 //! Draws the grid of a matrix, with senders as rows and receivers as columns, and describes its verdict.
 
 use tonnage_engine::Verb;
-use tonnage_record::transfer::{MatrixVerdict, PairMiddle, PairRate, SlowPair, SlowRank, Unclear};
+use tonnage_record::transfer::{MatrixVerdict, PairRate, PairSpread, SlowPair, SlowRank, Unclear};
 use tonnage_record::{Effective, TransferRecord};
 use tonnage_units::number_list;
 use tonnage_units::quantity::human::{number, whole_percent};
@@ -89,8 +89,8 @@ impl Grid<'_> {
             true => ("GB/s", 2, giga),
             false => {
                 let percent = |pair: &PairRate| {
-                    let middle = self.verdict.middle(pair.within_host);
-                    let median = middle.map_or(f64::NAN, |middle| middle.median_bytes_per_s);
+                    let spread = self.verdict.rate_spread(pair.within_host);
+                    let median = spread.map_or(f64::NAN, |spread| spread.median_bytes_per_s);
                     format!("{:.0}", pair.bandwidth_bytes_per_s_max / median * 100.0)
                 };
                 ("% of the median", 1, self.cells(percent))
@@ -203,13 +203,13 @@ fn words(verdict: &MatrixVerdict) -> String {
 /// Median over all pairs, or separately for pairs within and across hosts.
 fn medians(verdict: &MatrixVerdict) -> Vec<String> {
     let both = verdict.across_hosts.is_some() && verdict.within_hosts.is_some();
-    let lines = |middle: Option<PairMiddle>, whose: &str| {
-        let middle = middle?;
+    let lines = |spread: Option<PairSpread>, whose: &str| {
+        let spread = spread?;
         let whose = if both { whose } else { "" };
         Some(format!(
             "{whose}median {} GB/s, width {}",
-            number(middle.median_bytes_per_s * 1e-9),
-            whole_percent(middle.width_fraction)
+            number(spread.median_bytes_per_s * 1e-9),
+            whole_percent(spread.width_fraction)
         ))
     };
     let across = lines(verdict.across_hosts, "between hosts ");

@@ -3,7 +3,7 @@
 use tonnage_engine::paths::{Division, Rails};
 use tonnage_plan::roles::Roles;
 use tonnage_plan::transfer::{
-    Background, BackgroundPair, BatchCall, BatchMerge, BatchOf, Batching, CqMode, Pacing,
+    Background, BackgroundPair, BatchMerge, BatchOf, Batching, CallsPerBatch, CqMode, Pacing,
     SessionUse, Slots, TargetFootprint, TransferApi, TransferPoint, TrialLength, Verification,
 };
 use tonnage_record::histogram::Latency;
@@ -158,7 +158,7 @@ fn batches(records: &[TransferRecord<'_>]) -> Vec<String> {
     let shared = shared.then(|| "each batch shared by the threads of a rank".to_owned());
     let in_flight = same(records, |point| point.batching.in_flight).filter(|&number| number > 1);
     let in_flight = in_flight.map(|number| format!("{number} batches in flight"));
-    let calls = same(records, |point| point.batching.call) == Some(BatchCall::Many);
+    let calls = same(records, |point| point.batching.call) == Some(CallsPerBatch::Many);
     let calls = calls.then(|| "a call for each operation of a batch".to_owned());
     let merged = same(records, |point| point.batching.merge) == Some(BatchMerge::On);
     let merged = merged.then(|| "neighbours of a batch merged".to_owned());

@@ -57,7 +57,7 @@ unsafe fn store<const AT: usize>(to: *mut u8, value: __m256i) {
 /// The conditions of [`Operands`], with 1 to 31 bytes; the CPU must have the features.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn part(all: Operands, op: &impl Fn(__m256i, __m256i) -> __m256i) {
+unsafe fn fold_partial_register(all: Operands, op: &impl Fn(__m256i, __m256i) -> __m256i) {
     let (mut one, mut other) = ([0_u8; 32], [0_u8; 32]);
     // SAFETY: the copies are of `bytes` bytes, which the caller promised and the buffers hold.
     unsafe {

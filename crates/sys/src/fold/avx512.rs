@@ -59,7 +59,7 @@ unsafe fn store<const AT: usize>(to: *mut u8, value: __m512i) {
 /// The conditions of [`Operands`], with 1 to 63 bytes; the CPU must have the features.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn part(all: Operands, op: &impl Fn(__m512i, __m512i) -> __m512i) {
+unsafe fn fold_partial_register(all: Operands, op: &impl Fn(__m512i, __m512i) -> __m512i) {
     let mask = (1_u64 << all.bytes) - 1;
     let (one, other): (__m512i, __m512i);
     // SAFETY: the mask limits the accesses to `bytes` bytes, which the caller promised; masked-out bytes are not

@@ -56,7 +56,7 @@ unsafe fn store<const AT: usize>(to: *mut u8, value: uint8x16_t) {
 /// The conditions of [`Operands`], with 1 to 15 bytes; the CPU must have the feature.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn part(all: Operands, op: &impl Fn(uint8x16_t, uint8x16_t) -> uint8x16_t) {
+unsafe fn fold_partial_register(all: Operands, op: &impl Fn(uint8x16_t, uint8x16_t) -> uint8x16_t) {
     let (mut one, mut other) = ([0_u8; 16], [0_u8; 16]);
     // SAFETY: the copies are of `bytes` bytes, which the caller promised and the buffers hold.
     unsafe {

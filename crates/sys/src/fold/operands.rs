@@ -27,7 +27,7 @@ impl Operands {
     /// # Safety
     /// `at + bytes` must not exceed `self.bytes`.
     #[inline]
-    pub(super) unsafe fn part(self, at: usize, bytes: usize) -> Self {
+    pub(super) unsafe fn subrange(self, at: usize, bytes: usize) -> Self {
         // SAFETY: inside, as the caller promises.
         unsafe {
             Self {
@@ -51,7 +51,7 @@ impl Operands {
 }
 
 /// Defines `walk`, which processes operands register by register, four per iteration, and a shorter remainder with
-/// `part`.
+/// `fold_partial_register`.
 macro_rules! walk {
     ($features:literal, $register:ty) => {
         /// # Safety
@@ -65,7 +65,7 @@ macro_rules! walk {
             // operand.
             unsafe {
                 if at > 0 {
-                    part(all.part(0, at), &op);
+                    fold_partial_register(all.subrange(0, at), &op);
                 }
                 while all.bytes - at >= 4 * REGISTER {
                     let (to, one, other) = (all.to.add(at), all.one.add(at), all.other.add(at));
@@ -91,7 +91,7 @@ macro_rules! walk {
                     at += REGISTER;
                 }
                 if at < all.bytes {
-                    part(all.part(at, all.bytes - at), &op);
+                    fold_partial_register(all.subrange(at, all.bytes - at), &op);
                 }
             }
         }

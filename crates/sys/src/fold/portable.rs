@@ -24,7 +24,7 @@ unsafe fn blocks<T: Copy>(all: Operands, op: impl Fn(T, T) -> T) {
         // SAFETY: the part lies inside the operands, the blocks hold at least as much, and the elements read from the
         // blocks were written just before.
         unsafe {
-            let part = all.part(at, bytes);
+            let part = all.subrange(at, bytes);
             Method::Memcpy.copy(part.one, one.as_mut_ptr().cast(), bytes);
             Method::Memcpy.copy(part.other, other.as_mut_ptr().cast(), bytes);
             let one = std::slice::from_raw_parts_mut(one.as_mut_ptr().cast::<T>(), elements);

@@ -14,6 +14,6 @@ mod session;
 pub use abi::TKR_ABI as KREAD_ABI;
 pub use session::{
     KREAD_DEPTH_MAX, KREAD_DEVICE, KREAD_LANES_MAX, KREAD_SLOT_BYTES_MAX, KREAD_SLOT_BYTES_MIN,
-    KREAD_SLOTS_MAX, KreadFlow, KreadLatencies, KreadOrder, KreadOutcome, KreadPacing, KreadPath,
+    KREAD_SLOTS_MAX, KreadFlow, KreadLatencies, KreadOrder, KreadOutcome, KreadPath, KreadPosting,
     KreadRefused, KreadSession, KreadSetup, KreadSlotOrder, KreadVerb,
 };

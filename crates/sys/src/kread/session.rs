@@ -102,7 +102,7 @@ pub enum KreadVerb {
 /// When operations are posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum KreadPacing {
+pub enum KreadPosting {
     /// One per completion.
     Each = TKR_EACH,
     /// The published method: signals the first operation of each window, and waits for it.
@@ -154,7 +154,7 @@ pub struct KreadOrder<'a> {
     /// Operations in flight per flow.
     pub window: u32,
     /// When operations are posted.
-    pub pacing: KreadPacing,
+    pub posting: KreadPosting,
     /// Slot orders of this side and of the peer.
     pub orders: (KreadSlotOrder, KreadSlotOrder),
     /// Number of slots, and bytes from one slot's beginning to the next.
@@ -313,7 +313,7 @@ impl KreadSession {
             verb: order.verb as u32,
             bytes: order.bytes,
             window: order.window,
-            pacing: order.pacing as u32,
+            pacing: order.posting as u32,
             local_order: order.orders.0 as u32,
             remote_order: order.orders.1 as u32,
             flags: if order.timed { 0 } else { TKR_RUN_UNTIMED },
@@ -387,15 +387,15 @@ impl KreadSession {
     ///
     /// # Errors
     /// If the range does not lie in both memories, or the device is gone.
-    pub fn take_over(&self, arena: &Arena, offset: u64, bytes: u64) -> io::Result<()> {
+    pub fn copy_to_landing(&self, arena: &Arena, offset: u64, bytes: u64) -> io::Result<()> {
         self.peek(arena, (offset, bytes), TKR_PEEK_STORE)
     }
 
     /// Copies bytes of landing memory to the same offset in an arena.
     ///
     /// # Errors
-    /// As for [`Self::take_over`].
-    pub fn bring_back(&self, arena: &Arena, offset: u64, bytes: u64) -> io::Result<()> {
+    /// As for [`Self::copy_to_landing`].
+    pub fn copy_from_landing(&self, arena: &Arena, offset: u64, bytes: u64) -> io::Result<()> {
         self.peek(arena, (offset, bytes), 0)
     }
 

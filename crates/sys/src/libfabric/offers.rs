@@ -105,7 +105,7 @@ pub struct Offer {
     /// Largest message.
     pub message_bytes_max: usize,
     /// Largest write for which read-after-write order holds, if that order is granted.
-    pub raw_bytes_max: usize,
+    pub read_after_write_bytes_max: usize,
     /// Bits of mr_mode that the provider requires: "local", "virt-addr", "prov-key", …
     pub mr_mode: Vec<&'static str>,
     /// Orders between operations that the provider can keep: "WAW" is a write after a write; W write, R read, S send.
@@ -257,7 +257,7 @@ pub(super) unsafe fn copy_offer(info: &abi::fi_info) -> Option<Offer> {
         inject_bytes_max: tx.inject_size,
         immediate_bytes: domain.cq_data_size,
         message_bytes_max: endpoint.max_msg_size,
-        raw_bytes_max: endpoint.max_order_raw_size,
+        read_after_write_bytes_max: endpoint.max_order_raw_size,
         mr_mode: names(&MR_MODES, |bit| domain.mr_mode & bit != 0),
         ordering: names(&ORDERS, |bit| tx.msg_order & rx.msg_order & bit != 0),
         control_progress: progress(domain.control_progress),

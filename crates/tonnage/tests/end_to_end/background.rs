@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tempfile::tempdir;
 use tonnage_record::Record;
-use tonnage_record::transfer::{BackgroundSummary, MeasuringCpus};
+use tonnage_record::transfer::{BackgroundSummary, CpuSharing};
 use tonnage_testbed::{Hosts, LinkRates, Rate};
 
 use super::hosts::{all_good, end, hosts, start};
@@ -155,13 +155,13 @@ fn workers_that_measure_have_cpus_of_their_own_where_there_are_enough() {
                 --trial-time 20ms --warmup 2ms";
     let (run, records) = transfer(line);
     let expected = match cpus.len() {
-        1 => MeasuringCpus::Together,
-        2 => MeasuringCpus::WithLoad,
-        _ => MeasuringCpus::Own,
+        1 => CpuSharing::Together,
+        2 => CpuSharing::WithLoad,
+        _ => CpuSharing::Own,
     };
     assert_eq!(body(&records[0]).measuring_cpus, Some(expected));
     let said = run.stdout.contains("of the scheduler, not of the path");
-    assert_eq!(said, expected != MeasuringCpus::Own, "{}", run.stdout);
+    assert_eq!(said, expected != CpuSharing::Own, "{}", run.stdout);
     if cpus.len() > 1 {
         let first_cpu = |rank: &str| {
             let mut effective = records[0].effective.iter();
@@ -174,10 +174,7 @@ fn workers_that_measure_have_cpus_of_their_own_where_there_are_enough() {
     assert!((p50.ratio.mean / ratio - 1.0).abs() < 1e-9);
     // The list names too few CPUs, even if the machine has enough.
     let (run, records) = transfer(&format!("{line} --cpus {}", cpus[0]));
-    assert_eq!(
-        body(&records[0]).measuring_cpus,
-        Some(MeasuringCpus::Together)
-    );
+    assert_eq!(body(&records[0]).measuring_cpus, Some(CpuSharing::Together));
     run.printing(&["scheduler"]);
 }
 

@@ -88,7 +88,7 @@ pub(super) fn connect_all(
         me,
         lanes: &shared,
         names: &names,
-        initiators_send: !point.op.fetches(),
+        initiators_send: !point.op.returns_bytes(),
         // The same limit as for transfers, because the engine has just moved bytes over the same devices.
         standstill_max: rank.network_timeout() + DEADLINES.stall,
     };

@@ -193,7 +193,7 @@ impl<'a> Contestant<'a> {
             algbw_bytes_per_s: algbw,
             busbw_bytes_per_s: busbw,
             busbw_bound_fraction: busbw.zip(bound).map(|(busbw, bound)| busbw.mean / bound),
-            latency: Latency::from_histogram(&self.histogram, LatencyKind::Call),
+            latency: Latency::summarize(&self.histogram, LatencyKind::Call),
             verified_bytes: self.verified_bytes,
             rank_times: self.ranks.clone(),
             group_times: self.groups.clone(),

@@ -73,7 +73,7 @@ impl Kind for CollectiveCalls {
         point.size_bytes
     }
 
-    fn body(asked: AnnotatedPoint<'_, CollectivePoint>) -> Body {
+    fn empty_body(asked: AnnotatedPoint<'_, CollectivePoint>) -> Body {
         CollectiveBody::new(asked.point.clone()).into()
     }
 

@@ -242,7 +242,7 @@ impl Connections {
     }
 
     /// Returns the numbers of connections that are complete at this end.
-    pub fn count(&self) -> ConnectionCounts {
+    pub fn count_complete(&self) -> ConnectionCounts {
         let arrivals = u32::from(self.visibility == VisibleCompletions::BothWays);
         let is_complete = |end: &&Connection| {
             end.done == 1
@@ -304,7 +304,7 @@ mod tests {
                 .for_each(|it| ends.record_arrival(it));
         }
         ends.check()?;
-        Ok(ends.count())
+        Ok(ends.count_complete())
     }
 
     #[test]
@@ -393,7 +393,7 @@ mod tests {
             let mut ends = ends(VisibleCompletions::OwnReads);
             post_and_end(&mut ends, 0..4);
             assert!(ends.check().is_ok());
-            assert_eq!(ends.count().accepted, 2);
+            assert_eq!(ends.count_complete().accepted, 2);
             let lane = Lane(lane);
             ends.record_completion(&Completion {
                 tag,
@@ -412,7 +412,7 @@ mod tests {
         // An engine that moves no bytes reports this worker's own byte as the answer.
         ends.record_arrival(&byte(5, 3, false));
         assert!(ends.check().is_ok());
-        let counted = ends.count();
+        let counted = ends.count_complete();
         assert_eq!((counted.begun, counted.accepted), (2, 0));
     }
 }

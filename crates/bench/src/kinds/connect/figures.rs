@@ -72,7 +72,7 @@ impl StepTimes {
 pub fn step_record(step: Step, histogram: &LatencyHistogram) -> Option<StepRecord> {
     Some(StepRecord {
         step,
-        latency: Latency::from_histogram(histogram, LatencyKind::Step)?,
+        latency: Latency::summarize(histogram, LatencyKind::Step)?,
         histogram: HistogramData::from_histogram(histogram),
     })
 }

@@ -36,7 +36,7 @@ impl Kind for Connects {
     type Point = ConnectPoint;
     type Open = OpenDevices;
 
-    fn body(asked: AnnotatedPoint<'_, ConnectPoint>) -> Body {
+    fn empty_body(asked: AnnotatedPoint<'_, ConnectPoint>) -> Body {
         ConnectBody::new(asked.point.clone()).into()
     }
 

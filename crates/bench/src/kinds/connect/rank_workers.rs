@@ -12,7 +12,7 @@ use super::connections::ConnectionCounts;
 use super::figures::{StepTimes, TrialTotals, step_record, summarize};
 use super::opened::OpenDevices;
 use super::worker::{ConnectWorker, WorkerAnswer, WorkerOrder, WorkerRefusal, refuse};
-use crate::cpu_time::CpuTimeMeter;
+use crate::cpu_loss::CpuLossMeter;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree, await_first_cause};
 use crate::kinds::kind::{Stage, Steps};
@@ -39,7 +39,7 @@ type Threads = Followers<WorkerOrder, WorkerAnswer, WorkerRefusal>;
 pub struct RankWorkers<'a> {
     point: &'a ConnectPoint,
     rank: &'a mut Rank,
-    cpu: &'a mut CpuTimeMeter,
+    cpu: &'a mut CpuLossMeter,
     paths: &'a mut PathWatch,
     clock: Clock,
     threads: Threads,

@@ -241,7 +241,7 @@ impl ConnectWorker {
                     return Ok(WorkerAnswer::Closed(None));
                 }
                 self.ends.check()?;
-                Ok(WorkerAnswer::Closed(Some(self.ends.count())))
+                Ok(WorkerAnswer::Closed(Some(self.ends.count_complete())))
             }
             WorkerOrder::ReportTimes => Ok(WorkerAnswer::Times(Box::new(std::mem::take(
                 &mut self.times,

@@ -13,7 +13,7 @@ use super::memory::{self, ThreadSource};
 use super::phase_threads::FileWorker;
 use super::space::{self, space_remark};
 use super::storage::{self, LocalStorage};
-use crate::cpu_time::CpuTimeMeter;
+use crate::cpu_loss::CpuLossMeter;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::host::RankHost;
@@ -49,7 +49,7 @@ pub struct Experiment<'a> {
     /// This host's CPUs.
     pub host: &'a RankHost,
     /// Measures the CPU time that this rank's threads lose.
-    pub cpu: &'a mut CpuTimeMeter,
+    pub cpu: &'a mut CpuLossMeter,
     /// Files that this run creates.
     pub made: &'a mut CreatedFiles,
     /// Receives progress and results on rank 0.

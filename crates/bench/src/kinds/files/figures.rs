@@ -44,7 +44,7 @@ impl PhaseRepetitions {
         let latency = |write: bool, histogram: &LatencyHistogram| {
             Some(TransferLatency {
                 write,
-                latency: Latency::from_histogram(histogram, LatencyKind::Operation)?,
+                latency: Latency::summarize(histogram, LatencyKind::Operation)?,
                 histogram: HistogramData::from_histogram(histogram),
             })
         };

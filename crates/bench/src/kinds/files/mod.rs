@@ -59,7 +59,7 @@ impl Kind for Files {
     type Point = FilePoint;
     type Open = ();
 
-    fn body(asked: AnnotatedPoint<'_, FilePoint>) -> Body {
+    fn empty_body(asked: AnnotatedPoint<'_, FilePoint>) -> Body {
         FileBody::new(asked.point.clone(), asked.reading.clone()).into()
     }
 

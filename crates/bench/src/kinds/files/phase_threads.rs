@@ -13,7 +13,7 @@ use super::clean::PendingFileId;
 use super::ledger::Inode;
 use super::phase::PhaseJob;
 use super::totals::{Span, ThreadFigures};
-use crate::cpu_time::own_sched_time;
+use crate::cpu_loss::own_sched_time;
 use crate::deadlines::DEADLINES;
 use crate::kinds::files::memory::ThreadMemory;
 use crate::kinds::files::verify::Checker;

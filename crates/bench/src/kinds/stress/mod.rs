@@ -28,7 +28,7 @@ impl Kind for Stresses {
     /// Configurations that the engines chose when they were first opened.
     type Open = Vec<Effective>;
 
-    fn body(asked: AnnotatedPoint<'_, StressPoint>) -> Body {
+    fn empty_body(asked: AnnotatedPoint<'_, StressPoint>) -> Body {
         StressBody::new(asked.point.clone()).into()
     }
 

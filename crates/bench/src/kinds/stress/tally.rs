@@ -151,7 +151,7 @@ impl Tally {
     /// Returns the body of the record.
     pub fn into_body(self, point: &StressPoint) -> StressBody {
         let rows = self.rows.into_iter().map(|(row, latencies)| StressRow {
-            latency: Latency::from_histogram(&latencies, LatencyKind::Operation),
+            latency: Latency::summarize(&latencies, LatencyKind::Operation),
             ..row
         });
         StressBody {

@@ -8,7 +8,7 @@ use crate::opening::SizedBy;
 use tonnage_engine::Peer;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_record::histogram::Latency;
-use tonnage_record::transfer::{BackgroundSummary, MeasuringCpus, Trial};
+use tonnage_record::transfer::{BackgroundSummary, CpuSharing, Trial};
 use tonnage_units::histogram::LatencyHistogram;
 
 /// The points that a rank's workers drive: the measured point, and the background's point if there is a background.
@@ -30,7 +30,7 @@ impl<'a> WorkerPoints<'a> {
     }
 
     /// Returns the role of a worker. `measuring_cpus` has the CPUs of the measuring workers.
-    pub(super) fn role_of_worker(&self, worker: u32, measuring_cpus: MeasuringCpus) -> WorkerRole {
+    pub(super) fn role_of_worker(&self, worker: u32, measuring_cpus: CpuSharing) -> WorkerRole {
         let measuring = self.own.measuring_threads();
         WorkerRole {
             is_background: self.is_background(worker as usize),
@@ -48,7 +48,7 @@ pub struct WorkerRole {
     /// Index of this worker among the rank's workers that drive the same point.
     pub place: u32,
     /// CPUs of the measuring workers; `None` without a background.
-    pub measuring_cpus: Option<MeasuringCpus>,
+    pub measuring_cpus: Option<CpuSharing>,
 }
 
 impl WorkerRole {
@@ -58,9 +58,9 @@ impl WorkerRole {
         shares
             && match self.measuring_cpus {
                 Some(_) if self.is_background => true,
-                Some(MeasuringCpus::Own) => false,
-                Some(MeasuringCpus::WithLoad) => is_loaded,
-                Some(MeasuringCpus::Together) | None => true,
+                Some(CpuSharing::Own) => false,
+                Some(CpuSharing::WithLoad) => is_loaded,
+                Some(CpuSharing::Together) | None => true,
             }
     }
 }
@@ -115,7 +115,7 @@ pub(super) fn background_summary(
     idle: Option<&LatencyHistogram>,
     trials: &[Trial],
 ) -> Option<BackgroundSummary> {
-    let idle = Latency::from_histogram(idle?, latency_kind(point));
+    let idle = Latency::summarize(idle?, latency_kind(point));
     let loads = trials.iter().filter_map(|trial| trial.background.as_ref());
     BackgroundSummary::from_trials(&loads.collect::<Vec<_>>(), idle)
 }
@@ -159,7 +159,7 @@ mod tests {
             .map(|at| points.for_worker(at).slots.size_bytes)
             .collect();
         assert_eq!(sizes, [point.slots.size_bytes, 4096, 4096]);
-        let role = |at| points.role_of_worker(at, MeasuringCpus::Own);
+        let role = |at| points.role_of_worker(at, CpuSharing::Own);
         assert_eq!([0, 1, 2].map(|at| role(at).place), [0, 0, 1]);
         // Rank 0 measures towards rank 2, and loads the path to rank 3. Rank 1 does it the other way round.
         assert_eq!(load.roles.targets(0), [3]);
@@ -175,7 +175,7 @@ mod tests {
             own: &alone,
             background: None,
         };
-        let role = points.role_of_worker(2, MeasuringCpus::Own);
+        let role = points.role_of_worker(2, CpuSharing::Own);
         assert_eq!((role.is_background, role.measuring_cpus), (false, None));
     }
 
@@ -190,10 +190,10 @@ mod tests {
             role.yields(true, is_loaded)
         };
         let measuring = |cpus| [false, true].map(|is_loaded| yields(false, Some(cpus), is_loaded));
-        assert_eq!(measuring(MeasuringCpus::Own), [false, false]);
-        assert_eq!(measuring(MeasuringCpus::WithLoad), [false, true]);
-        assert_eq!(measuring(MeasuringCpus::Together), [true, true]);
-        assert!(yields(true, Some(MeasuringCpus::Own), true));
+        assert_eq!(measuring(CpuSharing::Own), [false, false]);
+        assert_eq!(measuring(CpuSharing::WithLoad), [false, true]);
+        assert_eq!(measuring(CpuSharing::Together), [true, true]);
+        assert!(yields(true, Some(CpuSharing::Own), true));
         assert!(yields(false, None, true));
     }
 }

@@ -34,7 +34,7 @@ use tonnage_loops::stall::StallWatch;
 use tonnage_loops::timed_loop::{LoopKind, Recording, TimedLoop};
 use tonnage_loops::until::Until;
 use tonnage_loops::{BURST, Scratch};
-use tonnage_plan::transfer::{BatchCall, BatchMerge, CqMode, Pacing, TrialLength};
+use tonnage_plan::transfer::{BatchMerge, CallsPerBatch, CqMode, Pacing, TrialLength};
 use tonnage_sys::clock::Clock;
 use tonnage_units::histogram::Unfinished;
 use tonnage_units::{Error, Result};
@@ -267,7 +267,7 @@ impl<'a> FlowDriver<'a> {
         let batching = BatchLoop {
             size: point.batch_share(setup.worker),
             in_flight: point.batching.in_flight,
-            one_call: point.batching.call == BatchCall::One,
+            one_call: point.batching.call == CallsPerBatch::One,
             merged_bytes_max: self.merged_bytes_max,
         };
         let timetable = match point.pacing {
@@ -442,7 +442,7 @@ impl<'a> FlowDriver<'a> {
             settled.map_err(|error| self.name_stalled_flows(error))?;
         }
         for lane in std::mem::take(&mut self.lanes) {
-            self.port.engine.release(lane);
+            self.port.engine.release_lane(lane);
         }
         let WorkerAssignment { point, layout, .. } = &*self.assignment;
         announce_part_lengths(point, layout, self.port.engine, false)

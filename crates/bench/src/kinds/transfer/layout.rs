@@ -122,7 +122,7 @@ impl SliceLayout {
 /// Returns whether the target answers every operation with an operation of its own, so that flows go in both
 /// directions.
 pub fn answers(point: &TransferPoint) -> bool {
-    point.pacing == Pacing::PingPong && !point.op.fetches()
+    point.pacing == Pacing::PingPong && !point.op.returns_bytes()
 }
 
 #[cfg(test)]

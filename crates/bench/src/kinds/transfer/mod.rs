@@ -87,7 +87,7 @@ impl Kind for Transfers {
         point.slots.footprint_bytes
     }
 
-    fn body(asked: AnnotatedPoint<'_, TransferPoint>) -> Body {
+    fn empty_body(asked: AnnotatedPoint<'_, TransferPoint>) -> Body {
         TransferBody::new(asked.point.clone()).into()
     }
 

@@ -3,19 +3,19 @@
 use super::rank_workers::RankWorkers;
 use super::worker_threads::ThreadOrder;
 use crate::deadlines::DEADLINES;
-use crate::wire_proof::{CounterWatch, RouteShare};
+use crate::wire_proof::{CounterWatch, RankRoutes};
 use tonnage_record::WireProof;
 use tonnage_units::{Reduce, Result};
 
 /// Proves that the payload crossed the devices that the engines named.
 pub(super) struct PathProof<'a> {
     /// This rank's part in the proof. `None` for points that get no record.
-    route: Option<&'a RouteShare>,
+    route: Option<&'a RankRoutes>,
     watch: Option<CounterWatch<'a>>,
 }
 
 impl<'a> PathProof<'a> {
-    pub(super) fn new(route: Option<&'a RouteShare>) -> Self {
+    pub(super) fn new(route: Option<&'a RankRoutes>) -> Self {
         Self { route, watch: None }
     }
 

@@ -16,7 +16,7 @@ use super::transfer_worker::TransferWorker;
 use super::trial::{RoundSequence, WARM_UP, WorkerSetup};
 use super::worker_threads::{SharedTrialState, ThreadOrder, Threads, serve, worker_setups};
 use crate::bound::BoundMeasurement;
-use crate::cpu_time::CpuTimeMeter;
+use crate::cpu_loss::CpuLossMeter;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, await_first_cause};
 use crate::json::Json;
@@ -151,7 +151,7 @@ pub fn measure(
 /// ranks.
 pub(super) struct PointLeader<'a, 'b> {
     pub(super) workers: RankWorkers<'a, 'b>,
-    pub(super) cpu: &'a mut CpuTimeMeter,
+    pub(super) cpu: &'a mut CpuLossMeter,
     paths: &'a mut PathWatch,
     bound: BoundMeasurement<'a>,
     pub(super) proof: PathProof<'a>,

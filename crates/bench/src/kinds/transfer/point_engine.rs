@@ -10,7 +10,7 @@ use crate::opening::engine::EngineWorker;
 use tonnage_engine::{Engine, Peer};
 use tonnage_loops::each::{ComparingEngine, ComparisonSetup};
 use tonnage_loops::library::{AdoptedEngine, BatchCapacity, LibraryCalls, LibraryEngine};
-use tonnage_plan::transfer::{BatchCall, Pacing, TransferPoint};
+use tonnage_plan::transfer::{CallsPerBatch, Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
 /// The engine that a worker drives. It does not leave the worker's thread.
@@ -69,8 +69,8 @@ impl PointEngine {
             peers: &peers,
             depth: point.depth(),
         };
-        let takes_batches =
-            matches!(point.pacing, Pacing::Batch { .. }) && point.batching.call == BatchCall::One;
+        let takes_batches = matches!(point.pacing, Pacing::Batch { .. })
+            && point.batching.call == CallsPerBatch::One;
         let calls = LibraryCalls {
             posting: posting(point.api, session),
             gathers: takes_batches.then(|| BatchCapacity {

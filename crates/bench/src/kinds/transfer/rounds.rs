@@ -117,7 +117,7 @@ impl PointLeader<'_, '_> {
             let circle = RankGroup::new(2 * progress.turn, members.iter().copied());
             let (totals, expected) = self.drive_and_reduce(sequence, round, start_ns, &circle)?;
             for (all, later) in progress.expected.iter_mut().zip(&expected) {
-                all.add(later);
+                all.add_round(later);
             }
             progress.last = members.first().map(|&first| FinishedRound {
                 round,
@@ -324,7 +324,7 @@ impl PointLeader<'_, '_> {
                     "no operation was timed in a half of a trial {how} the background: use a longer --trial-time"
                 ))
             };
-            TrialLatency::from_histogram(histogram).ok_or_else(none)
+            TrialLatency::summarize(histogram).ok_or_else(none)
         };
         let load = totals.background;
         Ok(TrialBackground {

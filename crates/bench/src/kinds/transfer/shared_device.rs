@@ -70,7 +70,7 @@ fn shared_copy_devices<'a>(
     let initiators = || roles.initiators_of(rank);
     // With one pair per round, each pair has its device to itself.
     let is_alone = || point.roles.traffic == Traffic::Matrix && roles.initiating_at_once() == 1;
-    let answers = || point.pacing == Pacing::PingPong && !point.op.fetches();
+    let answers = || point.pacing == Pacing::PingPong && !point.op.returns_bytes();
     let device_of = |rank: u32| opened.get(rank)?.memory_device.as_ref();
     match (own.device_memory_by, device_of(rank)) {
         (DeviceMemoryAccess::Copies, device) => {

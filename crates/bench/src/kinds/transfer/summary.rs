@@ -32,7 +32,7 @@ pub fn summarize(point: &TransferPoint, measured: &PointResults, devices: &Devic
     let per_operation = |sum: u64| sum as f64 / operations.max(1) as f64;
     let bandwidth = over_trials(|trial| trial.bandwidth_bytes_per_s);
     let message_rate = over_trials(|trial| trial.message_rate_per_s);
-    let latency = Latency::from_histogram(&measured.histogram, latency_kind(point));
+    let latency = Latency::summarize(&measured.histogram, latency_kind(point));
     let bound = measured.bound.as_ref();
     Summary {
         trials: trials.len() as u32,
@@ -65,7 +65,7 @@ pub fn summarize(point: &TransferPoint, measured: &PointResults, devices: &Devic
 /// Returns the kind of latency samples that a point records.
 pub fn latency_kind(point: &TransferPoint) -> LatencyKind {
     match point.pacing {
-        Pacing::PingPong if point.op.fetches() => LatencyKind::Operation,
+        Pacing::PingPong if point.op.returns_bytes() => LatencyKind::Operation,
         Pacing::PingPong => LatencyKind::OneWay,
         Pacing::Stream { .. } => LatencyKind::Operation,
         Pacing::Batch { .. } => LatencyKind::Batch,

@@ -11,7 +11,7 @@ use super::background::WorkerRole;
 use super::stalled::FlowNames;
 use super::verify::AtomicDigest;
 use tonnage_loops::batch::SharedBatches;
-use tonnage_loops::pulse::Pulse;
+use tonnage_loops::loop_progress::LoopProgress;
 
 /// Number of the warm-up, which is not a trial. Engines may try out alternatives during it.
 pub const WARM_UP: u64 = 0;
@@ -37,8 +37,8 @@ pub struct WorkerSetup {
     pub sleepers: Arc<Sleepers>,
     /// State of the batches that this rank's workers share; `None` if they share no batches.
     pub shared: Option<Arc<SharedBatches>>,
-    /// The pulse that this worker updates; `None` if no thread reads it.
-    pub pulse: Option<Arc<Pulse>>,
+    /// The progress that this worker updates; `None` if no thread reads it.
+    pub loop_progress: Option<Arc<LoopProgress>>,
     /// The worker's role among the workers of its rank.
     pub role: WorkerRole,
 }

@@ -44,7 +44,7 @@ impl ExpectedOperations {
     }
 
     /// Adds the operations of a later round. Arrivals are not added, because each round checks its own.
-    pub fn add(&mut self, later: &Self) {
+    pub fn add_round(&mut self, later: &Self) {
         for (all, later) in [(&mut self.into, &later.into), (&mut self.out, &later.out)] {
             all.resize(all.len().max(later.len()), 0);
             all.iter_mut()

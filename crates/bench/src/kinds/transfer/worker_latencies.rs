@@ -8,7 +8,7 @@ use super::flow_driver::{FlowDriver, PendingLatencies};
 use super::totals::TrialTotals;
 use super::trial::{Schedule, WARM_UP};
 use tonnage_engine::carried::CarriedProgress;
-use tonnage_loops::pulse::WorkerPulse;
+use tonnage_loops::loop_progress::WorkerProgress;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_loops::timed_loop::Recording;
 use tonnage_plan::transfer::Pacing;
@@ -22,12 +22,12 @@ pub(super) struct WorkerLatencies<'a> {
     point: LatencyHistogram,
     /// Phases of batches; `None` unless the point has batches.
     phases: Option<PhaseHistograms>,
-    /// Pulse that is updated during trials; `None` if no thread reads it.
-    pulse: Option<WorkerPulse>,
+    /// Progress that is updated during trials; `None` if no thread reads it.
+    loop_progress: Option<WorkerProgress>,
 }
 
-/// Returns whether another thread reads the pulse. It does not during the warm-up.
-fn is_pulse_read(schedule: &Schedule) -> bool {
+/// Returns whether another thread reads the progress. It does not during the warm-up.
+fn is_progress_read(schedule: &Schedule) -> bool {
     schedule.number != WARM_UP
 }
 
@@ -39,7 +39,11 @@ impl<'a> WorkerLatencies<'a> {
             trial: LatencyHistogram::new(),
             point: LatencyHistogram::new(),
             phases: times_batches.then(PhaseHistograms::default),
-            pulse: assignment.setup.pulse.clone().map(WorkerPulse::new),
+            loop_progress: assignment
+                .setup
+                .loop_progress
+                .clone()
+                .map(WorkerProgress::new),
             assignment: Rc::clone(assignment),
         }
     }
@@ -47,37 +51,44 @@ impl<'a> WorkerLatencies<'a> {
     /// Begins a trial. Called before the measured interval.
     pub(super) fn begin(&mut self) {
         self.trial.clear();
-        if let Some(felt) = &mut self.pulse {
-            felt.begin();
+        if let Some(worker) = &mut self.loop_progress {
+            worker.begin();
         }
     }
 
     /// Returns where the loop of this trial stores its samples.
     pub(super) fn recording(&mut self, schedule: &Schedule) -> Recording<'_> {
-        let felt = self.pulse.as_mut().filter(|_| is_pulse_read(schedule));
-        let (pulse, latencies) = match felt {
-            Some(felt) => (Some(&*felt.pulse), &mut felt.latencies),
+        let worker = self
+            .loop_progress
+            .as_mut()
+            .filter(|_| is_progress_read(schedule));
+        let (loop_progress, latencies) = match worker {
+            Some(worker) => (Some(&*worker.loop_progress), &mut worker.latencies),
             None => (None, &mut self.trial),
         };
         let records = self.assignment.records_latencies();
         Recording {
             latencies: records.then_some(latencies),
             phases: self.phases.as_mut(),
-            pulse,
+            loop_progress,
         }
     }
 
     /// Begins to follow the progress of a trial that the device runs itself.
     pub(super) fn follow(&self, schedule: &Schedule, progress: Arc<dyn CarriedProgress>) {
-        if let Some(felt) = self.pulse.as_ref().filter(|_| is_pulse_read(schedule)) {
-            felt.pulse.follow(progress);
+        if let Some(worker) = self
+            .loop_progress
+            .as_ref()
+            .filter(|_| is_progress_read(schedule))
+        {
+            worker.loop_progress.follow(progress);
         }
     }
 
     /// Stops following a trial, because it failed.
     pub(super) fn stop_following(&self) {
-        if let Some(felt) = &self.pulse {
-            felt.pulse.end_following(0, None);
+        if let Some(worker) = &self.loop_progress {
+            worker.loop_progress.end_following(0, None);
         }
     }
 
@@ -95,8 +106,14 @@ impl<'a> WorkerLatencies<'a> {
         match driver.take_pending_latencies() {
             PendingLatencies::Carried(operations) => {
                 let latencies = driver.carried_latencies()?;
-                if let Some(felt) = self.pulse.as_ref().filter(|_| is_pulse_read(schedule)) {
-                    felt.pulse.end_following(operations, latencies.as_ref());
+                if let Some(worker) = self
+                    .loop_progress
+                    .as_ref()
+                    .filter(|_| is_progress_read(schedule))
+                {
+                    worker
+                        .loop_progress
+                        .end_following(operations, latencies.as_ref());
                 }
                 if let Some(latencies) = &latencies {
                     trial.merge_binned(latencies);
@@ -115,9 +132,9 @@ impl<'a> WorkerLatencies<'a> {
             let each = never_issued.iter();
             each.for_each(|waits| latencies.record_unfinished(waits));
         };
-        let felt = self.pulse.as_mut();
-        match felt.filter(|_| is_pulse_read(schedule) && !assignment.caps.carried) {
-            Some(felt) => felt.finish(trial, count),
+        let worker = self.loop_progress.as_mut();
+        match worker.filter(|_| is_progress_read(schedule) && !assignment.caps.carried) {
+            Some(worker) => worker.finish(trial, count),
             None => count(trial),
         }
         totals.samples = trial.count();

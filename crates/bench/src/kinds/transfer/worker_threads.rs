@@ -262,7 +262,7 @@ pub(super) fn worker_setups(
         patience: rank.network_timeout() + DEADLINES.stall,
         sleepers: rank.sleepers(),
         shared: shared.clone(),
-        pulse: intervals.pulse(index),
+        loop_progress: intervals.loop_progress(index),
         role: points.role_of_worker(index, cpus),
     };
     (0u32..).zip(&open.workers).map(setup).collect()

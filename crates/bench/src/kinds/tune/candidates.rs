@@ -194,7 +194,7 @@ fn figure(
         Goal::Bandwidth => trial.map(|trial| trial.bandwidth_bytes_per_s),
         Goal::Rate => trial.map(|trial| trial.message_rate_per_s),
         Goal::Latency => {
-            let latency = Latency::from_histogram(&measured.histogram, latency_kind(candidate));
+            let latency = Latency::summarize(&measured.histogram, latency_kind(candidate));
             let latency = latency.filter(|latency| {
                 let bounds = latency.lower_bounds;
                 !bounds.is_some_and(|bounds| bounds.has_percentile(latency.latency_ns_p50))

@@ -29,7 +29,7 @@ impl Kind for Tunes {
     type Point = TunePoint;
     type Open = SearchStart;
 
-    fn body(asked: AnnotatedPoint<'_, TunePoint>) -> Body {
+    fn empty_body(asked: AnnotatedPoint<'_, TunePoint>) -> Body {
         TuneBody::new(asked.point.clone()).into()
     }
 

@@ -297,7 +297,7 @@ impl Engine for Worker {
         Ok(Lane(self.lanes.len() as u32 - 1))
     }
 
-    fn release(&mut self, lane: Lane) {
+    fn release_lane(&mut self, lane: Lane) {
         for op in std::mem::take(&mut self.late) {
             // A failure is ignored, because the peer may have ended.
             let _ = self.carry_out(&op, None);

@@ -15,7 +15,7 @@ use crate::point::{BoundChoice, MatrixRounds, Traffic};
 use crate::roles::Roles;
 use crate::sweep::Sweep;
 use crate::transfer::{
-    Access, BatchCall, BatchMerge, BatchOf, BatchingOptions, IssuingOptions, LengthOptions,
+    Access, BatchMerge, BatchOf, BatchingOptions, CallsPerBatch, IssuingOptions, LengthOptions,
     LibraryOptions, MeasureOptions, MemoryOptions, OperationOptions, PacingOptions, SessionUse,
     TargetFootprint, Transfer, TransferApi, TransferPoint, Verification,
 };
@@ -300,7 +300,7 @@ fn draw_pacing(
             pacing.batch = Some(Sweep::single(batch));
             batching.batches_in_flight = sweep_of_one(&in_flight.min((depth / batch) as u32));
             batching.batch_of = (threads > 1 && dice.one_in(4)).then_some(BatchOf::Rank);
-            batching.batch_call = dice.one_in(4).then_some(BatchCall::Many);
+            batching.batch_call = dice.one_in(4).then_some(CallsPerBatch::Many);
             batching.merge = dice.one_in(4).then_some(BatchMerge::On);
         }
     }

@@ -15,7 +15,7 @@ use tonnage_units::Result;
 
 tonnage_units::names! {
     /// Calls that hand a batch over.
-    pub enum BatchCall: "batch-call" {
+    pub enum CallsPerBatch: "batch-call" {
         /// One call with all operations.
         One = "one",
         /// One call for each operation.
@@ -54,7 +54,7 @@ pub struct Batching {
     /// Batches in flight together.
     pub in_flight: u32,
     /// Calls that hand a batch over.
-    pub call: BatchCall,
+    pub call: CallsPerBatch,
     /// Whether adjacent operations are merged.
     pub merge: BatchMerge,
 }
@@ -65,7 +65,7 @@ impl Default for Batching {
         Self {
             of: BatchOf::Thread,
             in_flight: 1,
-            call: BatchCall::One,
+            call: CallsPerBatch::One,
             merge: BatchMerge::Off,
         }
     }
@@ -90,8 +90,8 @@ pub struct BatchingOptions {
     pub batches_in_flight: Option<Sweep>,
 
     /// Hand over the operations of a batch in one call, or in one call for each.
-    #[arg(long, value_name = "CALLS", value_parser = one_of::<BatchCall>())]
-    pub batch_call: Option<BatchCall>,
+    #[arg(long, value_name = "CALLS", value_parser = one_of::<CallsPerBatch>())]
+    pub batch_call: Option<CallsPerBatch>,
 
     /// Merge operations of a batch that are adjacent at both ends into one.
     #[arg(long, value_name = "WHETHER", value_parser = one_of::<BatchMerge>())]
@@ -103,7 +103,7 @@ impl Group for BatchingOptions {
         Self {
             batch_of: Some(BatchOf::Thread),
             batches_in_flight: Some(Sweep::single(1)),
-            batch_call: Some(BatchCall::One),
+            batch_call: Some(CallsPerBatch::One),
             merge: Some(BatchMerge::Off),
         }
     }
@@ -125,7 +125,7 @@ pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<
     let with = |in_flight| Batching {
         of: options.batch_of.unwrap_or(BatchOf::Thread),
         in_flight,
-        call: options.batch_call.unwrap_or(BatchCall::One),
+        call: options.batch_call.unwrap_or(CallsPerBatch::One),
         merge: options.merge.unwrap_or(BatchMerge::Off),
     };
     let checked = |&value: &u64| match u32::try_from(value) {
@@ -222,7 +222,7 @@ mod tests {
         let expected = [1, 4].map(|in_flight| Batching {
             of: BatchOf::Rank,
             in_flight,
-            call: BatchCall::Many,
+            call: CallsPerBatch::Many,
             merge: BatchMerge::On,
         });
         assert_eq!(batchings(&options(asked), true).unwrap(), expected);

@@ -117,7 +117,7 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
     if options.target_footprint != Some(TargetFootprint::Shared) {
         return Ok(());
     }
-    if !op.fetches() {
+    if !op.returns_bytes() {
         return usage_error(format!(
             "--target-footprint shared and --op {} are mutually exclusive, because initiators would overwrite each \
              other's data: use --op read, or --target-footprint own",

@@ -39,7 +39,7 @@ mod verification;
 
 pub use crate::bounds::DEPTH_MAX;
 pub use background::{Background, BackgroundOptions, BackgroundPair, BackgroundRate};
-pub use batching::{BatchCall, BatchMerge, BatchOf, Batching, BatchingOptions};
+pub use batching::{BatchMerge, BatchOf, Batching, BatchingOptions, CallsPerBatch};
 pub use issuing::IssuingOptions;
 pub(crate) use length::CONFLICTS as LENGTH_CONFLICTS;
 pub use length::{LengthOptions, PointLength, TrialLength};

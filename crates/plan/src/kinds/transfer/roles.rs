@@ -210,7 +210,7 @@ fn with_target_shift(what: &OperationOptions, roles: Roles) -> Result<Roles> {
 /// both. A ping-pong of reads has no answers.
 pub(super) fn check_sides(point: &TransferPoint) -> Result<()> {
     let (op, traffic) = (point.op, point.roles.traffic);
-    if point.pacing == Pacing::PingPong && !op.fetches() && point.roles.all_initiate() {
+    if point.pacing == Pacing::PingPong && !op.returns_bytes() && point.roles.all_initiate() {
         return usage_error(format!(
             "--ping-pong with --op {op} and --traffic {traffic} are mutually exclusive, because every rank would \
              both begin and answer: use --traffic pair, --traffic fan-out or --traffic fan-in, or --op read, which \

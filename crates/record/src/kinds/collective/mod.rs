@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_collective::Algorithm;
 use tonnage_plan::collective::{CollectivePoint, RankTime};
 
-use crate::body::{KindBody, Part, PointOptions};
+use crate::body::{CommonOptions, KindBody, Part};
 use crate::bound::Bound;
 use crate::histogram::{HistogramData, Latency};
 use crate::outcome::Outcome;
@@ -174,12 +174,12 @@ pub struct RankCalls {
 
 /// The parts of a record are its backends.
 impl KindBody for CollectiveBody {
-    fn options(&self) -> PointOptions<'_> {
+    fn options(&self) -> CommonOptions<'_> {
         let point = &self.point;
-        PointOptions {
+        CommonOptions {
             place: point.place,
             memory: Some(&point.memory),
-            ..PointOptions::new(
+            ..CommonOptions::new(
                 &point.label,
                 point.backends.first().map_or("", String::as_str),
                 &point.engine_options,

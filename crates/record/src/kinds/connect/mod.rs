@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use tonnage_plan::connect::ConnectPoint;
 
-use crate::body::{KindBody, Part, PointOptions};
+use crate::body::{CommonOptions, KindBody, Part};
 use crate::histogram::{HistogramData, Latency};
 use crate::spread::Spread;
 
@@ -42,14 +42,14 @@ impl ConnectBody {
 
 /// The parts of a record are the whole record and each of its steps.
 impl KindBody for ConnectBody {
-    fn options(&self) -> PointOptions<'_> {
+    fn options(&self) -> CommonOptions<'_> {
         let point = &self.point;
-        PointOptions {
+        CommonOptions {
             threads: Some(point.threads),
             traffic: Some(point.traffic),
             place: point.place,
             memory: Some(&point.memory),
-            ..PointOptions::new(
+            ..CommonOptions::new(
                 &point.label,
                 &point.engine,
                 &point.engine_options,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_plan::files::{FilePoint, Phase, Published};
 use tonnage_plan::point::PointNotes;
 
-use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
+use crate::body::{CommonOptions, KindBody, Moved, MovedInTrial, Part};
 use crate::bound::Bound;
 use crate::histogram::{HistogramData, Latency};
 use crate::spread::Spread;
@@ -49,11 +49,11 @@ impl FileBody {
 /// The parts of a record are its phases. A phase that reads and writes has two additional parts, for the latencies of
 /// reads and of writes. If no phase finished, the whole record is a part.
 impl KindBody for FileBody {
-    fn options(&self) -> PointOptions<'_> {
+    fn options(&self) -> CommonOptions<'_> {
         let point = &self.point;
-        PointOptions {
+        CommonOptions {
             depth: Some(point.depth),
-            ..PointOptions::new(
+            ..CommonOptions::new(
                 &point.label,
                 &point.engine,
                 &point.engine_options,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_engine::Verb;
 use tonnage_plan::stress::StressPoint;
 
-use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
+use crate::body::{CommonOptions, KindBody, Moved, MovedInTrial, Part};
 use crate::histogram::Latency;
 use crate::spread::spread;
 
@@ -128,11 +128,11 @@ pub struct StressFailure {
 
 /// The parts of a record are its rows.
 impl KindBody for StressBody {
-    fn options(&self) -> PointOptions<'_> {
+    fn options(&self) -> CommonOptions<'_> {
         let point = &self.point;
-        PointOptions {
+        CommonOptions {
             memory: Some(&point.memory),
-            ..PointOptions::new(
+            ..CommonOptions::new(
                 &point.label,
                 &point.engine,
                 &point.engine_options,

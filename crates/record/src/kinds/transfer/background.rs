@@ -10,7 +10,7 @@ use tonnage_units::histogram::{LatencyHistogram, LowerBounds};
 
 tonnage_units::names! {
     /// CPUs of the threads that measure latency under load.
-    pub enum MeasuringCpus: "CPUs of measuring threads" {
+    pub enum CpuSharing: "CPUs of measuring threads" {
         /// Each measuring thread has its own CPU.
         Own = "own",
         /// Some measuring threads share a CPU with threads of the load. The latency under load then measures the
@@ -41,7 +41,7 @@ pub struct TrialLatency {
 
 impl TrialLatency {
     /// Computes the figures of a histogram; `None` if it is empty.
-    pub fn from_histogram(histogram: &LatencyHistogram) -> Option<Self> {
+    pub fn summarize(histogram: &LatencyHistogram) -> Option<Self> {
         Some(Self {
             samples: histogram.count(),
             latency_ns_mean: histogram.mean_ns()?,
@@ -237,7 +237,7 @@ mod tests {
             assert!((mean - 4.0).abs() < 1e-9 && (high - low).abs() < 1e-9);
         }
         assert_eq!(BackgroundSummary::from_trials(&[], None), None);
-        assert_eq!(TrialLatency::from_histogram(&LatencyHistogram::new()), None);
+        assert_eq!(TrialLatency::summarize(&LatencyHistogram::new()), None);
     }
 
     /// Trials of a disturbed machine. The mean of their ratios would be 6.6, although the two latencies are 1066 and

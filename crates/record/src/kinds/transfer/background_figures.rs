@@ -1,7 +1,7 @@
 //! Figures of the latency with and without a background load.
 
 use super::TransferBody;
-use super::background::{BackgroundSummary, MeasuringCpus, TrialBackground};
+use super::background::{BackgroundSummary, CpuSharing, TrialBackground};
 use super::figures::{point, trials};
 use crate::figures::{Better, Figure, GIGA, Row, Style, TrialValues, Value};
 
@@ -145,7 +145,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
         computed: "From the CPUs of all threads of a machine.",
         value: |row| {
             let cpus = row.record.transfer().and_then(|body| body.measuring_cpus);
-            let own = cpus.map(|cpus| cpus == MeasuringCpus::Own);
+            let own = cpus.map(|cpus| cpus == CpuSharing::Own);
             own.map(|own| if own { "path" } else { "scheduler" }).into()
         },
         ..Figure::PLAIN

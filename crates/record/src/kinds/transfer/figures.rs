@@ -13,7 +13,7 @@ use crate::figures::latency::{DELIVERED, LATENCY};
 use crate::figures::moved::{AMOUNTS, BANDWIDTH, BOUND, CPU, MESSAGE_RATE};
 use crate::figures::proof::PROOF;
 use crate::figures::{Better, Figure, Figures, PERCENT, Row, Style, Value, format_pairs};
-use crate::transfer::{MeasuringCpus, PairDirection, Summary, TransferBody, Trial};
+use crate::transfer::{CpuSharing, PairDirection, Summary, TransferBody, Trial};
 
 /// All figures of a record of a transfer.
 pub const FIGURES: Figures = &[
@@ -334,7 +334,7 @@ impl TypedRecord<'_, TransferBody> {
         let TransferBody { point, trials, .. } = self.body;
         let sleeps = point.cq == CqMode::Event;
         let shares = match self.body.measuring_cpus {
-            Some(cpus) => cpus != MeasuringCpus::Own,
+            Some(cpus) => cpus != CpuSharing::Own,
             None => self.effective.iter().any(|ranks| ranks.yielding),
         };
         if sleeps || trials.is_empty() || shares {

@@ -44,10 +44,10 @@ const RANKS_MIN: u32 = 4;
 pub struct MatrixVerdict {
     /// Pairs across hosts; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub across_hosts: Option<PairMiddle>,
+    pub across_hosts: Option<PairSpread>,
     /// Pairs of ranks that share a host; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub within_hosts: Option<PairMiddle>,
+    pub within_hosts: Option<PairSpread>,
     /// Ranks that send slowly to all others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_senders: Vec<SlowRank>,
@@ -68,7 +68,7 @@ pub struct MatrixVerdict {
 /// Center and width of the rates of pairs that use the same kind of path.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PairMiddle {
+pub struct PairSpread {
     /// Median of the pairs' best rates.
     pub median_bytes_per_s: f64,
     /// Width of these rates as a fraction of the median: 1.4826 times the MAD of their logarithms.
@@ -101,7 +101,7 @@ impl MatrixVerdict {
     }
 
     /// Returns center and width of the pairs within hosts, or of the pairs across hosts.
-    pub fn middle(&self, within_host: bool) -> Option<PairMiddle> {
+    pub fn rate_spread(&self, within_host: bool) -> Option<PairSpread> {
         match within_host {
             true => self.within_hosts,
             false => self.across_hosts,
@@ -175,11 +175,11 @@ pub fn judge(ranks: u32, pairs: &[PairRate], reads: bool) -> Option<MatrixVerdic
             of_kind.retain(|pair| !pair.shares_cpu);
             on_one_cpu += (all - of_kind.len()) as u32;
         }
-        let middle = middle(&of_kind)?;
-        let compared = compare(&of_kind, middle, reads);
-        unclear = unclear.or_else(|| why_unclear(&compared, middle));
+        let spread = spread_of_rates(&of_kind)?;
+        let compared = compare(&of_kind, spread, reads);
+        unclear = unclear.or_else(|| why_unclear(&compared, spread));
         rates.extend(compared);
-        Some(middle)
+        Some(spread)
     };
     let (across_hosts, within_hosts) = (kind(false), kind(true));
     across_hosts.or(within_hosts)?;
@@ -209,41 +209,41 @@ fn are_slowed_by_cpus(pairs: &[&PairRate]) -> bool {
 }
 
 /// Returns center and width of the rates of one kind of path; `None` if the pairs moved nothing.
-fn middle(pairs: &[&PairRate]) -> Option<PairMiddle> {
+fn spread_of_rates(pairs: &[&PairRate]) -> Option<PairSpread> {
     let rates = pairs.iter().map(|pair| pair.bandwidth_bytes_per_s_max);
     let logs: Vec<f64> = rates.filter(|rate| *rate > 0.0).map(f64::ln).collect();
     // If exactly half of the pairs are slow, the upper median is a rate of the faster half.
     let median = upper_median(logs.iter().copied())?;
     let deviations = logs.iter().map(|log| -(log - median).abs());
-    Some(PairMiddle {
+    Some(PairSpread {
         median_bytes_per_s: median.exp(),
         width_fraction: MAD_SCALE * -upper_median(deviations)?,
     })
 }
 
 /// Returns the logarithm below which a rate, relative to the median, is slow.
-fn slow_threshold(middle: PairMiddle) -> f64 {
-    -SLOW_FACTOR.ln().max(SLOW_WIDTHS * middle.width_fraction)
+fn slow_threshold(spread: PairSpread) -> f64 {
+    -SLOW_FACTOR.ln().max(SLOW_WIDTHS * spread.width_fraction)
 }
 
-fn compare(pairs: &[&PairRate], middle: PairMiddle, reads: bool) -> Vec<LogRate> {
+fn compare(pairs: &[&PairRate], spread: PairSpread, reads: bool) -> Vec<LogRate> {
     let rate = |pair: &&PairRate| {
         let (sender, receiver) = pair.direction(reads);
         LogRate {
             sender,
             receiver,
             within_host: pair.within_host,
-            below: (pair.bandwidth_bytes_per_s_max / middle.median_bytes_per_s).ln(),
-            slow: slow_threshold(middle),
+            below: (pair.bandwidth_bytes_per_s_max / spread.median_bytes_per_s).ln(),
+            slow: slow_threshold(spread),
         }
     };
     pairs.iter().map(rate).collect()
 }
 
 /// Returns why the rates of one kind of path don't identify slow ranks or pairs; `None` if they do.
-fn why_unclear(rates: &[LogRate], middle: PairMiddle) -> Option<Unclear> {
+fn why_unclear(rates: &[LogRate], spread: PairSpread) -> Option<Unclear> {
     // If only rates below a third of the median would count as slow, slow pairs cannot be distinguished from noise.
-    if -slow_threshold(middle) > 3f64.ln() {
+    if -slow_threshold(spread) > 3f64.ln() {
         return Some(Unclear::WideRates);
     }
     let fast = rates.iter().filter(|rate| rate.below > -rate.slow).count();

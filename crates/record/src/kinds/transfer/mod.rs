@@ -8,10 +8,8 @@ mod matrix;
 mod paced;
 mod series;
 
-pub use background::{
-    BackgroundSummary, LoadedLatency, MeasuringCpus, TrialBackground, TrialLatency,
-};
-pub use matrix::{MatrixVerdict, PairMiddle, SlowPair, SlowRank, Unclear, judge};
+pub use background::{BackgroundSummary, CpuSharing, LoadedLatency, TrialBackground, TrialLatency};
+pub use matrix::{MatrixVerdict, PairSpread, SlowPair, SlowRank, Unclear, judge};
 pub use paced::{Pace, Stall};
 pub use series::{
     BrokenOff, ClientSeries, IntervalExtremes, IntervalLatency, SERIES_CLIENTS_MAX, Standstill,
@@ -25,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 
-use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
+use crate::body::{CommonOptions, KindBody, Moved, MovedInTrial, Part};
 use crate::histogram::{HistogramData, Latency};
 use crate::spread::Spread;
 use series::is_zero;
@@ -49,7 +47,7 @@ pub struct TransferBody {
     pub broken_off: Option<BrokenOff>,
     /// CPUs of the threads that measure latency under a background load; absent without a load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measuring_cpus: Option<MeasuringCpus>,
+    pub measuring_cpus: Option<CpuSharing>,
     /// Time that a rank's process needed to start the driver of its GPU and to initialize the GPU. The largest value of
     /// all ranks. This happens once per process, when its first point opens, outside all measured intervals. Every
     /// record of a run repeats the value, so don't sum it over records. Absent unless some memory is a GPU's or pinned
@@ -87,9 +85,9 @@ impl TransferBody {
 }
 
 impl KindBody for TransferBody {
-    fn options(&self) -> PointOptions<'_> {
+    fn options(&self) -> CommonOptions<'_> {
         let point = &self.point;
-        PointOptions {
+        CommonOptions {
             threads: Some(point.threads),
             traffic: Some(point.roles.traffic),
             place: point.place,
@@ -98,7 +96,7 @@ impl KindBody for TransferBody {
                 Pacing::Stream { depth } | Pacing::Paced { depth, .. } => Some(depth),
                 Pacing::PingPong | Pacing::Batch { .. } => None,
             },
-            ..PointOptions::new(
+            ..CommonOptions::new(
                 &point.label,
                 &point.engine,
                 &point.engine_options,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_engine::Verb;
 use tonnage_plan::tune::TunePoint;
 
-use crate::body::{KindBody, Part, PointOptions};
+use crate::body::{CommonOptions, KindBody, Part};
 use crate::histogram::Latency;
 use crate::transfer::TransferBody;
 
@@ -125,11 +125,11 @@ pub struct TuneWinner {
 
 /// The parts of a record are its candidates.
 impl KindBody for TuneBody {
-    fn options(&self) -> PointOptions<'_> {
+    fn options(&self) -> CommonOptions<'_> {
         let point = &self.point;
-        PointOptions {
+        CommonOptions {
             memory: Some(&point.memory),
-            ..PointOptions::new(
+            ..CommonOptions::new(
                 &point.label,
                 &point.engine,
                 &point.engine_options,

@@ -368,7 +368,7 @@ fn operations_per_iteration(point: &TransferPoint) -> u64 {
         _ => 1,
     };
     match point.pacing {
-        Pacing::PingPong if !point.op.fetches() => 2,
+        Pacing::PingPong if !point.op.returns_bytes() => 2,
         Pacing::Batch { batch } => u64::from(batch) * lanes,
         _ => 1,
     }

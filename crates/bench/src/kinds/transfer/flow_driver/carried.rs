@@ -37,7 +37,7 @@ impl FlowDriver<'_> {
     pub(in super::super) fn hand_over_memory(&mut self) -> Result<()> {
         let stretches = self.own_memory_ranges();
         if self.assignment.caps.carried {
-            self.carrier()?.take_over(&stretches)?;
+            self.carrier()?.copy_to_landing(&stretches)?;
         }
         Ok(())
     }
@@ -45,8 +45,8 @@ impl FlowDriver<'_> {
     /// Copies the bytes that the device has fetched back, so that they can be checked.
     pub(in super::super) fn fetch_memory(&mut self) -> Result<()> {
         let stretches = self.own_memory_ranges();
-        if self.assignment.caps.carried && self.assignment.point.op.fetches() {
-            self.carrier()?.bring_back(&stretches)?;
+        if self.assignment.caps.carried && self.assignment.point.op.returns_bytes() {
+            self.carrier()?.copy_from_landing(&stretches)?;
         }
         Ok(())
     }

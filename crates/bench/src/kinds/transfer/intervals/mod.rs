@@ -3,11 +3,11 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `ticker` | the reports of a rank, counted from the pulses of its workers |
+//! | `ticker` | the reports of a rank, counted from the progress of its workers |
 //! | `collector` | combines the reports of all ranks, on rank 0 |
 //! | `watcher` | the thread that runs both, and that writes checkpoints of the record |
 //!
-//! [`tonnage_loops::pulse`] is the loops' part. Nothing in this folder runs inside a timed loop.
+//! [`tonnage_loops::loop_progress`] is the loops' part. Nothing in this folder runs inside a timed loop.
 
 mod collector;
 mod ticker;
@@ -23,7 +23,7 @@ use watcher::{Checkpoints, IntervalWatcher, TrialCollection, WatcherState};
 use super::trial::{Schedule, WARM_UP};
 use crate::kinds::kind::Stage;
 use crate::observer::IntervalListener;
-use tonnage_loops::pulse::Pulse;
+use tonnage_loops::loop_progress::LoopProgress;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Notes;
 use tonnage_record::Record;
@@ -38,8 +38,8 @@ pub struct Intervals(Option<IntervalSetup>);
 struct IntervalSetup {
     interval_ns: u64,
     size_bytes: u64,
-    /// One pulse per worker; empty if this rank does not initiate.
-    pulses: Arc<[Arc<Pulse>]>,
+    /// Progress of each worker; empty if this rank does not initiate.
+    worker_progress: Arc<[Arc<LoopProgress>]>,
     notes: Notes,
     /// CPUs that the watcher's thread may run on.
     cpus: Vec<u32>,
@@ -74,7 +74,7 @@ impl Intervals {
         };
         let (roles, rank) = (point.roles, &stage.rank);
         let initiates = roles.initiates(rank.id());
-        let pulses = (0..point.threads).filter(|_| initiates);
+        let worker_progress = (0..point.threads).filter(|_| initiates);
         let is_root = rank.id() == 0;
         let ranks = (0..point.roles.ranks).filter(|_| is_root);
         Self(Some(IntervalSetup {
@@ -84,7 +84,7 @@ impl Intervals {
             } else {
                 0
             },
-            pulses: pulses.map(|_| Arc::default()).collect(),
+            worker_progress: worker_progress.map(|_| Arc::default()).collect(),
             notes: rank.notes(),
             cpus: stage.host.topology.allowed.clone(),
             clients: ranks.filter(|&rank| roles.initiates(rank)).collect(),
@@ -106,9 +106,13 @@ impl Intervals {
         }))
     }
 
-    /// Returns the pulse that a worker updates; `None` if no thread reads it.
-    pub fn pulse(&self, worker: u32) -> Option<Arc<Pulse>> {
-        self.0.as_ref()?.pulses.get(worker as usize).map(Arc::clone)
+    /// Returns the progress that a worker updates; `None` if no thread reads it.
+    pub fn loop_progress(&self, worker: u32) -> Option<Arc<LoopProgress>> {
+        self.0
+            .as_ref()?
+            .worker_progress
+            .get(worker as usize)
+            .map(Arc::clone)
     }
 
     /// Begins a trial before its workers start. `ended` has the earlier trials. Does nothing in a warm-up.
@@ -181,21 +185,21 @@ impl IntervalSetup {
         // Drops late ticks of a trial that failed on all ranks. All of these ticks have arrived, because all ranks have
         // since agreed on a start.
         self.notes.take_received();
-        for pulse in self.pulses.iter() {
-            pulse.restart();
+        for loop_progress in self.worker_progress.iter() {
+            loop_progress.begin_trial();
         }
         let (trial, is_driven) = (schedule.number, Arc::new(AtomicBool::new(false)));
         let ticker = || {
             let of = (trial, self.interval_ns);
             Ticker::new(
                 of,
-                Arc::clone(&self.pulses),
+                Arc::clone(&self.worker_progress),
                 self.notes.clone(),
                 Arc::clone(&is_driven),
             )
         };
         let watch = WatcherState {
-            ticker: (!self.pulses.is_empty()).then(ticker),
+            ticker: (!self.worker_progress.is_empty()).then(ticker),
             collection: self.is_root.then(|| TrialCollection {
                 collector: IntervalCollector::new(
                     trial,

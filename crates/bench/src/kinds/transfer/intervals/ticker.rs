@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use tonnage_loops::pulse::Pulse;
+use tonnage_loops::loop_progress::LoopProgress;
 use tonnage_ranks::{Notes, pack};
 use tonnage_units::Result;
 use tonnage_units::histogram::LatencyHistogram;
@@ -31,8 +31,8 @@ pub(super) struct Tick {
 pub(super) struct Ticker {
     pub(super) trial: u64,
     pub(super) interval_ns: u64,
-    /// One pulse per worker.
-    pub(super) pulses: Arc<[Arc<Pulse>]>,
+    /// Progress of each worker.
+    pub(super) worker_progress: Arc<[Arc<LoopProgress>]>,
     pub(super) notes: Notes,
     /// True after all workers of the rank have driven their flows.
     pub(super) is_driven: Arc<AtomicBool>,
@@ -47,14 +47,14 @@ pub(super) struct Ticker {
 impl Ticker {
     pub(super) fn new(
         (trial, interval_ns): (u64, u64),
-        pulses: Arc<[Arc<Pulse>]>,
+        worker_progress: Arc<[Arc<LoopProgress>]>,
         notes: Notes,
         is_driven: Arc<AtomicBool>,
     ) -> Self {
         Self {
             trial,
             interval_ns,
-            pulses,
+            worker_progress,
             notes,
             is_driven,
             counted: (0, 0),
@@ -69,11 +69,15 @@ impl Ticker {
         // Read before the operations are counted. A worker that finishes in between then still counts as driving, and a
         // later tick has its last operations.
         let is_driven = self.is_driven.load(Ordering::Acquire);
-        let operations: u64 = self.pulses.iter().map(|pulse| pulse.completed()).sum();
-        for pulse in self.pulses.iter() {
+        let operations: u64 = self
+            .worker_progress
+            .iter()
+            .map(|loop_progress| loop_progress.completed())
+            .sum();
+        for loop_progress in self.worker_progress.iter() {
             // Takes latencies that a worker handed over after the last tick, to make room for the next ones.
-            pulse.take_latencies(&mut self.latencies);
-            pulse.request_latencies();
+            loop_progress.take_latencies(&mut self.latencies);
+            loop_progress.request_latencies();
         }
         let passed = elapsed_ns / self.interval_ns;
         let at_end = self.at_end(elapsed_ns, operations);
@@ -107,8 +111,9 @@ impl Ticker {
 
     /// Returns whether all workers have handed over the requested latencies, or will not do so any more.
     pub(super) fn is_answered(&self) -> bool {
-        let mut pulses = self.pulses.iter();
-        self.is_driven.load(Ordering::Acquire) || pulses.all(|pulse| pulse.is_answered())
+        let mut worker_progress = self.worker_progress.iter();
+        self.is_driven.load(Ordering::Acquire)
+            || worker_progress.all(|loop_progress| loop_progress.is_answered())
     }
 
     /// Sends the last count, with latencies from the workers.
@@ -135,8 +140,8 @@ impl Ticker {
 
     /// Returns the encoded latencies that the workers have handed over.
     fn latencies(&mut self) -> Vec<u8> {
-        for pulse in self.pulses.iter() {
-            pulse.take_latencies(&mut self.latencies);
+        for loop_progress in self.worker_progress.iter() {
+            loop_progress.take_latencies(&mut self.latencies);
         }
         let encoded = match self.latencies.count() {
             0 => Vec::new(),

@@ -180,8 +180,8 @@ fn a_rank_cannot_both_begin_and_answer() {
         let ping_pong = plan(&format!("{lines}ping-pong = true")).transfer_points(3);
         let Err(error) = ping_pong else {
             assert!(
-                op.fetches(),
-                "only an operation that fetches needs no answer"
+                op.returns_bytes(),
+                "only an operation that returns bytes needs no answer"
             );
             continue;
         };

@@ -164,7 +164,7 @@ fn pairs_within_hosts_are_compared_with_each_other() {
         assert_eq!(marked(&verdict), (vec![], vec![], vec![]), "{ranks}");
         assert_eq!(verdict.unclear, None);
         let [across, within] =
-            [false, true].map(|within| verdict.middle(within).unwrap().median_bytes_per_s);
+            [false, true].map(|within| verdict.rate_spread(within).unwrap().median_bytes_per_s);
         assert!((9.0..11.0).contains(&(within / across)));
     }
     // Transfers out of the second host are slow, but transfers between its two ranks are not.

@@ -223,7 +223,7 @@ fn a_missing_answer_in_an_earlier_round_is_reported() {
     let failed = ranks.carry_out(1);
     ranks.set(1, ranks.landing(failed), UNANSWERED);
     let (mut all, later) = (ranks.expected(), ranks.expected());
-    all[1].add(&later[1]);
+    all[1].add_round(&later[1]);
     let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
     let (walks, memory) = (&ranks.walks[1], &*ranks.memories[1]);
     let error = walks.check(memory, 1, &all[1], &mut moved, &mut untouched);

@@ -1,7 +1,7 @@
 //! CPU time that ranks lost during their trials, for all kinds of experiments. Measures how long threads waited for a
 //! CPU, and how often the quota of a control group throttled them.
 //!
-//! A kind calls [`CpuTimeMeter::begin`] and [`CpuTimeMeter::end`] just outside its measured intervals. The conductor
+//! A kind calls [`CpuLossMeter::begin`] and [`CpuLossMeter::end`] just outside its measured intervals. The conductor
 //! reads the sums after each point. Nothing in this module runs in a timed loop.
 
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub fn own_sched_time() -> Option<SchedTime> {
 }
 
 /// Measures the CPU time that one rank loses.
-pub struct CpuTimeMeter {
+pub struct CpuLossMeter {
     tree: Tree,
     groups: Vec<LimitedGroup>,
     /// Threads in the current interval, with their scheduling times at its start.
@@ -48,7 +48,7 @@ struct IntervalSums {
     throttlings: Vec<Throttling>,
 }
 
-impl CpuTimeMeter {
+impl CpuLossMeter {
     /// Finds the control groups in `tree` that limit this process.
     pub fn new(tree: Tree) -> Self {
         Self {
@@ -247,7 +247,7 @@ mod tests {
     fn only_time_inside_intervals_is_summed() {
         let machine = Machine::new();
         counted(&machine, [10, 5, 100], 1000);
-        let mut cpu = CpuTimeMeter::new(machine.tree());
+        let mut cpu = CpuLossMeter::new(machine.tree());
         cpu.begin(&[]);
         counted(&machine, [20, 14, 600], 501_000);
         cpu.end(1_000_000);
@@ -280,7 +280,7 @@ mod tests {
     fn a_wait_without_throttling_is_blamed_on_other_threads() {
         let machine = Machine::new();
         counted(&machine, [10, 5, 100], 0);
-        let mut cpu = CpuTimeMeter::new(machine.tree());
+        let mut cpu = CpuLossMeter::new(machine.tree());
         cpu.begin(&[]);
         counted(&machine, [20, 5, 100], 490_000);
         cpu.end(1_000_000);
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn the_ranks_with_the_largest_losses_are_kept() {
         let of = |rank: u32| {
-            let mut cpu = CpuTimeMeter::new(Machine::new().tree());
+            let mut cpu = CpuLossMeter::new(Machine::new().tree());
             let wait_ns = 100_000 + u64::from(rank) * 1000;
             cpu.count(Some(SchedTime { run_ns: 0, wait_ns }), 1_000_000);
             cpu.losses(rank, "h".into(), false)

@@ -1,4 +1,4 @@
-//! The pulse of a worker: the progress of its loop, for another thread that samples it occasionally.
+//! The progress of a worker's loop, for another thread that samples it occasionally.
 //!
 //! The loop stores a number whenever operations have completed. On request, once per interval, the loop hands over its
 //! latencies by swapping its histogram for an empty one. The loop touches no bin, never waits for a lock, and needs no
@@ -15,7 +15,7 @@ use tonnage_units::lock::lock;
 
 /// Progress of a worker's loop in a trial.
 #[derive(Debug, Default)]
-pub struct Pulse {
+pub struct LoopProgress {
     /// Written by the worker, so it has its own cache lines.
     completed: CachePadded<AtomicU64>,
     /// Number of requests for latencies. It changes only once per interval, so it stays in the worker's cache.
@@ -52,9 +52,9 @@ impl FollowedTrial {
     }
 }
 
-impl Pulse {
+impl LoopProgress {
     /// Begins a trial.
-    pub fn restart(&self) {
+    pub fn begin_trial(&self) {
         self.completed.0.store(0, Ordering::Relaxed);
         let mut latencies = lock(&self.latencies);
         latencies.interval.clear();
@@ -119,19 +119,19 @@ impl Pulse {
     }
 }
 
-/// The worker's side of a pulse, with memory for the latencies of an interval.
-pub struct WorkerPulse {
-    /// The pulse, which another thread reads.
-    pub pulse: Arc<Pulse>,
+/// The worker's side of its loop progress, with memory for the latencies of an interval.
+pub struct WorkerProgress {
+    /// The progress, which another thread reads.
+    pub loop_progress: Arc<LoopProgress>,
     /// Latencies not handed over yet.
     pub latencies: LatencyHistogram,
 }
 
-impl WorkerPulse {
+impl WorkerProgress {
     /// Allocates the histogram.
-    pub fn new(pulse: Arc<Pulse>) -> Self {
+    pub fn new(loop_progress: Arc<LoopProgress>) -> Self {
         Self {
-            pulse,
+            loop_progress,
             latencies: LatencyHistogram::new(),
         }
     }
@@ -139,7 +139,7 @@ impl WorkerPulse {
     /// Clears the latencies of an earlier trial. Called before the clock starts.
     pub fn begin(&mut self) {
         self.latencies.clear();
-        lock(&self.pulse.latencies).taken.clear();
+        lock(&self.loop_progress.latencies).taken.clear();
     }
 
     /// Hands over the latencies of the last interval, including those that `more` adds. Called after the clock was
@@ -150,7 +150,7 @@ impl WorkerPulse {
         more: impl FnOnce(&mut LatencyHistogram),
     ) {
         more(&mut self.latencies);
-        let mut handed_over = lock(&self.pulse.latencies);
+        let mut handed_over = lock(&self.loop_progress.latencies);
         handed_over.interval.merge(&self.latencies);
         self.latencies.clear();
         whole.merge(&handed_over.taken);
@@ -158,22 +158,22 @@ impl WorkerPulse {
     }
 }
 
-/// Records like `inner`, and updates a pulse.
-pub struct PulseRecorder<'a, R> {
+/// Records like `inner`, and updates the loop's progress.
+pub struct ProgressRecorder<'a, R> {
     /// Records the latencies of an interval.
     inner: R,
-    pulse: &'a Pulse,
+    loop_progress: &'a LoopProgress,
     answered: u64,
 }
 
-impl<'a, R: Recorder> PulseRecorder<'a, R> {
-    /// Creates a recorder that updates `pulse`. [`WorkerPulse::finish`] hands over the remaining latencies at the end.
-    pub fn new(inner: R, pulse: &'a Pulse) -> Self {
-        let answered = pulse.asked.0.load(Ordering::Relaxed);
-        pulse.answered.store(answered, Ordering::Release);
+impl<'a, R: Recorder> ProgressRecorder<'a, R> {
+    /// Creates a recorder that updates `loop_progress`. [`WorkerProgress::finish`] hands over the remaining latencies at the end.
+    pub fn new(inner: R, loop_progress: &'a LoopProgress) -> Self {
+        let answered = loop_progress.asked.0.load(Ordering::Relaxed);
+        loop_progress.answered.store(answered, Ordering::Release);
         Self {
             inner,
-            pulse,
+            loop_progress,
             answered,
         }
     }
@@ -181,15 +181,15 @@ impl<'a, R: Recorder> PulseRecorder<'a, R> {
     /// Hands latencies over if the previous ones have been taken and the lock is free. Otherwise a later call does so.
     #[cold]
     fn answer_request(&mut self, asked: u64) {
-        let pulse = self.pulse;
-        let is_handed_over = match pulse.latencies.try_lock() {
+        let loop_progress = self.loop_progress;
+        let is_handed_over = match loop_progress.latencies.try_lock() {
             Ok(mut latencies) => self.hand_over(&mut latencies),
             Err(TryLockError::Poisoned(poisoned)) => self.hand_over(&mut poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => false,
         };
         if is_handed_over {
             self.answered = asked;
-            pulse.answered.store(asked, Ordering::Release);
+            loop_progress.answered.store(asked, Ordering::Release);
         }
     }
 
@@ -202,7 +202,7 @@ impl<'a, R: Recorder> PulseRecorder<'a, R> {
     }
 }
 
-impl<R: Recorder> Recorder for PulseRecorder<'_, R> {
+impl<R: Recorder> Recorder for ProgressRecorder<'_, R> {
     #[inline]
     fn now_ns(&self) -> u64 {
         self.inner.now_ns()
@@ -220,8 +220,11 @@ impl<R: Recorder> Recorder for PulseRecorder<'_, R> {
 
     #[inline]
     fn progress(&mut self, completed: u64) {
-        self.pulse.completed.0.store(completed, Ordering::Relaxed);
-        let asked = self.pulse.asked.0.load(Ordering::Relaxed);
+        self.loop_progress
+            .completed
+            .0
+            .store(completed, Ordering::Relaxed);
+        let asked = self.loop_progress.asked.0.load(Ordering::Relaxed);
         if asked != self.answered {
             self.answer_request(asked);
         }
@@ -238,49 +241,50 @@ mod tests {
 
     #[test]
     fn latencies_are_handed_over_once_and_all_are_in_the_total() {
-        let mut felt = WorkerPulse::new(Arc::new(Pulse::default()));
-        let (pulse, mut whole) = (Arc::clone(&felt.pulse), LatencyHistogram::new());
-        pulse.request_latencies();
-        felt.latencies.record(5);
-        felt.begin();
+        let mut worker = WorkerProgress::new(Arc::new(LoopProgress::default()));
+        let (loop_progress, mut whole) =
+            (Arc::clone(&worker.loop_progress), LatencyHistogram::new());
+        loop_progress.request_latencies();
+        worker.latencies.record(5);
+        worker.begin();
         let inner = PerOperation {
             clock: Clock::new(),
-            histogram: &mut felt.latencies,
+            histogram: &mut worker.latencies,
         };
-        let mut counted = PulseRecorder::new(inner, &pulse);
+        let mut counted = ProgressRecorder::new(inner, &loop_progress);
         let mut taken = Vec::new();
-        let mut take = |pulse: &Pulse| {
+        let mut take = |loop_progress: &LoopProgress| {
             let mut latencies = LatencyHistogram::new();
-            pulse.take_latencies(&mut latencies);
+            loop_progress.take_latencies(&mut latencies);
             taken.push((latencies.count(), latencies.max_ns()));
         };
         counted.sample(10);
         counted.progress(1);
         // A request from before the trial must not be answered.
-        take(&pulse);
+        take(&loop_progress);
         counted.sample(20);
-        pulse.request_latencies();
-        assert!(!pulse.is_answered());
-        take(&pulse);
+        loop_progress.request_latencies();
+        assert!(!loop_progress.is_answered());
+        take(&loop_progress);
         counted.progress(2);
-        assert!(pulse.is_answered());
+        assert!(loop_progress.is_answered());
         // Until these latencies are taken, the worker keeps the later ones.
         counted.sample(25);
-        pulse.request_latencies();
+        loop_progress.request_latencies();
         counted.progress(3);
-        assert!(!pulse.is_answered());
-        take(&pulse);
-        assert_eq!(pulse.completed(), 3);
-        let reading = lock(&pulse.latencies);
+        assert!(!loop_progress.is_answered());
+        take(&loop_progress);
+        assert_eq!(loop_progress.completed(), 3);
+        let reading = lock(&loop_progress.latencies);
         counted.progress(3);
         drop(reading);
-        take(&pulse);
+        take(&loop_progress);
         counted.progress(3);
-        assert!(pulse.is_answered());
-        take(&pulse);
+        assert!(loop_progress.is_answered());
+        take(&loop_progress);
         counted.sample(40);
-        felt.finish(&mut whole, |last| last.record(30));
-        take(&pulse);
+        worker.finish(&mut whole, |last| last.record(30));
+        take(&loop_progress);
         assert_eq!(
             taken,
             [
@@ -297,38 +301,38 @@ mod tests {
             (5, Some(10), Some(40))
         );
         // The next trial has none of these latencies.
-        felt.begin();
+        worker.begin();
         let mut next = LatencyHistogram::new();
-        felt.finish(&mut next, |_| {});
+        worker.finish(&mut next, |_| {});
         assert_eq!(next.count(), 0);
-        pulse.restart();
-        assert_eq!(pulse.completed(), 0);
+        loop_progress.begin_trial();
+        assert_eq!(loop_progress.completed(), 0);
     }
 
     /// At an interval boundary the loop touches no bin, so it costs far less than merging two histograms. Thread CPU
     /// time excludes other threads, and the minimum of several measurements excludes disturbances.
     #[test]
     fn at_a_boundary_the_loop_touches_no_bins() {
-        let (pulse, clock) = (Pulse::default(), Clock::new());
+        let (loop_progress, clock) = (LoopProgress::default(), Clock::new());
         let mut histogram = LatencyHistogram::new();
-        let mut counted = PulseRecorder::new(
+        let mut counted = ProgressRecorder::new(
             PerOperation {
                 clock,
                 histogram: &mut histogram,
             },
-            &pulse,
+            &loop_progress,
         );
         let (mut boundary_ns, mut merge_ns) = (u64::MAX, u64::MAX);
         let mut all = LatencyHistogram::new();
         for at in 1..=20 {
             counted.sample(1000 * at);
-            pulse.request_latencies();
+            loop_progress.request_latencies();
             let began_ns = thread_cpu_ns();
             counted.progress(at);
             boundary_ns = boundary_ns.min(thread_cpu_ns() - began_ns);
-            assert!(pulse.is_answered());
+            assert!(loop_progress.is_answered());
             let began_ns = thread_cpu_ns();
-            pulse.take_latencies(&mut all);
+            loop_progress.take_latencies(&mut all);
             merge_ns = merge_ns.min(thread_cpu_ns() - began_ns);
         }
         assert_eq!(all.count(), 20);
@@ -340,12 +344,12 @@ mod tests {
 
     #[test]
     fn progress_is_reported_without_latencies_too() {
-        let pulse = Pulse::default();
-        let mut counted = PulseRecorder::new(Silent, &pulse);
-        pulse.request_latencies();
+        let loop_progress = LoopProgress::default();
+        let mut counted = ProgressRecorder::new(Silent, &loop_progress);
+        loop_progress.request_latencies();
         counted.progress(7);
-        assert!(pulse.is_answered());
-        assert_eq!(pulse.completed(), 7);
+        assert!(loop_progress.is_answered());
+        assert_eq!(loop_progress.completed(), 7);
     }
 
     /// Reports these numbers one after the other, last first.
@@ -382,39 +386,45 @@ mod tests {
 
     #[test]
     fn latencies_of_a_followed_trial_are_handed_over_once_and_completely() {
-        let (pulse, bins) = (Pulse::default(), Arc::new(Bins(Mutex::new(vec![0, 2]))));
-        let taken = |pulse: &Pulse| {
+        let (loop_progress, bins) = (
+            LoopProgress::default(),
+            Arc::new(Bins(Mutex::new(vec![0, 2]))),
+        );
+        let taken = |loop_progress: &LoopProgress| {
             let mut latencies = LatencyHistogram::new();
-            pulse.take_latencies(&mut latencies);
+            loop_progress.take_latencies(&mut latencies);
             latencies.recorded_bins().collect::<Vec<_>>()
         };
-        pulse.follow(bins.clone());
-        pulse.request_latencies();
-        assert!(pulse.is_answered());
-        assert_eq!(taken(&pulse), [(1, 2)]);
+        loop_progress.follow(bins.clone());
+        loop_progress.request_latencies();
+        assert!(loop_progress.is_answered());
+        assert_eq!(taken(&loop_progress), [(1, 2)]);
         *lock(&bins.0) = vec![0, 2, 0, 1];
-        pulse.request_latencies();
-        pulse.request_latencies();
-        assert!(pulse.is_answered());
-        assert_eq!(taken(&pulse), [(3, 1)]);
+        loop_progress.request_latencies();
+        loop_progress.request_latencies();
+        assert!(loop_progress.is_answered());
+        assert_eq!(taken(&loop_progress), [(3, 1)]);
         *lock(&bins.0) = vec![0, 3, 0, 1];
-        pulse.end_following(9, bins.latencies().as_ref());
-        assert_eq!((pulse.completed(), taken(&pulse)), (9, vec![(1, 1)]));
+        loop_progress.end_following(9, bins.latencies().as_ref());
+        assert_eq!(
+            (loop_progress.completed(), taken(&loop_progress)),
+            (9, vec![(1, 1)])
+        );
         // Nothing is followed any more, so there is no answer.
-        pulse.request_latencies();
-        assert!(!pulse.is_answered());
-        assert_eq!(taken(&pulse), []);
+        loop_progress.request_latencies();
+        assert!(!loop_progress.is_answered());
+        assert_eq!(taken(&loop_progress), []);
     }
 
     #[test]
-    fn a_pulse_does_not_change_the_recorded_latencies() {
-        let pulse = Pulse::default();
+    fn publishing_progress_does_not_change_the_recorded_latencies() {
+        let loop_progress = LoopProgress::default();
         let times = PhaseTimes {
             prepare_ns: 1,
             post_ns: 2,
             complete_ns: 3,
         };
-        let mut counted = PulseRecorder::new(Counter::default(), &pulse);
+        let mut counted = ProgressRecorder::new(Counter::default(), &loop_progress);
         let readings = [counted.now_ns(), counted.now_ns(), counted.now_ns()];
         assert_eq!(readings, [1, 2, 3]);
         counted.sample(7);
@@ -427,15 +437,15 @@ mod tests {
 
     #[test]
     fn the_progress_of_a_followed_trial_never_decreases() {
-        let pulse = Pulse::default();
+        let loop_progress = LoopProgress::default();
         let numbers = vec![Some(7), None, Some(5)];
-        pulse.follow(Arc::new(ScriptedProgress(Mutex::new(numbers))));
-        let seen: Vec<u64> = (0..4).map(|_| pulse.completed()).collect();
+        loop_progress.follow(Arc::new(ScriptedProgress(Mutex::new(numbers))));
+        let seen: Vec<u64> = (0..4).map(|_| loop_progress.completed()).collect();
         assert_eq!(seen, [5, 5, 7, 7]);
         // A failed trial reports no operations.
-        pulse.end_following(0, None);
-        assert_eq!(pulse.completed(), 7);
-        pulse.restart();
-        assert_eq!(pulse.completed(), 0);
+        loop_progress.end_following(0, None);
+        assert_eq!(loop_progress.completed(), 7);
+        loop_progress.begin_trial();
+        assert_eq!(loop_progress.completed(), 0);
     }
 }
