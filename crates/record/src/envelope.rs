@@ -250,7 +250,7 @@ impl Record {
         if self.out_of_time {
             "out of time"
         } else if self.optional {
-            "skipped, which the plan allows"
+            "skipped (optional)"
         } else {
             "skipped"
         }

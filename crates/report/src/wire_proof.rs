@@ -83,7 +83,7 @@ fn crossed<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<Str
         titles.join(", ")
     };
     Some(format!(
-        "path: the payload crossed {titles}; their counters rose by at least as much"
+        "path: the payload crossed {titles}; their counters grew by at least the payload"
     ))
 }
 

@@ -152,8 +152,7 @@ fn knee(
         others => format!(" (or {}, which cannot be distinguished)", others.join(", ")),
     };
     Some(format!(
-        "knee at {}{or}: {} GB/s at a p50 of {} us, {} times that without load; above it latency grows by a greater part \
-         than the load does",
+        "knee at {}{or}: {} GB/s at a p50 of {} us, {} times that without load; beyond it, latency grows faster than load",
         name(best),
         load(best),
         number(best.p50_ns * 1e-3),

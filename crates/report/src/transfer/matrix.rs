@@ -264,7 +264,10 @@ fn pairs(slow: &[SlowPair]) -> Option<String> {
     let more = slow.len().saturating_sub(PAIRS_NAMED_MAX);
     let named = slow.iter().take(PAIRS_NAMED_MAX).map(|pair| {
         let part = whole_percent(pair.of_median);
-        format!("{} to {} ({part})", pair.sender, pair.receiver)
+        format!(
+            "{} -> {} at {part} of the median",
+            pair.sender, pair.receiver
+        )
     });
     let mut named: Vec<String> = named.collect();
     if named.is_empty() {
@@ -274,7 +277,7 @@ fn pairs(slow: &[SlowPair]) -> Option<String> {
         named.push(format!("{more} more in the record"));
     }
     Some(format!(
-        "slow by themselves, with ranks that do well with others: {}",
+        "slow pairs (both ranks are fine otherwise): {}",
         named.join(", ")
     ))
 }

@@ -107,7 +107,7 @@ pub fn best(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Option<S
     let as_good: Vec<_> = alike.into_iter().filter(as_good).collect();
     if as_good.len() == 1 {
         return Some(format!(
-            "{head}; no other row of its size is within {interval}"
+            "{head}; clearly best for this size: no other row is within {interval}"
         ));
     }
     let by_cpu =
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(best_of(std::slice::from_ref(&best)), None);
         assert_eq!(
             best_of(&[slow.clone(), best.clone()]).unwrap(),
-            "best: 10.00 GB/s at 4 KiB (Depth 8, QPs 4); no other row of its size is within its interval, ± 2.48 %"
+            "best: 10.00 GB/s at 4 KiB (Depth 8, QPs 4); clearly best for this size: no other row is within its interval, ± 2.48 %"
         );
         assert_eq!(
             best_of(&[slow.clone(), best.clone(), cheaper.clone()]).unwrap(),

@@ -30,7 +30,7 @@ fn missing_hardware_is_a_skip_and_not_a_failure() {
         let record = &records::read(&dir.path().join("r.jsonl"))[0];
         assert!(record.optional, "{record:#?}");
         are_skipped(std::slice::from_ref(record), reason);
-        run.printing(&["skipped, which the plan allows"]);
+        run.printing(&["skipped (optional)"]);
     }
 }
 
